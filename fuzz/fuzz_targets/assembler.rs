@@ -1,4 +1,4 @@
-//! Compares the assembler with its naive oracle.
+//! Compares the request assembler with its naive oracle on arbitrary events.
 #![no_main]
 
 use fonio_core::Nanos;

@@ -1,5 +1,5 @@
-//! Reads arbitrary blktrace binaries, as one file or two, and checks for panics, endless loops and invented
-//! events.
+//! Reads arbitrary blktrace binaries, as one file or two files, and checks for panics, endless loops and
+//! invented events.
 #![no_main]
 
 use std::io::Cursor;
@@ -9,10 +9,10 @@ use fonio_trace::blktrace::{BlktraceReader, recognise};
 use fonio_trace::input::Input;
 use libfuzzer_sys::fuzz_target;
 
-/// The size of the shorter header.
+/// The size of the shorter of blktrace's two record headers.
 const RECORD_BYTES: usize = 48;
 
-// The first byte selects where the input is split into two files; if it is 0, the input stays one file.
+// The first byte selects where the input is split into two files; with 0, the input stays one file.
 fuzz_target!(|input: &[u8]| {
     let Some((&cut, bytes)) = input.split_first() else { return };
     recognise(bytes);
@@ -39,7 +39,7 @@ fuzz_target!(|input: &[u8]| {
     }
     // The last record of each file may be cut off after its header.
     assert!(events <= bytes.len() / RECORD_BYTES, "{events} events from {} bytes", bytes.len());
-    assert!(events > 0 || diagnostics > 0 || bytes.len() >= RECORD_BYTES, "empty output needs a diagnostic");
+    assert!(events > 0 || diagnostics > 0 || bytes.len() >= RECORD_BYTES, "no output and no diagnostic");
     assert!(diagnostics < 100);
     reader.source();
     reader.clock();

@@ -44,7 +44,7 @@ fuzz_target!(|input: &[u8]| {
         export.request(request).expect("memory writes");
     }
     let text = export.finish().expect("memory writes");
-    let again = read(&text, &Mapping::fonio()).expect("the export has the columns");
+    let again = read(&text, &Mapping::fonio()).expect("the export matches its mapping");
     assert_eq!(again.len(), requests.len());
     for (before, after) in requests.iter().zip(&again) {
         assert_eq!((before.op, before.device, before.bytes), (after.op, after.device, after.bytes));

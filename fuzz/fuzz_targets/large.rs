@@ -26,7 +26,7 @@ const LENGTHS: [usize; 8] =
     [48, 4096, 64 * 1024, 64 + 65_535 + 64, 200 * 1024, 256 * 1024, 512 * 1024, 1 << 20];
 const BYTES_MAX: usize = 4 << 20;
 
-/// Four bytes describe a segment.
+/// Composes an input. Each four bytes of `description` describe one segment of the input.
 fn compose(real: &[u8], mut description: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     while let Some((&[kind, a, b, c], rest)) = description.split_first_chunk::<4>() {
@@ -56,14 +56,14 @@ fn compose(real: &[u8], mut description: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Panics if a reader keeps reading after the end of the input.
+/// A reader that panics if it is read again after the end of the input.
 struct Once(Cursor<Vec<u8>>, u32);
 
 impl Read for Once {
     fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
         let count = self.0.read(to)?;
         self.1 += u32::from(count == 0);
-        assert!(self.1 < 16, "the reader continues after the end");
+        assert!(self.1 < 16, "the reader does not stop at the end of the input");
         Ok(count)
     }
 }

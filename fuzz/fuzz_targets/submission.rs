@@ -1,6 +1,6 @@
 //! Tests submissions to the results service: there is no panic, an accepted document is stored unchanged, and
-//! a refusal has a sentence. The input is a document, or lines that change the sample document: each line has
-//! a path and the new JSON value.
+//! a rejection contains a sentence. The input is a document, or lines that change the sample document: each
+//! line has a path and the new JSON value.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ use serde_json::Value;
 static SAMPLE: LazyLock<Value> =
     LazyLock::new(|| serde_json::to_value(sample::document()).expect("it is JSON"));
 
-/// Returns the sample, changed by lines such as `/device/model "SC32G"`. A path that does not exist becomes a new key.
+/// Returns the sample document, changed by lines such as `/device/model "SC32G"`; can add new keys.
 fn changed(lines: &str) -> Vec<u8> {
     let mut document = SAMPLE.clone();
     for line in lines.lines() {
@@ -43,7 +43,7 @@ fuzz_target!(|input: &[u8]| {
         Ok((submission, json)) => {
             let sent: Document = serde_json::from_slice(&bytes).expect("it was accepted");
             assert_eq!(serde_json::from_str::<Document>(&json).expect("it is stored"), sent);
-            // The stored text is accepted again, with the same result.
+            // The stored text must be accepted again, and stored unchanged.
             let (again, _) = Submission::read(json.as_bytes()).expect("it was accepted before");
             let hidden = |document: &Document| plausibility::reason_to_hide(document, sample::BEGAN_UNIX_S);
             assert_eq!(hidden(&again), hidden(&submission));

@@ -9,13 +9,13 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use xtask::process;
 
-/// Runs `fonio report` on a recording.
+/// Runs `fonio report` on a recording, and returns its JSON output.
 pub fn report(fonio: &Path, recording: &Path) -> Result<Value> {
     answer(fonio, &["report".as_ref(), recording.as_os_str()])
 }
 
-/// Runs fonio with these arguments and `--json`. A command that exits with an error because of its findings
-/// still prints JSON. If this process is killed, fonio ends and undoes its changes.
+/// Runs fonio with the arguments `words` and `--json`. A command that exits with an error because of its
+/// findings still prints JSON. If this process is killed, fonio ends and undoes its changes.
 pub fn answer<T: DeserializeOwned>(fonio: &Path, words: &[&OsStr]) -> Result<T> {
     let mut command = process::bound_to_this(fonio);
     let output = command.args(words).arg("--json").stderr(Stdio::inherit()).output();

@@ -1,7 +1,7 @@
 //! `cargo studies`: runs experiments, stores their results, and writes the tables of figures in documents.
 //!
-//! Each study is a folder with an `Arguments` and a `run`. The code that `cargo xtask` needs too is in its
-//! library.
+//! Each study is a folder with a type `Arguments` and a function `run`. Code that `cargo xtask` also needs is
+//! in the library of xtask.
 
 mod applications;
 mod asked;

@@ -1,6 +1,6 @@
 //! `cargo xtask assets`: bundles the script and the style of the HTML report, and compiles the BPF programs.
 //!
-//! The bundle is in the repository, so compiling fonio needs neither npm nor a network. The lock
+//! The bundle is committed to the repository, so compiling fonio needs neither npm nor a network. The lock
 //! file pins the packages, which makes the bundle reproducible.
 
 use std::fs;
@@ -15,10 +15,10 @@ use crate::{bpf, process, tools};
 /// The folder of the bundle's sources, relative to the top of the repository.
 const WEB: &str = "crates/fonio-report/web";
 
-/// The files and folders in [`WEB`] that make up the bundle's sources.
+/// The files and folders in [`WEB`] from which the bundle is made.
 const SOURCES: [&str; 5] = [".npmrc", "build.mjs", "package.json", "package-lock.json", "src"];
 
-/// The files of the bundle, in `dist`.
+/// The names of the bundle's files in `dist`.
 const BUNDLE: [&str; 3] = ["LICENSES.txt", "report.css", "report.js"];
 
 /// The options of `cargo xtask assets`.
@@ -59,7 +59,7 @@ fn replace_bundle() -> Result<()> {
     Ok(())
 }
 
-/// Bundles a copy of the sources in a temporary folder; returns the names and bytes of the files.
+/// Bundles a copy of the sources in a temporary folder. Returns the names and bytes of the bundle's files.
 fn bundle() -> Result<Vec<(&'static str, Vec<u8>)>> {
     let folder = tempfile::tempdir_in(process::scratch("assets")?).context("cannot create a folder")?;
     let folder = folder.path();
@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// Error codes that mean that npm cannot reach its registry.
+    /// Error codes with which npm reports that it cannot reach its registry.
     const UNREACHABLE: &str =
         "EAI_AGAIN ECONNREFUSED ECONNRESET EHOSTUNREACH ENETUNREACH ENOTCACHED ENOTFOUND ETIMEDOUT";
 

@@ -17,13 +17,14 @@ use anyhow::{Context, Result};
 
 use xtask::process;
 
-/// Maximum number of re-exports followed for one path. A path with more of them would be a circle.
+/// Maximum number of re-exports that are followed for one path. A path with more re-exports would be
+/// circular.
 const RE_EXPORTS_MAX: usize = 16;
 
-/// The path of a module inside its crate; empty for the root.
+/// The path of a module inside its crate; empty for the crate's root.
 type Module = Vec<String>;
 
-/// One import: the path after `use` and the imported name.
+/// One imported name, with the path after `use`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Import {
     path: Vec<String>,
@@ -34,38 +35,36 @@ struct Import {
 /// A source file of a crate.
 #[derive(Debug)]
 struct File {
-    /// The path as reports show it.
+    /// The path of the file as shown in reports.
     shown: String,
     imports: Vec<Import>,
-    /// Paths of at least two words in the code outside imports.
+    /// Paths of at least two words that occur in the code outside imports.
     paths: BTreeSet<Vec<String>>,
 }
 
-/// The files of a crate by module.
+/// The source files of a crate, by module.
 #[derive(Debug, Default)]
 struct Sources {
     files: BTreeMap<Module, File>,
 }
 
-/// Returns the violations of both rules, one sentence each.
+/// Returns the violations of the rules on circles and imports, one sentence each.
 pub fn breaches() -> Result<Vec<String>> {
     let mut found = Vec::new();
     for folder in crates()? {
         let sources = Sources::read(&folder)?;
         found.extend(circles(&sources.edges()).iter().map(|circle| {
-            format!("{}: a circle of files; move their shared items to a new file", shown(circle))
+            format!("{}: a cycle of files; move their shared items to a new file", shown(circle))
         }));
         found.extend(sources.imports_through_root());
     }
     Ok(found)
 }
 
-/// Repeat the first file at the end.
 fn shown(circle: &[&str]) -> String {
     format!("{} → {}", circle.join(" → "), circle[0])
 }
 
-/// Returns the sorted folders of the crates.
 fn crates() -> Result<Vec<PathBuf>> {
     let root = process::root();
     let mut folders = vec![root.join("studies"), root.join("xtask")];
@@ -78,7 +77,7 @@ fn crates() -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// Adds the Rust files of a folder and its subfolders in order.
+/// Adds the paths of the Rust files in a folder and its subfolders, in order.
 pub fn collect_sources(folder: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {
         let path = entry?.path();
@@ -143,7 +142,7 @@ impl Sources {
         None
     }
 
-    /// Returns the module where a path begins and the rest of the path; `None` for a path into another crate.
+    /// Returns the module where a path begins, and the path's rest; `None` for a path into another crate.
     fn start(&self, from: &[String], path: &[String]) -> Option<(Module, Vec<String>)> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
@@ -160,17 +159,17 @@ impl Sources {
         }
     }
 
-    /// Returns the deepest module with a file on a path, and the rest of the path.
+    /// Returns the deepest module on a path that has its own file, and the rest of the path.
     fn descend<'a>(&self, module: &[String], path: &'a [String]) -> (&Module, &'a [String]) {
         let longest = (0..=path.len()).rev().find_map(|taken| {
             let inner = [module, &path[..taken]].concat();
             Some((self.files.get_key_value(&inner)?.0, &path[taken..]))
         });
-        // A module without a file is in its parent's file.
+        // A module without its own file is in its parent's file.
         longest.unwrap_or_else(|| self.descend(&module[..module.len().saturating_sub(1)], &[]))
     }
 
-    /// Returns pairs of files in which the first names an item of the second.
+    /// Returns pairs of files in which the first file names an item of the second file.
     fn edges(&self) -> Vec<(&str, &str)> {
         let mut edges = BTreeSet::new();
         for (module, file) in &self.files {
@@ -179,7 +178,7 @@ impl Sources {
             let inline = file.paths.iter().map(|path| file.with_alias(path));
             for path in used.cloned().chain(inline) {
                 let Some(target) = self.resolve(module, &path) else { continue };
-                // A submodule may use its parent's types.
+                // A submodule may use its ancestors' items.
                 if !module.starts_with(target) {
                     edges.insert((file.shown.as_str(), self.files[target].shown.as_str()));
                 }
@@ -223,8 +222,8 @@ impl Sources {
 }
 
 impl File {
-    /// Reads the imports and paths outside test modules. Also returns the names of those modules in other
-    /// files that are compiled only for tests.
+    /// Reads a file's imports and paths outside test modules. Also returns the names of those modules in
+    /// other files that are compiled only for tests.
     fn parse(shown: String, text: &str) -> (File, Vec<String>) {
         let mut file = File { shown, imports: Vec::new(), paths: BTreeSet::new() };
         let (mut for_tests, mut is_for_tests) = (Vec::new(), false);
@@ -279,8 +278,8 @@ impl File {
     }
 }
 
-/// Returns the module of a file in `src`: `a/b.rs` and `a/b/mod.rs` are `a::b`; the root is `lib.rs`, or else
-/// `main.rs`.
+/// Returns the module of a file in `src`: `a/b.rs` and `a/b/mod.rs` are `a::b`. The root is `lib.rs` or, if
+/// it does not exist, `main.rs`.
 fn module_of(inside: &Path) -> Module {
     let mut module: Module =
         inside.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
@@ -296,7 +295,7 @@ fn is_word(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-/// Returns the code's words, `::` and other tokens, without comments, strings and character literals.
+/// Splits code into words, `::` and other tokens, without comments, strings and character literals.
 fn tokens(text: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = text;
@@ -324,7 +323,7 @@ fn tokens(text: &str) -> Vec<&str> {
     tokens
 }
 
-/// Returns the length of the string at the start of a text.
+/// Returns the length of the string literal at the start of a text.
 fn string(text: &str) -> usize {
     let mut is_escaped = false;
     let end = text[1..].find(|letter| {
@@ -335,7 +334,7 @@ fn string(text: &str) -> usize {
     end.map_or(text.len(), |at| at + 2)
 }
 
-/// Returns the number of tokens up to the one that closes the first brace.
+/// Returns the number of tokens up to the brace that closes the first brace.
 fn closed(tokens: &[&str]) -> usize {
     let mut depth = 0;
     let end = tokens.iter().position(|token| {
@@ -345,7 +344,7 @@ fn closed(tokens: &[&str]) -> usize {
     end.map_or(tokens.len(), |at| at + 1)
 }
 
-/// Adds each path of a tree such as `crate::a::{b, c::{self, D as E}}`.
+/// Adds each path of an import tree such as `crate::a::{b, c::{self, D as E}}`.
 fn expand(tree: &[&str], before: &[String], is_public: bool, into: &mut Vec<Import>) {
     let joined = |words: &[&str]| {
         let words = words.iter().filter(|word| **word != "::").map(|word| (*word).to_owned());
@@ -367,7 +366,7 @@ fn expand(tree: &[&str], before: &[String], is_public: bool, into: &mut Vec<Impo
         named => (named, None),
     };
     let mut path = joined(named);
-    // `use a::{self}` imports `a`, and a glob names the module.
+    // `use a::{self}` imports `a`, and a glob import names the imported module.
     if path.len() > 1 && path.last().is_some_and(|last| last == "self" || last == "*") {
         path.pop();
     }
@@ -392,7 +391,7 @@ fn circles<'a>(edges: &[(&'a str, &'a str)]) -> Vec<Vec<&'a str>> {
     found
 }
 
-/// Returns the shortest path between two files.
+/// Returns the shortest path of dependencies from one file to another.
 fn path<'a>(edges: &[(&'a str, &'a str)], from: &'a str, to: &'a str) -> Option<Vec<&'a str>> {
     let mut before: BTreeMap<&str, &str> = BTreeMap::from([(from, from)]);
     let mut next = VecDeque::from([from]);
@@ -421,7 +420,7 @@ fn path<'a>(edges: &[(&'a str, &'a str)], from: &'a str, to: &'a str) -> Option<
 mod tests {
     use super::*;
 
-    /// Makes a crate's sources from pairs of a path in `src` and a text.
+    /// Creates the sources of a crate from pairs of a path in `src` and a text.
     fn sources(files: &[(&str, &str)]) -> Sources {
         let file = |(path, text): &(&str, &str)| {
             (module_of(Path::new(path)), ((*path).to_owned(), (*text).to_owned()))
@@ -454,7 +453,7 @@ mod tests {
             ("room/inner.rs", "use super::Room;\n"),
             ("room/outer.rs", "use super::inner::Inner;\nuse crate::a;\n"),
         ];
-        // `a` uses `inner`, not its parent, and `outer` uses `a`.
+        // Through the re-export, `a` uses `inner`, not the parent of `inner`; and `outer` uses `a`.
         assert!(found(&files).is_empty());
         let closed = [&files[..], &[("room/inner.rs", "use crate::room::outer::Outer;\n")]].concat();
         assert_eq!(found(&closed), ["room/inner.rs → room/outer.rs → room/inner.rs"]);

@@ -1,9 +1,9 @@
 //! `cargo xtask demo`: shows the main use of fonio on this machine.
 //!
-//! As root, it records and explains WebBench on an emulated RiData card, tries every safe fix that needs no
-//! other hardware, and measures the two best fixes. fonio itself undoes all its changes (devices, mounts, a
-//! network namespace). Without root, it reports on a recording of the same workload. `demo results` is in
-//! `results_demo.rs`.
+//! As root, the demo records and explains WebBench on an emulated RiData card, tries every safe fix that
+//! needs no other hardware, and measures the two best fixes. fonio itself undoes all its changes (devices,
+//! mounts, a network namespace). Without root, the demo reports on a recording of the same workload. The file
+//! `results_demo.rs` contains `demo results`.
 
 use std::process::{Command, Stdio};
 
@@ -13,11 +13,11 @@ use clap::{Args, Subcommand};
 use crate::parts::part;
 use xtask::{process, tools};
 
-/// A recording of the same workload on the same card, which an earlier run of the demo made.
+/// A recording of the same workload on the same card, made by an earlier run of the demo.
 const SHIPPED: &str = "docs/sample/webbench-on-ridata";
 
-/// The share of the full workload to run, because the full workload takes an hour on this card. The scale
-/// does not change the mix of operations.
+/// The scale of the workload: the full workload takes an hour on this card. The scale does not change the mix
+/// of operations.
 const SCALE: &str = "0.02";
 
 /// Time limit for measuring the best fixes.
@@ -41,7 +41,7 @@ enum Other {
     },
 }
 
-/// Builds fonio; runs the demo or reads the recording; reports.
+/// Builds fonio, runs the demo or reads the shipped recording, and shows the report.
 pub fn run(arguments: &Arguments) -> Result<()> {
     if let Some(Other::Results { once }) = arguments.other {
         return crate::results_demo::run(once);
@@ -68,11 +68,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return part("measurement", || process::run(&mut fix));
     }
     println!(
-        "Measuring needs root (`sudo -E cargo xtask demo`). Without it: the report on a recording that the demo made, \
+        "Measuring needs root (`sudo -E cargo xtask demo`). Without root: the report on a recording that the demo made, \
          {SHIPPED}.\n"
     );
     let (recording, report) = (process::root().join(SHIPPED), dir.join("report.html"));
-    // The charts go to a file; the terminal shows text versions.
+    // Write the charts to a file, because the terminal shows only text versions.
     let mut pictures = Command::new(&fonio);
     process::run(pictures.arg("report").arg(&recording).arg("--html").arg(&report).stdout(Stdio::null()))?;
     process::run(Command::new(&fonio).arg("report").arg("--all").arg(&recording))?;

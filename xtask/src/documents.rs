@@ -12,10 +12,10 @@ use fonio_testing::markdown::{self, Command};
 use crate::circles::collect_sources;
 use crate::{CommandLine, process};
 
-/// The programs whose commands can print figures.
+/// The programs whose commands can print figures for documents.
 const PROGRAMS: [&str; 4] = ["fonio", "cargo studies", "cargo xtask", "cargo test"];
 
-/// Lists the errors in the documents, one line each.
+/// Returns the errors in all documents, one line each.
 pub fn breaches() -> Result<Vec<String>> {
     let mut found = Vec::new();
     for path in documents()? {
@@ -42,7 +42,7 @@ fn documents() -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Returns the errors of a document, with line numbers.
+/// Returns the errors in a document, with line numbers.
 fn objections(text: &str) -> Vec<(usize, String)> {
     let commands = markdown::commands(text, &PROGRAMS);
     let mut found = Vec::new();
@@ -58,7 +58,7 @@ fn objections(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns why a developer command is not valid.
+/// Returns why a developer command is not valid; `None` if it is valid.
 fn objection(command: &Command) -> Option<String> {
     let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -91,7 +91,7 @@ fn wrong_test(package: &str, rest: &[&str]) -> Option<String> {
     }
 }
 
-/// Returns whether a source file in a folder contains a text.
+/// Returns whether a source file in a folder contains the text.
 fn contains(folder: &Path, text: &str) -> bool {
     let mut files = Vec::new();
     let is_listed = collect_sources(folder, &mut files).is_ok();

@@ -13,7 +13,7 @@ use crate::{process, tools};
 ///
 /// # Errors
 ///
-/// If this process is not root, which the emulator needs, or if the build fails.
+/// Fails if this process is not root, which the emulator needs, or if the build fails.
 pub fn fonio() -> Result<PathBuf> {
     if !process::is_root() {
         bail!("emulated block devices need root");
@@ -25,28 +25,28 @@ pub fn fonio() -> Result<PathBuf> {
 /// The options of an emulated device.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
-    /// A shipped profile, or a file with one.
+    /// The name of a shipped profile, or the path of a profile file.
     pub profile: &'a str,
-    /// The size, in the format of `--size`.
+    /// The size of the device, in the format of `--size`.
     pub size: &'a str,
-    /// The I/O scheduler of its queue.
+    /// The I/O scheduler of the device's queue.
     pub scheduler: &'a str,
     /// The seed of the device's model.
     pub seed: u64,
-    /// Bytes considered written, in the format of `--written`.
+    /// Number of bytes that count as already written, in the format of `--written`.
     pub written: Option<u64>,
-    /// A file system, and its mount point.
+    /// The name of the file system to create, and its mount point.
     pub mounted: Option<(&'a str, &'a Path)>,
 }
 
 impl<'a> Options<'a> {
-    /// Returns the options of a new, unformatted device without a scheduler.
+    /// Returns options for a new, unformatted device without a scheduler.
     pub fn bare(profile: &'a str, size: &'a str) -> Self {
         Self { profile, size, scheduler: "none", seed: 1, written: None, mounted: None }
     }
 }
 
-/// A running `fonio device emulate`. It ends when this value is dropped or this process ends.
+/// A running `fonio device emulate`. The device is removed when this value is dropped or this process ends.
 pub struct Emulated {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -55,7 +55,7 @@ pub struct Emulated {
 }
 
 impl Emulated {
-    /// Starts the device and waits until it is ready.
+    /// Starts an emulated device and waits until it is ready.
     pub fn start(fonio: &Path, options: &Options<'_>) -> Result<Self> {
         let mut command = process::bound_to_this(fonio);
         command.args(["device", "emulate", options.profile, "--json", "--size", options.size]);
@@ -69,12 +69,12 @@ impl Emulated {
         let (mut emulated, ready) = Self::spawn(command)?;
         ready["ready"]["device"]
             .as_str()
-            .context("the emulator names its device")?
+            .context("the emulator did not name its device")?
             .clone_into(&mut emulated.device);
         Ok(emulated)
     }
 
-    /// Starts a device of `profile` for a virtual machine, served on a Unix socket; `device` is the socket.
+    /// Starts an emulated device for a virtual machine. The device is served on the Unix socket `socket`.
     pub fn served(fonio: &Path, profile: &str, size: &str, socket: &Path) -> Result<Self> {
         let mut command = process::bound_to_this(fonio);
         command.args(["device", "emulate", profile, "--json", "--size", size, "--nbd"]).arg(socket);
@@ -83,32 +83,32 @@ impl Emulated {
         Ok(emulated)
     }
 
-    /// Starts the emulator and waits for its first line.
+    /// Starts the emulator and waits for the first line of its output.
     fn spawn(mut command: Command) -> Result<(Self, Value)> {
         let spawned = command.stdout(Stdio::piped()).spawn();
         let mut child = spawned.with_context(|| format!("cannot start {}", process::shown(&command)))?;
-        let output = BufReader::new(child.stdout.take().context("its output is piped")?);
+        let output = BufReader::new(child.stdout.take().context("the output is not piped")?);
         let mut emulated = Self { child, output, device: String::new() };
         let ready = emulated.hear().context("the emulator did not start")?;
         Ok((emulated, ready))
     }
 
-    /// Ends the device and returns its model's busy time.
+    /// Stops the device and returns the busy time of its model.
     pub fn busy_ns(mut self) -> Result<u64> {
         self.end();
-        let end = self.hear().context("the emulator did not report")?;
-        end["end"]["report"]["busy_ns"].as_u64().context("the report has the busy time")
+        let end = self.hear().context("the emulator printed no final report")?;
+        end["end"]["report"]["busy_ns"].as_u64().context("the report has no busy time")
     }
 
     fn hear(&mut self) -> Result<Value> {
         let mut line = String::new();
         if self.output.read_line(&mut line)? == 0 {
-            bail!("it ended; its error is printed above");
+            bail!("the emulator ended; its error is printed above");
         }
         Ok(serde_json::from_str(&line)?)
     }
 
-    /// Asks the process to end; it then undoes its changes.
+    /// Asks the emulator process to end; the process first undoes its changes.
     fn end(&self) {
         let _ = Command::new("kill").arg(self.child.id().to_string()).status();
     }
@@ -121,30 +121,30 @@ impl Drop for Emulated {
     }
 }
 
-/// Returns a command that runs `program` with top priority, like the serving process. Otherwise, the
-/// measurement would include the program's waits for a CPU.
+/// Returns a command that runs `program` with top priority, like the process that serves the device.
+/// Otherwise, the measurement would include the program's waits for a CPU.
 pub fn before_all_others(program: &Path) -> Command {
     let mut command = process::bound_to_this(Path::new("chrt"));
     command.args(["--fifo", "1"]).arg(program);
     command
 }
 
-/// Runs `fonio bench device` with `arguments` on a new emulated device of `profile`; the result goes to `out`.
+/// Runs `fonio bench device` with `arguments` on a new device of `profile`; writes the result to `out`.
 pub fn bench(fonio: &Path, profile: &str, arguments: &[&str], out: &Path) -> Result<()> {
     let emulated = Emulated::start(fonio, &Options::bare(profile, "1GiB"))?;
     let mut command = before_all_others(fonio);
-    // Naming the device twice confirms that it may be overwritten, which is safe because it is new.
+    // Naming the device twice confirms that it may be overwritten, which is safe because the device is new.
     command.args(["bench", "device", &emulated.device, "--erase", &emulated.device]);
     process::run(command.args(arguments).arg("--output").arg(out).stdout(Stdio::null()))
 }
 
-/// Runs fonio in a guest. Returns fonio's output, and the guest's boot time on this machine in seconds.
+/// Runs fonio in a guest. Returns fonio's output, and the guest's boot time in seconds.
 pub fn in_guest(command: &mut Command) -> Result<(String, f64)> {
     let out = command.stdin(Stdio::null()).stderr(Stdio::piped()).output()?;
     process::check_signals()?;
     let said = String::from_utf8_lossy(&out.stderr);
     ensure!(out.status.success(), "{} failed:\n{said}", process::shown(command));
     let boot = said.lines().find_map(|line| line.rsplit_once("of which ")?.1.strip_suffix(" s to boot."));
-    let boot = boot.and_then(|boot| boot.parse().ok()).context("fonio prints the guest's boot time")?;
+    let boot = boot.and_then(|boot| boot.parse().ok()).context("fonio printed no boot time")?;
     Ok((String::from_utf8(out.stdout)?, boot))
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: runs libFuzzer on stable Rust.
+//! `cargo xtask fuzz`: runs libFuzzer with stable Rust.
 //!
 //! For coverage feedback, libFuzzer needs only an LLVM pass, which stable rustc supports. The address
 //! sanitizer needs a nightly compiler and finds nothing in crates without `unsafe`.
@@ -12,7 +12,7 @@ use clap::Args;
 
 use xtask::process;
 
-/// The flags that cargo-fuzz passes for libFuzzer without a sanitizer.
+/// The compiler flags that cargo-fuzz uses for libFuzzer without a sanitizer.
 const COVERAGE_FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks";
@@ -28,24 +28,23 @@ pub struct Arguments {
     seconds: u32,
 }
 
-/// Runs the chosen targets, or all.
+/// Runs the named fuzz targets. If none is named, runs all fuzz targets.
 pub fn run(Arguments { targets: chosen, seconds }: &Arguments) -> Result<()> {
     let targets = targets()?;
     if let Some(unknown) = chosen.iter().find(|name| !targets.contains(name)) {
-        bail!("there is no fuzz target `{unknown}`; there are: {}", targets.join(", "));
+        bail!("there is no fuzz target `{unknown}`; use one of: {}", targets.join(", "));
     }
     let targets = if chosen.is_empty() { &targets } else { chosen };
-    // It starts from all earlier inputs.
+    // Each fuzz target starts from all its earlier inputs.
     fuzz(targets, &[format!("-max_total_time={seconds}")], &process::root().join("fuzz/corpus"))
 }
 
-/// Compiles all targets.
 pub fn build() -> Result<()> {
     programs().map(drop)
 }
 
-/// Runs every target on its seed inputs, then on inputs generated from a fixed random seed, so whether a
-/// change passes does not depend on chance.
+/// Runs every fuzz target on its seed inputs, then on inputs generated from a fixed random seed, so that the
+/// result for a change does not depend on chance.
 pub fn repeat_all() -> Result<()> {
     // Do not reuse the inputs of an earlier run.
     let found = process::scratch("fuzz")?.join("found");
@@ -58,12 +57,12 @@ pub fn repeat_all() -> Result<()> {
     fuzz(&targets()?, &options, &found)
 }
 
-/// Number of inputs of a target in a repeated run; the slowest target takes about 15 s.
+/// Number of inputs of a fuzz target in a repeated run; the slowest fuzz target takes about 15 s.
 const REPEATED_INPUTS: u32 = 100_000;
-/// Time limit of a repeated run, for slow machines.
+/// Time limit of a repeated run in seconds, for slow machines.
 const REPEATED_SECONDS: u32 = 20;
 
-/// Returns the names of the targets in alphabetical order.
+/// Returns the names of the fuzz targets in alphabetical order.
 fn targets() -> Result<Vec<String>> {
     let dir = process::root().join("fuzz/fuzz_targets");
     let mut names = Vec::new();
@@ -84,7 +83,7 @@ fn host() -> Result<String> {
         .context("`rustc -vV` names no host")
 }
 
-/// Compiles the targets and returns the folder of the programs.
+/// Compiles the fuzz targets and returns the folder of the programs.
 fn programs() -> Result<PathBuf> {
     let host = host()?;
     let build_dir = process::scratch("fuzz")?;
@@ -101,7 +100,7 @@ fn programs() -> Result<PathBuf> {
     Ok(build_dir.join(&host).join("release"))
 }
 
-/// Runs targets at the same time, one for each processor. libFuzzer adds new inputs to a folder in `found`.
+/// Runs fuzz targets in parallel, one per processor. libFuzzer adds new inputs to a folder in `found`.
 fn fuzz(targets: &[String], options: &[String], found: &Path) -> Result<()> {
     let programs = programs()?;
     let at_once = std::thread::available_parallelism().map_or(1, usize::from);
@@ -117,7 +116,7 @@ fn fuzz(targets: &[String], options: &[String], found: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the folder of a target's log and failing inputs.
+/// Returns the folder with a fuzz target's log and failing inputs.
 fn artifacts(name: &str) -> PathBuf {
     process::root().join("fuzz/artifacts").join(name)
 }

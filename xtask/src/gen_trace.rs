@@ -1,12 +1,13 @@
-//! `cargo xtask gen-trace`: generates a blktrace capture of any size, in the format of `blktrace`: one file for each
-//! processor, version 7, little-endian.
+//! `cargo xtask gen-trace`: generates a blktrace capture of any size, in the format of `blktrace`: one file
+//! per processor, version 7, little-endian.
 //!
 //! The trace shows one disk used by several processes: sequential and random runs, reads, writes, readahead,
 //! synchronous and journal writes, flushes, discards, merges, plugs, a rare requeue, and completions on other
-//! processors. The disk accepts 32 requests at a time. The output depends only on the options.
+//! processors. The simulated disk accepts 32 requests at a time. The generated trace depends only on the
+//! options.
 //!
-//! Each request has five records (Q, G, I, D, C). A merged bio adds two records (Q, M), its plug adds two (P,
-//! U), and a requeue adds two (R, D).
+//! Each request has five records (Q, G, I, D, C). A merged bio adds two records (Q, M), the plug of a merged
+//! bio adds two (P, U), and a requeue adds two (R, D).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -35,7 +36,7 @@ pub struct Arguments {
     pub cpus: u64,
 }
 
-/// Writes the files.
+/// Generates the trace and writes its files.
 pub fn run(options: &Arguments) -> Result<()> {
     if let Some(dir) = options.out.parent() {
         std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
@@ -82,12 +83,12 @@ const INSERT: u32 = 12 | TC_QUEUE;
 const NOTE_PROCESS: u32 = TC_NOTIFY;
 const NOTE_CLOCK: u32 = 1 | TC_NOTIFY;
 
-/// Number of requests at an unplug, big-endian.
+/// The number of requests in an unplug record, big-endian.
 const ONE: &[u8] = &1_u64.to_be_bytes();
 /// The wall-clock time of the first record: 2023-11-14, in seconds since 1970, and 0 ns.
 const WALL_CLOCK: &[u8] = &1_700_000_000_u64.to_le_bytes();
 
-/// One record: `struct blk_io_trace`. They are ordered by time, then by position in the plan.
+/// A trace record: `struct blk_io_trace`. Records are ordered by time, then by position in the plan.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Record {
     time: u64,
@@ -102,7 +103,7 @@ struct Record {
 struct Io {
     pid: u32,
     cpu: u64,
-    /// Categories.
+    /// The request's categories.
     rwbs: u32,
     sector: u64,
     sectors: u64,
@@ -110,7 +111,7 @@ struct Io {
 
 impl Record {
     fn write(&self, sequence: u32, out: &mut impl Write) -> io::Result<()> {
-        /// The traced disk: 8,0.
+        /// The device number of the traced disk: 8,0.
         const DEVICE: u32 = 8 << 20;
         out.write_all(&0x6561_7407_u32.to_le_bytes())?;
         out.write_all(&sequence.to_le_bytes())?;
@@ -119,29 +120,29 @@ impl Record {
         for word in [self.io.sectors as u32 * 512, self.action, self.io.pid, DEVICE, self.io.cpu as u32] {
             out.write_all(&word.to_le_bytes())?;
         }
-        // No error.
+        // The record's error code is 0.
         out.write_all(&0_u16.to_le_bytes())?;
         out.write_all(&(self.payload.len() as u16).to_le_bytes())?;
         out.write_all(self.payload)
     }
 }
 
-/// The I/O of a process.
+/// The I/O pattern of a process.
 struct Process {
-    /// Name, with a NUL.
+    /// The process name, which ends with a NUL.
     comm: &'static [u8],
     pid: u32,
-    /// Share of all requests, in 256ths.
+    /// The process's share of all requests, in 256ths.
     share: u64,
-    /// Categories of its reads or writes.
+    /// Categories of the process's reads or writes.
     rwbs: u32,
-    /// Smallest size in sectors, and the maximum number of times that this size is doubled.
+    /// Smallest request size in sectors, and the maximum number of times that this size is doubled.
     sectors: (u64, u64),
-    /// Requests in 256 that do not continue where the last request ended.
+    /// Number of requests, out of 256, that do not continue where the last request ended.
     jumps: u64,
-    /// Requests in 256 with bios that are merged.
+    /// Number of requests, out of 256, whose bios are merged.
     merges: u64,
-    /// Requests in 256 that are followed by a flush.
+    /// Number of requests, out of 256, that are followed by a flush.
     flushes: u64,
 }
 
@@ -170,30 +171,30 @@ const PROCESSES: [Process; 8] = [
     Process::new(b"fstrim\0", 1377, 2, TC_WRITE | TC_SYNC | TC_DISCARD, (2048, 4), [30, 0, 0]),
 ];
 
-/// The disk's size is 64 GiB.
+/// The size of the disk in sectors: 64 GiB.
 const SECTORS: u64 = 128 << 20;
 /// Maximum number of requests in flight on the disk.
 const DEPTH: usize = 32;
 /// The first record's time on the monotonic clock.
 const BEGINS_NS: u64 = 1_000_000_000_000;
-/// A process queues no new bios while its earlier bios wait longer than this for the disk.
+/// If a process's bios wait longer than this for the disk, the process queues no new bios meanwhile.
 const BACKLOG_NS: u64 = 10_000_000;
 
-/// Plans the trace and writes it in time order.
+/// Plans a trace and writes it in time order.
 struct Generator<W> {
-    /// The file of each processor.
+    /// The output file of each processor.
     files: Vec<W>,
     sequences: Vec<u32>,
     random: Random,
     now: u64,
-    /// Planned records that are not yet written.
+    /// Planned records that are not written yet.
     planned: BinaryHeap<Reverse<Record>>,
     order: u64,
-    /// For each slot of the disk: the time at which it becomes free, and the sectors in use until then.
+    /// For each slot of the disk: the time at which the slot becomes free, and the sectors in use until then.
     slots: [(u64, u64, u64); DEPTH],
-    /// When the last flush completes.
+    /// Time at which the last flush completes.
     flushed: u64,
-    /// For each process: its processor, and the first sector after its last request.
+    /// For each process: its processor, and the first sector after the end of its last request.
     processes: [(u64, u64); PROCESSES.len()],
 }
 
@@ -214,7 +215,6 @@ impl<W: Write> Generator<W> {
         }
     }
 
-    /// Writes the complete trace.
     fn run(&mut self, ios: u64) -> io::Result<()> {
         let note = Io { pid: 0, cpu: 0, rwbs: 0, sector: 0, sectors: 0 };
         self.plan(BEGINS_NS, NOTE_CLOCK, note, WALL_CLOCK);
@@ -228,7 +228,7 @@ impl<W: Write> Generator<W> {
         self.write_until(u64::MAX)
     }
 
-    /// Plans the next request with its merged bios, and perhaps a flush.
+    /// Plans the next request with its merged bios, and sometimes a flush.
     fn step(&mut self) {
         let mut at = 0;
         let mut draw = self.random.below(256);
@@ -262,14 +262,14 @@ impl<W: Write> Generator<W> {
         };
     }
 
-    /// Returns whether a request on these sectors is in flight. In that case, the kernel's page lock would
-    /// delay another request.
+    /// Returns whether a request on these sectors is in flight. If so, the kernel's page lock would delay
+    /// another request.
     fn in_flight(&self, sector: u64, sectors: u64) -> bool {
         let mut slots = self.slots.iter();
         slots.any(|(until, from, to)| *until >= self.now && sector < *to && *from < sector + sectors)
     }
 
-    /// Plans one request; returns how long it waited for the disk.
+    /// Plans one request. Returns how long the request waited for the disk.
     fn request(&mut self, io: Io, merged: u64) -> u64 {
         // A front merge prepends the bio to the request.
         let front = merged == 1 && self.random.below(16) == 0;
@@ -300,7 +300,7 @@ impl<W: Write> Generator<W> {
         time += 100 + self.random.below(200);
         self.plan(time, INSERT, whole, b"");
         let ready = time + 300 + self.random.below(700);
-        // Returns the slot that is free first.
+        // Choose the slot that becomes free first.
         let slot = (0..DEPTH).min_by_key(|slot| self.slots[*slot].0).unwrap_or(0);
         let mut issue = ready.max(self.slots[slot].0 + 2_000);
         self.plan(issue, ISSUE, whole, b"");
@@ -320,7 +320,7 @@ impl<W: Write> Generator<W> {
     fn flush(&mut self, after: Io) {
         let asked = Io { rwbs: TC_WRITE | TC_FLUSH | TC_SYNC, sector: 0, sectors: 0, ..after };
         let flush = Io { rwbs: TC_READ | TC_FLUSH, ..asked };
-        // The flush is requested when the write before it completes.
+        // The flush is requested when the preceding write completes.
         let asked_at = self.slots.iter().map(|slot| slot.0).fold(self.flushed, u64::max);
         self.plan(asked_at, QUEUE, asked, b"");
         let time = asked_at + 200 + self.random.below(300);
@@ -329,13 +329,13 @@ impl<W: Write> Generator<W> {
         self.plan(time, ISSUE, flush, b"");
         let done = time + 400_000 + tail(&mut self.random, 600_000);
         let cpu = self.complete(done, flush);
-        // The kernel has only one flush in flight at a time.
+        // The kernel has at most one flush in flight.
         self.flushed = done + 1_000;
         self.plan(done + 500, COMPLETE, Io { cpu, pid: 0, ..asked }, b"");
     }
 
-    /// Plans the completion, in half of the cases on another processor, and returns the processor that
-    /// completes the request.
+    /// Plans the completion of a request, in half of the cases on another processor. Returns the processor on
+    /// which the request completes.
     fn complete(&mut self, time: u64, io: Io) -> u64 {
         let is_moved = self.random.below(2) == 0;
         let cpu = if is_moved { self.random.below(self.files.len() as u64) } else { io.cpu };
@@ -344,7 +344,7 @@ impl<W: Write> Generator<W> {
         cpu
     }
 
-    /// Returns the service time of a request: a flash read or write, the transfer, and occasionally a long pause.
+    /// Returns a request's service time: a flash read or write, the transfer, and sometimes a long pause.
     fn service(&mut self, io: Io) -> u64 {
         let pause = if self.random.below(1000) == 0 { self.random.below(20_000_000) } else { 0 };
         pause
@@ -366,7 +366,7 @@ impl<W: Write> Generator<W> {
             && record.time < time
         {
             let cpu = record.io.cpu as usize;
-            // Notes have no sequence number.
+            // Notes, unlike event records, have no sequence number.
             let is_event = record.action & TC_NOTIFY == 0;
             self.sequences[cpu] = self.sequences[cpu].wrapping_add(u32::from(is_event));
             record.write(if is_event { self.sequences[cpu] } else { 0 }, &mut self.files[cpu])?;
@@ -377,7 +377,7 @@ impl<W: Write> Generator<W> {
 }
 
 /// Draws a value that is mostly below `scale`, with a long tail: each doubling of the range is half as likely
-/// as the one before.
+/// as the previous one.
 fn tail(random: &mut Random, scale: u64) -> u64 {
     let doublings = random.next_u64().leading_zeros().min(10);
     random.below(scale << doublings)
@@ -427,7 +427,7 @@ mod tests {
             });
             lines.count()
         };
-        // Each bio begins a request or is merged, and each flush has two completions.
+        // Each bio starts a request or is merged, and each flush has two completions.
         let merged = count("M") + count("F");
         let requests = count("Q") - merged;
         let flushes = requests - IOS;

@@ -1,5 +1,5 @@
-//! `cargo xtask`: developer commands. They install missing programs on Debian, or print the command line that
-//! installs these programs.
+//! `cargo xtask`: developer commands. On Debian, they install missing programs, or print the command line
+//! that installs these programs.
 
 mod assets;
 mod bench;

@@ -23,7 +23,7 @@ pub struct Arguments {
     shard: String,
 }
 
-/// A part of the code that is mutated together; the tests of its crate must detect the mutants.
+/// A part of the code that is mutated as one unit; the tests of the part's crate must detect the mutants.
 #[derive(Clone, Copy, ValueEnum)]
 enum Area {
     Assembler,
@@ -33,7 +33,7 @@ enum Area {
 }
 
 impl Area {
-    /// The crate, and cargo-mutants' pattern for the files.
+    /// Returns the name of the area's crate, and cargo-mutants' pattern for the area's files.
     fn files(self) -> (&'static str, &'static str) {
         match self {
             Area::Assembler => ("fonio-trace", "crates/fonio-trace/src/assembler/**/*.rs"),
@@ -53,7 +53,7 @@ impl Area {
     }
 }
 
-/// Runs cargo-mutants on each area.
+/// Runs cargo-mutants on each chosen area.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let program = installed()?;
     let scratch = process::scratch("mutants")?;
@@ -85,7 +85,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Returns the path of cargo-mutants, and installs it in the target directory if it is missing.
+/// Returns the path of cargo-mutants, which is installed in the target directory if it is missing.
 fn installed() -> Result<PathBuf> {
     if let Some(found) = fonio_testing::find_program("cargo-mutants") {
         return Ok(found);
@@ -93,7 +93,7 @@ fn installed() -> Result<PathBuf> {
     let root = process::target().join("tools");
     let program = root.join("bin/cargo-mutants");
     if !program.is_file() {
-        println!("cargo-mutants is missing; installing it in {} (some minutes, once)", root.display());
+        println!("cargo-mutants is missing; installing it in {} (once, some minutes)", root.display());
         process::run(process::cargo().args(["install", "--locked", "cargo-mutants", "--root"]).arg(&root))?;
     }
     Ok(program)

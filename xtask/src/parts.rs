@@ -1,4 +1,4 @@
-//! Names and times the parts of a command.
+//! Names the parts of a command, and measures their times.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 /// and its name.
 pub const PARTS: &str = "FONIO_PARTS";
 
-/// Runs a part of a command. Prints its name first, and its time afterwards.
+/// Runs a part of a command. Prints the part's name before the run, and its time afterwards.
 pub fn part<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
     let began = Instant::now();
     println!("== {name}");

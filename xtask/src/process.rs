@@ -10,30 +10,29 @@ use anyhow::{Context, Result, bail};
 use fonio_system::signals::{self, Signal};
 use wait4::Wait4;
 
-/// Returns the top of the repository.
+/// Returns the path of the top folder of the repository.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the repository")
 }
 
-/// Returns cargo's target directory.
+/// Returns the path of cargo's target directory.
 pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Builds fonio in the release configuration and returns its path.
+/// Builds fonio in the release configuration and returns the path of the program.
 pub fn build_fonio() -> Result<PathBuf> {
     run(cargo().args(["build", "--release", "--package", "fonio"]))?;
     Ok(target().join("release/fonio"))
 }
 
-/// Builds fonio in the tests' configuration, which is faster to compile, and returns its path. The features of
-/// dependencies are those of the complete workspace, so the tests use the same compiled crates.
+/// Builds fonio in the tests' configuration, which compiles faster, and returns the program's path.
 pub fn build_fonio_for_tests() -> Result<PathBuf> {
     run(cargo().args(["build", "--workspace", "--bin", "fonio"]))?;
     Ok(target().join("debug/fonio"))
 }
 
-/// Returns a folder for generated files in the target directory, so `cargo clean` removes it.
+/// Returns a folder for generated files in the target directory, so that `cargo clean` removes the folder.
 pub fn scratch(name: &str) -> Result<PathBuf> {
     let dir = target().join("xtask").join(name);
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -55,7 +54,7 @@ pub fn cargo() -> Command {
 /// The options with which cargo checks or tests the complete workspace.
 pub const WHOLE_WORKSPACE: [&str; 1] = ["--workspace"];
 
-/// Builds the sync-policy library and returns its path.
+/// Builds the sync-policy library and returns the library's path.
 pub fn build_sync_library() -> Result<PathBuf> {
     run(cargo().args(["build", "--package", "fonio-sqlite-sync"]))?;
     Ok(target().join("debug/libfonio_sqlite_sync.so"))
@@ -82,7 +81,7 @@ pub fn outlive_signals() -> Result<Arc<AtomicBool>> {
     Ok(Arc::clone(INTERRUPTED.get_or_init(|| stop)))
 }
 
-/// Fails after Ctrl-C or SIGTERM.
+/// Fails if Ctrl-C or SIGTERM was received since [`outlive_signals`].
 pub fn check_signals() -> Result<()> {
     if INTERRUPTED.get().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
         bail!("interrupted");
@@ -90,7 +89,7 @@ pub fn check_signals() -> Result<()> {
     Ok(())
 }
 
-/// Runs the command with our output; an exit code other than 0 is an error.
+/// Runs a command whose output goes to the output of this process. An exit code other than 0 is an error.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
     if !status.success() {
@@ -99,7 +98,7 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Returns a program's output without the last newline; an exit code other than 0 is an error with its messages.
+/// Returns a command's output without the last newline; an exit code other than 0 is an error.
 pub fn output(command: &mut Command) -> Result<String> {
     let out = command.output().with_context(|| format!("cannot start {}", shown(command)))?;
     if !out.status.success() {
@@ -108,7 +107,7 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&out.stdout).trim_end().to_owned())
 }
 
-/// Removes a folder with its content, if it exists.
+/// Removes a folder with its contents, if it exists.
 pub fn remove_folder(folder: &Path) -> Result<()> {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -121,15 +120,15 @@ pub fn remove_folder(folder: &Path) -> Result<()> {
 /// The resources that a process used.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
-    /// User and system time.
+    /// Processor time in user and kernel mode.
     pub cpu: Duration,
-    /// Elapsed time from start to end.
+    /// Elapsed time from the start to the end of the process.
     pub wall: Duration,
-    /// Largest resident set.
+    /// Largest resident set size in bytes.
     pub peak_bytes: u64,
 }
 
-/// Runs the command, discards its output and measures it.
+/// Runs a command, discards its output, and measures its resource use.
 pub fn measure(command: &mut Command) -> Result<Usage> {
     let began = Instant::now();
     let mut child = command
@@ -150,8 +149,8 @@ pub fn measure(command: &mut Command) -> Result<Usage> {
 pub fn processor_time(pid: u32) -> Result<Duration> {
     let path = format!("/proc/{pid}/stat");
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    // The process name, in parentheses, can contain spaces. Of the fields after it, the 12th is the user time
-    // and the 13th the system time.
+    // The process name, in parentheses, can contain spaces. Of the fields after the name, the 12th is the
+    // user time, and the 13th is the system time.
     let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
     let ticks: Vec<u64> =
         behind.split_whitespace().skip(11).take(2).filter_map(|word| word.parse().ok()).collect();
@@ -159,7 +158,7 @@ pub fn processor_time(pid: u32) -> Result<Duration> {
     Ok(Duration::from_secs(user + system) / rustix::param::clock_ticks_per_second() as u32)
 }
 
-/// Formats the command as a user would type it.
+/// Formats a command as a user would type it.
 pub fn shown(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));

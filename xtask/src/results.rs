@@ -1,8 +1,8 @@
-//! Results of studies and benchmarks: `studies/results/ID.json`, written by the command and read by the documents.
+//! Results of studies and benchmarks: commands write `studies/results/ID.json`, and documents show them.
 //!
-//! A result is one table with its raw values, the time, the commit and the kind of machine. Figures from
-//! documents that are older than result files are *transcribed*: instead, they name the commit and the file
-//! that they were copied from. They are replaced when the study runs again.
+//! A result is one table with its raw values, the time, the commit and the kind of machine. Figures that were
+//! published in documents before result files existed are *transcribed*: instead, they name the commit and
+//! the file that they were copied from. Transcribed figures are replaced when the study runs again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,26 +13,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::process;
 
-/// The version of the format. Changes that older readers would misunderstand increment it.
+/// The version of the file format. Changes that older readers would misunderstand increment the version.
 ///
-/// Version 1: the fields of [`StudyResult`].
+/// Version 1 has the fields of [`StudyResult`].
 pub const SCHEMA: u32 = 1;
 
 /// A table of figures with its raw values and its origin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StudyResult {
-    /// [`SCHEMA`] of the program that wrote it.
+    /// The value of [`SCHEMA`] in the program that wrote the result.
     pub schema: u32,
-    /// Name of the file, without its extension.
+    /// Name of the result's file, without its extension.
     pub id: String,
-    /// A phrase that says what the table shows.
+    /// The table's title: a phrase that says what the table shows.
     pub title: String,
-    /// The command line that measures it.
+    /// The command line that measures the result.
     pub command: String,
-    /// When and where it was measured.
+    /// The time and place of the measurement.
     pub origin: Origin,
-    /// Seed of the first round, if the study has one.
+    /// Seed of the study's first round, if the study has a seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// Number of times each row was measured.
@@ -40,80 +40,80 @@ pub struct StudyResult {
     pub rounds: Option<u64>,
     /// Titles of the columns; the first column contains the names of the rows.
     pub columns: Vec<String>,
-    /// The rows, each with a cell for every column except the first.
+    /// The rows of the table, each with a cell for every column except the first.
     pub rows: Vec<Row>,
-    /// Prose about the result; empty if the table says everything.
+    /// A remark about the result, in sentences; empty if the table needs no remark.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub remark: String,
 }
 
-/// When and where a result was measured.
+/// The origin of a result: the time and place of its measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Origin {
-    /// By the command.
+    /// The result was measured by the command.
     Measured {
-        /// The commit of the sources.
+        /// The commit of the measured sources.
         commit: String,
-        /// Whether the sources had uncommitted changes.
+        /// Whether the measured sources had uncommitted changes.
         changed: bool,
-        /// The day, as YYYY-MM-DD in UTC.
+        /// The day of the measurement, as YYYY-MM-DD in UTC.
         date: String,
-        /// The machine.
+        /// The machine on which the result was measured.
         machine: Machine,
     },
-    /// Copied from a document that is older than result files.
+    /// The result was copied from a document that is older than result files.
     Transcribed {
-        /// The commit with that document.
+        /// The commit that contains the document.
         commit: String,
-        /// Its path in the repository.
+        /// The document's path in the repository.
         file: String,
     },
 }
 
-/// A kind of machine. It names no host and no path.
+/// A kind of machine, described without a host name or a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// Architecture, and whether it is virtual.
+    /// Processor architecture, and whether the machine is virtual.
     pub kind: String,
-    /// Number of processors.
+    /// Number of the machine's processors.
     pub processors: u32,
-    /// Bytes of memory.
+    /// Size of the machine's memory in bytes.
     pub memory_bytes: u64,
-    /// Release of the kernel.
+    /// Release of the machine's kernel.
     pub kernel: String,
 }
 
-/// A row of a table.
+/// A row of a result's table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// The name of the measurement.
+    /// The name of the measurement in this row.
     pub name: String,
-    /// The figures, in the order of the columns.
+    /// The row's figures, in the order of the columns.
     pub cells: Vec<Cell>,
 }
 
-/// A figure of a table.
+/// A cell of a table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Cell {
-    /// A quantity. A table shows the median of its values.
+    /// A quantity, of whose values a table shows the median.
     Quantity(Quantity),
     /// A word, or a figure that is not a single quantity.
     Text(String),
 }
 
-/// The values of a figure.
+/// The measured values of a figure, with unit and format.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantity {
-    /// The values by round; `None` if a round has none.
+    /// The measured values by round; `None` if a round has no value.
     pub values: Vec<Option<f64>>,
-    /// The unit, as tables show it; empty for a count.
+    /// The unit that tables show after the value; empty for a count.
     pub unit: String,
-    /// Decimals that tables show.
+    /// Number of decimals that tables show.
     pub decimals: usize,
     /// Whether tables also show the smallest and the largest value.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -121,12 +121,12 @@ pub struct Quantity {
 }
 
 impl Cell {
-    /// Makes a figure that was measured once.
+    /// Creates the cell of a figure that was measured once.
     pub fn once(value: impl Into<Option<f64>>, unit: &str, decimals: usize) -> Cell {
         Cell::rounds([value], unit, decimals)
     }
 
-    /// Makes a figure with a value for each round. Values that are not finite are treated as missing.
+    /// Creates the cell of a figure with one value per round. Values that are not finite are missing.
     pub fn rounds(
         values: impl IntoIterator<Item = impl Into<Option<f64>>>,
         unit: &str,
@@ -137,7 +137,7 @@ impl Cell {
         Cell::Quantity(Quantity { values, unit: unit.to_owned(), decimals, range: false })
     }
 
-    /// Returns a figure whose smallest and largest value are shown too.
+    /// Returns the cell, changed so that tables also show the smallest and the largest value.
     #[must_use]
     pub fn with_range(self) -> Cell {
         match self {
@@ -146,12 +146,12 @@ impl Cell {
         }
     }
 
-    /// Makes a count.
+    /// Creates the cell of a count.
     pub fn count(count: impl TryInto<u32>) -> Cell {
         Cell::once(count.try_into().ok().map(f64::from), "", 0)
     }
 
-    /// Formats the figure for tables; a missing value is a dash.
+    /// Formats the cell for tables; a missing value is a dash.
     pub fn shown(&self) -> String {
         match self {
             Cell::Text(text) => text.clone(),
@@ -179,7 +179,7 @@ impl From<String> for Cell {
     }
 }
 
-/// Returns the smallest value, the median and the largest; `None` if a round has no value.
+/// Returns the smallest value, the median and the largest value; `None` if a round has no value.
 fn points(values: &[Option<f64>]) -> Option<[f64; 3]> {
     let mut sorted: Vec<f64> = values.iter().copied().collect::<Option<_>>()?;
     sorted.sort_by(f64::total_cmp);
@@ -187,7 +187,7 @@ fn points(values: &[Option<f64>]) -> Option<[f64; 3]> {
     Some([sorted[0], f64::midpoint(sorted[last / 2], sorted[sorted.len() / 2]), sorted[last]])
 }
 
-/// Separates thousands with commas.
+/// Separates the thousands of a number with commas.
 fn grouped(number: &str) -> String {
     let (whole, rest) = number.split_at(number.find('.').unwrap_or(number.len()));
     let mut text = String::new();
@@ -202,11 +202,11 @@ fn grouped(number: &str) -> String {
 }
 
 impl StudyResult {
-    /// Starts a result with the current time and this machine.
+    /// Starts a result with the current time and the description of this machine.
     ///
     /// # Errors
     ///
-    /// If git does not name the commit, or the machine cannot be described.
+    /// Fails if git does not name the commit, or if the machine cannot be described.
     pub fn begin(id: &str, title: &str, command: &str, columns: &[&str]) -> Result<StudyResult> {
         let git =
             |words: &[&str]| process::output(Command::new("git").args(words).current_dir(process::root()));
@@ -230,13 +230,13 @@ impl StudyResult {
         })
     }
 
-    /// Adds a row, and prints it.
+    /// Adds a row to the table, and prints the row.
     ///
     /// # Panics
     ///
-    /// If the row does not have one cell for each column except the first.
+    /// Panics if the row does not have one cell for each column except the first.
     pub fn row(&mut self, name: impl Into<String>, cells: Vec<Cell>) {
-        assert_eq!(cells.len() + 1, self.columns.len(), "{}: a cell for each column", self.id);
+        assert_eq!(cells.len() + 1, self.columns.len(), "{}: each column needs a cell", self.id);
         if self.rows.is_empty() {
             print!("{}", self.head());
         }
@@ -245,7 +245,7 @@ impl StudyResult {
         self.rows.push(row);
     }
 
-    /// Returns the table in Markdown.
+    /// Returns the table in Markdown format.
     pub fn table(&self) -> String {
         let lines = self.rows.iter().map(|row| row.line() + "\n");
         lines.fold(self.head(), |text, line| text + &line)
@@ -255,12 +255,12 @@ impl StudyResult {
         format!("{}\n|{}\n", line(&self.columns), "---|".repeat(self.columns.len()))
     }
 
-    /// Writes the result and returns its path. A partial result is written to the folder of generated files,
-    /// so it does not replace a complete result.
+    /// Writes the result and returns the file's path. A partial result is written to the folder of generated
+    /// files, so that it does not replace a complete result.
     ///
     /// # Errors
     ///
-    /// If the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn keep(&self, is_complete: bool) -> Result<PathBuf> {
         let folder = if is_complete { folder() } else { process::scratch("results")? };
         let path = folder.join(&self.id).with_extension("json");
@@ -269,11 +269,11 @@ impl StudyResult {
         Ok(path)
     }
 
-    /// Returns the file's text, one line per row.
+    /// Returns the text of the result's file, with one line per row.
     ///
     /// # Errors
     ///
-    /// If it cannot be serialized.
+    /// Fails if the result cannot be serialized.
     pub fn text(&self) -> Result<String> {
         let head = StudyResult { rows: Vec::new(), ..self.clone() };
         let rows = self.rows.iter().map(|row| Ok(format!("\n    {}", serde_json::to_string(row)?)));
@@ -283,11 +283,11 @@ impl StudyResult {
         Ok(text.replacen("\"rows\": []", &format!("\"rows\": [{rows}{end}"), 1))
     }
 
-    /// Returns a result with only these columns, in this order.
+    /// Returns a result with only the named columns, in the given order.
     ///
     /// # Errors
     ///
-    /// If a column is missing.
+    /// Fails if the result does not have one of the columns.
     pub fn with_columns(&self, titles: &[&str]) -> Result<StudyResult> {
         let find = |title: &&str| {
             let at = self.columns.iter().skip(1).position(|column| column == title);
@@ -306,21 +306,21 @@ impl StudyResult {
         })
     }
 
-    /// Reads a result.
+    /// Reads a result from its file.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, has another version, or is damaged.
+    /// Fails if the file cannot be read, has another version, or is damaged.
     pub fn read(path: &Path) -> Result<StudyResult> {
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         parse(&text).with_context(|| format!("{} is not a result", path.display()))
     }
 
-    /// Reads all kept results, sorted by name.
+    /// Reads all results in the folder of results, sorted by name.
     ///
     /// # Errors
     ///
-    /// The error of the first result that cannot be read.
+    /// Returns the error of the first result that cannot be read.
     pub fn all() -> Result<Vec<StudyResult>> {
         let folder = folder();
         let entries = fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))?;
@@ -337,7 +337,6 @@ impl Row {
     }
 }
 
-/// Returns a Markdown table row.
 fn line(cells: &[String]) -> String {
     let cells = cells.iter().map(|cell| if cell.is_empty() { "| ".to_owned() } else { format!("| {cell} ") });
     cells.collect::<String>() + "|"
@@ -359,7 +358,7 @@ impl Machine {
     }
 }
 
-/// Returns the folder of the kept results.
+/// Returns the folder of complete results.
 fn folder() -> PathBuf {
     process::root().join("studies/results")
 }
@@ -369,9 +368,9 @@ fn parse(text: &str) -> Result<StudyResult> {
     struct Version {
         schema: u32,
     }
-    // Check the version first: other fields may have changed.
+    // Check the version first, because other fields may have changed.
     let Version { schema } = serde_json::from_str(text)?;
-    ensure!(schema == SCHEMA, "it has version {schema} of the format; this program reads version {SCHEMA}");
+    ensure!(schema == SCHEMA, "the file has format version {schema}; this program reads version {SCHEMA}");
     let result: StudyResult = serde_json::from_str(text)?;
     let cells = result.columns.len().saturating_sub(1);
     let wrong = result.rows.iter().find(|row| row.cells.len() != cells);

@@ -1,6 +1,6 @@
 //! `cargo xtask demo results`: runs the results service once, on this machine.
 //!
-//! It starts the service on a free port with a new database, sends the shipped model results, measures
+//! The demo starts the service on a free port with a new database, sends the shipped model results, measures
 //! emulated cards with `fonio storebench`, sends the results as a user would, and shows the first result's
 //! page. The database, the results and their delete tokens are in a temporary folder, which is removed at the
 //! end, even after Ctrl-C. fonio itself removes the emulated cards.
@@ -18,16 +18,16 @@ use serde_json::Value;
 use crate::results_service::{self, Service};
 use crate::{emulated, process, tools};
 
-/// The measured cards: the demo's card, then its competitors.
+/// The profiles of the measured cards: first the demo's card, then its competitors.
 const CARDS: [&str; 3] = ["sd_a1", "ridata", "kingston"];
 
-/// The time limit of a run; a complete run takes ten minutes.
+/// The time limit of a StoreBench run; a complete run takes ten minutes.
 const TIME_MAX: &str = "60s";
 
-/// The figures to print with their ranks.
+/// The names of the figures that are printed with their ranks.
 const FIGURES: [&str; 3] = ["bandwidth.total", "response.rand_read.4k.mean", "response.rand_write.4k.mean"];
 
-/// Runs the demo.
+/// Runs the demo of the results service.
 pub fn run(once: bool) -> Result<()> {
     let once = once || !std::io::stdin().is_terminal();
     if !process::is_root() {
@@ -41,11 +41,11 @@ pub fn run(once: bool) -> Result<()> {
     process::check_signals()?;
     let folder = tempfile::tempdir_in(process::scratch("demo")?)?;
     let outcome = demonstrate(&Demo { fonio, folder: folder.path(), stop: &stop }, once);
-    // All programs with files in the folder have ended.
+    // All programs that use files in the folder have ended.
     folder.close().context("cannot remove the folder of the demo")?;
     println!("Removed the database, the results and their delete tokens.");
     match outcome {
-        // The user ends the demo with Ctrl-C.
+        // An error after Ctrl-C is not a failure: the user ends the demo with Ctrl-C.
         Err(_) if stop.load(Ordering::Relaxed) => Ok(()),
         outcome => outcome,
     }
@@ -67,7 +67,7 @@ fn demonstrate(demo: &Demo<'_>, once: bool) -> Result<()> {
     for file in &shipped {
         demo.submit(&address, file, false)?;
     }
-    println!("Sent the {} model results that come with fonio. They have their own ranking.", shipped.len());
+    println!("Sent fonio's {} model results, which have their own ranking.", shipped.len());
 
     let [first, others @ ..] = CARDS;
     println!(
@@ -78,7 +78,7 @@ fn demonstrate(demo: &Demo<'_>, once: bool) -> Result<()> {
     println!(
         "\nSending the result, after a preview of every field: `fonio storebench submit --server {address} FILE`\n"
     );
-    let page = demo.submit(&address, &file, true)?.context("`submit` printed no address of a page")?;
+    let page = demo.submit(&address, &file, true)?.context("`submit` did not print the page's address")?;
     println!("\nMeasuring {} for the ranking, in the same way …", others.join(" and "));
     for card in others {
         let file = demo.measure(card, false)?;
@@ -97,7 +97,7 @@ fn demonstrate(demo: &Demo<'_>, once: bool) -> Result<()> {
         if !html.contains(first) {
             bail!("the page {page} does not name {first}");
         }
-        println!("The page has {} bytes. The demo ends, and the service with it.", html.len());
+        println!("The page has {} bytes. The demo and the service end.", html.len());
         return Ok(());
     }
     println!("\nCtrl-C ends the demo.");
@@ -111,7 +111,7 @@ fn demonstrate(demo: &Demo<'_>, once: bool) -> Result<()> {
 }
 
 impl Demo<'_> {
-    /// Writes the model results; returns their files.
+    /// Writes the model results to files. Returns the paths of these files.
     fn models(&self) -> Result<Vec<PathBuf>> {
         let folder = self.folder.join("models");
         fs::create_dir(&folder)?;
@@ -130,7 +130,7 @@ impl Demo<'_> {
         command
     }
 
-    /// Measures an emulated card; returns the file of the result.
+    /// Measures an emulated card. Returns the path of the result file.
     fn measure(&self, card: &str, shows: bool) -> Result<PathBuf> {
         let file = self.folder.join(format!("{card}.json"));
         let mut command = self.command();
@@ -138,13 +138,13 @@ impl Demo<'_> {
         if !shows {
             command.stdout(Stdio::null()).stderr(Stdio::null());
         }
-        // fonio receives signals too, and then undoes its changes.
+        // fonio also receives the signals, and then undoes its changes.
         let outcome = process::run(&mut command);
         process::check_signals()?;
         outcome.map(|()| file)
     }
 
-    /// Sends a result; returns the address of its page.
+    /// Sends a result to the service. Returns the address of the result's page.
     fn submit(&self, server: &str, file: &Path, shows: bool) -> Result<Option<String>> {
         let mut command = self.command();
         command.args(["submit", "--server", server, "--yes"]).arg(file);
@@ -167,14 +167,14 @@ impl Demo<'_> {
     }
 }
 
-/// Returns sentences on a result's rank, from the service's response.
+/// Returns sentences about a result's rank, from the service's response.
 fn standing(card: &str, shown: &Value) -> Result<Vec<String>> {
     if let Some(reason) = shown["reason"].as_str() {
         return Ok(vec![format!("{card} has no rank: it is hidden, because {reason}.")]);
     }
-    let percentiles = shown["percentiles"].as_array().context("the response has percentiles")?;
+    let percentiles = shown["percentiles"].as_array().context("the response has no percentiles")?;
     let of = |figure: &str| percentiles.iter().find(|found| found["figure"] == figure);
-    let key = shown["key"].as_str().context("the response has the key")?;
+    let key = shown["key"].as_str().context("the response has no key")?;
     let mut sentences = vec![format!("{card} among the results with the key {key}:")];
     for found in FIGURES.iter().filter_map(|figure| of(figure)) {
         let number = |name: &str| found[name].as_f64();

@@ -10,26 +10,26 @@ use anyhow::{Context, Result, bail};
 
 use crate::process;
 
-/// Builds the service and the program that seeds and loads it.
+/// Builds the results service, and the program that seeds and loads it.
 pub fn build() -> Result<()> {
     let mut build = process::cargo();
     process::run(build.args(["build", "--release", "--package", "fonio-results", "--bins", "--examples"]))
 }
 
-/// Returns the path of the program that seeds and loads it (`crates/fonio-results/examples/load`).
+/// Returns the path of the program that seeds and loads the service (`crates/fonio-results/examples/load`).
 pub fn load() -> PathBuf {
     process::target().join("release/examples/load")
 }
 
-/// A running service. It is killed when this value is dropped or when this process ends.
+/// A running results service. The service is killed when this value is dropped or when this process ends.
 pub struct Service {
     child: Child,
     pub port: u16,
 }
 
 impl Service {
-    /// Starts the service without limits per client, on the processor `processor` or, if it is `None`, on all
-    /// processors.
+    /// Starts the service without limits per client. The service runs on the processor `processor`; if this
+    /// is `None`, on all processors.
     pub fn start(folder: &Path, processor: Option<u32>) -> Result<Service> {
         let program = process::target().join("release/fonio-results");
         let mut command = match processor {
@@ -45,7 +45,7 @@ impl Service {
         let mut child =
             command.arg(folder).stdout(Stdio::piped()).spawn().context("cannot start the service")?;
         let mut line = String::new();
-        BufReader::new(child.stdout.take().context("it is piped")?).read_line(&mut line)?;
+        BufReader::new(child.stdout.take().context("no pipe")?).read_line(&mut line)?;
         let port = line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split('/').next()?.parse().ok());
         match port {
             Some(port) => Ok(Service { child, port }),
@@ -67,7 +67,7 @@ impl Service {
         Ok(self.child.try_wait()?.is_some())
     }
 
-    /// Returns the body of a response with status 200.
+    /// Sends a GET request, and returns the body of the response, which must have the status 200.
     pub fn get(&self, path: &str) -> Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).context("cannot reach the service")?;
         write!(stream, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")?;
@@ -81,7 +81,7 @@ impl Service {
         Ok(body.to_owned())
     }
 
-    /// Kills it with SIGKILL, so that it cannot clean up.
+    /// Kills the service with SIGKILL, so that it cannot clean up.
     pub fn kill(mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;

@@ -1,6 +1,6 @@
 //! `cargo xtask sentences`: draws sentences for a language review.
 //!
-//! The choice depends only on the commit, so nobody can influence it.
+//! The choice of sentences depends only on the commit, so nobody can influence it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use xtask::process;
 
-/// Shorter ones are headings and labels.
+/// Minimum number of words in a sentence; shorter texts are headings and labels.
 const WORDS_MIN: usize = 5;
 
 /// The options of `cargo xtask sentences`.
@@ -27,7 +27,7 @@ pub struct Arguments {
     commit: Option<String>,
 }
 
-/// Prints sentences from documents, comments and messages, with file and line.
+/// Prints random sentences from documents, comments and messages, with file and line.
 pub fn run(Arguments { count, commit }: Arguments) -> Result<()> {
     let commit = commit.map_or_else(head, Ok)?;
     let mut drawn: Vec<(Vec<u8>, Sentence)> = all()?
@@ -58,7 +58,7 @@ struct Sentence {
     line: usize,
 }
 
-/// Returns each sentence once, with its first position.
+/// Returns all sentences, each once, with its first position.
 fn all() -> Result<Vec<Sentence>> {
     let root = process::root();
     let files = process::output(Command::new("git").args(["ls-files", "*.md", "*.rs"]).current_dir(root))?;
@@ -84,7 +84,7 @@ fn all() -> Result<Vec<Sentence>> {
     Ok(sentences)
 }
 
-/// Returns the paragraphs and list items of Markdown text with their first lines, without code, tables and headings.
+/// Returns paragraphs and list items of Markdown with their first lines, but no code, tables or headings.
 fn paragraphs(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let mut in_fence = false;
@@ -96,7 +96,7 @@ fn paragraphs(text: &str) -> Vec<(usize, String)> {
         }
         let item = trimmed.strip_prefix("- ");
         let is_other = trimmed.is_empty() || trimmed.starts_with(['#', '|', '`', '<']) && item.is_none();
-        // Indented lines are code, unless they continue a list item's open block.
+        // Indented lines are code, unless they continue the open block of a list item.
         let is_code = in_fence || line.starts_with("    ") && !is_open;
         if is_other && !(trimmed.starts_with('`') && is_open && !trimmed.starts_with("```")) || is_code {
             is_open = false;
@@ -115,7 +115,7 @@ fn paragraphs(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns the Rust comments with their first lines, and the string literals on a single line.
+/// Returns Rust comments with their first lines, and string literals that are on a single line.
 fn comments_and_messages(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let mut is_open = false;
@@ -143,7 +143,7 @@ fn comments_and_messages(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Splits a block into sentences of some length.
+/// Splits a block into sentences, and leaves out short ones.
 fn split(block: &str) -> Vec<String> {
     let mut sentences = Vec::new();
     let mut rest = block;

@@ -1,7 +1,7 @@
-//! Builds the module for one of Debian's kernels.
+//! Builds the SmartIO module for one of Debian's kernels.
 //!
-//! The compiler, the kernel's headers and the kernel's source come from Debian's archive. They are unpacked
-//! in the target directory, and the build runs there (chroot): the programs in the header packages need the C
+//! The compiler, the kernel's headers and its source come from Debian's archive, unpacked in the target
+//! directory. The build runs in this directory (chroot): the programs in the header packages need the C
 //! library of the same Debian release, and the headers require the compiler that built the kernel.
 
 use std::os::unix::fs::symlink;
@@ -13,7 +13,7 @@ use fonio_lab::{Archive, Kernel, KernelFiles, Wanted};
 
 use crate::process;
 
-/// Programs needed to build a module. The compiler is a dependency of the kernel headers.
+/// Programs needed to build the module. The compiler is a dependency of the kernel headers.
 const PROGRAMS: [&str; 12] = [
     "base-files",
     "bash",
@@ -29,22 +29,22 @@ const PROGRAMS: [&str; 12] = [
     "xz-utils",
 ];
 
-/// A module and its kernel.
+/// The built module, and the kernel for which it was built.
 pub struct Built {
-    /// The kernel.
+    /// The kernel for which the module was built.
     pub kernel: Kernel,
-    /// Its files.
+    /// Files of the kernel for which the module was built.
     pub files: KernelFiles,
-    /// The module.
+    /// Path of the module file.
     pub module: PathBuf,
 }
 
-/// The folder of the module's sources.
+/// Returns the folder of the module's sources.
 pub fn sources() -> PathBuf {
     process::root().join("kernel/smartio")
 }
 
-/// Builds the module for a kernel of the laboratory: `6.12`, `newest`.
+/// Builds the module for a kernel, which is named as in `fonio lab`: `6.12`, `newest`.
 pub fn module(name: &str) -> Result<Built> {
     ensure!(process::is_root(), "building for another Debian needs root, for chroot");
     let wanted: Wanted = name.parse()?;
@@ -59,7 +59,7 @@ pub fn module(name: &str) -> Result<Built> {
          the supported kernels",
         kernel.version
     );
-    // Each kernel has its own folder, because two versions of a series have source files of the same name.
+    // Each kernel has its own folder, because two versions of a series have source files with the same names.
     let root = process::scratch(&format!("kernel/{}", kernel.version))?;
     let headers = format!("linux-headers-{}={}", files.release, kernel.version);
     let source = format!("linux-source-{}={}", kernel.series, kernel.version);
@@ -72,7 +72,7 @@ pub fn module(name: &str) -> Result<Built> {
     process::remove_folder(&build)?;
     let mut copy = Command::new("cp");
     process::run(copy.arg("-r").arg(sources()).arg(&build))?;
-    // A program that runs in the build reads /proc. The mount of /proc disappears with the namespace.
+    // A program in the build reads /proc. The mount of /proc disappears with the mount namespace.
     let script = "mount -t proc proc \"$0/proc\" && exec chroot \"$0\" /usr/bin/env -i PATH=/usr/bin:/usr/sbin \
          make -s -C /build KERNEL=\"$1\" HEADERS=\"/usr/src/linux-headers-$1\" >&2";
     let mut make = process::bound_to_this(Path::new("unshare"));
@@ -80,7 +80,7 @@ pub fn module(name: &str) -> Result<Built> {
     Ok(Built { kernel, files, module: build.join("smartio-iosched.ko") })
 }
 
-/// Adds the links, folders and devices that an installation of the packages would have created.
+/// Adds the links, folders and devices that installing the packages would have created.
 fn prepare(root: &Path) -> Result<()> {
     for (link, target) in [("usr/bin/awk", "gawk"), ("usr/bin/sh", "dash")] {
         if root.join(link).symlink_metadata().is_err() {

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use crate::circles;
 use xtask::process;
 
-/// The workspace crates on which each crate may depend; names are without `fonio-`. The first name is the
-/// crate's.
+/// The workspace crates on which each crate may depend. The names omit `fonio-`, and the first name of a line
+/// is the crate itself.
 const LAYERS: &[&str] = &[
     "core:",
     "trace: core",
@@ -52,13 +52,13 @@ fn layers() -> BTreeMap<String, BTreeSet<String>> {
         name => format!("fonio-{name}"),
     };
     let layer = |line: &&str| {
-        let (name, below) = line.split_once(':').expect("a name and a colon");
+        let (name, below) = line.split_once(':').expect("each line has a name and a colon");
         (full(name), below.split_whitespace().map(full).collect())
     };
     LAYERS.iter().map(layer).collect()
 }
 
-/// Crates that do I/O only through `Read` and `Write` arguments and read no clock.
+/// Crates that do I/O only through `Read` and `Write` arguments, and do not read a clock.
 const PURE: &[&str] = &[
     "fonio-core",
     "fonio-trace",
@@ -69,7 +69,7 @@ const PURE: &[&str] = &[
     "fonio-storebench-document",
 ];
 
-/// Allowed dependencies of pure crates: parsers, containers and derives that do no I/O.
+/// Allowed dependencies of pure crates: parsers, containers and derive macros that do no I/O.
 const PURE_DEPENDENCIES: &[&str] = &[
     "base64",
     "csv-core",
@@ -86,7 +86,7 @@ const PURE_DEPENDENCIES: &[&str] = &[
     "wildmatch",
 ];
 
-/// Text that must not occur in pure crates, and the reason.
+/// Texts that must not occur in pure crates, each with the reason.
 const IMPURE: &[(&str, &str)] = &[
     ("std::fs", "does I/O"),
     ("File::open", "does I/O"),
@@ -109,11 +109,11 @@ const IMPURE: &[(&str, &str)] = &[
     (".cos()", "differs between platforms"),
 ];
 
-/// Crates that call the kernel directly, the crate that C programs call, and the studies, which map files and fork.
+/// Crates that may contain `unsafe`: they call the kernel, are called by C programs, or map files.
 const MAY_HOLD_UNSAFE: &[&str] =
     &["fonio-record", "fonio-host", "fonio-emulator", "fonio-bfuse", "fonio-sqlite-sync", "fonio-studies"];
 
-/// Maximum number of lines of a file; there are no exceptions.
+/// Maximum number of lines of a source file, without exceptions.
 const LINES_MAX: usize = 1000;
 
 #[derive(Deserialize)]
@@ -131,18 +131,18 @@ struct Package {
 
 #[derive(Deserialize)]
 struct Target {
-    /// `lib`, `bin`, `test`, `custom-build` and so on.
+    /// Kinds of the cargo target, such as `lib`, `bin`, `test` and `custom-build`.
     kind: Vec<String>,
 }
 
 #[derive(Deserialize)]
 struct Dependency {
     name: String,
-    /// `null` for an ordinary dependency, else `dev` or `build`.
+    /// Kind of the dependency: `null` for an ordinary dependency, otherwise `dev` or `build`.
     kind: Option<String>,
 }
 
-/// Fails with all violations, one per line.
+/// Checks all invariants. Fails with a list of all violations, one per line.
 pub fn run() -> Result<()> {
     let breaches = breaches()?;
     if !breaches.is_empty() {
@@ -171,10 +171,10 @@ fn breaches() -> Result<Vec<String>> {
         for dependency in package.dependencies.iter().filter(|dependency| dependency.kind.is_none()) {
             let wanted = dependency.name.as_str();
             if layers.contains_key(wanted) && !allowed.contains(wanted) {
-                found.push(format!("{name}: may not depend on {wanted}"));
+                found.push(format!("{name}: must not depend on {wanted}"));
             }
             if PURE.contains(&name) && !layers.contains_key(wanted) && !PURE_DEPENDENCIES.contains(&wanted) {
-                found.push(format!("{name}: does no I/O, so may not depend on {wanted}"));
+                found.push(format!("{name}: does no I/O, so it must not depend on {wanted}"));
             }
         }
         if package.targets.iter().any(|target| target.kind.iter().any(|kind| kind == "custom-build")) {
@@ -201,7 +201,7 @@ fn check_sources(package: &str, folder: &Path, found: &mut Vec<String>) -> Resul
             found.push(format!("{shown}: {lines} lines; split it"));
         }
         let in_library = file.starts_with(folder.join("src"));
-        // Skip xtask, which contains the forbidden words.
+        // Skip xtask, because its sources contain the forbidden words.
         if package == "xtask" {
             continue;
         }
@@ -223,7 +223,7 @@ fn check_sources(package: &str, folder: &Path, found: &mut Vec<String>) -> Resul
     Ok(())
 }
 
-/// Returns the numbered lines up to the file's test module, without comments.
+/// Returns the numbered lines of a file up to its test module, without comments.
 fn production_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut lines = text.lines().enumerate().peekable();
     std::iter::from_fn(move || {
@@ -247,8 +247,8 @@ fn is_test_file(file: &Path) -> bool {
         || file.components().any(|part| part.as_os_str() == "tests")
 }
 
-/// Returns whether a line contains the keyword `unsafe`, not only the word in a string such as a content
-/// security policy.
+/// Returns whether a line of code contains the keyword `unsafe`, and not only the word in a string such as a
+/// content security policy.
 fn holds_unsafe(line: &str) -> bool {
     ["unsafe {", "unsafe fn", "unsafe impl", "unsafe trait", "unsafe extern", "#[unsafe("]
         .iter()

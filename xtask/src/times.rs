@@ -1,4 +1,4 @@
-//! `cargo xtask times`: measures how long the demo and the tests take in a new clone, part by part.
+//! `cargo xtask times`: measures the time of each part of the demo and the tests in a new clone.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use clap::Args;
 use crate::parts::PARTS;
 use xtask::process;
 
-/// The commands that can be timed, with the arguments of `cargo xtask`.
+/// The commands whose times can be measured, with the arguments of `cargo xtask`.
 const COMMANDS: [(&str, &[&str]); 3] =
     [("demo", &["demo"]), ("test", &["test"]), ("fast", &["test", "--fast"])];
 
@@ -35,7 +35,7 @@ pub fn run(Arguments { commands: chosen }: &Arguments) -> Result<()> {
         )?;
         tables.push(timed(&format!("cargo xtask {}, cold", words.join(" ")), &clone, words)?);
         if *name == "fast" {
-            // Make a typical change: add a comment to a crate on which others depend.
+            // Make a typical change: add a comment to a crate on which other crates depend.
             let file = clone.join("crates/fonio-analysis/src/lib.rs");
             let mut text = std::fs::read_to_string(&file)?;
             text.push_str("\n// A change.\n");
@@ -48,7 +48,7 @@ pub fn run(Arguments { commands: chosen }: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Runs the command in the clone, and returns a table of its parts.
+/// Runs a command in the clone, and returns a table with the times of its parts.
 fn timed(title: &str, clone: &Path, words: &[&str]) -> Result<String> {
     let parts = clone.with_file_name("parts");
     std::fs::write(&parts, "")?;
@@ -72,7 +72,7 @@ fn timed(title: &str, clone: &Path, words: &[&str]) -> Result<String> {
     Ok(table)
 }
 
-/// Formats the times of the parts and the remaining time.
+/// Formats a table with the times of the parts and the remaining time.
 fn table(title: &str, seconds: f64, parts: &str) -> String {
     let parts: Vec<(f64, &str)> = parts
         .lines()
@@ -81,13 +81,12 @@ fn table(title: &str, seconds: f64, parts: &str) -> String {
         .collect();
     let rest = seconds - parts.iter().map(|(seconds, _)| seconds).sum::<f64>();
     let mut lines = vec![format!("{:>11}  {title}", clock(seconds))];
-    // Before the first part, xtask itself is compiled.
+    // The remaining time includes the compilation of xtask before the first part.
     lines.extend(parts.iter().map(|(seconds, name)| format!("{:>11}    {name}", clock(*seconds))));
     lines.push(format!("{:>11}    the rest, such as the build of xtask", clock(rest)));
     lines.join("\n")
 }
 
-/// Formats a time as minutes and seconds.
 fn clock(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
     format!("{} min {:02} s", whole / 60, whole % 60)

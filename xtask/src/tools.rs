@@ -1,4 +1,4 @@
-//! The programs that the commands need, and their Debian packages.
+//! Lists the programs that the commands need, and their Debian packages.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,23 +7,23 @@ use anyhow::{Result, bail};
 
 use crate::process;
 
-/// A program, the Debian packages that contain it, and its use.
+/// The name of a program, the Debian packages that contain it, and the program's use.
 pub type Tool = (&'static str, &'static str, &'static str);
 
-/// Programs for compiling: SQLite and zstd are C.
+/// Programs needed to compile fonio: SQLite and zstd are written in C.
 pub const BUILD: &[Tool] = &[("cc", "gcc libc6-dev", "compiling C libraries, and linking")];
 
-/// Programs for bundling the script of the HTML report.
+/// Programs needed to bundle the script of the HTML report.
 pub const ASSETS: &[Tool] =
     &[("node", "nodejs", "the script of the HTML report"), ("npm", "npm", "the script of the HTML report")];
 
-/// Programs for compiling the BPF programs. The objects depend on clang's version.
+/// Programs needed to compile the BPF programs. The objects depend on clang's version.
 pub const BPF: &[Tool] = &[
     ("clang-14", "clang-14", "the BPF programs of the recorder"),
     ("llvm-strip-14", "llvm-14", "the BPF programs of the recorder"),
 ];
 
-/// Programs for building static programs and Debian packages.
+/// Programs needed to build static programs and Debian packages.
 pub const DIST: &[Tool] = &[
     ("clang-14", "clang-14", "compiling C libraries for another architecture"),
     ("llvm-ar-14", "llvm-14", "compiling C libraries for another architecture"),
@@ -33,13 +33,13 @@ pub const DIST: &[Tool] = &[
     ("dpkg-source", "dpkg-dev", "the C library for 32-bit ARM"),
 ];
 
-/// Programs that execute foreign processors' programs.
+/// Programs that execute programs for other processors.
 pub const EMULATED: &[Tool] = &[
     ("qemu-arm-static", "qemu-user-static", "executing programs for 32-bit ARM"),
     ("qemu-aarch64-static", "qemu-user-static", "executing programs for 64-bit ARM"),
 ];
 
-/// Programs for the tests: a C++ compiler for libFuzzer, and programs that the tests run.
+/// Programs needed for the tests: a C++ compiler for libFuzzer, and programs that the tests run.
 pub const TEST: &[Tool] = &[
     ("c++", "g++", "the fuzz targets"),
     ("mkfs.ext4", "e2fsprogs", "recording on a real file system"),
@@ -57,7 +57,7 @@ pub const TEST: &[Tool] = &[
 /// The DuckDB version whose results the tests expect.
 const DUCKDB: &str = "duckdb==2.0.0";
 
-/// Programs for the demo as root.
+/// Programs needed to run the demo as root.
 pub const DEMO: &[Tool] = &[
     ("mkfs.ext4", "e2fsprogs", "the file system under the workload"),
     ("mount", "mount", "the file system under the workload"),
@@ -65,50 +65,49 @@ pub const DEMO: &[Tool] = &[
     ("tc", "iproute2", "the link to the web server"),
 ];
 
-/// Programs for benchmarks that compare fonio with others.
+/// Programs needed for benchmarks that compare fonio with other programs.
 pub const BENCH: &[Tool] =
     &[("blkparse", "blktrace", "the comparison"), ("fio", "fio", "the recorder's overhead")];
 
-/// Programs for `cargo studies fuse`.
+/// Programs needed for `cargo studies fuse`.
 pub const FUSE: &[Tool] = &[
     ("bindfs", "bindfs", "the comparison"),
     ("fusermount3", "fuse3", "mounting as a user"),
     ("pkg-config", "pkg-config libfuse3-dev", "compiling libfuse's example"),
 ];
 
-/// Programs for the studies' measured tables and figures.
+/// Programs needed to measure the tables and figures of published studies.
 pub const PAPER: &[Tool] = &[
     ("mkfs.xfs", "xfsprogs", "the write buffer on XFS"),
     ("mkfs.btrfs", "btrfs-progs", "the write buffer on Btrfs"),
     ("fio", "fio", "raw rates"),
 ];
 
-/// Programs for guests with other kernels.
+/// Programs needed to run guests with other kernels.
 pub const GUEST: &[Tool] = &[
     ("qemu-system-x86_64", "qemu-system-x86", "guests with other kernels"),
     ("strip", "binutils", "the programs of guests"),
 ];
 
-/// Programs for the kernel module, which is built with the compiler of the Debian release that its kernel
-/// comes from.
+/// Programs needed to build the kernel module, which uses the compiler of the kernel's Debian release.
 pub const KERNEL: &[Tool] = &[
     ("qemu-system-x86_64", "qemu-system-x86", "guests that test the kernel module"),
     ("unshare", "util-linux", "building the kernel module"),
     ("chroot", "coreutils", "building the kernel module"),
 ];
 
-/// Programs for guests with a complete Debian.
+/// Programs needed to run guests with a complete Debian.
 pub const SYSTEM_GUEST: &[Tool] = &[
     ("qemu-system-x86_64", "qemu-system-x86", "amd64 guests"),
     ("qemu-system-aarch64", "qemu-system-arm", "arm64 and armhf guests"),
     ("qemu-img", "qemu-utils", "the disks of guests"),
 ];
 
-/// All groups.
+/// All groups of programs.
 pub const ALL: &[&[Tool]] =
     &[BUILD, ASSETS, BPF, DIST, EMULATED, TEST, DEMO, BENCH, FUSE, PAPER, GUEST, KERNEL, SYSTEM_GUEST];
 
-/// Installs missing programs with apt as root; otherwise fails with the exact command line that would install them.
+/// Installs missing programs with apt as root; otherwise fails with the command line to install them.
 pub fn ensure(groups: &[&[Tool]]) -> Result<()> {
     let mut packages: Vec<&str> = Vec::new();
     for (program, package, needed_for) in groups.iter().copied().flatten() {
@@ -131,7 +130,7 @@ fn install(mut packages: Vec<&str>) -> Result<()> {
         bail!("install what is missing, then run this again:\n\n    sudo {line}\n");
     }
     println!("Installing: {}", packages.join(" "));
-    // Update the package lists first: new images have none, and old lists name packages that no longer exist.
+    // Update the package lists first: new images have no lists, and old lists name obsolete packages.
     process::run(Command::new("apt-get").args(["update", "-qq"]))?;
     process::run(
         Command::new("apt-get")
@@ -141,8 +140,8 @@ fn install(mut packages: Vec<&str>) -> Result<()> {
     )
 }
 
-/// Installs DuckDB's Python package in a virtual environment in the target directory, where tests look for it. If this
-/// fails, for example without a network, prints the reason; tests that need DuckDB are then skipped.
+/// Installs DuckDB's Python package in a virtual environment in the target directory, where tests look for
+/// it. If this fails, for example without a network, prints the reason; such tests are then skipped.
 pub fn ensure_duckdb() -> Result<()> {
     let folder = process::scratch("python")?;
     let python = folder.join("bin/python3");
@@ -155,7 +154,7 @@ pub fn ensure_duckdb() -> Result<()> {
         let mut command = Command::new("python3");
         process::run(command.args(["-m", "venv", "--clear"]).arg(&folder))
     };
-    // Debian packages the module that creates environments separately.
+    // In Debian, the module that creates virtual environments is in a separate package.
     let made = make().or_else(|_| install(vec!["python3-venv"]).and_then(|()| make()));
     let installed = made.and_then(|()| {
         let pip = ["-m", "pip", "install", "--quiet", "--only-binary=:all:", DUCKDB];

@@ -1,4 +1,5 @@
-//! The analyser's cost per request, by the shape of the workload. The figure to read is items per second.
+//! Measures the analyser's cost per request for workloads of different shape. Criterion's items per second
+//! are requests per second.
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
@@ -10,13 +11,13 @@ const REQUESTS: u64 = 5_000_000;
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     name: &'static str,
-    /// Pages of the device that the requests touch.
+    /// Number of device pages that the generated requests touch.
     pages: u64,
-    /// Approximate number of requests in flight.
+    /// Approximate number of generated requests in flight.
     depth: u64,
-    /// One in this many requests is a flush.
+    /// One request in `flush_every` is a flush.
     flush_every: u64,
-    /// Maximum number of pages in a request.
+    /// Maximum size of a generated request in pages.
     pages_per_request: u64,
     sequential: bool,
 }

@@ -1,12 +1,12 @@
-//! Analyses a recording: one file per question, and findings as ranked sentences.
+//! Analyses a recording: each file answers one question, and findings are ranked sentences.
 //!
 //! [`Analyser`] is a [`RowSink`](fonio_core::RowSink). The analyser takes each request once, in table order.
-//! Its memory use is bounded for recordings of any length. [`Analyser::finish`] returns an [`Analysis`],
-//! which is plain data with a published JSON schema. Nothing here prints, reads a clock or does I/O; the same
-//! rows always give the same bytes.
+//! The analyser's memory use is bounded for recordings of any length. [`Analyser::finish`] returns an
+//! [`Analysis`], which is plain data with a published JSON schema. This crate does not print, read a clock or
+//! do I/O; the same rows always give the same analysis.
 //!
 //! Each question has a file with its tally, answer and figures, and a line in `analyser/questions.rs`. The
-//! files are grouped in modules:
+//! modules by topic:
 //!
 //! | questions | module |
 //! |---|---|

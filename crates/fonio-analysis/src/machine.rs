@@ -1,5 +1,5 @@
-//! The rest of the machine: CPU ticks (active, idle, iowait), memory, pressure, temperature, network (Kim et
-//! al., Figures 11 and 12; Nguyen et al., section 4.2).
+//! The rest of the machine: Analyses CPU ticks (active, idle, iowait), memory, pressure, temperature and
+//! network (Kim et al., Figures 11 and 12; Nguyen et al., section 4.2).
 
 use fonio_core::{Metric, Nanos, Timestamp, Unit};
 use rustc_hash::FxHashMap;
@@ -184,12 +184,11 @@ pub(crate) struct MachineTally {
     samples: u64,
     keys: FxHashMap<(Metric, Option<String>), usize>,
     readings: Vec<Reading>,
-    /// One value per metric and subject; a bin grows when new metrics appear.
+    /// Each bin has one value per metric and subject, and grows when new metrics appear.
     bins: Bins<Bin, BINS>,
     processors: ProcessorTally,
 }
 
-/// Finds the busiest processor in each interval between samples.
 #[derive(Debug, Default)]
 struct ProcessorTally {
     /// Start and end of the current interval, and the active ticks of the busiest processor in that interval.
@@ -230,7 +229,7 @@ struct Reading {
     first_time: Timestamp,
     last_time: Timestamp,
     last: i64,
-    /// Total increase of a counter. Decreases (the counter restarted) are ignored.
+    /// Total increase of a counter. Decreases are ignored, because they mean that the counter restarted.
     rise: u64,
     min: i64,
     max: i64,
@@ -415,7 +414,7 @@ fn of_temperature(zones: &[Temperature], facts: &mut Facts) {
 }
 
 fn of_network(interfaces: &[Network], facts: &mut Facts) {
-    // Skip links of unknown speed: their load is unknown.
+    // Skip links of unknown speed: their utilisation cannot be computed.
     let busiest = interfaces.iter().rev().filter_map(|network| Some((network.link_share?, network)));
     if let Some((link_share, busiest)) = busiest.max_by(|(a, _), (b, _)| a.total_cmp(b)) {
         facts.word("network.interface", &busiest.interface);
@@ -603,7 +602,7 @@ impl MachineTally {
 }
 
 impl Reading {
-    /// The time between its first and its last sample.
+    /// Returns the time between the first and the last sample of a metric.
     fn sampled(&self) -> Nanos {
         self.last_time - self.first_time
     }
@@ -664,7 +663,8 @@ mod tests {
 
     #[test]
     fn a_thread_that_moves_between_processors_saturates_one() {
-        // One thread computes, first on cpu0, then on cpu1. The other processor is lightly loaded.
+        // A single thread computes, first on cpu0, then on cpu1. The respective other processor is lightly
+        // loaded.
         let ticks = [(0, 0, 0), (1, 98, 10), (2, 110, 108), (3, 120, 206)];
         let samples = ticks.into_iter().flat_map(|(second, first, other)| {
             [("cpu0", first), ("cpu1", other)]

@@ -1,4 +1,4 @@
-//! Memory for direct I/O.
+//! Provides memory for direct I/O.
 
 use fonio_core::Random;
 
@@ -10,7 +10,7 @@ const ALIGNMENT: usize = 4096;
 pub struct Buffer(Vec<u8>);
 
 impl Buffer {
-    /// Returns the first `bytes`; grows the memory if needed.
+    /// Returns the first `bytes` of the aligned memory; grows the memory if needed.
     pub fn of(&mut self, bytes: u64) -> &mut [u8] {
         let bytes = bytes as usize;
         if self.0.len() < bytes + ALIGNMENT {

@@ -1,4 +1,4 @@
-//! Errors of a benchmark.
+//! Defines the errors of benchmarks.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,27 +8,27 @@ use fonio_system::SystemError;
 use fonio_workload::WorkloadError;
 use thiserror::Error;
 
-/// A benchmark that could not start or finish.
+/// The reason why a benchmark could not start or finish.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BenchError {
     /// fio is not installed.
     #[error("fio is not installed; on Debian: apt-get install --no-install-recommends fio")]
     FioMissing,
-    /// fio ended with an error.
+    /// fio exited with an error.
     #[error("`{command}` failed ({status}): {output}")]
     FioFailed {
-        /// The command line.
+        /// The command line of fio.
         command: String,
-        /// Its exit status.
+        /// fio's exit status.
         status: String,
-        /// Its standard error.
+        /// fio's standard error.
         output: String,
     },
-    /// The output is not from fio 3.
+    /// The output of fio does not have the format of fio 3.
     #[error("cannot read the output of fio: {what}; fonio needs fio 3")]
     FioOutput {
-        /// The error and its position.
+        /// The parse error and its position in the output.
         what: String,
     },
     /// A system call failed.
@@ -37,18 +37,18 @@ pub enum BenchError {
     /// The target is neither a directory nor a block device.
     #[error("{} is neither a directory nor a block device", path.display())]
     NoTarget {
-        /// The target.
+        /// The path of the target.
         path: PathBuf,
     },
-    /// The file system does not support direct I/O, so the benchmark would measure the page cache.
+    /// The file system does not support direct I/O, so a benchmark on it would measure the page cache.
     #[error(
         "{} ({file_system}) does not support direct I/O, so the benchmark would measure the page cache; \
          use a directory on another file system, or the device itself", path.display()
     )]
     NoDirectIo {
-        /// The directory or device.
+        /// The directory or device of the benchmark.
         path: PathBuf,
-        /// The kernel's name for its file system.
+        /// The kernel's name for the target's file system.
         file_system: String,
     },
     /// The device holds data, and the user has not confirmed that it may be overwritten.
@@ -57,42 +57,42 @@ pub enum BenchError {
         path.display(), path.display()
     )]
     HoldsData {
-        /// The device.
+        /// The device that holds data.
         path: PathBuf,
-        /// The contents found on it.
+        /// The partition table or file system found on the device.
         found: String,
     },
     /// The device is in use, or cannot be read.
     #[error(transparent)]
     Host(HostError),
-    /// Not enough space is free.
+    /// The target has too little free space.
     #[error(
         "{} has room for {free} bytes, but the benchmark needs {needed}; try --size {}MiB",
         path.display(), (free / 4) >> 20
     )]
     NoRoom {
-        /// The directory or device.
+        /// The directory or device of the benchmark.
         path: PathBuf,
-        /// The free space, minus a reserve.
+        /// The free space in bytes, minus a reserve.
         free: u64,
-        /// The required space.
+        /// The required space in bytes.
         needed: u64,
     },
     /// The time limit of the benchmark ended before the first test was complete.
-    #[error("the time ended before the first measurement; allow more with --for")]
+    #[error("the time limit was reached before the first measurement; allow more time with --for")]
     TimeOver,
     /// The device no longer responds.
     #[error("{} no longer responds ({reason}); check `dmesg`, reconnect it, and repeat", path.display())]
     Gone {
-        /// The directory or device.
+        /// The directory or device of the benchmark.
         path: PathBuf,
-        /// The read error.
+        /// The error of the failed read.
         reason: String,
     },
     /// The file system became full during the benchmark.
     #[error("{} became full during the benchmark; free some space, and repeat it", path.display())]
     Full {
-        /// The directory or device.
+        /// The directory or device of the benchmark.
         path: PathBuf,
     },
     /// The directory is read-only.
@@ -101,27 +101,27 @@ pub enum BenchError {
         path.display()
     )]
     ReadOnly {
-        /// The directory.
+        /// The path of the directory.
         path: PathBuf,
     },
     /// The machine has no state folder, where results survive a reboot.
     #[error("there is no state folder, because neither HOME nor XDG_STATE_HOME is set; use -o FILE")]
     NoStateFolder,
-    /// The file is not a result.
+    /// The file is not a result of `fonio storebench`.
     #[error("{} is not a result of fonio storebench: {reason}", path.display())]
     NotAResult {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The reason why it is invalid.
+        /// The reason why the file is not a valid result.
         reason: String,
     },
     /// The text is not a valid result id.
     #[error("`{id}` is not a result id: an id has up to 128 letters, digits, - and _")]
     NotAnId {
-        /// The text.
+        /// The text given as an id.
         id: String,
     },
-    /// The apps could not be launched.
+    /// The benchmark could not launch the apps.
     #[error(transparent)]
     Launch(Box<WorkloadError>),
     /// The user interrupted the benchmark.
@@ -142,7 +142,7 @@ impl BenchError {
 impl From<HostError> for BenchError {
     fn from(error: HostError) -> BenchError {
         match error {
-            // Confirmation by `--erase`.
+            // The user confirms this case with `--erase`.
             HostError::HoldsData { path, found } => BenchError::HoldsData { path, found },
             other => BenchError::Host(other),
         }

@@ -1,4 +1,5 @@
-//! Slowdown of concurrent reads and writes (Nguyen et al. 2015, sections 4.3 and 4.4).
+//! Computes how much concurrent reads and writes slow each other down (Nguyen et al. 2015, sections 4.3 and
+//! 4.4).
 //!
 //! A slowdown is the mean response time of a process while processes of the other operation run, divided by
 //! the mean response time of one process alone. The study divides a process's total time by its number of
@@ -10,7 +11,7 @@ use fonio_core::statistics::sample::Spread;
 use crate::plan::Set;
 use crate::result::{Benchmark, Run, Slowdown, TestResult};
 
-/// Returns the slowdowns measured by the tests of [`Set::Interference`].
+/// Returns the slowdowns that the tests of [`Set::Interference`] measured.
 pub fn slowdowns(benchmark: &Benchmark) -> Vec<Slowdown> {
     let tests: Vec<&TestResult> = benchmark.of(Set::Interference).collect();
     let both = tests.iter().filter_map(|result| {
@@ -58,7 +59,7 @@ mod tests {
         model::benchmark(&profile, ByteCount(1 << 30), &tests, runs, 1).expect("it runs")
     }
 
-    /// Tests a phone whose reads wait for writes, and a slow card.
+    /// Tests the verdict for a phone whose reads wait for writes, and for a slow card.
     #[test]
     fn models_have_their_slowdowns() {
         let mut shown = String::new();
@@ -106,7 +107,7 @@ mod tests {
                 let said = crate::verdict::sentence(&benchmark);
                 claimed += u64::from(said.contains(" slow ") && said.contains(" more than "));
             }
-            assert!(claimed * 20 <= BENCHMARKS, "{runs} runs: {claimed} of {BENCHMARKS}");
+            assert!(claimed * 20 <= BENCHMARKS, "{runs} runs: {claimed} of {BENCHMARKS} make a false claim");
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Measures a flash device with fio, names its weak point, and fits a device model to the measurement.
 //!
-//! A [`plan`] lists the tests and the amount that they write. [`run`] executes it on a [`target`] with
+//! A [`plan`] lists the tests and the amount that they write. [`run`] executes the plan on a [`target`] with
 //! [`fio`] until the numbers are stable. [`interference`] compares concurrent reads and writes with reads and
 //! writes alone, and [`concurrency`] finds the queue depth beyond which throughput no longer grows. [`model`]
-//! executes the plan in virtual time on a profile. [`fit`] finds the profile that reproduces the measured
-//! numbers.
+//! executes the same plan in virtual time on the model of a device profile. [`fit`] finds the device profile
+//! whose model reproduces the measured numbers.
 
 pub mod aligned;
 pub mod concurrency;

@@ -1,4 +1,4 @@
-//! Runs the tests on a model, in virtual time.
+//! Runs benchmark tests on a device model, in virtual time.
 
 use fonio_core::{Access, ByteCount, Timestamp};
 use fonio_sim::device::Device;
@@ -9,15 +9,15 @@ use crate::plan::Test;
 use crate::result::{Benchmark, Run, TestResult};
 use crate::verdict;
 
-/// Requests of a concurrent process per request of the measured process, so that the concurrent process runs
-/// longer.
+/// Number of requests of a concurrent process for each request of the measured process, so that the
+/// concurrent process runs longer.
 const BESIDE_FACTOR: u64 = 64;
 
-/// Runs `test` on a fresh device with `requests` per process.
+/// Runs `test` on a new model device with `requests` requests per process.
 ///
 /// # Panics
 ///
-/// If the test needs more space than the device has.
+/// If the test needs more space than the model device has.
 pub fn measure(device: &mut dyn Device, test: &Test, requests: u64, seed: u64) -> Run {
     let now = write_in_order(device, ByteCount(test.prepare_bytes), Timestamp(0));
     let mut jobs: Vec<Job> =
@@ -56,9 +56,10 @@ fn as_run(measured: &[Measured]) -> Run {
     }
 }
 
-/// Runs `test` on a used device. Random writes leave log blocks and stale pages behind. So a random-write
-/// test runs twice at full length, and only the second run is measured. A measurement on a real device starts
-/// anywhere between two merges; its result is close to the mean over many merges.
+/// Runs `test` on a model device that has already been written. Random writes leave log blocks and stale
+/// pages behind. So a random-write test runs twice at full length, and only the second run is measured. A
+/// measurement on a real device starts anywhere between two merges; its result is close to the mean over many
+/// merges.
 pub fn measure_used(device: &mut dyn Device, test: &Test, requests: u64, seed: u64) -> Run {
     if test.access != Access::RandWrite || test.processes > 1 || test.beside.is_some() {
         return measure(device, test, requests, seed);
@@ -99,8 +100,9 @@ pub fn benchmark(
     }))
 }
 
-/// The simulator's experiment for this test with the given number of requests. `None` for several processes
-/// and for two concurrent access patterns, because the simulator measures these differently.
+/// Returns the simulator's experiment for this test with the given number of requests. `None` for tests with
+/// several processes or two concurrent access patterns, because the simulator measures such tests
+/// differently.
 pub fn protocol(test: &Test, requests: u64) -> Option<Protocol> {
     let alone = test.processes == 1 && test.beside.is_none();
     alone.then(|| Protocol {

@@ -8,32 +8,33 @@ use fonio_core::DeviceId;
 use fonio_machine::Machine;
 use serde::{Deserialize, Serialize};
 
-/// The machine, file system and device according to procfs and sysfs. `None` means unknown.
+/// The machine, file system and device according to procfs and sysfs. Values that are `None` are unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// The directory or device of the benchmark.
+    /// The directory or block device that is benchmarked.
     pub path: PathBuf,
-    /// Whether it is a block device.
+    /// Whether the target is a block device.
     pub raw_device: bool,
-    /// Release of the kernel.
+    /// Release of the running kernel.
     pub kernel: String,
-    /// The file system's type; `None` for a raw device.
+    /// Type of the target's file system; `None` for a block device.
     pub file_system: Option<String>,
-    /// Mount options, including those of the file system itself.
+    /// Mount options of the target, including those of the file system itself.
     pub mount_options: Vec<String>,
-    /// The compression algorithm, if the mount options enable one.
+    /// The file system's compression algorithm, if a mount option enables compression.
     pub compression: Option<String>,
-    /// `dm-crypt` if the underlying device is encrypted. Encryption of single directories is not detected.
+    /// `dm-crypt` if the underlying device is encrypted. The encryption of single directories is not
+    /// detected.
     pub encryption: Option<String>,
-    /// Free space for this user; for a raw device, the size of the device.
+    /// Free space for the current user; for a block device, its size.
     pub free_bytes: u64,
-    /// Size of the file system or device.
+    /// Size of the target's file system or block device.
     pub size_bytes: u64,
-    /// The kernel's name for the device, such as `mmcblk0`.
+    /// The kernel's name for the underlying device, such as `mmcblk0`.
     pub device: Option<String>,
-    /// The model name of the device.
+    /// The model name of the underlying device.
     pub model: Option<String>,
-    /// Its I/O scheduler.
+    /// The I/O scheduler of the underlying device.
     pub scheduler: Option<String>,
 }
 
@@ -82,7 +83,7 @@ impl Place {
         }
     }
 
-    /// Warnings about the results of a benchmark in this environment.
+    /// Returns warnings about benchmark results that this environment can distort.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let folder = self.path.display();
@@ -91,7 +92,7 @@ impl Place {
                 "{folder} is in memory, so no device is measured. Choose a folder on the device."
             )),
             Some(kind @ ("overlay" | "nfs" | "nfs4" | "cifs" | "9p" | "fuse" | "virtiofs")) => warnings.push(format!(
-                "{folder} is on {kind}, so the numbers include more than the device. Choose a folder on the device's own file system, or the device."
+                "{folder} is on {kind}, so the numbers include more than the work of the device. Choose a folder on the device's own file system, or the device."
             )),
             _ => {}
         }
@@ -103,7 +104,7 @@ impl Place {
         if let Some(compression) = &self.compression {
             warnings.push(format!(
                 "The file system compresses ({compression}): writes may be smaller than stated, and direct I/O may be \
-                 buffered. Mount it without, or name the device."
+                 buffered. Mount it without compression, or name the device."
             ));
         }
         if let Some(encryption) = &self.encryption {

@@ -1,8 +1,8 @@
-//! The tests of a benchmark, their order, and the amount that they write.
+//! Plans the tests of a benchmark, their order, and the amount that they write.
 //!
-//! A [`Test`] determines one number. The same test runs with fio on a device and with the simulator on a
-//! model. Before each write test, its range is written sequentially, so the result does not depend on the
-//! previous test.
+//! A [`Test`] determines one number of the result. The same test runs with fio on a device and with the
+//! simulator on a model. Before each write test, its range is written sequentially, so the result does not
+//! depend on the previous test.
 
 use fonio_core::{Access, ByteCount};
 use fonio_storebench_document::figures::SIZES;
@@ -14,18 +14,18 @@ pub use crate::test::{Set, Test};
 const KIB: u64 = 1024;
 const MIB: u64 = 1 << 20;
 
-/// The parameters of a plan.
+/// The parameters from which a benchmark's tests are derived.
 #[derive(Clone, Debug)]
 pub struct Scope {
-    /// The sets, in any order.
+    /// The test sets of the plan, in any order.
     pub sets: Vec<Set>,
-    /// The range of the sequential and random tests.
+    /// The address range of the sequential and random tests.
     pub size: ByteCount,
-    /// The largest range of the address range test.
+    /// The largest range of the tests over growing address ranges.
     pub range_max: ByteCount,
-    /// Bytes of the sustained write.
+    /// Number of bytes of the sustained write.
     pub sustained: ByteCount,
-    /// Writable bytes; the near-full test fills 95 % of them.
+    /// Number of bytes that can be written; the near-full test fills 95 % of them.
     pub room: ByteCount,
 }
 
@@ -38,7 +38,7 @@ impl Scope {
     }
 }
 
-/// Returns the tests of a scope.
+/// Returns the tests that a scope requires.
 pub fn tests(scope: &Scope) -> Vec<Test> {
     let mut sets = scope.sets.clone();
     sets.sort_unstable();
@@ -49,8 +49,8 @@ pub fn tests(scope: &Scope) -> Vec<Test> {
 /// Number of 4 KiB random requests in a run, as in Kim et al., section 5.3.
 const RANDOM_REQUESTS: u64 = 2048;
 
-/// Bytes written sequentially before random writes to a smaller range. The 1 GB of the studies takes minutes
-/// on a slow card; this amount replaces more log blocks than the studies' cards seem to have.
+/// Minimum number of bytes written sequentially before a test with random writes. The 1 GB of the studies
+/// takes minutes on a slow card; this amount replaces more log blocks than the studies' cards seem to have.
 const PREPARE_MIN: u64 = 16 * MIB;
 
 fn of_set(set: Set, scope: &Scope) -> Vec<Test> {
@@ -105,8 +105,8 @@ fn of_set(set: Set, scope: &Scope) -> Vec<Test> {
             rand(Access::RandWrite, 64 * KIB, size),
             rand(Access::RandRead, 64 * KIB, size),
             seq(Access::SeqRead, 4 * KIB),
-            // Each range is twice as large as the previous one, so the exact range from which throughput
-            // falls is unknown.
+            // Each range is twice the previous range, so the exact range from which throughput falls is
+            // unknown.
             rand(Access::RandWrite, 4 * KIB, size / 8 * 5),
         ],
         Set::HeldBack => vec![
@@ -149,7 +149,7 @@ fn random(set: Set, access: Access, request: u64, range: u64) -> Test {
     }
 }
 
-/// Larger random requests cover their range once on average.
+/// Random requests larger than 4 KiB cover their range once on average.
 fn of_size(access: Access, request: u64, range: u64) -> Test {
     if access.is_sequential() {
         return sequential(Set::Sizes, access, request, range);
@@ -196,19 +196,19 @@ fn size_name(bytes: u64) -> String {
     if bytes.is_multiple_of(MIB) { format!("{}m", bytes / MIB) } else { format!("{}k", bytes / KIB) }
 }
 
-/// The used space and the written amount of a plan.
+/// The space that a plan uses, and the number of bytes that it writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Volume {
-    /// Used bytes of the file or device.
+    /// Number of bytes of the file or device that the tests use.
     pub extent_bytes: u64,
     /// Number of bytes written if every test needs only the minimum number of runs, and no run reaches its
     /// time limit.
     pub writes_min_bytes: u64,
-    /// Maximum number of bytes written.
+    /// Maximum number of bytes that the tests write.
     pub writes_max_bytes: u64,
 }
 
-/// The amount that `tests` write if each of them runs `runs_min` to `runs_max` times.
+/// Returns the amount that `tests` write if each test runs `runs_min` to `runs_max` times.
 pub fn volume(tests: &[Test], runs_min: u32, runs_max: u32) -> Volume {
     let extent_bytes = tests.iter().map(Test::extent_bytes).max().unwrap_or(0);
     // In tests that run in rounds, the range is prepared once per round for each kind of writes.
@@ -218,7 +218,7 @@ pub fn volume(tests: &[Test], runs_min: u32, runs_max: u32) -> Volume {
         in_rounds.map(|test| test.prepare_bytes).max().unwrap_or(0)
     };
     let prepared: u64 = Access::ALL.into_iter().filter(|access| access.writes()).map(of_round).sum();
-    // Other ranges are written only once.
+    // The range of all other tests is written only once.
     let layout =
         tests.iter().filter(|test| !test.is_prepared_each_time()).map(|test| test.prepare_bytes).max();
     let writes = |runs: u32| {
@@ -228,7 +228,7 @@ pub fn volume(tests: &[Test], runs_min: u32, runs_max: u32) -> Volume {
     Volume { extent_bytes, writes_min_bytes: writes(runs_min), writes_max_bytes: writes(runs_max) }
 }
 
-/// Tests that write large amounts run only once.
+/// Returns the number of runs of a test; tests that write large amounts run only once.
 pub(crate) fn repeats(test: &Test, runs: u32) -> u32 {
     if matches!(test.set, Set::Sustained | Set::NearFull) { 1 } else { runs }
 }

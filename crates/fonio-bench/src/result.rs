@@ -1,4 +1,4 @@
-//! The result of a benchmark, in the format of its JSON (`docs/benchmark.md`).
+//! Defines the result of a benchmark, in the format of its JSON file (`docs/benchmark.md`).
 
 use fonio_core::Access;
 use fonio_core::statistics::sample::{Spread, mean, median};
@@ -8,62 +8,63 @@ use crate::outliers::outliers;
 use crate::place::Place;
 use crate::test::{Set, Test};
 
-/// Version of the JSON format; it is raised when a key changes its meaning.
+/// Version of the JSON format; the version is raised when the meaning of a key changes.
 pub const SCHEMA: u32 = 1;
 
 /// The result of a benchmark.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Benchmark {
-    /// [`SCHEMA`].
+    /// Version of the result format, [`SCHEMA`].
     pub schema: u32,
-    /// The measuring program: `fio-3.33`, or `model NAME` for the simulator.
+    /// The program that measured: `fio-3.33`, or `model NAME` for the simulator.
     pub tool: String,
-    /// Start in seconds since 1970; `None` in virtual time.
+    /// Start of the benchmark in seconds since 1970; `None` in virtual time.
     pub began_unix_s: Option<u64>,
-    /// Seed of the random addresses.
+    /// Seed from which random addresses are drawn.
     pub seed: u64,
-    /// Size of the device or the file system.
+    /// Size of the benchmarked device or file system in bytes.
     pub capacity_bytes: u64,
-    /// The machine and target; `None` for the simulator.
+    /// The benchmarked machine and target; `None` for the simulator.
     pub place: Option<Place>,
-    /// The verdict in a sentence.
+    /// The verdict on the device, in one sentence.
     pub verdict: String,
-    /// Warnings, each with the next step.
+    /// Warnings about the benchmark, each with the next step.
     pub warnings: Vec<String>,
-    /// Total number of bytes written.
+    /// Total number of bytes that the benchmark wrote.
     pub written_bytes: u64,
     /// Slowdowns of concurrent reads and writes; empty if they were not measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slowdowns: Vec<Slowdown>,
-    /// The concurrency parameters; empty if they were not measured.
+    /// The device's concurrency parameters; empty if they were not measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub concurrency: Vec<Parameter>,
-    /// All tests in the order of execution. Tests measured in rounds are in the order of the plan.
+    /// The results of all tests in the order of execution; tests that run in rounds are in the order of the
+    /// plan.
     pub tests: Vec<TestResult>,
 }
 
 /// The slowdown of one kind of I/O while another kind runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slowdown {
-    /// The measured access pattern.
+    /// The access pattern whose response times were measured.
     pub access: Access,
-    /// The concurrent access pattern.
+    /// The access pattern that ran concurrently.
     pub beside: Access,
-    /// The number of processes of each pattern.
+    /// The number of processes with each access pattern.
     pub processes: u32,
     /// Mean response time of one process alone, in milliseconds.
     pub alone_ms: f64,
-    /// Mean response time while the other processes run, in milliseconds.
+    /// Mean response time while the concurrent processes run, in milliseconds.
     pub beside_ms: f64,
-    /// `beside_ms` divided by `alone_ms`; a value above 1 means slower.
+    /// `beside_ms` divided by `alone_ms`; above 1, concurrent processes make requests slower.
     pub slowdown: f64,
-    /// Mean response time in the fastest concurrent run, divided by that in the slowest run alone; `None` if
-    /// either test ran only once.
+    /// Mean response time in the fastest concurrent run, divided by the mean in the slowest run alone; `None`
+    /// if either test ran only once.
     pub slowdown_min: Option<f64>,
-    /// Mean response time in the slowest concurrent run, divided by that in the fastest run alone; `None` if
-    /// either test ran only once.
+    /// Mean response time in the slowest concurrent run, divided by the mean in the fastest run alone; `None`
+    /// if either test ran only once.
     pub slowdown_max: Option<f64>,
-    /// Throughput of one process alone, in 10⁶ bytes per second.
+    /// Throughput of one process without concurrent processes, in 10⁶ bytes per second.
     pub alone_mb_s: f64,
     /// Total throughput of all processes with this access pattern while the other processes run, in 10⁶ bytes
     /// per second.
@@ -73,14 +74,14 @@ pub struct Slowdown {
 /// A concurrency parameter: the number of concurrent requests that is enough for one kind of I/O.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameter {
-    /// The kind of I/O.
+    /// The kind of I/O to which the parameter applies.
     pub access: Access,
     /// The smallest number of concurrent requests that is enough: no other number was shown to have more than
-    /// 2 % higher throughput. It is also the lower end of the 95 % confidence interval.
+    /// 2 % higher throughput. This number is also the lower end of the 95 % confidence interval.
     pub requests: u32,
     /// The upper end of the interval; `None` if each test ran only once.
     pub requests_high: Option<u32>,
-    /// The largest measured number of concurrent requests.
+    /// The largest number of concurrent requests that was measured.
     pub measured_max: u32,
     /// Throughput with [`Parameter::requests`] concurrent requests, in 10⁶ bytes per second.
     pub mb_s: f64,
@@ -90,63 +91,63 @@ pub struct Parameter {
     pub speedup: f64,
 }
 
-/// A test with its runs.
+/// A test with its runs and their mean.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TestResult {
-    /// The test.
+    /// The test that was run.
     pub test: Test,
-    /// Its runs.
+    /// The runs of the test.
     pub runs: Vec<Run>,
-    /// Mean throughput over the runs, in 10⁶ bytes per second.
+    /// Mean throughput of the runs, in 10⁶ bytes per second.
     pub mb_s: f64,
-    /// Standard deviation of the runs.
+    /// Standard deviation of the runs' throughput, in 10⁶ bytes per second.
     pub sigma_mb_s: f64,
-    /// Throughput of the slowest run.
+    /// Throughput of the slowest run, in 10⁶ bytes per second.
     pub min_mb_s: f64,
-    /// Throughput of the fastest run.
+    /// Throughput of the fastest run, in 10⁶ bytes per second.
     pub max_mb_s: f64,
-    /// Mean requests per second over the runs.
+    /// Mean number of requests per second over the runs.
     pub iops: f64,
-    /// Whether the mean was precise enough when the repetitions ended.
+    /// Whether the mean was precise enough when the last run ended.
     pub stable: bool,
-    /// The result of a sustained write.
+    /// Throughput over time, if the test is a sustained write.
     pub sustained: Option<Sustained>,
 }
 
-/// One run of a test.
+/// One run of a benchmark test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Number of completed requests.
+    /// Number of requests completed in the run.
     pub requests: u64,
-    /// Bytes of these requests.
+    /// Bytes of the completed requests.
     pub bytes: u64,
     /// Duration: for one process, the sum of its response times; otherwise the time from the first to the
     /// last request.
     pub span_ns: u64,
-    /// Mean response time.
+    /// Mean response time of the requests.
     pub response_mean_ns: u64,
-    /// Standard deviation of the response times.
+    /// Standard deviation of the requests' response times.
     pub response_sigma_ns: u64,
-    /// Median response time; `None` if it was not recorded.
+    /// Median response time of the requests; `None` if it was not recorded.
     pub response_p50_ns: Option<u64>,
     /// 99th percentile of the response times; `None` if it was not recorded.
     pub response_p99_ns: Option<u64>,
-    /// The longest response time.
+    /// The longest response time of a request.
     pub response_max_ns: u64,
     /// Throughput over time, one value per 500 ms; only for a sustained write.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rates_mb_s: Vec<f64>,
-    /// Whether it is an outlier by its modified z-score.
+    /// Whether the run is an outlier according to its modified z-score.
     pub outlier: bool,
 }
 
 impl Run {
-    /// Throughput in 10⁶ bytes per second.
+    /// Returns the run's throughput in 10⁶ bytes per second.
     pub fn mb_s(&self) -> f64 {
         self.bytes as f64 * 1e3 / self.span_ns as f64
     }
 
-    /// Total time divided by the number of requests, in microseconds.
+    /// Returns the run's duration divided by the number of requests, in microseconds.
     pub fn micros_each(&self) -> f64 {
         self.span_ns as f64 / 1e3 / self.requests as f64
     }
@@ -155,9 +156,9 @@ impl Run {
 /// The result of a write that is longer than the device's cache of faster flash.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sustained {
-    /// Throughput during the first tenth.
+    /// Throughput during the first tenth of the write, in 10⁶ bytes per second.
     pub first_mb_s: f64,
-    /// Throughput during the last third.
+    /// Throughput during the last third of the write, in 10⁶ bytes per second.
     pub last_mb_s: f64,
     /// Number of bytes after which the throughput dropped permanently; `None` if it did not drop.
     pub fell_after_bytes: Option<u64>,
@@ -192,7 +193,7 @@ impl TestResult {
     ///
     /// # Panics
     ///
-    /// If there are no runs.
+    /// If `runs` is empty.
     pub fn new(test: Test, mut runs: Vec<Run>, stable: bool) -> TestResult {
         let rates: Vec<f64> = runs.iter().map(Run::mb_s).collect();
         for (run, outlier) in runs.iter_mut().zip(outliers(&rates)) {
@@ -215,14 +216,14 @@ impl TestResult {
         }
     }
 
-    /// Mean number of requests per process and run.
+    /// Returns the mean number of requests per process and run.
     pub fn requests_each(&self) -> u64 {
         let sum: u64 = self.runs.iter().map(|run| run.requests).sum();
         (sum / self.runs.len() as u64 / u64::from(self.test.processes)).max(1)
     }
 
-    /// Median and 99th percentile of the response times in milliseconds, averaged over the runs; `None` if
-    /// not recorded.
+    /// Returns the median and the 99th percentile of the response times in milliseconds, averaged over the
+    /// runs; `None` if they were not recorded.
     pub fn percentiles_ms(&self) -> Option<(f64, f64)> {
         let mean = |pick: fn(&Run) -> Option<u64>| -> Option<f64> {
             let values: Option<Vec<u64>> = self.runs.iter().map(pick).collect();
@@ -234,12 +235,12 @@ impl TestResult {
 }
 
 impl Benchmark {
-    /// Returns the first test of this set and access pattern.
+    /// Returns the result of the first test with this set and access pattern.
     pub fn find(&self, set: Set, access: Access) -> Option<&TestResult> {
         self.tests.iter().find(|result| result.test.set == set && result.test.access == access)
     }
 
-    /// Returns the tests of a set.
+    /// Returns the results of the tests of a set.
     pub fn of(&self, set: Set) -> impl Iterator<Item = &TestResult> {
         self.tests.iter().filter(move |result| result.test.set == set)
     }

@@ -1,4 +1,4 @@
-//! Runs a plan, and creates the document with its numbers.
+//! Runs a benchmark plan, and creates the document with its results.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -18,7 +18,7 @@ use crate::verdict;
 ///
 /// # Errors
 ///
-/// If fio fails, space is insufficient, or `stop` was set.
+/// If fio fails, the target has too little space, or `stop` was set.
 pub fn run(
     fio: &Fio,
     target: &Target,
@@ -90,8 +90,8 @@ fn warnings(benchmark: &Benchmark, effort: &Effort) -> Vec<String> {
     };
     if let Some(names) = names(&|result| result.runs.iter().any(|run| run.outlier)) {
         warnings.push(format!(
-            "Single runs stand apart in {names}: something else used the device, or it cleaned up. Close what writes \
-             (bare `fonio` shows it) and repeat with --runs {}.",
+            "Single runs are outliers in {names}: another program used the device, or the device cleaned up. Close programs \
+             that write (`fonio` without arguments lists them), and repeat with --runs {}.",
             effort.runs_max * 2
         ));
     }
@@ -101,7 +101,7 @@ fn warnings(benchmark: &Benchmark, effort: &Effort) -> Vec<String> {
         })
     {
         warnings.push(format!(
-            "After {} runs the mean is not known to {} % in {names}. Repeat with --runs {}.",
+            "After {} runs, the mean is not known to within {} % in {names}. Repeat with --runs {}.",
             effort.runs_max,
             effort.error_max * 100.0,
             effort.runs_max * 2
@@ -122,7 +122,7 @@ fn warnings(benchmark: &Benchmark, effort: &Effort) -> Vec<String> {
         && (rounds as u32) < effort.runs_min
     {
         warnings.push(format!(
-            "The time ended after {rounds} of at least {} rounds. Repeat with --for {}min.",
+            "The time limit was reached after {rounds} rounds; at least {} are needed. Repeat with --for {}min.",
             effort.runs_min,
             effort.time_max.as_secs().div_ceil(60) * 2
         ));
@@ -137,7 +137,7 @@ fn warnings(benchmark: &Benchmark, effort: &Effort) -> Vec<String> {
         .collect();
     if !uncertain.is_empty() {
         warnings.push(format!(
-            "The runs differ too much to compare numbers of requests: {}. Repeat with --runs {} on an idle device.",
+            "The runs differ too much to compare the numbers of concurrent requests: {}. Repeat with --runs {} on an idle device.",
             uncertain.join(", "),
             effort.runs_max * 2
         ));

@@ -12,30 +12,30 @@ use crate::result::{Run, TestResult};
 use crate::target::Target;
 use crate::test::{Set, Test};
 
-/// Limits of the repetitions.
+/// Limits on how often and how long tests are repeated.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Minimum number of runs per test.
+    /// Minimum number of runs of each test.
     pub runs_min: u32,
-    /// Maximum number of runs per test.
+    /// Maximum number of runs of each test.
     pub runs_max: u32,
     /// A test is stable when the standard error of the mean is at most this share of the mean.
     pub error_max: f64,
-    /// Maximum duration of a run, without its preparation.
+    /// Maximum duration of a run, not including its preparation.
     pub run_time_max: Duration,
-    /// Maximum time of a sustained write.
+    /// Maximum duration of a sustained write.
     pub sustained_time_max: Duration,
-    /// Time after which no further run starts.
+    /// Time since the start of the benchmark after which no further run starts.
     pub time_max: Duration,
     /// Seed of the random addresses; each run derives its own seed.
     pub seed: u64,
     /// Whether all tests run once before any test runs again, so each test has a result even in a short time.
-    /// Otherwise each test is repeated before the next one starts.
+    /// If false, all runs of a test are completed before the next test starts.
     pub by_turns: bool,
 }
 
 impl Effort {
-    /// Repeats until stable.
+    /// Repeats each test until its mean is precise enough.
     pub const FULL: Effort = Effort {
         runs_min: 3,
         runs_max: 10,
@@ -47,7 +47,7 @@ impl Effort {
         by_turns: false,
     };
 
-    /// The effort of one short run per test.
+    /// Runs each test once, for a short time.
     pub const QUICK: Effort = Effort {
         runs_min: 1,
         runs_max: 1,
@@ -62,11 +62,11 @@ impl Effort {
     pub const ROUNDS: Effort =
         Effort { runs_min: 5, run_time_max: Duration::from_millis(500), ..Effort::FULL };
 
-    /// One round of short runs.
+    /// Runs each test of a round once, for an even shorter time.
     pub const QUICK_ROUND: Effort = Effort { run_time_max: Duration::from_millis(500), ..Effort::QUICK };
 }
 
-/// Pause after a preparation, equal to the model's pause.
+/// Pause after a preparation; the simulator uses the same pause.
 const REST: Duration = Duration::from_secs(1);
 
 pub(crate) struct Session<'a> {
@@ -123,8 +123,8 @@ impl Session<'_> {
         self.write_in_order(bytes)
     }
 
-    /// Prepares all tests of one kind of I/O. Before write tests, it writes the range; before read tests, it
-    /// waits until the device has finished earlier writes.
+    /// Runs the preparation shared by all tests of one kind of I/O. Before write tests, this writes the
+    /// range; before read tests, this waits until the device has finished earlier writes.
     pub(crate) fn prepare_kind(&mut self, first: &Test) -> Result<(), BenchError> {
         if first.access.writes() || first.prepare_bytes > self.laid_out {
             self.write_in_order(first.prepare_bytes)
@@ -160,7 +160,7 @@ impl Session<'_> {
         if Instant::now() >= self.until {
             return Err(BenchError::TimeOver);
         }
-        // A run that has started may use its full time; this limit ends the run if the device does not
+        // A run that has started may use its full time; this time limit only ends it if the device does not
         // respond.
         let limit = Limit { stop: self.stop, until: self.until + time_max };
         let run = self.fio.measure(self.target.file(), test, time_max, self.seed, limit)?;

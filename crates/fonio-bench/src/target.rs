@@ -1,4 +1,4 @@
-//! The target of a benchmark: a new file in a directory, or a complete device.
+//! Provides the target of a benchmark: a new file in a directory, or a complete device.
 //!
 //! The file name contains the process id, and the file is locked. If the process no longer exists, an
 //! interrupted benchmark left the file behind; the next benchmark in the same directory removes it.
@@ -15,21 +15,19 @@ use crate::error::BenchError;
 use crate::place::Place;
 use crate::throughput;
 
-/// Name prefix of benchmark files and folders.
 const PREFIX: &str = ".fonio-bench-";
 
-/// Name suffix of benchmark files.
 const DATA: &str = ".data";
-/// Name suffix of the apps' folders.
 const APPS: &str = ".apps";
 
-/// Space that stays free in a directory.
+/// Space that benchmarks leave free on a file system.
 const RESERVE_BYTES: u64 = 64 << 20;
 
-/// A target. Dropping the target removes the file; a device keeps the written data.
+/// The directory or device that is benchmarked. Dropping this value removes the benchmark's file; if the
+/// target is a device, the written data stay on it.
 #[derive(Debug)]
 pub struct Target {
-    /// The path for fio.
+    /// The path of the benchmark's file or device.
     file: PathBuf,
     place: Place,
     room_bytes: u64,
@@ -58,7 +56,7 @@ impl Target {
         }
     }
 
-    /// Opens a block device for reading only. It can be in use.
+    /// Opens a block device for reading only. The device may be in use.
     pub fn read_only(path: &Path) -> Result<Target, BenchError> {
         let metadata = fs::metadata(path).map_err(BenchError::system("find", path))?;
         if !metadata.file_type().is_block_device() {
@@ -74,9 +72,9 @@ impl Target {
         Ok(Target { file: path.to_owned(), place, room_bytes, remove: false, _held: held })
     }
 
-    /// Path prefix of further files (`-NUMBER.data`) and folders (`.apps`) in the directory. The next
-    /// benchmark in the directory removes files and folders that are left behind without a lock. `None` for a
-    /// device.
+    /// Returns the path prefix of further files (`-NUMBER.data`) and folders (`.apps`) in the directory. The
+    /// next benchmark in the directory removes files and folders that are left behind without a lock. Returns
+    /// `None` if the target is a device.
     pub(crate) fn beside(&self) -> Option<PathBuf> {
         self.remove.then(|| self.file.with_extension(""))
     }
@@ -84,19 +82,19 @@ impl Target {
     /// Truncates the file to free its space for other parts of a benchmark.
     pub(crate) fn make_room(&self) -> Result<(), BenchError> {
         if self.remove {
-            // fio may have replaced the file.
+            // Open the file again, because fio may have replaced it.
             let file = OpenOptions::new().write(true).open(&self.file);
             file.and_then(|file| file.set_len(0)).map_err(BenchError::system("empty", &self.file))?;
         }
         Ok(())
     }
 
-    /// The path for fio.
+    /// Returns the path of the file or device on which fio runs.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// The environment of the target.
+    /// Returns the description of the target's environment.
     pub fn place(&self) -> &Place {
         &self.place
     }
@@ -113,7 +111,7 @@ impl Target {
         }
     }
 
-    /// Number of bytes that can be written.
+    /// Returns the number of bytes that benchmarks can write to the target.
     pub fn room_bytes(&self) -> u64 {
         self.room_bytes
     }
@@ -137,7 +135,7 @@ impl Drop for Target {
     }
 }
 
-/// Number of bytes that could be written to `path`. This check does not change `path`.
+/// Returns the number of bytes that benchmarks could write to `path`, without changing anything there.
 pub fn room_bytes(path: &Path) -> Result<u64, BenchError> {
     let metadata = fs::metadata(path).map_err(BenchError::system("find", path))?;
     let place = Place::of(path);
@@ -161,7 +159,7 @@ fn in_folder(folder: &Path, place: Place) -> Result<Target, BenchError> {
                 _ => BenchError::system("create", &file)(error),
             },
         )?;
-    // The file is new, so the lock is free.
+    // The file is new, so no other process can have locked it.
     held.try_lock().map_err(|error| BenchError::system("lock", &file)(error.into()))?;
     let room_bytes = room_bytes(folder)?;
     let target = Target { file, place, room_bytes, remove: true, _held: held };
@@ -190,7 +188,7 @@ fn remove_left_over(folder: &Path) -> Result<(), BenchError> {
         if !name.ends_with(DATA) {
             continue;
         }
-        // A file of another user cannot be opened; that user must remove it.
+        // A file of another user cannot be opened, so it is left for that user to remove.
         let Ok(file) = OpenOptions::new().read(true).write(true).open(entry.path()) else { continue };
         if file.try_lock().is_ok() {
             fs::remove_file(entry.path()).map_err(BenchError::system("remove", &entry.path()))?;
@@ -199,7 +197,7 @@ fn remove_left_over(folder: &Path) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Whether the process with the id in the name is alive and runs the same program as this one.
+/// Whether the process whose id is in the file name is alive and runs the same program as this process.
 fn is_owner_alive(name: &str) -> bool {
     let program = |process: &str| fs::read_to_string(Path::new("/proc").join(process).join("comm")).ok();
     let number: String = name.chars().skip(PREFIX.len()).take_while(char::is_ascii_digit).collect();
@@ -253,7 +251,7 @@ mod tests {
         assert!(!left.exists() && !left_apps.exists(), "nobody held them");
         assert!(held_apps.exists(), "its owner holds it");
         let file = target.file().to_owned();
-        remove_left_over(folder.path()).expect("the folder can be listed");
+        remove_left_over(folder.path()).expect("leftover files can be removed");
         assert!(file.exists(), "its owner holds it");
         drop(target);
         assert!(!file.exists());

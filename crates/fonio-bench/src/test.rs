@@ -1,9 +1,9 @@
-//! A test of a benchmark, and the sets of tests.
+//! Defines the tests of a benchmark and the sets of tests.
 
 use fonio_core::Access;
 use serde::{Deserialize, Serialize};
 
-/// A set of tests, as the user selects it.
+/// A set of tests that the user can select.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -25,18 +25,18 @@ pub enum Set {
     /// Nguyen et al., sections 4.3 and 4.4: 4 KiB reads and writes alone, and concurrently with 1 and 4
     /// processes each.
     Interference,
-    /// One sequential write that is longer than any cache of faster flash.
+    /// One sequential write that is longer than the cache of faster flash in any device.
     Sustained,
     /// Random writes while the file system or device is nearly full.
     NearFull,
-    /// Additional tests for fitting a model.
+    /// Additional tests whose results are needed to fit a model.
     Fit,
     /// Held-back tests that check a fitted model; the fit never uses them.
     HeldBack,
 }
 
 impl Set {
-    /// The sets with their names on the command line.
+    /// The sets that users can select, with their names on the command line.
     pub const ALL: [(Set, &'static str); 9] = [
         (Set::Four, "four"),
         (Set::Response, "response"),
@@ -49,31 +49,32 @@ impl Set {
         (Set::HeldBack, "held-back"),
     ];
 
-    /// The set of this name.
+    /// Returns the set with this name on the command line.
     pub fn named(name: &str) -> Option<Set> {
         Set::ALL.iter().find(|(_, known)| *known == name).map(|(set, _)| *set)
     }
 }
 
-/// A test determines one number.
+/// A test, which determines one number of a benchmark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Test {
-    /// Its name: access pattern, size, and special properties.
+    /// Name of the test: access pattern, size, and special properties.
     pub name: String,
-    /// The set that contains it.
+    /// The set that contains the test.
     pub set: Set,
-    /// The access pattern of each process.
+    /// The access pattern of each measured process.
     pub access: Access,
-    /// The size of a request, in bytes.
+    /// The size of each request, in bytes.
     pub request_bytes: u64,
     /// The range of each process in bytes; the ranges are adjacent.
     pub range_bytes: u64,
     /// Number of requests of each process, unless the time limit is reached first.
     pub requests: u64,
-    /// Number of concurrent processes, each with one request in flight.
+    /// Number of measured concurrent processes, each with one request in flight.
     pub processes: u32,
-    /// The access pattern of additional concurrent processes. Their number, request size and duration equal
-    /// those of the measured processes, and each has its own range.
+    /// The access pattern of additional concurrent processes that are not measured. The number, request size
+    /// and duration of these processes equal those of the measured processes, and each process has its own
+    /// range.
     pub beside: Option<Access>,
     /// Bytes written sequentially from the beginning before the test, in requests of 512 KiB. If
     /// [`Test::is_prepared_each_time`] is false, these bytes are written only once per benchmark.
@@ -81,17 +82,17 @@ pub struct Test {
 }
 
 impl Test {
-    /// Bytes that the test uses, from the beginning of the file or device.
+    /// Returns the number of bytes that the test uses, from the beginning of the file or device.
     pub fn extent_bytes(&self) -> u64 {
         let of_each = if self.beside.is_some() { 2 } else { 1 };
         self.prepare_bytes.max(of_each * u64::from(self.processes) * self.range_bytes)
     }
 
-    /// Whether every run is prepared. Reads do not change their range, and sequential writes hardly depend on
-    /// the state of a range that has been written.
+    /// Whether the range is prepared before every run. Reads do not change their range, and sequential writes
+    /// hardly depend on the state of a range that has been written.
     pub fn is_prepared_each_time(&self) -> bool {
         if self.set == Set::ConcurrencyParameters {
-            // Prepared once per round, before the tests of its kind.
+            // The range is prepared once per round, before the tests of this kind of I/O.
             return false;
         }
         let beside_writes = self.beside.is_some_and(|access| access.writes());
@@ -99,8 +100,8 @@ impl Test {
         beside_writes || (self.access.writes() && !alone_in_order)
     }
 
-    /// Maximum bytes that one run writes, including the preparation. A concurrent writer runs as long as the
-    /// reader; this estimate assumes that both issue the same number of requests.
+    /// Returns the maximum number of bytes that one run writes, including its preparation. A concurrent
+    /// writer runs as long as the reader; this estimate assumes that both issue the same number of requests.
     pub fn run_writes_bytes(&self) -> u64 {
         let own = self.requests * self.request_bytes * u64::from(self.processes);
         let beside = match self.beside {

@@ -1,4 +1,5 @@
-//! Sequential throughput in records of 512 KiB, of a file or of a raw device (Jeong and Won 2014, section 2.3).
+//! Measures sequential throughput in records of 512 KiB, of a file or of a raw device (Jeong and Won 2014,
+//! section 2.3).
 //!
 //! All rates are in 10^6 bytes per second.
 
@@ -10,12 +11,12 @@ use std::time::Instant;
 
 use rustix::fs::{Advice, OFlags, fadvise};
 
-/// Record size of the study.
+/// Size of a record, as in the study.
 pub const RECORD_BYTES: usize = 512 << 10;
 /// The strictest alignment of memory and offsets for direct I/O.
 const ALIGNMENT: usize = 4096;
 
-/// Writes `bytes` to a new file and syncs it.
+/// Writes `bytes` to a new file, syncs it, and returns the throughput.
 pub fn write_file(path: &Path, bytes: u64) -> io::Result<f64> {
     let data = vec![0x5a; RECORD_BYTES];
     let started = Instant::now();
@@ -44,7 +45,7 @@ pub fn read_file(path: &Path, below: &Path) -> io::Result<f64> {
     }
 }
 
-/// Reads the first `bytes` of a device with direct I/O.
+/// Reads the first `bytes` of a device with direct I/O, and returns the throughput.
 pub fn read_device(path: &Path, bytes: u64) -> io::Result<f64> {
     let device = open_direct(path, false)?;
     let started = Instant::now();
@@ -67,7 +68,7 @@ fn open_direct(path: &Path, writes: bool) -> io::Result<File> {
 }
 
 /// Calls `record` with an aligned buffer at the offset of each record, until `bytes` are done or `record`
-/// returns false. Returns the number of bytes for which it returned true.
+/// returns false. Returns the number of bytes for which `record` returned true.
 fn each_record(bytes: u64, mut record: impl FnMut(&mut [u8], u64) -> io::Result<bool>) -> io::Result<u64> {
     let mut memory = vec![0x5a; RECORD_BYTES + ALIGNMENT];
     let from = memory.as_ptr().align_offset(ALIGNMENT);

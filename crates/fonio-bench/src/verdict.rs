@@ -1,4 +1,4 @@
-//! The verdict of a benchmark.
+//! Computes the verdict of a benchmark.
 
 use fonio_core::Access;
 use fonio_storebench_document::classes::CLASSES;
@@ -7,7 +7,8 @@ use crate::plan::Set;
 use crate::result::{Benchmark, SCHEMA, Slowdown, TestResult};
 use crate::{concurrency, interference};
 
-/// The four numbers, if they were measured: requests per second for random I/O, MB/s for sequential I/O.
+/// Returns the four numbers of the benchmark, if they were measured: requests per second for random I/O, MB/s
+/// for sequential I/O.
 struct Four<'a> {
     seq_write: &'a TestResult,
     rand_write: &'a TestResult,
@@ -22,8 +23,8 @@ fn four(benchmark: &Benchmark) -> Option<Four<'_>> {
     })
 }
 
-/// The SD classes whose limits the four numbers reach. This is only a comparison: the official tests use
-/// another queue depth and a fresh card.
+/// Returns the SD speed classes whose limits the benchmark's four numbers reach. This does not certify a
+/// class: the official tests use another queue depth and a fresh card.
 pub fn classes(benchmark: &Benchmark) -> Vec<&'static str> {
     let Some(four) = four(benchmark) else { return Vec::new() };
     CLASSES
@@ -47,7 +48,7 @@ pub(crate) fn judged(mut benchmark: Benchmark) -> Benchmark {
     benchmark
 }
 
-/// The verdict.
+/// Returns the verdict on a device.
 pub fn sentence(benchmark: &Benchmark) -> String {
     let mut sentences = Vec::new();
     sentences.extend(against_a1(benchmark));
@@ -134,7 +135,7 @@ fn sustained(benchmark: &Benchmark) -> Option<String> {
     })
 }
 
-/// The verdict on slowdowns; `None` if none was measured.
+/// Returns the verdict on slowdowns, or `None` if no slowdown was measured.
 fn on_slowdowns(slowdowns: &[Slowdown]) -> Option<String> {
     let of = |processes: u32, writes: bool, like: Access| {
         slowdowns.iter().find(|found| {
@@ -214,7 +215,7 @@ mod tests {
     use super::*;
     use crate::{model, plan};
 
-    /// Tests a slow card, a card with a cliff, a card without one, and a fast device.
+    /// Tests the verdict on a slow card, a card with a cliff, a card without a cliff, and a fast device.
     #[test]
     fn models_have_their_verdicts() {
         let mut shown = String::new();
@@ -259,7 +260,7 @@ mod tests {
         assert!(told((0.8, 1.2), (0.9, 1.1)).starts_with("A concurrent reader and writer were not shown"));
         let once = [found(Access::SeqRead, 4.0, None, None), found(Access::SeqWrite, 1.1, None, None)];
         assert!(on_slowdowns(&once).expect("both were measured").starts_with("With one concurrent writer"));
-        assert_eq!(on_slowdowns(&once[..1]), None, "one side alone gives no verdict");
+        assert_eq!(on_slowdowns(&once[..1]), None, "a read without a concurrent write gives no verdict");
         assert_eq!(on_slowdowns(&[]), None);
     }
 }

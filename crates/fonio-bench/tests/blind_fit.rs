@@ -1,5 +1,5 @@
-//! Fits a profile to an unknown device, and checks that it predicts held-back tests of this device. The
-//! device is a shipped profile in virtual time; the fit only sees its benchmark.
+//! Fits a profile to an unknown device, and checks that the profile predicts held-back tests of this device.
+//! The device is a shipped profile in virtual time; the fit only sees its benchmark.
 
 use fonio_bench::plan::{self, Scope, Set};
 use fonio_bench::{fit, model};
@@ -24,10 +24,10 @@ fn check_device(hidden: &str, device: Profile, layer: &str) {
     assert_eq!(fitted.profile.word("ftl.kind"), Some(layer), "{hidden}");
 
     let again =
-        Profile::parse("again", &fitted.profile.to_toml()).expect("the profile can be written and read");
+        Profile::parse("again", &fitted.profile.to_toml()).expect("a written profile can be parsed again");
     let held_back = plan::tests(&scope(&[Set::HeldBack]));
     let held_back = model::benchmark(&device, CAPACITY, &held_back, 1, 77).expect("the hidden device runs");
-    let predictions = fit::predict(&again, &held_back).expect("the profile gives a device");
+    let predictions = fit::predict(&again, &held_back).expect("the profile describes a device");
     assert_eq!(predictions.len(), held_back.tests.len());
     for prediction in &predictions {
         eprintln!("{hidden}: {prediction:?}, {:+.1} %", 100.0 * prediction.error());
@@ -70,7 +70,7 @@ fn a_device_between_the_candidates() {
         ("interface.write_command", 377_000),
         ("interface.random_read", 650_000),
     ] {
-        device.set(key, number, Source::Assumed, "").expect("a key and a number in its range");
+        device.set(key, number, Source::Assumed, "").expect("the key exists, and the number is in its range");
     }
     check_device("between", device, "bast");
 }

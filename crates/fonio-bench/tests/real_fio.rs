@@ -1,4 +1,4 @@
-//! Short real runs of fio in a temporary directory.
+//! Runs fio for short tests in a temporary directory.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -46,8 +46,8 @@ fn every_set_runs_and_nothing_is_left() {
     let Some((fio, folder, target)) = fio_and_folder() else { return };
     let sets: Vec<Set> = Set::ALL.into_iter().map(|(set, _)| set).collect();
     let mut tests = tests(&sets);
-    // Runs the first test of each set, and the tests with several processes. The other tests differ from
-    // these only in sizes and counts.
+    // Runs the first test of each set, and the tests with several processes. All other tests differ from the
+    // tests run here only in sizes and counts.
     let mut seen = Vec::new();
     tests.retain(|test| {
         let first = !seen.contains(&test.set);
@@ -94,7 +94,7 @@ fn every_number_of_requests_is_measured_in_every_round() {
     }
     assert!(
         benchmark.written_bytes >= 4 * 4 * MIB,
-        "the range is written before each kind of writes in each round"
+        "the range is not rewritten before each write test of each round"
     );
 }
 

@@ -1,5 +1,5 @@
-//! Mounts without the rest of fonio: `mount SOURCE DIR [OPTIONS]`. Runs in the foreground until the directory
-//! is unmounted, or until SIGTERM or Ctrl-C. Prints the mode after mounting.
+//! Mounts a directory with this crate alone: `mount SOURCE DIR [OPTIONS]`. The program runs in the foreground
+//! until the directory is unmounted, or until SIGTERM or Ctrl-C. After mounting, the program prints the mode.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! The process that serves a mount, in the foreground or in the background.
+//! Runs the process that serves a mount, in the foreground or in the background.
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;
@@ -12,11 +12,11 @@ use crate::error::MountError;
 use crate::mount::Mount;
 use crate::options::Options;
 
-/// Mounts, calls `when_ready`, and serves until the directory is unmounted or SIGTERM, SIGINT or SIGHUP arrives. Then it
-/// writes all data to the files below and unmounts.
+/// Mounts, calls `when_ready`, and serves until the directory is unmounted or SIGTERM, SIGINT or SIGHUP
+/// arrives. Afterwards, it writes all buffered data to the source files and unmounts.
 ///
 /// # Errors
-/// Errors of [`Mount::start`], and an error if the unmount fails.
+/// Errors of [`Mount::start`], and of the unmount.
 pub fn serve(
     source: &Path,
     dir: &Path,
@@ -33,13 +33,13 @@ pub fn serve(
 /// Detaches the process from the terminal and closes the standard streams.
 ///
 /// # Errors
-/// Errors of the system calls.
+/// Errors of the system calls that open and replace the streams.
 pub fn leave_terminal() -> Result<(), MountError> {
     let null = Path::new("/dev/null");
     let failed = || MountError::system("take as standard streams", null);
     let stream = rustix::fs::open(null, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(MountError::system("open", null))?;
-    // The call fails if the process already leads a process group; then it has no terminal.
+    // The call fails if the process already leads a process group; in this case, the process has no terminal.
     let _ = rustix::process::setsid();
     rustix::stdio::dup2_stdin(&stream).map_err(failed())?;
     rustix::stdio::dup2_stdout(&stream).map_err(failed())?;
@@ -51,7 +51,7 @@ pub fn leave_terminal() -> Result<(), MountError> {
 /// or `None` if the daemon ended early and printed the reason to standard error.
 ///
 /// # Errors
-/// If the daemon cannot be started.
+/// If the program `daemon` cannot be started.
 pub fn start_in_background(mut daemon: Command) -> Result<Option<String>, MountError> {
     let program = Path::new(daemon.get_program()).to_owned();
     let mut child: Child = daemon
@@ -64,7 +64,7 @@ pub fn start_in_background(mut daemon: Command) -> Result<Option<String>, MountE
         BufReader::new(said).read_line(&mut line).map_err(MountError::system("listen to", &program))?;
     }
     if line.is_empty() {
-        // The daemon has already reported the error.
+        // The daemon has already printed the error.
         let _ = child.wait();
         return Ok(None);
     }

@@ -1,4 +1,4 @@
-//! Mounting and unmounting: directly for root, through `fusermount3` for users.
+//! Mounts and unmounts: directly for root, through `fusermount3` for other users.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -20,14 +20,15 @@ use crate::our_mounts::{self, FILE_SYSTEM_TYPE};
 
 const HELPER: &str = "fusermount3";
 
-/// Returns the options for access to the mount. If other users have access, the kernel checks permissions;
-/// for these checks, it requests a directory's attributes after each change of the directory. If only the
-/// mounting user has access, the daemon acts as this user, and the source file system checks permissions.
+/// Returns the mount options that determine who has access. If other users have access, the kernel checks
+/// permissions. For these checks, it requests a directory's attributes after each change of the directory. If
+/// only the mounting user has access, the daemon acts as this user, and the source file system checks
+/// permissions.
 fn access(options: &Options) -> &'static str {
     if options.allow_other { ",default_permissions,allow_other" } else { "" }
 }
 
-/// Mounts at `dir`, and returns the descriptor of `/dev/fuse`.
+/// Mounts `source` at `dir`, and returns the descriptor of `/dev/fuse`.
 pub(crate) fn mount(source: &Path, dir: &Path, options: &Options) -> Result<OwnedFd, MountError> {
     let name = options.name.clone().unwrap_or_else(|| source.display().to_string());
     if rustix::process::geteuid().is_root() {
@@ -54,7 +55,7 @@ fn mount_directly(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd, 
     Ok(session)
 }
 
-/// Changes the flags of the mount at `dir`.
+/// Changes the flags of the existing mount at `dir`.
 ///
 /// # Errors
 /// Errors of the kernel, such as `EBUSY` for a change to read-only while files are open for writing.
@@ -63,11 +64,11 @@ pub(crate) fn remount(dir: &Path, options: &Options) -> Result<(), MountError> {
         .map_err(MountError::system("change the mount of", dir))
 }
 
-/// Mounts with the set-user-ID program `fusermount3`. It checks the user's permission, mounts, and sends the
-/// descriptor back.
+/// Mounts with the set-user-ID program `fusermount3`. This program checks the user's permission, mounts, and
+/// sends the descriptor back.
 fn mount_with_helper(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd, MountError> {
     let failed = |errno: Errno| MountError::system("talk to fusermount3 about", dir)(errno);
-    // Without close-on-exec, because `fusermount3` inherits it.
+    // Do not set close-on-exec, because `fusermount3` inherits the socket.
     let (theirs, ours) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)
             .map_err(failed)?;
@@ -103,8 +104,8 @@ fn mount_with_helper(name: &str, dir: &Path, options: &Options) -> Result<OwnedF
     received.ok_or_else(|| failed(Errno::PROTO))
 }
 
-/// Unmounts `dir`. A lazy unmount removes the mount from the directory tree at once, and ends it when no
-/// process uses it any more.
+/// Unmounts the file system at `dir`. A lazy unmount removes the mount from the directory tree at once, and
+/// ends it when no process uses it any more.
 ///
 /// # Errors
 /// Errors of the kernel or of `fusermount3`, such as `EBUSY` for a mount in use without a lazy unmount.
@@ -120,7 +121,8 @@ pub(crate) fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("{HELPER}: {status}"))) }
 }
 
-/// Detaches our mounts whose daemon has ended, for example after `kill -9`. Returns their directories.
+/// Detaches fonio mounts whose daemon has ended, for example after `kill -9`. Returns the directories of the
+/// detached mounts.
 pub(crate) fn detach_dead(is_served: impl Fn(&MountPoint) -> bool) -> Vec<std::path::PathBuf> {
     let unserved = our_mounts::all().into_iter().filter(|mount| !is_served(mount));
     let dead = unserved

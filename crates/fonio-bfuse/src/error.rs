@@ -20,9 +20,9 @@ pub enum MountError {
     /// `fusermount3` refused to mount, and printed the reason to standard error.
     #[error("fusermount3 did not mount {} ({status})", path.display())]
     HelperRefused {
-        /// The directory.
+        /// The directory at which to mount.
         path: PathBuf,
-        /// Its exit status.
+        /// The exit status of `fusermount3`.
         status: String,
     },
     /// The FUSE protocol version of the kernel is too old, or unknown.
@@ -33,31 +33,31 @@ pub enum MountError {
         /// Minor version of the kernel's protocol.
         minor: u32,
     },
-    /// The mode is not available here.
+    /// The requested mode is not available on this machine.
     #[error("{reason}")]
     Mode {
-        /// The missing feature, and the mode to use instead.
+        /// The feature that is missing, and the mode to use instead.
         reason: &'static str,
     },
-    /// No fonio mount exists at the path.
+    /// There is no fonio mount at the path.
     #[error("no fonio mount at {}", path.display())]
     NotMounted {
-        /// The path.
+        /// The path that was given.
         path: PathBuf,
     },
     /// The daemon's reply cannot be parsed, because the daemon runs another version of fonio.
-    #[error("cannot read the answer of the daemon of {}: it is of another version of fonio; unmount, then mount again", path.display())]
+    #[error("cannot read the reply of the daemon that serves {}: it runs another version of fonio; unmount, then mount again", path.display())]
     Answer {
-        /// The directory of the mount.
+        /// The directory at which the file system is mounted.
         path: PathBuf,
-        /// The parser's error.
+        /// The error of the JSON parser.
         #[source]
         source: serde_json::Error,
     },
 }
 
 impl MountError {
-    /// Returns a function for `map_err`.
+    /// Returns a function for `map_err` that adds `action` and `path` to a system error.
     pub(crate) fn system<E: Into<io::Error>>(
         action: &'static str,
         path: impl Into<PathBuf>,

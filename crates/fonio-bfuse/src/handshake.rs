@@ -1,4 +1,4 @@
-//! Negotiates features with the kernel.
+//! Negotiates the FUSE features of a mount with the kernel.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -16,10 +16,11 @@ use crate::options::{IoUring, Options};
 use crate::protocol::{HEADER_IN, HEADER_OUT, MAJOR, MINOR, Opcode, Record, Request, init};
 use crate::session::queues;
 
-/// The first minor version of the protocol that has all the records that we write.
+/// The first minor version of the protocol that has all records that the daemon writes.
 const MINOR_MIN: u32 = 23;
-/// Features for all modes, if the kernel has them. Excludes `FUSE_ASYNC_DIO`: with it, the kernel does not
-/// invalidate pages that are read during a direct write, and readers would keep seeing old data.
+/// Features requested in all modes, if the kernel offers them. `FUSE_ASYNC_DIO` is excluded: with it, the
+/// kernel does not invalidate pages that are read during a direct write, and readers would keep seeing old
+/// data.
 const ALWAYS: u64 = init::ASYNC_READ
     | init::ATOMIC_O_TRUNC
     | init::BIG_WRITES
@@ -33,11 +34,11 @@ const ALWAYS: u64 = init::ASYNC_READ
     | init::SETXATTR_EXT
     | init::INIT_EXT
     | init::CREATE_SUPP_GROUP;
-/// Limit of background requests (write-back, readahead) in flight. The kernel's default of 12 starves the write-back of
-/// large files.
+/// Maximum number of background requests (write-back, readahead) in flight. The kernel's default of 12
+/// starves the write-back of large files.
 const BACKGROUND_MAX: u16 = 64;
 const PAGE_BYTES: u32 = 4096;
-/// `OVERLAYFS_SUPER_MAGIC`, `FUSE_SUPER_MAGIC`, `ECRYPTFS_SUPER_MAGIC`: stacked file systems.
+/// Stacked file systems: `OVERLAYFS_SUPER_MAGIC`, `FUSE_SUPER_MAGIC`, `ECRYPTFS_SUPER_MAGIC`.
 const STACKED: [u64; 3] = [0x794c_7630, 0x6573_5546, 0xf15f];
 
 const NO_RINGS: &str = "requests through io_uring need Linux 6.14, the parameter fuse.enable_uring (root's mounts enable it), \
@@ -45,7 +46,6 @@ const NO_RINGS: &str = "requests through io_uring need Linux 6.14, the parameter
 
 pub(crate) struct Agreed {
     pub(crate) chosen: ChosenMode,
-    /// Whether requests come through io_uring.
     pub(crate) over_ring: bool,
     /// Minor version of the kernel's protocol; the major version is 7.
     pub(crate) minor: u32,
@@ -58,7 +58,7 @@ pub(crate) fn shake_hands(
     dir: &Path,
     options: &Options,
 ) -> Result<Agreed, MountError> {
-    let lost = |errno: rustix::io::Errno| MountError::system("talk to the kernel about", dir)(errno);
+    let lost = |errno: rustix::io::Errno| MountError::system("negotiate with the kernel about", dir)(errno);
     let mut bytes = vec![0; 1 << 16];
     let length = rustix::io::read(device, &mut bytes).map_err(lost)?;
     let malformed = |_| lost(rustix::io::Errno::PROTO);
@@ -126,16 +126,16 @@ const ALLOWS_RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
 /// Maximum time for which a mount operation waits for other mount operations in progress.
 const OTHERS_MAX: Duration = Duration::from_secs(2);
 
-/// Enables io_uring for new connections until this value is dropped. Connections that have accepted io_uring
-/// keep using it.
+/// Enables io_uring for new connections until this value is dropped. Existing connections that use io_uring
+/// continue to do so.
 pub(crate) struct RingsAllowed {
-    /// The parameter file, locked against changes by other mounts.
+    /// The kernel parameter's file, locked against changes by other mounts.
     setting: Option<File>,
     was_allowed: bool,
 }
 
 impl RingsAllowed {
-    /// Sets the parameter, if this process has the permission.
+    /// Sets the kernel parameter, if this process has the permission.
     pub(crate) fn now() -> Self {
         // Older kernels do not have the parameter, and only root may change it.
         let setting = OpenOptions::new().read(true).write(true).open(ALLOWS_RINGS).ok();
@@ -150,7 +150,7 @@ impl RingsAllowed {
         let mut text = String::new();
         let was_allowed = file.read_to_string(&mut text).is_ok() && text.trim() == "Y";
         if !was_allowed {
-            // If this fails, requests come through `/dev/fuse`.
+            // If the parameter cannot be set, requests come through `/dev/fuse`.
             let _ = file.write_at(b"Y", 0);
         }
         Self { setting: Some(file), was_allowed }
@@ -175,8 +175,8 @@ fn takes_rings(options: &Options, chosen: &ChosenMode) -> bool {
 }
 
 fn statfs_type(source: impl AsFd) -> rustix::io::Result<u64> {
-    // Opened through /proc, because an `O_PATH` descriptor is not enough. The width of the type depends on
-    // the processor.
+    // Open the source through /proc, because `statfs` does not accept an `O_PATH` descriptor. The width of
+    // `f_type` depends on the processor.
     use std::os::fd::AsRawFd;
     let path = format!("/proc/self/fd/{}/.", source.as_fd().as_raw_fd());
     statfs(path).map(|below| below.f_type as u64)

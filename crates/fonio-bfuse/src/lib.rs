@@ -3,7 +3,7 @@
 //!
 //! [`Mount::start`] mounts and serves, [`Options`] configures the mount, and [`report()`] reads the
 //! statistics of a running mount. The modes come from the study (Jeong and Won 2014) and from features of
-//! newer kernels. `docs/bfuse.md` helps to choose one; `docs/bfuse-design.md` explains the design.
+//! newer kernels. `docs/bfuse.md` helps to choose a mode; `docs/bfuse-design.md` explains the design.
 
 mod buffer;
 pub mod daemon;

@@ -1,54 +1,55 @@
-//! The modes: how files are served.
+//! Defines the modes, which determine how files are served.
 //!
 //! When the kernel connects, the mode becomes a [`ChosenMode`] for the whole mount. The first open of an
-//! inode chooses its [`Serving`]. All other opens of the inode use the same one, because passthrough cannot
-//! be mixed with the kernel's page cache or with our buffer.
+//! inode chooses the inode's [`Serving`]. All other opens of the inode use the same [`Serving`], because
+//! passthrough cannot be mixed with the kernel's page cache or with the write buffer.
 
 use crate::protocol::HEADER_IN;
 
-/// The modes.
+/// The modes in which a mount can serve files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
-    /// Passthrough if the kernel supports it, otherwise write-back. Files for which the kernel refuses
-    /// passthrough, such as files of a stacked file system inside the source, use our buffer.
+    /// Uses passthrough if the kernel supports it, otherwise write-back. Files for which the kernel refuses
+    /// passthrough, such as files of a stacked file system inside the source, use the write buffer.
     Auto,
     /// FUSE as on phones in 2012, the baseline of the study (section 2.3: 7 of 39 MB/s): each request has at
-    /// most 4 KiB and becomes one call below. Use it for measurements only.
+    /// most 4 KiB and becomes one call to the source file system. Use this mode for measurements only.
     Stock,
-    /// Larger requests, each executed as one call below. The first step of the study (section 4.1); it only
-    /// helps applications with large writes.
+    /// Larger requests, each executed as one call to the source file system. This is the first step of the
+    /// study (section 4.1); it only helps applications with large writes.
     Extended,
-    /// Large requests and our write buffer. It collects consecutive writes of an inode until an entry is
-    /// full, the interval ends, or the data are needed below. The second and third step of the study.
+    /// Large requests and fonio's write buffer. The buffer collects consecutive writes of an inode until an
+    /// entry is full, the interval ends, or the data are needed in the source. The mode consists of the
+    /// second and third step of the study.
     Buffered,
     /// The kernel caches written pages and sends them later, in large requests. The kernel maintains size and
     /// times itself, so it may not notice changes to an open file in the source.
     Writeback,
-    /// The kernel reads, writes and maps the file below itself; the daemon only serves opens, names and attributes. Needs
-    /// Linux 6.9, root, and a source that is not on a stacked file system.
+    /// The kernel itself reads, writes and maps the source file; the daemon only serves opens, names and
+    /// attributes. Passthrough needs Linux 6.9, root, and a source that is not on a stacked file system.
     Passthrough,
 }
 
-/// The features available on this machine with the user's privileges.
+/// Whether this machine and the user's privileges allow passthrough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offers {
-    /// Whether the kernel and our privileges allow passthrough.
+    /// Whether the kernel and the daemon's privileges allow passthrough.
     pub(crate) passthrough: bool,
     /// Whether the source is on a stacked file system (FUSE or overlay), for which the kernel refuses passthrough.
     pub(crate) source_is_stacked: bool,
 }
 
-/// The mode of a mount, with its settings.
+/// The mode of a mount with its settings, after `auto` is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChosenMode {
-    /// Never [`Mode::Auto`].
+    /// The resolved mode, which is never [`Mode::Auto`].
     pub(crate) mode: Mode,
-    /// Maximum size of a request.
+    /// Maximum size of a request in bytes.
     pub(crate) io_bytes: u32,
-    /// Whether files may be passed through.
+    /// Whether the kernel may access source files directly (passthrough).
     pub(crate) passthrough: bool,
-    /// The serving of all other inodes.
+    /// How inodes without passthrough are served.
     pub(crate) otherwise: Serving,
 }
 
@@ -69,16 +70,15 @@ impl ChosenMode {
     }
 }
 
-/// The kind of serving of an open inode.
+/// How an inode is served while it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Serving {
-    /// Each request becomes a call below.
+    /// Each request becomes one call to the source file system.
     Through,
-    /// Our buffer collects writes.
+    /// The write buffer collects writes.
     Buffered,
-    /// The kernel's page cache collects writes.
     Writeback,
-    /// The kernel reads and writes the file below.
+    /// The kernel reads and writes the source file directly.
     Passthrough,
 }
 
@@ -107,23 +107,24 @@ impl Mode {
         (Self::Passthrough, "passthrough"),
     ];
 
-    /// Returns the mode with this name.
+    /// Returns the mode with the name `name` in mount options.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(_, known)| *known == name).map(|(mode, _)| *mode)
     }
 
-    /// Returns its name in mount options.
+    /// Returns the mode's name in mount options.
     ///
     /// # Panics
     /// Never: each mode has a name.
     pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(mode, _)| *mode == self).expect("each mode is in the table").1
+        Self::ALL.iter().find(|(mode, _)| *mode == self).expect("the table names each mode").1
     }
 
-    /// Chooses the mode of a mount on this machine. `io_bytes` is the user's maximum request size, if any.
+    /// Chooses the mode of a mount on this machine. `io_bytes` is the maximum request size chosen by the
+    /// user, if any.
     ///
     /// # Errors
-    /// A message with the missing feature.
+    /// A message that names the missing feature.
     pub(crate) fn choose(self, io_bytes: Option<u32>, offers: Offers) -> Result<ChosenMode, &'static str> {
         let can_pass = offers.passthrough && !offers.source_is_stacked;
         let (mode, bytes, passthrough, otherwise) = match self {
@@ -135,7 +136,7 @@ impl Mode {
             Self::Passthrough if can_pass => (Self::Passthrough, LARGE_BYTES, true, Serving::Through),
             Self::Passthrough if offers.source_is_stacked => {
                 return Err(
-                    "the source is a FUSE or overlay file system, to which the kernel does not pass through; \
+                    "the source is a FUSE or overlay file system, for which the kernel has no passthrough; \
                      use mode=writeback",
                 );
             }

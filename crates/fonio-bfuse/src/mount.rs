@@ -1,4 +1,4 @@
-//! The life of a mount.
+//! Mounts, waits for and unmounts a file system.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub struct Mount {
     dir: PathBuf,
     file_system: Arc<FileSystem>,
     session: Arc<Session>,
-    /// Becomes readable when the kernel has ended the connection.
+    /// Becomes readable when the kernel has ended the FUSE connection.
     ended: OwnedFd,
     server: Option<Server>,
     manager: Option<Manager>,
@@ -39,7 +39,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts `source` at `dir`. First detaches fonio mounts whose daemon was killed.
+    /// Mounts the directory `source` at `dir`. Before this, detaches fonio mounts whose daemon was killed.
     ///
     /// # Errors
     /// If `source` or `dir` is not a directory, the mode is not available, or the kernel refuses.
@@ -49,7 +49,7 @@ impl Mount {
         let source = source.canonicalize().map_err(MountError::system("find", source))?;
         let dir = dir.canonicalize().map_err(MountError::system("find", dir))?;
         let limit = kernel::raise_open_files(options.files);
-        // Opened before mounting, because the source can be inside `dir`.
+        // Open the source before mounting, because it can be inside `dir`.
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&source, flags, FileMode::empty())
             .map_err(MountError::system("open the directory", &source))?;
@@ -61,7 +61,7 @@ impl Mount {
         let session = Arc::new(device::mount(&source, &dir, &options)?);
         let outcome = Self::serve(root, session, &dir, options, allowed, limit, detached);
         if outcome.is_err() {
-            // Only the first error is reported.
+            // Ignore errors of the unmount, because only the first error is reported.
             let _ = device::unmount(&dir, true);
         }
         outcome
@@ -89,7 +89,7 @@ impl Mount {
         let (ended, notice) =
             pipe_with(PipeFlags::CLOEXEC).map_err(MountError::system("create a pipe for", dir))?;
         let notify = move || {
-            // The pipe has room for this single byte.
+            // Writing this single byte never blocks, because the pipe is empty.
             let _ = rustix::io::write(&notice, b"x");
         };
         let pruner =
@@ -117,11 +117,11 @@ impl Mount {
         Ok(mount)
     }
 
-    /// Sets the flags in `options` on the fonio mount at `dir`. Other options cannot change while it is
-    /// mounted.
+    /// Sets the flags in `options` on the fonio mount at `dir`. Other options cannot change while the file
+    /// system is mounted.
     ///
     /// # Errors
-    /// [`MountError::NotMounted`], or the error of the kernel.
+    /// [`MountError::NotMounted`], or the kernel's error.
     pub fn remount(dir: &Path, options: &Options) -> Result<(), MountError> {
         let dir = dir.canonicalize().map_err(MountError::system("find", dir))?;
         our_mounts::at(&dir).ok_or_else(|| MountError::NotMounted { path: dir.clone() })?;
@@ -133,12 +133,12 @@ impl Mount {
         self.file_system.chosen.mode
     }
 
-    /// Returns the directory of the mount, without symbolic links.
+    /// Returns the directory at which the file system is mounted, without symbolic links.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Returns the abandoned mounts that were detached at the start.
+    /// Returns the mounts of killed daemons that were detached at the start.
     pub fn detached(&self) -> &[PathBuf] {
         &self.detached
     }
@@ -146,7 +146,7 @@ impl Mount {
     /// Waits until the directory is unmounted, or `stop` becomes readable.
     ///
     /// # Errors
-    /// Errors of the system call.
+    /// Errors of the system call that waits.
     pub fn wait(&self, stop: Option<BorrowedFd<'_>>) -> Result<(), MountError> {
         let mut waited = vec![PollFd::new(&self.ended, PollFlags::IN)];
         waited.extend(stop.as_ref().map(|stop| PollFd::new(stop, PollFlags::IN)));
@@ -159,8 +159,8 @@ impl Mount {
         }
     }
 
-    /// Writes all data to the source and unmounts. A busy mount is detached; its open files stay usable until
-    /// this process ends.
+    /// Writes all buffered data to the source and unmounts. A busy mount is detached; its open files stay
+    /// usable until this process ends.
     ///
     /// # Errors
     /// If the unmount fails.
@@ -195,7 +195,7 @@ impl Mount {
     fn write_back(&self) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if let Ok(root) = rustix::fs::open(&self.dir, flags, FileMode::empty()) {
-            // The process that wrote the data gets the error.
+            // The application that wrote the data gets the error.
             let _ = rustix::fs::syncfs(root);
         }
         self.file_system.buffer.drain_all();
@@ -205,7 +205,8 @@ impl Mount {
         self.poll_ended(rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })
     }
 
-    /// Returns whether the connection ends within a short time. For a busy mount, it ends with the last user.
+    /// Returns whether the connection ends within a short time. The connection of a busy mount ends with the
+    /// mount's last use.
     fn has_ended_soon(&self) -> bool {
         self.poll_ended(rustix::event::Timespec { tv_sec: 0, tv_nsec: 500_000_000 })
     }
@@ -218,7 +219,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // The caller sees the error at `stop`.
+        // Ignore the error; callers that need it call `stop`.
         let _ = self.end();
     }
 }

@@ -1,8 +1,8 @@
-//! The inodes known to the kernel.
+//! Keeps the inodes that the kernel knows.
 //!
-//! A node exists from the first reply that contains it until the kernel has forgotten all its lookups. It
-//! holds a descriptor of its inode (`O_PATH`). So the inode number cannot be reused while the node exists,
-//! and renames and links in the source do no harm.
+//! A node exists from the first reply that contains it until the kernel has forgotten all its lookups. A node
+//! holds an `O_PATH` descriptor of its inode. So the inode number cannot be reused while the node exists, and
+//! renames and links in the source do no harm.
 //!
 //! Invariant: the lock of the inode's shard protects both the number of lookups and the existence of the
 //! node. So a FORGET request that arrives at the same time as a lookup cannot remove the node that the lookup
@@ -23,33 +23,30 @@ use crate::slab::Slab;
 
 const SHARDS: usize = 16;
 
-/// An inode of the source.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) id: u64,
-    /// `O_PATH`.
     pub(crate) file: OwnedFd,
     pub(crate) device: u64,
     pub(crate) inode: u64,
     pub(crate) is_directory: bool,
     /// The node ID of the directory in which the inode was last found.
     parent: AtomicU64,
-    /// Its data in the buffer.
     pub(crate) pending: Arc<Pending>,
     /// Whether the inode may have set-user-ID bits or capabilities that a write must clear.
     privileged: AtomicBool,
     open: Mutex<OpenState>,
 }
 
-/// The serving of an open inode.
+/// How an inode is served while it is open.
 #[derive(Debug, Default)]
 pub(crate) struct OpenState {
     pub(crate) opens: u64,
-    /// Valid while `opens` is above zero.
+    /// Set while `opens` is above zero.
     pub(crate) serving: Option<Serving>,
     pub(crate) backing: Option<Backing>,
-    /// Size and times at the last close. If size and times are unchanged at the next open, the kernel may
-    /// keep its cached pages.
+    /// Size and times of the file at the last close. If size and times are unchanged at the next open, the
+    /// kernel may keep its cached pages.
     pub(crate) version: Option<Version>,
 }
 
@@ -57,7 +54,7 @@ pub(crate) struct OpenState {
 pub(crate) type Version = (i64, i64, i64, i64, i64);
 
 pub(crate) fn version_of(stat: &Stat) -> Version {
-    // The type of the nanoseconds depends on the processor architecture.
+    // The type of `st_mtime_nsec` depends on the processor architecture.
     (stat.st_size, stat.st_mtime, stat.st_mtime_nsec as i64, stat.st_ctime, stat.st_ctime_nsec as i64)
 }
 
@@ -80,23 +77,24 @@ impl Node {
         self.open.lock().expect("no thread panics while it holds a file's open state")
     }
 
-    /// Returns the node ID of a directory that once contained it; the kernel may have forgotten this node.
+    /// Returns the node ID of a directory that once contained the inode; the kernel may have forgotten the
+    /// directory's node.
     pub(crate) fn parent(&self) -> u64 {
         self.parent.load(Ordering::Relaxed)
     }
 
-    /// Records the directory in which it was found.
+    /// Records the directory in which the inode was found.
     pub(crate) fn set_parent(&self, parent: u64) {
         self.parent.store(parent, Ordering::Relaxed);
     }
 
-    /// Returns whether an unprivileged write must look for bits to clear, and resets this flag, so that the
-    /// next write need not.
+    /// Returns whether an unprivileged write must look for privilege bits to clear. Resets the flag, so that
+    /// the next write need not look again.
     pub(crate) fn take_privileged(&self) -> bool {
         self.privileged.swap(false, Ordering::Relaxed)
     }
 
-    /// Records that the file may have privilege bits again.
+    /// Records that the file may have privilege bits, which a write must clear.
     pub(crate) fn set_privileged(&self) {
         self.privileged.store(true, Ordering::Relaxed);
     }
@@ -113,7 +111,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// Creates the table with the root, which is never forgotten.
+    /// Creates the table with the root node, which is never forgotten.
     pub(crate) fn new(root: OwnedFd, stat: &Stat) -> Self {
         let nodes = Self {
             by_id: Slab::default(),
@@ -127,7 +125,7 @@ impl Nodes {
 
     fn shard(&self, device: u64, inode: u64) -> MutexGuard<'_, Shard> {
         let at = (device ^ inode) as usize % SHARDS;
-        self.by_inode[at].lock().expect("no thread panics while it holds the nodes")
+        self.by_inode[at].lock().expect("no thread panics while it holds the table of nodes")
     }
 
     /// Returns the node for `file`, which was found in the directory `parent`, and counts a lookup.
@@ -143,7 +141,7 @@ impl Nodes {
         node
     }
 
-    /// Subtracts `count` forgotten lookups.
+    /// Subtracts `count` forgotten lookups from a node.
     pub(crate) fn forget(&self, id: u64, count: u64) {
         if id == ROOT_ID {
             return;
@@ -172,7 +170,7 @@ impl Nodes {
         self.by_id.count()
     }
 
-    /// Returns the number of removed nodes.
+    /// Returns the number of nodes that the kernel has forgotten since the start.
     pub(crate) fn forgotten(&self) -> u64 {
         self.forgotten.load(Ordering::Relaxed)
     }
@@ -181,7 +179,7 @@ impl Nodes {
     pub(crate) fn ids(&self) -> Vec<u64> {
         let mut ids = Vec::new();
         for shard in &self.by_inode {
-            let shard = shard.lock().expect("no thread panics while it holds the nodes");
+            let shard = shard.lock().expect("no thread panics while it holds the table of nodes");
             ids.extend(shard.values().map(|(node, _)| node.id).filter(|id| *id != ROOT_ID));
         }
         ids

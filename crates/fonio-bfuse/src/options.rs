@@ -1,4 +1,4 @@
-//! The mount options after `-o`, in the format of fstab and mount(8).
+//! Parses the mount options after `-o`, in the format of fstab and mount(8).
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use crate::modes::Mode;
 /// The kernel's maximum request size with the default `max_pages_limit` of 256.
 const IO_BYTES_MAX: u32 = 1 << 20;
 const PAGE_BYTES: u32 = 4096;
-/// Minimum limit: with fewer descriptors, the daemon would need most of them for itself.
+/// Minimum limit of open files: with a lower limit, the daemon would need most descriptors for itself.
 const FILES_MIN: u64 = 256;
-/// The maximum value of `fs.nr_open`.
+/// The largest value that the kernel accepts for `fs.nr_open`.
 const FILES_MAX: u64 = (1 << 30) - 8;
 
 /// Options of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// The mode of serving files.
+    /// The mode in which files are served.
     pub mode: Mode,
     /// Maximum request size, a multiple of 4 KiB up to 1 MiB; `None` means the default of the mode.
     pub io_bytes: Option<u32>,
-    /// The write buffer.
+    /// Options of the write buffer.
     pub buffer: BufferOptions,
     /// Whether to start the write-back of long passed-through streams while they are written.
     pub write_behind: bool,
@@ -35,28 +35,29 @@ pub struct Options {
     /// Maximum number of file descriptors of the daemon; `None` means the kernel's limit. Each inode in the
     /// kernel's cache needs one descriptor, and each open file needs another one.
     pub files: Option<u64>,
-    /// Whether birth times are reported. The kernel does not accept birth times in a lookup reply, so they
-    /// cost one more request per file.
+    /// Whether the daemon reports the birth times of files. The kernel does not accept birth times in a
+    /// lookup reply, so they cost one more request per file.
     pub birth_times: bool,
-    /// The time for which the kernel caches names and attributes. Changes made directly in the source become
+    /// How long the kernel caches names and attributes. Changes made directly in the source become
     /// visible after this time.
     pub timeout: Duration,
-    /// Whether other users may access the mount. For users' mounts, `/etc/fuse.conf` must contain
-    /// `user_allow_other`.
+    /// Whether other users may access the mount. If a user other than root mounts, `/etc/fuse.conf` must
+    /// contain `user_allow_other`.
     pub allow_other: bool,
-    /// Address for Prometheus, such as `127.0.0.1:9464`.
+    /// Address at which Prometheus can read the metrics, such as `127.0.0.1:9464`.
     pub prometheus: Option<SocketAddr>,
     /// The source shown in `/proc/self/mountinfo`; `None` means the path of the source.
     pub name: Option<String>,
     /// Whether to change the flags of an existing mount.
     pub remount: bool,
-    /// Flags of the mount itself.
+    /// Flags of the mount, such as `ro` and `noexec`.
     pub flags: MountFlags,
 }
 
-/// Whether requests come through io_uring instead of `/dev/fuse`. This saves system calls, and each request
-/// is served on its caller's CPU. It needs Linux 6.14. A mount by root enables the kernel parameter
-/// `fuse.enable_uring` while it mounts; a mount by another user depends on the parameter's current value.
+/// Whether requests come through io_uring instead of `/dev/fuse`. io_uring saves system calls, and each
+/// request is served on its caller's CPU. FUSE over io_uring needs Linux 6.14. A mount by root enables the
+/// kernel parameter `fuse.enable_uring` while it mounts; a mount by another user depends on the parameter's
+/// current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoUring {
     /// Use io_uring if it is available.
@@ -67,24 +68,24 @@ pub enum IoUring {
     No,
 }
 
-/// The write buffer. The defaults come from the study.
+/// Options of the write buffer. The default values come from the study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BufferOptions {
-    /// Total size of all entries.
+    /// Total size of all buffer entries in bytes.
     pub bytes: usize,
-    /// Size of one entry.
+    /// Size of one buffer entry in bytes.
     pub entry_bytes: usize,
-    /// Maximum time of data in the buffer.
+    /// Maximum time for which data stay in the buffer.
     pub flush: Duration,
-    /// Whether threads flush the buffer, instead of the writers.
+    /// Whether separate threads flush the buffer; otherwise the writing threads flush it.
     pub thread: bool,
-    /// Whether a stream bypasses the page cache of the file system below after its first entry.
+    /// Whether a stream bypasses the page cache of the source file system after its first entry.
     pub direct: bool,
 }
 
 impl BufferOptions {
-    /// Returns the number of entries, at least one.
+    /// Returns the number of buffer entries, at least one.
     pub(crate) fn entries(&self) -> usize {
         (self.bytes / self.entry_bytes).max(1)
     }
@@ -102,7 +103,7 @@ impl Default for BufferOptions {
     }
 }
 
-/// Flags of the mount itself, as in `mount(8)`.
+/// Flags of a mount, as in `mount(8)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MountFlags(Flags);
 
@@ -134,7 +135,8 @@ const FLAGS: [(&str, Flags, bool); 24] = [
     ("silent", Flags::SILENT, true),
 ];
 
-/// Flags that fusermount3 accepts from users. It handles set-user-ID bits and devices itself.
+/// Flags that fusermount3 accepts from users. fusermount3 sets the flags for set-user-ID bits and devices
+/// itself.
 const USERS: [&str; 6] = ["ro", "noexec", "noatime", "nodiratime", "sync", "dirsync"];
 
 impl MountFlags {
@@ -142,7 +144,6 @@ impl MountFlags {
         self.0
     }
 
-    /// Returns the words for fusermount3.
     pub(crate) fn users_words(self) -> impl Iterator<Item = &'static str> {
         let is_set = move |word: &str| {
             FLAGS.iter().any(|(known, flag, sets)| *known == word && *sets && self.0.contains(*flag))
@@ -150,7 +151,7 @@ impl MountFlags {
         USERS.into_iter().filter(move |word| is_set(word))
     }
 
-    /// Applies a word. Returns false if it is not a flag.
+    /// Applies an option word. Returns false if the word is not a flag.
     fn apply(&mut self, word: &str) -> bool {
         let found = FLAGS.iter().find(|(known, _, _)| *known == word);
         if let Some((_, flag, sets)) = found {
@@ -161,7 +162,7 @@ impl MountFlags {
 }
 
 impl Default for MountFlags {
-    /// Returns the default of FUSE: ignore set-user-ID bits and devices.
+    /// Returns the default flags of FUSE: ignore set-user-ID bits and device files.
     fn default() -> Self {
         Self(Flags::NOSUID | Flags::NODEV)
     }
@@ -188,32 +189,32 @@ impl Default for Options {
     }
 }
 
-/// An invalid mount option.
+/// The reason why a mount option is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionError {
-    /// No option has this name.
+    /// There is no option with this name.
     #[error("there is no option `{name}`; `fonio mount --help` lists them")]
     Unknown {
-        /// Its name.
+        /// The name that was given.
         name: String,
     },
-    /// Its value is invalid.
+    /// The value of an option is invalid.
     #[error("`{name}={value}` is not valid; use {wants}")]
     Value {
-        /// The option.
+        /// The name of the option.
         name: String,
-        /// The value.
+        /// The value that was given.
         value: String,
-        /// The expected value.
+        /// The values that the option accepts.
         wants: &'static str,
     },
 }
 
 impl Options {
-    /// Parses comma-separated options like `mount -o`; later options take precedence. Ignores options that
-    /// only concern mount(8) (`auto`, `noauto`, `user`, `nofail`, `_netdev`, `x-…`, `defaults`). Because
-    /// `auto` is one of these options, the mode `auto` must be written as `mode=auto`.
+    /// Parses comma-separated options like `mount -o`; later options take precedence. Options that only
+    /// concern mount(8) are ignored (`auto`, `noauto`, `user`, `nofail`, `_netdev`, `x-…`, `defaults`).
+    /// Because `auto` is one of these options, the mode `auto` must be written as `mode=auto`.
     ///
     /// # Errors
     /// If an option is unknown or has an invalid value; reports the first such option.
@@ -288,7 +289,7 @@ impl Options {
             ("btime", None) => self.birth_times = true,
             ("timeout", Some(text)) => {
                 let time = duration(text);
-                self.timeout = time.ok_or_else(|| refuse("a time with its unit, such as 1s; 0s for none"))?;
+                self.timeout = time.ok_or_else(|| refuse("a time with its unit, such as 1s or 0s"))?;
             }
             ("prometheus", Some(text)) => {
                 let address = text.parse().ok();
@@ -298,9 +299,9 @@ impl Options {
             ("allow_other", None) => self.allow_other = true,
             ("noallow_other", None) => self.allow_other = false,
             ("remount", None) => self.remount = true,
-            // Always in effect.
+            // The option `default_permissions` is always in effect.
             ("default_permissions", None) => {}
-            // mount(8) passes them when it remounts.
+            // mount(8) passes these options when it remounts.
             ("user_id" | "group_id", Some(_)) => {}
             (
                 "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "owner" | "nofail" | "_netdev",

@@ -1,13 +1,13 @@
-//! A table of values that the kernel refers to by small numbers.
+//! Provides a table of values that the kernel refers to by small numbers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
-/// Values by number. The numbers of removed values are reused.
+/// A table of values, addressed by number. The numbers of removed values are reused.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: RwLock<Slots<T>>,
-    /// Number of values, readable without the lock.
+    /// Number of values in the table, which can be read without the lock.
     count: AtomicU64,
 }
 

@@ -1,5 +1,5 @@
-//! Counters of a running mount. They are relaxed atomics: each value is exact, but two counters may be read
-//! at slightly different times.
+//! Counts the events of a running mount. The counters are relaxed atomics: each value is exact, but two
+//! counters may be read at slightly different times.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::protocol::Opcode;
 
-/// A counter or gauge.
+/// A counter or gauge that threads update without a lock.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -43,10 +43,8 @@ impl From<&Counter> for bool {
     }
 }
 
-/// A histogram by powers of two.
 #[derive(Debug)]
 pub(crate) struct Histogram {
-    /// The number of values in each class.
     of: [Counter; 65],
     sum: Counter,
 }
@@ -63,7 +61,7 @@ impl Histogram {
         self.sum.add(value);
     }
 
-    /// Counts a time, in nanoseconds.
+    /// Counts a duration, in nanoseconds.
     pub(crate) fn record(&self, time: Duration) {
         self.add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
@@ -83,19 +81,19 @@ impl Histogram {
     }
 }
 
-/// A snapshot of a histogram by powers of two.
+/// A snapshot of a histogram whose class bounds are powers of two.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Distribution {
-    /// Number of values.
+    /// Number of values in the histogram.
     pub count: u64,
-    /// Sum of all values.
+    /// Sum of all values in the histogram.
     pub sum: u64,
-    /// Upper bound of the median; `None` if there are no values.
+    /// Upper bound of the median value; `None` if there are no values.
     pub median: Option<u64>,
-    /// Upper bound of the 99th percentile.
+    /// Upper bound of the 99th percentile; `None` if there are no values.
     pub p99: Option<u64>,
-    /// Buckets: the exclusive upper bound and the number of values.
+    /// For each non-empty class: its exclusive upper bound and its number of values.
     pub buckets: Vec<(u64, u64)>,
 }
 
@@ -114,10 +112,9 @@ impl From<&Histogram> for Distribution {
     }
 }
 
-/// Statistics of one opcode.
 #[derive(Debug, Default)]
 pub(crate) struct OpcodeStatistics {
-    /// Time from receiving a request to its reply.
+    /// Time from receiving a request to sending its reply.
     pub(crate) time: Histogram,
     pub(crate) errors: Counter,
 }
@@ -149,34 +146,34 @@ macro_rules! statistics {
 statistics! {
     /// Statistics of the write buffer.
     BufferStatistics, BufferReport:
-    /// Number of entries.
+    /// Number of entries in the buffer.
     entries: Counter => u64,
-    /// Size of one entry.
+    /// Size of one buffer entry in bytes.
     entry_bytes: Counter => u64,
-    /// Whether its memory is locked, so it cannot be swapped out.
+    /// Whether the buffer's memory is locked, so it cannot be swapped out.
     is_locked: Counter => bool,
-    /// Bytes in the buffer now.
+    /// Number of bytes that the buffer currently contains.
     fill_bytes: Counter => u64,
-    /// Number of buffered writes.
+    /// Number of writes that the buffer accepted.
     writes: Counter => u64,
-    /// Bytes of buffered writes.
+    /// Number of bytes that the buffer accepted.
     bytes_in: Counter => u64,
-    /// Writes that bypassed the buffer because they did not continue an earlier write.
+    /// Number of writes that bypassed the buffer because they did not continue an earlier write.
     through: Counter => u64,
-    /// Writes that did not continue the pending data and forced a flush.
+    /// Number of writes that did not continue the pending data and forced a flush.
     interrupted: Counter => u64,
-    /// Reads that had to wait for a flush.
+    /// Number of reads that had to wait for a flush.
     read_drains: Counter => u64,
     /// Number of times that a writer waited for a free entry.
     waits: Counter => u64,
-    /// Sizes of the buffer's write calls below. `writes` divided by their number gives the degree of
-    /// coalescing.
+    /// Sizes of the buffer's write calls to the source. `writes` divided by the number of these calls gives
+    /// the degree of coalescing.
     flush_bytes: Histogram => Distribution,
-    /// Duration of flushes, in nanoseconds.
+    /// Durations of flushes, in nanoseconds.
     flush_ns: Histogram => Distribution,
-    /// Flushes that failed.
+    /// Number of flushes that failed.
     errors: Counter => u64,
-    /// Acknowledged bytes that could not be written below; the applications got an error.
+    /// Acknowledged bytes that could not be written to the source; the applications got an error.
     lost_bytes: Counter => u64,
 }
 
@@ -197,11 +194,11 @@ pub(crate) struct Statistics {
     opcodes: OfOpcodes,
     pub(crate) write_bytes: Histogram,
     pub(crate) read_bytes: Histogram,
-    /// Write calls to the file system below, without the buffer's.
+    /// Number of write calls to the source file system that bypassed the buffer.
     pub(crate) direct_writes: Counter,
-    /// Number of opens by [`crate::modes::Serving`].
+    /// Number of opens for each [`crate::modes::Serving`].
     pub(crate) opened: [Counter; 4],
-    /// Files for which the kernel refused passthrough, and its last error.
+    /// Number of files for which the kernel refused passthrough, and the error of the last refusal.
     pub(crate) passthrough_refused: Counter,
     pub(crate) passthrough_errno: Counter,
     pub(crate) handles: Counter,

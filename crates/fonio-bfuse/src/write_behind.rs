@@ -4,8 +4,8 @@
 //! device, all its data are still in memory when `fsync` starts, and the device has been idle until then. The
 //! daemon does not see the writes of a passed-through file. So a thread checks the size of each file opened
 //! for writing, at growing intervals. When a file has grown by [`PIECE_BYTES`], the thread starts the
-//! write-back of this segment. Only this thread waits for the write-back. Linux alone writes back shorter
-//! files, because many of them are deleted before they are written back.
+//! write-back of this segment. Only this thread, and no application, waits for the write-back to start. Linux
+//! alone writes back shorter files, because many of them are deleted before they are written back.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
@@ -19,24 +19,23 @@ use crate::statistics::Counter;
 
 /// Size of a segment: large enough to keep any card busy until the next check.
 const PIECE_BYTES: u64 = 8 << 20;
-/// Time until the first check of a file, and until the next check after each segment. Each further check
-/// waits longer by this time.
+/// Time until the first check of a file, and until the next check after each segment. Each further wait is
+/// longer by this interval.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// Maximum time until the first check. If many short files are created, each wake-up of the thread takes CPU
-/// time from their creator.
+/// Maximum time until the first check of a file. If many short files are created, each wake-up of the thread
+/// takes CPU time from their creator.
 const FIRST_LOOK_MAX: Duration = Duration::from_millis(160);
-/// A file is not a stream if it has not grown by a segment in this number of checks (two seconds).
+/// A file is not a stream if it has not grown by a segment in this number of checks, which take two seconds.
 const LOOKS_MAX: u32 = 20;
 
 const UNPOISONED: &str = "no thread panics while it holds the list of streams";
 
-/// The files that may be streams.
+/// The files that are checked because they may be streams.
 #[derive(Debug, Default)]
 pub(crate) struct WriteBehind {
     state: Mutex<State>,
-    /// Signalled when there is a file to check.
     woken: Condvar,
-    /// Bytes whose write-back the thread has started.
+    /// Number of bytes whose write-back the thread has started.
     pub(crate) bytes: Counter,
 }
 
@@ -45,8 +44,8 @@ struct State {
     is_running: bool,
     /// Whether the thread sleeps for longer than the time until a new file's first check.
     sleeps: bool,
-    /// Time until the first check of a new file. It doubles whenever all files were closed before their
-    /// check.
+    /// Time until the first check of a new file. The time doubles whenever all files were closed before their
+    /// first check.
     first_look: Duration,
     streams: Vec<Stream>,
     is_closed: bool,
@@ -58,7 +57,7 @@ impl Default for State {
     }
 }
 
-/// A file that is open for writing. The thread stops checking it after it is closed.
+/// A file that is open for writing. The thread stops checking the file after it is closed.
 #[derive(Debug)]
 struct Stream {
     file: Weak<OwnedFd>,
@@ -68,10 +67,10 @@ struct Stream {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Progress {
-    /// The offset of the next segment. Earlier data are old, or their write-back has started. `None` before
-    /// the first check.
+    /// The offset of the next segment to write back. Data before this offset are old, or their write-back has
+    /// started. `None` before the first check.
     begun: Option<u64>,
-    /// Number of checks since the last segment.
+    /// Number of checks since the last segment was written back.
     looks: u32,
 }
 
@@ -95,7 +94,7 @@ impl Progress {
     }
 }
 
-/// Returns the bytes of data in a file, without holes.
+/// Returns the number of data bytes in a file, not counting holes.
 fn data_bytes(stat: &Stat) -> u64 {
     const SECTOR: u64 = 512;
     stat.st_size.unsigned_abs().min(stat.st_blocks as u64 * SECTOR)
@@ -137,7 +136,7 @@ impl WriteBehind {
             }
             let mut streams = std::mem::take(&mut state.streams);
             drop(state);
-            // Takes one segment from each file in turn while any file has one.
+            // Writes back one segment of each file in turn while any file has a segment.
             while self.hand_over(&mut streams, now) && !self.lock().is_closed {}
             let any_open = streams.iter().any(|stream| stream.due <= now);
             streams.retain_mut(|stream| stream.due > now || stream.look());
@@ -147,7 +146,7 @@ impl WriteBehind {
         }
     }
 
-    /// Starts the write-back of a segment of each due file, and returns whether there was any.
+    /// Starts the write-back of a segment of each due file, and returns whether any file had a segment.
     fn hand_over(&self, streams: &mut Vec<Stream>, now: Instant) -> bool {
         let mut any = false;
         streams.retain_mut(|stream| {
@@ -159,7 +158,8 @@ impl WriteBehind {
             let Some(from) = stream.progress.piece(data_bytes(&stat)) else { return true };
             any = true;
             self.bytes.add(PIECE_BYTES);
-            // Errors go to the process that syncs the file. A file system without this call does not need it.
+            // Errors are reported to the process that syncs the file. File systems that do not support
+            // `sync_file_range` do not need it.
             kernel::start_writing(&*file, from, PIECE_BYTES).is_ok()
         });
         any
@@ -167,7 +167,7 @@ impl WriteBehind {
 }
 
 impl Stream {
-    /// Sets the time of the next check. Returns false if the file is not a stream.
+    /// Sets the time of the file's next check. Returns false if the file is not a stream.
     fn look(&mut self) -> bool {
         let wait = self.progress.look();
         self.due = Instant::now() + wait.unwrap_or_default();
@@ -175,7 +175,7 @@ impl Stream {
     }
 }
 
-/// The thread. It ends when this value is dropped.
+/// The thread that starts write-back. Dropping this value ends it.
 #[derive(Debug)]
 pub(crate) struct Writer {
     behind: Arc<WriteBehind>,
@@ -183,7 +183,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread.
+    /// Starts the thread that checks files.
     ///
     /// # Errors
     /// If the system cannot start another thread.
@@ -191,8 +191,8 @@ impl Writer {
         behind.lock().is_running = true;
         let running = Arc::clone(behind);
         let thread = std::thread::Builder::new().name("fonio-behind".to_owned()).spawn(move || {
-            // Otherwise, the kernel could reclaim memory for us by writing back through our own mount. Needs
-            // a capability.
+            // Otherwise, the kernel could reclaim memory for us by writing back through our own mount. The
+            // call needs a capability.
             let _ = kernel::forbid_io_recursion();
             running.run();
         })?;
@@ -244,6 +244,6 @@ mod tests {
         assert!(waits.is_sorted() && waits.len() == LOOKS_MAX as usize);
         assert_eq!(waits.iter().sum::<Duration>(), Duration::from_millis(2100));
         assert_eq!(progress.piece(8 * MIB), Some(0));
-        assert_eq!(progress.look(), Some(INTERVAL), "after a segment, it is a stream again");
+        assert_eq!(progress.look(), Some(INTERVAL), "a written segment makes it a stream again");
     }
 }

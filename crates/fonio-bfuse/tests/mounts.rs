@@ -1,4 +1,4 @@
-//! Tests mounts under difficult conditions, and their cleanup.
+//! Tests mounts under difficult conditions, and the cleanup of mounts.
 
 use crate::support;
 
@@ -83,7 +83,7 @@ fn folder_on_disk() -> (tempfile::TempDir, PathBuf) {
     (folder, source)
 }
 
-/// Each mount enables the kernel parameter for a moment.
+/// Each mount temporarily enables a kernel parameter, one mount at a time.
 #[test]
 fn mounts_made_at_the_same_time_wait_for_each_other_and_are_served_over_io_uring() {
     if !can_mount() {
@@ -113,7 +113,7 @@ fn mounts_made_at_the_same_time_wait_for_each_other_and_are_served_over_io_uring
     for mounted in &mounts {
         std::fs::write(mounted.path("file"), b"x").expect("the mount is served");
     }
-    // Until then, threads with a refused ring have ended.
+    // Threads whose ring the kernel refused end within this time.
     std::thread::sleep(Duration::from_millis(300));
     for mounted in &mounts {
         assert_ne!(rings(mounted), 0, "requests come over io_uring");
@@ -129,7 +129,7 @@ fn a_signal_leaves_nothing_behind_and_loses_nothing() {
     for (mode, mut mounted) in mounts(&MODES) {
         let mut open = File::create(mounted.path("open")).expect("it is writable");
         open.write_all(&piece(0, 300_000)).expect("there is space");
-        assert!(mounted.terminate(), "{mode}: the daemon ends successfully");
+        assert!(mounted.terminate(), "{mode}: the daemon failed at its end");
         assert!(!is_mounted(&mounted.dir), "{mode}");
         assert_eq!(std::fs::read(mounted.below("open")).expect("it exists"), piece(0, 300_000), "{mode}");
     }
@@ -161,7 +161,7 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
         let below = mounted.below("stream");
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // The daemon may be killed before the file exists.
+                // The daemon may be killed before it creates the file.
                 let Ok(mut file) = File::create(&path) else { return };
                 let mut numbers = Numbers::new(round);
                 let mut end = 0;
@@ -187,28 +187,28 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
         let (acknowledged, durable) = (acknowledged.into_inner(), durable.into_inner());
         let length = found.len() as u64;
         written = [written[0] + acknowledged, written[1] + durable];
-        // The kernel writes back several pages at a time, so of the unsynced data, a later part may be in the
+        // The kernel writes back several pages at a time, so a later part of the unsynced data may be in the
         // file although an earlier part is missing.
         let whole = if mounted.mode == "writeback" { durable.min(length) } else { length };
         assert!(
             found[..whole as usize] == piece(0, whole),
-            "round {round}, {mode}: the file is a prefix of the written data"
+            "round {round}, {mode}: the file is not a prefix of the written data"
         );
-        assert!(length >= durable, "round {round}, {mode}: {length} of {durable} synced bytes exist");
+        assert!(length >= durable, "round {round}, {mode}: only {length} of {durable} synced bytes exist");
         assert!(
             length.saturating_add(bound) >= acknowledged,
-            "round {round}, {mode}: {length} of {acknowledged} bytes acknowledged"
+            "round {round}, {mode}: only {length} of {acknowledged} acknowledged bytes exist"
         );
         // After the daemon is killed, the mount is dead only when the kernel has released the daemon's rings.
         let gone = || {
             drop(Mounted::new("mode=stock"));
             !is_mounted(&mounted.dir)
         };
-        assert!(comes_true(1000, gone), "round {round}, {mode}: the next mount removes a dead mount");
+        assert!(comes_true(1000, gone), "round {round}, {mode}: the next mount left a dead mount");
     }
     assert!(
         written.iter().all(|bytes| *bytes > 0),
-        "bytes acknowledged, and synced, before a kill: {written:?}"
+        "in some rounds, nothing was acknowledged or synced before the kill: {written:?}"
     );
 }
 
@@ -241,7 +241,7 @@ fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
     const SPACE: u64 = 24 << 20;
     for mode in MODES {
         let mut small = Small::new(SPACE);
-        let folder = small.folder.take().expect("the folder was just created");
+        let folder = small.folder.take().expect("a new file system has its folder");
         let mounted = Mounted::over(folder, small.source.clone(), mode);
         let mut file = File::create(mounted.path("large")).expect("it is writable");
         let mut accepted = 0;
@@ -262,7 +262,7 @@ fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
         }
         assert!(
             errors > 0,
-            "{mode}: {accepted} bytes were accepted on {SPACE} and no call returned an error"
+            "{mode}: no call failed, although {accepted} bytes were written to a device of {SPACE} bytes"
         );
         // Before Linux 6.16, pages of the kernel's cache may still be in flight when an fsync fails.
         let more = (0..10).take_while(|_| file.sync_all().is_err()).count();
@@ -271,17 +271,17 @@ fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
         let below = std::fs::read(mounted.below("large")).expect("it exists");
         if mounted.mode != "writeback" {
             let length = below.len() as u64;
-            assert!(length >= accepted, "{mode}: {length} of {accepted} bytes");
-            assert!(below == piece(0, length), "{mode}: the file contains the written data");
+            assert!(length >= accepted, "{mode}: only {length} of {accepted} accepted bytes exist");
+            assert!(below == piece(0, length), "{mode}: the file differs from the written data");
         }
         // Freed space can be used again after the kernel has sent the forget of the file.
         std::fs::remove_file(mounted.path("large")).expect("root may do this");
         let again = || {
             let file = File::create(mounted.path("small"));
-            // The kernel's cache notices the error when it writes back.
+            // The kernel reports the error when it writes back its cached pages.
             file.and_then(|mut file| file.write_all(b"again").and_then(|()| file.sync_all())).is_ok()
         };
-        assert!(comes_true(100, again), "{mode}: the space is free again");
+        assert!(comes_true(100, again), "{mode}: writes still fail after space was freed");
         assert_eq!(std::fs::read(mounted.below("small")).expect("it exists"), b"again", "{mode}");
         drop(mounted);
     }
@@ -305,7 +305,7 @@ fn a_busy_mount_says_so_and_can_be_detached() {
         file.read_to_string(&mut text).expect("open files stay usable");
         assert_eq!(text, "still here", "{mode}");
         drop(file);
-        assert!(mounted.daemon.wait().expect("our child").success(), "{mode}: it ends with the last user");
+        assert!(mounted.daemon.wait().expect("our child").success(), "{mode}: the daemon failed at its end");
         assert_eq!(std::fs::read(mounted.below("kept")).expect("it exists"), b"still here");
     }
 }
@@ -362,13 +362,13 @@ fn what_changes_below_without_a_request_shows_at_once() {
         }
         drop(file);
         let written_later = || path.metadata().expect("it exists").modified().expect("it has times") > before;
-        // Writes through a mapping of a passed-through file reach the file below without a request. In other
+        // Writes through a mapping of a passed-through file reach the source file without a request. In other
         // modes, the kernel writes the pages at the close; some older kernels then read the attributes again
         // only after the cached attributes have expired.
         let looks = if mounted.mode == "passthrough" { 1 } else { 1000 };
-        assert!(comes_true(looks, written_later), "{mode}: the time of a write through a mapping");
+        assert!(comes_true(looks, written_later), "{mode}: a write through a mapping left the time");
         let below = std::fs::read(mounted.below("file")).expect("it exists");
-        assert!(below[0] == 1 && below[1..] == [0; 4095], "{mode}: a write through a mapping");
+        assert!(below[0] == 1 && below[1..] == [0; 4095], "{mode}: a write through a mapping was lost");
 
         // Writes and allocations clear the set-user-ID bits of a user's file.
         let file = |name: &str| {
@@ -443,7 +443,7 @@ fn access_times_below_follow_the_options() {
         for (options, keeps) in [("strictatime", false), ("relatime", true), ("noatime", true)] {
             let (folder, source) = folder_on_disk();
             std::fs::write(source.join("file"), b"text").expect("root may do this");
-            // An access time later than all changes of the file, so relatime does not update it.
+            // The access time is later than all changes of the file, so relatime does not update it.
             let old = std::time::SystemTime::now() + Duration::from_secs(60);
             let times = std::fs::FileTimes::new().set_accessed(old);
             File::options()
@@ -479,7 +479,6 @@ fn a_source_may_change_underneath() {
     assert!(File::create(mounted.path("new")).is_err(), "a deleted directory rejects new files");
 }
 
-/// Raises the open-file limit to root's maximum.
 fn raise_open_files() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let most = std::fs::read_to_string("/proc/sys/fs/nr_open").ok();
@@ -502,7 +501,7 @@ fn deep_trees_and_many_open_files() {
     let wanted = std::env::var("FONIO_BFUSE_FILES").ok().and_then(|text| text.parse().ok());
     // The daemon has the same limit, and needs two descriptors for each file: one for the inode, one for the open file.
     let count = (limit / 2).saturating_sub(200).min(wanted.unwrap_or(4000));
-    eprintln!("{count} files will be opened; {} are wanted", wanted.unwrap_or(4000));
+    eprintln!("opening {count} files; {} were requested", wanted.unwrap_or(4000));
     let open: Vec<File> = (0..count)
         .map(|number| {
             let path = mounted.path(&number.to_string());
@@ -557,7 +556,7 @@ fn far_more_inodes_than_descriptors() {
                 File::create(folder.join(file.to_string())).expect("root may do this");
             }
         }
-        // The kernel does not forget open files.
+        // The kernel does not forget inodes of open files.
         let open: Vec<_> = (0..50)
             .map(|number| {
                 let file = File::create_new(mounted.path(&number.to_string())).expect("it is writable");
@@ -584,7 +583,7 @@ fn far_more_inodes_than_descriptors() {
             let mut wanted = piece(number as u64, 5000);
             wanted.push(b'x');
             let found = std::fs::read(mounted.path(&number.to_string())).expect("it exists");
-            assert!(found == wanted, "{mode}: file {number} contains the written data");
+            assert!(found == wanted, "{mode}: file {number} differs from the written data");
         }
     }
 }
@@ -598,7 +597,7 @@ fn too_many_open_files_are_told_and_can_be_closed() {
             Ok(file) => open.push(file),
             Err(error) => break error,
         }
-        assert!(open.len() < 256, "the daemon has no more descriptors");
+        assert!(open.len() < 256, "the daemon opened more files than its limit allows");
     };
     assert!(matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)), "{error}");
     open.clear();
@@ -627,10 +626,10 @@ fn streams_that_are_passed_through_are_handed_to_the_device_as_they_come() {
         for offset in (0..42 * MIB).step_by(MIB as usize) {
             stream.write_all_at(&piece(offset, MIB), offset).expect("there is space");
         }
-        // Much longer than the interval between two checks.
+        // The limit is much longer than the interval between two checks.
         assert!(
             comes_true(1000, || handed_over() >= expected),
-            "{options}: {} bytes were written back early",
+            "{options}: only {} bytes were written back early",
             handed_over()
         );
         assert_eq!(handed_over(), expected, "{options}");
@@ -650,7 +649,7 @@ fn the_buffer_coalesces() {
     for at in 0..1024 {
         file.write_all_at(&piece(at * 4096, 4096), at * 4096).expect("there is space");
     }
-    assert_eq!(file.metadata().expect("a file").len(), 4 << 20, "the size includes buffered data");
+    assert_eq!(file.metadata().expect("a file").len(), 4 << 20, "the size lacks buffered data");
     drop(file);
     let report = fonio_bfuse::report(&mounted.dir).expect("it answers");
     assert_eq!(report.write_bytes.count, 1024);
@@ -659,7 +658,7 @@ fn the_buffer_coalesces() {
     assert_eq!(report.buffer.lost_bytes, 0);
 }
 
-/// A control group with little memory. Dropping this value removes it.
+/// A control group with little memory. Dropping this value removes the group.
 struct LittleMemory(PathBuf);
 
 impl LittleMemory {
@@ -697,12 +696,12 @@ fn little_memory_slows_and_does_not_stop() {
     const MEMORY: u64 = 64 << 20;
     const BYTES: u64 = 192 << 20;
     for mode in ["mode=writeback", "mode=buffered", "mode=auto"] {
-        // A tmpfs would keep its data in memory, which is limited in this test.
+        // The data cannot be on a tmpfs, because memory is limited in this test.
         let (folder, source) = folder_on_disk();
         let group = match LittleMemory::new(MEMORY) {
             Ok(group) => group,
             Err(error) => {
-                return skip(Need::Cgroup, format!("no control group with limited memory: {error}"));
+                return skip(Need::Cgroup, format!("cannot limit the memory of a group: {error}"));
             }
         };
         let mut mounted = Mounted::over(folder, source, mode);
@@ -716,7 +715,7 @@ fn little_memory_slows_and_does_not_stop() {
             Command::new("sh").args(["-c", &script]).current_dir(&mounted.dir).spawn().expect("sh");
         group.take_in(writer.id());
         let mut ended = None;
-        // This limit is much longer than the slowest disk needs; a deadlock would never end.
+        // This time limit is much longer than the slowest disk needs; a deadlock would exceed any limit.
         for _ in 0..1200 {
             ended = writer.try_wait().expect("our child");
             if ended.is_some() {
@@ -728,7 +727,7 @@ fn little_memory_slows_and_does_not_stop() {
             let _ = writer.kill();
             mounted.kill();
             let _ = writer.wait();
-            panic!("{mode}: the mount hangs with little memory");
+            panic!("{mode}: the mount hung with little memory");
         }
         assert!(ended.is_some_and(|status| status.success()), "{mode}: {ended:?}");
         assert_eq!(mounted.below("one").metadata().expect("it exists").len(), BYTES, "{mode}");

@@ -1,5 +1,5 @@
 //! Compares the results of random operations on a mount with a model of a file system, which consists of a
-//! few vectors. A failing sequence is shortened before it is shown.
+//! few vectors. A failing sequence of operations is shortened before it is shown.
 //!
 //! `FONIO_BFUSE_OPERATIONS` sets the number of operations per mode, and `FONIO_BFUSE_SEED` sets the seed of
 //! these random operations.
@@ -30,7 +30,7 @@ enum Operation {
     Open { slot: usize, name: u64, how: How },
     Close { slot: usize },
     Write { slot: usize, offset: u64, bytes: u64, seed: u8 },
-    // A write at the end of the slot's last write.
+    // A write that begins where the slot's previous write ended.
     WriteOn { slot: usize, bytes: u64, seed: u8 },
     Read { slot: usize, offset: u64, bytes: u64 },
     Truncate { slot: usize, bytes: u64 },
@@ -41,7 +41,7 @@ enum Operation {
     MapWrite { slot: usize, offset: u64, bytes: u64, seed: u8 },
     MapRead { slot: usize },
     Sync { slot: usize },
-    // The results of `SEEK_DATA` and `SEEK_HOLE`.
+    // Compares the results of `SEEK_DATA` and `SEEK_HOLE`.
     Holes { slot: usize },
     Size { name: u64 },
     SetTime { name: u64, seconds: i64 },
@@ -117,7 +117,7 @@ fn generate(numbers: &mut Numbers) -> Operation {
 struct Model {
     names: BTreeMap<u64, usize>,
     inodes: Vec<Vec<u8>>,
-    /// Modification times set by an operation, until the next write.
+    /// For each inode: a modification time set explicitly and not changed by a write since.
     times: BTreeMap<usize, i64>,
     slots: [Option<Slot>; SLOTS],
 }
@@ -192,7 +192,7 @@ impl Model {
                     Some(_) => !matches!(how, How::CreateNew),
                     None => creates,
                 };
-                // A file system below without direct I/O may return an error.
+                // A source file system without direct I/O may return an error.
                 if matches!(how, How::Direct) && outcome.is_err() {
                     return Ok(());
                 }
@@ -370,7 +370,7 @@ impl Model {
         let content = &self.inodes[source.inode];
         let expected = content.len().saturating_sub(offset as usize).min(bytes as usize);
         if copied > expected || (copied == 0 && expected > 0) {
-            return Err(format!("copied {copied} of {expected} bytes"));
+            return Err(format!("copy_file_range copied {copied} bytes, expected {expected}"));
         }
         if copied > 0 {
             let data = content[offset as usize..offset as usize + copied].to_vec();
@@ -400,8 +400,8 @@ impl Model {
     }
 }
 
-/// Reads the ranges that `SEEK_DATA` and `SEEK_HOLE` report as data, like a copy that keeps holes. All other
-/// bytes must be zero.
+/// Reads the ranges that `SEEK_DATA` and `SEEK_HOLE` report as data, like a copy that keeps holes. Bytes
+/// outside these ranges must be zero.
 fn without_holes(file: &File, content: &[u8]) -> Result<(), String> {
     use rustix::fs::{SeekFrom, seek};
     let mut copy = vec![0; content.len()];
@@ -410,11 +410,11 @@ fn without_holes(file: &File, content: &[u8]) -> Result<(), String> {
         let data = match seek(file, SeekFrom::Data(at)) {
             Ok(data) => data,
             Err(rustix::io::Errno::NXIO) => break,
-            Err(error) => return Err(format!("seek data from {at}: {error}")),
+            Err(error) => return Err(format!("seeking data from {at} failed: {error}")),
         };
         let hole = said("seek hole", seek(file, SeekFrom::Hole(data)).map_err(Into::into))?;
         if data < at || hole <= data || hole > content.len() as u64 {
-            return Err(format!("data from {at} at {data}, a hole at {hole}, of {} bytes", content.len()));
+            return Err(format!("from {at}, data at {data}, a hole at {hole}, of {} bytes", content.len()));
         }
         let (from, to) = (data as usize, hole as usize);
         copy[from..to].copy_from_slice(&content[from..to]);
@@ -443,7 +443,7 @@ fn with_map(
     unsafe { std::ptr::copy_nonoverlapping(map.cast::<u8>(), copy.as_mut_ptr(), bytes) };
     let outcome = work(&mut copy);
     if writes {
-        // SAFETY: as above, and it was mapped for writing.
+        // SAFETY: the mapping is `bytes` long, has no other references, and is writable.
         unsafe { std::ptr::copy_nonoverlapping(copy.as_ptr(), map.cast::<u8>(), bytes) };
         // SAFETY: the range is the mapping.
         let synced = unsafe { msync(map, bytes, MsyncFlags::SYNC) };
@@ -455,7 +455,8 @@ fn with_map(
     outcome
 }
 
-/// Runs a sequence in an empty directory. At the end, compares all files, through the mount and below.
+/// Runs a sequence of operations in an empty directory. At the end, compares all files, through the mount and
+/// in the source.
 fn run(operations: &[Operation], dir: &Path, below: &Path) -> Result<(), String> {
     let _ = std::fs::remove_dir_all(dir);
     said("create the folder", std::fs::create_dir(dir))?;
@@ -475,7 +476,7 @@ fn run(operations: &[Operation], dir: &Path, below: &Path) -> Result<(), String>
     Ok(())
 }
 
-/// Removes operations that are not needed for the failure.
+/// Removes operations that are not needed to reproduce the failure.
 fn shorten(mut operations: Vec<Operation>, fails: impl Fn(&[Operation]) -> bool) -> Vec<Operation> {
     let mut piece = operations.len() / 2;
     let mut attempts = 0;
@@ -505,7 +506,8 @@ fn check(options: &str) {
     let Some(mounted) = support::mount(options) else { return };
     let seed = setting("FONIO_BFUSE_SEED", 1);
     let total = setting("FONIO_BFUSE_OPERATIONS", 6000);
-    // Three sequences at the same time, each in its own directory: they share the daemon's threads and its buffer.
+    // Three sequences run at the same time, each in its own directory. They share the daemon's threads and
+    // its buffer.
     std::thread::scope(|scope| {
         for worker in 0..3 {
             let mounted = &mounted;

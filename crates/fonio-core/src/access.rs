@@ -1,4 +1,4 @@
-//! The four access patterns of flash benchmarks.
+//! Defines the four access patterns of flash benchmarks.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,25 +16,25 @@ pub enum Access {
 }
 
 impl Access {
-    /// All access patterns.
+    /// All four access patterns.
     pub const ALL: [Access; 4] = [Access::SeqRead, Access::SeqWrite, Access::RandRead, Access::RandWrite];
 
-    /// Read or write.
+    /// Returns the operation of the pattern: read or write.
     pub fn op(self) -> Op {
         if self.writes() { Op::Write } else { Op::Read }
     }
 
-    /// Whether it changes the device.
+    /// Whether the pattern changes data on the device.
     pub fn writes(self) -> bool {
         matches!(self, Access::SeqWrite | Access::RandWrite)
     }
 
-    /// Whether each request begins where the one before it ended.
+    /// Whether each request of the pattern begins where the previous one ended.
     pub fn is_sequential(self) -> bool {
         matches!(self, Access::SeqRead | Access::SeqWrite)
     }
 
-    /// Its plural form in texts, such as "random reads".
+    /// Returns the plural form of the pattern in texts, such as "random reads".
     pub fn words(self) -> &'static str {
         match self {
             Access::SeqRead => "sequential reads",
@@ -44,7 +44,7 @@ impl Access {
         }
     }
 
-    /// Its singular form in texts.
+    /// Returns the singular form of the pattern in texts, such as "random read".
     pub fn word(self) -> &'static str {
         match self {
             Access::SeqRead => "sequential read",
@@ -54,7 +54,7 @@ impl Access {
         }
     }
 
-    /// Its form in the names of tests and figures.
+    /// Returns the pattern's name in the names of tests and figures.
     pub fn name(self) -> &'static str {
         match self {
             Access::SeqRead => "seq_read",

@@ -1,4 +1,4 @@
-//! Rows in memory.
+//! Keeps rows in memory.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use crate::units::Timestamp;
 
 macro_rules! collected {
     ($($rows:ident: $method:ident $row:ident,)*) => {
-        /// Stores the rows of a small recording. The rows of each kind are in order of arrival.
+        /// Stores the rows of a small recording. The rows of each table are in order of arrival.
         #[derive(Clone, Debug, Default, PartialEq)]
         #[allow(missing_docs)]
         pub struct CollectedRows {
@@ -20,7 +20,7 @@ macro_rules! collected {
         }
 
         impl CollectedRows {
-            /// Sends the rows to another sink, one kind after the other.
+            /// Sends the rows to another sink, one table after the other.
             ///
             /// # Errors
             /// Errors of the sink.

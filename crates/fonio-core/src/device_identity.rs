@@ -1,4 +1,4 @@
-//! The identity of a device.
+//! Describes the identity of a storage device.
 
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +36,7 @@ pub struct DeviceIdentity {
 }
 
 impl DeviceIdentity {
-    /// The texts that the device reported.
+    /// Returns the texts that the device reported about itself.
     pub fn texts(&mut self) -> [&mut Option<String>; 9] {
         [
             &mut self.model,

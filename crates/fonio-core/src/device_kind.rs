@@ -1,4 +1,4 @@
-//! The kind of a block device.
+//! Defines the kinds of block devices.
 
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +39,7 @@ pub enum DeviceKind {
 }
 
 impl DeviceKind {
-    /// Its words for people.
+    /// Returns the name of the kind for users, such as "SD card".
     pub fn label(self) -> &'static str {
         match self {
             DeviceKind::Emmc => "eMMC",
@@ -59,8 +59,8 @@ impl DeviceKind {
         }
     }
 
-    /// Whether the device is certainly flash. USB devices and virtual disks can be flash without reporting
-    /// it.
+    /// Whether devices of this kind are certainly flash. USB devices and virtual disks can be flash without
+    /// reporting this fact.
     pub fn is_flash(self) -> bool {
         matches!(
             self,
@@ -73,12 +73,12 @@ impl DeviceKind {
         )
     }
 
-    /// Whether its data is stored elsewhere: in memory, in a file, or on the devices below it.
+    /// Whether the device's data is stored elsewhere: in memory, in a file, or on underlying devices.
     pub fn is_layer(self) -> bool {
         matches!(self, DeviceKind::DeviceMapper | DeviceKind::Raid | DeviceKind::Loop | DeviceKind::Memory)
     }
 
-    /// Whether its measurements say nothing about hardware.
+    /// Whether measurements of the device say nothing about hardware.
     pub fn hides_hardware(self) -> bool {
         matches!(self, DeviceKind::Virtual | DeviceKind::Loop | DeviceKind::Memory)
     }

@@ -1,4 +1,4 @@
-//! Block events: the output of every trace reader and the input of the assembler.
+//! Defines block events, which every trace reader produces and the assembler consumes.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,39 +6,40 @@ use crate::op::{Flags, Op};
 use crate::rows::{Diagnostic, Mark, Request, Sample, Thread};
 use crate::units::{ByteCount, DeviceId, Nanos, Sector, Timestamp};
 
-/// One event of the kernel's block layer, from any trace format.
+/// One event of the kernel's block layer, read from any trace format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockEvent {
-    /// When it happened.
+    /// When the event happened.
     pub time: Timestamp,
-    /// The kind of event.
+    /// The kind of the event.
     pub kind: EventKind,
-    /// The device of the event.
+    /// The device on which the event happened.
     pub device: DeviceId,
-    /// First sector. For a flush without data, this is 0 or, in old kernels, `u64::MAX`. Readers do not
-    /// change it.
+    /// First sector of the request or bio. For a flush without data, this is 0 or, in old kernels,
+    /// `u64::MAX`. Readers of traces pass this value on unchanged.
     pub sector: Sector,
-    /// The current size. For a partial completion, the size of the completed part.
+    /// The current size of the request or bio. For a partial completion, this is the size of the completed
+    /// part.
     pub bytes: ByteCount,
-    /// The operation.
+    /// The operation of the request or bio.
     pub op: Op,
-    /// The set flags, as far as the source shows them.
+    /// The flags that are set, as far as the source shows flags.
     pub flags: Flags,
-    /// The flags that the source can show.
+    /// The flags whose state the source can show.
     pub flags_known: Flags,
-    /// The processor it was traced on.
+    /// The processor on which the event was traced.
     pub cpu: Option<u32>,
-    /// The thread that was running. For a completion, this is the thread that the interrupt found running,
-    /// usually an unrelated one.
+    /// The thread that was running when the event was traced. For a completion, this is the thread that the
+    /// interrupt found running, usually an unrelated one.
     pub tid: Option<u32>,
     /// The kernel's 16-bit `ioprio`, with the class in the top 3 bits.
     pub ioprio: Option<u16>,
-    /// For a completion or requeue: 0 or a negative errno. `None` if the source does not show it.
+    /// For a completion or requeue: 0 or a negative errno. `None` if the source does not show errors.
     pub error: Option<i32>,
 }
 
 impl BlockEvent {
-    /// An event with only a time, kind and device.
+    /// Creates an event with only a time, kind and device.
     pub fn new(time: Timestamp, kind: EventKind, device: DeviceId) -> BlockEvent {
         BlockEvent {
             time,
@@ -60,66 +61,67 @@ impl BlockEvent {
 /// The kind of an event, in the kernel's terms, with the letters of blkparse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
-    /// Q: a bio was handed to the device (`block_bio_queue`).
+    /// Q: a bio was submitted to the device (`block_bio_queue`).
     BioQueue,
-    /// M: a bio was appended to a request (`block_bio_backmerge`). In blktrace, also
+    /// M: a bio was appended to a request (`block_bio_backmerge`). In blktrace, this event can also be
     /// [`EventKind::RequestMerge`].
     BackMerge,
     /// F: a bio was prepended to a request (`block_bio_frontmerge`).
     FrontMerge,
-    /// `block_rq_merge`: this request was merged into another one.
+    /// `block_rq_merge`: the request of the event was merged into another request.
     RequestMerge,
-    /// B: the bio was bounced to lower memory.
+    /// B: the data of the bio was copied to lower memory (bounced).
     Bounce,
     /// C: a bio completed on a bio-based device (`block_bio_complete`). blktrace does not distinguish this
-    /// from [`EventKind::Complete`].
+    /// event from [`EventKind::Complete`].
     BioComplete,
-    /// G: a request was allocated for the bio (`block_getrq`).
+    /// G: a request was allocated for a bio (`block_getrq`).
     GetRequest,
     /// S: a thread waits for a free request slot.
     SleepRequest,
-    /// `block_io_start`: accounting began for a request.
+    /// `block_io_start`: I/O accounting began for a request.
     IoStart,
-    /// I: the request entered the scheduler (`block_rq_insert`).
+    /// I: a request was inserted into the I/O scheduler (`block_rq_insert`).
     Insert,
-    /// D: the request was sent to the driver (`block_rq_issue`).
+    /// D: a request was issued to the driver (`block_rq_issue`).
     Issue,
-    /// R: the driver returned the request to the queue (`block_rq_requeue`).
+    /// R: the driver returned a request to the queue (`block_rq_requeue`).
     Requeue,
-    /// C: the driver completed the request or a part of it (`block_rq_complete`).
+    /// C: the driver completed a request or a part of it (`block_rq_complete`).
     Complete,
-    /// `block_io_done`: accounting ended for a request.
+    /// `block_io_done`: I/O accounting ended for a request.
     IoDone,
-    /// X: the bio was split; its remainder begins at `new_sector`.
+    /// X: a bio was split; its remainder begins at `new_sector`.
     Split {
-        /// First sector of the remainder.
+        /// First sector of the remaining bio.
         new_sector: Sector,
     },
-    /// A: the bio moved to the event's device and sector.
+    /// A: a bio was remapped to the event's device and sector.
     Remap {
-        /// The device on which it was queued before.
+        /// The device on which the bio was queued before.
         from_device: DeviceId,
-        /// Its sector on that device.
+        /// The bio's sector on that device.
         from_sector: Sector,
     },
     /// `block_rq_remap`: the request moved to the event's device and sector (device mapper's multipath).
     RequestRemap {
-        /// The previous device.
+        /// The device on which the request was queued before.
         from_device: DeviceId,
-        /// Its sector on that device.
+        /// The request's sector on that device.
         from_sector: Sector,
     },
-    /// P: bios are collected on a plug list.
+    /// P: a thread begins to collect bios on its plug list.
     Plug,
-    /// U: the bios on the plug list are released.
+    /// U: the bios on a plug list are released to the device.
     Unplug {
-        /// Requests on the list.
+        /// Number of requests on the plug list.
         count: u32,
     },
 }
 
 impl EventKind {
-    /// The name in [`Source::shows`](crate::meta::Source::shows), and the kind's bit in a [`KindSet`].
+    /// Returns the name in [`Source::shows`](crate::meta::Source::shows), and the kind's bit in a
+    /// [`KindSet`].
     fn entry(self) -> (usize, &'static str) {
         match self {
             EventKind::BioQueue => (0, "queue"),
@@ -144,26 +146,27 @@ impl EventKind {
         }
     }
 
-    /// The name in [`Source::shows`](crate::meta::Source::shows).
+    /// Returns the kind's name in [`Source::shows`](crate::meta::Source::shows).
     pub fn name(self) -> &'static str {
         self.entry().1
     }
 }
 
-/// The event kinds found in a source.
+/// The set of event kinds that occur in a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KindSet {
     names: [Option<&'static str>; 19],
 }
 
 impl KindSet {
-    /// Adds a kind.
+    /// Adds an event kind.
     pub fn insert(&mut self, kind: EventKind) {
         let (place, name) = kind.entry();
         self.names[place] = Some(name);
     }
 
-    /// The names of the kinds, for [`Source::shows`](crate::meta::Source::shows), in a fixed order.
+    /// Returns the names of the event kinds, for [`Source::shows`](crate::meta::Source::shows), in a fixed
+    /// order.
     pub fn names(&self) -> Vec<String> {
         self.names.iter().flatten().map(|name| (*name).to_owned()).collect()
     }
@@ -174,28 +177,28 @@ impl KindSet {
 pub struct LostEvents {
     /// The processor whose buffer lost the events; `None` if the source does not show it.
     pub cpu: Option<u32>,
-    /// The number of lost events; `None` if it is unknown.
+    /// The number of events lost in the gap; `None` if it is unknown.
     pub count: Option<u64>,
-    /// No event up to this time is missing.
+    /// The start of the gap: no earlier event is missing, nor one at this time.
     pub after: Timestamp,
-    /// No event from this time on is missing.
+    /// The end of the gap: no event is missing from this time on.
     pub before: Timestamp,
 }
 
-/// The timestamps of a source, kept as a few runs. An ordinary trace has one run; each outlier adds one.
+/// The timestamps of a source, stored as a few runs. An ordinary trace has one run; each outlier adds a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Instants {
     runs: Vec<Run>,
 }
 
-/// Timestamps with gaps of at most [`Instants::FAR`].
+/// A run of timestamps with gaps of at most [`Instants::FAR`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The earliest.
+    /// The earliest timestamp of the run.
     pub first: Timestamp,
-    /// The latest.
+    /// The latest timestamp of the run.
     pub last: Timestamp,
-    /// The number of timestamps.
+    /// The number of timestamps in the run.
     pub count: u64,
 }
 
@@ -207,18 +210,20 @@ impl Run {
 }
 
 impl Instants {
-    /// Thirty days. This value is our choice: a block device in use never goes this long without an event.
+    /// Maximum gap within a run: 30 days. This value is our choice: a block device in use never goes this
+    /// long without an event.
     pub const FAR: Nanos = Nanos(30 * 24 * 3600 * 1_000_000_000);
-    /// Maximum number of runs. If a source has more, the rest form one run.
+    /// Maximum number of runs of timestamps. If a source has more, further timestamps extend the last run.
     const RUNS_MAX: usize = 64;
 
-    /// Adds a timestamp.
+    /// Adds a single timestamp.
     #[inline]
     pub fn see(&mut self, time: Timestamp) {
         self.add(Run { first: time, last: time, count: 1 });
     }
 
-    /// Adds timestamps. The times are nearly always close together, so they are added as one run.
+    /// Adds several timestamps. The timestamps are nearly always close together, so they are added as one
+    /// run.
     pub fn see_all(&mut self, times: impl Iterator<Item = Timestamp> + Clone) {
         let start = Run { first: Timestamp(u64::MAX), last: Timestamp(0), count: 0 };
         let all = times.clone().fold(start, |run, time| Run {
@@ -238,7 +243,7 @@ impl Instants {
         }
     }
 
-    /// Adds timestamps that are close together.
+    /// Adds a run of timestamps that are close together.
     pub fn add(&mut self, more: Run) {
         let near = self.runs.iter().rposition(|run| run.is_near(more.first) || run.is_near(more.last));
         let place = near.or_else(|| (self.runs.len() >= Self::RUNS_MAX).then(|| self.runs.len() - 1));
@@ -249,12 +254,12 @@ impl Instants {
         run.count += more.count;
     }
 
-    /// Adds runs.
+    /// Adds several runs.
     pub fn add_all(&mut self, runs: impl IntoIterator<Item = Run>) {
         runs.into_iter().for_each(|run| self.add(run));
     }
 
-    /// The runs, in order of their first timestamps. Overlapping runs are joined.
+    /// Returns the runs, in order of their first timestamps. Runs that are close together are joined.
     pub fn runs(&self) -> Vec<Run> {
         let mut sorted = self.runs.clone();
         sorted.sort_unstable_by_key(|run| run.first);
@@ -277,31 +282,31 @@ impl Instants {
 }
 
 /// The result of one step of a reader. Events are in time order within and across batches, unless the source
-/// itself is not in time order. The assembler must handle such sources.
+/// itself is not in time order. The assembler must handle sources that are not in time order.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Block events.
+    /// Block events found in this step.
     pub events: Vec<BlockEvent>,
-    /// Complete requests, from sources that list requests (biosnoop, MSR CSV). The assembler assigns their
-    /// `request_id`.
+    /// Complete requests, from sources that list requests (biosnoop, MSR CSV). The assembler assigns the
+    /// `request_id` of these requests.
     pub requests: Vec<Request>,
     /// Threads that are new or have a new name.
     pub threads: Vec<Thread>,
-    /// Marks in the source (`trace_marker`, blktrace messages).
+    /// Marks that the source contains (`trace_marker`, blktrace messages).
     pub marks: Vec<Mark>,
-    /// Samples in the source (`cpu_frequency`, thermal events).
+    /// Samples that the source contains (`cpu_frequency`, thermal events).
     pub samples: Vec<Sample>,
-    /// Gaps in the source.
+    /// Gaps in which events of the source were lost.
     pub lost: Vec<LostEvents>,
-    /// The timestamps of all parsed events, including events that produce no row. They define the span of a
-    /// trace. Times of the rows above can be omitted.
+    /// The timestamps of all parsed events, including events for which there is no row. These timestamps
+    /// define the span of a trace. Timestamps of the other fields' rows can be omitted.
     pub instants: Instants,
-    /// Errors in the input.
+    /// Errors found in the input.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Batch {
-    /// Empties the batch but keeps its allocations.
+    /// Removes all rows from the batch but keeps its allocated memory.
     pub fn clear(&mut self) {
         self.events.clear();
         self.requests.clear();

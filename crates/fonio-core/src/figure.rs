@@ -1,4 +1,4 @@
-//! Figures: named numbers from analyses and benchmarks.
+//! Declares figures: named numbers from analyses and benchmarks.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,7 @@ pub enum Better {
 }
 
 impl Better {
-    /// Whether `left` is better than `right`.
+    /// Whether the value `left` is better than `right`.
     pub fn is_better(self, left: f64, right: f64) -> bool {
         match self {
             Better::Lower => left < right,

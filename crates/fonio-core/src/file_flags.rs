@@ -1,4 +1,4 @@
-//! The flags of an open file.
+//! Defines the flags of open files.
 
 use std::ops::{BitOr, BitOrAssign};
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct FileFlags(pub u32);
 
 impl FileFlags {
-    /// No flag.
+    /// A set without any flag.
     pub const NONE: FileFlags = FileFlags(0);
     /// Writes go to the end of the file (`O_APPEND`).
     pub const APPEND: FileFlags = FileFlags(1);
@@ -22,12 +22,12 @@ impl FileFlags {
     pub const DSYNC: FileFlags = FileFlags(1 << 2);
     /// Written data and all its metadata are durable when the write returns (`O_SYNC`).
     pub const SYNC: FileFlags = FileFlags(1 << 3);
-    /// This `open` created the file. Later calls on the file do not have this flag.
+    /// The `open` call created the file. Later calls on the opened file do not have this flag.
     pub const MADE: FileFlags = FileFlags(1 << 4);
-    /// It is a folder.
+    /// The opened file is a folder.
     pub const FOLDER: FileFlags = FileFlags(1 << 5);
 
-    /// Each flag with its name, from the lowest bit.
+    /// The name of each flag, starting with the lowest bit.
     pub const NAMES: [(FileFlags, &'static str); 6] = [
         (FileFlags::APPEND, "append"),
         (FileFlags::DIRECT, "direct"),

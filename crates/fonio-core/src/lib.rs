@@ -1,4 +1,4 @@
-//! The types that fonio's crates exchange: units, ids and the rows of a recording.
+//! Defines the types that fonio's crates exchange: units, ids and the rows of a recording.
 //!
 //! A *producer* (a [`TraceReader`] with the assembler, the live recorder, later a simulator) passes [`rows`]
 //! to a [`RowSink`]. A *consumer* (the recording writer, the analysis) is a [`RowSink`]. This crate is

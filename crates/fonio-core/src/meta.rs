@@ -1,4 +1,4 @@
-//! `meta.json`: the source of a recording, and the machine.
+//! Defines the contents of `meta.json`: the source of a recording, and the machine.
 
 use std::collections::BTreeMap;
 
@@ -7,57 +7,57 @@ use serde::{Deserialize, Serialize};
 use crate::event::LostEvents;
 use crate::units::{ByteCount, DeviceId, Timestamp};
 
-/// The version of the recording's schema. Readers reject a higher version.
+/// The version of the recording format. Readers reject recordings with a higher version.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// The contents of `meta.json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Meta {
-    /// The writer's [`SCHEMA_VERSION`].
+    /// The [`SCHEMA_VERSION`] of the program that wrote the recording.
     pub schema_version: u32,
-    /// The program that wrote the recording: `fonio 0.1.0`.
+    /// The program that wrote the recording, such as `fonio 0.1.0`.
     pub writer: String,
-    /// The source of the events.
+    /// The source of the recorded events.
     pub source: Source,
-    /// The clock of every timestamp.
+    /// The clock of all timestamps in the recording.
     pub clock: Clock,
-    /// Start and end of the capture. If these are unknown, the times of the first and the last event of the
-    /// source, including events of other tracepoints.
+    /// Start of the capture; `ended` is its end. If these times are unknown, the fields have the times of the
+    /// source's first and last event, including events of other tracepoints.
     pub began: Option<Timestamp>,
-    /// See `began`.
+    /// End of the capture; see `began`.
     pub ended: Option<Timestamp>,
-    /// The seed, if a generator or simulator made the rows.
+    /// The seed of the generator or simulator that created the rows, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// The command that was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
-    /// The process id of the command.
+    /// The process id of the recorded command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_pid: Option<u32>,
-    /// Its exit code; `None` if unknown or if a signal killed the command.
+    /// The command's exit code; `None` if unknown or if a signal killed the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_exit: Option<i32>,
-    /// User CPU time of the command and of the children it waited for, in nanoseconds. The kernel counts this
-    /// time; on many machines, it does so by sampling at each timer tick.
+    /// User CPU time of the command and of the children it waited for, in nanoseconds. The kernel measures
+    /// this CPU time; on many machines, it does so by sampling at each timer tick.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_user_ns: Option<u64>,
-    /// System CPU time, likewise.
+    /// System CPU time of the command and of the children it waited for, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_system_ns: Option<u64>,
-    /// The machine.
+    /// The machine on which the events were recorded.
     #[serde(default)]
     pub host: Host,
-    /// Each device with requests or bios.
+    /// All devices that have requests or bios in the recording.
     #[serde(default)]
     pub devices: Vec<Device>,
-    /// Gaps and the number of lost events.
+    /// Gaps in the recording, and the number of lost events.
     #[serde(default)]
     pub lost: Lost,
     /// The assembler's counters by name, such as ambiguous pairs and completions without an issue.
     #[serde(default)]
     pub assembly: BTreeMap<String, u64>,
-    /// The number of rows in each table.
+    /// The number of rows in each table of the recording.
     #[serde(default)]
     pub rows: BTreeMap<String, u64>,
 }
@@ -69,17 +69,17 @@ pub const SHOWS_BLOCKED: &str = "blocked";
 /// waits for another thread of a program and for asynchronous I/O.
 pub const BLOCKED_PARTLY: &str = "blocked_partly";
 
-/// In [`Source::shows`], in addition to [`SHOWS_BLOCKED`]: the waits were sampled from procfs. Their times
-/// are estimates, and there are no requests.
+/// In [`Source::shows`], in addition to [`SHOWS_BLOCKED`]: the waits were sampled from procfs. The times of
+/// these waits are estimates, and the recording contains no requests.
 pub const BLOCKED_SAMPLED: &str = "blocked_sampled";
 
-/// The [`Source::format`] of a recording sampled from procfs.
+/// The value of [`Source::format`] in a recording sampled from procfs.
 pub const SOURCE_PROCFS: &str = "procfs";
 
 /// In [`Source::shows`]: the recording has the file-system calls of the followed processes.
 pub const SHOWS_CALLS: &str = "calls";
 
-/// The code of the diagnostic that counts missing calls.
+/// The code of the diagnostic that counts missing file-system calls.
 pub const LOST_CALLS: &str = "lost-calls";
 
 /// In [`Source::shows`]: the recording has the SQL statements of followed processes whose SQLite has symbols.
@@ -88,29 +88,29 @@ pub const SHOWS_STATEMENTS: &str = "statements";
 /// The code of the diagnostic that counts missing executions and texts of SQL statements.
 pub const LOST_STATEMENTS: &str = "lost-statements";
 
-/// The source of the events.
+/// The source of the recorded events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// `tracefs`, `blktrace`, `blkparse`, `ftrace`, `systrace`, `csv`, …
+    /// The format of the source: `tracefs`, `blktrace`, `blkparse`, `ftrace`, `systrace`, `csv`, …
     pub format: String,
-    /// The input files, as named by the user.
+    /// The input files, with the paths that the user gave.
     pub files: Vec<String>,
-    /// Event kinds that the source can show (`queue`, `insert`, `issue`, `complete`, …). Others are unknown,
-    /// not 0.
+    /// Kinds of events that the source can show (`queue`, `insert`, `issue`, `complete`, …). Counts of other
+    /// event kinds are unknown, not 0.
     pub shows: Vec<String>,
 }
 
-/// The clock of the timestamps.
+/// The clock of a recording's timestamps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clock {
-    /// `mono`, `boot`, `local`, `unknown`, …
+    /// The name of the clock: `mono`, `boot`, `local`, `unknown`, …
     pub name: String,
     /// The wall clock (Unix time in ns) at timestamp 0, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unix_ns_at_zero: Option<i64>,
 }
 
-/// The machine.
+/// The machine on which the events were recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Host {
@@ -122,19 +122,20 @@ pub struct Host {
     pub memory_bytes: Option<ByteCount>,
 }
 
-/// A block device and its queue, as sysfs shows them. Values that the source does not show are `None`.
+/// A block device and its queue, as described by sysfs. Values that the source does not show are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Device {
     pub id: DeviceId,
-    /// `mmcblk0`, `dm-0`.
+    /// The kernel's name for the device, such as `mmcblk0` or `dm-0`.
     pub name: Option<String>,
     pub model: Option<String>,
     pub size_bytes: Option<ByteCount>,
     pub rotational: Option<bool>,
     pub removable: Option<bool>,
     pub scheduler: Option<String>,
-    /// The schedulers available in the kernel, built in or as modules. Empty if unknown.
+    /// The schedulers available in the kernel, built in or as modules. The list is empty if the schedulers
+    /// are unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schedulers: Vec<String>,
     /// The maximum number of requests in the driver (`nr_requests` and the driver's own depth).
@@ -145,18 +146,18 @@ pub struct Device {
     pub physical_block_bytes: Option<u32>,
     pub discard_granularity_bytes: Option<u64>,
     pub fua: Option<bool>,
-    /// `write back` or `write through`.
+    /// The mode of the device's write cache: `write back` or `write through`.
     pub write_cache: Option<String>,
     pub encrypted: Option<bool>,
-    /// The file systems mounted from it or from its partitions.
+    /// The file systems mounted from the device or from its partitions.
     #[serde(default)]
     pub mounts: Vec<Mount>,
-    /// The lower devices of a stacked device (`dm`, `md`, `loop`).
+    /// The underlying devices of a stacked device (`dm`, `md`, `loop`).
     #[serde(default)]
     pub below: Vec<DeviceId>,
 }
 
-/// One mounted file system.
+/// A mounted file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Mount {
@@ -168,20 +169,21 @@ pub struct Mount {
     pub available_bytes: Option<ByteCount>,
 }
 
-/// Maximum number of listed gaps; further gaps are only counted.
+/// Maximum number of gaps listed in `gaps`; further gaps are only counted.
 const GAPS_MAX: usize = 1000;
 
-/// Events that were lost while recording.
+/// Events that were lost during the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
-    /// The number of events known to be lost. A lower bound unless `uncounted` is 0.
+    /// The number of events known to be lost. The number is a lower bound unless `uncounted` is 0.
     pub events: u64,
-    /// Gaps that lost an unknown number of events, at least one each. They are not in `events`.
+    /// Gaps that lost an unknown number of events, at least one each. These events are not included in
+    /// `events`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub uncounted: u64,
-    /// The first thousand gaps.
+    /// The first 1,000 gaps.
     pub gaps: Vec<LostEvents>,
-    /// Gaps beyond those listed.
+    /// Number of gaps that are not listed in `gaps`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub gaps_beyond: u64,
 }
@@ -200,12 +202,12 @@ impl Lost {
         }
     }
 
-    /// Whether there are no known lost events.
+    /// Whether no events are known to be lost.
     pub fn is_nothing(&self) -> bool {
         self.events == 0 && self.uncounted == 0
     }
 
-    /// The number of lost events; `None` if it is unknown.
+    /// Returns the number of lost events, or `None` if it is unknown.
     pub fn total(&self) -> Option<u64> {
         (self.uncounted == 0).then_some(self.events)
     }

@@ -1,6 +1,6 @@
-//! Enums whose values have names.
+//! Declares enums whose values have names.
 
-/// Declares enums. Each value has one name in the recording, in JSON and in filters.
+/// Declares enums. Each enum value has one name in the recording, in JSON and in filters.
 macro_rules! named {
     ($($(#[$of_enum:meta])* $enum:ident { $($(#[$of_value:meta])* $value:ident = $name:literal,)* })*) => {$(
         $(#[$of_enum])*
@@ -11,10 +11,10 @@ macro_rules! named {
         }
 
         impl $enum {
-            /// Every value, in the order of declaration.
+            /// All values of the enum, in the order of declaration.
             pub const ALL: &'static [$enum] = &[$($enum::$value),*];
 
-            /// The name in the recording, in JSON and in filters.
+            /// Returns the value's name in the recording, in JSON and in filters.
             pub fn name(self) -> &'static str {
                 match self {
                     $($enum::$value => $name),*

@@ -1,20 +1,19 @@
-//! The known name that a user probably meant.
+//! Suggests the known name that a user probably meant by a mistyped one.
 
-/// Minimum similarity of a mistyped name.
+/// Minimum similarity of a mistyped name to the suggested name.
 const ALIKE_MIN: f64 = 0.5;
 
-/// Returns the end of a sentence about an unknown name: the most similar known name, or nothing if no name is
-/// similar.
+/// Returns the end of a sentence about an unknown name: the most similar known name, if there is one.
 pub fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
     let lower = name.to_lowercase();
     let alike = |known: &str| strsim::normalized_damerau_levenshtein(&lower, &known.to_lowercase());
-    // Takes the first of equally similar names.
+    // If several names are equally similar, take the first one.
     let best = known
         .into_iter()
         .map(|known| (alike(known), known))
         .reduce(|best, other| if other.0 > best.0 { other } else { best });
     match best {
-        // A known name is not a typing error.
+        // A known name needs no suggestion.
         Some((alike, known)) if alike >= ALIKE_MIN && known != name => {
             format!("; the nearest name is `{known}`")
         }

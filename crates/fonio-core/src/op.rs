@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum Op {
-    /// Data to the host.
+    /// Transfers data to the host.
     Read,
-    /// Data to the device.
+    /// Transfers data to the device.
     Write,
     /// An empty request that flushes the device's volatile write cache.
     Flush,
-    /// Drops data that the host no longer needs (TRIM, UNMAP).
+    /// Tells the device that the host no longer needs a range of data (TRIM, UNMAP).
     Discard,
     /// A discard that makes the data unrecoverable.
     SecureErase,
@@ -23,14 +23,14 @@ pub enum Op {
     WriteZeroes,
     /// A write to a zone; the device chooses the sector.
     ZoneAppend,
-    /// Zone reset, open, close, finish.
+    /// Resets, opens, closes or finishes a zone.
     ZoneManagement,
     /// Any other operation, including passthrough commands.
     Other,
 }
 
 impl Op {
-    /// Every op, in table order.
+    /// All operations, in the order in which tables show them.
     pub const ALL: [Op; 9] = [
         Op::Read,
         Op::Write,
@@ -43,7 +43,7 @@ impl Op {
         Op::Other,
     ];
 
-    /// The name in the recording, in JSON and in filters.
+    /// Name of the operation in the recording, in JSON and in filters.
     pub fn name(self) -> &'static str {
         match self {
             Op::Read => "read",
@@ -64,7 +64,7 @@ impl Op {
     }
 }
 
-/// A set of request flags, as the kernel's `REQ_*` (`include/linux/blk_types.h`).
+/// A set of request flags, which correspond to the kernel's `REQ_*` (`include/linux/blk_types.h`).
 ///
 /// The bits are fonio's own, because kernel bits change between versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -72,30 +72,30 @@ impl Op {
 pub struct Flags(pub u32);
 
 impl Flags {
-    /// No flag.
+    /// The empty set of flags.
     pub const NONE: Flags = Flags(0);
-    /// It is synchronous: a program waits for it (`REQ_SYNC`).
+    /// The request is synchronous: a program waits for it (`REQ_SYNC`).
     pub const SYNC: Flags = Flags(1);
-    /// File system metadata (`REQ_META`).
+    /// The request accesses file system metadata (`REQ_META`).
     pub const META: Flags = Flags(1 << 1);
-    /// It is durable before it completes (`REQ_FUA`).
+    /// The request's data are durable when it completes (`REQ_FUA`).
     pub const FUA: Flags = Flags(1 << 2);
-    /// The device flushes its cache first (`REQ_PREFLUSH`).
+    /// The device flushes its cache before the request (`REQ_PREFLUSH`).
     pub const PREFLUSH: Flags = Flags(1 << 3);
-    /// Readahead: no program has asked for the data yet (`REQ_RAHEAD`).
+    /// The request is readahead: no program has asked for the data yet (`REQ_RAHEAD`).
     pub const READAHEAD: Flags = Flags(1 << 4);
-    /// The scheduler prefers it (`REQ_PRIO`).
+    /// The scheduler prefers the request (`REQ_PRIO`).
     pub const PRIO: Flags = Flags(1 << 5);
-    /// Background work (`REQ_BACKGROUND`).
+    /// The request is background work (`REQ_BACKGROUND`).
     pub const BACKGROUND: Flags = Flags(1 << 6);
-    /// Swap (`REQ_SWAP`).
+    /// The request swaps memory in or out (`REQ_SWAP`).
     pub const SWAP: Flags = Flags(1 << 7);
-    /// The device must write all of it or nothing (`REQ_ATOMIC`).
+    /// The device must write either all of the request's data or none (`REQ_ATOMIC`).
     pub const ATOMIC: Flags = Flags(1 << 8);
-    /// It fails rather than wait for a request slot (`REQ_NOWAIT`).
+    /// The request fails rather than wait for a free request slot (`REQ_NOWAIT`).
     pub const NOWAIT: Flags = Flags(1 << 9);
 
-    /// Each flag with its name, from the lowest bit.
+    /// Each flag with its name, from the lowest bit to the highest.
     pub const NAMES: [(Flags, &'static str); 10] = [
         (Flags::SYNC, "sync"),
         (Flags::META, "meta"),
@@ -131,10 +131,10 @@ impl BitOrAssign for Flags {
     }
 }
 
-/// Reads the `rwbs` letters of blkparse and of the block tracepoints, for example `WSM` or `FFWFS`.
+/// Parses the `rwbs` letters of blkparse and of the block tracepoints, for example `WSM` or `FFWFS`.
 ///
 /// Kernel source: `blk_fill_rwbs` in `kernel/trace/blktrace.c`. An `F` before the op letter means preflush,
-/// and an `F` after it means FUA; `F` alone (or `FF`, `FN`) is a flush request without data. Android's older
+/// and an `F` after it means FUA; `F` alone (or `FF`, `FN`) is a flush request without data. Older Android
 /// kernels write the same letters. Unknown letters are skipped, because new kernels add some.
 pub fn parse_rwbs(rwbs: &[u8]) -> (Op, Flags) {
     let mut flags = Flags::NONE;

@@ -3,13 +3,13 @@
 
 use std::fmt::{Display, Write};
 
-/// The media type of the format.
+/// The media type of Prometheus's text format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The labels of a row: names and values. Values are escaped when they are written.
+/// The names and values of the labels of a row. Values are escaped when they are written.
 pub type Labels<'l> = [(&'l str, &'l str)];
 
-/// The kind of a metric.
+/// The Prometheus type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Kind {
@@ -18,12 +18,12 @@ pub enum Kind {
     Histogram,
 }
 
-/// A text to which metrics are appended.
+/// A text in Prometheus's format, to which metrics are appended.
 #[derive(Debug, Default)]
 pub struct Text(String);
 
 impl Text {
-    /// Begins a metric. All its rows must follow directly.
+    /// Begins a metric. Its rows must be added before the next metric begins.
     pub fn metric<'t>(&'t mut self, name: &'t str, kind: Kind, help: &str) -> Metric<'t> {
         let kind = match kind {
             Kind::Counter => "counter",
@@ -35,7 +35,7 @@ impl Text {
         Metric { text: self, name }
     }
 
-    /// The text.
+    /// Returns the text with all metrics.
     pub fn into_string(self) -> String {
         self.0
     }
@@ -45,7 +45,7 @@ impl Text {
     }
 }
 
-/// A metric to which rows are added.
+/// A metric of a [`Text`], to which rows are added.
 #[derive(Debug)]
 pub struct Metric<'t> {
     text: &'t mut Text,
@@ -53,13 +53,13 @@ pub struct Metric<'t> {
 }
 
 impl Metric<'_> {
-    /// Adds a row.
+    /// Adds a row to the metric.
     pub fn row(&mut self, labels: &Labels<'_>, value: impl Display) -> &mut Self {
         self.part("", labels, None, value)
     }
 
-    /// Adds the rows of a histogram. `buckets` holds ascending upper bounds, each with the number of values
-    /// that are at most this bound.
+    /// Adds the rows of a histogram to the metric. `buckets` holds ascending upper bounds, each with the
+    /// number of values that are at most this bound.
     pub fn histogram(
         &mut self,
         labels: &Labels<'_>,

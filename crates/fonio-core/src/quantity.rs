@@ -13,7 +13,7 @@ use thiserror::Error;
 use crate::units::ByteCount;
 use crate::units::Nanos;
 
-/// The unit of a number. It determines prefixes and suffix.
+/// The unit of a number. The unit determines how the number is formatted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -51,47 +51,47 @@ pub enum Unit {
 /// A number with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quantity {
-    /// The number in its base unit: nanoseconds, bytes, shares of 1.
+    /// The number in the base unit (nanoseconds, bytes or shares of 1).
     pub value: f64,
-    /// The unit; `None` if the text was a plain number.
+    /// The unit of the number; `None` if the text has none.
     pub unit: Option<Unit>,
 }
 
-/// An amount that cannot be parsed.
+/// The reason why an amount cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QuantityError {
-    /// The text does not begin with a number.
+    /// The text of the amount does not begin with a number.
     #[error("`{text}` does not begin with a number; write {expected}")]
     NoNumber {
-        /// The text as it was written.
+        /// The text that the user wrote.
         text: String,
-        /// The expected kind of amount.
+        /// The kind of amount that was expected.
         expected: Expected,
     },
-    /// The unit is missing.
+    /// The number has no unit.
     #[error("`{text}` needs a unit; write {expected}")]
     NoUnit {
-        /// The text as it was written.
+        /// The text that the user wrote.
         text: String,
-        /// The expected kind of amount.
+        /// The kind of amount that was expected.
         expected: Expected,
     },
-    /// The unit is unknown, or not allowed here.
+    /// The unit is unknown, or not allowed for this amount.
     #[error("`{text}` ends in `{unit}`; write {expected}")]
     OtherUnit {
-        /// The text as it was written.
+        /// The text that the user wrote.
         text: String,
-        /// Its unit.
+        /// The unit in the text.
         unit: String,
-        /// The expected kind of amount.
+        /// The kind of amount that was expected.
         expected: Expected,
     },
     /// The amount is negative or too large.
     #[error("`{text}` is out of range; use 0 to {largest}")]
     OutOfRange {
-        /// The text as it was written.
+        /// The text that the user wrote.
         text: String,
-        /// The largest allowed amount.
+        /// The largest allowed amount, as text.
         largest: &'static str,
     },
 }
@@ -103,7 +103,7 @@ pub enum Expected {
     Size,
     /// A length of time.
     Duration,
-    /// Any quantity.
+    /// A number with any unit, or without one.
     Quantity,
 }
 
@@ -119,7 +119,7 @@ impl fmt::Display for Expected {
     }
 }
 
-/// The spelling of each unit, and its factor to the base unit. kB is 1000, KiB is 1024. A single-letter
+/// The suffixes of each unit, and their factors to the base unit. kB is 1000, KiB is 1024. A single-letter
 /// suffix, as in `2G`, is a power of 1024, as in fio, truncate, losetup and mount.
 const SUFFIXES: &[(&str, Unit, f64)] = &[
     ("ns", Unit::Ns, 1.0),
@@ -159,13 +159,12 @@ const SUFFIXES: &[(&str, Unit, f64)] = &[
 /// The limit (8 PiB, 104 days) up to which an `f64` holds every integer.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Splits an amount into its number and its unit.
 fn split(text: &str, expected: Expected) -> Result<(f64, &str), QuantityError> {
     let text = text.trim();
     let no_number = || QuantityError::NoNumber { text: text.to_owned(), expected };
     let is_digit = |letter: char| letter.is_ascii_digit() || matches!(letter, '.' | '_' | '-' | '+');
     let mut end = text.find(|letter| !is_digit(letter)).unwrap_or(text.len());
-    // An exponent, if digits follow: `1e6`.
+    // Read an exponent, as in `1e6`, if digits follow the letter.
     if let Some(exponent) = text[end..].strip_prefix(['e', 'E']) {
         let digits = exponent.find(|letter| !is_digit(letter)).unwrap_or(exponent.len());
         if digits > 0 {
@@ -182,7 +181,7 @@ fn split(text: &str, expected: Expected) -> Result<(f64, &str), QuantityError> {
 impl FromStr for Quantity {
     type Err = QuantityError;
 
-    /// Reads `20ms`, `4 KiB`, `1.5 MB/s`, `12%`, `10/s`, `2x`, `60°C`, `3`.
+    /// Parses a number with an optional unit: `20ms`, `4 KiB`, `1.5 MB/s`, `12%`, `10/s`, `2x`, `60°C`, `3`.
     fn from_str(text: &str) -> Result<Quantity, QuantityError> {
         let (number, suffix) = split(text, Expected::Quantity)?;
         if suffix.is_empty() {
@@ -205,7 +204,7 @@ impl FromStr for Quantity {
     }
 }
 
-/// Reads an integer amount of one unit. A number alone is multiplied by `bare`.
+/// Parses an integer amount of one unit. A number without a unit is multiplied by `bare`.
 fn whole(text: &str, unit: Unit, bare: Option<f64>, expected: Expected) -> Result<u64, QuantityError> {
     let (number, suffix) = split(text, expected)?;
     let text = text.trim();
@@ -236,8 +235,8 @@ fn whole(text: &str, unit: Unit, bare: Option<f64>, expected: Expected) -> Resul
 impl FromStr for ByteCount {
     type Err = QuantityError;
 
-    /// Reads `256MiB`, `1GB`, `2G`, `4096`. A number without a unit is a number of bytes, as in fio, dd and
-    /// truncate. Parts of a byte are rounded.
+    /// Parses sizes such as `256MiB`, `1GB`, `2G` and `4096`. A number without a unit is a number of bytes,
+    /// as in fio, dd and truncate. Fractions of a byte are rounded.
     fn from_str(text: &str) -> Result<ByteCount, QuantityError> {
         whole(text, Unit::Bytes, Some(1.0), Expected::Size).map(ByteCount)
     }
@@ -246,13 +245,14 @@ impl FromStr for ByteCount {
 impl FromStr for Nanos {
     type Err = QuantityError;
 
-    /// Reads `30s`, `500ms`, `1.5 min`, `2h`; a unit is needed. Parts of a nanosecond are rounded.
+    /// Parses times such as `30s`, `500ms`, `1.5 min` and `2h`; the unit is required. Fractions of a ns are
+    /// rounded.
     fn from_str(text: &str) -> Result<Nanos, QuantityError> {
         whole(text, Unit::Ns, None, Expected::Duration).map(Nanos)
     }
 }
 
-/// Parses a [`ByteCount`] into a plain number.
+/// Parses a size as a [`ByteCount`] and returns the number of bytes.
 ///
 /// # Errors
 /// If the text is not a valid size.
@@ -260,7 +260,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, QuantityError> {
     text.parse().map(|ByteCount(bytes)| bytes)
 }
 
-/// Parses [`Nanos`] into a [`Duration`].
+/// Parses a time as [`Nanos`] and returns a [`Duration`].
 ///
 /// # Errors
 /// If the text is not a valid time.
@@ -269,7 +269,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
 }
 
 impl ByteCount {
-    /// The shortest text that [`FromStr`] parses to the same number: `4KiB`, `1MB`, `1537B`.
+    /// Returns the shortest text that [`FromStr`] parses to the same number of bytes: `4KiB`, `1MB`, `1537B`.
     pub fn to_exact_text(self) -> String {
         let fits = |(_, unit, worth): &&(&str, Unit, f64)| {
             let worth = *worth as u64;
@@ -292,9 +292,9 @@ impl fmt::Display for Quantity {
 }
 
 impl Unit {
-    /// Formats `value` in this unit for people.
+    /// Formats a value in this unit, rounded for people.
     ///
-    /// A value that is not finite is written as a dash. Such values should not occur.
+    /// A value that is not finite is written as a dash. Reports should not contain such values.
     pub fn format(self, value: f64) -> String {
         if !value.is_finite() {
             return "–".to_owned();
@@ -337,9 +337,8 @@ impl Unit {
     }
 }
 
-/// Three significant digits, without trailing zeroes.
-///
-/// Integers above 999 keep every digit and get separators.
+/// Formats a number with three significant digits, without trailing zeroes. Integers above 999 keep every
+/// digit and get separators.
 fn plain(value: f64) -> String {
     if value >= 999.5 {
         return if value < 1e15 { grouped(value.round() as u64) } else { format!("{value:.2e}") };
@@ -347,7 +346,7 @@ fn plain(value: f64) -> String {
     significant(value)
 }
 
-/// Formats a `value` in `0.0..1000.0` with three significant digits, but at most four decimals.
+/// Formats a `value` in `0.0..1000.0` with three significant digits, and at most four decimals.
 fn significant(value: f64) -> String {
     let decimals = if value >= 99.95 {
         0
@@ -411,7 +410,7 @@ fn binary(bytes: f64, per: &str) -> String {
     format!("{} {}{per}", plain(value).replace(',', ""), STEPS[at])
 }
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);

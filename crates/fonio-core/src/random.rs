@@ -3,14 +3,15 @@
 /// The difference between one state of SplitMix64 and the next.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014): an addition and [`mix`].
+/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014). Each step is
+/// an addition and [`mix`].
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
 }
 
-/// Mixes the bits of a number: inputs that differ in a few bits give outputs that differ in about half of
-/// their bits. Different inputs give different outputs.
+/// Mixes the bits of a number: if inputs differ in a few bits, the outputs differ in about half of their
+/// bits. Different inputs always give different outputs.
 #[inline]
 pub fn mix(number: u64) -> u64 {
     let mut mixed = number;
@@ -19,14 +20,14 @@ pub fn mix(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Derives one seed per number from a seed.
+/// Derives a seed for `number` from `seed`.
 #[inline]
 pub fn seed_for(seed: u64, number: u64) -> u64 {
     seed ^ number.wrapping_mul(STEP)
 }
 
 impl Random {
-    /// The sequence of a seed.
+    /// Starts the sequence of random numbers of a seed.
     #[inline]
     pub fn new(seed: u64) -> Random {
         Random { state: seed }
@@ -34,7 +35,7 @@ impl Random {
 
     /// Returns an independent sequence for each label: drawing from one sequence does not change the others.
     pub fn labelled(seed: u64, label: &str) -> Random {
-        // FNV-1a.
+        // Hash the label with FNV-1a.
         let hash = label.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });
@@ -49,14 +50,14 @@ impl Random {
         Random { state: self.state.wrapping_add(count.wrapping_mul(STEP)) }
     }
 
-    /// Any 64-bit number.
+    /// Returns a random 64-bit number.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(STEP);
         mix(self.state)
     }
 
-    /// A number below `end`. All numbers are equally likely, to within one part in 2⁶⁴ / `end`.
+    /// Returns a random number below `end`. All values are equally likely, to within one part in 2⁶⁴ / `end`.
     ///
     /// # Panics
     ///
@@ -67,7 +68,7 @@ impl Random {
         ((u128::from(self.next_u64()) * u128::from(end)) >> 64) as u64
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a random number from `low` to `high`, both included.
     ///
     /// # Panics
     ///
@@ -80,13 +81,13 @@ impl Random {
         }
     }
 
-    /// A number from 0 (included) to 1 (excluded).
+    /// Returns a random number from 0 (included) to 1 (excluded).
     #[inline]
     pub fn uniform(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Shuffles `items`; every order is equally likely.
+    /// Shuffles `items`; all orders are equally likely.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last as u64 + 1) as usize);

@@ -5,22 +5,21 @@ use std::io;
 use crate::event::Batch;
 use crate::meta::{Clock, Source};
 
-/// A reader of one format. A reader needs only bounded memory for any input, and no input makes it panic.
+/// A reader of one trace format. It needs only bounded memory for any input, and no input makes it panic.
 pub trait TraceReader {
-    /// Clears `batch`, fills it with the next few thousand events, and returns whether the input may have
-    /// more events.
+    /// Clears `batch`, fills it with some thousand events, and returns whether more events may follow.
     ///
     /// Damage in the input is not an error: the reader skips the unreadable parts, reports them in
     /// `batch.diagnostics`, and continues.
     ///
     /// # Errors
-    /// Only errors of the underlying stream.
+    /// Only errors of the underlying stream are returned.
     fn next_batch(&mut self, batch: &mut Batch) -> io::Result<bool>;
 
     /// Reads a small input to its end.
     ///
     /// # Errors
-    /// Only errors of the underlying stream.
+    /// Only errors of the underlying stream are returned.
     fn read_all(&mut self) -> io::Result<Batch> {
         let (mut all, mut batch) = (Batch::default(), Batch::default());
         loop {
@@ -39,9 +38,9 @@ pub trait TraceReader {
         }
     }
 
-    /// The format, the files, and the event kinds of the input. Complete at the end of the input.
+    /// The format, files and event kinds of the input. The result is complete only at the end of the input.
     fn source(&self) -> Source;
 
-    /// The clock of the timestamps. Complete once the input has ended.
+    /// The clock of the timestamps. The result is complete only at the end of the input.
     fn clock(&self) -> Clock;
 }

@@ -1,6 +1,6 @@
 //! Relations between two numbers.
 
-/// A relation between two numbers.
+/// A relation between two numbers, such as `<=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Relation {
@@ -21,12 +21,12 @@ const SIGNS: [(&str, Relation); 5] = [
 ];
 
 impl Relation {
-    /// Finds the relation at the start of the text, and its sign.
+    /// Returns the relation at the start of the text, and its sign.
     pub fn at_start(text: &str) -> Option<(Relation, &'static str)> {
         SIGNS.iter().find(|(sign, _)| text.starts_with(sign)).map(|(sign, relation)| (*relation, *sign))
     }
 
-    /// Whether the relation holds.
+    /// Whether the relation holds between `left` and `right`.
     pub fn holds(self, left: f64, right: f64) -> bool {
         match self {
             Relation::Below => left < right,

@@ -1,4 +1,5 @@
-//! The rows of a recording's tables. `None` means that the source did not show the value; it is never a guessed zero.
+//! The rows of the tables in a recording. `None` means that the source did not show the value; it is never a
+//! guessed zero.
 
 use std::cmp::Ordering;
 
@@ -29,31 +30,31 @@ named! {
 /// `requests.parquet`: one block request after merging, on the lowest device that the source shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Unique in the recording, in the assembler's order of detection.
+    /// The number of the request, unique in the recording. The assembler numbers requests as it detects them.
     pub request_id: u64,
-    /// The device.
+    /// The device of the request.
     pub device: DeviceId,
-    /// The operation.
+    /// The operation of the request.
     pub op: Op,
-    /// The set flags.
+    /// The flags that are set on the request.
     pub flags: Flags,
     /// The flags that the source can show.
     pub flags_known: Flags,
-    /// First sector; `None` for a flush without data.
+    /// The request's first sector; `None` for a flush without data.
     pub sector: Option<Sector>,
-    /// Size at issue, else when last seen, including merged bios.
+    /// Size at issue, including merged bios; if the request was not issued, its last known size.
     pub bytes: ByteCount,
-    /// When the first of its bios was queued.
+    /// When the first bio of the request was queued.
     pub queued: Option<Timestamp>,
-    /// When it entered the scheduler.
+    /// When the request entered the scheduler.
     pub inserted: Option<Timestamp>,
-    /// When it was first issued to the driver.
+    /// When the request was first issued to the driver.
     pub issued: Option<Timestamp>,
-    /// When it was last issued, if it was issued more than once.
+    /// When the request was last issued, if it was issued more than once.
     pub reissued: Option<Timestamp>,
-    /// When its last part completed; `None` if not recorded.
+    /// When the last part of the request completed; `None` if the completion was not recorded.
     pub completed: Option<Timestamp>,
-    /// Number of requeues by the driver; `None` if the source does not show them.
+    /// How often the driver requeued the request; `None` if the source does not show requeues.
     pub requeues: Option<u32>,
     /// The processor that issued the request; if unknown, the processor that queued it.
     pub cpu: Option<u32>,
@@ -62,18 +63,19 @@ pub struct Request {
     pub tid: Option<u32>,
     /// The thread that dirtied the page, if it is known and can differ from `tid`.
     pub cause_tid: Option<u32>,
-    /// The row of `files.parquet`.
+    /// The row of the request's file in `files.parquet`.
     pub file_id: Option<u32>,
-    /// The kind of data.
+    /// The kind of data, such as file data or metadata.
     pub content: Content,
-    /// The kernel's `ioprio`.
+    /// The I/O priority of the request, encoded as the kernel's `ioprio`.
     pub ioprio: Option<u16>,
-    /// 0 or a negative errno; `None` if the request did not complete or the source does not show errors.
+    /// The error of the request: 0 or a negative errno; `None` if the request did not complete or the source
+    /// does not show errors.
     pub error: Option<i32>,
 }
 
 impl Request {
-    /// A request with only a device, op and size.
+    /// Creates a request of which only device, operation and size are known.
     pub fn new(device: DeviceId, op: Op, bytes: ByteCount) -> Request {
         Request {
             request_id: 0,
@@ -99,27 +101,29 @@ impl Request {
         }
     }
 
-    /// The timestamp by which the table is sorted: the first known of issued, queued, inserted and completed.
+    /// Returns the time by which `requests` is sorted: the first known of issued, queued, inserted and
+    /// completed.
     pub fn order_time(&self) -> Timestamp {
         self.issued.or(self.queued).or(self.inserted).or(self.completed).unwrap_or_default()
     }
 
-    /// The table's order: [`order_time`](Request::order_time), then `request_id`.
+    /// Compares two requests by [`order_time`](Request::order_time), then `request_id`: the order in
+    /// `requests`.
     pub fn order(&self, other: &Request) -> Ordering {
         (self.order_time(), self.request_id).cmp(&(other.order_time(), other.request_id))
     }
 
-    /// Service time: from first issue to completion. Studies call it latency.
+    /// Returns the service time: from first issue to completion. Studies call the service time latency.
     pub fn service(&self) -> Option<Nanos> {
         self.completed?.since(self.issued?)
     }
 
-    /// Queue time: from queue to first issue.
+    /// Returns the queue time: from queueing to first issue.
     pub fn queue(&self) -> Option<Nanos> {
         self.issued?.since(self.queued?)
     }
 
-    /// Response time: from queue to completion.
+    /// Returns the response time: from queueing to completion.
     pub fn response(&self) -> Option<Nanos> {
         self.completed?.since(self.queued?)
     }
@@ -137,14 +141,15 @@ pub struct Bio {
     pub sector: Option<Sector>,
     pub bytes: ByteCount,
     pub queued: Timestamp,
-    /// Known only on bio-based devices. On other devices, a bio completes with its request.
+    /// When the bio completed, if the device is bio-based. On other devices, a bio completes with its
+    /// request.
     pub completed: Option<Timestamp>,
-    /// The thread that queued it.
+    /// The thread that queued the bio.
     pub tid: Option<u32>,
     /// The thread that dirtied the data, if it is known.
     pub cause_tid: Option<u32>,
     pub file_id: Option<u32>,
-    /// The request that carried it; `None` for a bio of a stacked device, see [`LinkKind::Remap`].
+    /// The request that carried the bio; `None` for a bio of a stacked device, see [`LinkKind::Remap`].
     pub request_id: Option<u64>,
 }
 
@@ -157,12 +162,11 @@ named! {
         Split = "split",
         /// A bio (parent) on a stacked device or partition became a bio (child) on the device below.
         Remap = "remap",
-        /// The driver requeued a request (parent), which was issued again as a request with another id
-        /// (child).
+        /// The driver requeued a request (parent), which was issued again with another id (child).
         Requeue = "requeue",
         /// A data request with preflush or FUA (parent) needed this flush request (child).
         Flush = "flush",
-        /// The child has another cause.
+        /// The child came from the parent in another way.
         Cause = "cause",
     }
 }
@@ -188,13 +192,14 @@ pub struct Link {
 }
 
 named! {
-    /// The beginning of a write to an SQLite journal or WAL (`https://sqlite.org/fileformat.html`, sections 3 and 4).
+    /// The content at the beginning of a write to an SQLite journal or WAL
+    /// (`https://sqlite.org/fileformat.html`, sections 3 and 4).
     SqliteWrite {
         /// The header of a rollback journal.
         JournalHeader = "journal_header",
         /// Zeros over the header of a rollback journal, which invalidate the journal.
         JournalEnd = "journal_end",
-        /// The header of a WAL.
+        /// The header of a write-ahead log (WAL).
         WalHeader = "wal_header",
         /// A frame in a WAL, except the last frame of a transaction.
         WalFrame = "wal_frame",
@@ -211,35 +216,37 @@ pub struct Call {
     /// The name of the system call, such as `pwrite64` or `fsync`; or `page_fault`.
     pub name: String,
     pub tid: u32,
-    /// The file; for a call on two files, the first.
+    /// The file of the call; for a call on two files, the first file.
     pub file_id: Option<u32>,
-    /// The offset in the file; for `ftruncate`, the new length; for `open`, the length after the call.
+    /// The offset in the file; for `ftruncate`, the new file length; for `open`, the file length after the
+    /// call.
     pub offset: Option<u64>,
     pub bytes: Option<ByteCount>,
     pub entered: Timestamp,
     pub exited: Option<Timestamp>,
-    /// The return value: a count or a negative errno.
+    /// The return value of the call: a count or a negative errno.
     pub result: Option<i64>,
-    /// The beginning of a write to an SQLite journal or WAL.
+    /// The content at the beginning of the write, if the call writes to an SQLite journal or WAL.
     pub sqlite_write: Option<SqliteWrite>,
     /// The open flags of the file, for calls on an open file.
     pub file_flags: Option<FileFlags>,
 }
 
-/// `statements.parquet`: consecutive steps (`sqlite3_step`) of one thread with one SQL statement on one connection of SQLite.
+/// `statements.parquet`: consecutive steps (`sqlite3_step`) of one thread with one SQL statement on one
+/// connection of SQLite.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Statement {
     pub tid: u32,
-    /// The number of the connection in the recording.
+    /// The number that the recording assigns to the connection.
     pub connection: Option<u32>,
-    /// When the first step began …
+    /// When the first step of the statement began.
     pub entered: Timestamp,
-    /// … and when the last step ended; `None` if it had not ended when the recording ended.
+    /// When the last step of the statement ended; `None` if it had not ended when the recording ended.
     pub exited: Option<Timestamp>,
-    /// The number of steps. A query takes one step for each row.
+    /// The number of steps of the statement. A query takes one step for each row.
     pub steps: u64,
-    /// The sum of their durations.
+    /// The total duration of all steps.
     pub stepping: Nanos,
     /// The statement with `?` instead of its values ([`sql::normalised`](crate::sql::normalised)); `None` if
     /// it could not be read, or if the recording has too many different statements.
@@ -249,19 +256,19 @@ pub struct Statement {
 named! {
     /// The reason why a thread did not run.
     WaitReason {
-        /// It waited for a read, a write, a flush, a page fault, swap, or the file system's journal.
+        /// The thread waited for a read, a write, a flush, a page fault, swap, or the file system's journal.
         Storage = "storage",
-        /// It waited for a network socket, to this or another machine.
+        /// The thread waited for a network socket, to this or another machine.
         Network = "network",
-        /// It waited for its own timer.
+        /// The thread waited for its own timer.
         Timer = "timer",
-        /// It waited for a lock in the kernel or in the program (futex).
+        /// The thread waited for a lock in the kernel or in the program (futex).
         Lock = "lock",
-        /// It waited for another thread or process, through a pipe, a local socket or the exit of a child.
+        /// The thread waited for another thread or process, through a pipe, a local socket or a child's exit.
         Thread = "thread",
-        /// It was ready to run and waited for a processor.
+        /// The thread was ready to run and waited for a processor.
         Cpu = "cpu",
-        /// It was blocked for an unknown reason.
+        /// The thread was blocked for an unknown reason.
         Unknown = "unknown",
     }
 }
@@ -275,7 +282,8 @@ named! {
         Write = "write",
         /// A call that syncs: fsync, fdatasync, msync, sync_file_range, sync, syncfs.
         Fsync = "fsync",
-        /// A call that looks up or changes names and attributes of files: open, stat, getdents, rename, unlink, …
+        /// A call that looks up or changes names and attributes of files: open, stat, getdents, rename,
+        /// unlink, …
         Metadata = "metadata",
         /// A page fault on a mapped file or on other absent memory, except swap.
         PageFault = "page_fault",
@@ -291,16 +299,16 @@ named! {
         AsyncIo = "async_io",
         /// The work of a kernel thread: write-back, journal commits, swap-out.
         KernelThread = "kernel_thread",
-        /// Another system call.
+        /// Any other system call.
         Other = "other",
-        /// Unknown.
+        /// The operation is unknown.
         Unknown = "unknown",
     }
 }
 
 impl BlockedIn {
-    /// Whether waits in this operation are for storage. The kernel does not count waits for a journal commit
-    /// as I/O, so such a wait can have a different [`WaitReason`].
+    /// Whether a thread that waits in this operation waits for storage. The kernel does not count waits for a
+    /// journal commit as I/O, so such a wait can have a different [`WaitReason`].
     pub fn is_for_storage(self, reason: WaitReason) -> bool {
         reason == WaitReason::Storage
             || matches!(self, BlockedIn::Fsync | BlockedIn::DirtyLimit | BlockedIn::Journal)
@@ -317,17 +325,18 @@ pub struct Wait {
     pub reason: WaitReason,
     /// The request whose completion ended the wait, if any.
     pub request_id: Option<u64>,
-    /// The thread that ended it; `None` for an interrupt. In a thread's first interval (reason
+    /// The thread that ended the wait; `None` for an interrupt. In a thread's first interval (reason
     /// [`Cpu`](WaitReason::Cpu)), this is the thread that created it.
     pub waker_tid: Option<u32>,
     /// The operation in which the thread was blocked; `None` for waits of a launch, where it is unknown.
     pub blocked_in: Option<BlockedIn>,
-    /// The file of that operation.
+    /// The file of the operation in which the thread was blocked.
     pub file_id: Option<u32>,
 }
 
 /// `blocked_counts.parquet`: the number and total time of a thread's uninterruptible waits that were too
-/// short or too many for a row in `waits`. Each wait is in one of the two tables.
+/// short or too many for a row in `waits`. Each wait is counted in exactly one of the tables `waits` and
+/// `blocked_counts`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct BlockedCount {
@@ -335,16 +344,16 @@ pub struct BlockedCount {
     pub blocked_in: BlockedIn,
     /// [`Storage`](WaitReason::Storage) if the kernel counted the waits as I/O, else `Unknown`.
     pub reason: WaitReason,
-    /// The waits ended at this time or later …
+    /// All waits of the row ended at this time or later.
     pub from: Timestamp,
-    /// … and before this time.
+    /// All waits of the row ended before this time.
     pub until: Timestamp,
-    /// Upper bound of each wait, a power of two in microseconds. Each wait was at least half as long. The
-    /// shortest class, 1 µs, begins at 0.
+    /// Upper bound of each wait, a power of two in microseconds. Each wait was at least half as long as this
+    /// bound. The class of the shortest waits, with the bound 1 µs, begins at 0.
     pub below: Nanos,
-    /// The number of waits.
+    /// The number of waits that the row counts.
     pub count: u64,
-    /// The sum of their durations.
+    /// The total duration of the waits.
     pub total: Nanos,
 }
 
@@ -367,16 +376,18 @@ pub struct File {
 pub struct Thread {
     pub tid: u32,
     pub from: Timestamp,
-    /// The process: the thread group (the kernel's `tgid`).
+    /// The process of the thread: its thread group (the kernel's `tgid`).
     pub pid: Option<u32>,
     pub comm: Option<String>,
-    /// Path below the cgroup mount. It can contain the name of a systemd unit.
+    /// The path of the thread's control group below the cgroup mount, which can contain a systemd unit's
+    /// name.
     pub cgroup: Option<String>,
     pub uid: Option<u32>,
-    /// The parent process.
+    /// The parent of the thread's process.
     pub parent_pid: Option<u32>,
     /// The familiar name of the control group or user: a systemd unit, container, Home Assistant add-on or
-    /// Android package. `None` if the recorder did not look it up; then see the cgroup path.
+    /// Android package. `None` if the recorder did not look this name up; the cgroup path may still contain a
+    /// name.
     pub unit: Option<String>,
 }
 
@@ -386,7 +397,7 @@ named! {
     /// quantities are gauges.
     #[allow(missing_docs)]
     Metric {
-        /// Counter over all processors, in `USER_HZ` ticks (100 per second for each processor).
+        /// Active time of all processors, a counter, in `USER_HZ` ticks (100 per second for each processor).
         CpuActiveTicks = "cpu_active_ticks",
         CpuIdleTicks = "cpu_idle_ticks",
         CpuIowaitTicks = "cpu_iowait_ticks",
@@ -398,25 +409,25 @@ named! {
         SwapInPages = "swap_in_pages",
         SwapOutPages = "swap_out_pages",
         MajorFaults = "major_faults",
-        /// Subject: the device's name.
+        /// Time for which the device `subject` was busy.
         DiskBusyMs = "disk_busy_ms",
         DiskReadBytes = "disk_read_bytes",
         DiskWriteBytes = "disk_write_bytes",
-        /// Subject: the interface.
+        /// Bytes that the network interface `subject` received.
         NetReceiveBytes = "net_receive_bytes",
         NetTransmitBytes = "net_transmit_bytes",
-        /// Pressure stall information, microseconds. Subject: `cpu`, `io` or `memory`.
+        /// Pressure stall information of the `subject` (`cpu`, `io` or `memory`) in microseconds.
         PressureSomeUs = "pressure_some_us",
         PressureFullUs = "pressure_full_us",
-        /// Subject: the thermal zone.
+        /// Temperature of the thermal zone `subject`.
         TemperatureMillicelsius = "temperature_millicelsius",
-        /// Subject: the processor.
+        /// Clock frequency of the processor `subject`.
         CpuFrequencyKhz = "cpu_frequency_khz",
         CpuFrequencyMaxKhz = "cpu_frequency_max_khz",
-        /// Counter of one processor, in `USER_HZ` ticks (100 a second). Subject: the processor (`cpu0`).
+        /// Active time of the processor `subject` (such as `cpu0`), a counter in `USER_HZ` ticks (100 a
+        /// second).
         ProcessorActiveTicks = "processor_active_ticks",
-        /// Link speed of a network interface in one direction, if the driver reports it. Subject: the
-        /// interface.
+        /// Link speed of the network interface `subject` in one direction, if the driver reports it.
         NetLinkBytesPerS = "net_link_bytes_per_s",
     }
 }
@@ -427,7 +438,7 @@ named! {
 pub struct Sample {
     pub time: Timestamp,
     pub metric: Metric,
-    /// The device, interface, zone or resource; `None` if there is only one.
+    /// The measured device, interface, zone or resource; `None` if the machine has only one.
     pub subject: Option<String>,
     pub value: i64,
 }
@@ -446,7 +457,7 @@ named! {
     /// The severity of a [`Diagnostic`].
     #[allow(missing_docs)]
     Severity {
-        /// For information; nothing was lost.
+        /// The diagnostic is only information; no data were lost.
         Note = "note",
         /// Some input was skipped or is ambiguous; the rest is valid.
         Warning = "warning",
@@ -460,21 +471,21 @@ named! {
 /// After a few diagnostics with the same `code`, producers merge the others into one with a `count`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
-    /// How much it matters.
+    /// The severity of the problem.
     pub severity: Severity,
-    /// A stable name in kebab-case, for example `truncated-record`.
+    /// A stable name for the kind of problem, in kebab-case, for example `truncated-record`.
     pub code: String,
-    /// One sentence on the problem and how it was handled.
+    /// A sentence that says what the problem is and how fonio handled it.
     pub message: String,
-    /// The input file or stream.
+    /// The input file or stream with the problem.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// The record (or line) in that file, counted from 1.
+    /// The number of the record (or line) in the input file, counted from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<u64>,
-    /// The byte in that file, counted from 0.
+    /// The byte offset in the input file, counted from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// The number of occurrences.
+    /// How often the problem occurred.
     pub count: u64,
 }

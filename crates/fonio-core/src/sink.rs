@@ -7,14 +7,14 @@ use crate::rows::{
 };
 use crate::units::Timestamp;
 
-/// Takes the rows of a recording. The recording writer, the analysis and the filters implement it.
+/// Receives the rows of a recording. The recording writer, the analysis and the filters are row sinks.
 ///
 /// Rows of each table arrive in that table's order, unless a producer documents otherwise. Rows of different
 /// tables can be interleaved, but a thread or file comes before the rows that refer to it. An error means
 /// that the sink itself failed (for example, disk full); the producer stops.
 ///
-/// A sink handles every kind of row explicitly. [`ignore_rows!`](crate::ignore_rows) lists the ignored kinds,
-/// and [`forward_rows!`](crate::forward_rows) the kinds that it forwards unchanged.
+/// A sink must handle every kind of row explicitly. [`ignore_rows!`](crate::ignore_rows) lists the ignored
+/// kinds, and [`forward_rows!`](crate::forward_rows) the kinds that it forwards unchanged.
 ///
 /// ```
 /// use std::io;
@@ -33,8 +33,8 @@ use crate::units::Timestamp;
 /// ```
 #[allow(missing_docs)]
 pub trait RowSink {
-    /// Called once, before any row, with the start of the recorded period, if known. Times in user input are
-    /// relative to it.
+    /// Called once, before any row, with the start of the recorded period, if this start is known. Times in
+    /// user input are relative to this start.
     fn began(&mut self, at: Timestamp) -> io::Result<()>;
     fn request(&mut self, row: &Request) -> io::Result<()>;
     fn bio(&mut self, row: &Bio) -> io::Result<()>;
@@ -48,15 +48,15 @@ pub trait RowSink {
     fn sample(&mut self, row: &Sample) -> io::Result<()>;
     fn mark(&mut self, row: &Mark) -> io::Result<()>;
     fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()>;
-    /// Promises that every later request or bio has its place in the table at or after `before`. Producers
-    /// with unordered rows call this, so that a sorting sink can release the earlier rows.
+    /// Promises that every later request or bio belongs at or after `before` in its table. Producers with
+    /// unordered rows call this, so that a sorting sink can release the earlier rows.
     fn settled(&mut self, before: Timestamp) -> io::Result<()>;
-    /// Takes a wait of a thread that the filter excludes. The sink may need it, because a thread that passed
-    /// the filter can have waited for this thread.
+    /// Receives a wait of a thread that the filter excludes. The sink may need this wait, because a thread
+    /// that passed the filter can have waited for the excluded thread.
     fn wait_left_out(&mut self, _: &Wait) -> io::Result<()> {
         Ok(())
     }
-    /// Whether the sink needs bios and links; if not, a producer may omit them.
+    /// Whether the sink needs bios and links. If it does not, a producer may omit these rows.
     fn wants_bios(&self) -> bool {
         true
     }
@@ -94,7 +94,7 @@ macro_rules! forward_rows {
     )+};
 }
 
-/// The type of the argument of a [`RowSink`]'s method.
+/// The argument type of a method of [`RowSink`].
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __argument_of_row_sink {

@@ -1,4 +1,5 @@
-//! The names of threads over time, in bounded memory. Readers make the rows of the `threads` table from them.
+//! Keeps the names of threads over time, in bounded memory. Trace readers create the rows of the `threads`
+//! table from these names.
 
 use rustc_hash::FxHashMap;
 
@@ -8,25 +9,26 @@ use crate::units::Timestamp;
 /// Maximum number of threads in one generation; at most two generations are kept.
 const GENERATION_MAX: usize = 16 * 1024;
 
-/// Maximum number of bytes kept of a name. Kernel names have at most 15 bytes, worker names 63.
+/// Maximum number of bytes kept of a thread's name. Kernel names have at most 15 bytes; names of kernel
+/// workers, at most 63.
 const NAME_BYTES_MAX: usize = 64;
 
-/// The known properties of one thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Known {
     pid: Option<u32>,
     comm: Option<Box<[u8]>>,
-    /// The name comes from an event, see [`NameOrigin::Event`].
+    /// Whether the name comes from an event, see [`NameOrigin::Event`].
     from_event: bool,
 }
 
-/// The origin of a thread's name.
+/// Where a thread's name in a trace comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameOrigin {
-    /// The columns in front of the event. They show the name that the kernel saved last. This name can be
-    /// older than the event or, in a `trace` file, newer. So this name never replaces a name from an event.
+    /// The columns in front of the event in a line of the trace. These columns show the name that the kernel
+    /// saved last. This name can be older than the event or, in a `trace` file, newer. So this name never
+    /// replaces a name from an event.
     Columns,
-    /// The event itself, with the thread's name at that time.
+    /// The event itself, which shows the thread's name at the time of the event.
     Event,
 }
 
@@ -48,7 +50,7 @@ impl SeenThreads {
         origin: NameOrigin,
         at: Timestamp,
     ) -> Option<Thread> {
-        // Each processor has its own idle thread. All of them have this id, but different names.
+        // Each processor has its own idle thread. All idle threads have the id 0, but different names.
         let comm = if tid == 0 { Some(b"<idle>".as_slice()) } else { comm.filter(|comm| *comm != b"<...>") };
         let comm = comm.map(|comm| &comm[..comm.len().min(NAME_BYTES_MAX)]);
         let pid = pid.filter(|_| tid != 0);
@@ -67,7 +69,7 @@ impl SeenThreads {
 }
 
 impl Known {
-    /// Returns whether anything changed.
+    /// Updates the known properties, and returns whether any of them changed.
     fn update(&mut self, pid: Option<u32>, comm: Option<&[u8]>, origin: NameOrigin) -> bool {
         let mut changed = false;
         if pid.is_some() && pid != self.pid {
@@ -109,9 +111,9 @@ mod tests {
         assert_eq!(seen(7, None, "<...>", NameOrigin::Columns, 2), None);
         assert_eq!(seen(7, Some(5), "bash", NameOrigin::Columns, 3), Some((Some(5), name("bash"))));
         assert_eq!(seen(7, None, "bash", NameOrigin::Event, 4), None);
-        // exec
+        // The thread has called exec.
         assert_eq!(seen(7, None, "fio", NameOrigin::Event, 5), Some((Some(5), name("fio"))));
-        // The columns are stale.
+        // The columns show an old name.
         assert_eq!(seen(7, Some(5), "bash", NameOrigin::Columns, 6), None);
         assert_eq!(seen(0, None, "swapper/1", NameOrigin::Event, 7), Some((None, name("<idle>"))));
         assert_eq!(seen(0, None, "swapper/2", NameOrigin::Event, 8), None);
@@ -122,7 +124,6 @@ mod tests {
         let mut threads = SeenThreads::default();
         for tid in 1..=(5 * GENERATION_MAX as u32) {
             assert!(threads.seen(tid, None, Some(b"x"), NameOrigin::Columns, Timestamp(0)).is_some());
-            // A busy thread is never evicted.
             let busy = threads.seen(u32::MAX, None, Some(b"busy"), NameOrigin::Columns, Timestamp(0));
             assert_eq!(busy.is_some(), tid == 1);
         }

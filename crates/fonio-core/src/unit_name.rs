@@ -1,14 +1,14 @@
-//! The familiar names of control groups: systemd units and containers.
+//! Derives the familiar names of control groups: systemd units and containers.
 //!
 //! The path of a control group contains the name of a systemd unit, but only the id of a container. The
 //! recorder looks the container's name up while it records (`fonio-record`, `units`).
 
-/// The number of id digits that Docker and Podman show.
+/// The number of digits of a container's id that Docker and Podman show.
 const SHORT_ID: usize = 12;
 /// The number of hexadecimal digits of a container's id.
 const FULL_ID: usize = 64;
 
-/// The engine names in scopes such as `docker-ID.scope`.
+/// The names of container engines in scopes such as `docker-ID.scope`.
 const ENGINES: [(&str, Engine); 8] = [
     ("docker-", Engine::Docker),
     ("libpod-payload-", Engine::Podman),
@@ -35,7 +35,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// The name of the engine, written before the container's: `docker`, `podman`, …
+    /// Returns the name of the engine, which is shown before the container's name: `docker`, `podman`, …
     pub fn name(self) -> &'static str {
         match self {
             Engine::Docker => "docker",
@@ -52,39 +52,39 @@ impl Engine {
 /// The systemd unit or container of a control group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CgroupUnit<'c> {
-    /// A unit of systemd: `notes.service`, `session-3.scope`.
+    /// A systemd unit: `notes.service`, `session-3.scope`.
     Systemd(String),
-    /// A container.
+    /// A container, with the unit inside it.
     Container {
-        /// The program that runs it.
+        /// The engine that runs the container.
         engine: Engine,
-        /// Its id of 64 hexadecimal digits; for LXC, its name.
+        /// The container's id of 64 hexadecimal digits; for LXC, its name.
         id: &'c str,
-        /// The systemd unit inside it, if the container runs systemd.
+        /// The systemd unit inside the container, if the container runs systemd.
         inside: Option<String>,
     },
 }
 
 impl<'c> CgroupUnit<'c> {
-    /// Reads the unit or container in a path below the cgroup mount; `None` if the path names none.
+    /// Reads the unit or container in a path below the cgroup mount; `None` if the path names neither.
     pub fn of_cgroup(cgroup: &'c str) -> Option<CgroupUnit<'c>> {
         let parts: Vec<&str> = cgroup.split('/').filter(|part| !part.is_empty()).collect();
         let containers = (0..parts.len()).filter_map(|at| {
             let above = at.checked_sub(1).map_or("", |above| parts[above]);
             Some((at, container(above, parts[at])?))
         });
-        // Of nested containers, the host knows only the outermost one.
+        // If containers are nested, the host knows only the outermost one.
         if let Some((at, (engine, id))) = containers.min_by_key(|(at, _)| *at) {
             let inside = innermost_unit(&parts[at + 1..]).filter(|inside| inside != "init.scope");
             return Some(CgroupUnit::Container { engine, id, inside });
         }
-        // A slice is better than nothing.
+        // Use the slice if the path contains no other unit.
         let slice = || parts.iter().rev().find(|part| part.ends_with(".slice")).map(|slice| unescaped(slice));
         innermost_unit(&parts).or_else(slice).map(CgroupUnit::Systemd)
     }
 
-    /// The name to show. `name` is the container's name. Without it, the result shows the id: `docker id
-    /// 0123456789ab`.
+    /// Returns the name to show. `name` is the container's name; without a name, the result shows the
+    /// container's id: `docker id 0123456789ab`.
     pub fn shown(&self, name: Option<&str>) -> String {
         match self {
             CgroupUnit::Systemd(unit) => unit.clone(),
@@ -100,7 +100,7 @@ impl<'c> CgroupUnit<'c> {
     }
 }
 
-/// The unit or container in a path below the cgroup mount; `None` if the path names none.
+/// Returns the name of the unit or container in a path below the cgroup mount; `None` if there is none.
 ///
 /// ```
 /// # use fonio_core::unit_name;
@@ -111,19 +111,19 @@ pub fn unit_name(cgroup: &str) -> Option<String> {
     CgroupUnit::of_cgroup(cgroup).map(|unit| unit.shown(None))
 }
 
-/// The innermost unit that is not a slice. A user's units are below the unit of the user's session.
+/// Returns the innermost unit that is not a slice. A user's units are below the unit of the user's session.
 fn innermost_unit(parts: &[&str]) -> Option<String> {
     let kinds = [".service", ".scope", ".socket", ".mount", ".swap"];
     let unit = parts.iter().rev().find(|part| kinds.iter().any(|kind| part.ends_with(kind)));
     unit.map(|unit| unescaped(unit))
 }
 
-/// The container in a path component and its parent.
+/// Returns the container that a path component and its parent name.
 fn container<'c>(above: &str, part: &'c str) -> Option<(Engine, &'c str)> {
     let is_id = |text: &str| text.len() == FULL_ID && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let named = part.strip_suffix(".scope").unwrap_or(part);
     for (prefix, engine) in ENGINES {
-        // Podman's monitor has a separate scope.
+        // Podman's monitor (conmon) has a separate scope.
         let id = named.strip_prefix(prefix).map(|id| id.strip_prefix("conmon-").unwrap_or(id));
         if let Some(id) = id.filter(|id| is_id(id) || (engine == Engine::Lxc && !id.is_empty())) {
             return Some((engine, id));
@@ -139,7 +139,7 @@ fn container<'c>(above: &str, part: &'c str) -> Option<(Engine, &'c str)> {
         _ => is_id(part).then_some((Engine::Unknown, part)),
     }
 }
-/// Replaces systemd's escapes, such as `\x2d` for a hyphen.
+/// Decodes systemd's escape sequences, such as `\x2d` for a hyphen.
 fn unescaped(name: &str) -> String {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.as_bytes();

@@ -1,4 +1,4 @@
-//! Types for numbers with a unit.
+//! Defines types for numbers with a unit.
 
 use std::fmt;
 use std::iter::Sum;
@@ -11,7 +11,8 @@ pub const SECTOR_BYTES: u64 = 512;
 
 /// A time on the recording's clock, in nanoseconds since the clock's origin.
 ///
-/// The clock is named in the recording's `meta.json`. Timestamps of different recordings cannot be compared.
+/// The name of the clock is stored in the recording's `meta.json`. Timestamps of two recordings cannot be
+/// compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(pub u64);
@@ -32,10 +33,10 @@ pub struct Sector(pub u64);
 pub struct ByteCount(pub u64);
 
 impl Timestamp {
-    /// The end of time, for intervals without a known end.
+    /// The largest timestamp, for intervals without a known end.
     pub const MAX: Timestamp = Timestamp(u64::MAX);
 
-    /// The time from `earlier` to `self`; `None` if `earlier` is later, as in damaged traces.
+    /// Returns the time from `earlier` to `self`; `None` if `earlier` is later, as in damaged traces.
     pub fn since(self, earlier: Timestamp) -> Option<Nanos> {
         self.0.checked_sub(earlier.0).map(Nanos)
     }
@@ -57,28 +58,28 @@ impl Sub<Nanos> for Timestamp {
 
 impl Sub for Timestamp {
     type Output = Nanos;
-    /// The time from `earlier` to `self`; 0 if `earlier` is later.
+    /// Returns the time from `earlier` to `self`; 0 if `earlier` is later.
     fn sub(self, earlier: Timestamp) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl Nanos {
-    /// The length in seconds, for display and for rates.
+    /// Returns the length in seconds, for display and for rates.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 }
 
 impl Sector {
-    /// The first sector after `bytes` bytes from here; a partial sector counts as a full one.
+    /// Returns the first sector after `bytes` bytes from this sector; a partial sector counts as a full one.
     pub fn after(self, bytes: ByteCount) -> Sector {
         Sector(self.0.saturating_add(bytes.0.div_ceil(SECTOR_BYTES)))
     }
 }
 
 impl ByteCount {
-    /// `sectors` sectors of [`SECTOR_BYTES`] each.
+    /// Returns the size of `sectors` sectors of [`SECTOR_BYTES`] each.
     pub fn from_sectors(sectors: u64) -> ByteCount {
         ByteCount(sectors.saturating_mul(SECTOR_BYTES))
     }
@@ -117,7 +118,7 @@ macro_rules! sums {
 }
 sums!(Nanos, ByteCount);
 
-/// In JSON, a number with a unit is a plain number; the field's name has the unit.
+/// In JSON, a number with a unit is a plain number; its field name contains the unit.
 #[cfg(feature = "schema")]
 macro_rules! schemas {
     ($($unit:ty),*) => {$(
@@ -137,21 +138,22 @@ macro_rules! schemas {
 #[cfg(feature = "schema")]
 schemas!(Timestamp, Nanos, Sector, ByteCount);
 
-/// A block device by its kernel number.
+/// A block device, identified by its kernel number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DeviceId(pub u32);
 
 impl DeviceId {
-    /// The kernel's internal `dev_t`: 12 bits of major number above 20 bits of minor number.
+    /// Combines major and minor number as in the kernel's internal `dev_t`: 12 bits of major number above 20
+    /// bits of minor number.
     pub fn new(major: u32, minor: u32) -> DeviceId {
         DeviceId((major & 0xfff) << 20 | (minor & 0xf_ffff))
     }
-    /// The major number.
+    /// Returns the major number of the device.
     pub fn major(self) -> u32 {
         self.0 >> 20
     }
-    /// The minor number.
+    /// Returns the minor number of the device.
     pub fn minor(self) -> u32 {
         self.0 & 0xf_ffff
     }

@@ -9,10 +9,10 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// The kernel's PM QoS interface.
+/// The file of the kernel's PM QoS interface for CPU wake-up latency.
 const LATENCY: &str = "/dev/cpu_dma_latency";
 
-/// A request for short wake-up times. While it exists, idle CPUs poll if the kernel supports this.
+/// A request for short wake-up times. While the request exists, idle CPUs poll if the kernel supports this.
 #[derive(Debug)]
 pub(crate) struct Awake {
     _request: File,
@@ -46,8 +46,8 @@ mod tests {
             let bytes = std::fs::read(LATENCY).expect("it can be read");
             i32::from_ne_bytes(bytes[..4].try_into().expect("it gives a number"))
         };
-        // Other processes may hold requests too. The kernel drops a request when the last descriptor of its
-        // file is closed.
+        // Other processes may hold wake-up latency requests too. The kernel drops a request when the last
+        // descriptor of its file is closed.
         let requests = || {
             let descriptors = std::fs::read_dir("/proc/self/fd").expect("/proc is there").flatten();
             descriptors

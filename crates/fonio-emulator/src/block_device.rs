@@ -1,4 +1,4 @@
-//! The block device through which the host uses the emulated device.
+//! Creates the block device through which the host uses the emulated device.
 
 use std::path::Path;
 
@@ -10,17 +10,17 @@ use serde::Serialize;
 const LOOP_DEPTH_MIN: u32 = 4;
 const LOOP_DEPTH_MAX: u32 = 128;
 
-/// The kernel driver of the block device.
+/// The kernel driver that provides the block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Through {
-    /// A loop device on a file of our FUSE file system. Every kernel has it. Its queue depth is 4 to 128.
+    /// A loop device on a file of fonio's FUSE file system. Every kernel has loop devices. Their queue depth
+    /// is 4 to 128.
     Loop,
-    /// A ublk device (Linux 6.5 or later). It has the queue depth and FUA support of the emulated device.
+    /// A ublk device (Linux 6.5 or later), with the queue depth and FUA support of the emulated device.
     Ublk,
 }
 
-/// A block device, and its queue depth.
 #[derive(Debug)]
 pub(crate) struct BlockDevice {
     kind: Kind,
@@ -34,8 +34,8 @@ enum Kind {
 }
 
 impl BlockDevice {
-    /// Creates a loop device on `file`. Its queue gets the device's limits as far as the driver supports
-    /// them.
+    /// Creates a loop device that is bound to `file`. The queue of the loop device gets the emulated device's
+    /// limits as far as the driver supports them.
     pub(crate) fn on_file(
         ledger: &mut Ledger,
         file: &Path,
@@ -54,7 +54,8 @@ impl BlockDevice {
         Ok(BlockDevice { kind: Kind::Loop(device), depth })
     }
 
-    /// Creates a ublk device with these limits. `serve` makes the process `server` take its requests.
+    /// Creates a ublk device with these limits of the emulated device. `serve` makes the process `server`
+    /// serve the device's requests.
     pub(crate) fn served<E: From<HostError>>(
         ledger: &mut Ledger,
         limits: &Limits,

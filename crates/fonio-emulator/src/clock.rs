@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use fonio_core::{Nanos, Timestamp};
 
-/// Pair of wall clock and model clock. With a dilation of 3, three seconds of wall time are one second of
-/// model time.
+/// Relates the model's clock to the wall clock. With a dilation of 3, three seconds of wall time are one
+/// second of model time.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelClock {
     wall: Instant,

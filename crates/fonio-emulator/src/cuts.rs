@@ -1,13 +1,14 @@
 //! Builds the images that a power cut could leave on the device.
 //!
-//! The cut falls between two records of the [`Log`]. At this moment, a write is
+//! A power cut falls between two records of the [`Log`]. At the time of the cut, each write has one of two
+//! states:
 //!
 //! - *durable* if it has completed, and either used FUA, or the device has no volatile cache, or a flush that
 //!   arrived after its completion has completed too;
 //! - otherwise *in doubt*: the device has kept or lost each of its units (of 4 KiB or one sector).
 //!
-//! Writes are applied in arrival order, so an earlier write in doubt never hides a later durable one. The
-//! same seed gives the same image.
+//! Writes are applied in arrival order, so an earlier write in doubt never hides a later durable one. Cuts
+//! with the same seed give the same image.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -42,22 +43,22 @@ impl Tear {
     }
 }
 
-/// The moment of a power cut, and the seed that selects the surviving units.
+/// The time of a power cut, and the seed that selects the surviving units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cut {
-    /// Number of log records before the cut.
+    /// Number of log records before the power cut.
     pub at: usize,
-    /// Seed that decides which units of writes in doubt survive.
+    /// Seed that decides which units of writes in doubt survive the cut.
     pub seed: u64,
 }
 
 impl Cut {
-    /// Chooses `count` random cuts in `records`, ordered by time.
+    /// Chooses `count` random power cuts in the range `records` of the log, ordered by time.
     ///
     /// # Panics
     /// If `records` is empty.
     pub fn plan(records: Range<usize>, count: u32, seed: u64) -> Vec<Cut> {
-        assert!(!records.is_empty(), "there must be a record to cut at");
+        assert!(!records.is_empty(), "a cut needs at least one record");
         let mut random = Random::new(seed);
         let span = (records.end - records.start) as u64;
         let mut cuts: Vec<Cut> = (0..count)
@@ -79,25 +80,25 @@ pub struct CutImages<'a> {
 }
 
 impl<'a> CutImages<'a> {
-    /// Starts with the log of a device that initially held only zeros. `base` is the path of a file to
-    /// create.
+    /// Prepares images from the log of a device that initially held only zeros. `base` is the path of a new
+    /// file for intermediate data.
     pub fn new(log: &'a Log, tear: Tear, base: &Path) -> Result<CutImages<'a>, EmulatorError> {
         let base = create(base, log.capacity.0)?;
         Ok(CutImages { log, tear, base, settled: 0 })
     }
 
-    /// Writes the image after `cut` into the new file `path`.
+    /// Writes the image that the power cut leaves to the new file `path`.
     ///
     /// # Errors
-    /// [`EmulatorError::System`].
+    /// [`EmulatorError::System`] if a file cannot be read or written.
     ///
     /// # Panics
     /// If the cut is beyond the end of the log, or before the previous call's cut.
     pub fn make(&mut self, cut: Cut, path: &Path) -> Result<(), EmulatorError> {
-        assert!(cut.at <= self.log.records.len(), "the cut is beyond the log");
+        assert!(cut.at <= self.log.records.len(), "the cut is beyond the end of the log");
         let durable = durable(self.log, cut.at);
         let first_in_doubt = (0..cut.at).find(|at| changes(self.log, *at) && !durable[*at]).unwrap_or(cut.at);
-        assert!(self.settled <= first_in_doubt, "cuts must be in order");
+        assert!(self.settled <= first_in_doubt, "cuts must be made in the order of the log");
         for at in self.settled..first_in_doubt {
             self.apply(at, &self.base, path, None)?;
         }
@@ -113,7 +114,7 @@ impl<'a> CutImages<'a> {
         Ok(())
     }
 
-    /// Applies record `at` to `image`, or only the part that `doubt` keeps.
+    /// Applies record `at` to `image`, or only the units of it that `doubt` keeps.
     fn apply(
         &self,
         at: usize,
@@ -157,7 +158,8 @@ struct Doubt {
 }
 
 impl Doubt {
-    /// Returns the surviving parts of `bytes` at `offset`. Units are aligned on the device.
+    /// Returns the surviving parts of a write of `bytes` at `offset`. Unit boundaries are multiples of
+    /// `unit`.
     fn keep(&mut self, offset: u64, bytes: u64, unit: u64) -> Vec<Range<u64>> {
         let end = offset + bytes;
         let mut parts = Vec::new();
@@ -214,7 +216,7 @@ fn create(path: &Path, bytes: u64) -> Result<File, EmulatorError> {
     Ok(file)
 }
 
-/// Copies the data of `from` into the empty file `to`, without the holes.
+/// Copies the data of `from` into the empty file `to`, but does not write its holes.
 fn copy_sparse(from: &File, to: &File) -> io::Result<()> {
     // No copy is needed if the file system can share blocks.
     if rustix::fs::ioctl_ficlone(to, from).is_ok() {
@@ -251,11 +253,11 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Step {
-        /// Sector, sectors, FUA.
+        /// A write: first sector, number of sectors, FUA.
         Write(u64, u64, bool),
         Discard(u64, u64),
         Flush,
-        /// Completes the n-th command in flight.
+        /// The completion of the n-th command in flight.
         Complete(usize),
     }
 
@@ -269,7 +271,7 @@ mod tests {
         ]
     }
 
-    /// Writes the steps to a log. The n-th command fills its sectors with n.
+    /// Writes the steps of a test to a log. The n-th write command fills its sectors with n.
     fn logged(path: &Path, steps: &[Step], volatile: bool) {
         let mut log = LogWriter::create(path, ByteCount(SECTORS * 512), volatile).expect("log");
         let (mut open, mut serial) = (Vec::new(), 0_u64);
@@ -372,6 +374,6 @@ mod tests {
             assert!(sectors[8..16].iter().all(|value| *value == sectors[8]), "{sectors:?}");
             seen.insert((sectors[4], sectors[8]));
         }
-        assert_eq!(seen.len(), 4, "all four combinations of two units: {seen:?}");
+        assert_eq!(seen.len(), 4, "not all four combinations of two units: {seen:?}");
     }
 }

@@ -37,7 +37,6 @@ impl Request<'_> {
         }
     }
 
-    /// Returns offset and length in bytes.
     fn place(&self) -> (u64, u64) {
         match *self {
             Request::Read { offset, bytes }
@@ -63,19 +62,19 @@ impl Request<'_> {
     }
 }
 
-/// The command failed; the host gets an I/O error.
+/// Marks a failed command, for which the host gets an I/O error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failure;
 
 /// Result of a command: the data of a read, otherwise empty.
 pub(crate) type Outcome = Result<Vec<u8>, Failure>;
 
-/// Choice of the completion time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     /// Completes commands after a fixed time, without the model, while fonio measures the I/O path.
     Measuring(Duration),
-    /// Completes commands at once, while the device is being prepared. The model and the log record them.
+    /// Completes commands immediately, while the device is being prepared. The model and the log record these
+    /// commands.
     Unpaced,
     /// Completes commands at the model's times.
     Paced,
@@ -86,11 +85,10 @@ struct State {
     device: Box<dyn Device>,
     clock: ModelClock,
     overheads: OverheadsByTime,
-    /// Time at which the model has finished all its commands.
+    /// Time at which the model has finished all its commands so far.
     idle_at: Timestamp,
     faults: Faults,
     log: Option<LogWriter>,
-    /// Error that made the log incomplete.
     log_error: Option<String>,
     serial: u64,
     failed: u64,
@@ -114,8 +112,7 @@ pub(crate) struct DiskReport {
 }
 
 impl Disk {
-    /// Creates a device. `idle_at` is the time at which the model finishes its earlier commands. `pacer`
-    /// completes commands.
+    /// Creates a device. At `idle_at`, the model finishes its earlier commands. `pacer` completes commands.
     pub(crate) fn new(
         device: Box<dyn Device>,
         image: Image,
@@ -149,18 +146,18 @@ impl Disk {
         &self.limits
     }
 
-    /// From now on, completes every command after `delay`, without the model.
+    /// Makes the device complete every command after `delay`, without the model.
     pub(crate) fn measure(&self, delay: Duration) {
         self.lock().mode = Mode::Measuring(delay);
     }
 
-    /// From now on, completes commands at once. The model and the log record every command.
+    /// Makes the device complete commands at once. The model and the log record every command.
     pub(crate) fn unpace(&self) {
         self.lock().mode = Mode::Unpaced;
     }
 
-    /// From now on, completes commands at the model's times. All earlier commands count as complete, and the
-    /// counters restart.
+    /// Makes the device complete commands at the model's times. All earlier commands count as complete, and
+    /// the model's counters restart.
     pub(crate) fn pace(&self, overheads: OverheadsByTime) {
         let mut state = self.lock();
         let idle_at = state.idle_at;
@@ -175,7 +172,7 @@ impl Disk {
         self.lock().append(Kind::Mark, false, 0, (0, name.len() as u64), time, name.as_bytes());
     }
 
-    /// Returns the statistics, after writing out the log.
+    /// Writes out the log and returns the device's statistics.
     pub(crate) fn report(&self) -> DiskReport {
         let mut state = self.lock();
         if let Some(Err(error)) = state.log.as_mut().map(LogWriter::flush) {
@@ -189,13 +186,14 @@ impl Disk {
         }
     }
 
-    /// Completes the due commands on this thread and returns when the next one is due. Only for front ends
-    /// without a pacing thread.
+    /// Completes the due commands on this thread and returns when the next one is due. Only front ends
+    /// without a pacing thread call this method.
     pub(crate) fn complete_due(&self) -> Option<Instant> {
         self.pacer.run_due()
     }
 
-    /// Accepts a command. `done` is called exactly once when the command is complete, on this thread or another.
+    /// Accepts a command. `done` is called exactly once when the command is complete, on this thread or
+    /// another.
     pub(crate) fn submit(
         self: &Arc<Disk>,
         request: Request<'_>,
@@ -262,7 +260,6 @@ impl Disk {
         }
     }
 
-    /// Transfers the data of a command.
     fn perform(&self, request: &Request<'_>, verdict: &Verdict) -> Outcome {
         let moved = match *request {
             Request::Read { offset, bytes } => {
@@ -286,16 +283,15 @@ impl Disk {
         Nanos(u64::try_from(now.saturating_duration_since(self.started).as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Locks the state, ignoring poison: the state is consistent between calls, even after a failed assertion
-    /// in a model.
+    /// Locks the state, ignoring poison: the state is consistent even after a failed assertion in a model.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Returns when the command completes on the wall clock. To compensate for the latency of the I/O path,
-    /// the model gets an arrival time that is earlier by half of this latency, and the host gets the
+    /// Returns the wall-clock time at which the command completes. To compensate for the latency of the I/O
+    /// path, the model gets an arrival time that is earlier by half of this latency, and the host gets the
     /// completion earlier by the other half.
     fn completion(&mut self, request: &Request<'_>, arrival: Instant, dilate: f64, delay: Nanos) -> Instant {
         let (offset, bytes) = request.place();

@@ -1,4 +1,4 @@
-//! An emulated device with its block device, file system and mount.
+//! Creates an emulated device with its block device, file system and mount.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,35 +20,34 @@ use crate::server::Server;
 const FLOOR_TRIES: u32 = 5;
 const FLOOR_PAUSE: Duration = Duration::from_secs(1);
 
-/// Options of an emulated device. [`Options::nbd`] and [`Options::through`] determine [`ServeConfig::front`].
+/// Options of an emulated device. [`Options::nbd`] and [`Options::through`] set [`ServeConfig::front`].
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The device.
+    /// The configuration of the serving process.
     pub serve: ServeConfig,
-    /// Serve a virtual machine on this Unix socket instead of creating a block device.
+    /// If set, serves a virtual machine on this Unix socket instead of creating a block device.
     pub nbd: Option<PathBuf>,
-    /// The driver of the block device. The default is ublk if it can be used, otherwise loop.
+    /// The kernel driver of the block device. The default is ublk if it can be used, otherwise loop.
     pub through: Option<Through>,
-    /// Create this file system on the block device before the timing starts.
+    /// If set, creates this file system on the block device before the timing starts.
     pub filesystem: Option<Filesystem>,
-    /// Whether the user has confirmed the path of the image, so that the file system may overwrite its
-    /// contents.
+    /// Whether the user has confirmed the path of the image, so that its contents may be overwritten.
     pub confirmation: Confirmation,
-    /// Mount the file system on this directory. For an empty path, create a new directory.
+    /// If set, mounts the file system on this directory; an empty path means a new directory.
     pub mount: Option<PathBuf>,
-    /// Mount options, separated by commas.
+    /// Mount options of the file system, separated by commas.
     pub mount_options: String,
-    /// Scheduler of the block device.
+    /// I/O scheduler of the block device.
     pub scheduler: String,
-    /// If the device is faster than this machine, serve it as fast as possible instead of refusing it.
-    /// Measured latencies are then too high, never too low.
+    /// Whether a device that is faster than this machine is served as fast as possible instead of refused. If
+    /// so, measured latencies are too high, never too low.
     pub at_floor: bool,
-    /// The directory of the ledger.
+    /// Directory of the ledger of changes to the machine.
     pub state_dir: PathBuf,
 }
 
 impl Options {
-    /// Options for a block device without file system and scheduler, with its ledger in `state_dir`.
+    /// Creates options for a block device without file system and scheduler; the ledger is in `state_dir`.
     pub fn of(serve: ServeConfig, state_dir: PathBuf) -> Options {
         Options {
             serve,
@@ -65,7 +64,7 @@ impl Options {
     }
 }
 
-/// An emulated device. Dropping it stops the device and undoes everything.
+/// A running emulated device. Dropping it stops the device and undoes all its changes to the machine.
 #[derive(Debug)]
 pub struct Emulated {
     // This field is dropped first: the ledger undoes the other steps while the device is still served, and
@@ -80,13 +79,13 @@ pub struct Emulated {
 }
 
 impl Emulated {
-    /// Starts a device. `command` starts the serving process: a program that only calls [`crate::serve()`].
+    /// Starts an emulated device. `command` must start a process that only calls [`crate::serve()`].
     ///
-    /// First measures this machine's floor, then creates and mounts a file system. Both steps run without the
-    /// model's timing. Then starts the timing.
+    /// First measures this machine's minimum latency, then creates and mounts the file system, both without
+    /// timing. Finally starts the model's timing.
     ///
     /// # Errors
-    /// [`EmulatorError`]; everything is undone before it returns.
+    /// [`EmulatorError`]; all steps are undone before the function returns.
     pub fn start(options: &Options, command: Command) -> Result<Emulated, EmulatorError> {
         if options.nbd.is_none() && !rustix::process::geteuid().is_root() {
             return Err(HostError::NotRoot { needs: "an emulated block device" }.into());
@@ -145,7 +144,6 @@ impl Emulated {
         Ok(emulated)
     }
 
-    /// Measures the block device, creates and mounts the file system, and starts the timing.
     fn prepare(&mut self, device: BlockDevice, options: &Options) -> Result<(), EmulatorError> {
         let node = device.path().to_owned();
         self.depth = device.depth;
@@ -171,8 +169,8 @@ impl Emulated {
         self.server()?.order(&Order::Pace(overheads))
     }
 
-    /// Measures the floor. Repeats the measurement if the device is faster than the measured floor, because
-    /// other programs may have used the processors.
+    /// Measures this machine's minimum latency. Repeats the measurement if the device is faster than the
+    /// measured minimum, because other programs may have used the processors.
     fn measure_floor(&mut self, node: &Path, options: &Options) -> Result<Floor, EmulatorError> {
         let mut tries = 1;
         loop {
@@ -189,7 +187,7 @@ impl Emulated {
     }
 
     /// Fails if this machine cannot serve the device's fastest command in time, even with the dilation,
-    /// unless the options accept the floor.
+    /// unless the options accept the machine's minimum latency.
     fn refuse_below(&mut self, floor: &Floor, options: &Options) -> Result<(), EmulatorError> {
         let fastest = self.server()?.fastest;
         let dilated = fastest.0 as f64 * options.serve.dilate;
@@ -201,22 +199,22 @@ impl Emulated {
         Err(EmulatorError::BelowFloor { profile, floor: floor.least(), fastest, dilate })
     }
 
-    /// Returns the limits that the device reports to its host.
+    /// Returns the limits that the emulated device reports to its host.
     pub fn limits(&self) -> &Limits {
-        &self.server.as_ref().expect("it is there until it is stopped").limits
+        &self.server.as_ref().expect("the server exists until the emulator is stopped").limits
     }
 
-    /// Returns the block device; `None` with NBD.
+    /// Returns the block device; `None` if the device is served through NBD.
     pub fn device(&self) -> Option<&Path> {
         self.device.as_ref().map(BlockDevice::path)
     }
 
-    /// Returns the driver of the block device; `None` with NBD.
+    /// Returns the driver of the block device; `None` if the device is served through NBD.
     pub fn through(&self) -> Option<Through> {
         self.device.as_ref().map(BlockDevice::through)
     }
 
-    /// Returns the mount point.
+    /// Returns the mount point of the device's file system.
     pub fn mount_dir(&self) -> Option<&Path> {
         self.mounted.as_ref().map(|(dir, _)| dir.as_path())
     }
@@ -226,72 +224,71 @@ impl Emulated {
         self.depth
     }
 
-    /// Returns the I/O path latency that is subtracted from the model's times; `None` with NBD, where it is
-    /// not measured.
+    /// Returns the I/O path latency that is subtracted from the model's times; `None` with NBD, where the I/O
+    /// path is not measured.
     pub fn overheads(&self) -> Option<&OverheadsByTime> {
         self.overheads.as_ref()
     }
 
-    /// Returns the minimum latency of this machine; `None` with NBD, where it is not measured.
+    /// Returns the minimum latency of this machine; `None` with NBD, where the I/O path is not measured.
     pub fn floor(&self) -> Option<&Floor> {
         self.floor.as_ref()
     }
 
-    /// Returns the minimum service time of a 4 KiB command.
+    /// Returns the minimum service time of a 4 KiB command on this device.
     pub fn fastest(&self) -> Nanos {
-        self.server.as_ref().expect("it is there until it is stopped").fastest
+        self.server.as_ref().expect("the server exists until the emulator is stopped").fastest
     }
 
-    /// Returns whether the kernel keeps the CPUs awake. If it does not, completions are late by the wake-up
-    /// time of a CPU.
+    /// Returns whether the kernel keeps the CPUs awake. Otherwise, completions are late by a CPU's wake-up
+    /// time.
     pub fn cpus_awake(&self) -> bool {
-        self.server.as_ref().expect("it is there until it is stopped").cpus_awake
+        self.server.as_ref().expect("the server exists until the emulator is stopped").cpus_awake
     }
 
     /// Returns the process id of the serving process.
     pub fn server_pid(&self) -> u32 {
-        self.server.as_ref().expect("it is there until it is stopped").pid()
+        self.server.as_ref().expect("the server exists until the emulator is stopped").pid()
     }
 
-    /// Returns the ledger, for additional entries of the caller.
+    /// Returns the ledger, so that the caller can add entries.
     pub fn ledger(&mut self) -> &mut Ledger {
         &mut self.ledger
     }
 
-    /// Returns whether the serving process still runs.
+    /// Returns whether the serving process is still running.
     pub fn runs(&mut self) -> bool {
         self.server.as_mut().is_some_and(Server::runs)
     }
 
-    /// From now on, completes commands at once, to prepare the device before a measurement. The model records
-    /// every command.
+    /// Completes all later commands at once, to prepare the device before a measurement. The model records
+    /// these commands.
     pub fn unpace(&mut self) -> Result<(), EmulatorError> {
         self.server()?.order(&Order::Unpace)
     }
 
-    /// From now on, completes commands at the model's times again. All earlier commands count as complete,
-    /// and the model's counters restart.
+    /// Completes all later commands at the model's times again. All earlier commands count as complete, and
+    /// the model's counters restart.
     pub fn pace(&mut self) -> Result<(), EmulatorError> {
         let overheads = self.overheads.unwrap_or_default();
         self.server()?.order(&Order::Pace(overheads))
     }
 
-    /// Writes a mark to the log.
+    /// Writes a mark with this name to the log of commands.
     pub fn mark(&mut self, name: &str) -> Result<(), EmulatorError> {
         self.server()?.order(&Order::Mark(name.to_owned()))
     }
 
-    /// Returns the statistics so far.
+    /// Returns the statistics of the serving process so far.
     pub fn report(&mut self) -> Result<ServeReport, EmulatorError> {
         self.server()?.report()
     }
 
-    /// Switches to immediate completions to unmount fast, then unmounts, detaches, stops and undoes
-    /// everything. Returns the statistics from before that.
+    /// Completes commands at once, so that unmounting is fast, then unmounts, detaches and stops the device.
+    /// Returns the statistics from before commands completed at once.
     ///
     /// # Errors
-    /// If steps could not be undone. These steps stay in the ledger, and the next start of fonio retries
-    /// them.
+    /// If some steps could not be undone. They stay in the ledger, and the next start of fonio retries them.
     pub fn stop(mut self) -> Result<ServeReport, EmulatorError> {
         let report = self.report();
         if report.is_ok() {
@@ -319,8 +316,8 @@ fn usual() -> Through {
     if has_ublk() { Through::Ublk } else { Through::Loop }
 }
 
-/// Creates a directory where the serving process mounts the FUSE file system. Records both steps in the
-/// ledger first.
+/// Creates a directory where the serving process mounts the FUSE file system. First records the new directory
+/// and the mount in the ledger.
 fn fuse_dir(ledger: &mut Ledger) -> Result<PathBuf, EmulatorError> {
     let dir = ledger.own_path("fuse");
     ledger.begin(Step::Directory { path: dir.clone() })?;

@@ -8,12 +8,12 @@ use fonio_host::HostError;
 use fonio_system::SystemError;
 use fonio_system::command::NotStarted;
 
-/// An error of the emulator.
+/// An error while emulating a device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the error messages explain the fields")]
 pub enum EmulatorError {
-    /// The test bed failed.
+    /// An operation on the host failed.
     #[error(transparent)]
     Host(#[from] HostError),
     /// A system call failed.
@@ -30,26 +30,26 @@ pub enum EmulatorError {
     ServerGone,
     /// This machine is too slow for the device.
     #[error(
-        "this machine needs at least {:.0} µs for a command, and the fastest command of {profile} takes only {:.0} µs; \
+        "this machine needs at least {:.0} µs per command, but the fastest command of {profile} takes only {:.0} µs; \
          use --dilate {dilate}, which makes the device {dilate} times slower",
         floor.0 as f64 / 1e3, fastest.0 as f64 / 1e3
     )]
     BelowFloor { profile: String, floor: Nanos, fastest: Nanos, dilate: u64 },
-    /// The description of a fault is invalid.
+    /// The user's description of a fault is invalid.
     #[error("fault `{text}`: {reason}")]
     Fault { text: String, reason: String },
-    /// A log of commands is damaged.
+    /// The log of commands is damaged.
     #[error("{}: byte {offset}: {reason}", path.display())]
     Log {
         path: PathBuf,
-        /// Byte offset in the log.
+        /// Byte offset of the damage in the log.
         offset: u64,
         reason: &'static str,
     },
-    /// The image exists and has another size.
+    /// The image file exists, but its size differs from the device's.
     #[error("{} has {} bytes, but the device needs {}; use another file, or remove this one", path.display(), found.0, wanted.0)]
     ImageSize { path: PathBuf, found: ByteCount, wanted: ByteCount },
-    /// The workload wrote nothing, so the power cannot be cut.
+    /// The workload wrote nothing, so there is no moment at which the power could be cut.
     #[error("the workload wrote nothing, so the power cannot be cut during a write")]
     NothingWritten,
     /// The user's command could not be started.

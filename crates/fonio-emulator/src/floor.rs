@@ -17,28 +17,27 @@ pub fn has_ublk() -> bool {
     fonio_host::check_ublk().is_ok()
 }
 
-/// Size of the largest measured command; the latency of larger commands is extrapolated.
+/// Size of the largest measured command; the latency of still larger commands is extrapolated.
 const LARGE_BYTES: usize = 512 << 10;
 const SMALL_BYTES: usize = 4 << 10;
 const SMALL_TRIES: usize = 300;
 const LARGE_TRIES: usize = 40;
 
-/// Latency of a command in addition to the model's time, as a linear function of the command's length.
+/// Latency that the I/O path adds to a command, as a linear function of the command's length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Line {
-    /// Latency of a command without data.
+    /// Latency that the I/O path adds to a command without data.
     pub fixed_ns: Nanos,
-    /// Additional latency per KiB.
+    /// Additional latency for each KiB of data.
     pub per_kib_ns: Nanos,
 }
 
 impl Line {
-    /// Returns the latency of a command of `bytes`.
+    /// Returns the latency that the I/O path adds to a command of `bytes`.
     pub fn at(&self, bytes: u64) -> Nanos {
         Nanos(self.fixed_ns.0 + self.per_kib_ns.0 * (bytes >> 10))
     }
 
-    /// Returns the line through the latencies of a small and a large command.
     fn through(small: Nanos, large: Nanos) -> Line {
         let kib = ((LARGE_BYTES - SMALL_BYTES) >> 10) as u64;
         let per_kib = large.0.saturating_sub(small.0) / kib;
@@ -47,25 +46,25 @@ impl Line {
     }
 }
 
-/// Delay of completions for measuring the I/O path under realistic conditions. During this delay, waiting
+/// Delay of each completion for measuring the I/O path under realistic conditions. During this delay, waiting
 /// threads sleep and must be woken, which takes longer than if the command completes before they sleep.
 pub(crate) const SHORT_DELAY: Nanos = Nanos(300_000);
 
-/// The same delay for slow devices. The host of a virtual machine gives a halted CPU to others after about
-/// 200 µs, and needs time to return it.
+/// Delay of each completion while the I/O path for slow devices is measured. The host of a virtual machine
+/// gives a halted CPU to others after about 200 µs, and needs time to return it.
 pub(crate) const LONG_DELAY: Nanos = Nanos(2_000_000);
 
-/// Percentile of the measured latencies that is subtracted. The median would include the effects of other
-/// programs. If too much is subtracted, commands overlap in the model although they do not overlap in
-/// reality.
+/// Percentile of the measured latencies that fonio subtracts from the model's times. The median would include
+/// the effects of other programs. If too much is subtracted, commands overlap in the model although they do
+/// not overlap in reality.
 const OVERHEAD_PERCENT: usize = 25;
 
 /// Maximum plausible ratio of a latency with sleeping and waking to the floor. We measured ratios of at most
 /// three; a ratio above four means that other programs were running.
 const SLEEP_FACTOR_MAX: u64 = 4;
 
-/// Latency of the I/O path per op. It is subtracted from the model's times, so the host sees the model's
-/// times.
+/// Latency of the I/O path, by operation. fonio subtracts this latency from the model's times, so the host
+/// sees the model's times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "each field is named after its op")]
 pub struct Overheads {
@@ -74,18 +73,19 @@ pub struct Overheads {
     pub flush_ns: Nanos,
 }
 
-/// Latency of the I/O path for short and for long commands. They differ, because a thread needs longer to
-/// wake up after a longer sleep.
+/// Latency of the I/O path for short and for long commands. The latencies differ, because a thread needs
+/// longer to wake up after a longer sleep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OverheadsByTime {
-    /// For commands that take 300 µs or less.
+    /// Latency for commands that take 300 µs or less in the model.
     pub short: Overheads,
-    /// For commands that take 2 ms or more.
+    /// Latency for commands that take 2 ms or more in the model.
     pub long: Overheads,
 }
 
 impl OverheadsByTime {
-    /// Returns the latency for a command that takes `time` in the model, interpolated between the two.
+    /// Returns the latency for a command that takes `time` in the model, interpolated between `short` and
+    /// `long`.
     pub(crate) fn of(&self, op: Op, bytes: u64, time: Nanos) -> Nanos {
         let (short, long) =
             (self.short.of(op, bytes).0, self.long.of(op, bytes).0.max(self.short.of(op, bytes).0));
@@ -96,8 +96,9 @@ impl OverheadsByTime {
 }
 
 impl Overheads {
-    /// Measures `device`, which must complete commands after `delay` without its model. Its data do not
-    /// change. The result is at most [`SLEEP_FACTOR_MAX`] times the floor.
+    /// Measures the latency of the I/O path to `device`, which must complete commands after `delay` without
+    /// its model. The device's data do not change. The result is at most [`SLEEP_FACTOR_MAX`] times `floor`,
+    /// the minimum latency.
     pub(crate) fn measure(device: &Path, floor: &Floor, delay: Nanos) -> Result<Overheads, EmulatorError> {
         // Measure fewer commands with a long delay, because the usual number would take seconds.
         let fewer = if delay.0 > SHORT_DELAY.0 { 4 } else { 1 };
@@ -127,8 +128,7 @@ impl Overheads {
     }
 }
 
-/// The measured floor: latencies of commands that the serving process completes at once, one at a time, with
-/// direct I/O.
+/// The measured floor: latencies of single direct I/O commands that the serving process completes at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(
     missing_docs,
@@ -141,13 +141,13 @@ pub struct Floor {
     pub read_512k_median_ns: Nanos,
     pub write_512k_median_ns: Nanos,
     pub flush_median_ns: Nanos,
-    /// 10th percentiles: the latency while no other program runs.
+    /// The 10th percentiles of the latencies, which approximate the latency while no other program runs.
     pub least: Overheads,
 }
 
 impl Floor {
-    /// Measures `device`, which must complete commands without its model. Writes back only the data that it
-    /// has read.
+    /// Measures the minimum latency of `device`, which must complete commands without its model. Writes only
+    /// data that it has just read, so the device's data do not change.
     pub fn measure(device: &Path) -> Result<Floor, EmulatorError> {
         let taken = Taken::measure(device, 1)?;
         Ok(Floor {
@@ -161,13 +161,12 @@ impl Floor {
         })
     }
 
-    /// Returns the minimum latency of a 4 KiB command.
+    /// Returns this machine's minimum latency of a 4 KiB command.
     pub fn least(&self) -> Nanos {
         self.least.read.at(SMALL_BYTES as u64).max(self.least.write.at(SMALL_BYTES as u64))
     }
 }
 
-/// Durations of commands, in ascending order.
 struct Taken {
     small_reads: Vec<Nanos>,
     small_writes: Vec<Nanos>,
@@ -184,7 +183,7 @@ impl Taken {
         Taken::of(&file, fewer).map_err(EmulatorError::system("measure", device))
     }
 
-    /// Measures with the usual number of commands divided by `fewer`.
+    /// Measures `file` with the usual number of commands divided by `fewer`.
     fn of(file: &File, fewer: usize) -> io::Result<Taken> {
         let mut small = Aligned::new(SMALL_BYTES);
         let mut large = Aligned::new(LARGE_BYTES);
@@ -210,7 +209,6 @@ impl Taken {
     }
 }
 
-/// Returns the durations of `tries` calls, in ascending order.
 fn timed(tries: usize, mut call: impl FnMut() -> io::Result<()>) -> io::Result<Vec<Nanos>> {
     let mut taken = Vec::with_capacity(tries);
     for _ in 0..tries {
@@ -226,7 +224,6 @@ fn quantile(sorted: &[Nanos], percent: usize) -> Nanos {
     sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)]
 }
 
-/// Aligned memory, which direct I/O needs.
 struct Aligned {
     memory: Vec<u8>,
     from: usize,
@@ -256,7 +253,7 @@ mod tests {
         let overheads = OverheadsByTime { short: by(line(40)), long: by(line(90)) };
         let at = |micros: u64| overheads.of(Op::Read, 4096, Nanos(micros * 1000)).0 / 1000;
         assert_eq!([0, 300, 1150, 2000, 400_000].map(at), [40, 40, 65, 90, 90]);
-        // If the longer command was faster, the measurement is noisy.
+        // If the larger command was faster, the measurement is noisy.
         let noisy = OverheadsByTime { short: by(line(40)), long: by(line(30)) };
         assert_eq!(noisy.of(Op::Read, 4096, Nanos(2_000_000)), Nanos(40_000));
     }

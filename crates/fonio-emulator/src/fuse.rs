@@ -1,4 +1,4 @@
-//! Presents the device as the only file of a FUSE file system, to which a loop device is bound.
+//! Presents the emulated device as the only file of a FUSE file system. A loop device is bound to this file.
 //!
 //! The file is open for direct I/O, so each request of the loop driver becomes one FUSE request. The reply is
 //! sent at the model's completion time; until then, the device accepts other requests. A flush of the loop
@@ -20,7 +20,7 @@ use crate::disk::{Disk, Request};
 
 pub(crate) const FILE_NAME: &str = "disk";
 
-/// The source that `/proc/self/mountinfo` shows for our mounts.
+/// The source that `/proc/self/mountinfo` shows for fonio's FUSE mounts.
 pub(crate) const SOURCE: &str = "fonio-emulated-disk";
 
 const FILE: INodeNo = INodeNo(2);
@@ -31,8 +31,8 @@ const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 /// Maximum FUSE request with the kernel's default limit of 256 pages.
 const WRITE_BYTES_MAX: u32 = 1 << 20;
 
-/// Returns the value of `max_background`. The kernel's default of 12 would limit a deep queue. Each command
-/// is one FUSE request; twice the queue depth leaves room for pending replies.
+/// Returns the value of FUSE's option `max_background`. The kernel's default of 12 would limit a deep queue.
+/// Each command is one FUSE request; twice the queue depth leaves room for pending replies.
 fn background(depth: u32) -> u16 {
     u16::try_from(depth.saturating_mul(2)).unwrap_or(u16::MAX).max(16)
 }
@@ -42,7 +42,7 @@ struct OneFile {
     started: SystemTime,
 }
 
-/// Mounts the file system at `dir` and serves it until the session is dropped.
+/// Mounts the file system at `dir` and serves this file system until the session is dropped.
 pub(crate) fn mount(disk: Arc<Disk>, dir: &Path) -> io::Result<BackgroundSession> {
     let mut config = Config::default();
     config.mount_options = vec![MountOption::FSName(SOURCE.to_owned()), MountOption::DefaultPermissions];
@@ -79,10 +79,10 @@ impl OneFile {
 
 impl Filesystem for OneFile {
     fn init(&mut self, _request: &FuseRequest, config: &mut KernelConfig) -> io::Result<()> {
-        // All values are in range. A kernel without asynchronous direct I/O would send one command at a time,
-        // which is wrong for a device with a queue.
+        // The kernel accepts all these values. A kernel without asynchronous direct I/O would send one
+        // command at a time, which is wrong for a device with a queue.
         let depth = background(self.disk.limits().depth);
-        let refused = |_| io::Error::other("the kernel refuses a setting that every FUSE supports");
+        let refused = |_| io::Error::other("the kernel refuses a setting that every FUSE version supports");
         config.set_max_write(WRITE_BYTES_MAX).map_err(refused)?;
         config.set_max_background(depth).map_err(|_| io::Error::other("max_background"))?;
         config.set_congestion_threshold(depth).map_err(|_| io::Error::other("congestion_threshold"))?;

@@ -1,4 +1,4 @@
-//! The data of the emulated device: in memory, or in a sparse file.
+//! Holds the data of the emulated device, in memory or in a sparse file.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,14 +10,14 @@ use rustix::fs::{FallocateFlags, MemfdFlags};
 
 use crate::error::EmulatorError;
 
-/// The data of a device.
+/// The data of an emulated device.
 #[derive(Debug)]
 pub struct Image {
     file: File,
 }
 
 impl Image {
-    /// Creates an image in memory, all zeros.
+    /// Creates an image in memory, filled with zeros.
     pub fn in_memory(capacity: ByteCount) -> Result<Image, EmulatorError> {
         let made = rustix::fs::memfd_create("fonio-emulated-disk", MemfdFlags::CLOEXEC);
         let file = File::from(made.map_err(EmulatorError::system("create", "a file in memory"))?);
@@ -25,10 +25,10 @@ impl Image {
         Ok(Image { file })
     }
 
-    /// Opens the file at `path`. A new or empty file becomes a sparse file of the device's size.
+    /// Opens the file at `path` as an image. A new or empty file becomes a sparse file of the device's size.
     ///
     /// # Errors
-    /// [`EmulatorError::ImageSize`] if it has another size, and [`EmulatorError::System`].
+    /// [`EmulatorError::ImageSize`] if the file has another size, or [`EmulatorError::System`].
     pub fn in_file(path: &Path, capacity: ByteCount) -> Result<Image, EmulatorError> {
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
         let file = opened.map_err(EmulatorError::system("open", path))?;
@@ -50,7 +50,7 @@ impl Image {
         self.file.write_all_at(data, offset)
     }
 
-    /// Zeros `bytes` at `offset` and frees their space.
+    /// Zeros a range of `bytes` at `offset` and frees its space.
     pub(crate) fn zero(&self, offset: u64, bytes: u64) -> io::Result<()> {
         if bytes == 0 {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Measures how much later than in the model commands complete.
+//! Measures by how much commands complete later than in the model.
 
 use std::time::Duration;
 
@@ -6,10 +6,11 @@ use fonio_core::Nanos;
 use fonio_core::statistics::steps::Steps;
 use serde::{Deserialize, Serialize};
 
-/// Base-2 logarithm of the steps per power of two. The error of a quantile is at most 1/16.
+/// Base-2 logarithm of the histogram steps per power of two. The relative error of a quantile is at most
+/// 1/16.
 const BITS: u32 = 4;
 
-/// A histogram of delays, with an error of at most 7 %.
+/// A histogram of completion delays, with an error of at most 7 %.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lateness {
     steps: Steps<BITS>,
@@ -18,18 +19,18 @@ pub(crate) struct Lateness {
     max_ns: u64,
 }
 
-/// Statistics of the delays.
+/// Statistics of the delays of completions beyond the model's times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatenessFigures {
-    /// Commands completed at a time chosen by the model.
+    /// Number of commands whose completion time the model chose.
     pub commands: u64,
-    /// Their mean delay beyond the model's time.
+    /// Mean delay beyond the model's time.
     pub mean_ns: Nanos,
-    /// Their median.
+    /// Median delay beyond the model's time.
     pub median_ns: Nanos,
-    /// Their 99th percentile.
+    /// 99th percentile of the delays beyond the model's time.
     pub p99_ns: Nanos,
-    /// Their maximum.
+    /// Maximum delay beyond the model's time.
     pub max_ns: Nanos,
 }
 

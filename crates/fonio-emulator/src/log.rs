@@ -1,13 +1,14 @@
 //! The log of all writes, from which the state after a power cut can be derived.
 //!
 //! Layout, little-endian: 8 bytes [`MAGIC`], the capacity in bytes (u64), and 1 if the device has a volatile
-//! cache, otherwise 0 (u64). Records follow. A record has 40 bytes: kind (u8), flags (u8; 1 is FUA), 6 zeros,
-//! the command's serial number (u64), offset and length in bytes (u64 each), nanoseconds since serving began
-//! (u64). The data of a write and the name of a mark follow their record.
+//! cache, otherwise 0 (u64). The records follow this header. A record has 40 bytes: kind (u8), flags (u8; 1
+//! is FUA), 6 zeros, the command's serial number (u64), offset and length in bytes (u64 each), nanoseconds
+//! since serving began (u64). The data of a write and the name of a mark follow their record.
 //!
 //! **The order of the records is authoritative.** The record of a command is appended when the command
 //! arrives, and [`Kind::Completed`] before the host learns of the completion. So all completions that the
-//! host knew when it sent a flush precede the record of this flush. All other completions follow this record.
+//! host knew when it sent a flush precede the record of this flush. All other completions follow the flush
+//! record.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -22,10 +23,10 @@ const HEADER_BYTES: u64 = 24;
 const RECORD_BYTES: usize = 40;
 const FLAG_FUA: u8 = 1;
 
-/// The kind of a record.
+/// The kind of a log record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A write arrived; its data follow.
+    /// A write arrived; its data follow the record.
     Write,
     /// A flush arrived.
     Flush,
@@ -35,7 +36,7 @@ pub enum Kind {
     WriteZeroes,
     /// The command with this serial number is complete; the host is notified after this record.
     Completed,
-    /// A mark of the owner; its name follows.
+    /// A mark of the owner; its name follows the record.
     Mark,
 }
 
@@ -48,22 +49,22 @@ const KINDS: [(u8, Kind); 6] = [
     (6, Kind::Mark),
 ];
 
-/// A record, without the data or name that follows it.
+/// A log record, without the data or name that follows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its kind.
+    /// The kind of the record.
     pub kind: Kind,
     /// Whether the write is durable once it is complete.
     pub fua: bool,
-    /// The command's serial number. Zero for a mark.
+    /// The command's serial number. Marks have the number zero.
     pub serial: u64,
-    /// Byte offset on the device.
+    /// Byte offset of the command on the device.
     pub offset: u64,
-    /// Length on the device in bytes; for a mark, the length of its name.
+    /// Length of the command in bytes; for a mark, the length of its name.
     pub bytes: u64,
-    /// Time since serving began.
+    /// Time of the record since serving began.
     pub time: Nanos,
-    /// Log offset of the data or the name.
+    /// Offset in the log of the data or name that follows the record.
     pub data_at: u64,
 }
 
@@ -91,8 +92,8 @@ impl LogWriter {
         data: &[u8],
     ) -> io::Result<()> {
         let follows = if matches!(kind, Kind::Write | Kind::Mark) { bytes } else { 0 };
-        assert_eq!(data.len() as u64, follows, "the data have the length given in the record");
-        let code = KINDS.iter().find(|(_, known)| *known == kind).expect("every kind has a code").0;
+        assert_eq!(data.len() as u64, follows, "the data have the length in the record");
+        let code = KINDS.iter().find(|(_, known)| *known == kind).expect("every kind of record has a code").0;
         let mut record = [0; RECORD_BYTES];
         record[0] = code;
         record[1] = if fua { FLAG_FUA } else { 0 };
@@ -104,33 +105,31 @@ impl LogWriter {
         self.out.write_all(data)
     }
 
-    /// Passes all records to the kernel.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 }
 
-/// A log: its records, and access to the data of writes.
+/// A log of commands, with its records and access to the data of writes.
 #[derive(Debug)]
 pub struct Log {
     path: PathBuf,
     file: File,
-    /// The capacity of the device.
+    /// The capacity of the logged device.
     pub capacity: ByteCount,
     /// Whether the device has a volatile cache: a completed write is durable only after a flush.
     pub volatile_cache: bool,
-    /// All complete records, in order.
+    /// All complete records, in the order of the log.
     pub records: Vec<Record>,
-    /// Whether the log ends within a record, for example because its writer was killed. This record is
-    /// omitted.
+    /// Whether the log ends within a record, which is omitted, for example because its writer was killed.
     pub cut_short: bool,
 }
 
 impl Log {
-    /// Reads a log; the data of writes stay in the file.
+    /// Reads a log, but leaves the data of writes in the file.
     ///
     /// # Errors
-    /// [`EmulatorError::Log`] if it is damaged or not a log, [`EmulatorError::System`] if it cannot be read.
+    /// [`EmulatorError::Log`] if the file is not a valid log, [`EmulatorError::System`] if it cannot be read.
     pub fn open(path: &Path) -> Result<Log, EmulatorError> {
         let file = File::open(path).map_err(EmulatorError::system("open", path))?;
         let length = file.metadata().map_err(EmulatorError::system("look at", path))?.len();
@@ -171,7 +170,7 @@ impl Log {
 
     /// Returns the data of a write, or the name of a mark.
     pub fn data(&self, record: &Record) -> Result<Vec<u8>, EmulatorError> {
-        let mut data = vec![0; usize::try_from(record.bytes).expect("a record fits the log")];
+        let mut data = vec![0; usize::try_from(record.bytes).expect("the data of a record fit in memory")];
         let mut file = &self.file;
         file.seek(SeekFrom::Start(record.data_at))
             .and_then(|_| file.read_exact(&mut data))

@@ -1,9 +1,9 @@
-//! Completes commands at their due times.
+//! Runs actions, such as completions of commands, at their due times.
 //!
 //! Usually one thread holds the pending commands, ordered by due time. This thread sleeps until shortly
 //! before the first command is due (on the kernel's high-resolution timer, with the smallest possible slack),
 //! and then polls the clock. A new command that is due before all others wakes the thread. A single-threaded
-//! front end does the same itself, with [`Pacer::driven`].
+//! front end runs the due actions itself, with [`Pacer::driven`].
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,8 +18,8 @@ use crate::lateness::Lateness;
 /// highest priority, in a virtual machine with two busy CPUs.
 const SPIN: Duration = Duration::from_micros(25);
 
-/// The same time on a machine with one processor, where no other thread can run while a thread polls: the
-/// measured wake-up time in a virtual machine with an emulated processor.
+/// Time before a deadline during which the thread polls the clock on a machine with one processor, where no
+/// other thread can run meanwhile: the measured wake-up time in a virtual machine with an emulated processor.
 const SPIN_ALONE: Duration = Duration::from_micros(5);
 
 /// Returns the time before a deadline during which a thread polls the clock on this machine.
@@ -32,7 +32,7 @@ type Action = Box<dyn FnOnce() + Send>;
 
 struct Due {
     at: Instant,
-    /// Orders commands with the same due time by arrival.
+    /// Arrival number, by which commands with the same due time are ordered.
     serial: u64,
     action: Action,
 }
@@ -65,7 +65,6 @@ struct Waiting {
     stopping: bool,
 }
 
-/// Runs actions at given times.
 pub(crate) struct Pacer {
     shared: Arc<(Mutex<Waiting>, Condvar)>,
     thread: Option<JoinHandle<()>>,
@@ -84,7 +83,7 @@ impl Pacer {
         Pacer { shared: Arc::default(), thread: None }
     }
 
-    /// Runs all due actions and returns the time of the next one.
+    /// Runs all due actions and returns the due time of the next action.
     pub(crate) fn run_due(&self) -> Option<Instant> {
         loop {
             let mut waiting = lock(&self.shared.0);
@@ -100,7 +99,7 @@ impl Pacer {
         }
     }
 
-    /// Schedules `action` for `at`. An action in the past runs at once.
+    /// Schedules `action` for `at`. An action whose time has passed runs immediately.
     pub(crate) fn schedule(&self, at: Instant, action: impl FnOnce() + Send + 'static) {
         let mut waiting = lock(&self.shared.0);
         let serial = waiting.serial;
@@ -119,7 +118,7 @@ impl Pacer {
 }
 
 impl Drop for Pacer {
-    /// Runs all waiting actions at once and ends the thread. Without a thread, drops them.
+    /// Runs all waiting actions immediately and ends the thread. A pacer without a thread drops all actions.
     fn drop(&mut self) {
         lock(&self.shared.0).stopping = true;
         self.shared.1.notify_one();
@@ -132,7 +131,8 @@ impl Drop for Pacer {
     }
 }
 
-/// Locks, ignoring poison: the data are always consistent, and a panicking action must not stop the others.
+/// Locks the waiting actions, ignoring poison: the data are always consistent, and a panicking action must
+/// not stop the others.
 fn lock(mutex: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -16,81 +16,83 @@ use crate::error::EmulatorError;
 use crate::log::Log;
 use crate::serve::ServeConfig;
 
-/// Mark in the log at the start of the workload.
+/// The mark in the log at the start of the workload.
 pub const WORKLOAD_BEGINS: &str = "workload begins";
-/// Mark in the log at the end of the workload.
+/// The mark in the log at the end of the workload.
 pub const WORKLOAD_ENDS: &str = "workload ends";
 
-/// Maximum bytes of a check's output that are kept.
+/// Maximum number of bytes kept of a check's output.
 const SAID_BYTES_MAX: usize = 1000;
 
-/// The emulated device on which the images are mounted.
+/// The emulated device on which the images are mounted to measure recovery.
 #[derive(Clone, Copy)]
 pub struct RecoveryDevice<'a> {
     /// Options of the device that lost power.
     pub options: &'a Options,
-    /// Returns the command for its serving process, as for [`Emulated::start`].
+    /// Returns the command for the serving process, as for [`Emulated::start`].
     pub server: &'a dyn Fn() -> Command,
 }
 
 /// The options for cutting the power and checking the images.
 #[derive(Clone)]
 pub struct PowerCutOptions<'a> {
-    /// Number of cuts.
+    /// Number of power cuts.
     pub count: u32,
-    /// Seed for the moments of the cuts and for the surviving units.
+    /// Seed for the times of the cuts and for the surviving units.
     pub seed: u64,
     /// Units into which writes in doubt are torn.
     pub tear: Tear,
-    /// The file system on the device. It is mounted before the check; mounting replays its journal.
+    /// The file system on the device. fonio mounts this file system before the check, which replays its
+    /// journal.
     pub filesystem: Filesystem,
     /// Shell command that checks an image. It gets `FONIO_MOUNT` (mount point) and `FONIO_IMAGE` (path of the
     /// image); exit code 0 means success.
     pub check: String,
-    /// Directory for the images, of which one exists at a time. It needs space for twice the size of the
-    /// data.
+    /// Directory for the images, of which one exists at a time. The directory needs space for twice the size
+    /// of the data.
     pub scratch: PathBuf,
     /// Emulated device on which each image is mounted, with the model's timing; `None` for a loop device at
     /// this machine's speed.
     pub recovery: Option<RecoveryDevice<'a>>,
 }
 
-/// The results of all cuts.
+/// The results of all power cuts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PowerCuts {
-    /// The seed, which determines all cuts.
+    /// The seed, which determines all power cuts.
     pub seed: u64,
-    /// Number of cuts.
+    /// Number of power cuts.
     pub cuts: u32,
-    /// Number of cuts with a successful check.
+    /// Number of cuts after which the check succeeded.
     pub survived: u32,
-    /// The cuts with a failed check.
+    /// The cuts after which the check failed.
     pub failures: Vec<CutOutcome>,
     /// Mount times in seconds after each cut on the emulated device, which include file system recovery;
     /// empty without [`PowerCutOptions::recovery`].
     pub recovery_s: Vec<f64>,
 }
 
-/// A cut with a failed check.
+/// A power cut after which the check failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CutOutcome {
-    /// The cut.
+    /// The power cut.
     pub cut: Cut,
-    /// Whether the file system could be mounted.
+    /// Whether the file system could be mounted after the cut.
     pub mounted: bool,
-    /// The exit code of the check; `None` if it did not run, or a signal ended it.
+    /// The exit code of the check; `None` if the check did not run, or a signal ended it.
     pub exit_code: Option<i32>,
-    /// End of the output of mount or the check.
+    /// The end of the output of the check or, if mounting failed, of mount.
     pub said: String,
 }
 
 impl PowerCuts {
     /// Cuts the power at random moments of the workload in `log`, and checks every image.
     ///
-    /// Calls `stop` before each cut. If it returns true, returns the results so far.
+    /// Calls `stop` before each cut, and returns the results so far if `stop` returns true.
     ///
     /// # Errors
-    /// [`EmulatorError::NothingWritten`], or errors of creating an image. A failed check is not an error.
+    /// [`EmulatorError::NothingWritten`], or an error while creating an image. A failed check is not an
+    /// error.
     pub fn run(
         ledger: &mut Ledger,
         log: &Log,
@@ -131,7 +133,7 @@ impl PowerCuts {
     }
 }
 
-/// Mounts the image and runs the check; `None` if it succeeds.
+/// Mounts the image and runs the check; returns `None` if the check succeeds.
 fn check(
     ledger: &mut Ledger,
     cut: Cut,
@@ -153,18 +155,18 @@ fn check(
     };
     let bare = Options { serve, filesystem: None, mount: None, ..recovery.options.clone() };
     let mut emulated = Emulated::start(&bare, (recovery.server)())?;
-    let device = emulated.device().expect("it is a block device").to_owned();
+    let device = emulated.device().expect("the emulated device is a block device").to_owned();
     let began = Instant::now();
     let outcome = mount_and_ask(ledger, cut, image, &device, options, &mut || {
         recovery_s.push(began.elapsed().as_secs_f64());
-        // Only recovery is measured, not the check.
+        // Only recovery is measured, not the check that follows.
         emulated.unpace()
     })?;
     emulated.stop()?;
     Ok(outcome)
 }
 
-/// Mounts the image on `device`, calls `mounted`, and runs the check; `None` if it succeeds.
+/// Mounts the image on `device`, calls `mounted`, and runs the check; returns `None` if the check succeeds.
 fn mount_and_ask(
     ledger: &mut Ledger,
     cut: Cut,

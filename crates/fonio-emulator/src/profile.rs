@@ -1,5 +1,5 @@
-//! Finds a device: a shipped profile by its name, another profile by its file, or a combination of two
-//! devices.
+//! Loads a device by its name: a shipped profile by its name, another profile by its file, or a combination
+//! of two devices.
 //!
 //! | name | device |
 //! |---|---|
@@ -19,7 +19,7 @@ use fonio_sim::profile::{Profile, SHIPPED};
 
 use crate::error::EmulatorError;
 
-/// Loads the profile of this name or in this file.
+/// Loads the shipped profile with this name, or the profile in the file at this path.
 ///
 /// # Errors
 /// [`EmulatorError::Profile`] if no profile has this name or the file is invalid.
@@ -35,10 +35,10 @@ pub fn load(name: &str) -> Result<Profile, EmulatorError> {
     Profile::parse(name, &text).map_err(|error| refused(error.to_string()))
 }
 
-/// Creates the device with this name.
+/// Creates the device model with this name.
 ///
 /// # Errors
-/// [`EmulatorError::Profile`], also if the model cannot have this capacity.
+/// [`EmulatorError::Profile`] if the profile is missing or invalid, or does not support this capacity.
 pub fn device(name: &str, capacity: ByteCount, seed: u64) -> Result<Box<dyn Device>, EmulatorError> {
     let refused = |reason: String| EmulatorError::Profile { profile: name.to_owned(), reason };
     let two = |names: &'_ str| {

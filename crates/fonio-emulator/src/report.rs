@@ -1,4 +1,4 @@
-//! The final statistics of an emulated device.
+//! Defines the final statistics of an emulated device.
 
 use fonio_core::{ByteCount, Nanos};
 use fonio_sim::device::Counters;
@@ -10,25 +10,25 @@ use crate::lateness::LatenessFigures;
 /// Statistics of the serving process since the timing started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServeReport {
-    /// Bytes that the host wrote.
+    /// Bytes that the host wrote to the device.
     pub host_written: ByteCount,
-    /// Bytes that the host read.
+    /// Bytes that the host read from the device.
     pub host_read: ByteCount,
     /// Bytes that the model programmed into flash, including copies.
     pub programmed: ByteCount,
-    /// Erase blocks that the model erased.
+    /// Number of erase blocks that the model erased.
     pub erases: u64,
-    /// Full merges of log blocks.
+    /// Number of full merges of log blocks in the model.
     pub full_merges: u64,
     /// Time in the model with at least one command in flight.
     pub busy_ns: Nanos,
-    /// Commands that failed due to an injected fault.
+    /// Number of commands that failed due to an injected fault.
     pub failed: u64,
     /// Delays of completions beyond the model's times.
     pub lateness: LatenessFigures,
     /// CPU time of the serving process since its start.
     pub cpu_ns: Nanos,
-    /// The reason why the log is incomplete; `None` if it is complete or there is no log.
+    /// The reason why the log is incomplete; `None` if the log is complete or there is no log.
     pub log_error: Option<String>,
 }
 

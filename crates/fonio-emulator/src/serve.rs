@@ -3,8 +3,8 @@
 //!
 //! A single process that both served a device and waited for it (in mount, mkfs or sync) could not even be
 //! killed after its serving part had ended. The owner sends JSON lines to the server's standard input: a
-//! [`ServeConfig`], then [`Order`]s. The server sends an [`Answer`] to each on standard output. The server
-//! ends when its standard input ends, so it does not outlive a killed owner.
+//! [`ServeConfig`], then [`Order`]s. The server sends an [`Answer`] to each of these messages on standard
+//! output. The server ends when its standard input ends, so it does not outlive a killed owner.
 
 use std::io::{self, BufRead, Write};
 use std::num::NonZeroU64;
@@ -35,22 +35,22 @@ use crate::{fuse, nbd, profile, ublk};
 pub struct ServeConfig {
     /// Profile of the device: the name of a shipped profile, or a file path.
     pub profile: String,
-    /// The device's size.
+    /// The capacity of the device.
     pub capacity: ByteCount,
     /// Seed of the random numbers of the model and the faults.
     pub seed: u64,
     /// Number of bytes written sequentially before serving starts, so that the device behaves like a used
     /// one. Only the model gets these writes; the data remain zeros, or the contents of the image.
     pub written: ByteCount,
-    /// Seconds of the wall clock for each second of the model; at least 1.
+    /// Number of wall-clock seconds for each second of the model; at least 1.
     pub dilate: f64,
-    /// The file with the data; `None` for memory.
+    /// The file with the device's data; `None` to keep the data in memory.
     pub image: Option<PathBuf>,
-    /// The file for the log of all writes and flushes.
+    /// The file for the log of all writes and flushes; `None` for no log.
     pub log: Option<PathBuf>,
-    /// Faults in their textual form.
+    /// Faults to inject, in their textual form.
     pub faults: Vec<String>,
-    /// The host's access to the device.
+    /// The interface through which the host accesses the device.
     pub front: Front,
 }
 
@@ -66,43 +66,44 @@ impl ServeConfig {
             image: None,
             log: None,
             faults: Vec::new(),
-            // The owner replaces the path or the front end.
+            // The owner later replaces the path or the front end.
             front: Front::Fuse(PathBuf::new()),
         }
     }
 }
 
-/// The host's access to the device.
+/// The interface through which the host accesses the device.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Front {
-    /// Serve the device as the file `disk` of a FUSE file system, mounted on this directory.
+    /// Serves the device as the file `disk` of a FUSE file system, mounted on this directory.
     Fuse(PathBuf),
-    /// Through NBD on this Unix socket.
+    /// Serves the device through NBD on this Unix socket.
     Nbd(PathBuf),
-    /// As a ublk device, named by [`Order::ServeUblk`]. The owner creates it after receiving the limits.
+    /// Serves the ublk device that [`Order::ServeUblk`] names. The owner creates this device after it has
+    /// received the limits.
     Ublk,
 }
 
-/// An order of the owner. It is in effect once the answer arrives.
+/// An order of the owner. The order is in effect once the server's answer arrives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// From now on, complete every command after this delay, without model and log.
+    /// Complete every later command after this delay, without model and log.
     Measure(Nanos),
-    /// From now on, complete commands at once. Model and log record every command.
+    /// Complete every later command at once. Model and log record these commands.
     Unpace,
-    /// From now on, complete commands at the model's times, minus the latency of the I/O path.
+    /// Complete every later command at the model's time, minus the latency of the I/O path.
     Pace(OverheadsByTime),
-    /// Open the ublk device of this number and take its requests.
+    /// Open the ublk device of this number and serve its requests.
     ServeUblk(u32),
-    /// Write a mark to the log.
+    /// Write a mark with this name to the log.
     Mark(String),
-    /// Return the statistics.
+    /// Return the statistics of the serving process.
     Report,
 }
 
-/// An answer of the serving process.
+/// An answer of the serving process to its owner.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -112,12 +113,12 @@ pub enum Answer {
         limits: Limits,
         /// Minimum service time of a 4 KiB command.
         fastest_ns: Nanos,
-        /// Whether the kernel keeps the CPUs awake, so completions are punctual.
+        /// Whether the kernel keeps the CPUs awake, so that completions are not late.
         cpus_awake: bool,
     },
-    /// The order is in effect.
+    /// The owner's order is in effect.
     Done,
-    /// The statistics.
+    /// The statistics of the serving process.
     Report(Box<ServeReport>),
     /// The process must end because of an error.
     Failed(String),
@@ -127,7 +128,7 @@ pub enum Answer {
 /// until the input ends.
 ///
 /// # Errors
-/// [`EmulatorError`], which was also sent to the owner as [`Answer::Failed`].
+/// An [`EmulatorError`], which was also sent to the owner as [`Answer::Failed`].
 pub fn serve() -> Result<(), EmulatorError> {
     let mut out = io::stdout().lock();
     let served = run(&mut out);
@@ -191,7 +192,7 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
         say(out, &answer)?;
     }
     disk.report();
-    // The owner unmounts. If this process unmounted, it would wait for itself.
+    // The owner unmounts the file system. If this process did so, it would wait for itself.
     std::mem::forget(session);
     Ok(())
 }
@@ -210,11 +211,11 @@ fn say(out: &mut impl Write, answer: &Answer) -> Result<(), EmulatorError> {
         .map_err(EmulatorError::system("answer", "the owner"))
 }
 
-/// Applies settings that make the timing steadier. Each is optional and skipped without permission or kernel
-/// support. The report shows how late completions were.
+/// Applies settings that make the timing steadier. Each setting is optional: it is skipped without permission
+/// or kernel support. The report shows how late completions were.
 fn become_a_server() {
-    // End the process if a thread panics. Otherwise, the commands of this thread would never complete; if the
-    // process ends, they fail.
+    // End the serving process if a thread panics. Otherwise, the commands of this thread would never
+    // complete; if the process ends, they fail.
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         report(panic);
@@ -225,7 +226,7 @@ fn become_a_server() {
     let _ = rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE);
     let _ = rustix::process::setpriority_process(None, -20);
     run_before_all_others();
-    // The default timer slack would add 50 µs to every sleep. New threads inherit this setting.
+    // The default timer slack would add 50 µs to every sleep. New threads inherit the timer slack.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }
 
@@ -233,7 +234,7 @@ fn become_a_server() {
 /// not wait for a CPU. The pacing thread polls the clock for only a few microseconds per command, so no other
 /// thread starves.
 fn run_before_all_others() {
-    // SAFETY: `sched_param` is plain numbers, for which zero is a value.
+    // SAFETY: `sched_param` contains only plain numbers, for which all zeros are valid.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
     parameters.sched_priority = 1;
     // SAFETY: the call reads `parameters`, which outlives it. 0 means this thread.

@@ -1,4 +1,4 @@
-//! The owner's connection to a serving process.
+//! Connects the owner to a serving process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -14,7 +14,6 @@ use crate::error::EmulatorError;
 use crate::report::ServeReport;
 use crate::serve::{Answer, Order, ServeConfig};
 
-/// A serving process started by this process.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
@@ -27,7 +26,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts `command`, which must call [`crate::serve()`], and waits until it is ready.
+    /// Starts `command`, which must call [`crate::serve()`], and waits until the device is ready.
     pub(crate) fn start(
         ledger: &mut Ledger,
         mut command: Command,
@@ -51,7 +50,7 @@ impl Server {
         }
     }
 
-    /// Sends an order and waits until it is in effect.
+    /// Sends an order and waits until the order is in effect.
     pub(crate) fn order(&mut self, order: &Order) -> Result<(), EmulatorError> {
         match self.ask(order)? {
             Answer::Done => Ok(()),
@@ -59,7 +58,7 @@ impl Server {
         }
     }
 
-    /// Writes the log out and returns the statistics.
+    /// Makes the server write out its log, and returns its statistics.
     pub(crate) fn report(&mut self) -> Result<ServeReport, EmulatorError> {
         match self.ask(&Order::Report)? {
             Answer::Report(report) => Ok(*report),
@@ -75,23 +74,22 @@ impl Server {
         self.child.id()
     }
 
-    /// Ends the process. The device must no longer be in use.
+    /// Ends the serving process. The served device must no longer be in use.
     pub(crate) fn stop(mut self, ledger: &mut Ledger) -> Result<(), EmulatorError> {
         self.orders = None;
         ledger.undo(self.entry)?;
-        // Reap the ended process.
         let _ = self.child.wait();
         Ok(())
     }
 
     fn ask(&mut self, order: &Order) -> Result<Answer, EmulatorError> {
-        say(self.orders.as_mut().expect("orders are given until it is stopped"), order)?;
+        say(self.orders.as_mut().expect("the order pipe is open until the server is stopped"), order)?;
         hear(&mut self.answers)
     }
 }
 
 fn say(orders: &mut ChildStdin, order: &impl Serialize) -> Result<(), EmulatorError> {
-    let text = serde_json::to_string(order).expect("orders are plain data, and paths of ours are UTF-8");
+    let text = serde_json::to_string(order).expect("orders are plain data, and their paths are UTF-8");
     orders.write_all(format!("{text}\n").as_bytes()).map_err(|_| EmulatorError::ServerGone)
 }
 
@@ -102,10 +100,10 @@ fn hear(answers: &mut BufReader<ChildStdout>) -> Result<Answer, EmulatorError> {
         Ok(Answer::Failed(reason)) => Err(EmulatorError::Server { reason }),
         Ok(answer) => Ok(answer),
         Err(_) if read == 0 => Err(EmulatorError::ServerGone),
-        Err(error) => Err(EmulatorError::Server { reason: format!("it said {:?}: {error}", line.trim()) }),
+        Err(error) => Err(EmulatorError::Server { reason: format!("bad reply {:?}: {error}", line.trim()) }),
     }
 }
 
 fn unexpected(answer: &Answer) -> EmulatorError {
-    EmulatorError::Server { reason: format!("it gave an unexpected answer: {answer:?}") }
+    EmulatorError::Server { reason: format!("unexpected reply: {answer:?}") }
 }

@@ -19,19 +19,20 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How a workload ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkloadEnd {
-    /// It ended by itself.
+    /// The workload ended by itself.
     Exited(ExitStatus),
-    /// The user stopped it.
+    /// The user stopped the workload.
     Stopped,
 }
 
 impl Emulated {
     /// Runs `command` and marks its start and end in the log. Sets the environment variables `FONIO_MOUNT`
-    /// (the mount point) and `FONIO_DEVICE` (the block device). With `quietly`, the output goes to standard
-    /// error. If `stop` returns true, kills it with all its children.
+    /// (the mount point) and `FONIO_DEVICE` (the block device). With `quietly`, the workload's output goes to
+    /// standard error. If `stop` returns true, kills the command with all its children.
     ///
     /// # Errors
-    /// [`EmulatorError::Command`] if it cannot be started, [`EmulatorError::ServerGone`] if the serving process has ended.
+    /// [`EmulatorError::Command`] if the command cannot be started, [`EmulatorError::ServerGone`] if the
+    /// serving process has ended.
     ///
     /// # Panics
     /// If `command` is empty.
@@ -41,7 +42,7 @@ impl Emulated {
         quietly: bool,
         stop: &dyn Fn() -> bool,
     ) -> Result<WorkloadEnd, EmulatorError> {
-        let (program, arguments) = command.split_first().expect("a workload has a program");
+        let (program, arguments) = command.split_first().expect("a workload's command is not empty");
         self.mark(WORKLOAD_BEGINS)?;
         let started = start(program, arguments, |prepared: &mut Command| {
             prepared.stdin(Stdio::null()).process_group(0);

@@ -10,7 +10,7 @@ use fonio_emulator::{Emulated, EmulatorError};
 use fonio_host::{Ledger, mounts_under};
 
 fn nothing_is_left(state: &Path, device: &Path) {
-    assert_eq!(fs::read_dir(state).expect("state").count(), 0, "files in the state folder");
+    assert_eq!(fs::read_dir(state).expect("state").count(), 0, "files left in the state folder");
     assert!(mounts_under(state).expect("mounts").is_empty());
     // Loop device numbers are reused, so check the backing file.
     let loop_device = Path::new("/sys/block").join(device.file_name().expect("name"));
@@ -52,7 +52,7 @@ fn an_error_on_the_way_leaves_nothing_behind() {
     assert!(matches!(error, EmulatorError::Host(_)), "{error}");
     options.mount_options = String::new();
     options.serve.profile = "no-such-card".to_owned();
-    let error = Emulated::start(&options, bed::server()).expect_err("there is no such card");
+    let error = Emulated::start(&options, bed::server()).expect_err("the profile does not exist");
     assert!(error.to_string().contains("no-such-card"), "{error}");
     assert_eq!(fs::read_dir(state.path()).expect("state").count(), 0);
     assert!(mounts_under(state.path()).expect("mounts").is_empty());
@@ -115,7 +115,6 @@ fn faults_reach_the_host() {
     emulated.stop().expect("stop");
 }
 
-/// Kills first the serving process, then the owner in another process.
 #[test]
 fn a_killed_server_and_a_killed_owner_leave_nothing_behind() {
     if !bed::can_make_block_devices() {
@@ -133,7 +132,7 @@ fn a_killed_server_and_a_killed_owner_leave_nothing_behind() {
     let mut emulated = start(state.path());
     let device = emulated.device().expect("device").to_owned();
     bed::kill_server(&mut emulated);
-    assert!(emulated.stop().is_err(), "no process is left to report");
+    assert!(emulated.stop().is_err(), "a killed server cannot report");
     nothing_is_left(state.path(), &device);
 
     let name = "block_device::a_killed_server_and_a_killed_owner_leave_nothing_behind";

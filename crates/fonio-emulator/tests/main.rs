@@ -1,9 +1,10 @@
-//! Tests emulated devices through the kernel and other programs. It is one program to save link time.
+//! Tests emulated devices as the kernel and other programs use them. All tests are in one program to save
+//! link time.
 
 mod bed;
 mod block_device;
 mod nbd;
-#[allow(dead_code, reason = "the benchmark uses the rest")]
+#[allow(dead_code, reason = "the benchmark uses the rest of this module")]
 #[path = "bed/sync_policy.rs"]
 mod power_cut_trials;
 mod power_cuts;

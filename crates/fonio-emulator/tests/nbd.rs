@@ -65,7 +65,7 @@ fn qemu_reads_what_it_wrote() {
     let count = |kind| log.records.iter().filter(|record| record.kind == kind).count();
     assert!(count(Kind::Flush) >= 1 && count(Kind::Discard) >= 1);
     assert!(log.records.iter().any(|record| record.kind == Kind::Write && record.fua));
-    assert!(!dir.path().join("socket").exists(), "the socket goes with the server");
+    assert!(!dir.path().join("socket").exists(), "the socket outlives the server");
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn survivors(sync: &str, turns: u32, tear: Tear) -> PowerCuts {
     let cuts = PowerCuts::run(&mut ledger, &log, &options, &|| false).expect("cuts");
     ledger.close().expect("undone");
     assert_eq!(cuts.cuts, CUTS);
-    eprintln!("synchronous={sync}: {} of {CUTS} survived; {} records", cuts.survived, log.records.len());
+    eprintln!("synchronous={sync}: {} of {CUTS} cuts survived; {} records", cuts.survived, log.records.len());
     cuts
 }
 
@@ -88,6 +88,6 @@ fn a_database_that_syncs_survives_every_cut_and_one_that_does_not_does_not() {
     let synced = survivors("FULL", 300, Tear::Page);
     assert_eq!(synced.survived, CUTS, "{:#?}", synced.failures);
     let dropped = survivors("OFF", 6000, Tear::Page);
-    assert!(dropped.survived < CUTS, "no cut hurt a database that does not sync");
+    assert!(dropped.survived < CUTS, "no cut damaged a database that does not sync");
     assert!(dropped.failures.iter().all(|failure| failure.mounted), "{:#?}", dropped.failures);
 }

@@ -1,7 +1,7 @@
 //! Tests that databases under a sync policy survive power cuts as their class promises, and that the cuts can
 //! do damage.
 //!
-//! `cargo studies sync-policy` runs many more cuts.
+//! `cargo studies sync-policy` runs many more power cuts.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn every_class_keeps_its_promise() {
             assert!(outcome.removed > 0, "{}: {outcome:?}", mode.name);
         }
         if mode.promise == Promise::Nothing {
-            assert!(outcome.corrupt > 0, "no cut hurt a database that does not sync: {outcome:?}");
+            assert!(outcome.corrupt > 0, "no cut damaged a database that does not sync: {outcome:?}");
         }
     }
 }

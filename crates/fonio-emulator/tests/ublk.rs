@@ -15,8 +15,8 @@ use rustix::ioctl::{self, Opcode, Setter};
 
 const MIB: u64 = 1 << 20;
 
-/// Each test holds this lock: device numbers are reused, so a leftover device could not be distinguished from
-/// another test's device.
+/// Each test holds this lock, because device numbers are reused and a leftover device could not be
+/// distinguished from another test's device.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 #[track_caller]
@@ -25,8 +25,7 @@ fn ublk_devices() -> Option<MutexGuard<'static, ()>> {
     has(&[Need::Root, Need::Ublk]).then_some(turn)
 }
 
-/// Returns the options of a 64 MiB ublk device with constant service times and this queue depth, without a
-/// file system.
+/// Creates the options for a 64 MiB ublk device with constant service times and this queue depth.
 fn options(dir: &Path, depth: u32) -> Options {
     let mut options = bed::options(&dir.join("state"), 64);
     let steady = fs::read_to_string(&options.serve.profile).expect("profile");
@@ -46,7 +45,7 @@ fn sysfs(device: &Path) -> PathBuf {
 }
 
 fn nothing_is_left(dir: &Path, device: &Path) {
-    assert_eq!(fs::read_dir(dir.join("state")).expect("state").count(), 0, "files in the state folder");
+    assert_eq!(fs::read_dir(dir.join("state")).expect("state").count(), 0, "files left in the state folder");
     assert!(mounts_under(dir).expect("mounts").is_empty());
     let character = device.display().to_string().replace("ublkb", "ublkc");
     let class = Path::new("/sys/class/ublk-char").join(Path::new(&character).file_name().expect("name"));
@@ -58,7 +57,7 @@ fn open_direct(device: &Path, more: i32) -> File {
     opened.expect("open")
 }
 
-/// 4 KiB filled with one value, aligned for direct I/O.
+/// A buffer of 4 KiB, filled with one value and aligned for direct I/O.
 #[repr(align(4096))]
 struct Page([u8; 4096]);
 
@@ -114,9 +113,9 @@ fn the_queue_has_the_limits_of_the_device_and_its_commands_arrive() {
         for (mib, expected) in [(0, 1), (1, 0), (2, 0), (3, 4), (15, 16), (20, 0xa5)] {
             page.0.fill(0xff);
             file.read_exact_at(&mut page.0, mib * MIB).expect("read");
-            assert_eq!(page.0, [expected; 4096], "at {mib} MiB with depth {depth}");
+            assert_eq!(page.0, [expected; 4096], "wrong data at {mib} MiB with depth {depth}");
         }
-        // Write more than one command through the page cache, so many commands are in flight.
+        // Write more than one command through the page cache, so that many commands are in flight.
         let content: Vec<u8> = (0_u32..1 << 20).flat_map(u32::to_le_bytes).collect();
         let cached = OpenOptions::new().read(true).write(true).open(&node).expect("open");
         cached.write_all_at(&content, 32 * MIB).expect("write");
@@ -189,7 +188,7 @@ fn stopping_writes_back_what_the_kernel_has_cached() {
     let device = emulated.device().expect("device").to_owned();
     let file = OpenOptions::new().write(true).open(&device).expect("open");
     file.write_all_at(&[7; 100_000], 8 * MIB).expect("write");
-    // The device is still open, as if it were mounted.
+    // Stop the device while it is still open, as if it were mounted.
     emulated.stop().expect("stop");
     nothing_is_left(dir.path(), &device);
     assert!(file.write_all_at(&[7; 4096], 0).and_then(|()| file.sync_all()).is_err());
@@ -247,7 +246,6 @@ fn a_request_in_flight_is_waited_for_or_fails_with_its_server() {
     }
 }
 
-/// Kills first the serving process, then the owner in another process.
 #[test]
 fn a_killed_server_and_a_killed_owner_leave_nothing_behind() {
     let Some(_turn) = ublk_devices() else { return };
@@ -263,7 +261,7 @@ fn a_killed_server_and_a_killed_owner_leave_nothing_behind() {
         let emulated = Emulated::start(&with_file_system(options(dir, 1)), bed::server()).expect("start");
         let device = emulated.device().expect("device").to_owned();
         let file = emulated.mount_dir().map_or(device, |dir| dir.join("file"));
-        // Dirty data in the page cache.
+        // Leave dirty data in the page cache.
         fs::write(file, [7; 100_000]).expect("write");
         emulated
     };
@@ -274,7 +272,7 @@ fn a_killed_server_and_a_killed_owner_leave_nothing_behind() {
     let mut emulated = start(dir.path());
     let device = emulated.device().expect("device").to_owned();
     bed::kill_server(&mut emulated);
-    assert!(emulated.stop().is_err(), "no process is left to report");
+    assert!(emulated.stop().is_err(), "a killed server cannot report");
     nothing_is_left(dir.path(), &device);
 
     let name = "ublk::a_killed_server_and_a_killed_owner_leave_nothing_behind";

@@ -1,4 +1,4 @@
-//! A recording together with its analysis, so that each recording is analysed only once.
+//! Keeps the analysis of each recording, so that each recording is analysed only once.
 
 use std::path::Path;
 
@@ -9,17 +9,17 @@ use fonio_report::Document;
 
 use crate::error::ExperimentError;
 
-/// The analysis and the metadata of a recording.
+/// A recording's analysis and metadata.
 #[derive(Clone, Debug)]
 pub struct Analysed {
-    /// The analysis.
+    /// The analysis of the recording.
     pub analysis: Analysis,
     /// The recording's description of its source.
     pub meta: Meta,
 }
 
 impl Analysed {
-    /// Analyses the recording in the directory `path`.
+    /// Reads and analyses the recording in the directory `path`.
     pub fn of(path: &Path) -> Result<Analysed, ExperimentError> {
         let recording = Recording::open(path)?;
         let mut analyser = Analyser::new(AnalysisOptions::default());
@@ -28,7 +28,7 @@ impl Analysed {
         Ok(Analysed { analysis: analyser.finish(&meta), meta })
     }
 
-    /// Returns the report on the recording.
+    /// Creates the report on the recording.
     pub fn document(&self) -> Document {
         Document::from_analysis(&self.analysis, &self.meta)
     }

@@ -1,5 +1,5 @@
-//! A second workload that runs concurrently with the measured one, on the same storage, until the measured
-//! one ends.
+//! Runs a second workload concurrently with the measured one, on the same storage, until the measured one
+//! ends.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -20,40 +20,40 @@ use crate::task::{BackgroundResult, DONE, Task};
 use crate::test_bed::{Roles, TestBed};
 use crate::worker::Worker;
 
-/// The figures of the concurrent workload.
+/// The figures of a concurrent workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BackgroundFigures {
-    /// Its name.
+    /// The name of the concurrent workload.
     pub workload: String,
-    /// How long it ran, in seconds.
+    /// How long the concurrent workload ran, in seconds.
     pub ran_s: f64,
-    /// The share of its operations that it completed.
+    /// The share of the concurrent workload's operations that it completed.
     pub done_share: f64,
-    /// Whether it ended by itself before the measured workload ended.
+    /// Whether the concurrent workload ended by itself before the measured workload ended.
     pub ended_early: bool,
-    /// Its own I/O.
+    /// The I/O of the concurrent workload.
     #[serde(flatten)]
     pub own: OwnFigures,
 }
 
-/// The requests that one of several workloads caused.
+/// The I/O that one of several workloads caused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OwnFigures {
-    /// Requests to the devices under test.
+    /// Number of the workload's requests to the devices under test.
     pub requests: u64,
-    /// Bytes read by these requests.
+    /// Bytes that the workload's requests read.
     pub read_bytes: u64,
-    /// Bytes written by these requests.
+    /// Bytes that the workload's requests wrote.
     pub write_bytes: u64,
-    /// The time in seconds for which its threads were blocked on storage, summed over the threads; `None`
-    /// if the recording does not show waits.
+    /// The time in seconds for which the workload's threads were blocked on storage, summed over these
+    /// threads; `None` if the recording does not show waits.
     pub blocked_s: Option<f64>,
-    /// The longest wait in seconds; `None` if the recording has no waits or only short ones.
+    /// The workload's longest wait for storage, in seconds; `None` if the recording has no long waits.
     pub longest_wait_s: Option<f64>,
 }
 
 impl OwnFigures {
-    /// Returns the figures of the process `pid` in a recording.
+    /// Computes the figures of the process `pid` from a recording.
     pub(crate) fn of(recording: &Path, pid: u32) -> Result<OwnFigures, ExperimentError> {
         let recording = Recording::open(recording)?;
         let mut process = Process { pid, tids: BTreeSet::new(), own: OwnFigures::default() };
@@ -64,7 +64,7 @@ impl OwnFigures {
         recording.replay(&mut process, Tables::NONE.with(Table::Requests))?;
         let options = FilterOptions { tids: process.tids.into_iter().collect(), ..FilterOptions::default() };
         let analyser = Analyser::new(AnalysisOptions::default());
-        let mut filter = Filter::new(options, analyser).expect("a filter by threads is valid");
+        let mut filter = Filter::new(options, analyser).expect("a filter by thread IDs is valid");
         recording.replay(&mut filter, Tables::ALL)?;
         let analysis = filter.into_inner().finish(recording.meta());
         let seconds = |ns: u64| ns as f64 / 1e9;
@@ -112,18 +112,17 @@ impl RowSink for Process {
     }
 }
 
-/// The process of the concurrent workload.
 pub(crate) struct BackgroundWorker {
     worker: Worker,
     workload: String,
     socket: PathBuf,
     result: PathBuf,
-    /// The connection that started it.
+    /// The connection on which this process started the workload.
     called: Option<UnixStream>,
 }
 
 impl BackgroundWorker {
-    /// Starts the process, and waits until it is prepared.
+    /// Starts the process, and waits until it has prepared the workload.
     pub(crate) fn prepare(
         bed: &mut TestBed,
         background: Background<'_>,
@@ -164,7 +163,6 @@ impl BackgroundWorker {
         self.worker.pid()
     }
 
-    /// Starts the workload.
     pub(crate) fn begin(&mut self) -> Result<(), ExperimentError> {
         let called =
             UnixStream::connect(&self.socket).map_err(ExperimentError::system("call", &self.socket))?;
@@ -172,7 +170,7 @@ impl BackgroundWorker {
         Ok(())
     }
 
-    /// Ends the workload, and returns its figures. `recording` holds its I/O.
+    /// Ends the concurrent workload, and returns its figures. `recording` shows the workload's I/O.
     pub(crate) fn end(
         mut self,
         bed: &mut TestBed,
@@ -180,7 +178,7 @@ impl BackgroundWorker {
     ) -> Result<BackgroundFigures, ExperimentError> {
         let Some(mut called) = self.called.take() else { return Err(self.worker.failure()) };
         let socket = &self.socket;
-        // Ignore the error if the process has already ended, because its answer can still be read.
+        // Ignore the error if the process has already ended, because its result can still be read.
         let _ = called.shutdown(Shutdown::Write);
         let mut answer = String::new();
         called.read_to_string(&mut answer).map_err(ExperimentError::system("read from", socket))?;

@@ -24,44 +24,43 @@ use crate::series::{RunFigures, Series, Variation, results};
 use crate::setup::{Conditions, Setup, Storage};
 use crate::test_bed::{Roles, TestBed, enter_process};
 
-/// The mark that the recorder sets while a command runs.
+/// The name of the mark that spans the run of a command in a recording.
 const COMMAND_MARK: &str = "command";
 
-/// The file to which a replay writes its result. It is not on the devices under test.
+/// The file to which a replay writes its result. This file is not on the devices under test.
 const RESULT: &str = "replayed.json";
 
 /// A command to measure.
 #[derive(Clone, Debug)]
 pub struct CommandOptions<'a> {
-    /// The program and its arguments; unused with a replay.
+    /// The program and its arguments; unused if `replay` is set.
     pub command: &'a [OsString],
-    /// Replay this instead.
+    /// The recording to replay instead of running the command.
     pub replay: Option<Replay<'a>>,
-    /// A shell command that runs before each measurement and is not measured. It puts the files into the
-    /// same state.
+    /// A shell command that runs before each measurement, to put the files into the same state.
     pub before_each: Option<&'a str>,
     /// The seed of the device model.
     pub seed: u64,
-    /// How this program starts its own processes.
+    /// The command lines with which this program starts its own processes.
     pub roles: &'a Roles,
     /// Set by a signal handler to end the run as soon as possible.
     pub stop: &'a AtomicBool,
 }
 
-/// The I/O of a recording.
+/// A recording whose I/O is replayed.
 #[derive(Clone, Copy, Debug)]
 pub struct Replay<'a> {
     /// The recording's directory.
     pub recording: &'a Path,
-    /// The recorded accesses or calls.
+    /// The recorded accesses or calls to replay.
     pub sequence: &'a Sequence,
-    /// Without pauses.
+    /// Whether to replay without the recorded pauses.
     pub fast: bool,
 }
 
 impl Replay<'_> {
-    /// Makes the file or folder in `dir` and returns the command that replays on it. The test bed removes the
-    /// file or folder.
+    /// Creates the replay's file or folder in `dir` and returns the command that replays on it. The test bed
+    /// removes this file or folder.
     fn prepare(
         &self,
         bed: &mut TestBed,
@@ -107,9 +106,9 @@ impl CommandOptions<'_> {
     }
 }
 
-/// Runs the command in rounds, once per round in every setup, records and analyses each run, and compares
-/// the setups. Also returns the analysis of the first run. `begins` is called before each run; recordings
-/// go to folders in `out`.
+/// Runs the command in rounds, once per round in every setup, records and analyses each run, and compares the
+/// setups. Also returns the analysis of the first run. Calls `begins` before each run, and writes recordings
+/// to folders in `out`.
 ///
 /// The command starts in the current directory, or, on a device that is formatted for it, in the root
 /// directory of the new file system. The file system is synced before each run, so that no run writes back
@@ -118,12 +117,12 @@ impl CommandOptions<'_> {
 ///
 /// # Errors
 ///
-/// [`ExperimentError::CommandFailed`] if the command fails, or the error of the first run that failed. All
-/// settings are then restored.
+/// [`ExperimentError::CommandFailed`] if the command fails, or the error of the first run that failed. In
+/// both cases, all settings are restored.
 ///
 /// # Panics
 ///
-/// Like [`Design::run`].
+/// In the same cases as [`Design::run`].
 pub fn run_command_series(
     arms: &[Arm<Variation>],
     rounds: Rounds,
@@ -137,7 +136,7 @@ pub fn run_command_series(
     // On the user's own device, the first run would start with a cold page cache, and all later runs with a
     // warm one.
     let in_folder = arms.iter().find(|arm| matches!(arm.setup.setup.storage, Storage::Directory(_)));
-    // A replay starts without its files in the page cache.
+    // A replay starts without its files in the page cache, so it needs no unmeasured run.
     if let Some(arm) = in_folder.filter(|_| options.replay.is_none()) {
         say!("Running the command once without measuring it …");
         let unmeasured = out.join("unmeasured");
@@ -208,7 +207,7 @@ fn run_once(
     if let Some(failure) = Failure::of(summary.command_exit, summary.command_signal) {
         return Err(ExperimentError::CommandFailed { command: options.line(), failure });
     }
-    // A replay first reads its recording. The time for this is not part of the run time.
+    // A replay first reads its recording from a file. The time for reading is not part of the run time.
     let replayed = options.replay.as_ref().map(|_| Replayed::load(&bed.scratch.join(RESULT))).transpose()?;
     bed.close_measured()?;
     let analysed = Analysed::of(out)?;
@@ -219,13 +218,12 @@ fn run_once(
     Ok((RunFigures::of_recording(&analysed.analysis, wall_s, out), analysed))
 }
 
-/// Returns the run time of a recorded command in seconds.
 fn command_took(recording: &Path, options: &CommandOptions<'_>) -> Result<f64, ExperimentError> {
     let mut took = Took::default();
     Recording::open(recording)?.replay(&mut took, Tables::NONE.with(Table::Marks))?;
     took.0.ok_or_else(|| ExperimentError::NotSeen {
         command: options.line(),
-        reason: "the recording does not show when it ended",
+        reason: "the recording does not show when the command ended",
     })
 }
 
@@ -249,7 +247,7 @@ fn prepare(bed: &mut TestBed, line: &str, dir: Option<&Path>) -> Result<(), Expe
     if status.success() { Ok(()) } else { Err(failed(&status)) }
 }
 
-/// Returns the run time of the command in seconds.
+/// Finds the run time of the command in the rows of a recording, in seconds.
 #[derive(Default)]
 struct Took(Option<f64>);
 

@@ -13,46 +13,46 @@ use fonio_system::SystemError;
 use fonio_system::command::Failure;
 use fonio_workload::WorkloadError;
 
-/// An experiment did not start or did not finish. All its changes are undone.
+/// An experiment did not start or did not finish. All changes of the experiment are undone.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExperimentError {
-    /// No fix has this name.
+    /// No fix has the requested name.
     #[error("no fix is called `{name}`{nearest}; `fonio fix --all` lists them, and device=PROFILE is one")]
     UnknownFix {
-        /// The requested name.
+        /// The fix name that the user entered.
         name: String,
-        /// [`fonio_core::nearest`] of the fixes.
+        /// The suggestion of a similar fix name, from [`fonio_core::nearest`].
         nearest: String,
     },
-    /// The fix does not apply to this setup.
+    /// A fix does not apply to this setup.
     #[error("the fix {fix} cannot be tried here: {reason}")]
     NotApplicable {
-        /// The fix.
+        /// The name of the fix.
         fix: String,
-        /// The reason.
+        /// The reason why the fix does not apply.
         reason: String,
     },
-    /// A list contains a value twice.
+    /// A list on the command line contains a value twice.
     #[error("{option} names {value} twice")]
     NamedTwice {
-        /// The option of the command line.
+        /// The command-line option with the list.
         option: &'static str,
-        /// The value.
+        /// The value that occurs twice.
         value: String,
     },
-    /// The description of an array is invalid.
+    /// The user's description of an array is invalid.
     #[error("{place}: {reason}")]
     BadArray {
-        /// The description.
+        /// The invalid description of an array.
         place: String,
-        /// The reason.
+        /// The reason why the description of the array is invalid.
         reason: String,
     },
     /// A recording cannot be replayed in a model.
     #[error("the replay in a model failed: {0}")]
     InModel(String),
-    /// An error of the test bed.
+    /// An error of the test bed on this host.
     #[error(transparent)]
     Host(#[from] HostError),
     /// The throughput of a device or directory could not be measured.
@@ -67,27 +67,27 @@ pub enum ExperimentError {
     /// An error while a recording is read.
     #[error(transparent)]
     Recording(#[from] RecordingError),
-    /// An error of the workload.
+    /// An error while the workload ran.
     #[error(transparent)]
     Workload(Box<WorkloadError>),
     /// The workload's process failed; it printed the error on standard error.
     #[error("the workload failed ({status}): {complaint}")]
     TaskFailed {
-        /// The exit status.
+        /// The exit status of the workload's process.
         status: String,
-        /// The process's error message.
+        /// The error message of the workload's process.
         complaint: String,
     },
     /// The kernel killed a process under test because it reached its memory limit.
     #[error("the workload needs more than {} of memory: the kernel killed it; try a larger --memory", limit.to_exact_text())]
     OutOfMemory {
-        /// The limit.
+        /// The memory limit of the process.
         limit: ByteCount,
     },
     /// A recording has no reads, writes or flushes.
     #[error("{} has no reads, writes or flushes to replay", recording.display())]
     NothingToReplay {
-        /// The recording.
+        /// The recording that has no reads, writes or flushes.
         recording: PathBuf,
     },
     /// A recording has no file-system calls that can be replayed.
@@ -96,28 +96,28 @@ pub enum ExperimentError {
         recording.display()
     )]
     NoCalls {
-        /// The recording.
+        /// The recording without file-system calls.
         recording: PathBuf,
     },
     /// The data that a recording accesses do not fit on the device.
     #[error(
-        "the recording accesses {}, and {} has {} free: use another place, or --size for an emulated device",
+        "the recording accesses {}, but {} has only {} free: use another place, or --size for an emulated device",
         wanted.to_exact_text(), place.display(), free.to_exact_text()
     )]
     NoRoom {
-        /// The bytes that the replay needs.
+        /// The number of bytes that the replay needs.
         wanted: ByteCount,
-        /// The free bytes.
+        /// The number of bytes that are free on the device.
         free: ByteCount,
-        /// The folder.
+        /// The folder in which the replay would create its data.
         place: PathBuf,
     },
     /// A measured command failed.
     #[error("`{command}` failed, so nothing was measured, and all settings are restored")]
     CommandFailed {
-        /// The command.
+        /// The command that failed.
         command: String,
-        /// How it failed.
+        /// How the command failed.
         #[source]
         failure: Failure,
     },
@@ -126,39 +126,39 @@ pub enum ExperimentError {
         "the preparation `{line}` failed ({status}); nothing was measured, and all settings are restored"
     )]
     NotPrepared {
-        /// The line.
+        /// The line of the shell command.
         line: String,
-        /// The exit code or signal.
+        /// The exit code of the shell command, or the signal that ended it.
         status: String,
     },
-    /// A command ran, but the recording does not show where its time went.
+    /// A measured command ran, but the recording does not show where its time went.
     #[error("the recording does not show where the time of {command} went: {reason}")]
     NotSeen {
-        /// The command.
+        /// The measured command.
         command: String,
-        /// The reason.
+        /// The reason why the recording does not show where the time went.
         reason: &'static str,
     },
     /// The measured unit has no process.
     #[error("the unit {unit:?} has no process now; {}", seen_units(seen))]
     NoUnit {
-        /// The unit.
+        /// The name of the measured unit.
         unit: String,
-        /// The units that have processes.
+        /// The units that have processes, as suggestions.
         seen: Vec<String>,
     },
-    /// A folder holds the slices of another test.
+    /// A folder holds the slices of a different test.
     #[error("{} holds the slices of another test ({differs}); name another folder with --output", folder.display())]
     OtherTest {
-        /// The folder.
+        /// The folder with the slices of the other test.
         folder: PathBuf,
-        /// The first difference.
+        /// The first difference between the two tests.
         differs: String,
     },
     /// A file in a test folder is damaged.
     #[error("this version of fonio cannot read {} as a file of a live test", path.display())]
     BadSlice {
-        /// The file.
+        /// The damaged file.
         path: PathBuf,
         /// The JSON library's error.
         #[source]
@@ -169,18 +169,17 @@ pub enum ExperimentError {
         "this kernel does not show which threads wait for storage, so there is nothing to measure: {reason}"
     )]
     NoWaits {
-        /// The recorder's note.
+        /// The recorder's explanation.
         reason: String,
     },
     /// A system call failed.
     #[error(transparent)]
     System(#[from] SystemError),
     /// The user asked to stop.
-    #[error("stopped; everything set up for the run is undone")]
+    #[error("stopped; the setup of the run was undone")]
     Interrupted,
 }
 
-/// Returns a clause that lists the units.
 fn seen_units(seen: &[String]) -> String {
     const MOST: usize = 30;
     if seen.is_empty() {

@@ -1,4 +1,5 @@
-//! Fills a file system before a run until it resembles one in use: nearly full, with free space in many small holes.
+//! Fills a file system before a run until it resembles one in use: nearly full, with free space in many small
+//! holes.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -12,39 +13,38 @@ use fonio_core::{ByteCount, Random};
 use crate::error::ExperimentError;
 use crate::rounds::check_stop;
 
-/// Size of each file. A segment of a log-structured file system (2 MiB on F2FS, 8 MiB on NILFS2) holds many
-/// files, so most segments still contain valid data after some files are deleted.
+/// Size of each file that fills the file system. A segment of a log-structured file system (2 MiB on F2FS, 8
+/// MiB on NILFS2) holds many files, so most segments still contain valid data after some files are deleted.
 const FILE_BYTES: usize = 128 << 10;
-/// Number of files written between two checks of the free space.
+/// Number of files written between two checks of the file system's free space.
 const FILES_AT_ONCE: usize = 16;
-/// Files are written until this share of the file system is used; then random files are deleted.
+/// New files are written until this share of the file system is used; then random files are deleted.
 const WRITTEN_SHARE: f64 = 0.98;
-/// A cleaner frees the space of the deleted files later. The run begins when the used share is this close
-/// to the requested share, or when [`CLEANED_WITHIN`] has passed, because the cleaner must move valid data
-/// and cannot free all invalid blocks.
+/// The file system's cleaner frees the space of the deleted files later. The run begins when the used share
+/// is this close to the requested share, or when [`CLEANED_WITHIN`] has passed, because the cleaner must move
+/// valid data and cannot free all invalid blocks.
 const CLOSE_TO_SHARE: f64 = 0.01;
 const CLEANED_WITHIN: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// How much of a file system is in use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Space {
     pub(crate) used: ByteCount,
-    /// Bytes that users other than root can still write.
+    /// Number of bytes that users other than root can still write.
     pub(crate) free: ByteCount,
 }
 
 impl Space {
     pub(crate) fn of(dir: &Path) -> Result<Space, ExperimentError> {
         let found = rustix::fs::statvfs(dir).map_err(io::Error::from);
-        let found = found.map_err(ExperimentError::system("look at the free space of", dir))?;
+        let found = found.map_err(ExperimentError::system("read the free space of", dir))?;
         Ok(Space {
             used: ByteCount((found.f_blocks - found.f_bfree) * found.f_frsize),
             free: ByteCount(found.f_bavail * found.f_frsize),
         })
     }
 
-    /// Returns the used plus the free bytes, without the blocks reserved for the file system or root.
+    /// Returns the sum of used and free bytes, without the blocks reserved for the file system or root.
     fn total(self) -> u64 {
         self.used.0 + self.free.0
     }
@@ -54,9 +54,9 @@ impl Space {
     }
 }
 
-/// Fills the file system of the directory `dir` to the share `wanted`. Writes files until it is full, and
-/// then deletes random ones. If the file system is full before the share reaches `wanted`, no file is
-/// deleted.
+/// Fills the file system of the directory `dir` to the share `wanted`. Writes files until this file system is
+/// full, and then deletes random ones of these files. If the file system is full before the share reaches
+/// `wanted`, no file is deleted.
 pub(crate) fn fill(dir: &Path, wanted: f64, seed: u64, stop: &AtomicBool) -> Result<(), ExperimentError> {
     let folder = dir.join("filling");
     fs::create_dir(&folder).map_err(ExperimentError::system("make", &folder))?;
@@ -86,7 +86,7 @@ pub(crate) fn fill(dir: &Path, wanted: f64, seed: u64, stop: &AtomicBool) -> Res
     Ok(())
 }
 
-/// Writes some files. Returns whether the file system is full.
+/// Writes some new files. Returns whether the file system is then full.
 fn write_files(
     folder: &Path,
     files: &mut Vec<PathBuf>,
@@ -98,7 +98,7 @@ fn write_files(
         match fs::write(&path, words.collect::<Vec<u8>>()) {
             Ok(()) => files.push(path),
             Err(error) if error.kind() == ErrorKind::StorageFull => {
-                // The file may be incomplete or missing.
+                // The last file may be incomplete or missing.
                 return match fs::remove_file(&path) {
                     Err(error) if error.kind() != ErrorKind::NotFound => {
                         Err(ExperimentError::system("remove", &path)(error))
@@ -136,7 +136,7 @@ mod tests {
         fill(&dir, 0.75, 1, &AtomicBool::new(false)).expect("it is filled");
         let share = Space::of(&dir).expect("space").used_share();
         assert!((share - 0.75).abs() < 0.01, "{share}");
-        // Files are deleted at random, so some of the first ones are missing.
+        // Files are deleted at random, so some of the first files are missing.
         let first = (0..100).filter(|number| dir.join(format!("filling/{number}")).exists()).count();
         assert!((60..90).contains(&first), "{first}");
         ledger.close().expect("undone");

@@ -1,4 +1,4 @@
-//! The matrix of a comparison: every combination of storage, file system and scheduler.
+//! Combines the values of a comparison: every combination of storage, file system and scheduler.
 
 use fonio_host::Filesystem;
 
@@ -10,29 +10,29 @@ pub(crate) const SEPARATOR: &str = " with ";
 /// The values that a comparison combines, in the user's order.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a> {
-    /// The directories, block devices and profiles, at least one.
+    /// The directories, block devices and profiles to compare; at least one.
     pub places: &'a [String],
-    /// The file systems; empty for the default.
+    /// The file systems to compare; empty for the default file system.
     pub filesystems: &'a [Filesystem],
-    /// The schedulers; empty for the default.
+    /// The schedulers to compare; empty for the default scheduler.
     pub schedulers: &'a [String],
 }
 
 /// One combination of a [`Matrix`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Combination<'a> {
-    /// The storage, followed by the values that differ between the combinations.
+    /// The name of the combination: the storage, followed by the values that differ between the combinations.
     pub name: String,
-    /// The place.
+    /// The directory, block device or profile.
     pub place: &'a str,
-    /// The file system; `None` for the default.
+    /// The file system of the combination; `None` for the default.
     pub filesystem: Option<Filesystem>,
-    /// The scheduler; `None` for the default.
+    /// The scheduler of the combination; `None` for the default.
     pub scheduler: Option<&'a str>,
 }
 
 impl<'a> Matrix<'a> {
-    /// Returns all combinations, ordered by storage, file system and scheduler.
+    /// Returns all combinations of the values, ordered by storage, file system and scheduler.
     pub fn combinations(&self) -> Result<Vec<Combination<'a>>, ExperimentError> {
         once("--on", self.places)?;
         once("--fs", self.filesystems)?;
@@ -59,7 +59,7 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// Returns the values, or the default if there are none.
+/// Returns `values` as choices, or only the default if there are no values.
 fn choices<T>(values: impl Iterator<Item = T>) -> Vec<Option<T>> {
     let values: Vec<Option<T>> = values.map(Some).collect();
     if values.is_empty() { vec![None] } else { values }

@@ -9,7 +9,7 @@ use fonio_system::{ProcessId, say};
 use crate::error::ExperimentError;
 use crate::test_bed::TestBed;
 
-/// Prints each note of the recordings only once, although every recording repeats it.
+/// The notes that have been shown. Each note is shown only once, although every recording repeats it.
 #[derive(Default)]
 pub(crate) struct Notes(BTreeSet<String>);
 
@@ -20,13 +20,13 @@ impl Notes {
         }
     }
 
-    /// Returns whether this note is new.
+    /// Adds a note, and returns whether it is new.
     pub(crate) fn is_new(&mut self, note: &str) -> bool {
         self.0.insert(note.to_owned())
     }
 }
 
-/// Records the command, and keeps its process in the ledger while it runs.
+/// Records a command. While the command runs, the ledger has an entry for its process.
 pub(crate) fn record_command(
     bed: &mut TestBed,
     options: &RecordOptions,
@@ -36,7 +36,8 @@ pub(crate) fn record_command(
     let summary = record(options, &mut |progress| match progress {
         Progress::Note(note) => notes.print(note),
         Progress::CommandStarted { pid } => {
-            // A command that has ended needs no entry. If the ledger cannot be written, the next step fails.
+            // A command that has already ended needs no ledger entry. If the ledger cannot be written, the
+            // next step fails.
             entry = ProcessId::of(pid)
                 .and_then(|id| bed.ledger().begin(Step::Process { id, leads_group: true }).ok());
         }

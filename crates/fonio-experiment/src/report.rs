@@ -1,5 +1,5 @@
-//! Turns a series into a report: a sentence on the result, the run times with intervals, then the report on
-//! the first setup's first run.
+//! Turns a series of runs into a report: a sentence on the result, the run times with intervals, and the
+//! report on the first setup's first run.
 
 use fonio_analysis::Answer;
 use fonio_analysis::compare::interval::RUNS_MIN;
@@ -15,8 +15,8 @@ use crate::matrix::SEPARATOR;
 use crate::rounds::RunTimes;
 use crate::series::{RunFigures, Series, VariationResult};
 
-/// Returns the report on `series`. `explained` is the report on the first run's recording. Its sections
-/// come after those on the series.
+/// Returns the report on `series`. `explained` is the report on the recording of the first run. The sections
+/// of `explained` come after the sections on the series.
 pub fn document(series: &Series, explained: Option<Document>) -> Document {
     let name = series.variations.first().map_or("", |first| first.name.as_str());
     let mut verdict = verdict(series);
@@ -40,7 +40,7 @@ pub fn document(series: &Series, explained: Option<Document>) -> Document {
     }
 }
 
-/// Returns the share of the workload's full amount that was run, and the number of runs.
+/// Returns the share of the workload's full amount that each run executed, and the number of runs.
 fn amount(series: &Series) -> String {
     let runs = series.variations.iter().map(|variation| variation.runs.len()).max().unwrap_or(0);
     let repeated = if runs == 1 { "run once".to_owned() } else { format!("run {runs} times each") };
@@ -61,19 +61,18 @@ fn verdict(series: &Series) -> Verdict {
         .map(|variation| {
             format!("A measurement of {} is not valid. Do not draw conclusions from it.", variation.name)
         })
-        // The sentence already contains one of them.
+        // Leave out a sentence that is already part of the first one.
         .chain(on_each_place(series).into_iter().filter(|told| !sentence.contains(told)))
         .collect();
     Verdict { tone, sentence, reasons }
 }
 
-/// Returns a sentence on the result.
 fn shown(series: &Series) -> (Tone, String) {
     let Some((first, others)) = series.variations.split_first() else {
         return (Tone::Plain, "Nothing was run.".to_owned());
     };
     let took = format!("{} on {} took {}", series.workload, first.name, Unit::S.format(first.times.wall_s));
-    // Faster storage says nothing about file systems, schedulers and fixes.
+    // A gain from faster storage says nothing about file systems, schedulers and fixes.
     let within: Vec<_> = others.iter().filter(|variation| is_within_place(series, variation)).collect();
     let compared = if within.is_empty() { others.iter().collect() } else { within };
     let best = |safe: bool| {
@@ -99,7 +98,8 @@ fn shown(series: &Series) -> (Tone, String) {
     }
 }
 
-/// Returns a sentence for each storage that has several setups, if there are several such storages.
+/// Returns a sentence for each storage that has several setups; empty if fewer than two storages have several
+/// setups.
 fn on_each_place(series: &Series) -> Vec<String> {
     let mut bases: Vec<&VariationResult> = Vec::new();
     for variation in &series.variations {
@@ -121,20 +121,18 @@ fn on_each_place(series: &Series) -> Vec<String> {
     bases.iter().map(on_place).collect()
 }
 
-/// Returns whether the setup is compared with another setup on the same storage.
 fn is_within_place(series: &Series, variation: &VariationResult) -> bool {
     let base = series.variations.iter().find(|base| variation.compared_with.as_ref() == Some(&base.name));
     base.is_some_and(|base| base.place == variation.place)
 }
 
-/// Returns the setup with the greatest gain that was shown.
 fn fastest_shown<'a>(setups: impl Iterator<Item = &'a VariationResult>) -> Option<&'a VariationResult> {
     setups
         .filter(|variation| answer(variation) == Answer::Lower)
         .max_by(|a, b| a.times.speedup.unwrap_or(0.0).total_cmp(&b.times.speedup.unwrap_or(0.0)))
 }
 
-/// Returns a clause on the gain of a setup.
+/// Returns a clause on the gain of a setup over the setup with which it is compared.
 fn faster_than_base(variation: &VariationResult) -> String {
     format!(
         "{} is {} times as fast as {} ({})",
@@ -149,7 +147,6 @@ fn answer(variation: &VariationResult) -> Answer {
     variation.times.change.as_ref().map_or(Answer::Unknown, |change| change.answer)
 }
 
-/// Returns the speedup with its interval.
 fn gain(variation: &VariationResult) -> String {
     match faster(variation) {
         Some((low, point, high)) => format!("{point:.2} ({low:.2} to {high:.2})"),
@@ -157,14 +154,14 @@ fn gain(variation: &VariationResult) -> String {
     }
 }
 
-/// Returns the speedup: lower end of the interval, value, upper end.
+/// Returns the lower end of the speedup's confidence interval, the speedup, and the upper end.
 fn faster(variation: &VariationResult) -> Option<(f64, f64, f64)> {
     let change = variation.times.change.as_ref()?;
     Some((1.0 / change.high?, 1.0 / change.ratio?, 1.0 / change.low?))
 }
 
-/// Returns short names of the setups for tables. If all setups are on one storage and differ in file system
-/// or scheduler, the storage is left out; the title names it.
+/// Returns short names of all setups for tables. If all setups are on one storage and differ in file system
+/// or scheduler, the storage is left out, because the title names it.
 fn labels(series: &Series) -> Vec<&str> {
     let names = series.variations.iter().map(|variation| variation.name.as_str());
     let place =
@@ -195,8 +192,8 @@ fn section(series: &Series) -> Section {
     notes.extend(ended_early(series));
     if !on_each_place(series).is_empty() {
         notes.push(
-            "Setups on the same storage are compared with its first setup. The first setup on any other storage is \
-             compared with the first of all."
+            "Setups on the same storage are compared with the first setup there. The first setup on any other \
+             storage is compared with the very first setup."
                 .into(),
         );
     }
@@ -218,13 +215,12 @@ fn section(series: &Series) -> Section {
     }
 }
 
-/// Returns the number of bytes that files can use on a setup's empty file system.
 fn usable(variation: &VariationResult) -> Option<u64> {
     variation.runs.first()?.usable_bytes
 }
 
 fn table(series: &Series) -> Table {
-    // Setups with the same file system have the same space.
+    // Setups with the same file system have the same usable space.
     let shows_usable = series.variations.windows(2).any(|pair| usable(&pair[0]) != usable(&pair[1]));
     let row = |(variation, label): (&VariationResult, &str)| {
         let mean_of = |value: fn(&RunFigures) -> f64| {
@@ -287,7 +283,8 @@ fn table(series: &Series) -> Table {
     }
 }
 
-/// Returns the separate figures of the measured workload and of the concurrent one; `None` if it ran alone.
+/// Returns a table with separate figures for the measured and the concurrent workload; `None` if the measured
+/// workload ran alone.
 fn background(series: &Series) -> Option<Table> {
     let row = |label: &str, name: &str, done: Option<f64>, own: Vec<OwnFigures>| {
         let mean_of = |value: fn(&OwnFigures) -> u64| {
@@ -323,10 +320,10 @@ fn background(series: &Series) -> Option<Table> {
             Column::new("Setup"),
             Column::new("Workload"),
             Column::noted("Done", "Share completed by the concurrent workload, mean of the runs."),
-            Column::noted("Requests", "Requests that it caused, mean of the runs."),
+            Column::noted("Requests", "Requests that the workload caused, mean of the runs."),
             Column::new("Read").or_drop(),
             Column::new("Written"),
-            Column::noted("Blocked", "Time blocked on storage, summed over its threads, mean of the runs."),
+            Column::noted("Blocked", "Time blocked on storage, summed over all threads, mean of the runs."),
             Column::noted("Longest", "The longest wait of all runs."),
         ],
         rows,
@@ -340,7 +337,7 @@ fn ended_early(series: &Series) -> Option<String> {
     let early = runs().filter_map(|run| run.background.as_ref()).filter(|background| background.ended_early);
     let first = early.clone().next()?;
     Some(format!(
-        "{} ended before {} in {} of {} runs, so the rest of these runs was without it. Make it longer with --background-scale.",
+        "{} ended before {} in {} of {} runs, so the rest of these runs had no concurrent workload. Lengthen the workload with --background-scale.",
         first.workload,
         series.workload,
         early.count(),
@@ -348,7 +345,6 @@ fn ended_early(series: &Series) -> Option<String> {
     ))
 }
 
-/// Returns the mean run time, with the shortest and the longest run time.
 fn times(variation: &VariationResult) -> Cell {
     let RunTimes { wall_s, wall_s_min, wall_s_max, .. } = variation.times;
     if variation.runs.len() < 2 {
@@ -357,7 +353,6 @@ fn times(variation: &VariationResult) -> Cell {
     Cell::Range { low: wall_s_min, point: Some(wall_s), high: wall_s_max, unit: Unit::S, change: false }
 }
 
-/// Returns a figure with the run times on one axis.
 fn figure(series: &Series) -> Option<Chart> {
     if series.variations.len() < 2 {
         return None;
@@ -476,7 +471,7 @@ mod tests {
             compared_with: Some(base.to_owned()),
             ..result(name, true, times)
         };
-        // The disk is ten times as fast as the card, and the fix doubles the card's speed.
+        // In this test, the disk is ten times as fast as the card, and the fix doubles the card's speed.
         let disk = on_disk("disk", "card", &[1.0, 1.01, 0.99]);
         let slower = on_disk("disk, a", "disk", &[11.0, 11.1, 10.9]);
         let series = series(vec![result("card, a", true, &[5.0, 5.1, 4.9]), disk, slower]);

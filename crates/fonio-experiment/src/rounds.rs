@@ -17,27 +17,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ExperimentError;
 
-/// One of the alternatives that a design compares.
+/// One of the alternatives that a [`Design`] compares.
 #[derive(Clone, Debug)]
 pub struct Arm<S> {
     /// The arm's name, also used for the folders of its recordings.
     pub name: String,
     /// The index of the arm with which this arm is compared; `None` for the first arm.
     pub compared_with: Option<usize>,
-    /// The arm's setup.
+    /// The setup that the arm measures.
     pub setup: S,
 }
 
-/// The number of rounds.
+/// How the number of rounds is determined.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rounds {
-    /// This many, at least 1.
+    /// A fixed number of rounds, at least 1.
     Fixed(u32),
     /// As many rounds as are needed to bring every arm's confidence interval within `factor` of its ratio.
-    /// This number is estimated from a pilot of three rounds, which are part of the result. It is reduced
-    /// if the rounds would exceed `budget`.
+    /// This number is estimated from a pilot of three rounds, which are part of the result. The number is
+    /// reduced if the rounds would exceed `budget`.
     Pilot {
-        /// Factor above 1: 1.25 means within 25 percent.
+        /// Requested precision, a factor above 1: 1.25 means within 25 percent.
         factor: f64,
         /// Time limit for all rounds together.
         budget: Duration,
@@ -50,9 +50,9 @@ pub const PILOT_ROUNDS: u32 = RUNS_MIN as u32;
 /// The arms to measure and the number of rounds.
 #[derive(Debug)]
 pub struct Design<'a, S> {
-    /// The arms, at least one.
+    /// The arms to measure; at least one.
     pub arms: &'a [Arm<S>],
-    /// The number of times each arm is measured.
+    /// The number of rounds. Each round measures every arm once.
     pub rounds: Rounds,
     /// The seed of the first round; it increases by one with each round.
     pub seed: u64,
@@ -63,19 +63,19 @@ pub struct Design<'a, S> {
 /// One measurement of one arm.
 #[derive(Clone, Copy, Debug)]
 pub struct Measurement<'a, S> {
-    /// The arm's index in its design.
+    /// The index of the arm in its design.
     pub arm: usize,
-    /// The arm's name.
+    /// The name of the measured arm.
     pub name: &'a str,
-    /// The arm's setup.
+    /// The setup of the measured arm.
     pub setup: &'a S,
-    /// The round, from 1.
+    /// The number of the round, counted from 1.
     pub round: u32,
     /// The number of rounds planned so far. More rounds can follow a pilot.
     pub rounds: u32,
-    /// The number of measurements in these rounds.
+    /// The number of measurements in all planned rounds.
     pub measurements: usize,
-    /// The round's seed.
+    /// The seed of the round, which all arms share.
     pub seed: u64,
 }
 
@@ -86,15 +86,15 @@ impl<S> Measurement<'_, S> {
     }
 }
 
-/// A measurement result with a run time.
+/// The result of a measurement, with a run time.
 pub trait Timed {
-    /// Returns the run time in seconds, above 0.
+    /// Returns the run time in seconds, which must be above 0.
     fn wall_s(&self) -> f64;
 }
 
 impl<S> Design<'_, S> {
-    /// Measures every arm in every round with `measure`, and returns the results of each arm, in the order of the arms
-    /// and the rounds. `begins` is called before each measurement.
+    /// Measures every arm in every round with `measure`, and returns the results of each arm, in the order of
+    /// the arms and the rounds. Calls `begins` before each measurement.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl<S> Design<'_, S> {
     ///
     /// # Panics
     ///
-    /// If there are no arms or no rounds, or if an arm is compared with a later one.
+    /// If there are no arms or no rounds, or if an arm is compared with a later arm.
     pub fn run<T: Timed>(
         &self,
         begins: &mut dyn FnMut(&Measurement<'_, S>),
@@ -112,7 +112,7 @@ impl<S> Design<'_, S> {
             Rounds::Fixed(rounds) => rounds,
             Rounds::Pilot { .. } => PILOT_ROUNDS,
         };
-        assert!(!self.arms.is_empty() && rounds > 0, "there is something to measure");
+        assert!(!self.arms.is_empty() && rounds > 0, "there is at least one arm and one round");
         let is_earlier = |(at, arm): (usize, &Arm<S>)| arm.compared_with.is_none_or(|with| with < at);
         assert!(self.arms.iter().enumerate().all(is_earlier), "an arm is compared with an earlier one");
         let mut results: Vec<Vec<T>> = self.arms.iter().map(|_| Vec::new()).collect();
@@ -153,7 +153,7 @@ impl<S> Design<'_, S> {
     }
 }
 
-/// Returns [`ExperimentError::Interrupted`] if `stop` is set.
+/// Fails with [`ExperimentError::Interrupted`] if `stop` is set.
 pub(crate) fn check_stop(stop: &AtomicBool) -> Result<(), ExperimentError> {
     if stop.load(Ordering::Relaxed) { Err(ExperimentError::Interrupted) } else { Ok(()) }
 }
@@ -168,7 +168,7 @@ fn rounds_after_pilot<S, T: Timed>(
     pilot: Duration,
 ) -> u32 {
     let fit = f64::from(PILOT_ROUNDS) * budget.as_secs_f64() / pilot.as_secs_f64().max(f64::MIN_POSITIVE);
-    // Maximum number of rounds: more do not help, even if they are short.
+    // Maximum number of rounds: more rounds do not help, even if they are short.
     let most = fit.clamp(f64::from(PILOT_ROUNDS), 1000.0) as usize;
     let together = arms.iter().filter(|arm| arm.compared_with.is_some()).count();
     let needed = arms.iter().zip(results).filter_map(|(arm, own)| {
@@ -184,21 +184,20 @@ fn times<T: Timed>(results: &[T]) -> Vec<f64> {
 /// The run times of one arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunTimes {
-    /// Mean run time in seconds.
+    /// The mean run time in seconds.
     pub wall_s: f64,
-    /// The shortest run in seconds.
+    /// The shortest run time in seconds.
     pub wall_s_min: f64,
-    /// The longest run in seconds.
+    /// The longest run time in seconds.
     pub wall_s_max: f64,
-    /// Speedup over the compared arm: the geometric mean of the rounds' ratios. Above 1 is faster; `None` for
-    /// the first arm.
+    /// Speedup over the compared arm: the geometric mean of the rounds' ratios. A value above 1 means that
+    /// this arm is faster; `None` for the first arm.
     pub speedup: Option<f64>,
-    /// This arm's run time divided by the compared arm's run time, with the confidence interval over the
-    /// rounds.
+    /// This arm's run time divided by the compared arm's, with the confidence interval over the rounds.
     pub change: Option<Change>,
 }
 
-/// Returns the run times of each arm. The intervals hold simultaneously (Holm).
+/// Returns the run times of each arm. All confidence intervals hold simultaneously (Holm's procedure).
 pub fn run_times<S, T: Timed>(arms: &[Arm<S>], results: &[Vec<T>]) -> Vec<RunTimes> {
     let all: Vec<Vec<f64>> = results.iter().map(|results| times(results)).collect();
     let values: Vec<Option<Vec<f64>>> = all.iter().cloned().map(Some).collect();
@@ -214,7 +213,7 @@ pub fn run_times<S, T: Timed>(arms: &[Arm<S>], results: &[Vec<T>]) -> Vec<RunTim
 
 /// Compares each arm's values with the values of its compared arm, paired by rounds. `figures` has one list
 /// per figure: each arm's values, or `None` if the arm has no values. All comparisons are tested together
-/// (Holm). An entry of the result is `None` if either arm has no values.
+/// (Holm's procedure). An entry of the result is `None` if either arm has no values.
 pub(crate) fn compare<S>(arms: &[Arm<S>], figures: &[&[Option<Vec<f64>>]]) -> Vec<Vec<Option<Change>>> {
     let pair = |(figure, at): (usize, usize)| {
         let values = figures[figure];
@@ -228,7 +227,7 @@ pub(crate) fn compare<S>(arms: &[Arm<S>], figures: &[&[Option<Vec<f64>>]]) -> Ve
     all.chunks(arms.len()).map(<[_]>::to_vec).collect()
 }
 
-/// Returns the name of a file that is not hidden. Every file system accepts this name.
+/// Returns a file name that is not hidden and that every file system accepts.
 fn file_name(arm: &str, round: u32) -> String {
     let arm = if arm == "." { "here" } else { arm };
     let plain =
@@ -280,7 +279,7 @@ mod tests {
         let times = run_times(&arms, &results);
         assert_eq!((times[0].wall_s, times[0].wall_s_min, times[0].wall_s_max), (3.5, 3.0, 4.0));
         assert!(times[0].change.is_none() && times[0].speedup.is_none());
-        let change = times[1].change.as_ref().expect("it is compared with the first");
+        let change = times[1].change.as_ref().expect("the second arm is compared with the first");
         assert_eq!(change.answer, Answer::Unknown, "two rounds show nothing");
     }
 
@@ -291,7 +290,7 @@ mod tests {
             let stop = AtomicBool::new(false);
             let rounds = Rounds::Pilot { factor: 1.25, budget };
             let design = Design { arms: &arms, rounds, seed: 1, stop: &stop };
-            // The second arm's run times alternate.
+            // The run times of the second arm alternate.
             let measure = &mut |measurement: &Measurement<'_, f64>| {
                 let odd = if measurement.arm == 1 && measurement.round % 2 == 1 { spread } else { 1.0 };
                 Ok(Took(measurement.setup * odd))
@@ -304,8 +303,9 @@ mod tests {
         assert_eq!(run(1.5, Duration::ZERO), 3);
     }
 
-    /// Eight equal arms, in fixed rounds and after a pilot. Student's t assumes normally distributed
-    /// logarithms. Real run times have a longer upper tail, and so does the noise of this test.
+    /// Tests eight equal arms, in fixed rounds and after a pilot. Student's t assumes that the logarithms of
+    /// run times are normally distributed. Real run times have a longer upper tail, and so does the noise of
+    /// this test.
     #[test]
     fn equal_arms_are_called_different_in_at_most_5_percent_of_designs() {
         const DESIGNS: u64 = 400;
@@ -329,7 +329,7 @@ mod tests {
                 let changes = run_times(&arms, &results).into_iter().filter_map(|times| times.change);
                 claimed += u64::from(changes.into_iter().any(|change| change.is_claimed()));
             }
-            assert!(claimed * 20 <= DESIGNS, "{rounds:?}: a difference in {claimed} of {DESIGNS} designs");
+            assert!(claimed * 20 <= DESIGNS, "{rounds:?}: {claimed} false claims in {DESIGNS} designs");
         }
     }
 

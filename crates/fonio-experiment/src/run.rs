@@ -1,4 +1,4 @@
-//! One run: a test bed, the workload on it under the recorder, and the results.
+//! Performs one run: creates a test bed, records the workload on it, and collects the results.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,20 +24,19 @@ use crate::worker::Worker;
 /// The workload of a run and its options.
 #[derive(Clone, Debug)]
 pub struct RunOptions<'a> {
-    /// The workload.
+    /// The workload to measure.
     pub workload: &'a Workload,
-    /// The share of the workload's full amount, above 0.
+    /// The share of the workload's full amount to run, above 0.
     pub scale: f64,
     /// A workload that runs concurrently, on the same storage and within the same limits.
     pub background: Option<Background<'a>>,
-    /// The factor by which its pauses are multiplied.
+    /// The factor by which the workload's pauses are multiplied.
     pub pace: f64,
-    /// Whether the recording continues until the workload's dirty pages are written back. The run time
-    /// excludes write-back.
+    /// Whether to record until the workload's dirty pages are written back. The run time excludes write-back.
     pub write_back: bool,
     /// The seed of content and device model.
     pub seed: u64,
-    /// How this program starts its own processes.
+    /// The command lines with which this program starts its own processes.
     pub roles: &'a Roles,
     /// Set by a signal handler to end the run as soon as possible.
     pub stop: &'a AtomicBool,
@@ -46,15 +45,15 @@ pub struct RunOptions<'a> {
 /// The results of a run.
 #[derive(Debug)]
 pub struct Run {
-    /// The outcome of the workload, and its run time.
+    /// The outcome of the workload, with its run time.
     pub outcome: Outcome,
     /// The number of bytes that files can use on the run's new, empty file system; `None` in a directory.
     pub usable: Option<ByteCount>,
-    /// The recording's directory.
+    /// The directory of the run's recording.
     pub recording: PathBuf,
-    /// The recording's analysis.
+    /// The analysis of the run's recording.
     pub analysed: Analysed,
-    /// The spans that the workload marked, ordered by their ends.
+    /// The spans that the workload marked, ordered by their end times.
     pub marks: Vec<fonio_workload::Mark>,
     /// The report of each emulated device, with its profile.
     pub devices: Vec<(String, ServeReport)>,
@@ -65,11 +64,11 @@ pub struct Run {
     pub background: Option<(OwnFigures, BackgroundFigures)>,
 }
 
-/// Runs the workload once and records to `out`.
+/// Runs the workload once and writes its recording to `out`.
 ///
 /// # Errors
 ///
-/// [`ExperimentError`]. All changes of the machine are undone; a recording that had started is kept.
+/// An [`ExperimentError`]. All changes to the machine are then undone; a recording that had started is kept.
 pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<Run, ExperimentError> {
     let mut bed = TestBed::make(setup, options.workload, options.background, options.seed, options.roles)?;
     let (result, socket) = (bed.scratch.join("result.json"), bed.scratch.join("call"));
@@ -96,7 +95,7 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
         None => None,
     };
     let mut worker = Worker::prepare(&mut bed, "task", &task, options.roles, options.stop)?;
-    // Only the run is confined, not the preparation. The ledger removes the groups with the test bed.
+    // The limits apply only to the run, not to its preparation. The ledger removes the control groups.
     let confined = Confined::make(bed.ledger(), setup.limits)?;
     [Some(worker.pid()), other.as_ref().map(BackgroundWorker::pid)]
         .into_iter()
@@ -140,7 +139,7 @@ fn server_cpu(devices: &[(String, ServeReport)]) -> u64 {
 }
 
 /// Starts the prepared task and the concurrent one under the recorder, and waits until the prepared task
-/// ends. Returns `None` if the task wrote no result.
+/// ends. Returns `None` if the prepared task wrote no result.
 fn record_task(
     bed: &TestBed,
     options: &RunOptions<'_>,
@@ -155,8 +154,8 @@ fn record_task(
     let record_options = RecordOptions {
         select: bed.watched.to_vec(),
         command: Some(command),
-        // The recorder's command only wakes the prepared process, so pass the workload's command line to
-        // the recording.
+        // The recorder's command only wakes the prepared process, so record the workload's command line
+        // instead.
         told_command: Some(command_line(options)),
         overwrite: true,
         ..RecordOptions::new(out)
@@ -194,7 +193,6 @@ fn record_task(
     Ok(finished)
 }
 
-/// Returns the command line that repeats this run.
 fn command_line(options: &RunOptions<'_>) -> Vec<String> {
     let mut words = vec!["fonio".to_owned(), "run".to_owned(), options.workload.name.clone()];
     if options.scale != 1.0 {

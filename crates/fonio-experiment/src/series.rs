@@ -17,21 +17,22 @@ use crate::rounds::{Arm, Design, Measurement, Rounds, RunTimes, Timed, run_times
 use crate::run::{Run, RunOptions, run_once};
 use crate::setup::{Conditions, Setup};
 
-/// A setup, unchanged or with a fix.
+/// A setup of a series, unchanged or with a fix.
 #[derive(Clone, Debug)]
 pub struct Variation {
     /// The data that a power cut can lose with the fix; `None` for a setup without a fix.
     pub loses: Option<Loss>,
-    /// The setup.
+    /// The setup, with the fix applied.
     pub setup: Setup,
 }
 
 /// Returns the arms of a comparison: each of `setups`, unchanged and with each of `candidates`. A candidate
-/// changes the setup, and also `workload`, which is `None` if a command runs. A setup with a fix is
-/// compared with the same setup without the fix. Any other setup is compared with the first setup on the
-/// same storage or, if there is none, with the first setup. `possible` checks whether this machine supports
-/// a setup, as [`Setup::check_kernel`] does. `refused` is called for a fix that does not apply to a setup,
-/// is not supported, or results in one of `setups`. Its error ends the planning; `Ok` leaves out the fix.
+/// changes the setup, and also `workload`, which is `None` if a command runs. A setup with a fix is compared
+/// with the same setup without the fix. Any other setup is compared with the first setup on the same storage
+/// or, if there is none, with the first setup. `possible` checks whether this machine supports a setup, as
+/// [`Setup::check_kernel`] does. `refused` is called for a fix that does not apply to a setup, is not
+/// supported, or results in one of `setups`. If `refused` returns an error, planning ends; `Ok` leaves out
+/// the fix.
 ///
 /// # Errors
 ///
@@ -77,26 +78,26 @@ pub fn variations(
     Ok(arms)
 }
 
-/// The results of a series.
+/// The results of a series of runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// The workload's name.
+    /// The name of the workload.
     pub workload: String,
-    /// The share of the workload's full amount that was run.
+    /// The share of the workload's full amount that each run executed.
     pub scale: f64,
     /// The seed of content and device model in the first round; it increases by one with each round.
     pub seed: u64,
     /// The conditions that all setups have in common.
     #[serde(flatten)]
     pub conditions: Conditions,
-    /// The result of each setup.
+    /// The results of each setup.
     pub variations: Vec<VariationResult>,
 }
 
-/// The results of one setup.
+/// The results of one setup of a series.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VariationResult {
-    /// The setup's name.
+    /// The name of the setup.
     pub name: String,
     /// The directory, device or profile of the setup without its fix.
     pub place: String,
@@ -107,59 +108,60 @@ pub struct VariationResult {
     pub power_cut: Option<String>,
     /// Whether a power cut loses no data that were reported as durable, or at most the most recent writes.
     pub safe: bool,
-    /// The setup's run times.
+    /// The run times of the setup.
     #[serde(flatten)]
     pub times: RunTimes,
-    /// The figures of each run.
+    /// The figures of each run of the setup.
     pub runs: Vec<RunFigures>,
 }
 
 /// The figures of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunFigures {
-    /// Run time in seconds.
+    /// Run time of the workload in seconds.
     pub wall_s: f64,
     /// Intended pauses of the workload in seconds, summed over its threads.
     pub think_s: f64,
-    /// Number of requests to the devices under test.
+    /// Number of requests to the devices under test during the run.
     pub requests: u64,
-    /// Bytes read by these requests.
+    /// Bytes that all requests read.
     pub read_bytes: u64,
-    /// Bytes written by these requests.
+    /// Bytes that all requests wrote.
     pub write_bytes: u64,
-    /// Bytes written that continue an earlier write.
+    /// Bytes written by requests that continue an earlier write.
     pub sequential_write_bytes: u64,
-    /// Number of flushes.
+    /// Number of flushes of the devices under test.
     pub flushes: u64,
-    /// Share of sync writes in the summed latency.
+    /// Share of synchronous writes in the summed latency of all requests.
     pub sync_write_share: Option<f64>,
-    /// Share of the run time with a request in flight.
+    /// Share of the run time with at least one request in flight.
     pub busy_share: Option<f64>,
     /// Processor time used to serve the emulated devices during the run, in seconds.
     pub server_cpu_s: f64,
-    /// The report's verdict.
+    /// The verdict of the report on the run.
     pub verdict: String,
-    /// Duration of each phase in seconds.
+    /// Duration of each phase of the workload in seconds.
     pub phases_s: BTreeMap<String, f64>,
     /// Duration in seconds of each marked span, summed over the workload's rounds.
     pub spans_s: BTreeMap<String, f64>,
-    /// The workload's files at the end, by group.
+    /// The workload's files at the end of the run, by group.
     pub files: BTreeMap<String, FilesOutcome>,
-    /// Size of each of the workload's databases at the end, in bytes.
+    /// Size of each of the workload's databases at the end of the run, in bytes.
     pub database_bytes: BTreeMap<String, u64>,
-    /// Bytes for files on the run's new file system when it was empty; `None` in a directory.
+    /// Number of bytes that files could use on the run's new, empty file system; `None` in a directory.
     pub usable_bytes: Option<u64>,
-    /// Bytes of HTTP bodies received.
+    /// Number of bytes received in HTTP bodies.
     pub fetched_bytes: u64,
-    /// With a concurrent workload: the measured workload's own I/O. The figures above include all requests.
+    /// The measured workload's own I/O if a concurrent workload ran. All other figures include the I/O of
+    /// both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<OwnFigures>,
-    /// The concurrent workload, and its own I/O.
+    /// The figures of the concurrent workload.
     #[serde(default, rename = "beside", skip_serializing_if = "Option::is_none")]
     pub background: Option<BackgroundFigures>,
-    /// Whether the measurement is valid.
+    /// Whether the measurement of the run is valid.
     pub valid: bool,
-    /// The recording's directory.
+    /// The directory of the run's recording.
     pub recording: PathBuf,
 }
 
@@ -223,12 +225,12 @@ fn seconds<'a>(marks: impl Iterator<Item = &'a Mark>) -> BTreeMap<String, f64> {
     seconds
 }
 
-/// Runs every setup in rounds, records and analyses each run once, and compares the setups. Also returns the analysis
-/// of the first run. `begins` is called before each run; recordings go to folders in `out`.
+/// Runs every setup in rounds, records and analyses each run once, and compares the setups. Also returns the
+/// analysis of the first run. Calls `begins` before each run, and writes recordings to folders in `out`.
 ///
 /// # Panics
 ///
-/// Like [`Design::run`].
+/// In the same cases as [`Design::run`].
 pub fn run_series(
     arms: &[Arm<Variation>],
     rounds: Rounds,
@@ -270,7 +272,7 @@ pub(crate) fn results(arms: &[Arm<Variation>], runs: Vec<Vec<RunFigures>>) -> Ve
     arms.iter().zip(runs).zip(times).map(result).collect()
 }
 
-/// Returns the storage of a setup without its fix, because a fix can replace the device.
+/// Returns the storage of a setup without its fix, because the fix may have replaced the device.
 fn place(arms: &[Arm<Variation>], arm: &Arm<Variation>) -> String {
     let base = arm.compared_with.filter(|_| arm.setup.loses.is_some());
     base.map_or(arm, |at| &arms[at]).setup.setup.storage.to_string()
@@ -281,7 +283,7 @@ fn place(arms: &[Arm<Variation>], arm: &Arm<Variation>) -> String {
 ///
 /// # Panics
 ///
-/// If `once` is a series of other arms.
+/// If `once` is the series of different arms.
 pub fn fastest(arms: &[Arm<Variation>], once: &Series, count: usize) -> Vec<Arm<Variation>> {
     assert_eq!(arms.len(), once.variations.len(), "each was run");
     let mut kept: Vec<usize> = Vec::new();
@@ -350,7 +352,7 @@ mod tests {
         assert_eq!(kept, [("a", None), ("a, fast", Some(0)), ("b", Some(0)), ("b, fast", Some(2))]);
     }
 
-    /// Plans fixes on setups, on a kernel without NILFS2. Returns the names of each arm and its compared
+    /// Plans fixes on setups as on a kernel without NILFS2. Returns the names of each arm and its compared
     /// arm, and the fixes that were left out.
     fn planned(
         setups: &[(&str, Setup)],
@@ -395,7 +397,7 @@ mod tests {
                 &["card / ", "card, wal-full / card", "card, f2fs / card", ". / card", "., wal-full / ."][..],
                 &[no_reformat][..],
             ),
-            // A setup is compared with the first setup on its storage.
+            // This setup is compared with the first setup on its storage.
             (
                 &[
                     ("a", on("a", Ext4)),
@@ -420,12 +422,12 @@ mod tests {
                 &[twice, twice],
             ),
         ] {
-            let (arms, refused) = planned(setups, fixes).expect("fixes may be left out");
+            let (arms, refused) = planned(setups, fixes).expect("fixes that cannot be tried are left out");
             assert_eq!(arms, expected);
             assert_eq!(refused, left_out);
         }
         let refused = planned(&[("ext4", on("ridata", Ext4)), ("nilfs2", on("ridata", Nilfs2))], &[]);
-        let refused = refused.expect_err("a setup is not left out");
+        let refused = refused.expect_err("a setup that cannot run is an error");
         assert_eq!(refused.to_string(), "this kernel (6.18.0) has no nilfs2");
     }
 
@@ -439,8 +441,8 @@ mod tests {
             variations: vec![result(2.0)],
         };
         let text = serde_json::to_string(&series).expect("it can be written");
-        assert!(text.contains(r#""wall_s":2.0"#), "run times follow the name: {text}");
-        assert!(text.contains(r#""full":0.9"#), "so do conditions: {text}");
+        assert!(text.contains(r#""wall_s":2.0"#), "the run times are missing: {text}");
+        assert!(text.contains(r#""full":0.9"#), "the conditions are missing: {text}");
         assert_eq!(serde_json::from_str::<Series>(&text).expect("it can be read"), series);
     }
 }

@@ -1,4 +1,4 @@
-//! A setup: everything between a workload and the flash. A fix is a change of a setup.
+//! Describes a setup: everything between a workload and the flash. A fix is a change of a setup.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,40 +20,40 @@ pub enum Storage {
     Directory(PathBuf),
     /// A block device that is formatted for the workload.
     Device {
-        /// The device's node.
+        /// The path of the device node.
         path: PathBuf,
-        /// The user's confirmation that it may be overwritten.
+        /// The user's confirmation that the device may be overwritten.
         confirmation: Confirmation,
     },
-    /// A device emulated from this profile.
+    /// A device that is emulated with this profile.
     Profile(String),
     /// A RAID-0 array of emulated devices, made with the kernel's md driver.
     MdRaid0(MdRaid0),
 }
 
-/// The emulated devices of an array, written `md-raid0:ridata+transcend@512MiB`.
+/// The emulated devices of a RAID-0 array, written `md-raid0:ridata+transcend@512MiB`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MdRaid0 {
-    /// At least two.
+    /// The devices of the array; at least two.
     pub members: Vec<Member>,
 }
 
-/// A device of an array.
+/// An emulated device of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// The profile.
+    /// The name of the device's profile.
     pub profile: String,
-    /// Its size; `None` for its share of the setup's size.
+    /// The size of the device; `None` for an equal share of the setup's size.
     pub size: Option<ByteCount>,
 }
 
 impl MdRaid0 {
     const PREFIX: &str = "md-raid0:";
 
-    /// The stripe size of md arrays, the same as in the emulated RAID-0 and in the study.
+    /// The stripe size of md arrays, which the emulated RAID-0 and the study use too.
     pub const CHUNK: ByteCount = ByteCount(4096);
 
-    /// Parses the name of an array; `None` for other storage.
+    /// Parses the name of an array; `None` if the text names other storage.
     pub fn parse(place: &str) -> Option<Result<MdRaid0, ExperimentError>> {
         let names = place.strip_prefix(Self::PREFIX)?;
         let bad = |reason: String| ExperimentError::BadArray { place: place.to_owned(), reason };
@@ -114,11 +114,11 @@ impl fmt::Display for Storage {
 pub enum Medium {
     /// The machine's memory.
     Memory,
-    /// Another device, emulated from this profile.
+    /// Another device, which is emulated with this profile.
     Profile(String),
 }
 
-/// Everything between a workload and the flash.
+/// Everything between a workload and the flash that an experiment can vary.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
     /// The storage on which the workload runs.
@@ -129,35 +129,36 @@ pub struct Setup {
     pub dilate: f64,
     /// Faults of the emulated device (`fonio_emulator::Fault`), or of an array's last device.
     pub faults: Vec<String>,
-    /// The file system to make on a device. It is not used for a folder, which already has a file system.
+    /// The file system to create on a device; not used for a directory, which already has a file system.
     pub filesystem: Filesystem,
-    /// Mount options, separated by commas.
+    /// Mount options; each string may hold several, separated by commas.
     pub mount_options: Vec<String>,
-    /// The I/O scheduler. `None` means no scheduler on an emulated device, and the current scheduler on a block device.
+    /// The I/O scheduler of the device. `None` means no scheduler on an emulated device, and the current
+    /// scheduler on a block device.
     pub scheduler: Option<String>,
-    /// Settings of the device, its mount or the machine. They are restored after each run.
+    /// Settings of the device, its mount or the machine. Their old values are restored after each run.
     pub settings: Vec<Setting>,
-    /// The link to the server; `None` means loopback.
+    /// The network link to the workload's server; `None` means the loopback interface.
     pub link: Option<LinkRates>,
-    /// The used share to which the file system is filled before each run; `None` to leave the file system
-    /// empty.
+    /// The used share to which the file system is filled before each run; `None` to leave it empty.
     pub full: Option<f64>,
-    /// The workload's directories that are on another medium.
+    /// The workload's directories that are moved to another medium, by name.
     pub moved: BTreeMap<String, Medium>,
     /// Whether a device that is too fast to emulate runs as fast as this machine can.
     pub at_floor: bool,
     /// Processor and memory limits of the workload's process.
     pub limits: Limits,
-    /// Changes to the workload's definition.
+    /// The parameters of the workload that the setup changes.
     pub overrides: Overrides,
 }
 
-/// The concurrent workload.
+/// A workload that runs concurrently with the measured one.
 #[derive(Clone, Copy, Debug)]
 pub struct Background<'a> {
-    /// The workload.
+    /// The concurrent workload.
     pub workload: &'a Workload,
-    /// The share of its full amount, above 0. If it ends early, the measured workload continues alone.
+    /// The share of the workload's full amount, above 0. If the concurrent workload ends early, the measured
+    /// workload continues alone.
     pub scale: f64,
 }
 
@@ -172,13 +173,12 @@ pub struct Conditions {
     pub memory_bytes: Option<u64>,
     /// The slowdown factor of emulated devices relative to their models.
     pub dilate: f64,
-    /// The used share to which the file system was filled before each run; `None` if the file system was
-    /// left empty.
+    /// The used share to which the file system was filled before each run; `None` if it was left empty.
     pub full: Option<f64>,
 }
 
 impl Conditions {
-    /// Returns the conditions of a setup.
+    /// Returns the conditions under which a setup is measured.
     pub fn of(setup: &Setup) -> Conditions {
         Conditions {
             cpu_share: setup.limits.cpu,
@@ -188,7 +188,7 @@ impl Conditions {
         }
     }
 
-    /// Returns the unusual conditions as clauses, each after a comma.
+    /// Returns the unusual conditions as clauses for a sentence, each after a comma.
     pub(crate) fn told(self) -> String {
         let dilated = (self.dilate != 1.0)
             .then(|| format!(", on emulated devices {} times slower than their models", self.dilate));
@@ -209,7 +209,7 @@ impl Conditions {
 }
 
 impl Setup {
-    /// Returns the default setup on `storage`: ext4, default scheduler, no link, 2 GiB.
+    /// Returns the default setup on `storage`: ext4, the default scheduler, no network link, 2 GiB.
     pub fn on(storage: Storage) -> Setup {
         Setup {
             storage,
@@ -229,12 +229,12 @@ impl Setup {
         }
     }
 
-    /// Returns whether the file system is made for the workload, so that its options can be chosen.
+    /// Returns whether the file system is created for the workload, so that its options can be chosen.
     pub fn owns_filesystem(&self) -> bool {
         !matches!(self.storage, Storage::Directory(_))
     }
 
-    /// Returns the settings that change where the files of the workload's folder are.
+    /// Returns the settings that change the location of the files in the workload's folder.
     pub fn settings_of_folder(&self) -> impl Iterator<Item = &Setting> {
         self.settings.iter().filter(|setting| setting.scope() == Scope::Folder)
     }
@@ -244,8 +244,8 @@ impl Setup {
     ///
     /// # Errors
     ///
-    /// [`HostError::NotInKernel`](fonio_host::HostError::NotInKernel) or
-    /// [`HostError::NotSettable`](fonio_host::HostError::NotSettable) in [`ExperimentError::Host`].
+    /// [`ExperimentError::Host`] with [`HostError::NotInKernel`](fonio_host::HostError::NotInKernel) or
+    /// [`HostError::NotSettable`](fonio_host::HostError::NotSettable).
     pub fn check_kernel(&self) -> Result<(), ExperimentError> {
         if self.owns_filesystem() {
             self.filesystem.check_kernel()?;
@@ -257,7 +257,7 @@ impl Setup {
             fonio_host::check_scheduler(scheduler)?;
         }
         if let Storage::Directory(dir) = &self.storage {
-            // The workload's folder does not exist yet.
+            // Settings of a folder are not checked, because the workload's folder does not exist yet.
             for setting in self.settings.iter().filter(|setting| setting.scope() != Scope::Folder) {
                 setting.plan(dir)?;
             }

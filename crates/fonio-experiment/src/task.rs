@@ -1,9 +1,9 @@
-//! The task of the workload's own process, and its result.
+//! Executes the workload in its own process, which returns the result.
 //!
-//! A separate process of this program executes the task. It prepares the workload, reports that it is
-//! ready, and waits for the signal to start. The command that the recorder runs is [`start_task`], which
-//! sends this signal and ends when the task ends. So the recording does not contain the preparation. Marks
-//! and the outcome go to a file that is not on the device under test.
+//! A separate process of this program executes a workload's task. It prepares the workload, reports that it
+//! is ready, and waits for the signal to start. The command that the recorder runs is [`start_task`], which
+//! sends this signal and ends when the task ends. Therefore, the recording does not contain the preparation.
+//! Marks and the outcome go to a file that is not on the device under test.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,30 +19,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ExperimentError;
 
-/// The task of a workload's process.
+/// The task that a workload's process executes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Task {
     pub(crate) workload: Workload,
     pub(crate) places: BTreeMap<String, PathBuf>,
     pub(crate) options: Options,
-    /// The socket on which the prepared process waits for the call.
+    /// The socket on which the prepared process waits for the call to start.
     pub(crate) socket: PathBuf,
-    /// The file for the [`TaskResult`].
+    /// The file to which the process writes the [`TaskResult`].
     pub(crate) result: PathBuf,
-    /// Whether dirty pages are written back before the process replies to the caller.
+    /// Whether the process writes back dirty pages before it replies to the caller.
     pub(crate) write_back: bool,
     /// Whether this is the concurrent workload, which runs until its caller closes the connection and then
     /// writes a [`BackgroundResult`].
     pub(crate) is_background: bool,
 }
 
-/// The line that the process prints when it is prepared.
+/// The line that the process prints when it has prepared the workload.
 pub(crate) const PREPARED: &str = "prepared";
 
 /// The reply to the caller after a run without an error.
 pub(crate) const DONE: &str = "done";
 
-/// The result of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct TaskResult {
     pub(crate) marks: Vec<Mark>,
@@ -52,17 +51,18 @@ pub(crate) struct TaskResult {
 /// The result of a workload that ran concurrently with another one.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct BackgroundResult {
-    /// The share of its operations that it completed.
+    /// The share of the concurrent workload's operations that it completed.
     pub(crate) done: f64,
     pub(crate) ran_ns: u64,
     pub(crate) ended_early: bool,
 }
 
-/// Executes the task in `file`: prepares, waits for the call, runs. Shows progress if standard error is a terminal.
+/// Executes the task in `file`: prepares the workload, waits for the call, and runs the workload. Shows the
+/// progress if standard error is a terminal.
 ///
 /// # Errors
 ///
-/// [`ExperimentError`]; the caller prints it on standard error and exits with an error code.
+/// An [`ExperimentError`], which the caller prints on standard error before it exits with an error code.
 pub fn do_task(file: &Path) -> Result<(), ExperimentError> {
     let text = std::fs::read(file).map_err(ExperimentError::system("read", file))?;
     let task: Task = serde_json::from_slice(&text)
@@ -97,7 +97,6 @@ pub fn do_task(file: &Path) -> Result<(), ExperimentError> {
     answer(&mut caller, socket, written)
 }
 
-/// Reports the result to the caller.
 fn answer(
     caller: &mut UnixStream,
     socket: &Path,
@@ -108,7 +107,7 @@ fn answer(
     written
 }
 
-/// Runs until the workload ends, or the caller closes the connection.
+/// Runs the concurrent workload until the workload ends, or the caller closes the connection.
 fn run_background(
     runner: &mut Runner,
     listening: &mut Listener,
@@ -117,7 +116,7 @@ fn run_background(
 ) -> Result<BackgroundResult, ExperimentError> {
     let mut from_caller = caller.try_clone().map_err(ExperimentError::system("read from", socket))?;
     let stop = runner.stop_flag();
-    // The thread ends with this process.
+    // This thread ends only with the process.
     std::thread::spawn(move || {
         let _ = from_caller.read(&mut [0]);
         stop.store(true, Ordering::Relaxed);
@@ -136,7 +135,7 @@ fn run_background(
 ///
 /// # Errors
 ///
-/// [`ExperimentError::TaskFailed`] with the process's message.
+/// [`ExperimentError::TaskFailed`] with the error message of the process.
 pub fn start_task(socket: &Path) -> Result<(), ExperimentError> {
     let mut stream = UnixStream::connect(socket).map_err(ExperimentError::system("call", socket))?;
     let mut answer = String::new();
@@ -152,7 +151,6 @@ fn failed(complaint: &str) -> ExperimentError {
     ExperimentError::TaskFailed { status: "no outcome".to_owned(), complaint: complaint.to_owned() }
 }
 
-/// Joins an error and its causes into one sentence.
 fn chain(error: &ExperimentError) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -170,18 +168,15 @@ fn write(path: &Path, result: &impl Serialize) -> Result<(), ExperimentError> {
     out.flush().map_err(failed())
 }
 
-/// Collects the marks and shows progress.
 #[derive(Debug, Default)]
 struct Listener {
     marks: Vec<Mark>,
     shown: bool,
-    /// The share of completed operations.
     done: f64,
-    /// Shows nothing.
     is_quiet: bool,
 }
 
-/// Shorter runs show no progress.
+/// Time in seconds before progress is shown. Runs that are shorter than this time show no progress.
 const PROGRESS_AFTER_S: f64 = 2.0;
 
 impl Listener {

@@ -1,4 +1,5 @@
-//! A test bed: the devices, file systems, directories, link and server of a setup. Dropping it undoes everything.
+//! Creates a test bed: the devices, file systems, directories, link and server of a setup. Dropping the test
+//! bed undoes all changes.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -22,32 +23,30 @@ use crate::error::ExperimentError;
 use crate::filling::{Space, fill};
 use crate::setup::{Background, MdRaid0, Medium, Setup, Storage};
 
-/// Maximum size of a folder in memory, which is more than any workload writes. Only written data use
-/// memory.
+/// Maximum size of a folder in memory, which is more than any workload writes. Only written data use memory.
 const MEMORY_PLACE: u64 = 1 << 30;
 
-/// How this program starts itself in another role: its file, and the arguments of each role.
+/// How this program starts itself in another role: its program file, and the arguments of each role.
 #[derive(Clone, Debug)]
 pub struct Roles {
-    /// The program's file.
+    /// The path of the program file.
     pub program: PathBuf,
-    /// The role that only calls [`fonio_emulator::serve`].
+    /// The arguments of the role that only calls [`fonio_emulator::serve`].
     pub serve_device: Vec<String>,
-    /// The role that calls [`crate::serve_http`] with the address that follows.
+    /// The arguments of the role that calls [`crate::serve_http`]. An address follows these arguments.
     pub serve_http: Vec<String>,
-    /// The role that calls [`crate::do_task`] with the file that follows.
+    /// The arguments of the role that calls [`crate::do_task`]. A file name follows these arguments.
     pub do_task: Vec<String>,
-    /// The role that calls [`crate::start_task`] with the socket that follows.
+    /// The arguments of the role that calls [`crate::start_task`]. A socket name follows these arguments.
     pub start_task: Vec<String>,
-    /// The role that calls [`crate::replay::Sequence::replay`]. A recording, a file or folder, and optionally
-    /// `--layer calls` and `--fast` follow.
+    /// The arguments of the role that calls [`crate::replay::Sequence::replay`]. A recording, a file or
+    /// folder, and optionally `--layer calls` and `--fast` follow.
     pub replay: Vec<String>,
-    /// The role that serves a FUSE mount in the foreground, and prints a line when it is ready.
-    /// `--mount-options` with the options, the source directory and the mount point follow.
+    /// The arguments of the role that serves a FUSE mount in the foreground, and prints a line when the mount
+    /// is ready. `--mount-options` with the options, the source directory and the mount point follow.
     pub mount: Vec<String>,
 }
 
-/// An emulated device to start.
 struct NewDevice<'a> {
     profile: &'a str,
     size: ByteCount,
@@ -55,29 +54,28 @@ struct NewDevice<'a> {
     faults: &'a [String],
 }
 
-/// The devices, file systems, directories, link and server of a setup.
 #[derive(Debug)]
 pub(crate) struct TestBed {
-    // The server uses the other parts, so it ends first.
+    // The server is stopped first, because it uses the other parts.
     server: Option<Child>,
     cleaner: Option<Cleaner>,
     /// The root of the workload's new file system, and the number of bytes that files can use on it.
     made: Option<(PathBuf, ByteCount)>,
-    /// An array and its mount, which use the devices. This ledger was opened before the devices' ledgers,
-    /// so a later process that cleans up also undoes this ledger first.
+    /// The ledger of an array and its mount, which use the devices. It was opened before the devices'
+    /// ledgers, so a later process that cleans up also undoes this ledger first.
     array: Option<Ledger>,
     devices: Vec<(String, Emulated)>,
-    /// `None` after the test bed is closed.
+    /// The ledger of the test bed; `None` after the test bed is closed.
     ledger: Option<Ledger>,
     /// The locks of borrowed settings, released after the ledger has restored the settings.
     changes: Vec<OnlyChanger>,
-    /// Settings of the workload's folder; their mounts are on the devices.
+    /// The ledger entries for settings of the workload's folder, whose mounts are on the devices.
     of_folder: Vec<Entry>,
-    /// The folder of each of the workload's places.
+    /// The folder for each directory that the workload uses, by name.
     pub(crate) places: BTreeMap<String, PathBuf>,
-    /// The same for the concurrent workload.
+    /// The folder for each directory that the concurrent workload uses, by name.
     pub(crate) background_places: BTreeMap<String, PathBuf>,
-    /// The devices that a recorder should watch.
+    /// The devices whose I/O the recorder records.
     pub(crate) watched: Vec<Selector>,
     /// The address on which the workload's server listens.
     pub(crate) http: Option<SocketAddr>,
@@ -86,7 +84,7 @@ pub(crate) struct TestBed {
 }
 
 impl TestBed {
-    /// Makes the test bed of `setup` for `workload` and the concurrent workload.
+    /// Creates the test bed of `setup` for `workload` and the concurrent workload.
     pub fn make(
         setup: &Setup,
         workload: &Workload,
@@ -121,9 +119,9 @@ impl TestBed {
         Ok(bed)
     }
 
-    /// Makes the test bed of `setup` for any command. A folder is used unchanged. The files in `with` are
-    /// copied to a device that is formatted for the command. With a link, a server runs behind it. The only
-    /// place is `dir`.
+    /// Creates the test bed of `setup` for any command. If the setup names a folder, it is used unchanged.
+    /// The files in `with` are copied to a device that is formatted for the command. If the setup has a
+    /// network link, a server runs behind this link. The command has a single folder, which is named `dir`.
     pub fn for_command(
         setup: &Setup,
         with: &[PathBuf],
@@ -142,8 +140,8 @@ impl TestBed {
                 let how: &[&str] = if setup.filesystem.has_unix_files() {
                     &["-a"]
                 } else {
-                    // The owners of the files are not preserved, and symbolic links are replaced by copies
-                    // of their targets.
+                    // The owners of copied files are not preserved, and copies of their targets replace
+                    // symbolic links.
                     &["-rL", "--preserve=timestamps"]
                 };
                 for path in with {
@@ -165,8 +163,9 @@ impl TestBed {
         Ok(bed)
     }
 
-    /// Applies the settings of the setup to the device and the mount of `dir`, until the ledger is closed. Settings of a folder
-    /// apply to a new folder in it, until the devices stop. Returns the folder for the workload.
+    /// Applies temporary settings of the setup to the device and the mount of `dir`, until the ledger is
+    /// closed. Settings of a folder apply to a new folder in it, until the devices stop. Returns the folder
+    /// that the workload must use.
     fn borrow_settings(&mut self, setup: &Setup, dir: PathBuf) -> Result<PathBuf, ExperimentError> {
         for setting in setup.settings.iter().filter(|setting| setting.scope() != Scope::Folder) {
             let (_, only) = fonio_host::borrow_setting(setting, &dir, self.ledger())?;
@@ -187,7 +186,7 @@ impl TestBed {
         Ok(folder)
     }
 
-    /// Restores the settings of the workload's folder, without waiting for the emulated devices.
+    /// Restores the settings of the workload's folder while the emulated devices are unpaced.
     fn restore_folder(&mut self) -> Result<(), ExperimentError> {
         let entries = std::mem::take(&mut self.of_folder);
         if entries.is_empty() {
@@ -199,7 +198,7 @@ impl TestBed {
         Ok(entries.into_iter().rev().try_for_each(|entry| self.ledger().undo(entry))?)
     }
 
-    /// Makes only a ledger and a folder for small files.
+    /// Creates a test bed that has only a ledger and a folder for small files.
     fn bare() -> Result<TestBed, ExperimentError> {
         let state = Ledger::default_dir();
         Ledger::recover(&state)?;
@@ -229,11 +228,12 @@ impl TestBed {
         self.made.as_ref().map(|(_, bytes)| *bytes)
     }
 
-    /// Fills the workload's new file system to `share`. The devices should be unpaced.
+    /// Fills the workload's new file system until the share `share` is used. The emulated devices should be
+    /// unpaced ([`TestBed::unpace`]).
     ///
     /// # Errors
     ///
-    /// [`ExperimentError`] if a file cannot be written or removed, or if `stop` becomes true.
+    /// An [`ExperimentError`] if a file cannot be written or removed, or if `stop` becomes true.
     pub fn fill(&self, share: f64, seed: u64, stop: &AtomicBool) -> Result<(), ExperimentError> {
         match &self.made {
             Some((root, _)) => fill(root, share, seed, stop),
@@ -243,15 +243,15 @@ impl TestBed {
 
     /// Returns the ledger, for processes that must not outlive the test bed.
     pub(crate) fn ledger(&mut self) -> &mut Ledger {
-        self.ledger.as_mut().expect("it exists until the bed is closed")
+        self.ledger.as_mut().expect("the ledger exists until the bed is closed")
     }
 
-    /// Lets the emulated devices complete requests immediately, to prepare a run quickly.
+    /// Makes the emulated devices complete requests immediately, so that a run is prepared quickly.
     pub fn unpace(&mut self) -> Result<(), ExperimentError> {
         self.devices.iter_mut().try_for_each(|(_, device)| Ok(device.unpace()?))
     }
 
-    /// Lets the emulated devices complete requests at the model's times again.
+    /// Makes the emulated devices complete requests at the model's times again.
     pub fn pace(&mut self) -> Result<(), ExperimentError> {
         self.devices.iter_mut().try_for_each(|(_, device)| Ok(device.pace()?))
     }
@@ -271,11 +271,11 @@ impl TestBed {
         self.devices.iter_mut().map(report).collect()
     }
 
-    /// Undoes everything, and returns an error if something could not be undone.
+    /// Undoes all changes of the test bed, and returns an error if a change could not be undone.
     ///
     /// # Errors
     ///
-    /// [`ExperimentError`]; the ledgers keep the remaining steps for the next start.
+    /// An [`ExperimentError`] if steps could not be undone; the ledgers keep them for the next start.
     pub fn close(mut self) -> Result<(), ExperimentError> {
         self.stop_server();
         self.cleaner = None;
@@ -290,12 +290,12 @@ impl TestBed {
         }
     }
 
-    /// Undoes everything after a complete measurement. If another program still uses a device, the
-    /// measurement stays valid: a note names the program, and the next start removes the device.
+    /// Undoes all changes of the test bed after a complete measurement. If another program still uses a
+    /// device, the measurement stays valid: a note names the program, and the next start removes the device.
     ///
     /// # Errors
     ///
-    /// [`ExperimentError`] for everything else that could not be undone.
+    /// An [`ExperimentError`] for every other change that could not be undone.
     pub fn close_measured(self) -> Result<(), ExperimentError> {
         match self.close() {
             Err(
@@ -336,7 +336,7 @@ impl TestBed {
                 let options = setup.mount_options.join(",");
                 let dir = self.emulate_mounted(&device, setup.filesystem, &options, setup, roles)?;
                 let node = self.devices.last().and_then(|(_, device)| device.device());
-                let node = node.expect("it is a block device").to_owned();
+                let node = node.expect("the emulated device is a block device").to_owned();
                 self.is_made(setup, &node, &dir)?;
                 Ok(dir)
             }
@@ -344,7 +344,7 @@ impl TestBed {
         }
     }
 
-    /// Records the setup's file system on `device`, mounted on `dir`, and starts its cleaner.
+    /// Records that the file system on `device` was created and mounted on `dir`, and starts its cleaner.
     fn is_made(&mut self, setup: &Setup, device: &Path, dir: &Path) -> Result<(), ExperimentError> {
         self.made = Some((dir.to_owned(), Space::of(dir)?.free));
         if setup.filesystem == Filesystem::Nilfs2 {
@@ -384,7 +384,7 @@ impl TestBed {
         self.array = Some(Ledger::open(&Ledger::default_dir())?);
         let (mut nodes, last) = (Vec::new(), array.members.len() - 1);
         for (at, (profile, size)) in array.sized(setup.size).enumerate() {
-            // Two cards of the same kind make different random choices.
+            // Use different seeds, because two cards of the same kind make different random choices.
             let seed = seed ^ (at as u64) << 32;
             let faults = if at == last { &setup.faults[..] } else { &[] };
             nodes.push(self.emulate(&NewDevice { profile, size, seed, faults }, None, "", setup, roles)?);
@@ -402,11 +402,11 @@ impl TestBed {
         Ok(dir)
     }
 
-    /// Unmounts and stops the array. Data still in memory are written without waiting for the emulated
-    /// devices.
+    /// Unmounts and stops the RAID array. Meanwhile, the emulated devices complete requests immediately, so
+    /// that data still in memory are written fast.
     fn stop_array(&mut self) -> Result<(), ExperimentError> {
         let Some(array) = self.array.take() else { return Ok(()) };
-        // The array is stopped even if a device's process has ended.
+        // Ignore the error: the array is stopped even if a device's process has ended.
         let _ = self.unpace();
         Ok(array.close()?)
     }
@@ -425,7 +425,7 @@ impl TestBed {
         Ok(device.mount_dir().expect("a mount was requested").to_owned())
     }
 
-    /// Starts an emulated device, mounts its file system if it has one, and returns its node.
+    /// Starts an emulated device, mounts its file system if it has one, and returns the path of its node.
     fn emulate(
         &mut self,
         device: &NewDevice<'_>,
@@ -436,7 +436,7 @@ impl TestBed {
     ) -> Result<PathBuf, ExperimentError> {
         let profile = device.profile.to_owned();
         let serve = ServeConfig {
-            // Every part of a used card has been written.
+            // Write the complete device before the run, because every part of a used card has been written.
             written: device.size,
             dilate: setup.dilate,
             faults: device.faults.to_vec(),
@@ -455,7 +455,7 @@ impl TestBed {
         let mut command = Command::new(&roles.program);
         command.args(&roles.serve_device);
         let device = Emulated::start(&options, command)?;
-        let node = device.device().expect("it is a block device").to_owned();
+        let node = device.device().expect("the emulated device is a block device").to_owned();
         self.watched.push(Selector::Device(node.clone().into()));
         self.devices.push((profile, device));
         Ok(node)
@@ -489,7 +489,7 @@ impl TestBed {
         };
         read.map_err(|error| failed(error.to_string()))?;
         let address = line.trim().strip_prefix("listening ").and_then(|address| address.parse().ok());
-        self.http = Some(address.ok_or_else(|| failed(format!("it said {:?}", line.trim())))?);
+        self.http = Some(address.ok_or_else(|| failed(format!("the server printed {:?}", line.trim())))?);
         Ok(())
     }
 
@@ -513,8 +513,8 @@ impl Drop for TestBed {
     }
 }
 
-/// Enters a process into the ledger, so that the process is ended even if this program is killed. `None` if
-/// it has already ended.
+/// Enters a process into the ledger, so that it is ended even if this program is killed. Returns `None` if
+/// the process has already ended.
 pub(crate) fn enter_process(ledger: &mut Ledger, child: &Child) -> Result<Option<Entry>, ExperimentError> {
     let Some(id) = ProcessId::of(child.id()) else { return Ok(None) };
     Ok(Some(ledger.begin(Step::Process { id, leads_group: false })?))

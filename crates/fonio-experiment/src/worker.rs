@@ -1,4 +1,4 @@
-//! The process of a workload. It ends with the test bed at the latest.
+//! Starts and ends the process of a workload. The process ends with the test bed at the latest.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -11,14 +11,12 @@ use crate::rounds::check_stop;
 use crate::task::{PREPARED, Task};
 use crate::test_bed::{Roles, TestBed, enter_process};
 
-/// A workload's process.
 pub(crate) struct Worker {
     child: Child,
     entry: Option<Entry>,
 }
 
 impl Worker {
-    /// Starts the process and waits until it is prepared.
     pub(crate) fn prepare(
         bed: &mut TestBed,
         name: &str,
@@ -27,7 +25,7 @@ impl Worker {
         stop: &AtomicBool,
     ) -> Result<Worker, ExperimentError> {
         let path = bed.scratch.join(format!("{name}.json"));
-        let text = serde_json::to_vec(task).expect("a workload that was read can be written");
+        let text = serde_json::to_vec(task).expect("a parsed workload can be written as JSON");
         std::fs::write(&path, text).map_err(ExperimentError::system("write", &path))?;
         let program = &roles.program;
         let mut command = Command::new(program);
@@ -46,14 +44,13 @@ impl Worker {
         self.child.id()
     }
 
-    /// Returns the error for a task without a result. The process has printed the reason on standard error.
+    /// Returns the error for a process that wrote no result, but printed the reason on standard error.
     pub(crate) fn failure(&mut self) -> ExperimentError {
         let _ = self.child.kill();
         let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-        ExperimentError::TaskFailed { status, complaint: "its error is printed above".to_owned() }
+        ExperimentError::TaskFailed { status, complaint: "the workload printed its error above".to_owned() }
     }
 
-    /// Waits for the end of a process that has written its result.
     pub(crate) fn end(&mut self, bed: &mut TestBed) -> Result<(), ExperimentError> {
         let waited = self.child.wait();
         waited.map_err(ExperimentError::system("wait for", "the workload's process"))?;

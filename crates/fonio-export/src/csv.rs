@@ -1,6 +1,6 @@
-//! `requests.parquet` as CSV with a header: times in nanoseconds, flags joined with `|`, empty cells for
-//! unknown values, and the name that the thread had at that time. `Mapping::fonio` of `fonio-trace` reads it
-//! back.
+//! Exports `requests.parquet` as CSV with a header: times in nanoseconds, flags joined with `|`, empty cells
+//! for unknown values, and the name that the thread had at that time. `Mapping::fonio` of `fonio-trace` reads
+//! this format.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -19,19 +19,19 @@ pub struct CsvExport<W> {
 }
 
 impl<W: Write> CsvExport<W> {
-    /// Writes the header.
+    /// Creates an export to `to` and writes the CSV header.
     ///
     /// # Errors
-    /// Errors of `to`.
+    /// Errors of writing to `to`.
     pub fn new(mut to: W) -> io::Result<CsvExport<W>> {
         writeln!(to, "{HEADER}")?;
         Ok(CsvExport { to, names: Names::default() })
     }
 
-    /// Ends the file and returns the writer.
+    /// Writes all buffered data and returns the output.
     ///
     /// # Errors
-    /// Errors of `to`.
+    /// Errors of writing to the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.to.flush()?;
         Ok(self.to)
@@ -95,7 +95,7 @@ fn flags(to: &mut impl Write, flags: Flags) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a name, quoted if CSV requires it. Newlines become blanks, because fonio's CSV reader treats each
+/// Writes a text, quoted if CSV requires this. Newlines become blanks, because fonio's CSV reader treats each
 /// line as a row.
 fn text(to: &mut impl Write, text: &str) -> io::Result<()> {
     if !text.contains(['"', ',', '\n', '\r']) && text.trim() == text && !text.starts_with('#') {

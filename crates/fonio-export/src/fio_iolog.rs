@@ -1,17 +1,18 @@
-//! fio's iolog, versions 2 and 3: the operations of a device, for a replay with `fio --read_iolog`.
+//! Exports the operations of a device as fio's iolog, version 2 or 3, for a replay with `fio --read_iolog`.
 //!
-//! - Requests are in order of issue. Version 3 has their times in microseconds. Version 2 has no times, so
-//!   fio replays it as fast as its depth allows. (Its `wait` is documented in microseconds, but fio 3.33
-//!   reads milliseconds since its start.)
+//! - The log lists requests in order of issue. Version 3 has timestamps in microseconds. Version 2 has no
+//!   times, so fio replays it as fast as its depth allows. (Its `wait` is documented in microseconds, but fio
+//!   3.33 reads milliseconds since its start.)
 //! - fio ignores the delay after a line with time 0, so times begin at 1.
-//! - A flush is a `datasync`. fio can set neither PREFLUSH nor FUA, so a `datasync` before the write replaces
-//!   PREFLUSH, and one after it replaces FUA. The replay has the same durability, but on a device with FUA,
-//!   it has more flushes than the recording.
-//! - A discard is a `trim`, as in fio's manual. fio 3.33 skips these lines with `bad ddir: 2`; later versions
-//!   replay them. fio allocates a buffer as long as the longest line, so long requests become several lines.
+//! - A flush becomes a `datasync`. fio can set neither PREFLUSH nor FUA, so a `datasync` before a write
+//!   replaces PREFLUSH, and a `datasync` after the write replaces FUA. The replay has the same durability as
+//!   the recording, but on a device with FUA, it has more flushes.
+//! - A discard becomes a `trim`, as in fio's manual. fio 3.33 skips `trim` lines with `bad ddir: 2`; later
+//!   versions replay them. fio allocates a buffer as long as the longest line, so long requests become
+//!   several lines.
 //! - Operations that fio lacks (write zeroes, secure erase, zones, passthrough) are omitted and counted.
 //!
-//! Source: fio's `iolog.c` and its manual, "Trace file format".
+//! Sources: fio's `iolog.c` and its manual, "Trace file format".
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -19,52 +20,52 @@ use std::io::{self, Write};
 use fonio_core::meta::Device;
 use fonio_core::{DeviceId, Flags, Op, Request, RowSink, SECTOR_BYTES, Timestamp, ignore_rows};
 
-/// Longer requests become several lines.
+/// Maximum number of bytes per line of the log. Longer requests become several lines.
 const LINE_BYTES_MAX: u64 = 64 << 20;
 
-/// The version of the format.
+/// The version of the iolog format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// Without times; for fio from 1.17 on.
+    /// Version 2, without times; for fio 1.17 and later.
     V2,
-    /// With times; for fio from 3.31 on.
+    /// Version 3, with times; for fio 3.31 and later.
     V3,
 }
 
-/// The number of requests written and omitted.
+/// Counts the requests that were written and omitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Requests in the log.
+    /// Number of requests written to the log.
     pub requests: u64,
-    /// Omitted requests by op: fio has no action for them.
+    /// Number of requests omitted because fio has no action for their operation, by operation.
     pub left_out: BTreeMap<Op, u64>,
 }
 
-/// Writes requests as an iolog.
+/// Writes requests as fio's iolog.
 pub struct FioIolog<W> {
     to: W,
     version: Version,
-    /// The device names that fio opens.
+    /// The names of the devices, which fio opens.
     names: BTreeMap<DeviceId, String>,
     opened: Vec<DeviceId>,
-    /// The timestamp of the first line.
     first: Option<Timestamp>,
     last_us: u64,
     written: Written,
 }
 
 impl<W: Write> FioIolog<W> {
-    /// Writes the first line. fio opens devices named in `devices` under `/dev`, and others by number under
-    /// `/dev/block`. `fio --replay_redirect` opens another device instead.
+    /// Creates an export to `to` and writes its first line. fio opens devices named in `devices` under
+    /// `/dev`, and others by number under `/dev/block`. With `--replay_redirect`, fio opens another device
+    /// instead.
     ///
     /// # Errors
-    /// Errors of `to`.
+    /// Errors of writing to `to`.
     pub fn new(mut to: W, version: Version, devices: &[Device]) -> io::Result<FioIolog<W>> {
         let number = if version == Version::V2 { 2 } else { 3 };
         writeln!(to, "fio version {number} iolog")?;
         let names = devices
             .iter()
-            // A path in the log ends at the first blank.
+            // In the log, a path ends at the first blank.
             .filter_map(|device| Some((device.id, device.name.clone()?)))
             .filter(|(_, name)| !name.is_empty() && name.len() < 200 && !name.contains(char::is_whitespace))
             .map(|(id, name)| (id, format!("/dev/{name}")))
@@ -80,10 +81,10 @@ impl<W: Write> FioIolog<W> {
         })
     }
 
-    /// Writes the lines that close the devices, and ends the file.
+    /// Writes the lines that close the devices, and returns the number of written requests.
     ///
     /// # Errors
-    /// Errors of the output.
+    /// Errors of writing to the output.
     pub fn finish(mut self) -> io::Result<Written> {
         for device in std::mem::take(&mut self.opened) {
             self.line(device, "close")?;
@@ -92,7 +93,7 @@ impl<W: Write> FioIolog<W> {
         Ok(self.written)
     }
 
-    /// Writes one line with the latest time.
+    /// Writes one line with the time of the latest request.
     fn line(&mut self, device: DeviceId, action: &str) -> io::Result<()> {
         if self.version == Version::V3 {
             write!(self.to, "{} ", self.last_us)?;

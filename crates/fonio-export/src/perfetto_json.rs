@@ -1,19 +1,20 @@
-//! Chrome's JSON trace events, which <https://ui.perfetto.dev> and `chrome://tracing` open.
+//! Exports Chrome's JSON trace events, which <https://ui.perfetto.dev> and `chrome://tracing` open.
 //!
-//! Each device is a process. Slices on one track must be nested or disjoint, but requests in flight can
-//! overlap in any way. So a device has as many tracks as its maximum number of requests in flight. `in flight
-//! 1`, `in flight 2`, … show the time from first issue to completion; `queued 1`, … the time from queue to
-//! first issue. A request goes on the first free track, so the number of tracks in use is close to the queue
-//! depth. (Events with `ph` `b` and `e` would not show the depth: Perfetto gives each id its own track and
-//! groups tracks by name.) The arguments of a slice describe the request.
+//! Each device is shown as a process. Slices on one track must be nested or disjoint, but requests in flight
+//! can overlap in any way. So a device has as many tracks as its maximum number of requests in flight. `in
+//! flight 1`, `in flight 2`, … show the time from first issue to completion; `queued 1`, … the time from
+//! queue to first issue. A request goes on the first free track, so the number of tracks in use is close to
+//! the queue depth. (Events with `ph` `b` and `e` would not show the depth: Perfetto gives each id its own
+//! track and groups tracks by name.) The arguments of a slice describe the request.
 //!
 //! The file also contains calls and waits on the tracks of their threads, marks, and samples as counters.
 //!
-//! Times are microseconds with three decimals. Perfetto reads times as doubles, which are exact to the
-//! nanosecond up to about 100 days. For later times (wall clock), the export subtracts the start of the
-//! trace, rounded down to a full hour; `otherData` contains the subtracted time.
+//! The file contains times in microseconds with three decimals. Perfetto reads times as doubles, which are
+//! exact to the nanosecond up to about 100 days. For later times (wall clock), the export subtracts the start
+//! of the trace, rounded down to a full hour; `otherData` contains the subtracted time.
 //!
-//! Format: "Trace Event Format" by N. Duca and D. Sinclair; Perfetto's `json_trace_parser.cc`.
+//! The format is documented in "Trace Event Format" by N. Duca and D. Sinclair; Perfetto's
+//! `json_trace_parser.cc`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,25 +27,23 @@ use fonio_core::{
 
 use crate::names::Names;
 
-/// The process numbers of the devices, above the largest Linux process number (2^22).
+/// The first process number for devices, above the largest Linux process number (2^22).
 const DEVICE_PIDS: u32 = 10_000_000;
 
-/// The process numbers of marks and of samples.
+/// The process numbers for marks and for samples.
 const MARKS_PID: u32 = 9_000_000;
 const SAMPLES_PID: u32 = 9_000_001;
 
-/// The thread numbers of a device's tracks: first requests in flight, then queued requests.
+/// The first thread number for tracks of queued requests; tracks of requests in flight have lower numbers.
 const QUEUED_TIDS: u32 = 100_000;
 
-/// Nanoseconds in an hour, and the time beyond which microseconds in a double are no longer exact to the
-/// nanosecond.
+/// Nanoseconds in an hour, and the time up to which microseconds in a double are exact to the nanosecond.
 const HOUR: u64 = 3_600_000_000_000;
 const EXACT_UNTIL: u64 = 1 << 53;
 
-/// Tracks on which no slices overlap.
 #[derive(Default)]
 struct Lanes {
-    /// The time from which each track is free.
+    /// For each track, the time from which it is free.
     free_from: Vec<u64>,
 }
 
@@ -66,27 +65,27 @@ struct DeviceTracks {
     pid: u32,
     in_flight: Lanes,
     queued: Lanes,
-    /// Whether a track for slices without an end exists.
+    /// Whether the track for slices without an end exists.
     unended: bool,
 }
 
-/// Writes rows as JSON trace events.
+/// Writes rows as Chrome's JSON trace events.
 pub struct PerfettoJson<W> {
     to: W,
     began: Option<Timestamp>,
-    /// The time subtracted from all times; known from the first row on.
+    /// The time that is subtracted from all times; known from the first row on.
     origin: Option<u64>,
     names: Names,
     device_names: BTreeMap<DeviceId, String>,
     devices: BTreeMap<DeviceId, DeviceTracks>,
     marks: Lanes,
     samples: bool,
-    /// The name written for each thread's track.
+    /// For each thread, the track name that was written.
     threads: BTreeMap<u32, Option<String>>,
 }
 
 impl<W: Write> PerfettoJson<W> {
-    /// An export to `to`. Devices get their names from `devices`, else their numbers.
+    /// Creates an export to `to`, which shows devices with their names from `devices` or their numbers.
     pub fn new(to: W, devices: &[Device]) -> PerfettoJson<W> {
         let device_names =
             devices.iter().filter_map(|device| Some((device.id, device.name.clone()?))).collect();
@@ -103,10 +102,10 @@ impl<W: Write> PerfettoJson<W> {
         }
     }
 
-    /// Ends the file and returns the writer.
+    /// Writes the end of the file and returns the output.
     ///
     /// # Errors
-    /// Errors of the output.
+    /// Errors of writing to the output.
     pub fn finish(mut self) -> io::Result<W> {
         if self.origin.is_none() {
             self.header(Timestamp(0))?;
@@ -124,7 +123,7 @@ impl<W: Write> PerfettoJson<W> {
             self.to,
             "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"writer\":\"fonio\",\"origin_ns\":\"{origin}\"}},\"traceEvents\":["
         )?;
-        // Only this event has no comma before it.
+        // The first event is the only one without a comma before it.
         write!(
             self.to,
             "{{\"ph\":\"M\",\"pid\":{MARKS_PID},\"name\":\"process_name\",\"args\":{{\"name\":\"marks\"}}}}"
@@ -132,7 +131,7 @@ impl<W: Write> PerfettoJson<W> {
         Ok(origin)
     }
 
-    /// `at` in the format of the file.
+    /// Returns the time `at` relative to the start of the trace, in the format of the file.
     fn micros(&mut self, at: Timestamp) -> io::Result<Micros> {
         let origin = match self.origin {
             Some(origin) => origin,
@@ -161,7 +160,7 @@ impl<W: Write> PerfettoJson<W> {
         )
     }
 
-    /// Writes the part of an event before its arguments: a slice if it has an end, else an instant event.
+    /// Writes an event up to its arguments: a slice if the event has an end, else an instant event.
     fn begin(
         &mut self,
         pid: u32,
@@ -188,7 +187,7 @@ impl<W: Write> PerfettoJson<W> {
         }
     }
 
-    /// Returns the process number of the device; the first call writes the names of its tracks.
+    /// Returns the process number of the device; the first call for a device writes the names of its tracks.
     fn device(&mut self, id: DeviceId) -> io::Result<u32> {
         if let Some(tracks) = self.devices.get(&id) {
             return Ok(tracks.pid);
@@ -238,7 +237,7 @@ impl<W: Write> PerfettoJson<W> {
 
     /// Returns the process of a thread; also writes the name of the thread's track.
     fn thread_track(&mut self, tid: u32, at: Timestamp) -> io::Result<u32> {
-        // Track names must also follow the header.
+        // Write the header first, because track names must follow it.
         self.micros(at)?;
         let (pid, comm) = match self.names.at(tid, at) {
             Some(row) => (row.pid.unwrap_or(tid), row.comm.clone()),
@@ -275,7 +274,7 @@ impl<W: Write> RowSink for PerfettoJson<W> {
         let flags = flag_names(row.flags);
         let name =
             if flags.is_empty() { row.op.name().to_owned() } else { format!("{} {flags}", row.op.name()) };
-        // In damaged traces, completions can precede issues; they become empty slices.
+        // In damaged traces, completions can precede issues; such requests become empty slices.
         let spans = [
             (true, row.queued, row.issued.map(|issued| issued.max(row.queued.unwrap_or(issued)))),
             (
@@ -287,7 +286,7 @@ impl<W: Write> RowSink for PerfettoJson<W> {
         let mut drawn = false;
         for (queued, from, until) in spans {
             let (Some(from), Some(until)) = (from, until) else { continue };
-            let tracks = self.devices.get_mut(&row.device).expect("the device was announced above");
+            let tracks = self.devices.get_mut(&row.device).expect("a device is announced before its slices");
             let (lanes, first_tid, kind) = if queued {
                 (&mut tracks.queued, QUEUED_TIDS, "queued")
             } else {
@@ -303,7 +302,7 @@ impl<W: Write> RowSink for PerfettoJson<W> {
             drawn = true;
         }
         if !drawn || row.completed.is_none() {
-            let tracks = self.devices.get_mut(&row.device).expect("the device was announced above");
+            let tracks = self.devices.get_mut(&row.device).expect("a device is announced before its slices");
             if !std::mem::replace(&mut tracks.unended, true) {
                 self.name_thread(pid, 0, "without a known end")?;
             }
@@ -394,7 +393,7 @@ impl<W: Write> RowSink for PerfettoJson<W> {
         )
     }
 
-    // A count has no time, so it has no event.
+    // A count of waits has no time, so no event is written for it.
     ignore_rows!(bio, link, blocked_count, file, diagnostic, settled);
 
     fn wants_bios(&self) -> bool {
@@ -407,7 +406,6 @@ fn flag_names(flags: Flags) -> String {
     set.map(|(_, name)| *name).collect::<Vec<_>>().join(" ")
 }
 
-/// Nanoseconds, formatted as microseconds with three decimals.
 struct Micros(i128);
 
 impl fmt::Display for Micros {
@@ -418,7 +416,6 @@ impl fmt::Display for Micros {
     }
 }
 
-/// Text, formatted as a JSON string.
 struct Json<'a>(&'a str);
 
 impl fmt::Display for Json<'_> {

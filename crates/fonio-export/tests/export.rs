@@ -28,7 +28,7 @@ fn devices() -> Vec<Device> {
     vec![Device { id: DEVICE, name: Some("mmcblk0".into()), ..Device::default() }]
 }
 
-/// A request from times in microseconds.
+/// Creates a request with the given times in microseconds.
 fn request(request_id: u64, op: Op, sector: u64, bytes: u64, times: [Option<u64>; 3]) -> Request {
     let [queued, issued, completed] = times.map(|time| time.map(|micros| Timestamp(micros * 1000)));
     Request {
@@ -81,8 +81,8 @@ fn csv() {
         5,179:0,write_zeroes,,,0,4096,2700000,,,,,,1,7,later,,,unknown,,
     "#]].assert_eq(&text);
 
-    // The reader is detected from the content. The CSV reader returns the same requests, except for values
-    // that have no column.
+    // The content selects the CSV reader, which returns the same requests, except for values without a
+    // column.
     let input = Input { name: "fonio.csv".into(), bytes: Box::new(io::Cursor::new(text.into_bytes())) };
     let mut reader = open(vec![input], &ReadOptions::default()).expect("it is recognised");
     let mut batch = Batch::default();
@@ -155,7 +155,7 @@ fn fio_replays_the_iolog() {
         .into_iter()
         .filter(|row| row.op != Op::Discard)
         .map(|mut row| {
-            // One second passes here; the replay must take it, too.
+            // Leave a gap of one second, which the replay must reproduce.
             if row.request_id == 3 {
                 row.issued = Some(Timestamp(1_000_110_000));
             }
@@ -180,11 +180,11 @@ fn fio_replays_the_iolog() {
         assert_eq!(job["error"], 0);
         assert_eq!((&job["read"]["total_ios"], &job["read"]["io_bytes"]), (&1.into(), &8192.into()));
         assert_eq!((&job["write"]["total_ios"], &job["write"]["io_bytes"]), (&2.into(), &8192.into()));
-        // The flush, and two replacements of PREFLUSH and FUA.
+        // fio executes three syncs: the flush, and the replacements of PREFLUSH and FUA.
         assert_eq!(job["sync"]["lat_ns"]["N"], 3);
         if version == Version::V3 {
             let run_ms = job["job_runtime"].as_u64().expect("a number");
-            assert!(run_ms >= 900, "the second between two requests took {run_ms} ms");
+            assert!(run_ms >= 900, "the pause of a second between two requests lasted {run_ms} ms");
         }
     }
 }
@@ -301,7 +301,6 @@ fn wall_clock_times_keep_their_nanoseconds() {
     assert_eq!((begin + origin, end + origin), (at, at + 1001));
 }
 
-/// The track, start and end (in nanoseconds) of each slice.
 fn slices(trace: &Value) -> Vec<((u64, u64), u64, u64)> {
     let nanos = |value: &Value| (value.as_f64().expect("a number") * 1000.0).round() as u64;
     let events = trace["traceEvents"].as_array().expect("an array");
@@ -317,8 +316,8 @@ fn slices(trace: &Value) -> Vec<((u64, u64), u64, u64)> {
 }
 
 proptest! {
-    /// Slices on one track meet Perfetto's requirements at any queue depth, whether or not they come in order
-    /// of issue.
+    /// Slices on a track meet Perfetto's requirements at any queue depth, also if they are not in order of
+    /// issue.
     #[test]
     fn slices_of_a_track_never_overlap(
         times in proptest::collection::vec((0_u64..2000, 0_u64..100, 0_u64..500), 1..80),
@@ -341,10 +340,9 @@ proptest! {
         let mut ends: BTreeMap<(u64, u64), u64> = BTreeMap::new();
         for (track, begin, end) in &slices {
             let free = ends.insert(*track, *end).unwrap_or(0);
-            prop_assert!(free <= *begin, "a slice of {track:?} begins at {begin} before {free}");
+            prop_assert!(free <= *begin, "a slice of {track:?} begins at {begin}, the previous one ends at {free}");
         }
-        // If the requests come in order of issue, there are no more `in flight` tracks than requests in
-        // flight.
+        // If requests come in order of issue, there are at most as many tracks as requests in flight.
         if sorted {
             // A request counts as in flight at its time of issue, even if it completes at the same time.
             let depth_at = |row: &Request| {
@@ -355,7 +353,7 @@ proptest! {
             };
             let depth = rows.iter().map(depth_at).max().expect("there is a request");
             let tracks = ends.keys().filter(|(_, tid)| *tid < 100_000).count();
-            prop_assert!(tracks <= depth, "{tracks} tracks at depth {depth}");
+            prop_assert!(tracks <= depth, "{tracks} tracks for a maximum depth of {depth}");
         }
     }
 

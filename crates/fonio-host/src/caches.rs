@@ -1,8 +1,8 @@
-//! Drops the page cache of single files and devices.
+//! Drops cached pages of single files and devices.
 //!
-//! `/proc/sys/vm/drop_caches` drops the caches of all files, which disturbs other measurements. For one file,
-//! its dirty pages are written back, and `POSIX_FADV_DONTNEED` then drops its cached pages. For a device,
-//! `BLKFLSBUF` does both; for a file system, unmounting it does.
+//! `/proc/sys/vm/drop_caches` drops the caches of all files, which disturbs other measurements. For a single
+//! file, fonio writes its dirty pages back and drops its cached pages with `POSIX_FADV_DONTNEED`. For a
+//! device, `BLKFLSBUF` does both; for a file system, unmounting does both.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -41,7 +41,7 @@ struct CacheRange {
     length: u64,
 }
 
-/// `struct cachestat`, in pages.
+/// `struct cachestat`, which counts pages.
 #[repr(C)]
 #[derive(Default)]
 struct CacheStat {
@@ -52,7 +52,7 @@ struct CacheStat {
     recently_evicted: u64,
 }
 
-/// Returns the number of cached bytes of a file; `None` before Linux 6.5, which lacks `cachestat`.
+/// Returns the number of cached bytes of a file; `None` on kernels without `cachestat` (before Linux 6.5).
 ///
 /// # Errors
 /// [`HostError::System`] if the file cannot be opened.
@@ -76,7 +76,7 @@ pub fn cached_bytes(path: &Path) -> Result<Option<ByteCount>, HostError> {
 /// stay cached.
 ///
 /// # Errors
-/// [`HostError::System`]; only root may do this.
+/// [`HostError::System`], for example because only root may drop this cache.
 pub fn drop_device_cache(path: &Path) -> Result<(), HostError> {
     let file = File::open(path).map_err(HostError::system("open", path))?;
     // SAFETY: BLKFLSBUF takes no argument and writes none of our memory.
@@ -91,8 +91,8 @@ mod tests {
     #[test]
     fn a_file_keeps_its_content_when_its_cache_goes() {
         // Use the folder of the test program, because it is on a disk. Pages of a tmpfs cannot be dropped.
-        let folder = std::env::current_exe().expect("this test has a path");
-        let folder = folder.parent().expect("it is in a folder");
+        let folder = std::env::current_exe().expect("the path of a test program is known");
+        let folder = folder.parent().expect("a test program is in a folder");
         let file = tempfile::NamedTempFile::new_in(folder).expect("temporary file");
         std::fs::write(file.path(), b"here").expect("write");
         let held = cached_bytes(file.path()).expect("cachestat");
@@ -102,7 +102,7 @@ mod tests {
                 let left = cached_bytes(file.path()).expect("cachestat");
                 assert_eq!((held.0 > 0, left), (true, Some(ByteCount(0))));
             }
-            None => fonio_testing::skip_part(fonio_testing::Need::Cachestat, "the kernel does not say"),
+            None => fonio_testing::skip_part(fonio_testing::Need::Cachestat, "no cachestat"),
         }
         assert_eq!(std::fs::read(file.path()).expect("read"), b"here");
     }

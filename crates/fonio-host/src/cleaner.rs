@@ -1,4 +1,4 @@
-//! NILFS2's cleaner, which frees the space of overwritten and deleted data.
+//! Runs NILFS2's cleaner, which frees the space of overwritten and deleted data.
 
 use std::fs;
 use std::io;
@@ -14,8 +14,8 @@ use crate::program;
 const PROGRAM: &str = "nilfs_cleanerd";
 const PACKAGE: &str = "nilfs-tools";
 
-/// Debian's settings, except for the first one: by default, the cleaner does not free data deleted within the
-/// last hour, so a nearly full file system would stay full for the whole run.
+/// The cleaner's settings: Debian's, except for the first one. By default, the cleaner does not free data
+/// deleted within the last hour, so a nearly full file system would stay full for the whole run.
 const SETTINGS: &str = "\
 protection_period 0
 min_clean_segments 10%
@@ -34,7 +34,7 @@ use_mmap
 log_priority info
 ";
 
-/// A running nilfs_cleanerd. Dropping it kills the daemon.
+/// A running nilfs_cleanerd. Dropping this value kills the daemon.
 #[derive(Debug)]
 pub struct Cleaner(Child);
 
@@ -44,7 +44,7 @@ impl Cleaner {
     /// free space when less than a tenth of the device is free.
     ///
     /// # Errors
-    /// [`HostError::ProgramMissing`], or [`HostError::System`] if it cannot be started.
+    /// [`HostError::ProgramMissing`], or [`HostError::System`] if the cleaner cannot be started.
     pub fn start(
         ledger: &mut Ledger,
         device: &Path,

@@ -1,4 +1,4 @@
-//! Limits processor time and memory of processes with control groups, version 1 or 2.
+//! Limits the processor time and memory of processes with control groups, version 1 or 2.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,18 +11,18 @@ use crate::cpu_share::CpuShare;
 use crate::error::HostError;
 use crate::ledger::{Entry, Ledger, Step};
 
-/// Number of attempts to empty and remove a group.
+/// Number of attempts to empty and remove a control group.
 const EMPTY_TRIES: u32 = 50;
 const EMPTY_PAUSE: Duration = Duration::from_millis(10);
-/// Minimum memory for a program to start and cache some pages.
+/// Minimum memory limit, with which a program can start and cache some pages.
 const MEMORY_LEAST: ByteCount = ByteCount(16 << 20);
 
-/// Limits on the total resources of a set of processes.
+/// Limits on the total resources that a set of processes may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
-    /// Share of one processor; `None` for no limit.
+    /// Maximum share of one processor; `None` for no limit.
     pub cpu: Option<CpuShare>,
-    /// Memory, including the page cache that the processes fill, but not swap; `None` for no limit.
+    /// Maximum memory, including the page cache that the processes fill, but not swap; `None` for no limit.
     pub memory: Option<ByteCount>,
 }
 
@@ -33,18 +33,18 @@ impl Limits {
     }
 }
 
-/// Control groups whose processes share the limits. Undoing their ledger removes them.
+/// Control groups whose processes share the same limits. Undoing the ledger removes these groups.
 #[derive(Debug)]
 pub struct Confined {
     dirs: Vec<(PathBuf, Entry)>,
 }
 
 impl Confined {
-    /// Creates the groups.
+    /// Creates control groups with these limits.
     ///
     /// # Errors
-    /// [`HostError::NotRoot`], [`HostError::MemoryLimit`] for too little memory, or [`HostError::NoLimit`]
-    /// with the command that enables the limit.
+    /// [`HostError::NotRoot`], [`HostError::MemoryLimit`] if the memory limit is too low, or
+    /// [`HostError::NoLimit`] with the command that enables the limit.
     pub fn make(ledger: &mut Ledger, limits: Limits) -> Result<Confined, HostError> {
         let mut confined = Confined { dirs: Vec::new() };
         if limits.is_none() {
@@ -78,7 +78,7 @@ impl Confined {
         Ok(confined)
     }
 
-    /// Writes the settings of a controller to a group, which is created if missing.
+    /// Writes the settings of a controller to a control group, which is created if it does not exist.
     fn limit(
         &mut self,
         ledger: &mut Ledger,
@@ -101,7 +101,7 @@ impl Confined {
         for (at, (file, value)) in settings(hierarchy.is_unified()).into_iter().enumerate() {
             let path = dir.join(file);
             if !path.exists() {
-                // Kernels without swap accounting have no swap limit.
+                // On kernels without swap accounting, swap cannot be limited.
                 if at > 0 && controller == Controller::MEMORY {
                     continue;
                 }
@@ -113,12 +113,12 @@ impl Confined {
         Ok(())
     }
 
-    /// Directories of the groups, for starting processes inside them.
+    /// Returns the directories of the control groups, for starting processes inside them.
     pub fn dirs(&self) -> impl Iterator<Item = &Path> {
         self.dirs.iter().map(|(dir, _)| dir.as_path())
     }
 
-    /// Moves a running process with all its threads into the groups.
+    /// Moves a running process with all its threads into the control groups.
     pub fn add(&self, pid: u32) -> Result<(), HostError> {
         self.dirs().try_for_each(|dir| {
             let path = dir.join("cgroup.procs");
@@ -129,7 +129,7 @@ impl Confined {
     /// Returns the number of processes in these groups that the OOM killer has killed.
     pub fn kills(&self) -> u64 {
         let counted = self.dirs().filter_map(|dir| {
-            // In version 1, the file also shows whether the OOM killer is on.
+            // In version 1, this file also shows whether the OOM killer is on.
             let text = ["memory.events", "memory.oom_control"]
                 .iter()
                 .find_map(|file| fs::read_to_string(dir.join(file)).ok())?;
@@ -138,17 +138,15 @@ impl Confined {
         counted.sum()
     }
 
-    /// Removes the groups.
+    /// Removes the control groups.
     pub fn remove(self, ledger: &mut Ledger) -> Result<(), HostError> {
         self.dirs.into_iter().try_for_each(|(_, entry)| ledger.undo(entry))
     }
 }
 
-/// A control group controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Controller {
     name: &'static str,
-    /// The resource that it limits.
     what: &'static str,
     /// Kernel configuration options for the controller and for its limit.
     option: &'static str,
@@ -202,7 +200,7 @@ impl Hierarchy {
                 "the {name} controller is off; run `echo +{name} > {dir}/cgroup.subtree_control` to turn it on until the next boot"
             )))
         } else {
-            // Raspberry Pi OS turns it off by default.
+            // Raspberry Pi OS disables the memory controller by default.
             let boot = if controller == Controller::MEMORY {
                 "; on a Raspberry Pi, add cgroup_enable=memory to the line in /boot/firmware/cmdline.txt and reboot"
             } else {
@@ -223,13 +221,13 @@ impl Hierarchy {
     }
 }
 
-/// Removes the group at `path`, after moving the group's remaining processes to the parent group.
+/// Removes the control group at `path`, after moving the group's remaining processes to the parent group.
 pub(crate) fn undo(path: &Path) -> Result<(), HostError> {
     let parent = path.parent().unwrap_or(path).join("cgroup.procs");
     for _ in 0..EMPTY_TRIES {
         let Ok(left) = fs::read_to_string(path.join("cgroup.procs")) else { return Ok(()) };
         for pid in left.split_whitespace() {
-            // Fails if the process has ended.
+            // The write fails if the process has ended.
             let _ = fs::write(&parent, pid);
         }
         match fs::remove_dir(path) {

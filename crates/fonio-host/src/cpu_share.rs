@@ -1,11 +1,11 @@
-//! A share of one processor, enforced by the bandwidth limit of the `cpu` controller.
+//! A share of one processor, which the bandwidth limit of the `cpu` controller enforces.
 //!
 //! In each period, the group may run for its quota and is then throttled until the next period. So a group
 //! with a quarter of a processor runs at full speed for a quarter of the time. While the group is throttled,
 //! an event such as the completion of a read is handled up to one period late. The minimum quota is 1 ms
 //! (`min_cfs_quota_period` of `kernel/sched/core.c`), so a share of 1/4 has periods of 4 ms. The kernel
-//! checks the used CPU time at each timer tick and deducts any excess from later periods, so the share is met
-//! on average, not in each period.
+//! checks the used CPU time only at timer ticks, and deducts any excess from later periods. So the share is
+//! met on average, not in each period.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,17 +15,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::HostError;
 
-/// The smallest quota that the kernel accepts. It gives the shortest period.
+/// The smallest quota that the kernel accepts. The smallest quota gives the shortest period.
 const QUOTA_US: f64 = 1_000.0;
 const SHARE_LEAST: f64 = 0.01;
 
-/// A share of one processor, above 0 and below 1.
+/// A share of one processor's time, above 0 and below 1.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CpuShare(f64);
 
 impl CpuShare {
-    /// Creates a share from 0.01 to below 1.
+    /// Creates a share, which must be at least 0.01 and less than 1.
     ///
     /// # Errors
     /// [`HostError::CpuShare`] for any other value.
@@ -34,7 +34,7 @@ impl CpuShare {
         is_one.then_some(CpuShare(share)).ok_or_else(|| HostError::CpuShare { share: share.to_string() })
     }
 
-    /// Returns the share as a number.
+    /// Returns the share as a number below 1.
     pub fn value(self) -> f64 {
         self.0
     }
@@ -43,7 +43,7 @@ impl CpuShare {
         (QUOTA_US as u64, (QUOTA_US / self.0).round() as u64)
     }
 
-    /// Returns the length of a period.
+    /// Returns the length of a period of the bandwidth limit.
     pub fn period(self) -> Duration {
         Duration::from_micros(self.quota_period_us().1)
     }

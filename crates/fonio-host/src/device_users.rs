@@ -31,16 +31,16 @@ fn users_below(proc: &Path, device: &Path) -> String {
             && let Ok(table) = fs::read(task.file("mountinfo"))
             && let Some(mount) = MountTable::parse(&table).iter().find(|mount| mount.source == source)
         {
-            found.push(format!("process {pid} ({}) has it mounted on {}", name(), mount.dir.display()));
+            found.push(format!("process {pid} ({}) has the mount {}", name(), mount.dir.display()));
         }
         let descriptors = fs::read_dir(task.file("fd")).into_iter().flatten().flatten();
         let is_open = |path: &Path| fs::read_link(path).is_ok_and(|target| target == device);
         if pid != std::process::id() && descriptors.into_iter().any(|entry| is_open(&entry.path())) {
-            found.push(format!("process {pid} ({}) has it open", name()));
+            found.push(format!("process {pid} ({}) has the device open", name()));
         }
     }
     if found.is_empty() {
-        return "no process has it open or mounted; it may be swap or part of another device".to_owned();
+        return "no process has the device open or mounted; swap or another device may use it".to_owned();
     }
     let more = found.len().saturating_sub(NAMED_MAX);
     found.truncate(NAMED_MAX);
@@ -75,7 +75,7 @@ mod tests {
         let named = users_below(proc.path(), Path::new("/dev/loop700"));
         assert_eq!(
             named,
-            "process 41 (udisksd) has it open, process 42 (sandboxed) has it mounted on /mnt/card"
+            "process 41 (udisksd) has the device open, process 42 (sandboxed) has the mount /mnt/card"
         );
         assert!(users_below(proc.path(), Path::new("/dev/loop9")).starts_with("no process"));
     }

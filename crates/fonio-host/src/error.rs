@@ -1,4 +1,4 @@
-//! The errors of the test bed.
+//! Defines the errors of the test bed.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,37 +19,37 @@ pub enum HostError {
     /// A program that the test bed needs is not installed.
     #[error("{program} is not installed; on Debian: apt-get install {package}")]
     ProgramMissing { program: String, package: &'static str },
-    /// A program ended with an error. The output is the end of its standard error, or of its standard output if it wrote
-    /// nothing to standard error.
+    /// A program that the test bed ran ended with an error. The output is the end of its standard error, or
+    /// of its standard output if it wrote nothing to standard error.
     #[error("`{command}` failed ({status}): {output}")]
     ProgramFailed { command: String, status: String, output: String },
-    /// A program needs a file that does not exist.
+    /// A program that the test bed runs needs a file that does not exist.
     #[error("{program} needs {}, which does not exist; to create it: {remedy}", path.display())]
     FileMissing { program: &'static str, path: PathBuf, remedy: &'static str },
     /// The running kernel lacks a file system or scheduler: it is neither built in nor available as a module.
     /// `what` is the file system's name, or `scheduler` and the scheduler's name.
     #[error("this kernel ({release}) has no {what}{}", way_to(what.strip_prefix("scheduler ").unwrap_or_default()))]
     NotInKernel { release: String, what: String },
-    /// Only root may do this.
+    /// The operation requires root.
     #[error("{needs} needs root")]
     NotRoot { needs: &'static str },
-    /// The device is not empty, and the user did not confirm that it may be overwritten.
+    /// A device is not empty, and the user did not confirm that it may be overwritten.
     #[error("{} holds {found}; to overwrite it, add --erase {}", path.display(), path.display())]
     HoldsData { path: PathBuf, found: String },
-    /// The device is in use.
+    /// A device is in use.
     #[error("{} is in use: {by}", path.display())]
     InUse { path: PathBuf, by: String },
     /// The kernel's ublk driver cannot be used.
     #[error("ublk devices cannot be created here: {reason}")]
     NoUblk { reason: String },
     /// No device number from `from` to `to` is free.
-    #[error("no free number for a {device} device between {from} and {to}")]
+    #[error("no number from {from} to {to} is free for a {device} device")]
     NoNumber { device: &'static str, from: u32, to: u32 },
     /// The kernel offers no scheduler of this name for the device.
-    #[error("{device} has no scheduler `{wanted}`; it has {}{}", offered.join(", "), way_to(wanted))]
+    #[error("{device} has no scheduler `{wanted}`; available: {}{}", offered.join(", "), way_to(wanted))]
     NoScheduler { device: String, wanted: String, offered: Vec<String> },
     /// The requested queue depth is out of range.
-    #[error("{device} cannot have a depth of {wanted}: a loop device's is between {min} and {max}")]
+    #[error("{device} cannot have a depth of {wanted}: loop devices allow {min} to {max}")]
     Depth { device: String, wanted: u32, min: u32, max: u32 },
     /// The kernel cannot limit processor time or memory on this machine.
     #[error("{what} cannot be limited here: {reason}")]
@@ -57,25 +57,25 @@ pub enum HostError {
     /// The memory limit is too low.
     #[error("{} of memory is too little: write at least {}", wanted.to_exact_text(), least.to_exact_text())]
     MemoryLimit { wanted: ByteCount, least: ByteCount },
-    /// The share of a processor is invalid.
+    /// The requested share of a processor is invalid.
     #[error("{share} is not a share of a processor: write a number from 0.01 to below 1, such as 0.25")]
     CpuShare { share: String },
-    /// The setting cannot be applied to this object, or could not be undone. The reason is a clause.
+    /// A setting cannot be applied to this object, or could not be undone. The field `reason` is a clause.
     #[error("{setting} cannot be set on {}: {reason}", path.display())]
     NotSettable { setting: String, path: PathBuf, reason: String },
-    /// The setting cannot be kept across reboots. The reason is a clause.
+    /// A setting cannot be kept across reboots. The field `reason` is a clause.
     #[error("{value} cannot be kept on {} across reboots: {reason}", path.display())]
     NotKept { value: String, path: PathBuf, reason: String },
-    /// Parts of a folder could not be copied. The rest was copied; nothing was removed.
+    /// Parts of a folder could not be copied. All other parts were copied; nothing was removed.
     #[error("some files could not be copied to {}: {}", place.display(), failures.join("; "))]
     NotCopied { place: PathBuf, failures: Vec<String> },
-    /// Another process is changing the setting, perhaps in a trial that alternates between two values.
+    /// Another process is changing the same setting, perhaps in a trial that alternates between two values.
     #[error(
         "another fonio process, such as `fonio fix trial`, is changing {setting}: wait until it ends, or stop it with Ctrl-C"
     )]
     BeingTested { setting: String },
     /// A ledger cannot be read; none of its steps was undone.
-    #[error("{}: line {line} is not an entry of a ledger", path.display())]
+    #[error("{}: line {line} is not a ledger entry", path.display())]
     Ledger { path: PathBuf, line: usize, source: serde_json::Error },
     /// Some steps could not be undone; the ledger keeps them for the next run.
     #[error("could not undo: {}", failures.join("; "))]

@@ -1,4 +1,4 @@
-//! Replaces small configuration and record files atomically, and creates folders for them.
+//! Atomically replaces small configuration and record files, and creates folders for them.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::HostError;
 
-/// Reads a text file; a missing file reads as empty.
+/// Reads a text file; a missing file counts as empty.
 pub(crate) fn read(path: &Path) -> Result<String, HostError> {
     match fs::read_to_string(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
@@ -18,16 +18,16 @@ pub(crate) fn read(path: &Path) -> Result<String, HostError> {
     }
 }
 
-/// Returns the path of the temporary file, next to `path`, that receives the new content. A killed process
-/// can leave this file behind; the next write overwrites it.
+/// Returns the path of the temporary file, next to `path`, that receives the new content of a file. A killed
+/// process can leave this file behind; the next write overwrites it.
 pub(crate) fn beside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".fonio-new");
     path.with_file_name(name)
 }
 
-/// Writes the new content of `path` to a temporary file with the same owner and mode. If `check` accepts that
-/// file, it replaces `path`.
+/// Writes the new content of `path` to a temporary file with the same owner and mode. If `check` accepts the
+/// temporary file, that file replaces `path`.
 pub(crate) fn replace(
     path: &Path,
     text: &str,
@@ -62,7 +62,6 @@ pub(crate) fn replace(
     })
 }
 
-/// Removes a file if it exists.
 pub(crate) fn remove(path: &Path) -> Result<(), HostError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(HostError::system("remove", path)(error)),
@@ -70,7 +69,6 @@ pub(crate) fn remove(path: &Path) -> Result<(), HostError> {
     }
 }
 
-/// Removes a folder if it exists and is empty.
 pub(crate) fn remove_empty_folder(path: &Path) -> Result<(), HostError> {
     match fs::remove_dir(path) {
         Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => {
@@ -80,19 +78,19 @@ pub(crate) fn remove_empty_folder(path: &Path) -> Result<(), HostError> {
     }
 }
 
-/// Creates a folder that only its owner can write to, because root acts on its files.
+/// Creates a folder that only its owner can write to, because root acts on the files in this folder.
 pub(crate) fn make_private_folder(dir: &Path) -> Result<(), HostError> {
     state::make(dir).map_err(HostError::system("make", dir))?;
     let metadata = fs::metadata(dir).map_err(HostError::system("look at", dir))?;
     if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
-        let reason = "it belongs to another user, or others can write to it";
+        let reason = "the folder belongs to another user, or others can write to it";
         let source = std::io::Error::new(ErrorKind::PermissionDenied, reason);
         return Err(HostError::system("keep a ledger in", dir)(source));
     }
     Ok(())
 }
 
-/// Creates a private folder and waits for its lock. The lock ends when the returned file is closed.
+/// Creates a private folder and waits for its lock. Closing the returned file releases the lock.
 pub(crate) fn lock_private_folder(dir: &Path) -> Result<File, HostError> {
     make_private_folder(dir)?;
     let lock = File::open(dir).map_err(HostError::system("open", dir))?;
@@ -100,7 +98,7 @@ pub(crate) fn lock_private_folder(dir: &Path) -> Result<File, HostError> {
     Ok(lock)
 }
 
-/// Reads a record file; a missing file reads as empty.
+/// Reads a record file; a missing file counts as empty.
 pub(crate) fn read_record<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, HostError> {
     match read(path)? {
         text if text.is_empty() => Ok(Vec::new()),

@@ -1,4 +1,4 @@
-//! Makes file systems, and refuses to overwrite data.
+//! Creates file systems, and refuses to overwrite data without the user's confirmation.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -17,11 +17,12 @@ use crate::{kernel, program};
 /// A file system that the test bed can create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filesystem {
-    /// ext4 with the defaults of mke2fs, but fully initialised.
+    /// ext4 with the defaults of mke2fs, but with completely initialised inode tables and journal.
     Ext4,
-    /// ext3, mounted by the ext4 driver: a journal, no extents, no delayed allocation, timestamps in seconds.
+    /// ext3, mounted by the ext4 driver, with a journal, without extents and delayed allocation, and with
+    /// timestamps in seconds.
     Ext3,
-    /// XFS.
+    /// XFS, with the defaults of mkfs.xfs.
     Xfs,
     /// btrfs, with one copy of data and metadata.
     Btrfs,
@@ -37,18 +38,18 @@ pub enum Filesystem {
     Vfat,
 }
 
-/// The block size is one page, even on small devices, for which mke2fs would choose 1 KiB. So the writes do
-/// not depend on the device's size.
+/// The block size is one page, even on small devices, for which mke2fs would choose 1 KiB. So the size of
+/// writes does not depend on the device's size.
 const EXT_OPTIONS: &[&str] = &["-q", "-F", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
 
-/// Inodes of 128 bytes, as in ext3, whose timestamps have a resolution of one second. So if a file is synced
-/// several times within a second, only the first sync writes the inode to the journal.
+/// The options of ext3: inodes of 128 bytes, whose timestamps have a resolution of one second. So if a file
+/// is synced several times within a second, only the first sync writes the inode to the journal.
 const EXT3_OPTIONS: &[&str] =
     &["-q", "-F", "-b", "4096", "-I", "128", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
 
-/// FAT32 on devices of any size, with clusters of eight sectors: 4 KiB on most devices, like the blocks of
-/// the other file systems. By default, mkfs.vfat makes FAT16 on a small device, and uses clusters of up to 32
-/// KiB. `-I` allows a device without a partition table.
+/// The options of FAT32 on devices of any size, with clusters of eight sectors: 4 KiB on most devices, like
+/// the blocks of the other file systems. By default, mkfs.vfat makes FAT16 on a small device, and uses
+/// clusters of up to 32 KiB. The option `-I` allows a device without a partition table.
 const VFAT_OPTIONS: &[&str] = &["-I", "-F", "32", "-s", "8"];
 
 /// The list of mounts that mkfs.nilfs2 reads first (`_PATH_MOUNTED` of the C library).
@@ -57,14 +58,14 @@ const MTAB: &str = "/etc/mtab";
 /// Whether the user confirmed that a device may be overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confirmation {
-    /// The user named the device once: it must be empty.
+    /// The user named the device once, so the device must be empty.
     NamedOnce,
-    /// The user named it twice: its data may be overwritten.
+    /// The user named the device twice, so its data may be overwritten.
     NamedTwice,
 }
 
 impl Filesystem {
-    /// All file systems.
+    /// All file systems that the test bed can create.
     pub const ALL: [Filesystem; 7] = [
         Filesystem::Ext4,
         Filesystem::Ext3,
@@ -75,8 +76,7 @@ impl Filesystem {
         Filesystem::Vfat,
     ];
 
-    /// Returns the file system type that the kernel uses for mounting, which is also the name on the command
-    /// line.
+    /// Returns the kernel's name of the file system type, which is also the name on the command line.
     pub fn kernel_name(self) -> &'static str {
         match self {
             Filesystem::Ext4 => "ext4",
@@ -90,10 +90,10 @@ impl Filesystem {
         }
     }
 
-    /// Returns the flags that `mount` needs for it.
+    /// Returns the flags of the `mount` program that this file system requires.
     ///
-    /// Returns the flags for the `mount` program: `-i` for NILFS2. Without it, `mount` calls mount.nilfs2,
-    /// which starts the daemon nilfs_cleanerd. The daemon would outlive a killed run and keep the mount busy.
+    /// NILFS2 requires `-i`. Without this flag, `mount` calls mount.nilfs2, which starts the daemon
+    /// nilfs_cleanerd. The daemon would outlive a killed run and keep the mount busy.
     pub fn mount_flags(self) -> &'static [&'static str] {
         match self {
             Filesystem::Nilfs2 => &["-i"],
@@ -101,22 +101,23 @@ impl Filesystem {
         }
     }
 
-    /// Returns whether its files have owners, permissions and symbolic links.
+    /// Returns whether files of this file system have owners, permissions and symbolic links.
     pub fn has_unix_files(self) -> bool {
         self != Filesystem::Vfat
     }
 
-    /// Returns whether it records access times. NILFS2 does not (`Documentation/filesystems/nilfs2.rst`).
+    /// Returns whether this file system records access times. NILFS2 does not record them
+    /// (`Documentation/filesystems/nilfs2.rst`).
     pub fn has_access_times(self) -> bool {
         self != Filesystem::Nilfs2
     }
 
-    /// Checks that the running kernel can mount it.
+    /// Checks that the running kernel can mount this file system.
     pub fn check_kernel(self) -> Result<(), HostError> {
         kernel::check_filesystem(self.kernel_name())
     }
 
-    /// Creates the file system on `device`. Unless the device is new, the caller must check it with
+    /// Creates this file system on `device`. Unless the device is new, the caller must check it with
     /// [`check_empty`] first.
     ///
     /// ext4 and ext3 get blocks of 4 KiB and no lazy initialisation, during which the kernel's writes would
@@ -162,13 +163,13 @@ impl FromStr for Filesystem {
 }
 
 /// Number of bytes checked at each end of a device. Known partition tables and file systems leave nonzero
-/// bytes there.
+/// bytes in this range.
 const LOOKED_AT_BYTES: u64 = 1 << 20;
 
-/// Checks that [`claim`] would succeed, and releases the device.
+/// Checks that [`claim`] succeeds for the device, and releases the device again.
 ///
 /// # Errors
-/// Those of [`claim`].
+/// The errors of [`claim`].
 pub fn check_empty(device: &Path, confirmation: Confirmation) -> Result<(), HostError> {
     claim(device, confirmation).map(drop)
 }
@@ -177,7 +178,7 @@ pub fn check_empty(device: &Path, confirmation: Confirmation) -> Result<(), Host
 /// is in use, or if it holds data and the user named it only once.
 ///
 /// # Errors
-/// [`HostError::InUse`], [`HostError::HoldsData`], or [`HostError::System`] if it cannot be read.
+/// [`HostError::InUse`], [`HostError::HoldsData`], or [`HostError::System`] if the device cannot be read.
 pub fn claim(device: &Path, confirmation: Confirmation) -> Result<File, HostError> {
     // An exclusive open fails if the device or one of its partitions is mounted, used as swap, or part of
     // another device.
@@ -204,8 +205,8 @@ fn user_of(device: &Path) -> Result<String, HostError> {
     let source = device.to_string_lossy();
     let mounted = MountTable::read()?.into_iter().find(|mounted| mounted.source == source);
     Ok(match mounted {
-        Some(mounted) => format!("it is mounted on {}", mounted.dir.display()),
-        None => "it or one of its partitions is mounted, used as swap, or part of another device".to_owned(),
+        Some(mounted) => format!("the device is mounted on {}", mounted.dir.display()),
+        None => "the device or a partition is mounted, used as swap, or part of another device".to_owned(),
     })
 }
 

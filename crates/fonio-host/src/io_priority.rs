@@ -1,5 +1,5 @@
-//! The I/O class of a running process or of a command. Each thread has its own class, which `ionice` of
-//! util-linux sets.
+//! Reads and sets the I/O class of a running process or of a command. Each thread has its own class, which
+//! `ionice` of util-linux sets.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,22 +8,24 @@ use std::process::Command;
 use crate::error::HostError;
 use crate::program::{find_in_system, run};
 
-/// Names of the classes, as in `ionice`.
+/// Names of the I/O classes that fonio sets, as in `ionice`.
 const CLASSES: [&str; 2] = ["idle", "best-effort"];
 
 /// The threads and I/O class of a running process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IoPriority {
-    /// Ids of its threads.
+    /// The ids of the process's threads.
     pub threads: Vec<u32>,
-    /// Class and priority of its first thread, such as `none: prio 4` or `idle`.
+    /// I/O class and priority of the process's first thread, such as `none: prio 4` or `idle`.
     pub now: String,
 }
 
 impl IoPriority {
-    /// Reads the I/O class of a process.
+    /// Reads the threads and the I/O class of a process.
     ///
-    /// # Errors [`HostError::System`] if the process does not exist; otherwise errors of running `ionice`.
+    /// # Errors
+    ///
+    /// [`HostError::System`] if the process does not exist; otherwise errors of running `ionice`.
     pub fn of(pid: u32) -> Result<IoPriority, HostError> {
         let folder = format!("/proc/{pid}/task");
         let entries = fs::read_dir(&folder).map_err(HostError::system("find the process in", folder))?;
@@ -34,7 +36,7 @@ impl IoPriority {
         Ok(IoPriority { threads, now })
     }
 
-    /// Sets the class of all threads. A new thread inherits the class of its parent.
+    /// Sets the I/O class of all threads. A new thread inherits the class of its parent.
     ///
     /// # Errors
     /// Fails like `ionice` if the process has ended or belongs to another user.
@@ -47,7 +49,7 @@ impl IoPriority {
     }
 }
 
-/// Returns the command that runs `words` with the class.
+/// Returns the command that runs `words` with this I/O class.
 pub fn with_io_class(class: &str, words: &[OsString]) -> Command {
     assert!(CLASSES.contains(&class), "`{class}` is not an I/O class");
     let mut command = Command::new("ionice");

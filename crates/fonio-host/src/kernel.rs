@@ -7,9 +7,9 @@ use rustix::mount::{FsOpenFlags, fsopen};
 use crate::error::HostError;
 use crate::program;
 
-/// Checks that the kernel has the file system `name`. Opens the file system type as a mount would, so the
-/// kernel loads its module if there is one. Without root or before Linux 5.2, the check is skipped; if the
-/// file system is missing, mounting fails later.
+/// Checks that the running kernel has the file system `name`. Opens the file system type as a mount would, so
+/// that the kernel loads the module of the file system, if any. Without root or before Linux 5.2, the check
+/// is skipped; if the file system is missing, mounting fails later.
 pub(crate) fn check_filesystem(name: &str) -> Result<(), HostError> {
     match fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC) {
         Err(Errno::NODEV) => Err(not_in_kernel(name)),
@@ -17,9 +17,9 @@ pub(crate) fn check_filesystem(name: &str) -> Result<(), HostError> {
     }
 }
 
-/// Checks that the kernel has the I/O scheduler `name`. Loads its module if there is one, then checks that
-/// some device offers it. If no device has schedulers, the check is skipped; if the scheduler is missing,
-/// setting it fails later.
+/// Checks that the running kernel has the I/O scheduler `name`. Loads the scheduler's module, if any, and
+/// checks that some device offers the scheduler. If no device has schedulers, the check is skipped; if the
+/// scheduler is missing, setting it fails later.
 pub fn check_scheduler(name: &str) -> Result<(), HostError> {
     let is_there = || offers(&Machine::here().loaded_schedulers(), name);
     if is_there() {
@@ -34,19 +34,19 @@ pub fn has_scheduler(name: &str) -> bool {
     Machine::here().loaded_schedulers().iter().any(|loaded| loaded == name) || can_load_scheduler(name)
 }
 
-/// Loads the module of the scheduler `name`, if there is one, because the kernel lists a scheduler only after
-/// its module is loaded.
+/// Loads the module of the scheduler `name`, if any, because the kernel lists a scheduler only after its
+/// module is loaded.
 pub(crate) fn load_scheduler(name: &str) {
-    // If loading fails, no device lists the scheduler, and the caller reports that.
+    // If loading fails, no device lists the scheduler, and the caller reports this error.
     modprobe_scheduler(name, &["-q"]);
 }
 
-/// Returns whether the kernel has a module for the scheduler `name`. Does not load it.
+/// Returns whether the kernel has a module for the scheduler `name`. Does not load the module.
 pub(crate) fn can_load_scheduler(name: &str) -> bool {
     modprobe_scheduler(name, &["-q", "-n"])
 }
 
-/// Uses the alias that the kernel itself uses to load the module (`block/elevator.c`).
+/// Calls `modprobe` with the alias by which the kernel loads a scheduler's module (`block/elevator.c`).
 fn modprobe_scheduler(name: &str, options: &[&str]) -> bool {
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
     let alias = format!("{name}-iosched");
@@ -54,8 +54,8 @@ fn modprobe_scheduler(name: &str, options: &[&str]) -> bool {
         && program::run("modprobe", "kmod", &[options, &["--", &alias]].concat()).is_ok()
 }
 
-/// Returns whether a device offers the scheduler. Also returns true if no device offers any scheduler but
-/// `none`, as is the case for devices without a request queue.
+/// Returns whether a device offers the scheduler `name`. Also returns true if no device offers any scheduler
+/// but `none`, as is the case for devices without a request queue.
 fn offers(offered: &[String], name: &str) -> bool {
     offered.iter().all(|offered| offered == "none") || offered.iter().any(|offered| offered == name)
 }
@@ -76,7 +76,7 @@ mod tests {
             check_filesystem(name).expect(name);
         }
         if rustix::process::geteuid().is_root() {
-            let refused = check_filesystem("no-such-fs").expect_err("there is none of that name").to_string();
+            let refused = check_filesystem("no-such-fs").expect_err("no such file system").to_string();
             assert!(
                 refused.starts_with("this kernel (") && refused.ends_with(") has no no-such-fs"),
                 "{refused}"

@@ -1,5 +1,4 @@
-//! The test bed: creates the devices, mounts and settings that a workload needs on a Linux host, and removes
-//! them.
+//! Creates and removes the devices, mounts and settings that a workload needs on a Linux host.
 //!
 //! It creates loop devices, ublk devices and RAID-0 arrays, makes and mounts file systems on them, and sets
 //! schedulers and queue depths. Every change that outlives a process is written to a [`Ledger`] first.

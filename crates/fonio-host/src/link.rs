@@ -1,7 +1,7 @@
-//! A rate-limited network link to our own server: a network namespace, a pair of virtual interfaces, and a
-//! token bucket at each end.
+//! Creates a rate-limited network link to our own server: a network namespace, a pair of virtual interfaces,
+//! and a token bucket at each end.
 //!
-//! Real sockets then see the rates of a phone's WiFi. The link adds no loss and only queueing delay, because
+//! So real sockets see the rates of a phone's WiFi. The link adds no loss and only queueing delay, because
 //! many kernels lack `netem` and the studies give only rates.
 
 use std::net::Ipv4Addr;
@@ -11,20 +11,20 @@ use crate::error::HostError;
 use crate::ledger::{Entry, Ledger, Step};
 use crate::program::run;
 
-/// Rates of a link, seen from the phone.
+/// The rates of a network link, seen from the phone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkRates {
-    /// Rate to the phone, in bytes per second.
+    /// Rate of data sent to the phone, in bytes per second.
     pub receive: u64,
-    /// Rate from the phone, in bytes per second.
+    /// Rate of data sent by the phone, in bytes per second.
     pub transmit: u64,
 }
 
 impl LinkRates {
-    /// The names of the known links.
+    /// The names of the links with known rates.
     pub const NAMES: [&str; 2] = ["wifi", "usb"];
 
-    /// Returns the rates of a link of the first study (Kim et al., Table II; its megabytes are 10^6 bytes).
+    /// Returns the rates of a named link of the first study (Kim et al., Table II, where 1 MB is 10^6 bytes).
     pub fn named(name: &str) -> Option<LinkRates> {
         match name {
             "wifi" => Some(LinkRates { receive: 1_100_000, transmit: 530_000 }),
@@ -34,7 +34,7 @@ impl LinkRates {
     }
 }
 
-/// A link. Undoing its ledger removes it.
+/// A network link. Undoing its ledger removes the link.
 #[derive(Debug)]
 pub struct Link {
     namespace: String,
@@ -42,22 +42,22 @@ pub struct Link {
     entry: Entry,
 }
 
-/// Network reserved for benchmarks (RFC 2544), which no other program should use. A link takes four
-/// addresses.
+/// Network reserved for benchmarks (RFC 2544), which no other program should use. Each link uses four
+/// addresses of this network.
 const NETWORK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const LINKS_MAX: u32 = 1 << 15;
-/// Burst size of the token bucket. It is only a few full-size packets, so the rate limit also applies to
-/// short responses.
+/// Burst size of the token bucket. The burst is only a few full-size packets, so the rate limit also applies
+/// to short responses.
 const BURST: &str = "16kb";
 /// Maximum time that a packet waits in the queue before it is dropped, similar to a phone's WiFi queue.
 const QUEUE_TIME: &str = "200ms";
 
 impl Link {
-    /// Creates a namespace and a link into it with these rates. A server on [`Link::server`] must be started
-    /// with [`Link::command`].
+    /// Creates a namespace and a link to it with these rates. A server that listens on [`Link::server`] must
+    /// be started with [`Link::command`].
     ///
     /// # Errors
-    /// [`HostError::NotRoot`], or [`HostError::ProgramMissing`] and [`HostError::ProgramFailed`] of `ip` and `tc`.
+    /// [`HostError::NotRoot`], [`HostError::ProgramMissing`] or [`HostError::ProgramFailed`] (`ip`, `tc`).
     pub fn make(ledger: &mut Ledger, rates: LinkRates) -> Result<Link, HostError> {
         HostError::check_root("a shaped network link")?;
         let number = std::process::id() % LINKS_MAX;
@@ -65,7 +65,7 @@ impl Link {
             (format!("fonio-{number}"), format!("fni{number}"), format!("fno{number}"));
         let base = u32::from(NETWORK) + number * 4;
         let (client, server) = (Ipv4Addr::from(base + 1), Ipv4Addr::from(base + 2));
-        // A namespace of this name from another process must stay.
+        // If another process has created a namespace with this name, it must stay.
         let step = Step::Namespace { name: namespace.clone() };
         let entry = ledger.perform(step, || ip(&["netns", "add", &namespace]).map(drop))?;
         ip(&["link", "add", &outside, "type", "veth", "peer", "name", &inside, "netns", &namespace])?;
@@ -74,29 +74,29 @@ impl Link {
         let within = ["-n", &namespace];
         ip(&[&within[..], &["address", "add", &format!("{server}/30"), "dev", &inside]].concat())?;
         ip(&[&within[..], &["link", "set", &inside, "up"]].concat())?;
-        // Each end limits the packets that it sends.
+        // Each end of the link limits the packets that it sends.
         let (transmit, receive) = (rate(rates.transmit), rate(rates.receive));
         run("tc", "iproute2", &shaping(&outside, &transmit))?;
         run("tc", "iproute2", &[&within[..], &shaping(&inside, &receive)].concat())?;
         Ok(Link { namespace, server, entry })
     }
 
-    /// Returns the address at the far end.
+    /// Returns the address of the far end of the link.
     pub fn server(&self) -> Ipv4Addr {
         self.server
     }
 
-    /// Returns a command that runs `program` at the far end.
+    /// Returns a command that runs `program` at the far end of the link.
     ///
-    /// The program shares our mounts. `ip netns exec` would copy the mounts, and the copy would keep every
-    /// mounted device busy until the program ends, even after an unmount.
+    /// The program shares the mounts of this process. `ip netns exec` would copy the mounts, and the copy
+    /// would keep every mounted device busy until the program ends, even after an unmount.
     pub fn command(&self, program: &std::path::Path) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/run/netns/{}", self.namespace)).arg("--").arg(program);
         command
     }
 
-    /// Removes the link. The program at the far end must have ended.
+    /// Removes the network link. Before this call, the program at the far end must have ended.
     pub fn remove(self, ledger: &mut Ledger) -> Result<(), HostError> {
         ledger.undo(self.entry)
     }
@@ -106,7 +106,7 @@ fn ip(arguments: &[&str]) -> Result<String, HostError> {
     run("ip", "iproute2", arguments)
 }
 
-/// Formats a rate for tc in bits, because its other units are ambiguous.
+/// Formats a rate for tc in bits per second, because the other units of tc are ambiguous.
 fn rate(bytes_per_second: u64) -> String {
     format!("{}bit", bytes_per_second * 8)
 }
@@ -117,13 +117,14 @@ fn shaping<'a>(interface: &'a str, rate: &'a str) -> [&'a str; 12] {
     [a, b, c, d, e, f, "rate", rate, "burst", BURST, "latency", QUEUE_TIME]
 }
 
-/// Removes a namespace and the link into it.
+/// Removes a network namespace and the link to it.
 pub(crate) fn undo(name: &str) -> Result<(), HostError> {
     if !std::path::Path::new("/run/netns").join(name).exists() {
         return Ok(());
     }
-    // The kernel removes the interfaces of a namespace some time after the namespace itself; deleting an interface by
-    // name takes effect at once. The error is ignored, because the interface may never have been created.
+    // The kernel removes the interfaces of a namespace some time after the namespace itself; deleting an
+    // interface by name takes effect at once. The error is ignored, because the interface may never have been
+    // created.
     if let Some(number) = name.strip_prefix("fonio-") {
         let _ = ip(&["link", "delete", &format!("fno{number}")]);
     }

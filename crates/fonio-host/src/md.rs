@@ -2,10 +2,10 @@
 //!
 //! An array has no superblock, as with `mdadm --build`: nothing is written to its devices, and the kernel
 //! never assembles it again. The steps are the same as mdadm's: `new_array` adds a number, then four ioctls
-//! describe the array, add its devices and start it. Stopping the array removes it.
+//! describe the array, add its devices and start it. Stopping an array also removes it.
 //!
-//! md stores no owner. We recognise our arrays by their numbers, which are in a range that mdadm does not use
-//! by default, and by their devices, which are ours too.
+//! md stores no owner. fonio recognises its own arrays by their numbers, which are in a range that mdadm does
+//! not use by default, and by their devices, which are also fonio's own.
 
 use std::ffi::c_int;
 use std::fs::{self, File};
@@ -24,22 +24,22 @@ use crate::ledger::{Entry, Ledger, Step};
 use crate::loop_device::driver::open_node;
 use crate::{kernel, numbered, program};
 
-/// Adds an array without devices.
+/// Writing a name to this file adds an array without devices.
 const NEW_ARRAY: &str = "/sys/module/md_mod/parameters/new_array";
-/// The first line lists the loaded levels.
+/// The first line of this file lists the loaded RAID levels.
 const MDSTAT: &str = "/proc/mdstat";
 const LEVEL: &str = "raid0";
 
-// The numbers of linux/raid/md_u.h.
+// These numbers are from linux/raid/md_u.h.
 const MD_MAJOR: u8 = 9;
 const ADD_NEW_DISK: Opcode = opcode::write::<DiskInfo>(MD_MAJOR, 0x21);
 const SET_ARRAY_INFO: Opcode = opcode::write::<ArrayInfo>(MD_MAJOR, 0x23);
 const RUN_ARRAY: Opcode = opcode::write::<[c_int; 3]>(MD_MAJOR, 0x30);
 const STOP_ARRAY: Opcode = opcode::none(MD_MAJOR, 0x32);
-/// `MD_DISK_ACTIVE` and `MD_DISK_SYNC`.
+/// The state of an active disk: `MD_DISK_ACTIVE` and `MD_DISK_SYNC`.
 const IN_SYNC: c_int = 1 << 1 | 1 << 2;
-/// `RAID0_ALT_MULTIZONE_LAYOUT` of drivers/md/raid0.h: the layout beyond the end of the smaller devices.
-/// Without one, the kernel refuses devices of different sizes.
+/// `RAID0_ALT_MULTIZONE_LAYOUT` of drivers/md/raid0.h: the layout of data beyond the end of the smaller
+/// devices. Without a layout, the kernel refuses devices of different sizes.
 const LAYOUT: c_int = 2;
 
 /// Number of attempts to stop an array that is in use.
@@ -82,7 +82,7 @@ struct DiskInfo {
 
 const _: () = assert!(size_of::<ArrayInfo>() == 72 && size_of::<DiskInfo>() == 20);
 
-/// A RAID-0 array that we created. Undoing its ledger stops it.
+/// A RAID-0 array that this process created. Undoing its ledger stops the array.
 #[derive(Debug)]
 pub struct MdArray {
     path: PathBuf,
@@ -90,9 +90,9 @@ pub struct MdArray {
 }
 
 impl MdArray {
-    /// Stripes data over `devices` in chunks of `chunk`, a power of two of at least 4 KiB. Devices of
-    /// different sizes are fully used: beyond the end of the smallest device, data are striped over the
-    /// others.
+    /// Creates an array that stripes data over `devices` in chunks of `chunk`, a power of two of at least 4
+    /// KiB. Devices of different sizes are fully used: beyond the end of the smallest device, data are
+    /// striped over the others.
     ///
     /// # Errors
     /// [`HostError::NotRoot`], [`HostError::NotInKernel`], [`HostError::NoNumber`], or [`HostError::System`].
@@ -108,21 +108,21 @@ impl MdArray {
         let path = node(number);
         let started = start(&path, devices, chunk);
         if started.is_err() {
-            // The first error is returned. If undoing fails too, the array stays in the ledger.
+            // Return the first error. If undoing fails too, the array stays in the ledger.
             let _ = ledger.undo(entry);
         }
         started.map(|()| MdArray { path, entry })
     }
 
-    /// Returns the array's node, such as `/dev/md700`.
+    /// Returns the path of the array's node, such as `/dev/md700`.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Stops and removes the array.
+    /// Stops the array, which also removes it.
     ///
     /// # Errors
-    /// [`HostError::System`], also if it is still mounted.
+    /// [`HostError::System`], for example if the array is still mounted.
     pub fn stop(self, ledger: &mut Ledger) -> Result<(), HostError> {
         ledger.undo(self.entry)
     }
@@ -131,7 +131,7 @@ impl MdArray {
 /// Loads the RAID-0 module if it exists, and checks that the running kernel supports RAID-0 arrays.
 pub fn check_md_raid0() -> Result<(), HostError> {
     if !has_raid0() {
-        // If this fails, the level stays unlisted.
+        // If the module cannot be loaded, the kernel does not list the RAID level.
         let _ = program::run("modprobe", "kmod", &["-q", "--", LEVEL]);
     }
     if has_raid0() { Ok(()) } else { Err(kernel::not_in_kernel("md RAID-0")) }
@@ -142,7 +142,7 @@ fn has_raid0() -> bool {
     Path::new(NEW_ARRAY).exists() && levels(&known).any(|level| level == LEVEL)
 }
 
-/// Returns the levels in the first line of `/proc/mdstat`: `Personalities : [raid0] [raid1]`.
+/// Returns the RAID levels in the first line of `/proc/mdstat`: `Personalities : [raid0] [raid1]`.
 fn levels(mdstat: &str) -> impl Iterator<Item = &str> {
     let line = mdstat.lines().next().unwrap_or_default();
     line.split_whitespace().filter_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
@@ -165,7 +165,7 @@ fn start(path: &Path, devices: &[PathBuf], chunk: ByteCount) -> Result<(), HostE
     let array = open_node(path)?;
     let count = c_int::try_from(devices.len()).unwrap_or(c_int::MAX);
     let info = ArrayInfo {
-        // The format for arrays whose devices are added by number.
+        // This version is for arrays whose devices are added by number.
         minor_version: 90,
         disks: count,
         raid_disks: count,
@@ -176,8 +176,8 @@ fn start(path: &Path, devices: &[PathBuf], chunk: ByteCount) -> Result<(), HostE
         chunk_bytes: c_int::try_from(chunk.0).unwrap_or(c_int::MAX),
         ..ArrayInfo::default()
     };
-    // SAFETY: SET_ARRAY_INFO reads an `mdu_array_info_t`, whose layout `ArrayInfo` has (asserted above), and keeps no
-    // pointer to it.
+    // SAFETY: SET_ARRAY_INFO reads an `mdu_array_info_t`, whose layout `ArrayInfo` has (asserted above), and
+    // keeps no pointer to it.
     unsafe { ioctl::ioctl(&array, Setter::<SET_ARRAY_INFO, ArrayInfo>::new(info)) }
         .map_err(HostError::system("describe", path))?;
     for (device, number) in devices.iter().zip(0..) {
@@ -189,7 +189,8 @@ fn start(path: &Path, devices: &[PathBuf], chunk: ByteCount) -> Result<(), HostE
             raid_disk: number,
             state: IN_SYNC,
         };
-        // SAFETY: ADD_NEW_DISK reads an `mdu_disk_info_t`, whose layout `DiskInfo` has, and keeps no pointer to it.
+        // SAFETY: ADD_NEW_DISK reads an `mdu_disk_info_t`, whose layout `DiskInfo` has, and keeps no pointer
+        // to it.
         unsafe { ioctl::ioctl(&array, Setter::<ADD_NEW_DISK, DiskInfo>::new(disk)) }
             .map_err(HostError::system("add to an array", device))?;
     }
@@ -198,8 +199,7 @@ fn start(path: &Path, devices: &[PathBuf], chunk: ByteCount) -> Result<(), HostE
         .map_err(HostError::system("start", path))
 }
 
-/// Stops the array `number` if all its devices are `devices`. An array without devices is also ours: its
-/// setup was interrupted.
+/// Stops the array `number` if all its devices are in `devices`. It has none if its setup was interrupted.
 pub(crate) fn remove(number: u32, devices: &[String]) -> Result<(), HostError> {
     let (sysfs, path) = (sysfs(number), node(number));
     if !sysfs.exists() || !members(&sysfs).iter().all(|member| devices.contains(member)) {
@@ -208,7 +208,7 @@ pub(crate) fn remove(number: u32, devices: &[String]) -> Result<(), HostError> {
     for _ in 0..BUSY_TRIES {
         let array = match File::open(&path) {
             Ok(array) => array,
-            // The kernel has just removed it.
+            // The kernel has just removed the array.
             Err(_) if !sysfs.exists() => return Ok(()),
             Err(error) => return Err(HostError::system("open", path)(error)),
         };
@@ -236,7 +236,7 @@ fn gone(sysfs: &Path, path: &Path) -> Result<(), HostError> {
     Err(HostError::system("remove", path)(Errno::BUSY))
 }
 
-/// Returns the devices of an array from sysfs, including those that have disappeared.
+/// Returns the devices of an array from sysfs, including devices that have disappeared.
 fn members(sysfs: &Path) -> Vec<String> {
     let entries = fs::read_dir(sysfs.join("md")).into_iter().flatten().flatten();
     let name = |entry: fs::DirEntry| Some(entry.file_name().to_str()?.strip_prefix("dev-")?.to_owned());

@@ -10,14 +10,15 @@ use crate::ledger::{Entry, Ledger, Step};
 use crate::program;
 
 /// Mounts the file system on `device` at `dir`, or at a new folder next to the ledger. `options` are mount
-/// options, separated by commas; empty for the defaults. Returns the folder and the ledger entry of the
+/// options, separated by commas; empty for the defaults. Returns the mount point and the ledger entry of the
 /// mount.
 ///
 /// Runs the `mount` program instead of calling mount(2): a process that serves the device, or that may be
-/// killed, must not block in a mount call. It starts no daemon ([`Filesystem::mount_flags`]).
+/// killed, must not block in a mount call. The program is called so that it starts no daemon
+/// ([`Filesystem::mount_flags`]).
 ///
 /// # Errors
-/// [`HostError::ProgramFailed`] with mount's message.
+/// [`HostError::ProgramFailed`] with the message of `mount`.
 pub fn mount(
     ledger: &mut Ledger,
     device: &Path,
@@ -44,7 +45,7 @@ pub fn mount(
 /// Mounts a tmpfs with a capacity of `bytes` at a new folder next to the ledger.
 ///
 /// # Errors
-/// [`HostError::ProgramFailed`] with mount's message.
+/// [`HostError::ProgramFailed`] with the message of `mount`.
 pub fn mount_tmpfs(ledger: &mut Ledger, bytes: u64) -> Result<(PathBuf, Entry), HostError> {
     let dir = own_dir(ledger)?;
     let source = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -56,7 +57,6 @@ pub fn mount_tmpfs(ledger: &mut Ledger, bytes: u64) -> Result<(PathBuf, Entry), 
     Ok((dir, entry))
 }
 
-/// Creates a new mount point next to the ledger.
 fn own_dir(ledger: &mut Ledger) -> Result<PathBuf, HostError> {
     let path = ledger.own_path(&format!("mount{}", ledger.steps()));
     ledger.begin(Step::Directory { path: path.clone() })?;

@@ -1,4 +1,4 @@
-//! Adds devices with numbers of our own: loop devices, ublk devices and md arrays.
+//! Adds devices with numbers from fonio's own range: loop devices, ublk devices and md arrays.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,13 @@ use rustix::io::Errno;
 use crate::error::HostError;
 use crate::ledger::{Entry, Ledger, Step};
 
-/// The first number of our devices. `losetup` and `mdadm` take the lowest free number, so on ordinary
-/// machines they never reach this one.
+/// The first number of fonio's devices. `losetup` and `mdadm` take the lowest free number, so they never
+/// reach this number on ordinary machines.
 const FIRST: u32 = 700;
 const LAST: u32 = 1699;
 
-/// Calls `add` with a free number: one whose folder, given by `sysfs`, does not exist. Records its `step`
-/// first. `through` is the kernel file that `add` uses.
+/// Calls `add` with a free number: one whose folder, given by `sysfs`, does not exist. Records the device's
+/// `step` first. `through` is the path of the kernel file that `add` uses.
 pub(crate) fn add(
     ledger: &mut Ledger,
     device: &'static str,

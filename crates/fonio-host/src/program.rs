@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 
 use crate::error::HostError;
 
-/// Maximum bytes of a failed program's output in the error.
+/// Maximum number of bytes of a failed program's output in an error message.
 const COMPLAINT_BYTES_MAX: usize = 2000;
 
 /// Runs `program` to its end, with empty standard input, and returns its standard output.
 ///
-/// `package` is the Debian package that contains it.
+/// `package` is the Debian package that contains the program.
 ///
 /// # Errors
 /// [`HostError::ProgramMissing`] or [`HostError::ProgramFailed`].
@@ -45,8 +45,7 @@ pub fn run<S: AsRef<OsStr>>(
     })
 }
 
-/// Adds the system folders, which contain mkfs but are often missing in users' PATH, to the PATH of
-/// `command`.
+/// Adds the system folders (for mkfs), which users' PATH often lacks, to the PATH of `command`.
 pub(crate) fn find_in_system(command: &mut Command) {
     if let Some(mut path) = std::env::var_os("PATH") {
         path.push(":/usr/local/sbin:/usr/sbin:/sbin");

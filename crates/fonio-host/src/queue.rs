@@ -1,4 +1,4 @@
-//! A block device's queue: scheduler, depth and maximum request size.
+//! Reads and sets properties of a block device's queue: scheduler, depth and maximum request size.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,14 +8,15 @@ use fonio_machine::{chosen, scheduler_names};
 use crate::error::HostError;
 use crate::kernel;
 
-/// Minimum depth of a queue with a scheduler (`BLKDEV_MIN_RQ` of `include/linux/blkdev.h`). It also applies
-/// to loop devices.
+/// Minimum depth of a queue with a scheduler (`BLKDEV_MIN_RQ` of `include/linux/blkdev.h`). This minimum also
+/// applies to loop devices.
 pub(crate) const DEPTH_MIN: u32 = 4;
 
-/// Queue depth of the loop driver (`hw_queue_depth`).
+/// Maximum queue depth: the depth of the loop driver (`hw_queue_depth`).
 pub(crate) const DEPTH_MAX: u32 = 128;
 
-/// A block device's queue in sysfs. Used only for our own devices, except for settings that a user requests.
+/// A block device's queue, as shown in sysfs. Used only for fonio's own devices, except for settings that a
+/// user requests.
 #[derive(Clone, Debug)]
 pub struct Queue {
     device: String,
@@ -42,13 +43,13 @@ impl Queue {
         fs::write(&path, value).map_err(HostError::system("write", path))
     }
 
-    /// Returns the scheduler in use and the available schedulers.
+    /// Returns the queue's current scheduler and all available schedulers.
     pub fn schedulers(&self) -> Result<(String, Vec<String>), HostError> {
         let list = self.read("scheduler")?;
         Ok((chosen(&list).to_owned(), scheduler_names(&list).map(str::to_owned).collect()))
     }
 
-    /// Sets the scheduler.
+    /// Sets the scheduler of the queue.
     ///
     /// # Errors
     /// [`HostError::NoScheduler`] or [`HostError::System`].
@@ -66,13 +67,14 @@ impl Queue {
         self.write("scheduler", name)
     }
 
-    /// Sets the driver's queue depth and the scheduler.
+    /// Sets the queue depth of the driver, and the scheduler.
     ///
-    /// Without a scheduler, `nr_requests` sets the driver's depth. With a scheduler, it sets the number of
-    /// requests that the scheduler may hold. So the scheduler is removed before the depth is set.
+    /// Without a scheduler, `nr_requests` sets the depth of the driver. With a scheduler, `nr_requests` sets
+    /// the number of requests that the scheduler may hold. Therefore, the scheduler is removed before the
+    /// depth is set.
     ///
     /// # Errors
-    /// [`HostError::Depth`] for a depth outside 4 to 128; otherwise those of [`Queue::set_scheduler`].
+    /// [`HostError::Depth`] for a depth outside 4 to 128, or the errors of [`Queue::set_scheduler`].
     pub fn set_depth(&self, depth: u32, scheduler: &str) -> Result<(), HostError> {
         if !(DEPTH_MIN..=DEPTH_MAX).contains(&depth) {
             let device = self.device.clone();
@@ -83,7 +85,7 @@ impl Queue {
         self.set_scheduler(scheduler)
     }
 
-    /// Sets the maximum request size in KiB, capped by the driver's limit. Returns the value in use.
+    /// Sets the maximum request size in KiB, capped by the driver's limit, and returns the resulting size.
     pub fn set_request_max_kib(&self, kib: u64) -> Result<u64, HostError> {
         let most = self.read("max_hw_sectors_kb")?.parse().unwrap_or(kib);
         let least = 4;
@@ -92,7 +94,7 @@ impl Queue {
         Ok(kib)
     }
 
-    /// Declares the device's write cache volatile or not. For a non-volatile cache, the kernel sends no
+    /// Declares the write cache volatile or non-volatile. For a non-volatile cache, the kernel sends no
     /// flushes.
     pub fn set_volatile_cache(&self, volatile: bool) -> Result<(), HostError> {
         self.write("write_cache", if volatile { "write back" } else { "write through" })
@@ -111,6 +113,6 @@ mod tests {
     #[test]
     fn a_depth_that_the_loop_driver_cannot_have_is_refused() {
         let error = Queue::of("loop9").set_depth(1, "none").expect_err("too shallow");
-        assert_eq!(error.to_string(), "loop9 cannot have a depth of 1: a loop device's is between 4 and 128");
+        assert_eq!(error.to_string(), "loop9 cannot have a depth of 1: loop devices allow 4 to 128");
     }
 }

@@ -1,4 +1,4 @@
-//! The I/O schedulers that fonio knows, and how to install the one that is not part of Linux.
+//! Lists the I/O schedulers that fonio knows, and explains how to install the one that is not part of Linux.
 
 /// The scheduler of a kernel module that comes with fonio.
 pub const SMARTIO: &str = "smartio";
@@ -12,7 +12,8 @@ pub fn how_to_get(name: &str) -> Option<&'static str> {
     )
 }
 
-/// Returns the end of an error message: [`how_to_get`], or the name that was probably meant.
+/// Returns the end of an error message about the missing scheduler `name`: [`how_to_get`], or the name that
+/// was probably meant.
 pub(crate) fn way_to(name: &str) -> String {
     let how = how_to_get(name).map(|how| format!("; {how}"));
     how.unwrap_or_else(|| fonio_core::nearest(name, SCHEDULERS))

@@ -1,4 +1,4 @@
-//! Unmounts file systems.
+//! Unmounts file systems, and waits while they are in use.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub(crate) fn undo(dir: &Path, source: &str) -> Result<(), HostError> {
         return Ok(());
     }
     if !rustix::process::geteuid().is_root() {
-        // Without root, only FUSE mounts can be ours.
+        // Without root, fonio can have created only FUSE mounts.
         let arguments = [OsStr::new("-uz"), OsStr::new("--"), dir.as_os_str()];
         return program::run("fusermount3", "fuse3", &arguments).map(drop);
     }
@@ -49,7 +49,7 @@ pub(crate) fn undo(dir: &Path, source: &str) -> Result<(), HostError> {
 /// Returns the mount points at or below `dir`.
 ///
 /// # Errors
-/// [`HostError::System`] if `/proc` is not mounted.
+/// [`HostError::System`] if `/proc` cannot be read because it is not mounted.
 pub fn mounts_under(dir: &Path) -> Result<Vec<PathBuf>, HostError> {
     Ok(MountTable::read()?.into_iter().map(|mount| mount.dir).filter(|at| at.starts_with(dir)).collect())
 }

@@ -1,4 +1,4 @@
-//! Tests the test bed on a real kernel.
+//! Tests the test bed as root, on a real kernel.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -22,7 +22,7 @@ fn can() -> bool {
 }
 
 /// Returns whether the loop device no longer has its backing file in `dir`. Another test may already reuse
-/// the number.
+/// the device's number.
 fn is_free(node: &Path, dir: &Path) -> bool {
     let loop_device = Path::new("/sys/block").join(node.file_name().expect("name"));
     let below = fs::read_to_string(loop_device.join("loop/backing_file")).unwrap_or_default();
@@ -104,12 +104,12 @@ fn a_borrowed_scheduler_comes_back_and_a_refused_one_is_forgotten() {
     let device = LoopDevice::attach(&mut devices, &backing, &LoopOptions::default()).expect("loop");
     let queue = device.queue();
     let in_force = || queue.schedulers().expect("sysfs").0;
-    queue.set_scheduler("none").expect("every device can go without");
+    queue.set_scheduler("none").expect("every device supports the scheduler none");
     let Err(HostError::NoScheduler { offered, .. }) = queue.set_scheduler("no-such") else {
-        panic!("there is none of that name")
+        panic!("no scheduler has this name")
     };
     let Some(other) = offered.iter().find(|name| *name != "none") else {
-        return skip(Need::Scheduler, "this kernel has no scheduler to borrow");
+        return skip(Need::Scheduler, "this kernel has only the scheduler none");
     };
     let mut ledger = Ledger::open(&dir.path().join("settings")).expect("ledger");
     borrow_scheduler(device.path(), other, &mut ledger).expect("it is offered");
@@ -120,12 +120,12 @@ fn a_borrowed_scheduler_comes_back_and_a_refused_one_is_forgotten() {
     assert!(borrow_scheduler(device.path(), "no-such", &mut ledger).is_err());
     queue.set_scheduler(other).expect("it is offered");
     ledger.close().expect("there is nothing to undo");
-    assert_eq!(in_force(), *other, "nothing was borrowed, so nothing is brought back");
+    assert_eq!(in_force(), *other, "closing the ledger changed a scheduler that was not borrowed");
     drop(device);
     devices.close().expect("everything can be undone");
 }
 
-/// A killed process leaves a ledger and a mounted file system on a loop device.
+/// Tests recovery after a killed process has left a ledger and a mounted file system on a loop device.
 #[test]
 fn what_a_killed_process_left_is_undone_at_the_next_start() {
     if !can() || !has(&[Need::Mkfs]) {
@@ -213,7 +213,7 @@ fn a_link_carries_bytes_and_goes() {
         TcpStream::connect(address).ok()
     });
     let mounts_of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).expect("it runs");
-    assert_eq!(mounts_of(&server.id().to_string()), mounts_of("self"), "a copy would keep devices busy");
+    assert_eq!(mounts_of(&server.id().to_string()), mounts_of("self"), "the mount namespaces differ");
     let mut received = Vec::new();
     connected.expect("the server listens").read_to_end(&mut received).expect("bytes");
     server.wait().expect("it ends");
@@ -271,7 +271,7 @@ fn settings_are_set_and_brought_back() {
         };
         assert_eq!((change.old.as_str(), change.new.as_str()), (old, new));
         settings.apply(&change).expect("apply");
-        // The second time, nothing needs to change.
+        // Planning the same setting again fails, because its value is already in force.
         assert!(matches!(setting.plan(path), Err(HostError::NotSettable { .. })));
         planned.push(change);
     }
@@ -280,7 +280,7 @@ fn settings_are_set_and_brought_back() {
     let without_lazy: Vec<&str> = during.1.split(',').filter(|option| *option != "lazytime").collect();
     assert_eq!(without_lazy.join(","), before.1.replace("commit=7", "commit=30"));
 
-    // Another process restores everything from the record.
+    // Another process can restore all settings from the record.
     drop(settings);
     let mut settings = Settings::open(&state).expect("settings");
     assert_eq!(settings.applied(), planned);
@@ -290,7 +290,7 @@ fn settings_are_set_and_brought_back() {
     assert_eq!(options(&mounted), before);
     assert!(settings.applied().is_empty());
 
-    // A ledger restores every kind of setting, also after its process was killed.
+    // A ledger restores every kind of setting, even after its process was killed.
     let mut borrowed = 0;
     let mut own = Ledger::open(&state).expect("ledger");
     let machine = || {
@@ -340,7 +340,7 @@ fn a_file_system_is_trimmed_once_it_has_free_space() {
     let (_device, mounted) = own_ext4(dir.path(), &mut ledger, "");
     let planned = match trim_plan(&mounted) {
         Err(error @ HostError::NotSettable { .. }) => {
-            // The file system of the loop device's backing file does not support sparse files.
+            // The file system of the loop device's backing file does not support holes in files.
             assert!(error.to_string().contains("cannot discard"), "{error}");
             skip_part(Need::Loop, error);
             return;
@@ -350,10 +350,10 @@ fn a_file_system_is_trimmed_once_it_has_free_space() {
     let trimmed = trim(&mounted).expect("trimmed");
     assert_eq!((&trimmed.dir, trimmed.filesystem.as_str()), (&planned.dir, "ext4"));
     assert!(trimmed.bytes.0 > 0 && planned.bytes.0 > 0);
-    // ext4 does not report the same ranges twice.
+    // A second trim reports nothing, because ext4 does not report the same ranges twice.
     assert_eq!(trim(&mounted).expect("trimmed").bytes.0, 0);
     let refused = trim_plan("/proc".as_ref()).expect_err("refused").to_string();
-    assert_eq!(refused, "fstrim cannot be set on /proc: it is proc, which is not on a device");
+    assert_eq!(refused, "fstrim cannot be set on /proc: the file system proc is not on a device");
 }
 
 #[test]
@@ -388,17 +388,17 @@ fn a_confined_process_gets_its_share_and_the_group_goes() {
     std::thread::sleep(Duration::from_secs(1));
     let after = now();
     let used = (after.0 - before.0) as f64 / (after.3 - before.3).as_nanos() as f64;
-    // Under any load, it gets at most its share. Allow 1.5 times the share for late timer ticks.
+    // Under any load, the process gets at most its share; allow 1.5 times the share for late timer ticks.
     assert!(used <= 0.3, "{used}");
-    // In the periods in which the limit throttled the process, it gets at least its share. In the other
-    // periods, other processes may have used the processor.
+    // In the periods in which the limit throttled the process, the process gets at least its share. In the
+    // other periods, other processes may have used the processor.
     let held_back = (after.2 - before.2) as f64 / (after.1 - before.1) as f64;
     assert!(
         held_back > 0.0 && used >= 0.75 * 0.2 * held_back,
-        "{used}, held back in {held_back} of the periods"
+        "used {used} of a processor, held back in a share of {held_back} of the periods"
     );
     assert!(group_dir.exists());
-    // The group still has a process.
+    // The control group still has a process.
     drop(ledger);
     assert!(!group_dir.exists());
 }
@@ -461,7 +461,7 @@ fn opened_files_are_seen_with_who_opened_them() {
     let opened = watch.finish().expect("finish");
     let path = fs::canonicalize(&file).expect("path");
     assert!(opened.iter().any(|opened| opened.pid == pid && opened.path == path), "{opened:?}");
-    // Expect the program itself and its libraries.
+    // Expect that the child opened the program itself and its libraries.
     let of_child = opened.iter().filter(|opened| opened.pid == pid).count();
     assert!(of_child >= 2, "{of_child}");
 }

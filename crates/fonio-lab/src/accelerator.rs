@@ -1,4 +1,4 @@
-//! Chooses whether guests run on this machine's processor or an emulated one.
+//! Chooses whether guests run on this machine's processor or on an emulated processor.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -21,18 +21,18 @@ const START_WITHIN: Duration = Duration::from_secs(20);
 const PROBE_MEMORY_MIB: u64 = 512;
 const STARTED: &str = "fonio: this guest has started";
 
-/// The executor of a guest's instructions.
+/// The processor that executes a guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accelerator {
     /// This machine's processor, through `/dev/kvm`.
     Kvm,
-    /// QEMU's emulation (TCG).
+    /// A processor that QEMU emulates (TCG).
     Tcg,
 }
 
 impl Accelerator {
-    /// Returns a phrase for progress messages.
+    /// Returns a phrase for progress messages that names the accelerator.
     pub fn described(self) -> &'static str {
         match self {
             Accelerator::Kvm => "with KVM",
@@ -62,12 +62,12 @@ impl Accelerator {
         Ok(options)
     }
 
-    /// Returns the fastest accelerator for guests with `kernel`. On some machines, `/dev/kvm` exists, but
-    /// no guest can run with KVM. So the first call after a boot starts a small guest and stores the
-    /// result.
+    /// Returns the fastest accelerator with which guests with `kernel` run. On some machines, `/dev/kvm`
+    /// exists, but no guest can run with KVM. So the first call after a boot starts a small guest and stores
+    /// the result.
     ///
     /// # Errors
-    /// If QEMU cannot be started at all.
+    /// If QEMU cannot be started.
     pub(crate) fn of(
         archive: &Archive,
         kernel: &KernelFiles,
@@ -96,16 +96,15 @@ impl Accelerator {
     }
 }
 
-/// Returns the output of `qemu-system-… --version`.
 fn version(architecture: Architecture) -> Result<String, LabError> {
     let facts = architecture.facts();
     programs::output(Command::new(facts.qemu).arg("--version"), facts.qemu_package)
 }
 
-/// Returns whether QEMU may execute stale code that another thread has replaced. The kernel on x86 patches
-/// its own code with a temporary breakpoint. If a processor still executes the breakpoint later, the kernel
-/// stops ("Oops: int3"). This happened in one of twelve boots. QEMU 8.1 fixed this (commits cb62bd15e14e,
-/// deba78709ae8).
+/// Returns whether QEMU may execute stale code that another thread has replaced. The x86 kernel patches its
+/// own code with a temporary breakpoint. If a processor still executes the breakpoint later, the kernel stops
+/// ("Oops: int3"). This stop happened in one of twelve boots. The bug is fixed in QEMU 8.1 (commits
+/// cb62bd15e14e, deba78709ae8).
 fn has_stale_code(version: &str) -> bool {
     let number = version.split_whitespace().skip_while(|word| *word != "version").nth(1).unwrap_or_default();
     let mut parts = number.split('.').map_while(|part| part.parse::<u32>().ok());
@@ -113,7 +112,6 @@ fn has_stale_code(version: &str) -> bool {
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < (8, 1)
 }
 
-/// Starts a guest with KVM that prints a line and ends.
 fn probe(archive: &Archive, kernel: &KernelFiles, busybox: &Initramfs) -> Result<bool, LabError> {
     let place = Place::new(archive)?;
     let mut files = busybox.clone();

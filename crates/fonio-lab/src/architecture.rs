@@ -1,4 +1,4 @@
-//! The processor architectures of guests.
+//! Describes the processor architectures of guests.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,17 +9,17 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Architecture {
-    /// x86-64.
+    /// The architecture x86-64.
     #[default]
     Amd64,
     /// 64-bit ARM, as in phones and single-board computers.
     Arm64,
-    /// 32-bit ARM from ARMv7 on, with a floating-point unit.
+    /// 32-bit ARM (ARMv7 or later) with a floating-point unit.
     Armhf,
 }
 
 impl Architecture {
-    /// All architectures.
+    /// All architectures that guests support.
     pub const ALL: [Architecture; 3] = [Architecture::Amd64, Architecture::Arm64, Architecture::Armhf];
 
     /// Returns the architecture of this machine; `None` if guests do not support it.
@@ -49,7 +49,7 @@ impl Architecture {
             },
             Architecture::Armhf => &Facts {
                 name: "armhf",
-                // For processors of several makers (multi-platform).
+                // `armmp` is the kernel for processors of several makers (multi-platform).
                 kernel_flavour: "armmp",
                 qemu: "qemu-system-arm",
                 qemu_package: "qemu-system-arm",
@@ -59,15 +59,13 @@ impl Architecture {
     }
 }
 
-/// Names that depend on the architecture.
+/// The names that depend on a guest's architecture.
 pub(crate) struct Facts {
-    /// Debian's name.
     name: &'static str,
-    /// Suffix of the names of Debian's generic kernels.
+    /// The suffix of the names of Debian's generic kernels.
     pub(crate) kernel_flavour: &'static str,
-    /// The QEMU program that runs guests.
     pub(crate) qemu: &'static str,
-    /// Debian package with that program.
+    /// The Debian package with the QEMU program.
     pub(crate) qemu_package: &'static str,
     /// The first serial port in the guest.
     pub(crate) serial_port: &'static str,
@@ -79,7 +77,7 @@ impl fmt::Display for Architecture {
     }
 }
 
-/// Error for an unknown name of a guest architecture.
+/// The error for an unknown name of a guest architecture.
 #[derive(Debug, thiserror::Error)]
 #[error("`{text}` is not a guest architecture; write amd64, arm64 or armhf")]
 pub struct NotAnArchitecture {
@@ -89,7 +87,7 @@ pub struct NotAnArchitecture {
 impl FromStr for Architecture {
     type Err = NotAnArchitecture;
 
-    /// Accepts Debian's names and the kernel's (`uname -m`).
+    /// Parses an architecture by its name in Debian or in the kernel (`uname -m`).
     fn from_str(text: &str) -> Result<Architecture, NotAnArchitecture> {
         match text {
             "amd64" | "x86_64" | "x86-64" => Ok(Architecture::Amd64),
@@ -111,7 +109,7 @@ mod tests {
         }
         assert_eq!("aarch64".parse::<Architecture>().expect("a name"), Architecture::Arm64);
         assert_eq!("armv7l".parse::<Architecture>().expect("a name"), Architecture::Armhf);
-        // Debian's name for 32-bit ARM without a floating-point unit.
+        // `armel` is Debian's name for 32-bit ARM without a floating-point unit.
         let error = "armel".parse::<Architecture>().expect_err("not supported").to_string();
         assert!(error.contains("amd64, arm64 or armhf"), "{error}");
     }

@@ -1,8 +1,8 @@
 //! Downloads kernels and programs from Debian's archive.
 //!
-//! fonio runs apt, with separate lists, caches and sources in a folder of the user. From the machine's own
-//! apt configuration, fonio reads only the mirror. The machine's lists and packages stay unchanged. apt
-//! verifies downloads with Debian's keys.
+//! fonio runs apt, with separate lists, caches and sources in the user's cache folder. From the machine's own
+//! apt configuration, fonio reads only the mirror. The machine's own lists and packages stay unchanged. apt
+//! verifies all downloads with Debian's keys.
 
 use std::fs::{self, File};
 use std::io::{IsTerminal, stderr};
@@ -15,48 +15,48 @@ use crate::error::LabError;
 use crate::kernel::{Kernel, KernelFiles, Wanted, listed};
 use crate::programs;
 
-/// Loader of Debian's programs, and the folder of their libraries.
+/// The dynamic loader of Debian's programs, and the folder of their libraries.
 pub(crate) const LOADER: &str = "usr/lib64/ld-linux-x86-64.so.2";
 pub(crate) const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// Debian releases whose kernels are offered.
+/// The Debian releases whose kernels fonio offers.
 const SUITES: &[&str] = &["bookworm", "bookworm-backports", "trixie", "trixie-backports", "sid"];
 const SECURITY_SUITES: &[&str] = &["bookworm-security", "trixie-security"];
-/// Releases for guest programs, with the version of their C library. The first release whose library is at
-/// least as new as this machine's library is used, so that this program also runs in the guest.
+/// Releases for guest programs, with the version of their C library. fonio uses the first release whose C
+/// library is at least as new as this machine's, so that fonio also runs in the guest.
 const USERLANDS: &[(&str, (u32, u32))] = &[("trixie", (2, 41)), ("sid", (u32::MAX, 0))];
-/// Age after which lists are read again.
+/// The age after which the archive's lists are downloaded again.
 const LISTS_FOR: Duration = Duration::from_secs(24 * 3600);
-/// Overrides the mirror of this machine's apt.
+/// The environment variable that overrides the mirror of this machine's apt.
 const MIRROR: &str = "FONIO_DEBIAN_MIRROR";
-/// Overrides the Debian release of guest programs: `trixie` or `sid`.
+/// The environment variable that overrides the Debian release of guest programs: `trixie` or `sid`.
 const SUITE: &str = "FONIO_DEBIAN_SUITE";
 
-/// Debian's archive, and the files fetched from it.
+/// Debian's archive, and the files that were downloaded from it.
 #[derive(Debug)]
 pub struct Archive {
     folder: PathBuf,
     architecture: Architecture,
 }
 
-/// File name of a package in the archive: `procps_2%3a4.0.4-9_amd64.deb`.
+/// The file of a package in the archive: `procps_2%3a4.0.4-9_amd64.deb`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PackageFile {
     pub(crate) name: String,
     pub(crate) bytes: u64,
 }
 
-/// Debian programs and libraries, unpacked but not installed.
+/// Debian programs and libraries that were unpacked but not installed.
 #[derive(Clone, Debug)]
 pub struct Userland {
-    /// The folder that contains `usr`.
+    /// The folder that contains the folder `usr`.
     pub root: PathBuf,
 }
 
 impl Archive {
     /// Opens the archive. Downloaded files stay in `fonio/lab` below the user's cache folder
-    /// /.cache`)~(`$XDG_CACHE_HOME` or `~/.cache`)~/.cache`).
+    /// (`$XDG_CACHE_HOME` or `~/.cache`).
     ///
     /// # Errors
     /// If this machine has no apt or lacks Debian's keys, if its architecture is not supported, or if the
@@ -68,10 +68,10 @@ impl Archive {
         Archive::open_in(&cache.join("fonio/lab"))
     }
 
-    /// Opens the archive in another folder.
+    /// Opens the archive, and stores downloaded files in `folder`.
     ///
     /// # Errors
-    /// Errors of [`Archive::open`].
+    /// The errors of [`Archive::open`].
     pub fn open_in(folder: &Path) -> Result<Archive, LabError> {
         if !cfg!(target_arch = "x86_64") {
             return Err(LabError::Architecture);
@@ -82,10 +82,10 @@ impl Archive {
         Archive { folder: folder.to_owned(), architecture: Architecture::Amd64 }.prepared()
     }
 
-    /// Returns the archive for packages of another architecture.
+    /// Opens the same archive for packages of another architecture.
     ///
     /// # Errors
-    /// If a folder cannot be created.
+    /// If the folder for this architecture cannot be created.
     pub fn for_architecture(&self, architecture: Architecture) -> Result<Archive, LabError> {
         Archive { folder: self.folder.clone(), architecture }.prepared()
     }
@@ -100,19 +100,19 @@ impl Archive {
         Ok(self)
     }
 
-    /// Returns the folder of the fetched files.
+    /// Returns the folder with the downloaded files.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Returns the architecture of the packages.
+    /// Returns the architecture of the archive's packages.
     pub fn architecture(&self) -> Architecture {
         self.architecture
     }
 
-    /// Returns the kernels of the archive, oldest first. Downloads the archive's lists again if they are
-    /// older than a day, and reports this to `announce`. If the archive cannot be reached, uses the
-    /// previous lists.
+    /// Returns all kernels in the archive, oldest first. Downloads the archive's lists again if they are
+    /// older than a day, and reports this to `announce`. If the archive cannot be reached, the previous lists
+    /// are used.
     ///
     /// # Errors
     /// If there are no lists and the archive cannot be reached.
@@ -127,7 +127,7 @@ impl Archive {
         Ok(kernels)
     }
 
-    /// Returns the files of a kernel, fetching them the first time.
+    /// Returns the files of a kernel, downloading them the first time.
     ///
     /// # Errors
     /// If the archive lacks this kernel or cannot be reached.
@@ -162,7 +162,7 @@ impl Archive {
         Ok((kernel, KernelFiles::in_package(&files, self.architecture)?))
     }
 
-    /// Returns a folder with the files of `packages` and their dependencies, fetching missing packages.
+    /// Returns a folder with the files of `packages` and their dependencies, downloading missing packages.
     ///
     /// # Errors
     /// If the archive lacks a package or cannot be reached.
@@ -177,14 +177,14 @@ impl Archive {
         Ok(Userland { root })
     }
 
-    /// Unpacks `packages` and their dependencies into the folder `root`, without installing anything. Fetches
-    /// only packages that earlier calls did not unpack there. A package can be given with its version:
-    /// `linux-source-6.12=6.12.117-1`.
+    /// Unpacks `packages` and their dependencies into the folder `root`, without installing anything.
+    /// Downloads only packages that earlier calls did not unpack into this folder. A package can be given
+    /// with its version: `linux-source-6.12=6.12.117-1`.
     ///
     /// # Errors
     /// If the archive lacks a package or cannot be reached.
     pub fn unpack(&self, packages: &[&str], root: &Path, announce: &dyn Fn(&str)) -> Result<(), LabError> {
-        // One empty file per requested package, and one per unpacked package.
+        // These folders contain one empty file per requested package, and one per unpacked package.
         let (asked, there) = (root.join("asked"), root.join("unpacked"));
         let new: Vec<&str> =
             packages.iter().filter(|package| !asked.join(package).exists()).copied().collect();
@@ -210,8 +210,8 @@ impl Archive {
         new.iter().try_for_each(|package| touch(&asked.join(package)))
     }
 
-    /// Returns the folder with the sources of `package`, including Debian's patches, fetching them the first
-    /// time.
+    /// Returns the folder with the sources of `package`, including Debian's patches, downloading them the
+    /// first time.
     ///
     /// # Errors
     /// If the archive lacks the package or cannot be reached, or if `dpkg-source` is not installed.
@@ -223,7 +223,7 @@ impl Archive {
         }
         let _lock = self.lock()?;
         announce(&format!("fetching the sources of Debian's package {package} …"));
-        // Sources have separate lists, so users who need no sources do not download these lists.
+        // Source packages have separate lists, so that users who need no sources do not download these lists.
         let apt = self.folder.join("apt-source");
         for path in [apt.join("state/lists/partial"), apt.join("cache/archives/partial")] {
             fs::create_dir_all(&path).map_err(LabError::system("make", &path))?;
@@ -246,9 +246,8 @@ impl Archive {
         Ok(place)
     }
 
-    /// Returns the Debian release of guest programs.
     pub(crate) fn suite(&self) -> &'static str {
-        // The user can override the release, in case the mirror lacks the default.
+        // The user can override the release, because the mirror may lack the default one.
         if let Ok(wanted) = std::env::var(SUITE)
             && let Some((suite, _)) = USERLANDS.iter().find(|(suite, _)| *suite == wanted)
         {
@@ -260,7 +259,7 @@ impl Archive {
     }
 
     /// Returns the files of `packages` and their dependencies, in alphabetical order. `packages` may contain
-    /// patterns (see apt-patterns(7)). The lists must have been read.
+    /// patterns (see apt-patterns(7)). The archive's lists must have been downloaded.
     pub(crate) fn resolve(&self, packages: &[&str]) -> Result<Vec<PackageFile>, LabError> {
         // apt does not print files that are already in its cache, so use an empty folder as the cache.
         let empty = self.folder.join("apt-no-archives");
@@ -288,7 +287,7 @@ impl Archive {
         self.fetch(self.apt("apt-get").arg("download").args(exact).current_dir(folder))
     }
 
-    /// Downloads the lists of the archive if they are missing or old.
+    /// Downloads the lists of the archive if the lists are missing or old.
     pub(crate) fn refresh(&self, announce: &dyn Fn(&str)) -> Result<(), LabError> {
         let stamp = self.apt_folder().join("read");
         let age = fs::metadata(&stamp).and_then(|stamp| stamp.modified()).ok();
@@ -308,7 +307,8 @@ impl Archive {
                 announce(&format!("the archive cannot be read ({last}); using the previous lists"));
                 Ok(())
             }
-            // A mirror can be inconsistent for one release only.
+            // A mirror can be inconsistent for a single release, so use the lists if the needed release is
+            // there.
             Err(LabError::ProgramFailed { complaint, .. }) if self.has_list()? => {
                 for line in complaint.lines().filter_map(not_fetched) {
                     announce(&format!("skipped, because the mirror's list cannot be read: {line}"));
@@ -320,14 +320,12 @@ impl Archive {
         }
     }
 
-    /// Returns whether the list of the guest programs' release exists.
     fn has_list(&self) -> Result<bool, LabError> {
         let end = format!("_dists_{}_main_binary-{}_Packages", self.suite(), self.architecture);
         let lists = entries(&self.apt_folder().join("state/lists"))?;
         Ok(lists.iter().any(|path| path.to_string_lossy().contains(&end)))
     }
 
-    /// Returns the contents of `sources.list`.
     fn sources(&self) -> Result<String, LabError> {
         let uris = self.mirrors()?;
         let mirror = mirror(&uris, "debian").ok_or(LabError::NoMirror)?;
@@ -339,7 +337,7 @@ impl Archive {
             }
         };
         add(&mirror, SUITES);
-        // A private mirror may lack them.
+        // A private mirror may lack security updates.
         if let Some(security) = self::mirror(&uris, "debian-security") {
             add(&security, SECURITY_SUITES);
         }
@@ -355,21 +353,21 @@ impl Archive {
         programs::output(own.args(["indextargets", "--format", "$(REPO_URI)"]), "apt")
     }
 
-    /// Returns a command for one of apt's programs, with our configuration on top of the machine's own, such
-    /// as a proxy.
+    /// Returns a command for one of apt's programs, with fonio's configuration in addition to the machine's
+    /// own, such as a proxy.
     fn apt(&self, program: &str) -> Command {
         self.apt_with(&self.apt_folder(), program)
     }
 
-    /// Like [`Archive::apt`], with the lists in another folder.
+    /// Returns the command of [`Archive::apt`], but with the lists in another folder.
     fn apt_with(&self, apt: &Path, program: &str) -> Command {
         let mut command = Command::new(program);
         for (option, place) in [
             ("Dir::State", apt.join("state")),
             ("Dir::State::status", apt.join("status")),
             ("Dir::Cache", apt.join("cache")),
-            // Container images often disable these caches; then each call would read all lists, which takes
-            // seconds.
+            // Container images often disable these caches. Without them, each call reads all lists, which
+            // takes seconds.
             ("Dir::Cache::pkgcache", "pkgcache.bin".into()),
             ("Dir::Cache::srcpkgcache", "srcpkgcache.bin".into()),
             ("Dir::Etc::sourcelist", apt.join("sources.list")),
@@ -389,13 +387,13 @@ impl Archive {
         command
     }
 
-    /// Runs a command that downloads; on a terminal, apt shows its progress.
+    /// Runs a command that downloads files; on a terminal, apt shows its progress.
     fn fetch(&self, command: &mut Command) -> Result<(), LabError> {
         let shown = stderr().is_terminal();
         programs::run(command, "apt", if shown { Stdio::from(stderr()) } else { Stdio::null() })
     }
 
-    /// Returns a text that changes whenever the lists are read.
+    /// Returns a text that changes whenever the lists are downloaded.
     pub(crate) fn state_of_lists(&self) -> Option<String> {
         let modified =
             fs::metadata(self.apt_folder().join("read")).and_then(|stamp| stamp.modified()).ok()?;
@@ -414,7 +412,7 @@ impl Archive {
         self.folder.join("kernels").join(format!("{}_{}", kernel.package, kernel.version))
     }
 
-    /// Waits until no other process fetches, and locks the folder.
+    /// Waits until no other process downloads files, and locks the folder.
     pub(crate) fn lock(&self) -> Result<File, LabError> {
         let path = self.folder.join("lock");
         let file = File::create(&path).map_err(LabError::system("make", &path))?;
@@ -422,8 +420,8 @@ impl Archive {
         Ok(file)
     }
 
-    /// Returns a folder for a download. Removes the leftovers of a killed fetch first. The caller must hold
-    /// the lock.
+    /// Creates a temporary folder for a download. Removes the leftovers of a killed download first. The
+    /// caller must hold the lock of the archive's folder.
     pub(crate) fn scratch(&self) -> Result<tempfile::TempDir, LabError> {
         let folder = self.folder.join("fetching");
         if folder.exists() {
@@ -435,7 +433,7 @@ impl Archive {
 }
 
 impl PackageFile {
-    /// Returns package and version in the form of `apt-get download`: `procps=2:4.0.4-9`.
+    /// Returns the package's name and version in the form of `apt-get download`: `procps=2:4.0.4-9`.
     fn exact(&self) -> Option<String> {
         let mut parts = self.name.strip_suffix(".deb")?.split('_');
         Some(format!("{}={}", parts.next()?, parts.next()?.replace("%3a", ":")))
@@ -447,7 +445,7 @@ impl PackageFile {
 }
 
 impl Userland {
-    /// Returns the path of a program, for example `mkfs.ext4`.
+    /// Returns the path of a program of the userland, for example `mkfs.ext4`.
     pub fn program(&self, name: &str) -> Option<PathBuf> {
         ["usr/bin", "usr/sbin", "bin", "sbin"]
             .into_iter()
@@ -460,7 +458,7 @@ impl Userland {
         let missing =
             || LabError::NoLibrary { program: "the laboratory".to_owned(), library: name.to_owned() };
         let program = self.program(name).ok_or_else(missing)?;
-        // Set argv[0]: for example, `kmod` acts as depmod if called `depmod`.
+        // Set argv[0]: for example, `kmod` acts as depmod if argv[0] is `depmod`.
         let mut command = Command::new(self.root.join(LOADER));
         command.arg("--inhibit-cache").arg("--library-path").arg(self.root.join(LIBRARIES));
         command.arg("--argv0").arg(name).arg(program);
@@ -468,7 +466,7 @@ impl Userland {
     }
 }
 
-/// Returns the first of `uris` whose last part is `name`, as in Debian mirrors.
+/// Returns the first of `uris` whose last part is `name`, as in the URLs of Debian mirrors.
 fn mirror(uris: &str, name: &str) -> Option<String> {
     uris.split_whitespace()
         .map(|uri| uri.trim_end_matches('/'))
@@ -476,7 +474,7 @@ fn mirror(uris: &str, name: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Returns the URL and the reason in an error line of apt.
+/// Returns the part of an error line of apt with the URL and the reason.
 fn not_fetched(line: &str) -> Option<&str> {
     line.split_once("Failed to fetch ").map(|(_, rest)| rest)
 }

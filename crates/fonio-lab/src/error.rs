@@ -1,4 +1,4 @@
-//! Errors of this crate.
+//! Defines the errors of this crate.
 
 use std::fmt::Display;
 use std::io;
@@ -10,37 +10,37 @@ use crate::architecture::Architecture;
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the error messages explain the fields")]
 pub enum LabError {
-    /// A required program is not installed.
+    /// A program that fonio requires is not installed.
     #[error("`{program}` is not installed; on Debian: apt-get install --no-install-recommends {package}")]
     ProgramMissing { program: String, package: &'static str },
-    /// A program failed.
+    /// A program that fonio started has failed.
     #[error("`{command}` failed: {complaint}")]
     ProgramFailed { command: String, complaint: String },
     /// This machine's apt configuration has no Debian mirror.
     #[error(
-        "apt's configuration here names no mirror of Debian; set FONIO_DEBIAN_MIRROR to the address of one, as in \
-         a line of sources.list"
+        "apt's configuration on this machine names no Debian mirror; set FONIO_DEBIAN_MIRROR to the address of \
+         a mirror, as in a line of sources.list"
     )]
     NoMirror,
-    /// Debian's keys are missing. Without them, no download can be verified.
+    /// Debian's signing keys are missing. Without these keys, no download can be verified.
     #[error("Debian's keys are not in {}; on Debian: apt-get install debian-archive-keyring", path.display())]
     NoKeys { path: PathBuf },
     /// The archive cannot be reached, and there is no earlier copy of its lists.
     #[error("Debian's archive cannot be read ({complaint}); is the network up?")]
     Unreachable { complaint: String },
-    /// The text is not the name of a kernel.
+    /// A text is not the name of a kernel.
     #[error(
         "`{text}` is not the name of a kernel; write a series or a version, as in lab:6.12, lab:6.12.117 or lab:newest"
     )]
     NotAKernel { text: String },
-    /// The archive does not have this kernel.
+    /// The archive does not have the requested kernel.
     #[error("Debian's archive has no kernel {wanted}{nearest}; `fonio lab list` lists them")]
     NoKernel {
         wanted: String,
-        /// Suggestion by [`fonio_core::nearest`] from the available series.
+        /// The suggestion of [`fonio_core::nearest`] from the available series.
         nearest: String,
     },
-    /// The archive does not have this package.
+    /// The archive does not have the requested package.
     #[error("Debian {suite} has no package `{package}` for {architecture}")]
     NoPackage { package: String, suite: &'static str, architecture: Architecture },
     /// A kernel has no module with this name.
@@ -55,27 +55,27 @@ pub enum LabError {
     /// Guests do not run on this machine's architecture.
     #[error("guests need an x86-64 machine, and this machine is not one")]
     Architecture,
-    /// This kind of guest does not support the architecture.
+    /// The requested kind of guest does not support the architecture.
     #[error(
-        "guests without a disk, whose clock can count instructions, are amd64 only: the programs in them are of this \
-         machine's architecture; an {architecture} guest must be a whole Debian (`--system`)"
+        "guests without a disk, whose clock can count instructions, run this machine's programs and are amd64 \
+         only; an {architecture} guest must be a complete Debian (`--system`)"
     )]
     SystemOnly { architecture: Architecture },
     /// The machine has too little free memory for the guest.
-    #[error("the guest needs {needs} MiB of memory, and {free} MiB are free")]
+    #[error("the guest needs {needs} MiB of memory, but only {free} MiB are free")]
     Memory { needs: u64, free: u64 },
     /// The guest ended before its command did.
-    #[error("the guest with Linux {kernel} ended {when}; its console is in {}{}", console.display(), last(lines))]
+    #[error("the guest with Linux {kernel} ended {when}; its console output is in {}{}", console.display(), last(lines))]
     GuestEnded {
         kernel: String,
-        /// The stage at which it ended, as a clause.
+        /// The stage at which the guest ended, as a clause.
         when: &'static str,
         console: PathBuf,
         lines: Vec<String>,
     },
-    /// The guest did not become ready.
+    /// The guest did not become ready in time.
     #[error(
-        "the guest with Linux {kernel} did not answer within {minutes} minutes; its console is in {}{}",
+        "the guest with Linux {kernel} did not answer within {minutes} minutes; its console output is in {}{}",
         console.display(),
         last(lines)
     )]
@@ -83,27 +83,27 @@ pub enum LabError {
     /// The guest is switched off.
     #[error("the guest is off; switch it on first")]
     GuestOff,
-    /// The guest does not have this snapshot.
+    /// The guest does not have the requested snapshot.
     #[error("the guest has no snapshot `{name}`; available: {}", have.join(", "))]
     NoSnapshot { name: String, have: Vec<String> },
     /// The state of a disk cannot be saved with the guest's state.
-    #[error("the guest has a disk served at {}, whose content cannot be saved with the guest's memory; start the guest without it", socket.display())]
+    #[error("the guest has a disk served at {}, whose content cannot be saved with the guest's memory; start the guest without that disk", socket.display())]
     ServedDisk { socket: PathBuf },
-    /// QEMU or the agent in the guest refused a request.
+    /// QEMU or the agent in the guest rejected a request.
     #[error("{by} refused `{request}`: {reason}")]
     Refused { by: &'static str, request: String, reason: String },
-    /// A file cannot be copied from or to a guest.
+    /// A file cannot be copied to or from a guest.
     #[error("cannot copy {} {direction} the guest: {reason}", path.display())]
     NotCopied {
         path: PathBuf,
-        /// `to` or `from`.
+        /// The direction of the copy: `to` or `from`.
         direction: &'static str,
         reason: String,
     },
-    /// The user asked the program to stop.
+    /// The user stopped the program.
     #[error("interrupted")]
     Interrupted,
-    /// The archive received from the guest is damaged.
+    /// The archive of files that the guest sent is damaged.
     #[error("the files from the guest cannot be read: {reason}")]
     BadFiles { reason: String },
     /// A system call failed.
@@ -112,7 +112,7 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// Returns a closure for `map_err` that makes the error of a system call.
+    /// Returns a closure for `map_err` that describes a failed system call on `path`.
     pub(crate) fn system(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> LabError {
         let path = path.as_ref().to_owned();
         move |source| LabError::System { action, path, source }

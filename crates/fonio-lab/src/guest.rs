@@ -1,7 +1,7 @@
 //! Boots a guest, runs one command in the guest, and retrieves files.
 //!
-//! The guest has no disk and no network. It sends the command's output, progress events and an archive of
-//! files through virtio serial ports, each connected to a socket of this process.
+//! The guest has no disk and no network. The guest sends the command's output, progress events and an archive
+//! of files through virtio serial ports, each connected to a socket of this process.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -25,25 +25,25 @@ use crate::modules::Modules;
 use crate::programs;
 
 const INIT: &str = include_str!("init.sh");
-/// Drivers of the ports, which are modules in some kernels.
+/// Kernel modules of the drivers for the virtio ports; in some kernels, the drivers are built in.
 const PORT_MODULES: &[&str] = &["virtio_pci", "virtio_console"];
 const DISK_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "ext4"];
 const CARD_MODULES: &[&str] = &["sdhci_pci", "mmc_block"];
 
-/// The purpose of a guest.
+/// What a guest is used for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
-    /// For measurements: one processor, on which each instruction takes a nanosecond of guest time. Idle
-    /// guest time is skipped. Times hardly depend on this machine's load.
+    /// A guest for measurements: one processor, on which each instruction takes a nanosecond of guest time.
+    /// Idle guest time is skipped. Times hardly depend on this machine's load.
     #[default]
     Bench,
-    /// For functional tests: two processors at full speed.
+    /// A guest for functional tests: two processors at full speed.
     Test,
 }
 
-/// QEMU options of bench guests. Later machine types pass random numbers to the guest at boot, so every run
-/// would differ.
+/// The QEMU options of bench guests. Later machine types pass random numbers to the guest at boot, so that
+/// every run would differ.
 const BENCH_OPTIONS: [&str; 12] = [
     "-machine",
     "pc-i440fx-7.1",
@@ -59,25 +59,25 @@ const BENCH_OPTIONS: [&str; 12] = [
     "base=2026-01-01T00:00:00,clock=vm",
 ];
 
-/// A guest to be started.
+/// A guest that has not been started yet.
 #[derive(Debug)]
 pub struct Guest {
-    /// Its kernel.
+    /// The guest's kernel.
     pub kernel: KernelFiles,
-    /// Its purpose.
+    /// What the guest is used for.
     pub shape: Shape,
-    /// Its memory in MiB, which also holds all its files.
+    /// The guest's memory in MiB, which also holds all its files.
     pub memory_mib: u64,
-    /// Names of modules to load.
+    /// Names of kernel modules to load.
     pub modules: Vec<&'static str>,
-    /// Names of modules to load if available.
+    /// Names of kernel modules to load if the kernel has them.
     pub wishes: Vec<&'static str>,
-    /// Its files.
+    /// The files in the guest's memory.
     pub files: Initramfs,
-    /// Raw images of writable disks; the first is `/dev/vda`.
+    /// The raw images of writable disks; the first disk is `/dev/vda`.
     pub disks: Vec<PathBuf>,
     /// Raw image of a writable memory card, attached through a host controller and the kernel's MMC driver:
-    /// `/dev/mmcblk0`. Its size in bytes is a power of two.
+    /// `/dev/mmcblk0`. The image's size in bytes is a power of two.
     pub card: Option<PathBuf>,
 }
 
@@ -86,11 +86,11 @@ pub struct Guest {
 pub struct Ended {
     /// The exit code of the command.
     pub code: u8,
-    /// Guest time from its start to the command, in seconds.
+    /// Guest time from the guest's start to the command's start, in seconds.
     pub booted_s: f64,
-    /// Guest time that the command took, in seconds.
+    /// Run time of the command in guest time, in seconds.
     pub took_s: f64,
-    /// Real time from the start of the guest to the command, in seconds.
+    /// Real time from the start of the guest to the start of the command, in seconds.
     pub booted_host_s: f64,
     /// Real time from the start of the guest to its end, in seconds.
     pub host_s: f64,
@@ -98,15 +98,15 @@ pub struct Ended {
     pub accelerator: Option<Accelerator>,
 }
 
-/// Destinations of a guest command's output.
+/// The destinations of the output of a guest's command.
 pub struct Streams {
-    /// Its standard output.
+    /// Receives the command's standard output.
     pub out: Box<dyn Write + Send>,
-    /// Its standard error.
+    /// Receives the command's standard error.
     pub err: Box<dyn Write + Send>,
 }
 
-/// A line from the guest's control port.
+/// A progress event, which the guest sends as a line through its control port.
 #[derive(Debug, PartialEq)]
 enum Event {
     Begun {
@@ -116,9 +116,9 @@ enum Event {
         code: u8,
         uptime: f64,
     },
-    /// The files have been sent.
+    /// All result files have been sent.
     End {
-        /// Number of requested paths that exist in the guest.
+        /// The number of requested paths that exist in the guest.
         paths: usize,
     },
 }
@@ -139,8 +139,8 @@ impl Event {
 
 impl Guest {
     /// Boots the guest and runs a task in it. Copies the command's output to standard output and standard
-    /// error while it runs. Then unpacks the files and folders in [`Task::bring`] below [`Task::to`]: `/a/b`
-    /// becomes `TO/a/b`.
+    /// error while it runs. Afterwards, unpacks the files and folders in [`Task::bring`] below [`Task::to`]:
+    /// `/a/b` becomes `TO/a/b`.
     ///
     /// # Errors
     /// If the guest cannot be started, if it ends before the command does, or if `stop` becomes true.
@@ -155,10 +155,10 @@ impl Guest {
         self.run_to(archive, command, streams, stop, announce)
     }
 
-    /// Like [`Guest::run`], but writes the command's output to `streams`.
+    /// Runs a task like [`Guest::run`], but writes the command's output to `streams`.
     ///
     /// # Errors
-    /// Errors of [`Guest::run`].
+    /// The errors of [`Guest::run`].
     pub fn run_to(
         mut self,
         archive: &Archive,
@@ -241,11 +241,11 @@ impl Guest {
             return Err(place.ended_early(archive, &self.kernel, when));
         };
         machine.wait(stop)?;
-        // The sockets are now closed, so the copies end.
+        // The sockets are closed now, so the threads that copy the output end.
         copies.into_iter().for_each(|copy| drop(copy.join()));
         io::stdout().flush().map_err(LabError::system("write to", "standard output"))?;
         let unpacked = unpacking.wait_with_output().map_err(LabError::system("wait for", "tar"))?;
-        // If no path exists, nothing is sent, and tar rejects empty input.
+        // If none of the requested paths exists, the guest sends nothing, and tar rejects empty input.
         if !unpacked.status.success() && sent > 0 {
             let reason = String::from_utf8_lossy(&unpacked.stderr).trim().to_owned();
             return Err(LabError::BadFiles { reason });
@@ -307,16 +307,16 @@ impl Guest {
     }
 }
 
-/// A task for a guest.
+/// A command for a guest, with its folder and its result files.
 #[derive(Clone, Copy, Debug)]
 pub struct Task<'a> {
-    /// The command.
+    /// The command and its arguments.
     pub words: &'a [String],
-    /// Its working directory; the same path as on this machine.
+    /// The command's working directory, which has the same path as on this machine.
     pub folder: &'a Path,
-    /// Files and folders to retrieve afterwards, if they exist.
+    /// Files and folders to copy from the guest afterwards, if they exist.
     pub bring: &'a [PathBuf],
-    /// The folder to unpack them in.
+    /// The folder on this machine in which these files are unpacked.
     pub to: &'a Path,
 }
 
@@ -332,15 +332,14 @@ pub fn shell(mut guest: Guest, archive: &Archive, announce: &dyn Fn(&str)) -> Re
     if status.success() { Ok(()) } else { Err(place.ended_early(archive, &guest.kernel, "with an error")) }
 }
 
-/// Copies the output of a guest. If our own output is no longer read (`| head`), drops the rest, because a
-/// guest with unread output would wait forever.
+/// Copies the output of a guest to `to`. If our own output is no longer read (`| head`), drops the rest,
+/// because a guest with unread output would wait forever.
 fn pass_on(mut from: &UnixStream, to: &mut impl Write) {
     if io::copy(&mut from, to).is_err() {
         let _ = io::copy(&mut from, &mut io::sink());
     }
 }
 
-/// Quotes a word for a shell.
 pub(crate) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -1,5 +1,5 @@
 //! Runs a command in a guest as if it ran on this machine: in the current directory, with this program, and
-//! with the files named on the command line. Moves its results to their paths on this machine.
+//! with the files named on the command line. Moves the command's result files to their paths on this machine.
 
 use std::fs;
 use std::io::{self, Read};
@@ -18,23 +18,24 @@ use crate::own_program::OwnProgram;
 /// Memory of a guest. The guest's files and the data of its emulated devices are also in this memory.
 const MEMORY_MIB: u64 = 3072;
 
-/// A command that runs in a guest.
+/// A command to run in a guest as if it ran on this machine.
 #[derive(Debug)]
 pub struct CommandHere<'a> {
-    /// The command and its arguments. Files named by them are copied into the guest.
+    /// The command and its arguments. Files named by these words are copied into the guest.
     pub words: &'a [String],
-    /// Packages, programs and modules that it needs.
+    /// Packages, programs and modules that the command needs in the guest.
     pub needs: Needs,
     /// Additional files and directories to copy into the guest.
     pub put: &'a [PathBuf],
-    /// Files and directories to retrieve.
+    /// Files and directories to copy from the guest after the command.
     pub bring: &'a [PathBuf],
-    /// Terminal width, if its output goes to a terminal.
+    /// Width of the terminal in columns; `None` if the output does not go to a terminal.
     pub columns: Option<usize>,
 }
 
 impl CommandHere<'_> {
-    /// Runs the command in a guest with the kernel `wanted`. Returns its result and the kernel release.
+    /// Runs the command in a guest with the kernel `wanted`. Returns the command's result and the kernel
+    /// release.
     ///
     /// # Errors
     /// If the guest cannot be started, if it ends before the command does, if `stop` becomes true, or if a result cannot be
@@ -99,7 +100,7 @@ pub fn shell_here(wanted: &Wanted, announce: &dyn Fn(&str)) -> Result<(), LabErr
     guest::shell(guest, &archive, announce)
 }
 
-/// Prepares a guest with this program.
+/// Prepares a guest that contains the running program.
 fn prepare(
     archive: &Archive,
     own: &OwnProgram,
@@ -127,7 +128,7 @@ fn prepare(
     })
 }
 
-/// Moves a file or folder to `to`. An existing folder there keeps its other entries.
+/// Moves a file or folder to `to`. If `to` is an existing folder, its other entries stay.
 fn put(from: &Path, to: &Path) -> Result<(), LabError> {
     if from.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
         fs::create_dir_all(to).map_err(LabError::system("write", to))?;

@@ -21,24 +21,24 @@ const LINKS: [(&str, &str); 5] = [
     ("etc/mtab", "/proc/self/mounts"),
 ];
 
-/// Types of files in `st_mode`.
+/// File types in `st_mode`.
 const REGULAR: u32 = 0o100_000;
 const FOLDER: u32 = 0o040_000;
 const LINK: u32 = 0o120_000;
 
 #[derive(Clone, Debug)]
 enum Content {
-    /// The content of a file on this machine.
+    /// A copy of this file of this machine.
     Copy(PathBuf),
     Bytes(Vec<u8>),
     Link(PathBuf),
 }
 
-/// Files of a guest.
+/// The files of a guest, which are loaded into its memory.
 #[derive(Clone, Debug)]
 pub struct Initramfs {
     userland: Userland,
-    /// Files by path in the guest, without the leading `/`.
+    /// The files, by their path in the guest without the leading `/`.
     files: BTreeMap<PathBuf, (u32, Content)>,
     folders: BTreeSet<PathBuf>,
 }
@@ -130,7 +130,7 @@ impl Initramfs {
         self.folder(&inside(place));
     }
 
-    /// Adds modules, to be loaded in this order.
+    /// Adds kernel modules, which the guest loads in this order.
     pub(crate) fn add_modules(&mut self, modules: &[Module]) {
         for (number, module) in modules.iter().enumerate() {
             let path = format!("modules/{number:03}-{}.ko", module.name);
@@ -163,8 +163,8 @@ impl Initramfs {
     /// Returns the libraries that the userland's loader finds for a program.
     fn libraries(&self, program: &Path) -> Result<Vec<PathBuf>, LabError> {
         let loader = self.userland.root.join(LOADER);
-        // Some programs name private library folders by path. On this machine, that path could lead to
-        // another version.
+        // Some programs name private library folders by path. On this machine, such a path could contain
+        // another version of the library.
         let libraries = self.userland.root.join(LIBRARIES);
         let mut search = libraries.clone().into_os_string();
         for entry in fs::read_dir(&libraries).map_err(LabError::system("read", &libraries))?.flatten() {
@@ -205,7 +205,7 @@ impl Initramfs {
             number += 1;
             Builder::new(&path.to_string_lossy()).ino(number).mode(mode).nlink(1)
         };
-        // A folder must precede its contents.
+        // In the archive, a folder must precede its contents.
         for folder in self.folders.iter().filter(|folder| !self.files.contains_key(*folder)) {
             out = entry(folder, FOLDER | 0o755).write(out, 0).finish()?;
         }
@@ -240,7 +240,7 @@ fn found(text: &str) -> impl Iterator<Item = &Path> {
     })
 }
 
-/// Returns the first library that the loader has not found.
+/// Returns the first library that the dynamic loader did not find.
 fn missing(text: &str) -> Option<&str> {
     text.lines().find_map(|line| {
         if let Some((name, "not found")) = line.trim().split_once(" => ") {

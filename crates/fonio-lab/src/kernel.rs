@@ -1,4 +1,4 @@
-//! Debian's kernels.
+//! Lists Debian's kernels and finds their files.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -17,25 +17,25 @@ use crate::version;
 /// kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kernel {
-    /// Its series: `6.12`.
+    /// The kernel's series: `6.12`.
     pub series: String,
     /// Debian's version number: `6.12.117-1~deb12u1`.
     pub version: String,
-    /// Its package.
+    /// The name of the kernel's main package.
     pub package: String,
-    /// Packages with parts of the kernel. From Linux 6.19 on, the main package only depends on these
+    /// Packages that contain the kernel's files. From Linux 6.19 on, the main package only depends on these
     /// packages.
     pub parts: Vec<String>,
-    /// Download size in bytes.
+    /// Download size of the kernel's packages in bytes.
     pub download_bytes: u64,
-    /// Whether its files are on this machine.
+    /// Whether the kernel's files are already on this machine.
     pub fetched: bool,
 }
 
-/// A kernel requested by the user.
+/// The kernel that the user requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// The newest kernel of the archive.
+    /// The newest kernel in the archive.
     Newest,
     /// The newest kernel of a series, or a version: `6.12`, `6.12.117`.
     Version(String),
@@ -59,7 +59,7 @@ impl FromStr for Wanted {
 }
 
 impl Default for Wanted {
-    /// Returns 6.12, Debian 13's kernel: the oldest one with ublk.
+    /// Returns Linux 6.12, Debian 13's kernel: Debian's oldest kernel with ublk.
     fn default() -> Wanted {
         Wanted::Version("6.12".to_owned())
     }
@@ -75,7 +75,7 @@ impl fmt::Display for Wanted {
 }
 
 impl Wanted {
-    /// Returns the newest of `kernels` that matches.
+    /// Returns the newest matching kernel of `kernels`.
     pub(crate) fn choose<'a>(&self, kernels: &'a [Kernel]) -> Option<&'a Kernel> {
         let meant = |kernel: &&Kernel| match self {
             Wanted::Newest => true,
@@ -110,7 +110,7 @@ pub(crate) fn listed(text: &str, flavour: &str) -> Vec<Kernel> {
     kernels
 }
 
-/// The description of a package.
+/// A package's paragraph in apt's package list.
 #[derive(Clone, Copy)]
 struct Paragraph<'a>(&'a str);
 
@@ -131,7 +131,8 @@ impl<'a> Paragraph<'a> {
         let version = self.field("Version")?;
         let mut numbers = version.split('-').next()?.split('.');
         let series = format!("{}.{}", numbers.next()?, numbers.next()?);
-        // `linux-image-6.12-amd64` only depends on the newest kernel of its series.
+        // `linux-image-6.12-amd64` is a metapackage that only depends on the newest kernel of the 6.12
+        // series.
         let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
         if !is_generic || release.split(['.', '-', '+']).take_while(is_number).count() < 3 {
             return None;
@@ -155,21 +156,21 @@ impl<'a> Paragraph<'a> {
     }
 }
 
-/// A kernel's files on this machine.
+/// The files of a downloaded kernel on this machine.
 #[derive(Clone, Debug)]
 pub struct KernelFiles {
-    /// Its architecture.
+    /// The architecture for which the kernel was built.
     pub architecture: Architecture,
     /// The output of `uname -r` in the guest.
     pub release: String,
-    /// The compressed kernel image.
+    /// The path of the compressed kernel image.
     pub image: PathBuf,
-    /// The folder of its modules.
+    /// The folder with the kernel's modules.
     pub modules: PathBuf,
 }
 
 impl KernelFiles {
-    /// Finds the files in an unpacked package.
+    /// Finds the kernel's files in an unpacked package.
     pub(crate) fn in_package(files: &Path, architecture: Architecture) -> Result<KernelFiles, LabError> {
         let folder = files.join("lib/modules");
         // From Debian 13 on, modules are below /usr.

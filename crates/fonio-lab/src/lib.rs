@@ -1,15 +1,15 @@
-//! The laboratory: guests with any of Debian's kernels, in QEMU.
+//! Runs Debian guests with any of Debian's kernels in QEMU.
 //!
-//! [`Archive`] finds, downloads and unpacks packages of Debian's archive with a separate configuration. It
-//! installs nothing on this machine.
+//! [`Archive`] finds, downloads and unpacks packages of Debian's archive with a separate apt configuration.
+//! [`Archive`] installs nothing on this machine.
 //!
-//! A [`Guest`] has only an [`Initramfs`], in memory. It runs one command, and its files are retrieved. A
-//! *bench* guest ([`Shape::Bench`]) has one processor, whose clock counts instructions instead of following
-//! real time, so its times hardly depend on this machine's load. [`CommandHere`] runs a command in a guest as
-//! if it ran on this machine.
+//! A [`Guest`] has only an [`Initramfs`], in memory. It runs one command, and the command's result files are
+//! copied to this machine. A *bench* guest ([`Shape::Bench`]) has one processor, whose clock counts
+//! instructions instead of following real time, so its times hardly depend on this machine's load.
+//! [`CommandHere`] runs a command in a guest as if it ran on this machine.
 //!
-//! A [`System`] is a complete Debian with systemd and disks. It runs commands until stopped, and can reboot,
-//! lose power and return to a snapshot.
+//! A [`System`] is a complete Debian with systemd and disks. A system guest runs commands until stopped, and
+//! can reboot, lose power and return to a snapshot.
 
 mod accelerator;
 mod architecture;

@@ -33,7 +33,7 @@ impl Place {
         let guests = archive.folder().join("guests");
         fs::create_dir_all(&guests).map_err(LabError::system("make", &guests))?;
         for entry in fs::read_dir(&guests).map_err(LabError::system("read", &guests))?.flatten() {
-            // Remove the folder of a killed process. If this fails, the next start tries again.
+            // Remove the folder of a killed process. If removal fails, the next start tries again.
             if File::open(entry.path().join("lock")).is_ok_and(|lock| lock.try_lock().is_ok()) {
                 let _ = fs::remove_dir_all(entry.path());
             }
@@ -63,7 +63,7 @@ impl Place {
         UnixListener::bind(&path).map_err(LabError::system("listen on", &path))
     }
 
-    /// Returns the error for a guest that ended early. Keeps its console.
+    /// Returns the error for a guest that ended early. Keeps the guest's console output.
     pub(crate) fn ended_early(
         &self,
         archive: &Archive,
@@ -74,14 +74,14 @@ impl Place {
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<String> = text.lines().map(|line| line.trim_end().to_owned()).collect();
         let kept = archive.folder().join(format!("console-of-{}", kernel.release));
-        // If this fails, the error still shows the last lines.
+        // If the copy fails, the error still shows the last lines of the console.
         let _ = fs::copy(self.console(), &kept);
         LabError::GuestEnded { kernel: kernel.release.clone(), when, console: kept, lines: telling(&lines) }
     }
 }
 
-/// Returns the last lines of a console. If the kernel panicked, the reason comes first, because the kernel
-/// may print many lines after it.
+/// Returns the last lines of a guest's console output. If the kernel panicked, the reason comes first,
+/// because the kernel may print many lines after it.
 fn telling(lines: &[String]) -> Vec<String> {
     let (earlier, last) = lines.split_at(lines.len().saturating_sub(LINES_SHOWN));
     let is_panic = |line: &&String| line.contains(PANIC);
@@ -91,13 +91,13 @@ fn telling(lines: &[String]) -> Vec<String> {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // The next start removes the rest.
+        // If removal fails, the next start removes the rest.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// Returns the command that starts QEMU with `memory_mib` of memory and without devices. It is killed with
-/// this process.
+/// Returns the command that starts QEMU with `memory_mib` of memory and without devices. QEMU is killed when
+/// this process ends.
 pub(crate) fn qemu(architecture: Architecture, memory_mib: u64) -> Result<Command, LabError> {
     check_for(architecture)?;
     let free = free_mib().unwrap_or(u64::MAX);
@@ -118,16 +118,16 @@ pub(crate) fn add_kernel(machine: &mut Command, kernel: &KernelFiles, initramfs:
     machine.args(["-append", format!("console={console} quiet panic=-1 {parameters}").trim_end()]);
 }
 
-/// Effect of a guest's flush of a disk.
+/// How durable a guest's flush makes the data of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
     /// A flush makes QEMU write the data to the file, so that they survive the end of QEMU.
     Flush,
-    /// A flush has no effect. For disks that are used only if the guest ends without an error.
+    /// A flush has no effect. This is for disks that are used only if the guest ends without an error.
     Never,
 }
 
-/// Adds a disk. The guest finds it by `name`, its serial number.
+/// Adds a disk to a guest. The guest finds the disk by `name`, its serial number.
 pub(crate) fn add_disk(machine: &mut Command, name: &str, format: &str, file: &Path, durability: Durability) {
     let description = serde_json::json!({
         "driver": format,
@@ -140,8 +140,8 @@ pub(crate) fn add_disk(machine: &mut Command, name: &str, format: &str, file: &P
     machine.args(["-device", &format!("virtio-blk-pci,drive={name},serial={name}")]);
 }
 
-/// Adds a memory card in a slot. QEMU does not flush its file, so use it only for cards that are discarded if
-/// the guest fails.
+/// Inserts a memory card into the guest. QEMU does not flush the card's file, so use only cards that are
+/// discarded if the guest fails.
 pub(crate) fn add_card(machine: &mut Command, file: &Path) {
     let description = serde_json::json!({
         "driver": "raw",
@@ -153,8 +153,8 @@ pub(crate) fn add_card(machine: &mut Command, file: &Path) {
     machine.args(["-device", "sdhci-pci", "-device", "sd-card,drive=card"]);
 }
 
-/// Adds a disk served by an NBD server of this machine at `socket`. Like a memory card in a reader, it is a
-/// non-rotational SCSI disk with queue depth 1. The guest finds it by `name`.
+/// Adds a disk served by an NBD server of this machine at `socket`. Like a memory card in a reader, the disk
+/// is a non-rotational SCSI disk with queue depth 1. The guest finds the disk by `name`.
 pub(crate) fn add_served_disk(machine: &mut Command, name: &str, socket: &Path) {
     let description = serde_json::json!({
         "driver": "raw",
@@ -170,7 +170,7 @@ pub(crate) fn add_served_disk(machine: &mut Command, name: &str, socket: &Path) 
     machine.args(["-device", &device]);
 }
 
-/// Checks that this machine can start guests. Call it before fetching files.
+/// Checks that this machine can start guests. Call this function before downloading packages.
 ///
 /// # Errors
 /// If QEMU or `setpriv` is not installed.
@@ -196,7 +196,7 @@ pub(crate) fn require(program: &str, package: &'static str) -> Result<(), LabErr
     }
 }
 
-/// A running QEMU. Dropping this kills it.
+/// A running QEMU process, which is killed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Machine(Child);
 

@@ -1,7 +1,7 @@
-//! Kernel modules and the order in which they are loaded.
+//! Finds kernel modules and the order in which they must be loaded.
 //!
-//! Debian's packages contain no index, because `depmod` creates it when a kernel is installed. So
-//! dependencies are read from the modules themselves.
+//! Debian's packages contain no dependency index, because `depmod` creates it when a kernel is installed. So
+//! the dependencies are read from the module files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -58,12 +58,12 @@ impl Modules {
         };
         let bytes = uncompressed(file)?;
         let bad = |reason: &str| LabError::BadModule { path: file.clone(), reason: reason.to_owned() };
-        let needs = field(&bytes, "depends").ok_or_else(|| bad("it does not list its dependencies"))?;
+        let needs = field(&bytes, "depends").ok_or_else(|| bad("the module lists no dependencies"))?;
         for needed in needs.split(',').filter(|needed| !needed.is_empty()) {
             self.add(needed, order)?;
         }
         // For example, btrfs and f2fs request checksums by algorithm name. Several modules can provide an
-        // algorithm such as `crc32c`, so there may be no module whose file has this name.
+        // algorithm such as `crc32c`, so there may be no module file with this name.
         for hint in fields(&bytes, "softdep").filter_map(|hint| hint.strip_prefix("pre: ")) {
             for needed in hint.split_whitespace() {
                 let _ = self.add(needed, order);
@@ -74,7 +74,7 @@ impl Modules {
     }
 }
 
-/// Returns the module name: `nilfs2` for `fs/nilfs2/nilfs2.ko.xz`.
+/// Returns the module name of a file: `nilfs2` for `fs/nilfs2/nilfs2.ko.xz`.
 fn name_of(file: &Path) -> Option<String> {
     let name = file.file_name()?.to_str()?;
     let (name, _) = name.split_once(".ko")?;

@@ -22,7 +22,8 @@ pub(crate) const MODULES: &[&str] = &[
 /// Packages, programs and modules that a word of the command line needs in the guest.
 #[derive(Debug)]
 struct Need {
-    /// The word: a file system, command or option. With a final colon, the start of a word.
+    /// A word on the command line: a file system, command or option. If it ends with a colon, the start of a
+    /// word.
     word: &'static str,
     packages: &'static [&'static str],
     tools: &'static [&'static str],
@@ -57,15 +58,15 @@ const NEEDS: &[Need] = &[
 pub struct Needs(Vec<&'static Need>);
 
 impl Needs {
-    /// Returns the needs of all commands.
+    /// Returns everything that any fonio command needs.
     pub fn everything() -> Needs {
         Needs(NEEDS.iter().collect())
     }
 
-    /// Returns the needs of a fonio command line. `fix` without a name tries all fixes, so it needs their
+    /// Returns what a fonio command line needs. `fix` without a name tries all fixes, so it needs their
     /// file systems.
     pub fn of(words: &[String]) -> Needs {
-        // A word may be a script that names programs.
+        // A word of the command line may be a script that names programs.
         let separates = |letter: char| !letter.is_alphanumeric() && !"-_.:".contains(letter);
         let parts: Vec<&str> = words.iter().flat_map(|word| word.split(separates)).collect();
         let of_command: &[&str] = match parts[..] {
@@ -83,17 +84,17 @@ impl Needs {
         Needs(NEEDS.iter().filter(wants).collect())
     }
 
-    /// Returns the packages of the guest.
+    /// Returns the packages that the guest requires.
     pub fn packages(&self) -> Vec<&'static str> {
         BASE.iter().chain(self.0.iter().flat_map(|need| need.packages)).copied().collect()
     }
 
-    /// Returns the programs that the guest gets from these packages.
+    /// Returns the programs that are copied from these packages into the guest.
     pub(crate) fn tools(&self) -> impl Iterator<Item = &'static str> {
         TOOLS.iter().chain(self.0.iter().flat_map(|need| need.tools)).copied()
     }
 
-    /// Returns the modules that the guest requires.
+    /// Returns the kernel modules that the guest requires.
     pub(crate) fn modules(&self) -> Vec<&'static str> {
         self.0.iter().flat_map(|need| need.modules).copied().collect()
     }

@@ -1,4 +1,4 @@
-//! A copy of the running program for guests.
+//! Copies the running program, for use in guests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::programs::stripped;
 #[derive(Debug)]
 pub struct OwnProgram {
     path: PathBuf,
-    /// Locked as long as this value exists, so that no other process removes the file.
+    /// The copy's file, locked as long as this value exists, so that no other process removes it.
     _file: fs::File,
 }
 
@@ -30,7 +30,7 @@ impl OwnProgram {
         loop {
             if let Ok(file) = fs::File::open(&path) {
                 file.lock_shared().map_err(LabError::system("lock", &path))?;
-                // Another process may have removed it before we locked it.
+                // Another process may have removed the copy before we locked it.
                 if path.exists() {
                     return Ok(OwnProgram { path, _file: file });
                 }
@@ -39,13 +39,13 @@ impl OwnProgram {
             for old in fs::read_dir(folder).map_err(LabError::system("list", folder))?.flatten() {
                 let is_free = || fs::File::open(old.path()).is_ok_and(|file| file.try_lock().is_ok());
                 if old.file_name().to_string_lossy().starts_with("fonio-") && is_free() {
-                    // Another process may have removed it.
+                    // Another process may already have removed the old copy.
                     let _ = fs::remove_file(old.path());
                 }
             }
             let scratch = tempfile::Builder::new().prefix("fonio-").tempfile_in(folder);
             let scratch = scratch.map_err(LabError::system("write in", folder))?;
-            // Otherwise, another process could remove it as an earlier version.
+            // Without the lock, another process could remove the copy as an earlier version.
             scratch.as_file().lock().map_err(LabError::system("lock", scratch.path()))?;
             stripped(&program, scratch.path())?;
             scratch.persist(&path).map_err(|error| LabError::system("write", &path)(error.error))?;

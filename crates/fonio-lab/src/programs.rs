@@ -1,4 +1,4 @@
-//! Runs programs of this machine.
+//! Runs programs that are installed on this machine.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::error::LabError;
 
-/// Maximum length of a failed program's output in an error.
+/// Maximum length of a failed program's output in an error message, in bytes.
 const COMPLAINT_BYTES: usize = 1500;
 
 /// Runs `command` and returns its standard output. `package` contains the program.
@@ -18,7 +18,7 @@ pub(crate) fn output(command: &mut Command, package: &'static str) -> Result<Str
     Err(failed(command, &out.stderr))
 }
 
-/// Runs `command` with its standard output going to `shown`.
+/// Runs `command` and sends its standard output to `shown`.
 pub(crate) fn run(command: &mut Command, package: &'static str, shown: Stdio) -> Result<(), LabError> {
     let child = command.stdin(Stdio::null()).stdout(shown).stderr(Stdio::piped()).spawn();
     let child = child.map_err(|error| not_started(command, package, error))?;
@@ -51,11 +51,11 @@ pub(crate) fn failed(command: &Command, complaint: &[u8]) -> LabError {
     }
 }
 
-/// Writes a copy of `program` without debug information to `copy`. If this machine has no `strip`, keeps the
-/// debug information.
+/// Writes a copy of `program` without debug information to `copy`. If this machine has no `strip`, the copy
+/// keeps the debug information.
 ///
 /// # Errors
-/// If the file cannot be copied.
+/// If `program` cannot be copied.
 pub fn stripped(program: &Path, copy: &Path) -> Result<PathBuf, LabError> {
     let mut strip = Command::new("strip");
     strip.arg("-o").args([copy, program]).stdin(Stdio::null()).stderr(Stdio::null());

@@ -39,21 +39,21 @@ const BASE: &[&str] = &[
     "systemd-sysv",
     "udev",
 ];
-/// Disk size in the guest. The image grows with its contents.
+/// Size of the disk that the guest sees, in bytes. The image file grows with its contents.
 const DISK_BYTES: u64 = 16 << 30;
 const INSTALL_MEMORY_MIB: u64 = 1024;
-/// Packages for creating disk images. With libarchive, `mke2fs` takes files and their owners from a tar
-/// archive.
+/// Packages of the programs that create disk images. With libarchive, `mke2fs` takes files and their owners
+/// from a tar archive.
 const DISK_PROGRAMS: &[&str] = &["e2fsprogs", "libarchive13t64", "kmod", "libc6"];
 
-/// An image that no other process removes while this exists.
+/// A disk image that no other process removes while this value exists.
 #[derive(Debug)]
 pub(crate) struct Root {
     pub(crate) image: PathBuf,
     _lock: File,
 }
 
-/// Context for creating images.
+/// What is needed to create disk images.
 pub(crate) struct Maker<'a> {
     pub(crate) archive: &'a Archive,
     pub(crate) kernel: &'a KernelFiles,
@@ -95,7 +95,7 @@ impl Root {
         if *wanted == base {
             return Ok(root);
         }
-        // Another process may have just created it.
+        // Another process may have just created this image.
         match Root::existing(&folder.join(wanted.folder()))? {
             Some(root) => Ok(root),
             None => maker.build(folder, wanted, Some((&root, &base))),
@@ -106,7 +106,7 @@ impl Root {
         let image = folder.join("image.qcow2");
         let Ok(lock) = File::open(&image) else { return Ok(None) };
         lock.lock_shared().map_err(LabError::system("lock", &image))?;
-        // Another process may have removed it before we locked it.
+        // Another process may have removed the image before we locked it.
         Ok(image.exists().then_some(Root { image, _lock: lock }))
     }
 }
@@ -114,9 +114,9 @@ impl Root {
 #[derive(Debug, PartialEq, Eq)]
 struct Contents {
     any_version: String,
-    /// Requested packages, in alphabetical order.
+    /// Names of the requested packages, in alphabetical order.
     asked: Vec<String>,
-    /// All packages, including dependencies.
+    /// The files of all packages, including dependencies.
     files: Vec<PackageFile>,
 }
 
@@ -132,8 +132,8 @@ fn any_version(archive: &Archive, asked: &[String]) -> String {
     format!("{}-{}-{:08x}-", archive.suite(), archive.architecture(), hash(asked) as u32)
 }
 
-/// Returns the folder name for these packages, if it was stored after the lists were downloaded. This saves
-/// seconds of resolving.
+/// Returns the folder name for these packages, if it was stored after the lists were downloaded. This avoids
+/// resolving the dependencies, which takes seconds.
 fn known(archive: &Archive, folder: &Path, packages: &[String]) -> Option<String> {
     let text = fs::read_to_string(folder.join(any_version(archive, &sorted(packages)) + "known")).ok()?;
     let (state, name) = text.split_once(' ')?;
@@ -191,13 +191,13 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(|byte| is_letter(byte) || b"+-.".contains(&byte))
 }
 
-/// Returns the package that apt could not locate.
+/// Returns the name of the package that apt could not locate.
 fn not_located(complaint: &str) -> Option<&str> {
     let (_, rest) = complaint.split_once("Unable to locate package ")?;
     rest.split_whitespace().next()
 }
 
-/// Returns apt's pattern for the essential packages.
+/// Returns the apt search pattern for essential packages.
 fn essential(archive: &Archive) -> String {
     format!("?narrow(?codename(^{}$),?essential)", archive.suite())
 }
@@ -217,7 +217,7 @@ impl Maker<'_> {
     ) -> Result<Root, LabError> {
         let scratch = folder.join("building");
         if scratch.exists() {
-            // Left by a killed process.
+            // The folder was left by a killed process.
             fs::remove_dir_all(&scratch).map_err(LabError::system("remove", &scratch))?;
         }
         fs::create_dir(&scratch).map_err(LabError::system("make", &scratch))?;
@@ -240,7 +240,7 @@ impl Maker<'_> {
         self.archive.download(&missing, &fetched)?;
         self.check()?;
 
-        (self.announce)("installing it in a guest; this happens once and takes minutes …");
+        (self.announce)("installing Debian in a guest; this happens only once and takes minutes …");
         let packages = scratch.0.join("packages");
         fs::create_dir(&packages).map_err(LabError::system("make", &packages))?;
         let essential = match from {
@@ -259,7 +259,8 @@ impl Maker<'_> {
             }
         }
         fs::remove_dir_all(&fetched).map_err(LabError::system("remove", &fetched))?;
-        // base-files has links such as /bin, which must exist first.
+        // The package base-files contains links such as /bin, which must exist before the other packages'
+        // files.
         first.sort_by_key(|(file, _)| file.package() != "base-files");
         let write = |name: &str, text: String| {
             let path = packages.join(name);
@@ -317,7 +318,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Returns the shell for guests of this architecture.
+    /// Returns the userland with busybox, the shell for guests of this architecture.
     pub(crate) fn busybox(&self) -> Result<Userland, LabError> {
         self.archive.userland(&["busybox-static"], self.announce)
     }
@@ -328,8 +329,8 @@ impl Maker<'_> {
         self.archive.for_architecture(own)?.userland(DISK_PROGRAMS, self.announce)
     }
 
-    /// Returns the file system image for `/usr/lib/modules` with the kernel's modules. Creates it the first
-    /// time.
+    /// Returns the file-system image for `/usr/lib/modules` with the kernel's modules. The first call creates
+    /// the image.
     pub(crate) fn modules(&self, kernel: &Kernel) -> Result<PathBuf, LabError> {
         let mut image = self.archive.kernel_folder(kernel).into_os_string();
         image.push(".modules");
@@ -352,7 +353,7 @@ impl Maker<'_> {
         depmod.arg("-b").arg(scratch.path().join("tree")).arg(&self.kernel.release);
         programs::output(&mut depmod, "kmod")?;
         let disk = scratch.path().join("disk");
-        // This folder contains only the modules of this kernel.
+        // This folder contains the modules of this kernel only.
         let folder = self.kernel.modules.parent().unwrap_or(&self.kernel.modules);
         file_system(&tools, folder, &disk)?;
         fs::rename(&disk, &image).map_err(LabError::system("make", &image))?;
@@ -382,14 +383,14 @@ impl Maker<'_> {
     }
 }
 
-/// Checksum modules, which ext4 requests by algorithm name.
+/// Kernel modules for checksums, which ext4 requests by algorithm name.
 pub(crate) const CHECKSUMS: &[&str] = &["crc32c_generic", "crc32c_cryptoapi"];
 
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // The next build removes the rest.
+        // If removal fails, the next build removes the rest.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -456,7 +457,7 @@ fn file_system(tools: &Userland, folder: &Path, image: &Path) -> Result<(), LabE
     tar.args(["--owner=root:0", "--group=root:0", "--sort=name", "-cf"]).arg(&archive).arg("-C").arg(folder);
     programs::output(tar.arg("."), "tar")?;
     let bytes = fs::metadata(&archive).map_err(LabError::system("read", &archive))?.len();
-    // Add space for metadata and changes.
+    // Reserve space for metadata and changes.
     make(tools, image, bytes + bytes / 4 + (64 << 20), Some(&archive))?;
     fs::remove_file(&archive).map_err(LabError::system("remove", &archive))
 }
@@ -493,7 +494,7 @@ mod tests {
         let mut bytes = Vec::new();
         let from = write_archive(&mut bytes, b"odd", b"files").expect("an archive");
         assert_eq!(&bytes[from - 1..from + 4], b"files");
-        // Members start at even offsets.
+        // Members of an `ar` archive start at even offsets.
         assert_eq!((from - 1) % 2, 0);
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("x.deb");
@@ -518,7 +519,7 @@ mod tests {
     #[test]
     fn hashes_differ_with_the_boundaries_of_texts() {
         assert_ne!(hash(&["ab", "c"]), hash(&["a", "bc"]));
-        // Published value for a single zero byte.
+        // The published FNV-1a hash of a single zero byte.
         assert_eq!(hash(&[""]), 0xaf63_bd4c_8601_b7df);
     }
 }

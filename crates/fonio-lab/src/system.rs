@@ -32,17 +32,16 @@ use crate::root::{CHECKSUMS, Maker, Root};
 use crate::talk::Talk;
 
 const INIT: &str = include_str!("system.sh");
-/// Modules of the initial file system; udev loads all others.
+/// Kernel modules of the initramfs; udev loads all others.
 const MODULES: &[&str] = &["virtio_pci", "virtio_blk", "ext4"];
-/// Time limit for a guest to become ready or answer. On a busy machine with two processors, an emulated guest
-/// needs about a minute.
+/// Time limit for a guest to become ready or to reply. On a busy machine with two processors, an emulated
+/// guest needs about a minute.
 const READY_WITHIN: Duration = Duration::from_secs(600);
 /// Initial and maximum interval between two checks whether the guest is ready or a command has ended.
 const ASK_AGAIN: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
 const CHUNK: usize = 1 << 20;
-/// Name of the agent in errors.
 const AGENT: &str = "the guest's agent";
-/// Port name that the agent's service expects.
+/// Name of the virtio port that the agent's service expects.
 const AGENT_PORT: &str = "org.qemu.guest_agent.0";
 /// Kernel parameters for a guest without a terminal. No user logs in, so the parameters skip the login
 /// prompts, which would add seconds to each boot.
@@ -54,19 +53,19 @@ const RESTARTING: &str = "reboot: Restarting system";
 /// The options of a system guest.
 #[derive(Clone, Debug)]
 pub struct SystemOptions {
-    /// Its kernel.
+    /// The kernel of the guest.
     pub kernel: Wanted,
-    /// Its architecture.
+    /// The architecture of the guest.
     pub architecture: Architecture,
     /// Debian packages in addition to the base, for example podman.
     pub packages: Vec<String>,
-    /// Its memory in MiB.
+    /// The guest's memory in MiB.
     pub memory_mib: u64,
     /// Sizes in bytes of additional empty disks: `/dev/disk/by-id/virtio-disk1` and so on.
     pub disks: Vec<u64>,
     /// Unix sockets of NBD servers, such as `fonio device emulate --nbd`. Each server appears in the guest
-    /// as a disk with queue depth 1: `/dev/disk/by-id/scsi-0QEMU_QEMU_HARDDISK_card1` and so on. Its
-    /// content outlives the guest.
+    /// as a disk with queue depth 1: `/dev/disk/by-id/scsi-0QEMU_QEMU_HARDDISK_card1` and so on. The
+    /// disk's content outlives the guest.
     pub served: Vec<PathBuf>,
     /// Files of this machine to copy into the guest before systemd starts, and their paths there.
     pub files: Vec<(PathBuf, PathBuf)>,
@@ -89,24 +88,24 @@ impl Default for SystemOptions {
 /// The output and exit code of a command in a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// Its exit code, or 128 plus the number of the signal that ended it.
+    /// The command's exit code, or 128 plus the number of the signal that ended the command.
     pub code: u8,
-    /// Its standard output.
+    /// The command's standard output.
     pub stdout: Vec<u8>,
-    /// Its standard error.
+    /// The command's standard error.
     pub stderr: Vec<u8>,
 }
 
 /// A system guest. When this value is dropped, or when the thread that started the guest ends, the guest is
 /// killed and its disks are removed.
 pub struct System<'a> {
-    // Fields are dropped in this order: the files last.
+    // Fields are dropped in declaration order, so the files are removed last.
     power: Option<Power>,
     prepared: Prepared,
     stop: &'a AtomicBool,
     announce: &'a dyn Fn(&str),
     booted: Duration,
-    /// Last request number; each request has a unique number.
+    /// Number of the last request to the agent; each request has a unique number.
     numbers: u32,
     snapshots: Vec<String>,
 }
@@ -116,11 +115,11 @@ struct Power {
     machine: Machine,
     qemu: Talk,
     agent: Talk,
-    /// The port for copying files into the guest.
+    /// The virtio port for copying files into the guest.
     files: UnixStream,
 }
 
-/// Files of a guest, switched on or off.
+/// The files of a guest, which exist whether it is on or off.
 #[derive(Debug)]
 struct Prepared {
     archive: Archive,
@@ -128,9 +127,9 @@ struct Prepared {
     kernel: KernelFiles,
     accelerator: Accelerator,
     memory_mib: u64,
-    /// Names of its disks, which are also their file names.
+    /// Names of the guest's disks, which are also their file names.
     disks: Vec<String>,
-    /// Sockets of the served disks.
+    /// Sockets of the NBD servers.
     served: Vec<PathBuf>,
     _root: Root,
 }
@@ -180,7 +179,8 @@ impl Prepared {
         Ok(Prepared { archive, place, kernel, accelerator, memory_mib, disks, served, _root: root })
     }
 
-    /// Returns the command that starts QEMU, without the console. `parameters` are for systemd.
+    /// Returns the command that starts QEMU without a console. `parameters` are kernel parameters for
+    /// systemd.
     fn command(&self, parameters: &str) -> Result<Command, LabError> {
         let architecture = self.kernel.architecture;
         let mut machine = machine::qemu(architecture, self.memory_mib)?;
@@ -217,7 +217,7 @@ impl Prepared {
     }
 }
 
-/// Returns a check to call while a conversation waits. It fails if the guest has ended, if the time
+/// Returns a check to call while waiting for a reply. The check fails if the guest has ended, if the time
 /// `within` has passed, or on Ctrl-C.
 fn check<'a>(
     machine: &'a mut Machine,
@@ -273,7 +273,7 @@ impl<'a> System<'a> {
         &self.prepared.kernel.release
     }
 
-    /// Returns the guest's accelerator.
+    /// Returns the accelerator that runs the guest.
     pub fn accelerator(&self) -> Accelerator {
         self.prepared.accelerator
     }
@@ -283,8 +283,8 @@ impl<'a> System<'a> {
         self.booted
     }
 
-    /// Switches the guest on, after [`System::cut`] or [`System::power_off`]. Does nothing if it is already
-    /// on.
+    /// Switches the guest on, after [`System::cut`] or [`System::power_off`]. Does nothing if the guest is
+    /// already on.
     ///
     /// # Errors
     /// If the guest does not become ready.
@@ -314,7 +314,7 @@ impl<'a> System<'a> {
         Ok(Output { code, stdout, stderr })
     }
 
-    /// Like [`System::run`], but writes the output to `out` and `err` while the command runs.
+    /// Runs a command like [`System::run`], but writes the output to `out` and `err` while the command runs.
     ///
     /// # Errors
     /// Errors of [`System::run`], `out` and `err`.
@@ -355,8 +355,8 @@ impl<'a> System<'a> {
         Ok(code)
     }
 
-    /// Copies a file of this machine into the guest. It keeps its permissions and belongs to root. The target
-    /// folder must exist.
+    /// Copies a file of this machine into the guest. The copy has the same permissions and belongs to root.
+    /// The target folder must exist.
     ///
     /// # Errors
     /// If a file cannot be read or written.
@@ -397,13 +397,13 @@ impl<'a> System<'a> {
             reason: reason.to_owned(),
         };
         match self.wait_for(pid, when)? {
-            0 if is_short => Err(refused("it became shorter while it was read")),
+            0 if is_short => Err(refused("the file became shorter while it was read")),
             0 => Ok(()),
-            _ => Err(refused("it cannot be written there")),
+            _ => Err(refused("the file cannot be written at that path")),
         }
     }
 
-    /// Copies a file of the guest to this machine.
+    /// Copies a file from the guest to this machine.
     ///
     /// # Errors
     /// If a file cannot be read or written.
@@ -422,12 +422,12 @@ impl<'a> System<'a> {
     pub fn reboot(&mut self) -> Result<(), LabError> {
         (self.announce)("rebooting …");
         self.leave("reboot")?;
-        // Let QEMU end instead of restarting the guest: its end shows whether the guest rebooted or
-        // panicked. The disks stay.
+        // Let QEMU end instead of restarting the guest: its end shows whether the guest rebooted or panicked.
+        // The guest's disks are kept.
         self.power_on()
     }
 
-    /// Shuts the guest down with `systemctl poweroff`. Its disks stay.
+    /// Shuts the guest down with `systemctl poweroff`. The guest's disks are kept.
     ///
     /// # Errors
     /// If the guest does not shut down.
@@ -435,7 +435,8 @@ impl<'a> System<'a> {
         self.leave("poweroff")
     }
 
-    /// Cuts the guest's power: it ends at once. Its disks keep all flushed data, and may keep more.
+    /// Cuts the guest's power: the guest stops at once. The guest's disks keep all flushed data, and may keep
+    /// more.
     ///
     /// This does not simulate a power cut of a flash device with a write cache; for that, see `fonio device
     /// emulate --power-cuts`.
@@ -461,7 +462,7 @@ impl<'a> System<'a> {
     /// state, but the output of a command that was running when the snapshot was taken is lost.
     ///
     /// # Errors
-    /// If the snapshot does not exist or QEMU cannot load it. The guest is then off.
+    /// If the snapshot does not exist or QEMU cannot load it. After this error, the guest is off.
     pub fn restore(&mut self, name: &str) -> Result<(), LabError> {
         if !self.snapshots.iter().any(|known| known == name) {
             return Err(LabError::NoSnapshot { name: name.to_owned(), have: self.snapshots.clone() });
@@ -471,7 +472,7 @@ impl<'a> System<'a> {
             self.connect(&["-S"])?;
         }
         if let Err(error) = self.job("snapshot-load", name) {
-            // Its memory may be a mixture of both states.
+            // The guest's memory may be a mixture of both states.
             self.cut();
             return Err(error);
         }
@@ -535,7 +536,7 @@ impl<'a> System<'a> {
         }
     }
 
-    /// Shuts down and waits until QEMU ends.
+    /// Shuts the guest down and waits until QEMU has ended.
     fn leave(&mut self, how: &'static str) -> Result<(), LabError> {
         let before = self.prepared.console_text().len();
         let mut power = self.power.take().ok_or(LabError::GuestOff)?;
@@ -572,7 +573,7 @@ impl<'a> System<'a> {
         power.agent.ask(request, arguments, &mut check)
     }
 
-    /// Runs one of QEMU's snapshot jobs to its end.
+    /// Runs a QEMU snapshot job to completion.
     fn job(&mut self, job: &str, name: &str) -> Result<(), LabError> {
         let id = format!("{job}-{}", self.numbers);
         self.numbers += 1;
@@ -600,7 +601,7 @@ impl<'a> System<'a> {
         answer["pid"].as_u64().ok_or_else(|| LabError::refused(AGENT, "guest-exec", answer))
     }
 
-    /// Waits until a script ends and returns its exit code.
+    /// Waits until a script in the guest ends, and returns its exit code.
     fn wait_for(&mut self, pid: u64, when: &'static str) -> Result<u8, LabError> {
         loop {
             let status = self.agent("guest-exec-status", &json!({ "pid": pid }), when)?;
@@ -611,7 +612,6 @@ impl<'a> System<'a> {
         }
     }
 
-    /// Sends bytes to the port for files.
     fn send(&mut self, mut bytes: &[u8], when: &'static str) -> Result<(), LabError> {
         let power = self.power.as_mut().ok_or(LabError::GuestOff)?;
         let mut check = check(&mut power.machine, &self.prepared, self.stop, when, Some(READY_WITHIN));
@@ -621,7 +621,7 @@ impl<'a> System<'a> {
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => check()?,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
-                    // The guest may have ended.
+                    // The write may have failed because the guest ended.
                     thread::sleep(POLL);
                     check()?;
                     return Err(LabError::system("write to", "the guest")(error));
@@ -646,7 +646,7 @@ impl<'a> System<'a> {
         })
     }
 
-    /// Copies the rest of an open file from its current position. Returns the number of bytes.
+    /// Copies the rest of an open file from its current position. Returns the number of copied bytes.
     fn pass_on(&mut self, handle: i64, to: &mut dyn Write) -> Result<usize, LabError> {
         let mut copied = 0;
         loop {
@@ -654,7 +654,7 @@ impl<'a> System<'a> {
             let answer = self.agent("guest-file-read", &arguments, "while a file was copied")?;
             let text = answer["buf-b64"].as_str().unwrap_or_default();
             let bytes = BASE64.decode(text).map_err(|error| {
-                LabError::refused(AGENT, "guest-file-read", format!("its answer is not base64: {error}"))
+                LabError::refused(AGENT, "guest-file-read", format!("the reply is not base64: {error}"))
             })?;
             to.write_all(&bytes).map_err(LabError::system("write", "the output of a guest"))?;
             copied += bytes.len();

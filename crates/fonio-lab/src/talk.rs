@@ -10,23 +10,23 @@ use serde_json::{Value, json};
 use crate::error::LabError;
 use crate::machine::POLL;
 
-/// First byte of the agent's answer to `guest-sync-delimited`; it never occurs in JSON.
+/// First byte of the agent's answer to `guest-sync-delimited`; this byte never occurs in JSON.
 const DELIMITER: u8 = 0xff;
 
 /// Number of checks whether QEMU has ended after it closed the connection.
 const GONE_POLLS: u32 = 100;
 
-/// One side of a conversation.
+/// A connection to QEMU or to the guest's agent.
 #[derive(Debug)]
 pub(crate) struct Talk {
-    /// The name of the other side, for errors.
+    /// The name of the other program, for error messages.
     with: &'static str,
     stream: UnixStream,
-    /// Received bytes that were not yet read.
+    /// Received bytes that have not been parsed yet.
     rest: Vec<u8>,
 }
 
-/// Called while a conversation waits. Its error ends the wait.
+/// A check that is called repeatedly while waiting for a reply. An error from the check ends the wait.
 pub(crate) type Check<'a> = &'a mut dyn FnMut() -> Result<(), LabError>;
 
 impl Talk {
@@ -53,11 +53,11 @@ impl Talk {
                 let reason = error["desc"].as_str().map_or_else(|| error.to_string(), str::to_owned);
                 return Err(LabError::refused(self.with, request, reason));
             }
-            // QEMU's greeting and its events.
+            // Skip QEMU's greeting and its events.
         }
     }
 
-    /// Sends a request that gets no answer on success.
+    /// Sends a request that has no reply on success.
     pub(crate) fn tell(&mut self, request: &str, arguments: &Value) -> Result<(), LabError> {
         self.send(
             &json!({ "execute": request, "arguments": arguments }).to_string().into_bytes(),
@@ -94,7 +94,7 @@ impl Talk {
 
     fn receive(&mut self, check: Check<'_>) -> Result<Value, LabError> {
         let line = self.line(check)?;
-        let not_json = |error| format!("its answer is not JSON: {error}");
+        let not_json = |error| format!("the reply is not JSON: {error}");
         serde_json::from_slice(&line)
             .map_err(|error| LabError::refused(self.with, "a request", not_json(error)))
     }
@@ -132,7 +132,7 @@ impl Talk {
     }
 }
 
-/// Returns whether QEMU has closed the connection or was killed.
+/// Returns whether the error means that QEMU closed the connection or was killed.
 fn is_gone(error: ErrorKind) -> bool {
     matches!(error, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
@@ -141,7 +141,7 @@ fn is_gone(error: ErrorKind) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns a conversation whose other side has sent `text`.
+    /// Returns a connection whose other side has sent `text`.
     fn with(text: &[u8]) -> (Talk, UnixStream) {
         let (own, mut other) = UnixStream::pair().expect("sockets");
         other.write_all(text).expect("a write");
@@ -174,8 +174,7 @@ mod tests {
         assert!(matches!(talk.ask("x", &json!({}), &mut closed), Err(LabError::GuestOff)));
     }
 
-    /// A panicking guest closes its end of the connection before the check notices that the guest has
-    /// ended.
+    /// A panicking guest closes its end of the connection before the check notices that the guest has ended.
     #[test]
     fn a_request_to_a_side_that_is_gone_ends_with_the_check() {
         let (mut talk, other) = with(b"");

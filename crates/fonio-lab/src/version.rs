@@ -1,11 +1,10 @@
-//! Orders Debian's version numbers.
+//! Compares version numbers of Debian packages.
 
 use std::cmp::Ordering;
 
-/// ` sorts before the end, and letters before other characters.~Compares upstream parts and revisions of two
-/// version numbers like dpkg (Debian Policy, 5.6.12). Sequences of digits and of other characters alternate.
-/// `~` sorts before the end, and letters before other characters.~` sorts before the end, and letters before
-/// other characters.
+/// Compares upstream parts and revisions of two version numbers like dpkg (Debian Policy, 5.6.12). Sequences
+/// of digits and of other characters alternate. `~` sorts before the end, and letters before other
+/// characters.
 pub(crate) fn compare(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     loop {
@@ -33,8 +32,7 @@ pub(crate) fn compare(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// `, and before everything else.~Returns the sort weight of a character. The end of a sequence sorts after
-/// `~` and before everything else.~`, and before everything else.
+/// Returns the sort weight of a character. The end of a sequence sorts after `~`, and before everything else.
 fn weight(byte: Option<u8>) -> i32 {
     match byte {
         None => 0,

@@ -11,34 +11,34 @@ use crate::health::{self, Health};
 use crate::kind;
 use crate::machine::Machine;
 
-/// One block device.
+/// A block device with its wear and counters.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct StorageDevice {
-    /// Queue limits, file systems (with their free space) and stacking.
+    /// The block device with its queue limits, file systems (and their free space) and stacking.
     pub device: Device,
-    /// Its kind.
+    /// The kind of the device.
     pub kind: DeviceKind,
-    /// Whether it is flash.
+    /// Whether the device is flash storage.
     pub flash: bool,
-    /// Wear reported by the device, if readable without special commands.
+    /// Wear reported by the device; `None` if reading it needs special commands.
     pub health: Option<Health>,
     /// File systems mounted from this device, from its partitions, and from devices stacked on them.
     pub file_systems: Vec<Mount>,
-    /// Bytes written since boot (`/sys/block/*/stat`).
+    /// Bytes written to the device since boot (`/sys/block/*/stat`).
     pub written_bytes: Option<ByteCount>,
-    /// Bytes read since boot.
+    /// Bytes read from the device since boot.
     pub read_bytes: Option<ByteCount>,
-    /// Bytes written during [`Writing::interval_ms`](crate::writers::Writing).
+    /// Bytes written to the device during [`Writing::interval_ms`](crate::writers::Writing).
     pub written_now_bytes: Option<ByteCount>,
-    /// Bytes read during [`Writing::interval_ms`](crate::writers::Writing).
+    /// Bytes read from the device during [`Writing::interval_ms`](crate::writers::Writing).
     pub read_now_bytes: Option<ByteCount>,
-    /// Time since boot with requests in flight.
+    /// Time since boot during which the device had requests in flight.
     pub busy_ms: Option<u64>,
-    /// Time with requests in flight during [`Writing::interval_ms`](crate::writers::Writing).
+    /// Time during [`Writing::interval_ms`](crate::writers::Writing) when the device had requests in flight.
     pub busy_now_ms: Option<u64>,
 }
 
-/// Finds all devices: flash first, then by kind and name.
+/// Finds all block devices and sorts them: flash first, then by kind and name.
 pub(crate) fn find(machine: &Machine) -> Vec<StorageDevice> {
     let devices = machine.devices();
     let file_systems: Vec<Vec<Mount>> = devices.iter().map(|device| mounts_above(device, &devices)).collect();
@@ -52,7 +52,7 @@ pub(crate) fn find(machine: &Machine) -> Vec<StorageDevice> {
 }
 
 /// Returns the machine's block devices with their counters and wear. Does not measure the writes of
-/// processes. Takes some milliseconds.
+/// processes. The call takes some milliseconds.
 pub fn storage_devices() -> Vec<StorageDevice> {
     let machine = Machine::here();
     let mut devices = find(&machine);

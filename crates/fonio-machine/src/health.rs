@@ -7,29 +7,29 @@ use serde::Serialize;
 
 use crate::sysfs::{entries, read_number, read_text};
 
-/// Wear reported by a device.
+/// Wear and manufacturer reported by a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Health {
     /// Used life in percent: the upper end of the reported range, because eMMC and UFS report steps of 10 %.
-    /// 110 means "exceeded".
+    /// The value 110 means that the device reports its life as exceeded.
     pub life_used_percent: Option<u32>,
     /// Used life of the second type of memory in percent (type B, in eMMC and UFS mostly the MLC part).
     pub life_used_b_percent: Option<u32>,
     /// Reserved blocks: `normal`, `warning` (80 % used), `urgent` (90 % used).
     pub reserved_blocks: Option<String>,
-    /// Manufacturer; a number if the device reports only that.
+    /// Name of the manufacturer, or its number if the device reports only a number.
     pub manufacturer: Option<String>,
-    /// Month and year of manufacture, as reported.
+    /// Month and year of manufacture, as reported by the device.
     pub made: Option<String>,
-    /// Temperature.
+    /// The device's temperature in thousandths of a degree Celsius.
     pub temperature_millicelsius: Option<i64>,
-    /// The sysfs files with these facts.
+    /// The sysfs files from which these fields were read.
     pub source: Vec<String>,
 }
 
 impl Health {
-    /// Returns reasons to replace the device soon. Each is the predicate of a sentence that begins with the
-    /// device's name.
+    /// Returns reasons to replace the device soon. Each reason is the predicate of a sentence that begins
+    /// with the device's name.
     pub(crate) fn troubles(&self) -> impl Iterator<Item = String> {
         let used = self.life_used_percent.filter(|used| *used >= WORN_PERCENT);
         let reserve = self.reserved_blocks.as_deref().filter(|state| *state != "normal");
@@ -38,7 +38,7 @@ impl Health {
     }
 }
 
-/// Used life from which a device gets a warning.
+/// Minimum percentage of used life at which a device gets a warning.
 const WORN_PERCENT: u32 = 80;
 
 /// Returns the health of a device of this kind with sysfs folder `dir`.
@@ -51,8 +51,8 @@ pub(crate) fn of(kind: DeviceKind, dir: &Path) -> Option<Health> {
     }
 }
 
-/// Reads eMMC and SD health. eMMC 5.0 and later report their wear (`EXT_CSD` bytes 267 to 269, JESD84-B51
-/// 7.4.31 to 7.4.33); SD cards do not. Both report their manufacturer.
+/// Reads the wear and manufacturer of eMMC and SD cards. eMMC 5.0 and later report their wear (`EXT_CSD`
+/// bytes 267 to 269, JESD84-B51 7.4.31 to 7.4.33); SD cards do not. Both report their manufacturer.
 fn mmc_health(dir: &Path) -> Option<Health> {
     let mut source = Source::new(dir);
     let life = source.text("life_time");
@@ -74,8 +74,8 @@ fn mmc_health(dir: &Path) -> Option<Health> {
     })
 }
 
-/// Reads the UFS health descriptor (JESD220, bytes 2 to 4). Its directory is in the host controller's
-/// directory.
+/// Reads the UFS health descriptor (JESD220, bytes 2 to 4). The descriptor's directory is in the host
+/// controller's directory.
 fn ufs_health(dir: &Path) -> Option<Health> {
     let host = dir.ancestors().find(|parent| parent.join("health_descriptor").is_dir())?;
     let mut source = Source::new(host);
@@ -92,12 +92,12 @@ fn ufs_health(dir: &Path) -> Option<Health> {
     })
 }
 
-/// Reads the temperature of an NVMe device (a hwmon directory below the controller). sysfs does not show its
-/// wear.
+/// Reads the temperature of an NVMe device (a hwmon directory below the controller). sysfs does not show the
+/// wear of NVMe devices.
 fn nvme_health(controller: &Path) -> Option<Health> {
     let is_monitor =
         |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("hwmon"));
-    // Either `hwmon1` itself, or `hwmon/hwmon1`.
+    // The sensor's directory is either `hwmon1` or `hwmon/hwmon1`.
     let monitors = entries(controller).into_iter().filter(is_monitor);
     let mut places = monitors.flat_map(|dir| std::iter::once(dir.clone()).chain(entries(&dir)));
     let file = places.find_map(|dir| Some(dir.join("temp1_input")).filter(|file| file.exists()))?;
@@ -109,7 +109,7 @@ fn nvme_health(controller: &Path) -> Option<Health> {
     })
 }
 
-/// Reads files below a directory and records which exist.
+/// Reads files below a directory and notes which files exist.
 struct Source<'a> {
     dir: &'a Path,
     read: Vec<String>,

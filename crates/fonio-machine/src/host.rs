@@ -13,17 +13,17 @@ use crate::sysfs::read_text;
 pub struct Hardware {
     /// The board or product: `Raspberry Pi 4 Model B Rev 1.4`.
     pub board: Option<String>,
-    /// The model of the processor.
+    /// The model name of the processor.
     pub cpu: Option<String>,
-    /// The number of processors.
+    /// The number of logical processors.
     pub cpus: Option<u32>,
-    /// The distribution and its version.
+    /// The name and version of the Linux distribution.
     pub distribution: Option<String>,
-    /// Whether it is a virtual machine.
+    /// Whether the machine is a virtual machine.
     pub is_virtual: Option<bool>,
 }
 
-/// Vendors of virtual machines, as named by firmware.
+/// Vendor names that firmware reports on virtual machines.
 const VIRTUAL: [&str; 10] = [
     "QEMU",
     "VMware",
@@ -62,7 +62,7 @@ impl Machine {
         }
     }
 
-    /// Returns the hardware and the distribution.
+    /// Returns the machine's hardware and distribution.
     pub fn hardware(&self) -> Hardware {
         let cpuinfo = fs::read_to_string(self.proc("cpuinfo")).unwrap_or_default();
         let field = |name: &str| {

@@ -69,7 +69,7 @@ fn add_nvme(to: &mut DeviceIdentity, dir: &Path) {
     }
 }
 
-/// Adds the fields of SATA, UFS and USB devices.
+/// Adds the identity fields of SATA, UFS and USB devices.
 fn add_scsi(to: &mut DeviceIdentity, dir: &Path) {
     let text = |name: &str| read_text(&dir.join("device").join(name));
     to.model = text("model");

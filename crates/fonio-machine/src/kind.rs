@@ -6,7 +6,7 @@ use fonio_core::DeviceKind;
 
 use crate::sysfs::{read_number, read_text};
 
-/// Prefixes of the kernel's disk names, and their kinds. eMMC and SD cards share a prefix.
+/// Prefixes of the kernel's disk names, and the device kind of each. eMMC and SD cards share a prefix.
 const NAMES: [(&str, DeviceKind); 13] = [
     ("mmcblk", DeviceKind::Emmc),
     ("nvme", DeviceKind::Nvme),

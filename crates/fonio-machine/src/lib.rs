@@ -1,8 +1,8 @@
 //! Describes this machine: its block devices with their queues, stacks, file systems, wear and counters, the
 //! units and containers with processes, its swap areas, and the writing processes.
 //!
-//! All facts come from sysfs, procfs and the files of container engines. Nothing on the machine is changed.
-//! For tests, [`Machine::at`] reads a copy of these files.
+//! All facts come from sysfs, procfs and the files of container engines. This crate changes nothing on
+//! the machine. For tests, [`Machine::at`] reads a copy of these files.
 
 mod counters;
 mod devices;

@@ -1,6 +1,6 @@
 //! Gives access to a machine's sysfs, procfs and other files.
 //!
-//! A missing or unreadable fact is `None`.
+//! If a file is missing or unreadable, its value is `None`.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Returns this machine.
+    /// Returns the machine on which this process runs.
     pub fn here() -> Machine {
         Machine::at(Path::new("/"))
     }
@@ -29,12 +29,12 @@ impl Machine {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// Returns the path of a sysfs file.
+    /// Returns the path of a file below `/sys`.
     pub fn sys(&self, below: impl AsRef<Path>) -> PathBuf {
         self.root.join("sys").join(below)
     }
 
-    /// Returns the path of a procfs file.
+    /// Returns the path of a file below `/proc`.
     pub fn proc(&self, below: impl AsRef<Path>) -> PathBuf {
         self.root.join("proc").join(below)
     }
@@ -49,7 +49,7 @@ impl Machine {
         MountTable::read_below(&self.proc("")).unwrap_or_default()
     }
 
-    /// Returns the process or thread with this id.
+    /// Returns the process or thread with the id `number`.
     pub fn task(&self, number: u32) -> Task {
         Task::below(&self.proc(""), number)
     }

@@ -12,7 +12,7 @@ use crate::machine::Machine;
 use crate::sysfs::{chosen, entries, read_number, read_text, scheduler_names};
 
 impl Machine {
-    /// Reads a device's directory. The queue of a partition is its disk's.
+    /// Reads a block device's sysfs directory. For a partition, the queue is its disk's queue.
     pub(crate) fn read_device(&self, dir: &Path, mounts: &MountTable, modules: &[String]) -> Option<Device> {
         let id = device::parse(&read_text(&dir.join("dev"))?)?;
         let own = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
@@ -32,7 +32,7 @@ impl Machine {
             schedulers: read_text(&queue.join("scheduler"))
                 .map(|text| offered(&text, modules))
                 .unwrap_or_default(),
-            // With a scheduler, nr_requests is larger than the driver's depth.
+            // With an I/O scheduler, nr_requests is larger than the driver's queue depth.
             depth: driver_depth.iter().find_map(|path| read_number(path)).or_else(|| number("nr_requests")),
             max_sectors_kb: number("max_sectors_kb"),
             read_ahead_kb: number("read_ahead_kb"),
@@ -57,7 +57,8 @@ impl Machine {
         names.into_iter().collect()
     }
 
-    /// Returns the schedulers that the kernel has as modules. Devices list them only once loaded.
+    /// Returns the I/O schedulers that are modules of this kernel. A device lists such a scheduler only after
+    /// its module is loaded.
     pub(crate) fn scheduler_modules(&self) -> Vec<String> {
         let aliases = fs::read_to_string(self.modules().join("modules.alias")).unwrap_or_default();
         let mut names: Vec<String> = aliases.lines().filter_map(scheduler_alias).map(str::to_owned).collect();
@@ -73,8 +74,8 @@ fn scheduler_alias(line: &str) -> Option<&str> {
     line.strip_prefix("alias ")?.split_whitespace().next()?.strip_suffix("-iosched")
 }
 
-/// Returns the model of a disk. In sysfs, eMMC devices have a `name`, and SCSI and NVMe devices a `model`;
-/// SCSI devices also have a `vendor`.
+/// Returns the model name of a disk. In sysfs, eMMC devices have a `name`, and SCSI and NVMe devices a
+/// `model`; SCSI devices also have a `vendor`.
 fn model(disk: &Path) -> Option<String> {
     let device = disk.join("device");
     match (read_text(&device.join("vendor")), read_text(&device.join("model"))) {
@@ -87,8 +88,8 @@ fn model(disk: &Path) -> Option<String> {
     }
 }
 
-/// Returns the schedulers that a device lists, and those available as modules. A device without requests has
-/// only `none`.
+/// Returns the I/O schedulers that a device lists, and those available as modules. A device without a request
+/// queue has only `none`.
 fn offered(text: &str, modules: &[String]) -> Vec<String> {
     let mut names: Vec<String> = scheduler_names(text).map(str::to_owned).collect();
     if names.iter().any(|name| name != "none") {

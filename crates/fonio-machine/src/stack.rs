@@ -16,8 +16,8 @@ use crate::sysfs::{entries, read_device_id, read_text};
 const STACK_MAX: u32 = 8;
 
 impl Machine {
-    /// Returns all block devices except partitions, by name. Includes loop, zram and RAM disks only if in
-    /// use.
+    /// Returns all block devices except partitions, sorted by name. Omits loop, zram and RAM disks that are
+    /// not in use.
     pub fn devices(&self) -> Vec<Device> {
         let (mounts, modules) = (self.mounts(), self.scheduler_modules());
         entries(&self.sys("block"))
@@ -35,7 +35,7 @@ impl Machine {
         devices
     }
 
-    /// Returns one device; `None` if it does not exist. A partition has its disk's queue.
+    /// Returns the device with this id; `None` if it does not exist. A partition has its disk's queue.
     pub fn device(&self, id: DeviceId) -> Option<Device> {
         self.read_device(&self.device_dir(id), &self.mounts(), &self.scheduler_modules())
     }
@@ -80,16 +80,16 @@ impl Machine {
         below
     }
 
-    /// Returns the disks that a device-mapper or RAID device maps to. These disks turn its bios into
-    /// requests.
+    /// Returns the disks that a device-mapper or RAID device maps to. The device's bios become requests of
+    /// these disks.
     fn mapped_to(&self, id: DeviceId) -> Vec<DeviceId> {
         let dir = self.device_dir(self.disk_of(id));
         let slaves = entries(&dir.join("slaves")).into_iter();
         slaves.filter_map(|slave| read_device_id(&slave.join("dev"))).map(|id| self.disk_of(id)).collect()
     }
 
-    /// Returns the disk at the bottom of a stack of device-mapper and RAID devices. Descends as long as there
-    /// is exactly one device below.
+    /// Returns the disk at the bottom of a stack of device-mapper and RAID devices. Stops at a device that
+    /// has several devices below it.
     pub(crate) fn bottom_of(&self, id: DeviceId) -> DeviceId {
         let mut bottom = self.disk_of(id);
         // The kernel allows no cycles, but a copy of sysfs might contain one.
@@ -108,7 +108,7 @@ impl Machine {
     }
 
     /// Returns the block device of a path: the device itself if the path is one, otherwise its file system's
-    /// device. `None` if the mount table shows no device.
+    /// device. Returns `None` if the mount table shows no device.
     ///
     /// # Errors
     /// If the path cannot be examined.
@@ -135,7 +135,7 @@ impl Machine {
         self.closure(ids, |id| self.mapped_to(id))
     }
 
-    /// Returns the device-mapper and RAID devices.
+    /// Returns the ids of the machine's device-mapper and RAID devices.
     pub fn mapped(&self) -> Vec<DeviceId> {
         let devices = self.devices().into_iter().map(|device| device.id);
         devices.filter(|id| !self.mapped_to(*id).is_empty()).collect()
@@ -151,7 +151,7 @@ impl Machine {
         found
     }
 
-    /// Returns `ids` and all disks below them, in numeric order.
+    /// Returns `ids` and all devices below them in the stack, sorted by id.
     pub fn with_all_below(&self, ids: &[DeviceId]) -> Vec<DeviceId> {
         self.closure(ids, |id| self.below(id))
     }

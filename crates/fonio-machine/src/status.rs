@@ -1,8 +1,8 @@
 //! Collects the data of the status card that `fonio` shows without a subcommand: the machine's storage and
 //! the current writes.
 //!
-//! Reads sysfs and procfs only, needs no root, writes nothing, and takes less than a second. Unreadable facts
-//! are missing and listed in `notes`.
+//! Reads sysfs and procfs only, needs no root, writes nothing, and takes less than a second. Facts that
+//! cannot be read are `None` and listed in `notes`.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::writers::{self, Counters, Writing};
 /// State of the machine's storage at one moment.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Status {
-    /// The machine.
+    /// The machine's name, model, kernel, processors and memory.
     pub host: Host,
     /// Real block devices, flash first; then device-mapper, loop and zram devices.
     pub devices: Vec<StorageDevice>,
@@ -69,7 +69,7 @@ impl Status {
     }
 }
 
-/// Returns the used part of a file system in percent. Space reserved for root counts as used.
+/// Returns the used percentage of a file system's space. Space reserved for root counts as used.
 pub fn percent_full(mount: &Mount) -> Option<u64> {
     let (size, available) = (mount.size_bytes?.0, mount.available_bytes?.0);
     (size > 0).then(|| size.saturating_sub(available).saturating_mul(100) / size)
@@ -82,7 +82,7 @@ pub fn status() -> Status {
     let machine = Machine::here();
     let before = Counters::read(&machine);
     let began = Instant::now();
-    // Read the constant facts while the counters run.
+    // Read the facts that do not change between the two readings of the counters.
     let mut devices = devices::find(&machine);
     let host = machine.host();
     std::thread::sleep(INTERVAL.saturating_sub(began.elapsed()));
@@ -107,7 +107,7 @@ pub fn status() -> Status {
         ));
     }
     if after.processes.is_empty() && after.processes_hidden == 0 {
-        notes.push("this kernel does not count what processes write: it must be built with CONFIG_TASK_IO_ACCOUNTING=y".to_owned());
+        notes.push("this kernel does not count the bytes that processes write: it must be built with CONFIG_TASK_IO_ACCOUNTING=y".to_owned());
     }
     for device in &mut devices {
         device.add_counters(before.disks.get(&device.device.id), after.disks.get(&device.device.id));
@@ -166,7 +166,6 @@ mod tests {
             }
         }
         assert!(status.devices.is_sorted_by_key(|found| !found.flash));
-        // The command line writes it as JSON.
         assert!(serde_json::to_string(&status).unwrap().contains("\"writing\""));
     }
 }

@@ -10,14 +10,14 @@ use crate::sysfs::read_text;
 /// A partition or file used for swap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwapArea {
-    /// The device node or the file.
+    /// The path of the device node or swap file.
     pub path: PathBuf,
-    /// Whether it is a partition or a whole disk.
+    /// Whether the area is a partition or a whole disk.
     pub is_partition: bool,
 }
 
 impl Machine {
-    /// Returns the active swap areas.
+    /// Returns the swap areas that are in use.
     pub fn swap_areas(&self) -> Vec<SwapArea> {
         let swaps = read_text(&self.proc("swaps")).unwrap_or_default();
         let area = |line: &str| {
@@ -28,7 +28,7 @@ impl Machine {
     }
 }
 
-/// Decodes a path in `/proc/swaps`, where blanks are `\040`.
+/// Decodes a path in `/proc/swaps`, where a space is written as `\040`.
 fn unescaped(path: &str) -> PathBuf {
     let (bytes, mut plain, mut at) = (path.as_bytes(), Vec::new(), 0);
     while at < bytes.len() {

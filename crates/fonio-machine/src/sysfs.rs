@@ -1,4 +1,4 @@
-//! Reads short texts in sysfs and procfs.
+//! Reads short text files in sysfs and procfs.
 
 use std::fs;
 use std::path::{Path, PathBuf};

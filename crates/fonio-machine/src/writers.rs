@@ -11,13 +11,13 @@ use serde::Serialize;
 use crate::counters::{self, DiskCounters};
 use crate::machine::Machine;
 
-/// The processes and cgroups that write at present.
+/// The processes and cgroups that wrote during the interval.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Writing {
-    /// Duration of the measurement.
+    /// Length of the interval between the two readings of the counters.
     pub interval_ms: u64,
     /// Processes that caused storage writes, busiest first (`write_bytes` of `/proc/PID/io`: bytes of dirtied
-    /// pages minus bytes of those never written). Processes that wrote nothing are omitted.
+    /// pages minus bytes of those never written). Processes without writes are omitted.
     pub processes: Vec<ProcessWriting>,
     /// Number of processes whose counters only root may read.
     pub processes_hidden: u32,
@@ -28,28 +28,28 @@ pub struct Writing {
 /// Bytes that one process caused to be written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProcessWriting {
-    /// The process.
+    /// The process id.
     pub pid: u32,
-    /// Its name.
+    /// The name of the process.
     pub comm: String,
-    /// Path below the cgroup mount.
+    /// The process's cgroup, as a path below the cgroup mount.
     pub cgroup: Option<String>,
-    /// The systemd unit, container, add-on or Android package.
+    /// The process's systemd unit, container, add-on or Android package.
     pub unit: Option<String>,
-    /// Bytes written during the interval.
+    /// Bytes that the process caused to be written during the interval.
     pub written_bytes: ByteCount,
 }
 
 /// Bytes that one cgroup wrote to one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CgroupWriting {
-    /// Path below the cgroup mount.
+    /// The cgroup, as a path below the cgroup mount.
     pub cgroup: String,
-    /// The systemd unit, container or add-on.
+    /// The systemd unit, container or add-on that the cgroup belongs to.
     pub unit: Option<String>,
-    /// The device.
+    /// The device to which the cgroup wrote.
     pub device: DeviceId,
-    /// Bytes written during the interval.
+    /// Bytes that the cgroup wrote to the device during the interval.
     pub written_bytes: ByteCount,
 }
 
@@ -62,7 +62,7 @@ const PROCESSES_MAX: usize = 5000;
 pub(crate) struct Counters {
     pub processes: BTreeMap<u32, Process>,
     pub processes_hidden: u32,
-    /// Bytes written, by cgroup and device.
+    /// Bytes written by each cgroup to each device.
     cgroups: BTreeMap<(String, DeviceId), u64>,
     pub disks: BTreeMap<DeviceId, DiskCounters>,
 }
@@ -107,7 +107,7 @@ impl Counters {
         }
     }
 
-    /// Reads a cgroup and its descendants. Returns whether any of them shows I/O.
+    /// Reads the counters of a cgroup and its descendants. Returns whether any of these cgroups shows I/O.
     fn read_cgroup(&mut self, dir: &Path, path: String, depth: usize, room: &mut usize) -> bool {
         if *room == 0 {
             return false;
@@ -130,7 +130,7 @@ impl Counters {
         for line in text.lines() {
             let mut words = line.split_whitespace();
             let Some(device) = words.next().and_then(device::parse) else { continue };
-            // The root is the whole machine, not a unit.
+            // The root cgroup is the whole machine, not a unit.
             if !path.is_empty()
                 && let Some(bytes) = words.find_map(|word| word.strip_prefix("wbytes=")?.parse().ok())
             {
@@ -146,7 +146,7 @@ pub(crate) fn between(before: &Counters, after: &Counters, interval_ms: u64) -> 
         .processes
         .iter()
         .filter_map(|(&pid, process)| {
-            // Count a process that started between the readings from 0.
+            // For a process that started between the two readings, the earlier counter is 0.
             let earlier = before.processes.get(&pid).map_or(0, |earlier| earlier.written);
             let written = process.written.saturating_sub(earlier);
             (written > 0).then(|| ProcessWriting {

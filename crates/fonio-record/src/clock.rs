@@ -1,27 +1,26 @@
-//! The clocks of the recorder.
+//! Reads the clocks that the recorder uses.
 
 use std::time::Duration;
 
 use fonio_core::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 
-/// The time on the trace clock `mono`.
+/// Returns the current time on the trace clock `mono`.
 pub(crate) fn now() -> Timestamp {
     Timestamp(clock(ClockId::Monotonic))
 }
 
-/// Processor time used by this process.
+/// Returns the processor time used by this process.
 pub(crate) fn cpu_time() -> Duration {
     Duration::from_nanos(clock(ClockId::ProcessCPUTime))
 }
 
-/// The time on a clock, in nanoseconds.
+/// Returns the current time on a clock, in nanoseconds.
 pub(crate) fn clock(id: ClockId) -> u64 {
     let time = clock_gettime(id);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// Returns the time `span` after `time`.
 pub(crate) fn after(time: Timestamp, span: Duration) -> Timestamp {
     Timestamp(time.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
 }

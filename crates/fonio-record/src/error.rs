@@ -1,4 +1,4 @@
-//! The errors of a capture.
+//! Defines the errors of a capture.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ pub enum RecordError {
     /// The process lacks the permission to trace.
     #[error("tracing block I/O needs root: run the same command with sudo")]
     NotRoot,
-    /// The kernel has no tracefs.
+    /// The kernel was built without tracefs.
     #[error(
         "this kernel has no tracefs: it must be built with CONFIG_FTRACE=y and CONFIG_BLK_DEV_IO_TRACE=y"
     )]
@@ -20,7 +20,7 @@ pub enum RecordError {
     /// tracefs exists but cannot be mounted.
     #[error("tracefs cannot be mounted: try `mount -t tracefs nodev /sys/kernel/tracing`")]
     Mount {
-        /// The kernel's error.
+        /// The kernel's error when mounting tracefs.
         #[source]
         source: io::Error,
     },
@@ -29,23 +29,23 @@ pub enum RecordError {
         "this kernel is locked down ({mode}), so even root cannot trace: boot without Secure Boot or with `lockdown=none`"
     )]
     Lockdown {
-        /// `integrity` or `confidentiality`.
+        /// The lockdown mode: `integrity` or `confidentiality`.
         mode: String,
     },
-    /// tracefs is not writable.
+    /// tracefs is mounted read-only.
     #[error(
         "{path} is read-only here, as in a container: run fonio on the host, or remount it with `mount -o remount,rw {mount}`"
     )]
     ReadOnly {
-        /// The file or directory that is not writable.
+        /// The file or directory that cannot be written.
         path: PathBuf,
-        /// The mount that contains it.
+        /// The mount that contains `path`.
         mount: PathBuf,
     },
     /// A process selected for recording its calls does not exist.
-    #[error("no process {pid} is running; name a running one, or record a command with --calls")]
+    #[error("no process {pid} is running; name a running process, or record a command with --calls")]
     NoProcess {
-        /// Its number.
+        /// The process id that the user selected.
         pid: u32,
     },
     /// The kernel has no block tracepoints.
@@ -67,20 +67,20 @@ pub enum RecordError {
         "this kernel has no tracefs instances, and fonio does not use the kernel's only buffer: use Linux 3.10 or later"
     )]
     NoInstances,
-    /// The named device does not exist.
+    /// The device that the user named does not exist.
     #[error("there is no block device {name:?} here; those present are: {}", present.join(", "))]
     UnknownDevice {
-        /// The requested name.
+        /// The device name that the user gave.
         name: String,
-        /// Names in `/sys/block`.
+        /// Names of the block devices in `/sys/block`.
         present: Vec<String>,
     },
-    /// The named path cannot be looked up.
+    /// The path that the user named cannot be looked up.
     #[error("{path} cannot be looked up")]
     UnknownPath {
-        /// The path.
+        /// The path that the user gave.
         path: PathBuf,
-        /// The kernel's error.
+        /// The kernel's error for the path.
         #[source]
         source: io::Error,
     },
@@ -89,75 +89,75 @@ pub enum RecordError {
         "{path} is on a {fs} file system, which has no block device: name a path on a disk, or a device such as /dev/mmcblk0"
     )]
     NoDeviceBelow {
-        /// The path.
+        /// The path that the user gave.
         path: PathBuf,
-        /// The file system: `tmpfs`, `nfs4`, …
+        /// The file-system type: `tmpfs`, `nfs4`, …
         fs: String,
     },
-    /// The command could not be started.
+    /// The recorded command could not be started.
     #[error("the command {program:?} could not be started")]
     Command {
-        /// The program.
+        /// The program that could not be started.
         program: String,
-        /// The kernel's error.
+        /// Why the program could not be started.
         #[source]
         source: NotStarted,
     },
-    /// An empty command was given.
+    /// The command after `--` is empty.
     #[error("no program was named after `--`")]
     EmptyCommand,
-    /// A file of tracefs, procfs or sysfs failed.
+    /// An operation on a file in tracefs, procfs or sysfs failed.
     #[error("{path}: {doing} failed")]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The action that failed.
+        /// The operation that failed, such as reading.
         doing: &'static str,
-        /// The kernel's error.
+        /// The kernel's error for the operation.
         #[source]
         source: io::Error,
     },
     /// A `format` file of tracefs is not in a known format.
     #[error("{path} has a layout that fonio does not know: {problem}")]
     Format {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The problem.
+        /// What is wrong with the file.
         problem: String,
     },
     /// The recording could not be written, and no part of it remains.
     #[error("the recording {out} could not be written")]
     Write {
-        /// The recording.
+        /// The path of the recording.
         out: PathBuf,
-        /// The cause.
+        /// Why writing failed.
         #[source]
         source: io::Error,
     },
-    /// The file system filled up while the recording was written. The recording has the rows that fit.
+    /// The file system became full while the recording was written. The recording has the rows that fit.
     #[error(
         "the file system of {} is full: the recording there lacks {missing}; make room, or choose a directory on another file system, and record again",
         out.display()
     )]
     DiskFull {
-        /// The recording.
+        /// The path of the recording.
         out: PathBuf,
         /// The missing rows: `700 of 1000 requests, 20 of 90 bios`.
         missing: String,
     },
-    /// Beginning or finishing the recording failed.
+    /// The recording could not be created or finished.
     #[error(transparent)]
     Recording(#[from] fonio_recording::RecordingError),
     /// The spill file failed.
-    #[error("the spill file in {dir} failed")]
+    #[error("cannot use the spill file in {dir}")]
     Spill {
-        /// Its directory.
+        /// The directory of the spill file.
         dir: PathBuf,
-        /// The kernel's error.
+        /// The kernel's error for the spill file.
         #[source]
         source: io::Error,
     },
-    /// The user pressed Ctrl-C twice.
+    /// The user pressed Ctrl-C twice, which aborts a capture.
     #[error("interrupted twice: no recording was kept")]
     Aborted,
 }

@@ -2,8 +2,8 @@
 //!
 //! [`record()`] creates a recording. The recorder enables the kernel's block tracepoints in its own tracefs
 //! instance. During the capture, the recorder keeps the raw ring-buffer pages in memory, so it writes nothing
-//! to the watched disks. At the end it writes the recording. If the kernel cannot trace, [`record_sampled()`]
-//! samples procfs for blocked threads.
+//! to the watched disks. At the end, the recorder writes the recording. If the kernel cannot trace,
+//! [`record_sampled()`] samples procfs for blocked threads.
 
 mod attribution;
 mod capture;

@@ -1,6 +1,7 @@
-//! The monitor: samples the system's counters during a capture.
+//! Samples the system's counters during a capture.
 //!
-//! Its files stay open and are reread for each sample. Missing counters are not sampled.
+//! The monitor keeps its files open and rereads them for each sample. It skips counters that this kernel does
+//! not have.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,16 +13,17 @@ use fonio_machine::{Machine, read_text};
 use fonio_system::Pressure;
 use fonio_system::procfs::memory;
 
-/// Larger than any text that is read, except `/proc/diskstats` on a machine with hundreds of disks, which is
-/// truncated.
+/// Size of the read buffer: larger than any text that is read, except `/proc/diskstats` on a machine with
+/// hundreds of disks, which is truncated.
 const TEXT_BYTES: usize = 64 << 10;
 
-/// Reads the system's counters and keeps the values.
+/// Samples the system's counters and keeps the values until the recording is written.
 pub(crate) struct Monitor {
     sources: Vec<Source>,
     text: Vec<u8>,
     series: Vec<(Metric, Option<String>)>,
-    /// Time, index into `series`, value. Compact: a day of samples must fit into memory.
+    /// Each sample: time, index into `series`, value. Samples are compact, because a day of them must fit
+    /// into memory.
     samples: Vec<(Timestamp, u32, i64)>,
 }
 
@@ -38,7 +40,7 @@ enum Kind {
     Diskstats,
     NetDev,
     Pressure(String),
-    /// A single number.
+    /// A file that contains a single number.
     Gauge(Metric, String),
     /// The speed of an interface in Mbit/s; -1 or an error if the driver does not know the speed.
     LinkSpeed(String),
@@ -68,7 +70,7 @@ impl Monitor {
         for zone in entries(&machine.sys("class/thermal"), "thermal_zone") {
             let dir = machine.sys("class/thermal").join(&zone);
             let kind = read_text(&dir.join("type")).unwrap_or_else(|| zone.clone());
-            // Phones have several zones of one type.
+            // Phones have several thermal zones of one type.
             let name = if zones.contains(&kind) { format!("{kind} {zone}") } else { kind.clone() };
             zones.push(kind);
             add(&dir.join("temp"), Kind::Gauge(Metric::TemperatureMillicelsius, name));
@@ -99,7 +101,6 @@ impl Monitor {
         }
     }
 
-    /// Writes all samples to `sink` in order.
     pub(crate) fn write(&self, sink: &mut dyn RowSink) -> io::Result<()> {
         for &(time, place, value) in &self.samples {
             let (metric, subject) = &self.series[place as usize];
@@ -120,7 +121,7 @@ fn entries(dir: &Path, prefix: &str) -> Vec<String> {
     names
 }
 
-/// Reads a complete text. procfs returns a long text in several parts.
+/// Reads a file completely. procfs returns a long text in several reads.
 fn read_whole(file: &File, text: &mut [u8]) -> io::Result<usize> {
     let mut length = 0;
     while length < text.len() {
@@ -224,8 +225,8 @@ fn stat(text: &str, found: &mut dyn FnMut(Metric, Option<&str>, i64)) {
     }
 }
 
-/// Reads `major minor name reads merged sectors ms writes merged sectors ms in_flight busy_ms …`. Devices without any
-/// I/O since boot are left out. A sector is 512 bytes.
+/// Reads `major minor name reads merged sectors ms writes merged sectors ms in_flight busy_ms …`. Omits
+/// devices without any I/O since boot. A sector is 512 bytes.
 fn diskstats(text: &str, found: &mut dyn FnMut(Metric, Option<&str>, i64)) {
     for line in text.lines() {
         let mut words = line.split_whitespace().skip(2);

@@ -9,7 +9,7 @@ use fonio_core::meta::{Device, Lost};
 use fonio_core::{BlockedIn, ByteCount, Nanos, RowSink, Timestamp};
 use fonio_recording::Key;
 
-/// The options of a recording.
+/// The options for creating a recording.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
     /// The recording's directory, which must be new or empty. If the path exists at the end of the capture,
@@ -19,19 +19,19 @@ pub struct RecordOptions {
     pub overwrite: bool,
     /// The devices to watch; empty means every block device.
     pub select: Vec<Selector>,
-    /// End after this time. A command that still runs then gets SIGTERM.
+    /// End the capture after this time. A command that still runs then gets SIGTERM.
     pub duration: Option<Duration>,
     /// Run this command, and end the capture when the command ends. The list contains the program, then its
     /// arguments.
     pub command: Option<Vec<OsString>>,
-    /// The command shown in the recording, if not `command`.
+    /// The command line stored in the recording; `None` for `command` itself.
     pub told_command: Option<Vec<String>>,
-    /// How the command is started.
+    /// The environment in which the command is started.
     pub setting: CommandSetting,
     /// Also record when and why threads of the command and of its descendants were blocked.
     pub waits: bool,
-    /// How to record all threads of the machine that storage or a kernel lock blocks. No effect if the
-    /// command's threads are followed (`waits`, `until_idle`).
+    /// How to record all threads of the machine that storage or a kernel lock blocks. This option has no
+    /// effect if the command's threads are followed (`waits`, `until_idle`).
     pub blocked: BlockedBy,
     /// Also record the file-system calls of the command and of its descendants, by BPF.
     pub calls: bool,
@@ -41,15 +41,15 @@ pub struct RecordOptions {
     pub statements: bool,
     /// Also record the file, the kind of data and the causing thread of each request.
     pub files: bool,
-    /// End the capture and the command when the command becomes quiet. Also records waits.
+    /// End the capture and the command when the command becomes quiet. Waits are then recorded, too.
     pub until_idle: Option<Quiet>,
-    /// Memory for raw trace pages.
+    /// Memory for raw trace pages in the recorder.
     pub buffer: ByteCount,
     /// Directory to which raw trace pages are written once half of `buffer` is full, preferably on a disk
-    /// that is not watched. The recorder creates an unnamed temporary file in it. If `None`, the capture ends
-    /// when the buffer is full.
+    /// that is not watched. The recorder creates an unnamed temporary file in this directory. If the option
+    /// is `None`, the capture ends when the buffer is full.
     pub spill_to: Option<PathBuf>,
-    /// The monitor's sampling interval; `None` for no monitor.
+    /// Interval between two samples of the monitor; `None` to run without the monitor.
     pub sample_interval: Option<Duration>,
     /// The size of the kernel's ring buffer per processor. `None` lets the recorder choose: 1 to 8 MiB per
     /// processor, 64 MiB in total, and at most 1/32 of the memory.
@@ -91,38 +91,38 @@ pub enum BlockedBy {
     /// By BPF or, if BPF is not possible, by scheduler events in tracefs.
     #[default]
     Best,
-    /// By BPF only.
+    /// By BPF only; without BPF, blocked threads are not recorded.
     Bpf,
-    /// By scheduler events in tracefs, which show less.
+    /// By scheduler events in tracefs, which show less than BPF.
     Tracefs,
-    /// Not at all.
+    /// Blocked threads are not recorded.
     No,
 }
 
-/// How a command is started.
+/// The environment in which a command is started.
 #[derive(Clone, Debug, Default)]
 pub struct CommandSetting {
-    /// Its working directory; `None` for ours.
+    /// The command's working directory; `None` for the recorder's directory.
     pub dir: Option<PathBuf>,
-    /// Variables added to our environment.
+    /// Environment variables added to those of the recorder.
     pub environment: Vec<(OsString, OsString)>,
     /// Make the command the leader of a new process group, which ends when the command ends.
     pub own_group: bool,
-    /// The folders of the control groups in which it starts.
+    /// The folders of the control groups in which the command starts.
     pub cgroups: Vec<PathBuf>,
-    /// The destination of its standard output.
+    /// Where the command's standard output goes.
     pub output: CommandOutput,
 }
 
-/// The destination of a command's standard output.
+/// Where a command's standard output goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommandOutput {
     /// The command writes to our standard output, and also shares our standard input.
     #[default]
     Inherit,
-    /// To our standard error.
+    /// The command writes to our standard error.
     ToError,
-    /// Nowhere; its standard error is discarded too.
+    /// The output is discarded, and so is the standard error.
     Discard,
 }
 
@@ -132,80 +132,80 @@ pub struct Quiet {
     /// The threads of the command together use less than this share of one processor, and no thread waits for
     /// storage …
     pub below_share: f64,
-    /// … for this long.
+    /// How long the command must stay below this share to count as quiet.
     pub lasting: Duration,
 }
 
-/// Selects devices to watch.
+/// Selects the devices to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
     /// A block device: `mmcblk0`, `/dev/mmcblk0`, a link to it, or `179:0`.
     Device(OsString),
-    /// A file or directory: the devices below its file system.
+    /// A file or directory, for the devices below its file system.
     Path(PathBuf),
 }
 
-/// The thread that was blocked on storage longest so far.
+/// The thread that has been blocked on storage longest so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockedSoFar {
-    /// Its name.
+    /// The name of the thread.
     pub name: String,
-    /// The total of its waits of at least 1 ms.
+    /// The total time of the thread's waits of at least 1 ms.
     pub time: Nanos,
-    /// The operation in which it was blocked longest.
+    /// The operation in which the thread was blocked longest.
     pub blocked_in: BlockedIn,
 }
 
-/// Progress messages of the recorder.
+/// Messages of the recorder about its progress.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Progress<'a> {
-    /// A message for the user, one sentence.
+    /// A message for the user, in one sentence.
     Note(&'a str),
-    /// The capture began.
+    /// The capture has begun.
     Started {
         /// The watched devices; empty means every device.
         devices: &'a [Device],
     },
-    /// The capture is running; sent about once a second.
+    /// The capture is running. This message is sent about once a second.
     Running {
         /// Time since the capture began.
         elapsed: Duration,
-        /// Raw trace so far.
+        /// Size of the raw trace recorded so far.
         trace_bytes: ByteCount,
-        /// The part of it in memory.
+        /// The part of the raw trace that is in memory.
         held_bytes: ByteCount,
         /// The thread that was blocked on storage longest; `None` if no thread was blocked, or waits are not
         /// recorded.
         blocked: Option<BlockedSoFar>,
     },
-    /// The command was started.
+    /// The recorded command was started.
     CommandStarted {
-        /// Its process id.
+        /// The process id of the command.
         pid: u32,
     },
-    /// The capture ended and the recording is being written.
+    /// The capture has ended, and the recording is being written.
     Writing {
-        /// Events written so far.
+        /// Number of events written so far.
         events: u64,
-        /// Raw trace read so far.
+        /// Size of the raw trace read so far.
         trace_bytes: ByteCount,
-        /// Total raw trace.
+        /// Total size of the raw trace.
         trace_bytes_total: ByteCount,
     },
 }
 
-/// Why a capture ended.
+/// The reason why a capture ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopReason {
-    /// The stated duration has passed.
+    /// The duration given by the user has passed.
     Duration,
-    /// The command ended.
+    /// The recorded command ended.
     CommandEnded,
-    /// Ctrl-C.
+    /// The user pressed Ctrl-C.
     Interrupted,
-    /// SIGTERM.
+    /// The recorder received SIGTERM.
     Terminated,
     /// The memory for raw trace pages was full.
     BufferFull,
@@ -216,33 +216,33 @@ pub enum StopReason {
 /// The summary of a finished capture.
 #[derive(Clone, Debug)]
 pub struct RecordSummary {
-    /// The recording: [`RecordOptions::out`], or a directory next to it.
+    /// The path of the recording: [`RecordOptions::out`], or a directory next to it.
     pub out: PathBuf,
-    /// Begin of the recorded period, on the recording's clock.
+    /// Start of the recorded period, on the recording's clock.
     pub began: Timestamp,
-    /// End of the recorded period.
+    /// End of the recorded period, on the recording's clock.
     pub ended: Timestamp,
-    /// Why the capture ended.
+    /// The reason why the capture ended.
     pub stopped_by: StopReason,
     /// The command's exit code; `None` if there was no command, or a signal killed it.
     pub command_exit: Option<i32>,
-    /// The signal that killed the command.
+    /// The signal that killed the command, if one did.
     pub command_signal: Option<i32>,
-    /// Events captured.
+    /// Number of events captured.
     pub events: u64,
-    /// Raw trace captured.
+    /// Size of the raw trace captured.
     pub trace_bytes: ByteCount,
-    /// Rows in each table.
+    /// Number of rows in each table of the recording.
     pub rows: BTreeMap<String, u64>,
     /// Requests and bios of the recorder itself, which are left out.
     pub own_rows: u64,
-    /// Events that the kernel's buffers lost.
+    /// Events that were lost in the kernel's buffers.
     pub lost: Lost,
-    /// Processor time of the recorder during the capture.
+    /// Processor time that the recorder used during the capture.
     pub capture_cpu: Duration,
-    /// Processor time of the recorder for writing the recording.
+    /// Processor time that the recorder used for writing the recording.
     pub write_cpu: Duration,
-    /// Messages for the user; each was also sent as [`Progress::Note`].
+    /// Messages for the user. Each of them was also sent as [`Progress::Note`].
     pub notes: Vec<String>,
 }
 

@@ -22,18 +22,18 @@ use crate::write::writer;
 /// Maximum default size of the kernel's buffers of all processors: in bytes, and as a part of the memory.
 const KERNEL_BUFFERS: u64 = 64 << 20;
 const KERNEL_BUFFERS_OF_MEMORY: u64 = 32;
-/// Minimum and maximum default buffer of one processor. At 64 bytes per event, 8 MiB hold 131,000 events.
-/// This is the number of events that 160,000 requests per second cause between two wake-ups.
+/// Minimum and maximum default size of one processor's ring buffer. At 64 bytes per event, 8 MiB hold 131,000
+/// events. This is the number of events that 160,000 requests per second cause between two wake-ups.
 const KERNEL_BUFFER_PER_CPU: std::ops::RangeInclusive<u64> = 1 << 20..=8 << 20;
 
 /// Records block I/O according to `options`, and writes a recording.
 ///
 /// SIGINT and SIGTERM end a capture cleanly; a second SIGINT aborts it. The terminal sends SIGINT to the
-/// command too; the recorder forwards SIGTERM. The only change to the machine is our tracefs instance. The
-/// tracefs instance is removed at the end, together with the instances of killed runs.
+/// command too; the recorder forwards SIGTERM. The only change to the machine is the recorder's tracefs
+/// instance. The instance is removed at the end, together with the instances of killed runs.
 ///
 /// # Errors
-/// [`RecordError`] explains in one sentence what is missing or failed.
+/// Returns a [`RecordError`], which explains in one sentence what is missing or failed.
 pub fn record(
     options: &RecordOptions,
     progress: &mut dyn FnMut(Progress<'_>),
@@ -46,7 +46,7 @@ pub fn record(
 /// of `CLOCK_MONOTONIC`.
 ///
 /// # Errors
-/// The same as for [`record`]. An error of `other_rows` becomes [`RecordError::Write`].
+/// The errors of [`record`]. An error of `other_rows` becomes [`RecordError::Write`].
 pub fn record_with(
     options: &RecordOptions,
     other_rows: &mut OtherRows<'_>,
@@ -57,15 +57,15 @@ pub fn record_with(
     finished.write(pages, other_rows, progress)
 }
 
-/// A capture that is ready to begin.
+/// A capture that is prepared but has not begun.
 struct Prepared<'a> {
     capture: Capture<'a>,
     watched: Watched,
     block: (Instance, PageStore),
-    /// The instance and store for waits, if they are recorded.
+    /// The tracefs instance and page store for waits, if waits are recorded.
     waits: Option<(Instance, PageStore)>,
     probes: Probes,
-    /// Dropped after the instances, which must be removed before tracefs is unmounted.
+    /// Dropped after the tracefs instances, which must be removed before tracefs is unmounted.
     tracefs: Tracefs,
 }
 
@@ -177,7 +177,7 @@ fn left_out_note(machine: &Machine, left_out: &[DeviceId]) -> String {
     let named = left_out.iter().filter_map(|id| machine.device(*id)?.name);
     let names: Vec<String> = named.collect();
     format!(
-        "{} {} on another disk, where the same I/O is recorded; `--device {}` records one by itself",
+        "{} {} on another disk, where the same I/O is recorded; `--device {}` records such a device itself",
         names.join(", "),
         if names.len() == 1 { "is a file" } else { "are files" },
         names.first().map_or("loop0", String::as_str)

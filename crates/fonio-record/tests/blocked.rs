@@ -12,7 +12,7 @@ use fonio_record::{BlockedBy, Progress, RecordOptions, Selector, record};
 use fonio_testing::{Need, skip};
 use loop_ext4::{FileSystem, Recorded, options_of};
 
-/// Records a shell script that runs in the file system. Returns `None` after skipping the test.
+/// Records a shell script that runs in the test's file system. Returns `None` if the test was skipped.
 fn recorded(
     system: &FileSystem,
     script: &str,
@@ -96,7 +96,7 @@ fn a_launch_has_only_the_waits_of_its_threads() {
     assert_eq!(rows.blocked_counts.len(), 0);
 }
 
-/// The total time that each thread of the program `sync` was blocked in fsync.
+/// Returns the total time that each thread of the program `sync` was blocked in fsync.
 fn in_fsync_ns(rows: &Recorded) -> HashMap<u32, u64> {
     let mut sums = HashMap::new();
     for row in rows.waits.iter().filter(|row| row.blocked_in == Some(BlockedIn::Fsync)) {
@@ -113,7 +113,8 @@ fn in_fsync_ns(rows: &Recorded) -> HashMap<u32, u64> {
 fn without_bpf_threads_are_seen_to_be_blocked_for_as_long() {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
-    // Both record the same load. `fsfreeze` blocks the shell in write(2) for 0.3 s.
+    // The recorders with and without BPF record the same load. `fsfreeze` blocks the shell in write(2) for
+    // 0.3 s.
     let other = scratch.path().join("bpf");
     let (began, at_once) = std::sync::mpsc::channel();
     let device = system.device.0.clone();
@@ -157,13 +158,13 @@ fn without_bpf_threads_are_seen_to_be_blocked_for_as_long() {
         skip(Need::Bpf, found.message.clone());
         return;
     }
-    // Clock and tracepoints are the same. A virtual machine may pause between the two times, but not for
-    // long.
+    // Both recorders use the same clock and tracepoints. A virtual machine may pause between the two times,
+    // but not for long.
     let other = bpf.waits.iter().filter(|row| row.tid == rows.command_pid).find(by_lock).unwrap();
     let differs = |a: Timestamp, b: Timestamp| a.0.abs_diff(b.0) > 50_000_000;
     assert!(!differs(frozen.began, other.began), "{frozen:?} {other:?}");
     assert!(!differs(frozen.ended.unwrap(), other.ended.unwrap()), "{frozen:?} {other:?}");
-    // Other tests also call `sync`, before or after one of the recordings. The shell calls it 50 times.
+    // Other tests also call `sync`, before or after one of the recordings. The shell calls `sync` 50 times.
     let (traced, by_bpf) = (in_fsync_ns(&rows), in_fsync_ns(&bpf));
     let both: Vec<(u64, u64)> =
         traced.iter().filter_map(|(tid, ns)| Some((*ns, *by_bpf.get(tid)?))).collect();

@@ -11,7 +11,7 @@ use fonio_record::{RecordError, RecordOptions, record};
 use fonio_testing::{Need, has, skip};
 use loop_ext4::{FileSystem, Recorded, options_of};
 
-/// The file of a call: the last component of its first path, and its kind.
+/// Returns the file of a call: the last component of its first path, and its kind.
 fn file_of(rows: &Recorded, call: &Call) -> Option<(String, Content)> {
     let rows: Vec<&File> = rows.files.iter().filter(|row| Some(row.file_id) == call.file_id).collect();
     let path = rows.iter().find_map(|row| row.path.clone())?;
@@ -20,7 +20,7 @@ fn file_of(rows: &Recorded, call: &Call) -> Option<(String, Content)> {
     Some((name, content.unwrap_or(Content::Data)))
 }
 
-/// The number of successful calls with these names on this file.
+/// Returns the number of successful calls with these names on this file.
 fn count(rows: &Recorded, names: &[&str], file: &str) -> usize {
     let is_of = |call: &&Call| {
         names.contains(&call.name.as_str())
@@ -36,7 +36,7 @@ fn marked(rows: &Recorded, mark: SqliteWrite) -> usize {
 
 const TRANSACTIONS: usize = 20;
 
-/// Single-row inserts, in a shell that starts sqlite3 as a child.
+/// Returns a command with single-row inserts, in a shell that starts sqlite3 as a child.
 fn sqlite(system: &FileSystem, mode: &str) -> [String; 3] {
     let inserts = "INSERT INTO t VALUES(1);".repeat(TRANSACTIONS);
     let script = format!(
@@ -73,7 +73,7 @@ fn a_command_and_its_children_are_followed() {
             .filter(|(name, _)| name == "DELETE.db-journal")
             .all(|(_, content)| content == Content::SqliteJournal)
     );
-    // The folder's syncs have a name, too.
+    // fsync calls on the folder also have a path.
     let folder = system.dir.path().file_name().unwrap().to_str().unwrap();
     assert!(count(&rows, &["fsync", "fdatasync"], folder) > TRANSACTIONS);
     let writes: Vec<&Call> = rows.calls.iter().filter(|call| call.name == "pwrite64").collect();
@@ -96,7 +96,7 @@ fn a_command_and_its_children_are_followed() {
 fn a_running_process_is_followed_by_its_number() {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
-    // The shell waits for the recording, and a child writes.
+    // The shell waits until the recording runs; then its child process writes the file.
     let script = "while [ ! -e go ]; do sleep 0.05; done; dd if=/dev/zero of=data bs=4096 count=3 conv=fsync";
     let mut shell = Command::new("sh");
     let mut shell = shell.args(["-c", script]).current_dir(system.dir.path()).spawn().unwrap();
@@ -107,7 +107,7 @@ fn a_running_process_is_followed_by_its_number() {
     let Some(rows) = rows else { return };
     assert!(ended.success());
     assert_eq!((count(&rows, &["write"], "data"), count(&rows, &["fsync"], "data")), (3, 1));
-    // The recorded command is a different process.
+    // The recorded command is a different process, which is not followed.
     assert_eq!(count(&rows, &["openat"], "other"), 0);
     // dd also writes to standard error, which may be a file.
     let is_data = |call: &&Call| file_of(&rows, call).is_some_and(|(name, _)| name == "data");

@@ -34,7 +34,7 @@ fn words(words: &[&str]) -> Option<Vec<OsString>> {
     Some(words.iter().map(OsString::from).collect())
 }
 
-/// Records, or skips the test with a reason.
+/// Creates a recording, or skips the test with a reason.
 #[track_caller]
 fn try_record(options: &RecordOptions) -> Option<RecordSummary> {
     checked(record(options, &mut |_| {}))
@@ -54,7 +54,8 @@ fn checked(outcome: Result<RecordSummary, RecordError>) -> Option<RecordSummary>
     }
 }
 
-/// Returns the missing requirement if the error reports one. Any other error is a failure of the recorder.
+/// Returns the requirement that is missing according to the error. Any other error is a failure of the
+/// recorder.
 fn lacking(error: &RecordError) -> Option<Need> {
     match error {
         RecordError::NotRoot => Some(Need::Root),
@@ -181,7 +182,7 @@ fn io_on_a_loop_device_is_counted_once() {
         Some((on(true), on(false)))
     };
     let Some((on_loop, _)) = run("all", vec![]) else { return };
-    assert_eq!(on_loop, 0, "it is seen on the lower disk");
+    assert_eq!(on_loop, 0, "requests were recorded on the loop device");
     let Some((on_loop, elsewhere)) = run("one", vec![Selector::Device(device.0.clone().into())]) else {
         return;
     };
@@ -220,7 +221,7 @@ fn waits_of(script: &str, until_idle: Option<Quiet>) -> Option<(RecordSummary, C
     Some((summary, rows, launch))
 }
 
-/// Total time in seconds for which all threads together waited for the given reason.
+/// Returns the total time in seconds for which all threads together waited for the given reason.
 fn waited_s(rows: &CollectedRows, reason: WaitReason) -> f64 {
     let waits = rows.waits.iter().filter(|wait| wait.reason == reason);
     waits.map(|wait| wait.ended.map_or(0, |ended| ended.0 - wait.began.0)).sum::<u64>() as f64 / 1e9
@@ -228,7 +229,7 @@ fn waited_s(rows: &CollectedRows, reason: WaitReason) -> f64 {
 
 #[test]
 fn why_threads_wait() {
-    // Each script waits at least 0.3 s for the reason.
+    // Each script makes a thread wait at least 0.3 s for the reason.
     for (script, reason) in [
         ("exec sleep 0.3", WaitReason::Timer),
         ("sleep 0.3; true", WaitReason::Thread),
@@ -255,11 +256,11 @@ fn a_wait_for_storage_names_its_request() {
     let (waits, all, lost) = (storage.len(), rows.waits.len(), &summary.lost);
     assert!(
         waits >= 10,
-        "{waits} waits of {all} are for storage, {} requests, {lost:?} lost",
+        "only {waits} of {all} waits are for storage; {} requests, {lost:?} lost",
         rows.requests.len()
     );
     let named: Vec<u64> = storage.iter().filter_map(|wait| wait.request_id).collect();
-    assert!(named.len() >= storage.len() / 2, "{} of {} name a request", named.len(), storage.len());
+    assert!(named.len() >= storage.len() / 2, "{} of {} waits name a request", named.len(), storage.len());
     for wait in storage.iter().filter(|wait| wait.request_id.is_some()) {
         let request =
             rows.requests.iter().find(|request| Some(request.request_id) == wait.request_id).unwrap();
@@ -279,7 +280,7 @@ fn a_command_that_becomes_quiet_is_ended() {
         let command = fs::read_to_string(format!("/proc/{tid}/cmdline")).unwrap_or_default();
         command.contains("1000")
     };
-    assert!(!rows.waits.iter().any(|wait| alive(wait.tid)), "its children are ended too");
+    assert!(!rows.waits.iter().any(|wait| alive(wait.tid)), "a child of the command still runs");
 }
 
 #[test]
@@ -298,7 +299,7 @@ fn a_duration_ends_it() {
     assert!(record(&RecordOptions { overwrite: true, ..options }, &mut |_| {}).is_ok());
 }
 
-/// Creates a file, and a shell script that reads it `times` times in 4 KiB reads, which bypass the page
+/// Creates a file, and a shell script that reads the file `times` times in 4 KiB reads, which bypass the page
 /// cache. Returns the script and the number of reads.
 fn reads(dir: &Path, mib: usize, times: usize) -> (String, u64) {
     let file = dir.join("data");
@@ -307,7 +308,7 @@ fn reads(dir: &Path, mib: usize, times: usize) -> (String, u64) {
     (format!("sync {}; {}", file.display(), [&*one].repeat(times).join("; ")), (mib * times * 256) as u64)
 }
 
-/// The number of the script's reads whose completion was captured.
+/// Returns the number of the script's reads whose completion was captured.
 fn completed_reads(rows: &CollectedRows) -> u64 {
     let reads = rows.requests.iter().filter(|r| r.op == Op::Read && r.bytes.0 == 4096);
     reads.filter(|read| read.completed.is_some()).count() as u64
@@ -348,7 +349,7 @@ fn a_small_kernel_buffer_loses_events_and_counts_them() {
     assert_eq!(summary.command_exit, Some(0));
     let (meta, rows) = read(&summary.out);
     loss_is_counted_and_placed(&summary, &meta);
-    // Each read causes at least an issue and a completion.
+    // Each read causes at least an issue event and a completion event.
     let missing = expected.saturating_sub(completed_reads(&rows));
     assert!(summary.lost.events >= missing, "{missing} reads are missing, {:?}", summary.lost);
     assert_eq!(
@@ -373,7 +374,7 @@ fn a_full_buffer_ends_it_and_what_came_later_is_counted() {
     };
     let Some(summary) = try_record(&full) else { return };
     assert_eq!(summary.stopped_by, StopReason::BufferFull);
-    // The command ran to completion.
+    // After the buffer became full, the command ran to completion.
     assert_eq!(summary.command_exit, Some(3));
     let (meta, rows) = read(&summary.out);
     loss_is_counted_and_placed(&summary, &meta);
@@ -392,7 +393,7 @@ fn a_full_buffer_ends_it_and_what_came_later_is_counted() {
     for request in &rows.requests {
         assert!(request.order_time() <= end && request.completed.is_none_or(|at| at <= end), "{request:?}");
     }
-    assert!(completed_reads(&rows) < expected, "the buffer was too small for all");
+    assert!(completed_reads(&rows) < expected, "all reads fitted in the small buffer");
     assert!(summary.notes.iter().any(|note| note.contains("memory was full")), "{:?}", summary.notes);
 }
 
@@ -400,7 +401,7 @@ fn a_full_buffer_ends_it_and_what_came_later_is_counted() {
 fn a_spill_file_takes_what_memory_does_not() {
     let dir = scratch();
     let (script, expected) = reads(dir.path(), 4, 6);
-    // Enough for two wake-ups, but not for the whole trace.
+    // The buffer has room for two wake-ups, but not for the whole trace.
     let spill = RecordOptions {
         command: words(&["sh", "-c", &script]),
         buffer: ByteCount(2 << 20),
@@ -416,7 +417,7 @@ fn a_spill_file_takes_what_memory_does_not() {
     assert!(seen + summary.lost.events >= expected, "{seen} reads, {:?} lost", summary.lost);
 }
 
-/// A tmpfs. Dropping this unmounts it.
+/// A mounted tmpfs. Dropping this value unmounts the tmpfs.
 struct Tmpfs(tempfile::TempDir);
 
 impl Tmpfs {
@@ -537,12 +538,12 @@ struct Recorder {
 }
 
 impl Recorder {
-    /// Starts a recorder and waits until it runs.
+    /// Starts a recorder in another process and waits until it runs.
     fn start(out: &Path, command: Option<&str>) -> Option<Recorder> {
         Recorder::start_with(out, command, &[])
     }
 
-    /// Does the same with more variables.
+    /// Starts a recorder like [`start`](Self::start), with additional environment variables.
     fn start_with(out: &Path, command: Option<&str>, variables: &[(&str, &str)]) -> Option<Recorder> {
         let mut program = Command::new(std::env::current_exe().unwrap());
         program.args(["--exact", "live::as_a_process", "--nocapture"]).env("FONIO_TEST_OUT", out);
@@ -564,12 +565,12 @@ impl Recorder {
         None
     }
 
-    /// Returns the next line printed by the recorder. libtest output may precede it on the same line.
+    /// Returns the next line printed by the recorder. Output of libtest may precede the line's text.
     fn line(&mut self) -> String {
         for line in self.lines.by_ref() {
             let line = line.unwrap();
             for word in ["running", "ended ", "failed ", "lacks "] {
-                // libtest begins with "running 1 test".
+                // The output of libtest begins with "running 1 test".
                 if let Some(at) = line.find(word)
                     && !line.contains("running 1 test")
                 {
@@ -643,7 +644,7 @@ fn the_next_run_removes_what_a_killed_one_left() {
     let Some(mut recorder) = Recorder::start_with(&killed, None, &BY_TRACEFS) else { return };
     let prefix = format!("fonio-{}-", recorder.child.id());
     let left = |names: Vec<String>| names.iter().filter(|name| name.starts_with(&prefix)).count();
-    // One for block events, and one for scheduler events.
+    // A killed recorder leaves one instance for block events and one for scheduler events.
     assert_eq!(left(instances()), 2);
     recorder.kill(Signal::KILL);
     recorder.child.wait().unwrap();
@@ -687,7 +688,7 @@ fn a_full_disk_keeps_what_fits_and_says_what_is_missing() {
         Err(RecordError::DiskFull { out: kept, missing }) if kept == out => missing,
         outcome => {
             let summary = checked(outcome);
-            // File systems without direct I/O cause few requests.
+            // On file systems without direct I/O, the script causes few requests.
             return assert!(summary.is_none_or(|summary| summary.rows["requests"] < 8000));
         }
     };
@@ -695,7 +696,7 @@ fn a_full_disk_keeps_what_fits_and_says_what_is_missing() {
     assert!(!rows.requests.is_empty() && rows.requests.len() < 12_000, "{}", rows.requests.len());
     assert!(missing.contains(" requests"), "{missing}");
     assert!(!rows.samples.is_empty() && !rows.threads.is_empty() && !rows.marks.is_empty());
-    assert_eq!(meta.lost.total(), None, "the content of missing rows is unknown");
+    assert_eq!(meta.lost.total(), None, "the number of lost events is unknown");
 
     // On a full disk, the error message names only files that exist, and no part of the recording remains.
     let Some(disk) = Tmpfs::of(8 << 10) else { return };

@@ -1,4 +1,4 @@
-//! Tests live recordings. A single test program saves linking everything several times.
+//! Tests live recordings. A single test program avoids linking all crates several times.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 

@@ -14,7 +14,7 @@ use fonio_record::RecordOptions;
 use fonio_testing::{Need, has, skip};
 use loop_ext4::{FileSystem, Recorded, options_of};
 
-/// The total steps per statement.
+/// Returns the total number of steps of each statement.
 fn steps(rows: &Recorded) -> BTreeMap<&str, u64> {
     let mut steps = BTreeMap::new();
     for row in &rows.statements {
@@ -23,7 +23,7 @@ fn steps(rows: &Recorded) -> BTreeMap<&str, u64> {
     steps
 }
 
-/// The text of the statement that a thread executed during a call.
+/// Returns the text of the statement that a thread executed during a call.
 fn during<'a>(rows: &'a Recorded, call: &Call) -> Option<&'a str> {
     let runs = |row: &&Statement| {
         row.tid == call.tid && row.entered <= call.entered && row.exited.is_none_or(|at| at >= call.entered)
@@ -31,7 +31,7 @@ fn during<'a>(rows: &'a Recorded, call: &Call) -> Option<&'a str> {
     rows.statements.iter().rfind(runs)?.text.as_deref()
 }
 
-/// Records a command on the file system, with options from `change`. Returns `None` after skipping the test.
+/// Records a command on the file system, with options from `change`. Returns `None` if the test was skipped.
 fn recorded(
     system: &FileSystem,
     scratch: &Path,
@@ -51,7 +51,7 @@ fn recorded(
 
 const TRANSACTIONS: u64 = 20;
 
-/// Autocommitted inserts with literal values, then an explicit transaction.
+/// Returns a script with autocommitted inserts of literal values, followed by an explicit transaction.
 fn script(mode: &str) -> String {
     let inserts: String =
         (0..TRANSACTIONS).map(|n| format!("INSERT INTO t VALUES({n}, 'secret{n}');\n")).collect();
@@ -108,7 +108,7 @@ fn the_statements_of_the_shell_are_recorded_without_values() {
                     && rows.threads.iter().any(|thread| thread.tid == row.tid))
         );
     }
-    // With `statements` off, no statement is recorded.
+    // If the option `statements` is off, no statement is recorded.
     let database = system.dir.path().join("off.db");
     let command = ["sqlite3", database.to_str().unwrap(), &script("DELETE")];
     let change = |options: &mut RecordOptions| options.statements = false;
@@ -161,7 +161,7 @@ fn a_process_that_runs_already_shows_the_statements_that_it_had_prepared() {
         folder.display(),
         python.id()
     );
-    // Reaps the ended process.
+    // A thread waits for the process, so that it does not stay a zombie after its end.
     let pid = python.id();
     let waiter = std::thread::spawn(move || python.wait().unwrap());
     let recorded = recorded(&system, scratch.path(), &["sh", "-c", &go], |options| {
@@ -177,13 +177,13 @@ fn a_process_that_runs_already_shows_the_statements_that_it_had_prepared() {
         assert_eq!(steps.get(&*format!("UPDATE t{n} SET x = x + ?")), Some(&1), "{steps:?}");
     }
     assert_eq!((steps.get("BEGIN IMMEDIATE"), steps.get("COMMIT")), (Some(&2), Some(&2)));
-    // Each thread uses only its own connection.
+    // Each thread uses only its own database connection.
     let mut pairs: Vec<(u32, u32)> =
         rows.statements.iter().map(|row| (row.tid, row.connection.unwrap())).collect();
     pairs.sort_unstable();
     pairs.dedup();
     assert_eq!(pairs.len(), 2, "{pairs:?}");
-    // Consecutive steps share a row.
+    // Consecutive steps of a statement share a row.
     assert!(rows.statements.iter().any(|row| row.steps == 100), "{:?}", rows.statements);
 }
 

@@ -10,13 +10,12 @@ use fonio_core::{Content, Op, Request};
 use fonio_testing::{Need, skip};
 use loop_ext4::{FileSystem, Recorded, options_of};
 
-/// Records a shell script that runs in the file system. Returns `None` after skipping the test.
+/// Records a shell script that runs in the file system. Returns `None` if the test was skipped.
 fn recorded(system: &FileSystem, script: &str, scratch: &Path) -> Option<Recorded> {
     let script = format!("cd {} && {script}", system.dir.path().display());
     Recorded::record(&options_of(system, scratch, &["sh", "-c", &script]), "")
 }
 
-/// The name of the thread that caused a request.
 fn cause<'a>(rows: &'a Recorded, row: &Request) -> &'a str {
     row.cause_tid.map_or("", |tid| rows.comm(tid))
 }
@@ -40,7 +39,7 @@ fn write_back_is_named_with_the_process_that_wrote() {
             "{row:?}"
         );
         let queued_by = row.tid.map(|tid| rows.comm(tid));
-        assert_ne!(queued_by, Some("head"), "another thread wrote it back");
+        assert_ne!(queued_by, Some("head"), "the writer queued the write-back itself");
     }
 }
 

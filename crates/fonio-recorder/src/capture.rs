@@ -16,7 +16,7 @@ use fonio_system::say;
 use crate::arguments::{Blocked, Extras, Record};
 use crate::exit::Exit;
 
-/// Describes where a thread was blocked: `in fsync`.
+/// Converts the operation in which a thread was blocked to words: `in fsync`.
 pub type Words = fn(BlockedIn) -> String;
 
 /// Records, and prints a summary of the recording and the next command. Returns the exit status of the
@@ -49,7 +49,7 @@ pub fn run(arguments: &Record, words: Words) -> Result<Exit> {
         writeln!(io::stdout(), "{}\n{next}", sentence(&summary))?;
         return Ok(Exit::Fine);
     }
-    // Standard output belongs to the command.
+    // Write to standard error, because standard output belongs to the command.
     say!("{}\n{next}", sentence(&summary));
     Ok(match summary.command_exit {
         // The command handled the signal itself, so its own exit code is returned.
@@ -62,7 +62,7 @@ fn failure(summary: &RecordSummary) -> Option<Failure> {
     Failure::of(summary.command_exit, summary.command_signal)
 }
 
-/// Sets the data to record besides requests.
+/// Sets which data are recorded in addition to requests.
 pub fn set_extras(options: &mut RecordOptions, extras: &Extras) {
     options.blocked = match extras.blocked {
         Blocked::Auto => BlockedBy::Best,
@@ -74,7 +74,7 @@ pub fn set_extras(options: &mut RecordOptions, extras: &Extras) {
     options.statements = !extras.no_statements;
 }
 
-/// Records with progress on standard error.
+/// Creates a recording, with progress messages on standard error.
 ///
 /// # Errors
 /// Errors of [`fonio_record::record()`].
@@ -82,7 +82,8 @@ pub fn capture(options: &RecordOptions, words: Words) -> Result<RecordSummary> {
     with_progress(options, words, |progress| Ok(fonio_record::record(options, progress)?))
 }
 
-/// Samples the blocked threads, with progress on standard error. `instead` is the error of [`capture`].
+/// Samples the blocked threads, with progress messages on standard error. `instead` is the error of
+/// [`capture`].
 ///
 /// # Errors
 /// Errors of [`fonio_record::record_sampled()`].
@@ -129,7 +130,7 @@ fn with_progress(
     })
 }
 
-/// Returns the first finding during the recording.
+/// Returns a sentence about the thread that has been blocked longest so far.
 fn blocked_so_far(blocked: &BlockedSoFar, words: Words) -> String {
     let time = Unit::Ns.format(blocked.time.0 as f64);
     let doing = words(blocked.blocked_in);
@@ -141,10 +142,10 @@ fn sentence(summary: &RecordSummary) -> String {
     let requests = summary.rows.get("requests").copied().unwrap_or(0);
     let mut text = format!("Recorded {requests} requests in {seconds:.1} s to {}", summary.out.display());
     match summary.stopped_by {
-        StopReason::Interrupted => text.push_str("; interrupted, valid up to that point"),
-        StopReason::Terminated => text.push_str("; terminated, valid up to that point"),
+        StopReason::Interrupted => text.push_str("; interrupted, but valid up to that point"),
+        StopReason::Terminated => text.push_str("; terminated, but valid up to that point"),
         StopReason::BufferFull => {
-            text.push_str("; it ended early because the buffer was full (--buffer, or --spill-to DIR)");
+            text.push_str("; the recording ended early: the buffer was full (--buffer, or --spill-to DIR)");
         }
         _ => {}
     }

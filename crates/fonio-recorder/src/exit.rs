@@ -1,4 +1,4 @@
-//! Exit codes, which are the same for every command. Only this file chooses them.
+//! Chooses the exit codes, which are the same for every command of fonio.
 
 use std::fmt::Write;
 use std::io;
@@ -8,16 +8,16 @@ use anyhow::Result;
 use fonio_system::command::{Failure, NotStarted};
 use fonio_system::{say, signals};
 
-/// The result of a fonio command. Usage errors and bad input are errors with code 2.
+/// The result of a fonio command that did not fail. Wrong usage and bad input are errors, with exit code 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// The command succeeded.
+    /// The fonio command succeeded.
     Fine,
-    /// A limit or check given by the user failed.
+    /// A limit or a check that the user gave has failed.
     LimitBroken,
     /// There was nothing to measure, or the measurement is not valid.
     NotValid,
-    /// The exit code of the user's command, regardless of signals.
+    /// The exit code of the user's command, even if fonio received a signal.
     Command(u8),
 }
 
@@ -34,11 +34,11 @@ pub const TABLE: [(&str, &str); 9] = [
     ("127", "the command after `--` does not exist"),
 ];
 
-/// Explains the exit code when the user's command fails.
+/// Explains which exit code fonio returns if the user's command fails.
 pub const OF_COMMAND: &str =
     "If a command after `--` fails, its exit code (128 + N after signal N) takes precedence over 1 and 3.";
 
-/// Returns the table as text.
+/// Returns the table of exit codes as text.
 pub fn table() -> String {
     let mut text = "Exit codes:\n".to_owned();
     for (code, meaning) in TABLE {
@@ -71,15 +71,16 @@ impl Exit {
     }
 }
 
-/// Prints the error, if there is one, and returns the exit code. `has_command` says whether the user gave a command after `--`.
+/// Prints the error, if there is one, and returns the exit code. `has_command` says whether the user gave a
+/// command after `--`.
 pub fn end(program: &str, outcome: Result<Exit>, has_command: bool) -> ExitCode {
     ExitCode::from(match (outcome, signals::exit_code()) {
         (Ok(Exit::Command(code)), _) => code,
-        // The reader closed our output: `fonio report X | head`.
+        // The reader of our output has closed the pipe, as in `fonio report X | head`.
         (Err(error), _) if is_closed_pipe(&error) => 0,
         (Ok(_), Some(signal)) => signal,
         (Err(_), Some(signal)) => {
-            // The signal caused the error.
+            // A signal such as Ctrl-C caused the error.
             say!("{program}: interrupted");
             signal
         }
@@ -93,7 +94,7 @@ pub fn end(program: &str, outcome: Result<Exit>, has_command: bool) -> ExitCode 
     })
 }
 
-/// Returns the exit code for wrong usage.
+/// Returns the exit code for wrong usage of fonio.
 pub fn usage(has_command: bool) -> u8 {
     if has_command { 125 } else { 2 }
 }

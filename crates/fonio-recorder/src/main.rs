@@ -1,4 +1,4 @@
-//! `fonio-recorder`: only `fonio record`, for devices with little storage.
+//! The program `fonio-recorder`: only the command `fonio record`, for devices with little storage.
 
 use std::process::ExitCode;
 
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
 
 /// Prints the usage error or the requested help.
 fn wrong_usage(error: &clap::Error) -> ExitCode {
-    // The streams may be closed.
+    // Ignore errors, because standard output or error may be closed.
     let _ = error.print();
     let has_command = std::env::args_os().any(|word| word == "--");
     if error.use_stderr() { ExitCode::from(exit::usage(has_command)) } else { ExitCode::SUCCESS }

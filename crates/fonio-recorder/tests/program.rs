@@ -54,6 +54,6 @@ fn a_command_is_recorded() {
     assert_eq!(out.status.code(), Some(7), "{stdout}{stderr}");
     assert!(stderr.contains("the command ended with exit code 7"), "{stderr}");
     assert!(stderr.contains("Next: fonio report"), "{stderr}");
-    assert_eq!(stdout, "", "standard output is the command's");
+    assert_eq!(stdout, "", "fonio wrote to the command's standard output");
     assert!(recording.join("requests.parquet").exists());
 }

@@ -19,8 +19,8 @@ fn main() {
 
 const REQUESTS: u64 = 1 << 20;
 
-/// A recorded step of a producer. A short sequence of rows is repeated, so that the rows come from the
-/// processor's cache, as those of a real producer do.
+/// One recorded step of a producer. A short sequence of rows is repeated, so that the rows come from the
+/// processor's cache, like the rows of a real producer.
 enum Step {
     Request(Request),
     Settled(Timestamp),
@@ -28,7 +28,7 @@ enum Step {
 
 struct Steps {
     steps: Vec<Step>,
-    /// Time offset of the repeated rows from the recorded ones.
+    /// The time that is added to the recorded rows in this repetition.
     shift: u64,
 }
 

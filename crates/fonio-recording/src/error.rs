@@ -1,4 +1,4 @@
-//! Defines the errors of recordings.
+//! Defines the errors that occur with recordings.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,101 +12,101 @@ pub enum RecordingError {
     /// The path is not a recording.
     #[error("{} is not a recording: {why}; give a directory that `fonio record` or an import wrote", path.display())]
     NotARecording {
-        /// The path.
+        /// The path that is not a recording.
         path: PathBuf,
-        /// Why it is not a recording.
+        /// Why the path is not a recording.
         why: String,
     },
-    /// A later fonio wrote the recording.
+    /// A later version of fonio wrote the recording.
     #[error(
         "{} has schema version {found}, and this fonio knows versions up to {known}; read it with the fonio that wrote it ({writer}) or a later one",
         path.display()
     )]
     NewerSchema {
-        /// The recording.
+        /// The path of the recording.
         path: PathBuf,
-        /// The recording's version.
+        /// The schema version of the recording.
         found: u32,
-        /// The highest version that this build reads.
+        /// The highest schema version that this build reads.
         known: u32,
-        /// The program that wrote it.
+        /// The name and version of the program that wrote the recording.
         writer: String,
     },
     /// A table is missing, although every recording has it or `meta.json` counts rows in it.
     #[error("{} is missing, the recording is incomplete; copy the whole directory again", path.display())]
     MissingTable {
-        /// The table's file.
+        /// The path of the table's file.
         path: PathBuf,
     },
-    /// A table is truncated or damaged.
+    /// The file of a table is truncated or damaged.
     #[error("{} cannot be read as Parquet, it is truncated or damaged; copy it again or record anew", path.display())]
     Damaged {
-        /// The table's file.
+        /// The path of the table's file.
         path: PathBuf,
         /// The Parquet library's error.
         #[source]
         source: ParquetError,
     },
-    /// A table is a directory of files.
+    /// A table is a directory of files instead of a single file.
     #[error(
         "{} is a directory, like a table from Spark; write a single file with coalesce(1), and replace the directory by it",
         path.display()
     )]
     Parts {
-        /// The directory.
+        /// The path of the directory.
         path: PathBuf,
     },
     /// A Parquet file is not the table that its name indicates.
     #[error("{} does not have the columns of this table: {why}; see docs/recording-reference.md", path.display())]
     Columns {
-        /// The table's file.
+        /// The path of the table's file.
         path: PathBuf,
-        /// The column and the mistake.
+        /// The name of the column, and what is wrong with it.
         why: String,
     },
-    /// A value that the schema does not allow.
+    /// A cell contains a value that the schema does not allow.
     #[error("{}: column {column}, row {row}: {value:?} is not a value of this column", path.display())]
     Value {
-        /// The table's file.
+        /// The path of the table's file.
         path: PathBuf,
-        /// The column.
+        /// The name of the column with the value.
         column: &'static str,
-        /// The row, counted from 0.
+        /// The index of the row with the value, from 0.
         row: u64,
-        /// The value found.
+        /// The value that is not allowed.
         value: String,
     },
     /// A row is out of order in its table.
-    #[error("{}: row {row} is not in the table's order; sort the table as docs/recording-reference.md says", path.display())]
+    #[error("{}: row {row} is out of order; sort the table as docs/recording-reference.md says", path.display())]
     Order {
-        /// The table's file.
+        /// The path of the table's file.
         path: PathBuf,
-        /// The row, counted from 0.
+        /// The index of the row that is out of order, from 0.
         row: u64,
     },
     /// The number of rows in a table differs from `meta.json`.
     #[error("{} has {found} rows and should have {expected}; copy the whole directory again", path.display())]
     RowCount {
-        /// The table's file.
+        /// The path of the table's file.
         path: PathBuf,
-        /// The number of rows in `meta.json`.
+        /// The number of rows according to `meta.json`.
         expected: u64,
-        /// The number of rows in the table.
+        /// The number of rows that the table has.
         found: u64,
     },
     /// `meta.json` or a line of `diagnostics.jsonl` is not valid.
     #[error("{}, line {line}: not valid; copy it again or record anew", path.display())]
     Json {
-        /// The file.
+        /// The path of the file that is not valid.
         path: PathBuf,
-        /// The line, counted from 1.
+        /// The number of the line that is not valid, from 1.
         line: u64,
         /// The JSON library's error.
         #[source]
         source: serde_json::Error,
     },
     /// There is already a recording.
-    #[error("{} exists: name another one with --output, or add --overwrite", path.display())]
+    #[error("{} exists: name another path with --output, or add --overwrite", path.display())]
     Exists {
         /// The recording that would have been overwritten.
         path: PathBuf,
@@ -114,19 +114,19 @@ pub enum RecordingError {
     /// The path contains something that fonio did not write and must not remove.
     #[error("{} will not be overwritten: {why}; choose another name or remove it yourself", path.display())]
     NotOurs {
-        /// The file or directory in the way.
+        /// The existing file or directory that would have been replaced.
         path: PathBuf,
-        /// Why it does not count as a recording.
+        /// Why the file or directory is not a recording.
         why: String,
     },
     /// A system call failed.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// The action that failed: `create`, `write`, `rename`, …
+        /// The action on the file that failed: `create`, `write`, `rename`, …
         action: &'static str,
-        /// The file or directory.
+        /// The file or directory on which the action failed.
         path: PathBuf,
-        /// The system's error.
+        /// The system's error for the action.
         #[source]
         source: io::Error,
     },
@@ -136,14 +136,14 @@ pub enum RecordingError {
 }
 
 impl RecordingError {
-    /// Creates a converter for `map_err` on `std::fs` calls.
+    /// Returns a function that converts errors of `std::fs` calls, for `map_err`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RecordingError {
         let path = path.to_owned();
         move |source| RecordingError::Io { action, path, source }
     }
 
-    /// Extracts the error from an `io::Error` that the conversion below created. Any other error becomes a
-    /// failed write in `dir`.
+    /// Extracts the error from an `io::Error` that the conversion below created. Any other `io::Error`
+    /// becomes the error of a failed write in `dir`.
     pub(crate) fn from_sink(error: io::Error, dir: &Path) -> RecordingError {
         error.downcast().unwrap_or_else(|source| RecordingError::Io {
             action: "write",

@@ -14,18 +14,18 @@ use fonio_core::{
 /// Rows in a batch: about 360 KiB and 1 ms of work. In comparison, it is cheap to wake the other thread: this
 /// takes tens of microseconds in a virtual machine.
 const ROWS: usize = 2048;
-/// Number of batches between the threads. More batches would bridge longer pauses, but would not fit into the
-/// processor's cache.
+/// Number of batches that can wait between the threads. More batches would bridge longer pauses, but would
+/// not fit into the processor's cache.
 const BATCHES: usize = 4;
 
-/// Runs `produce` and passes its rows to `sink` in order.
+/// Runs `produce` and passes the rows that it produces to `sink` in order.
 ///
 /// With several processors, `produce` runs on its own thread, a bounded number of rows ahead of `sink`, which
 /// stays on this thread. The result is the same as on one thread: the sink gets the same rows in the same
 /// order, even if `produce` then fails.
 ///
 /// # Errors
-/// The error of `produce` or `sink`; the error of `sink` if both fail.
+/// The error of `produce` or `sink`; if both fail, the error of `sink`.
 pub fn hand_over<T, E>(
     sink: &mut dyn RowSink,
     produce: impl FnOnce(&mut dyn RowSink) -> Result<T, E> + Send,
@@ -74,17 +74,17 @@ fn take(batches: Receiver<Vec<Row>>, used: &Sender<Vec<Row>>, sink: &mut dyn Row
     for mut rows in batches {
         rows.iter().try_for_each(|row| row.give(sink))?;
         rows.clear();
-        // Fails if the producer has ended.
+        // Returning the batch fails if the producer has ended.
         let _ = used.send(rows);
     }
     Ok(())
 }
 
-/// The producer's side: gathers rows and sends them in batches.
+/// The producer's side of the hand-over: gathers rows and sends them in batches.
 struct Giver {
     rows: Vec<Row>,
     full: SyncSender<Vec<Row>>,
-    /// Empty batches returned for reuse.
+    /// Empty batches that were returned for reuse.
     empty: Receiver<Vec<Row>>,
     wants_bios: bool,
 }
@@ -100,13 +100,13 @@ impl Giver {
     fn send(&mut self) -> io::Result<()> {
         let next = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(ROWS));
         let rows = std::mem::replace(&mut self.rows, next);
-        self.full.send(rows).map_err(|_| io::Error::other("the receiver takes no more rows"))
+        self.full.send(rows).map_err(|_| io::Error::other("the receiving thread has ended"))
     }
 }
 
 macro_rules! handed_over {
     ($($method:ident $row:ident,)*) => {
-        /// A recorded call of a [`RowSink`].
+        /// A stored call of a [`RowSink`].
         enum Row {
             Began(Timestamp),
             Settled(Timestamp),
@@ -162,7 +162,7 @@ mod tests {
 
     use super::*;
 
-    /// Collects marks; fails at the mark with this number.
+    /// A sink that collects marks, and fails at the mark with this number.
     #[derive(Default)]
     struct Marks {
         seen: Vec<u64>,

@@ -5,9 +5,9 @@
 //! [`Writer`] sorts them itself. [`hand_over`] runs a producer on its own thread. All these types use bounded
 //! memory for any number of rows.
 //!
-//! [`Redactor`] replaces names by tokens, so that a recording can be shared.
+//! [`Redactor`] replaces names with tokens, so that a recording can be shared.
 //!
-//! `docs/recording-reference.md` describes the layout for other programs.
+//! `docs/recording-reference.md` describes the file layout for other programs.
 
 mod error;
 mod handover;

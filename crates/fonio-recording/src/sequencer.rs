@@ -1,4 +1,4 @@
-//! Sorts requests and bios for any sink.
+//! Sorts requests and bios for any [`RowSink`].
 
 use std::io;
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use crate::sequence::ordered::Ordered;
 /// The memory limit of a [`Sequencer`], and the directory to which it spills further rows.
 #[derive(Clone, Debug)]
 pub struct SequencerOptions {
-    /// Maximum number of rows of each table in memory. A row takes up to about 250 bytes.
+    /// Maximum number of rows of each table in memory. A row needs up to about 250 bytes.
     pub rows_in_memory: usize,
-    /// Directory for spilled rows, in unlinked files. `None` for the system's temporary directory. On some
-    /// systems, this directory is in memory.
+    /// Directory for the unlinked files with spilled rows. `None` for the system's temporary directory, which
+    /// is in memory on some systems.
     pub spill_dir: Option<PathBuf>,
 }
 
@@ -27,8 +27,8 @@ impl Default for SequencerOptions {
 ///
 /// Requests are ordered by [`order_time`](Request::order_time) and id, bios by queue time and id. The two
 /// tables are interleaved by these times, a bio before a request of the same time. Replaying a recording
-/// gives the same order. Rows of other tables are passed on at once. The sink gets fewer `settled` marks than
-/// the producer sends; each mark holds for both tables.
+/// gives the same order. Rows of other tables are passed on immediately. The sink gets fewer `settled` marks
+/// than the producer sends; each mark holds for both tables.
 ///
 /// A row whose time is before the producer's mark, which occurs in damaged traces, is left out, counted and
 /// reported as a diagnostic.
@@ -38,13 +38,13 @@ pub struct Sequencer<'a> {
 }
 
 impl<'a> Sequencer<'a> {
-    /// Creates a sequencer that passes its rows to `sink`.
+    /// Creates a sequencer that passes the sorted rows to `sink`.
     pub fn new(sink: &'a mut dyn RowSink, options: SequencerOptions) -> Sequencer<'a> {
         let spill_dir = options.spill_dir.unwrap_or_else(std::env::temp_dir);
         Sequencer { ordered: Ordered::new(options.rows_in_memory, &spill_dir), sink }
     }
 
-    /// Passes on the remaining rows. Without this call they are lost.
+    /// Passes on the remaining rows. Without this call, these rows are lost.
     ///
     /// # Errors
     /// Errors of the sink, and errors in reading spilled rows back.

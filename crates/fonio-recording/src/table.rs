@@ -33,10 +33,10 @@ macro_rules! declare_tables {
         }
 
         impl Table {
-            /// Every table.
+            /// All tables of a recording.
             pub const ALL: [Table; 11] = [$(Table::$table,)*];
 
-            /// The name in `meta.json`; the file is `NAME.parquet`.
+            /// Returns the table's name in `meta.json`; its file is `NAME.parquet`.
             pub fn name(self) -> &'static str {
                 match self { $(Table::$table => stringify!($rows),)* }
             }
@@ -46,7 +46,7 @@ macro_rules! declare_tables {
 with_tables!(declare_tables);
 
 impl Table {
-    /// Returns whether every recording has the table, even without rows.
+    /// Returns whether every recording has the table, even if the table has no rows.
     pub fn always_written(self) -> bool {
         matches!(self, Table::Requests | Table::Files | Table::Threads)
     }
@@ -62,24 +62,24 @@ impl fmt::Display for Table {
     }
 }
 
-/// A set of tables, optionally with the diagnostics, for [`Recording::replay`](crate::Recording::replay).
+/// A set of tables, with or without the diagnostics, for [`Recording::replay`](crate::Recording::replay).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tables(u16);
 
 impl Tables {
-    /// No table.
+    /// The empty set.
     pub const NONE: Tables = Tables(0);
-    /// Every table, and the diagnostics.
+    /// The set of all tables, with the diagnostics.
     pub const ALL: Tables = Tables(u16::MAX);
-    /// Only the diagnostics.
+    /// The set that contains only the diagnostics.
     pub const DIAGNOSTICS: Tables = Tables(1 << 15);
 
-    /// The set with `table` added.
+    /// Returns the set with `table` added.
     pub const fn with(self, table: Table) -> Tables {
         Tables(self.0 | 1 << table as u16)
     }
 
-    /// The set without `table`.
+    /// Returns the set with `table` removed.
     pub const fn without(self, table: Table) -> Tables {
         Tables(self.0 & !(1 << table as u16))
     }

@@ -14,7 +14,8 @@ use fonio_recording::{Recording, Tables, Writer, WriterOptions};
 use generated::{Checked, Generated};
 use proptest::prelude::*;
 
-/// Creates and damages a recording. Opens and replays the recording, and returns the error with its causes.
+/// Creates a recording and damages it. Opens and replays the recording, and returns the error with its
+/// causes.
 fn error_after(damage: &dyn Fn(&Path)) -> String {
     let place = tempfile::tempdir().unwrap();
     let dir = place.path().join("run");
@@ -29,7 +30,7 @@ fn error_after(damage: &dyn Fn(&Path)) -> String {
     let replayed = replayed.expect_err("it is damaged");
     let mut next = Some(&replayed as &dyn std::error::Error);
     while let Some(cause) = next {
-        // The Parquet library repeats its cause in its own message.
+        // An error of the Parquet library repeats its cause in its own message.
         if error.is_none_or(|above| !above.to_string().contains(&cause.to_string())) {
             text += &format!("{}{cause}\n", if error.is_some() { "  because " } else { "" });
         }
@@ -78,7 +79,7 @@ fn every_damage_is_named_with_its_file_and_what_to_do() {
         ("a table of a later version", &|dir| {
             edit(&dir.join("requests.parquet"), |bytes| {
                 // In the footer, the schema version is a string of one byte after its key. The last
-                // occurrence is the key-value pair.
+                // occurrence of the key is the key-value pair.
                 let key = b"fonio.schema_version";
                 let at = bytes.windows(key.len()).rposition(|window| window == key).unwrap() + key.len();
                 let digit = (at..).find(|at| bytes[*at] == b'1').unwrap();

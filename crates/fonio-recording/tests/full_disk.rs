@@ -14,7 +14,7 @@ use fonio_testing::{Need, has};
 use generated::Generated;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-/// A small tmpfs.
+/// A tmpfs of limited size.
 struct Disk {
     dir: tempfile::TempDir,
 }
@@ -59,7 +59,7 @@ const GENERATED: Generated = Generated { seed: 3, requests: 200_000, depth: 32, 
 fn write(dir: &Path, keep_what_fits: bool) -> Result<FinishedRecording, RecordingError> {
     let mut writer = Writer::create(dir, WriterOptions { keep_what_fits, ..WriterOptions::default() })?;
     let fed = GENERATED.feed(&mut writer);
-    // Thread rows may also come late.
+    // Thread rows may also arrive after the events.
     let late = Thread { tid: 77, comm: Some("late".to_owned()), ..Thread::default() };
     fed.and_then(|()| writer.thread(&late)).map_err(|error| error.downcast::<RecordingError>().unwrap())?;
     writer.install(Meta { ended: Some(Timestamp(u64::MAX / 2)), ..Meta::default() })
@@ -80,19 +80,19 @@ fn the_rows_that_fit_are_kept_and_the_others_counted() {
         assert_eq!(disk.names(), ["run"]);
         // The space that remains free is at most the margins of both kinds of tables, minus the table
         // footers.
-        assert!(disk.free_kib() < 384, "{} of {kib} KiB are left", disk.free_kib());
+        assert!(disk.free_kib() < 384, "{} of {kib} KiB are still free", disk.free_kib());
         let kept = rows(&finished.path);
         assert!(!kept.requests.is_empty() && kept.requests.len() < whole.requests.len());
-        assert!(whole.requests.starts_with(&kept.requests), "{kib} KiB: the first requests are kept");
-        assert!(whole.bios.starts_with(&kept.bios), "{kib} KiB: the first bios are kept");
-        assert_eq!(kept.threads, whole.threads, "{kib} KiB: all threads are kept");
+        assert!(whole.requests.starts_with(&kept.requests), "{kib} KiB: early requests are missing");
+        assert!(whole.bios.starts_with(&kept.bios), "{kib} KiB: early bios are missing");
+        assert_eq!(kept.threads, whole.threads, "{kib} KiB: not all threads are kept");
         let missing = finished.incomplete.iter().find(|one| one.table == Table::Requests).unwrap();
         assert_eq!(missing.kept, kept.requests.len() as u64);
         assert_eq!(missing.kept + missing.missing, whole.requests.len() as u64);
         let full: Vec<&Diagnostic> = kept.diagnostics.iter().filter(|one| one.code == "disk-full").collect();
         assert_eq!(full.len(), finished.incomplete.len());
         assert!(full[0].message.contains(&missing.to_string()), "{}", full[0].message);
-        // The recording shows from what time events are missing.
+        // The recording shows the time from which events are missing.
         let gap = finished.meta.lost.gaps.first().unwrap();
         let last = |time: Option<Timestamp>| time.is_none_or(|time| time <= gap.after);
         assert!(

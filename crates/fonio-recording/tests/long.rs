@@ -1,7 +1,7 @@
 //! Writes and reads long recordings in little memory.
 //!
-//! The normal test uses two million rows. With `FONIO_LONG_TESTS=1`, it uses a hundred million rows,
-//! which takes a few minutes in release mode and about 13 GB in the temporary directory (`TMPDIR`).
+//! By default, the test uses two million rows. With `FONIO_LONG_TESTS=1`, the test uses a hundred million
+//! rows, which takes a few minutes in release mode and about 13 GB in the temporary directory (`TMPDIR`).
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,14 +14,14 @@ use fonio_recording::{Recording, Tables, Writer, WriterOptions};
 use generated::{Checked, Generated};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Peak resident memory of this process. `None` if the system does not report it.
+/// Returns the peak resident memory of this process in bytes. `None` if the system does not report it.
 fn peak_resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
-/// Processor time used by this process.
+/// Returns the processor time used by this process.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

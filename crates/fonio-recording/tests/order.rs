@@ -60,7 +60,7 @@ fn bio(id: u64, time: u64) -> Bio {
     }
 }
 
-/// The order of the rows' times.
+/// The order in which the rows' times arrive.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
     Rising,
@@ -68,9 +68,9 @@ enum Shape {
     Random,
     /// Rising, but rows within a window of this size are out of order.
     Nearly(u64),
-    /// Few distinct times.
+    /// Many rows have the same time.
     Equal,
-    /// Rising, in sawtooth form.
+    /// The times rise in sawtooth form.
     Teeth(u64),
 }
 
@@ -101,8 +101,8 @@ impl Shape {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Compares with sorting all rows at the end. The mark advances as far as possible, but only at some
-    /// rows.
+    /// Compares the sequencer with sorting all rows at the end. The mark advances as far as possible, but
+    /// only at some rows.
     #[test]
     fn as_if_sorted_at_the_end(
         seed: u64,
@@ -116,7 +116,7 @@ proptest! {
         let requests: Vec<Request> = (0..count).map(|id| request(id, shape.time(id, &mut random))).collect();
         let bios: Vec<Bio> = (0..count * bios / 2).map(|id| bio(id, bio_shape.time(id, &mut random))).collect();
         let steps = requests.len().max(bios.len());
-        // The earliest remaining time at each step.
+        // The earliest time among the remaining rows at each step.
         let mut earliest = vec![u64::MAX; steps + 1];
         for step in (0..steps).rev() {
             let request = requests.get(step).map_or(u64::MAX, |row| row.order_time().0);

@@ -2,7 +2,7 @@
 //! the tables, with other compression, row groups, string types and integer widths, and without key-value
 //! metadata; an older fonio wrote the others.
 //!
-//! `tests/data/rewrite.py` rewrote tables of `tests/data/original` to `tests/data/rewritten`.
+//! `tests/data/rewrite.py` converted tables of `tests/data/original` to those in `tests/data/rewritten`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -32,7 +32,6 @@ fn read(dir: &Path) -> CollectedRows {
     try_read(dir).unwrap()
 }
 
-/// Copies `tests/data/original`.
 fn copy_of_original() -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(data("original")).unwrap() {

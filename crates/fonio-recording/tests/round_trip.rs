@@ -1,4 +1,4 @@
-//! Checks that every row is read back unchanged.
+//! Checks that every row is read back as it was written.
 
 #![allow(clippy::unwrap_used)]
 
@@ -285,8 +285,8 @@ fn files_of_a_recording() {
     assert_eq!(rows, [("files", 40), ("marks", 1), ("requests", 10), ("samples", 6), ("threads", 13)]);
 }
 
-/// A replay passes the same rows as a sequencer, including the interleaving. Replaying into a writer creates
-/// an identical copy.
+/// A replay passes the same rows as a sequencer, interleaved in the same way. Replaying into a writer creates
+/// an identical copy of the recording.
 #[test]
 fn a_replay_is_the_direct_way() {
     #[derive(Default, PartialEq)]

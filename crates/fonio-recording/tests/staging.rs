@@ -100,7 +100,7 @@ fn what_is_not_a_recording_is_never_replaced() {
             fs::create_dir(dir).unwrap();
             fs::write(dir.join("requests.parquet"), "text").unwrap();
         },
-        "it holds no meta.json",
+        "the directory has no meta.json",
     );
     for dir in ["/", "..", "."] {
         assert!(matches!(write(Path::new(dir), 10, true), Err(RecordingError::NotOurs { .. })));
@@ -115,7 +115,7 @@ fn the_directory_above_must_be_there() {
     assert!(matches!(&error, RecordingError::Io { action: "create", .. }), "{error:?}");
 }
 
-/// An unused process id, above the kernel's maximum.
+/// A process id that is never used, because it is above the kernel's maximum.
 const DEAD: u32 = 1 << 30;
 
 #[test]
@@ -218,7 +218,7 @@ fn two_writers_of_one_name_never_share_a_directory() {
         assert_eq!(path, &place.path().join(name));
         assert_eq!(rows(path), *requests, "{name}");
     }
-    // The same for a writer that begins when the name is already in use.
+    // A writer that begins when the name is already in use also chooses another name.
     let writer = Writer::create(&dir, options).unwrap();
     assert_eq!(writer.install(Meta::default()).unwrap().path, place.path().join("run-6"));
 }

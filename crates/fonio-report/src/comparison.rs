@@ -10,11 +10,11 @@ use crate::document::{
 use crate::questions::listed;
 use fonio_core::{Better, Unit};
 
-/// A figure and its change.
+/// A figure and its change between the compared recordings.
 type Changed<'a> = (&'a ComparisonRow, &'a Change);
 
 impl Document {
-    /// The report on a comparison.
+    /// Creates the report that compares recordings.
     pub fn from_comparison(comparison: &Comparison) -> Document {
         let Some((first, others)) = comparison.sides.split_first() else {
             return Document { title: "Nothing to compare".into(), ..Document::default() };
@@ -46,7 +46,7 @@ fn better(row: &ComparisonRow, change: &Change) -> Option<bool> {
     row.better.map(|better| lower == (better == Better::Lower))
 }
 
-/// The rows of a side, numbered from the second one.
+/// Returns the rows of one compared recording. The recordings are numbered from the second one.
 fn changed(comparison: &Comparison, at: usize) -> Vec<Changed<'_>> {
     comparison.rows.iter().filter_map(|row| Some((row, row.changes.get(at)?))).collect()
 }
@@ -138,14 +138,14 @@ fn says_something(change: &Change) -> bool {
     }
 }
 
-/// The tone and a clause about response times.
+/// Returns the tone of the verdict, and a clause about response times.
 fn by_responses(rows: &[Changed<'_>]) -> Option<(Tone, String)> {
     let named = |wanted: bool| -> Vec<&str> {
         let hits = rows.iter().filter(|(row, change)| !row.felt && better(row, change) == Some(wanted));
         hits.map(|(row, _)| row.label.as_str()).collect()
     };
     let (gains, losses) = (named(true), named(false));
-    // Labels contain commas, so only one is named.
+    // Name only one group, because the labels contain commas.
     let part = |what: &str, labels: &[&str]| match labels {
         [] => None,
         [one] => Some(format!("{what} in {one}")),
@@ -257,7 +257,7 @@ fn answer(row: &ComparisonRow, change: &Change) -> Cell {
     }
 }
 
-/// The range of the interval chart, in both directions. Larger changes would compress the others.
+/// Maximum ratio that the interval chart shows, in both directions. Larger changes would compress the others.
 const WIDEST: f64 = 16.0;
 
 /// Returns the intervals of the ratios on a logarithmic axis, where half and double have the same distance
@@ -272,7 +272,7 @@ fn intervals(rows: &[Changed<'_>], at: usize) -> Option<Chart> {
         ("no difference", Role::Rest),
     ];
     let mut series = kinds.map(|(name, role)| Series { name: name.into(), role, ..Series::default() });
-    // Inconclusive figures have wide intervals that would hide the others.
+    // Omit inconclusive figures, because their wide intervals would hide the others.
     for (row, change) in rows.iter().filter(|(_, change)| change.answer != Answer::Unknown) {
         let (Some(ratio), Some(low), Some(high)) = (change.ratio, change.low, change.high) else { continue };
         let series = &mut series[match better(row, change) {
@@ -295,12 +295,12 @@ fn intervals(rows: &[Changed<'_>], at: usize) -> Option<Chart> {
     }
     let ends = series.iter().flat_map(|series| series.low.iter().chain(&series.high));
     let end = ends.map(|end| end.max(1.0 / end)).fold(1.0, f64::max);
-    // A power of two, like the ticks.
+    // The limit of the axis is a power of two, like its ticks.
     let mut widest = 2.0;
     while widest < end {
         widest *= 2.0;
     }
-    let cut = if is_cut { " Ends beyond a sixteenth or sixteen times are drawn there." } else { "" };
+    let cut = if is_cut { " Interval ends beyond 1/16× or 16× are drawn there." } else { "" };
     Some(Chart {
         id: format!("intervals-{}", at + 1),
         title: "Ratio, with its interval".into(),

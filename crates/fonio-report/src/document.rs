@@ -1,226 +1,228 @@
-//! A report before it is rendered.
+//! Defines a report before it is rendered.
 //!
 //! A document is built once and passed to a renderer. Each section answers a question in the user's words.
-//! Its charts always come with a table, so no information depends only on colour.
+//! Each chart comes with a table, so no information depends only on colour.
 
 use fonio_core::Unit;
 
 /// A report: the verdict, the first questions, the findings, then all other questions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document {
-    /// The name of the recording, or the recorded command.
+    /// The title: the name of the recording, or the recorded command.
     pub title: String,
-    /// One line below the title: machine, device, duration.
+    /// The line below the title: machine, device, duration.
     pub subtitle: String,
-    /// The answer to "is storage my problem?".
+    /// The answer to the question "is storage my problem?".
     pub verdict: Verdict,
-    /// The most important numbers.
+    /// The most important numbers of the report.
     pub facts: Vec<Fact>,
-    /// Sections before the findings. In a report on fixes, they show the effect of each fix.
+    /// The sections before the findings. In a report on fixes, these sections show the effect of each fix.
     pub opening: Vec<Section>,
-    /// The findings, the costliest first.
+    /// The findings, with the costliest one first.
     pub findings: Vec<Card>,
-    /// All other sections.
+    /// The sections after the findings.
     pub sections: Vec<Section>,
-    /// Terms of the report with their definitions.
+    /// Terms that the report uses, with their definitions.
     pub terms: Vec<Term>,
-    /// The origin of the numbers: machine, kernel, source, lost events.
+    /// Where the numbers come from: machine, kernel, source, lost events.
     pub provenance: Vec<Fact>,
-    /// The next commands, for the first screen of a terminal.
+    /// Commands to run next, for the first screen of a terminal.
     pub next: Vec<String>,
 }
 
-/// The severity of a statement. It determines a colour and a symbol, never the text.
+/// The severity of a statement. The severity determines the colour and the symbol, but never the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
-    /// Nothing to do.
+    /// Good: there is nothing to do.
     Good,
-    /// Neither good nor bad.
+    /// Neutral: neither good nor bad.
     #[default]
     Plain,
-    /// Deserves attention.
+    /// Notice: it deserves attention.
     Notice,
-    /// Costs the user something.
+    /// Bad: it costs the user something.
     Bad,
 }
 
-/// The report in one sentence.
+/// The result of the report in one sentence.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
-    /// How good it is.
+    /// The severity of the result.
     pub tone: Tone,
-    /// The sentence.
+    /// The sentence that states the result.
     pub sentence: String,
-    /// Further sentences about it.
+    /// Further sentences about the result.
     pub reasons: Vec<String>,
 }
 
-/// A named value.
+/// A value with a label and an explanation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fact {
-    /// The name of the value.
+    /// The label of the value.
     pub label: String,
-    /// The value.
+    /// The value of the fact.
     pub value: Cell,
-    /// An explanation; empty if the label is sufficient.
+    /// An explanation of the value; empty if the label is sufficient.
     pub note: String,
 }
 
-/// A finding: evidence, consequence, remedies.
+/// A finding, with its evidence, its consequence and its remedies.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Card {
-    /// Stable name, for links.
+    /// A stable name for links to the finding.
     pub id: String,
-    /// How bad it is.
+    /// The severity of the finding.
     pub tone: Tone,
-    /// The finding in one sentence.
+    /// The statement of the finding in one sentence.
     pub headline: String,
-    /// The numbers that show it.
+    /// The numbers that support the finding.
     pub evidence: Vec<Fact>,
-    /// The cost for the user.
+    /// What the finding costs the user.
     pub consequence: String,
-    /// The remedies, one sentence each.
+    /// The remedies for the finding, one sentence each.
     pub remedies: Vec<String>,
     /// The study, specification or kernel file behind the rule; empty if the rule is our own.
     pub source: String,
 }
 
-/// A question and its answer.
+/// A section of the report: a question and its answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Section {
-    /// Stable name, for links.
+    /// A stable name for links to the section.
     pub id: String,
-    /// The question in the user's words.
+    /// The question of the section, in the user's words.
     pub question: String,
-    /// The answer in one sentence.
+    /// The answer to the question, in one sentence.
     pub answer: String,
-    /// The charts.
+    /// The charts of the section.
     pub figures: Vec<Chart>,
-    /// The tables.
+    /// The tables of the section.
     pub tables: Vec<Table>,
-    /// Explanations and limits of charts and tables.
+    /// Explanations of the section's charts and tables, and their limits.
     pub notes: Vec<String>,
-    /// How to use an interactive page.
+    /// Hints for using the section in an interactive page.
     pub hints: Vec<String>,
 }
 
-/// A table.
+/// A table of a section.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// The caption.
+    /// The caption above the table.
     pub caption: String,
-    /// The columns.
+    /// The columns of the table.
     pub columns: Vec<Column>,
-    /// The rows; each has a cell for every column.
+    /// The rows of the table. Each row has a cell for every column.
     pub rows: Vec<Vec<Cell>>,
-    /// Number of further rows that the analysis omitted.
+    /// Number of further rows that the analysis left out.
     pub left_out: u64,
-    /// Whether it contains only details; renderers without folding omit it.
+    /// Whether the table contains only details. Renderers that cannot fold a table omit it.
     pub detail: bool,
-    /// Whether short reports also show all rows.
+    /// Whether short reports also show all rows of the table.
     pub whole: bool,
 }
 
 /// A column of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Column {
-    /// The heading.
+    /// The heading of the column.
     pub label: String,
-    /// The meaning, if the heading is not sufficient.
+    /// An explanation of the column; empty if the heading is sufficient.
     pub note: String,
-    /// Whether renderers can omit it where space is short.
+    /// Whether renderers can omit the column if space is short.
     pub optional: bool,
-    /// Whether this column names the row's owner: a unit, process or file. A page can show rows of one owner
-    /// only.
+    /// Whether this column names the row's owner: a unit, process or file. An HTML page can show the rows of
+    /// a single owner.
     pub whose: bool,
-    /// Whether it has long text, such as SQL statements. The start matters most and needs more space.
+    /// Whether the column has long text, such as SQL statements. The start of the text matters most and needs
+    /// more space.
     pub wordy: bool,
 }
 
-/// The content of a cell or a fact.
+/// The content of a table cell or of a fact.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Cell {
-    /// The source does not show it.
+    /// An unknown value, because the trace does not show it.
     #[default]
     Unknown,
-    /// Text of fonio.
+    /// Text that fonio has written.
     Text(String),
-    /// A name from the recording: a path, a thread, a device. It is untrusted, so every renderer escapes it.
+    /// A name from the recording: a path, a thread, a device. The name is untrusted, so every renderer
+    /// escapes it.
     Name(String),
-    /// A number.
+    /// A number with its unit.
     Number(f64, Unit),
     /// A lower bound: the true number may be greater.
     AtLeast(f64, Unit),
-    /// A change, shown with its sign.
+    /// A change of a value, shown with its sign.
     Change(f64, Unit),
     /// A share of the column's total; it can be drawn as a bar.
     Bar(f64),
-    /// An interval, and the point estimate if there is one.
+    /// An interval, with a point estimate if there is one.
     Range {
-        /// Lower end.
+        /// The lower end of the interval.
         low: f64,
-        /// Best estimate.
+        /// The best estimate, if there is one.
         point: Option<f64>,
-        /// Upper end.
+        /// The upper end of the interval.
         high: f64,
-        /// The unit of all three.
+        /// The unit of the limits and of the point estimate.
         unit: Unit,
         /// Whether the values are changes, shown with signs.
         change: bool,
     },
-    /// A rating: "faster", "no difference".
+    /// A rating in words: "faster", "no difference".
     Judgement(Tone, String),
 }
 
-/// A word and its definition.
+/// A term of the report and its definition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Term {
-    /// The word.
+    /// The word that is defined.
     pub name: String,
-    /// The meaning in this report.
+    /// What the term means in this report.
     pub definition: String,
 }
 
-/// A chart.
+/// A chart of a section.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chart {
-    /// Stable name, unique in the document.
+    /// The chart's stable name, which is unique in the document.
     pub id: String,
-    /// The title.
+    /// The title of the chart.
     pub title: String,
-    /// How to read it.
+    /// A sentence on how to read the chart.
     pub caption: String,
-    /// The kind of chart.
+    /// How the chart draws its series.
     pub plot: Plot,
-    /// The horizontal axis.
+    /// The horizontal axis of the chart.
     pub x: Axis,
-    /// The vertical axis.
+    /// The vertical axis of the chart.
     pub y: Axis,
-    /// The axis of the colour (`z`) of a heat scatter.
+    /// The axis for the colour (`z`) of a heat scatter.
     pub z: Option<Axis>,
-    /// The data.
+    /// The data of the chart.
     pub series: Vec<Series>,
-    /// Marked points, spans and levels.
+    /// Points, spans and levels that are marked in the chart.
     pub marks: Vec<Mark>,
 }
 
-/// The kind of a chart.
+/// How a chart draws its series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plot {
-    /// A line for each series.
+    /// A line through the points of each series.
     #[default]
     Line,
-    /// Stacked areas.
+    /// Areas that are stacked on each other.
     StackedArea,
-    /// Steps: each value is valid until the next one. For distributions and counters.
+    /// Steps: each value is valid until the next one. Used for distributions and counters.
     Step,
     /// Stacked bars, one bar for each category of the x axis.
     StackedBar,
-    /// Bars side by side.
+    /// For each category, bars side by side.
     GroupedBar,
-    /// Dots, up to about ten thousand.
+    /// Dots, for up to about ten thousand points.
     Scatter,
-    /// Dots, coloured by a third number (the series' `z`).
+    /// Dots whose colour shows a third number (the series' `z`).
     HeatScatter,
     /// Intervals, one row for each category of the **y** axis: `x` is the point estimate; `low` and `high`
     /// are the ends.
@@ -230,113 +232,113 @@ pub enum Plot {
     Timeline,
 }
 
-/// An axis.
+/// An axis of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// The quantity.
+    /// The quantity that the axis shows.
     pub label: String,
-    /// Its unit.
+    /// The unit of the axis.
     pub unit: Unit,
-    /// Its scale.
+    /// The scale of the axis.
     pub scale: Scale,
     /// The lower and upper end of the axis; if `None`, they are derived from the data.
     pub bounds: Option<(f64, f64)>,
 }
 
-/// The scale of an axis.
+/// How an axis maps values to positions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Scale {
-    /// Linear.
+    /// A linear scale.
     #[default]
     Linear,
-    /// Logarithmic.
+    /// A logarithmic scale.
     Log,
-    /// Linear, recording time. All of these axes zoom together.
+    /// Recording time on a linear scale. All axes with this scale zoom together.
     Time,
-    /// Like `Time`, shown as the wall clock. The number is the wall-clock time at the axis value 0, in
-    /// seconds since 1970, as if the local time zone were UTC.
+    /// Recording time like `Time`, shown as wall-clock time. The number is the wall-clock time at the axis
+    /// value 0, in seconds since 1970, as if the local time zone were UTC.
     Clock(i64),
-    /// Categories, in this order.
+    /// Categories in the given order.
     Categories(Vec<String>),
 }
 
-/// A series of a chart.
+/// A series of points in a chart.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// The name in the legend.
+    /// The name of the series in the legend.
     pub name: String,
-    /// The meaning of the series, which determines its colour.
+    /// What the series represents, which determines its colour.
     pub role: Role,
-    /// The x values, or the indexes of categories.
+    /// The x values of the points, or their indexes into the categories.
     pub x: Vec<f64>,
-    /// The y values, one for each of `x`. Missing values are NaN.
+    /// The y values of the points, one for each value of `x`. Missing values are NaN.
     pub y: Vec<f64>,
-    /// The third number of a heat scatter; otherwise empty.
+    /// The third number of each point in a heat scatter; otherwise empty.
     pub z: Vec<f64>,
     /// The lower ends of intervals, one for each value of `x`; empty for other plots.
     pub low: Vec<f64>,
-    /// The upper ends of intervals, like `low`.
+    /// The upper ends of the intervals around the points; `low` has the lower ends.
     pub high: Vec<f64>,
 }
 
-/// The meaning of a series. The same meaning has the same colour throughout the report.
+/// What a series represents. Series with the same role have the same colour throughout the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// Reads.
+    /// Read requests.
     Read,
-    /// Readahead.
+    /// Readahead requests.
     Readahead,
-    /// Writes, and synchronous ones.
+    /// Synchronous writes, or all writes.
     Write,
-    /// Write-back.
+    /// Write-back of the page cache.
     WriteAsync,
-    /// Flushes.
+    /// Flush requests.
     Flush,
-    /// Discards.
+    /// Discard requests.
     Discard,
-    /// All together.
+    /// All requests together.
     #[default]
     All,
-    /// All that no other series covers.
+    /// Everything that no other series covers.
     Rest,
-    /// The nth of several series of equal rank.
+    /// The series with this number among several series of equal rank.
     Category(usize),
-    /// The first side of a comparison.
+    /// The first recording of a comparison.
     Before,
-    /// The other side of a comparison.
+    /// The other recording of a comparison.
     After,
 }
 
-/// A mark in a chart.
+/// A mark that is drawn in a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mark {
-    /// A point on the x axis.
+    /// A marked point on the x axis.
     AtX {
-        /// The value.
+        /// The position on the x axis.
         x: f64,
-        /// The label.
+        /// The label of the point.
         label: String,
     },
-    /// A span of the x axis.
+    /// A marked span of the x axis.
     SpanX {
-        /// The start.
+        /// The start of the span.
         from: f64,
-        /// The end.
+        /// The end of the span.
         to: f64,
-        /// The label.
+        /// The label of the span.
         label: String,
     },
-    /// A level of the y axis.
+    /// A marked level of the y axis.
     AtY {
-        /// The value.
+        /// The position on the y axis.
         y: f64,
-        /// The label.
+        /// The label of the level.
         label: String,
     },
 }
 
 impl Cell {
-    /// The text of the cell, the same in every renderer.
+    /// Returns the text of the cell, which is the same in every renderer.
     pub fn text(&self) -> String {
         match self {
             Cell::Unknown => "–".to_owned(),
@@ -355,7 +357,7 @@ impl Cell {
         }
     }
 
-    /// The sort key of the cell, if it is a number.
+    /// Returns the sort key of the cell, if it is a number.
     pub fn sort_key(&self) -> Option<f64> {
         match self {
             Cell::Number(value, _) | Cell::AtLeast(value, _) | Cell::Change(value, _) | Cell::Bar(value) => {
@@ -371,17 +373,17 @@ impl Cell {
         self.sort_key().is_some()
     }
 
-    /// A cell with fonio's own text.
+    /// Creates a cell with text that fonio has written.
     pub fn words(text: impl Into<String>) -> Cell {
         Cell::Text(text.into())
     }
 
-    /// A number that may be unknown.
+    /// Creates a cell with a number that may be unknown.
     pub fn known<N: Into<f64>>(value: Option<N>, unit: Unit) -> Cell {
         value.map_or(Cell::Unknown, |value| Cell::Number(value.into(), unit))
     }
 
-    /// A 64-bit count or length, converted to `f64` with rounding.
+    /// Creates a cell with a 64-bit count or length, which is rounded to `f64`.
     pub fn count(value: u64, unit: Unit) -> Cell {
         Cell::Number(value as f64, unit)
     }
@@ -390,25 +392,25 @@ impl Cell {
 /// A table with one row for each item, to which columns are added.
 #[derive(Clone, Debug)]
 pub struct Filled<T> {
-    /// The table so far.
+    /// The table with the columns added so far.
     pub table: Table,
     items: Vec<T>,
 }
 
 impl<T> Filled<T> {
-    /// Adds a column with its note, which can be empty. `cell` gives the cell of an item.
+    /// Adds a column with its note, which can be empty. `cell` returns the column's cell for an item.
     pub fn column(mut self, label: &str, note: &str, cell: impl Fn(&T) -> Cell) -> Filled<T> {
         self.table.columns.push(Column::noted(label, note));
         self.table.rows.iter_mut().zip(&self.items).for_each(|(row, item)| row.push(cell(item)));
         self
     }
 
-    /// Renderers may omit the last column for lack of space.
+    /// Marks the last column as one that renderers may omit for lack of space.
     pub fn or_drop(self) -> Filled<T> {
         self.changed(Column::or_drop)
     }
 
-    /// Marks the last column as the row's owner.
+    /// Marks the last column as the one that names the row's owner.
     pub fn whose(self) -> Filled<T> {
         self.changed(Column::whose)
     }
@@ -421,7 +423,7 @@ impl<T> Filled<T> {
 }
 
 impl Table {
-    /// A table with a row for each item, without columns.
+    /// Creates a table with a row for each item, but without columns.
     pub fn of<T>(caption: &str, items: impl IntoIterator<Item = T>) -> Filled<T> {
         let items: Vec<T> = items.into_iter().collect();
         let rows = vec![Vec::new(); items.len()];
@@ -438,39 +440,39 @@ impl Table {
 }
 
 impl Column {
-    /// A column without a definition.
+    /// Creates a column without an explanation.
     pub fn new(label: &str) -> Column {
         Column { label: label.to_owned(), ..Column::default() }
     }
 
-    /// A column with a definition.
+    /// Creates a column with an explanation.
     pub fn noted(label: &str, note: &str) -> Column {
         Column { label: label.to_owned(), note: note.to_owned(), ..Column::default() }
     }
 
-    /// The same column, marked as optional where space is short.
+    /// Marks the column as one that renderers may omit if space is short.
     pub fn or_drop(self) -> Column {
         Column { optional: true, ..self }
     }
 
-    /// The same column, marked as long text.
+    /// Marks the column as one with long text.
     pub fn wordy(self) -> Column {
         Column { wordy: true, ..self }
     }
 
-    /// The same column, marked as the row's owner.
+    /// Marks the column as the one that names the row's owner.
     pub fn whose(self) -> Column {
         Column { whose: true, ..self }
     }
 }
 
 impl Fact {
-    /// A named value.
+    /// Creates a value with a label and without an explanation.
     pub fn new(label: &str, value: Cell) -> Fact {
         Fact { label: label.to_owned(), value, note: String::new() }
     }
 
-    /// The same value, with an explanation.
+    /// Adds an explanation to the value.
     pub fn note(self, note: impl Into<String>) -> Fact {
         Fact { note: note.into(), ..self }
     }
@@ -483,23 +485,23 @@ impl Default for Axis {
 }
 
 impl Axis {
-    /// A linear axis.
+    /// Creates a linear axis.
     pub fn linear(label: &str, unit: Unit) -> Axis {
         Axis { label: label.to_owned(), unit, scale: Scale::Linear, bounds: None }
     }
 
-    /// A logarithmic axis.
+    /// Creates a logarithmic axis.
     pub fn log(label: &str, unit: Unit) -> Axis {
         Axis { scale: Scale::Log, ..Axis::linear(label, unit) }
     }
 
-    /// An axis of recording time, in seconds since its start.
+    /// Creates an axis of recording time, in seconds since the recording began.
     pub fn time(length_s: f64) -> Axis {
         Axis { scale: Scale::Time, bounds: Some((0.0, length_s)), ..Axis::linear("Time", Unit::S) }
     }
 
-    /// Returns a wall-clock axis between two times, in seconds since 1970, as if the local time zone were
-    /// UTC. Axis values are seconds since [`Axis::clock_zero`] of the first time.
+    /// Creates a wall-clock axis between two times, in seconds since 1970, as if the local time zone were
+    /// UTC. Axis values are seconds since [`Axis::clock_zero`] of `from`.
     pub fn clock(from: i64, to: i64) -> Axis {
         let zero = Axis::clock_zero(from);
         let bounds = ((from - zero) as f64, (to - zero) as f64);
@@ -512,7 +514,7 @@ impl Axis {
         from - from.rem_euclid(86_400)
     }
 
-    /// A category axis with these names.
+    /// Creates an axis with these categories.
     pub fn categories(label: &str, names: Vec<String>) -> Axis {
         Axis { scale: Scale::Categories(names), ..Axis::linear(label, Unit::Number) }
     }

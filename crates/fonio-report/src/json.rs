@@ -1,4 +1,4 @@
-//! JSON: the analysis in an envelope with the schema version.
+//! Writes JSON: the analysis in an envelope with the schema version.
 //!
 //! The schema is published as `docs/report.schema.json`. Within one version of the schema, fields can be
 //! added, but not removed or redefined.
@@ -9,9 +9,9 @@ use fonio_analysis::{Analysis, Comparison, Figure};
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
 
-/// The schema of [`Report`].
+/// The name and version of the schema of [`Report`].
 pub const REPORT_SCHEMA: &str = "fonio.report/2";
-/// The schema of [`ComparisonReport`].
+/// The name and version of the schema of [`ComparisonReport`].
 pub const COMPARISON_SCHEMA: &str = "fonio.comparison/2";
 
 /// The report on one recording.
@@ -40,7 +40,7 @@ pub struct ComparisonReport {
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[schemars(title = "fonio report")]
-#[expect(dead_code, reason = "the schema's root, never built")]
+#[expect(dead_code, reason = "only the schema uses this type")]
 enum Published {
     /// Of one recording.
     Report(Box<Report>),
@@ -65,7 +65,7 @@ struct ComparisonRef<'a> {
 /// Writes an analysis as one line of JSON.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of writing to `out`.
 pub fn render_json(analysis: &Analysis, out: &mut dyn io::Write) -> io::Result<()> {
     line(&report(analysis), out)
 }
@@ -73,7 +73,7 @@ pub fn render_json(analysis: &Analysis, out: &mut dyn io::Write) -> io::Result<(
 /// Writes a comparison as one line of JSON.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of writing to `out`.
 pub fn render_comparison_json(comparison: &Comparison, out: &mut dyn io::Write) -> io::Result<()> {
     line(&ComparisonRef { schema: COMPARISON_SCHEMA, comparison }, out)
 }
@@ -87,7 +87,7 @@ fn line(value: &impl Serialize, out: &mut dyn io::Write) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// The schema of everything above (JSON Schema 2020-12).
+/// Returns the schema of the JSON reports (JSON Schema 2020-12).
 pub fn schema() -> Schema {
     SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Published>()
 }

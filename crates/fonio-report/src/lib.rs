@@ -1,4 +1,4 @@
-//! Renders reports on recordings, for people and for programs.
+//! Renders reports on recordings, for users and for programs.
 //!
 //! An analysis is converted into a [`Document`] once ([`Document::from_analysis`]). The renderers for
 //! terminal, HTML and Markdown use only the document. JSON contains the analysis itself ([`json`]), and

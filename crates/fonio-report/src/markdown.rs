@@ -1,4 +1,4 @@
-//! Markdown in the dialect of GitHub, for issues, pull requests and notes.
+//! Renders a report as Markdown in GitHub's dialect, for issues, pull requests and notes.
 
 use std::fmt::Write as _;
 use std::io;
@@ -7,15 +7,15 @@ use crate::document::{Card, Cell, Document, Fact, Plot, Scale, Section, Table, T
 use crate::terminal::sparkline;
 use crate::text::printable;
 
-/// Maximum number of table rows; other formats have all rows.
+/// Maximum number of rows of each table; other formats have all rows.
 const ROWS: usize = 20;
-/// Number of columns in sparklines.
+/// Number of characters in a sparkline.
 const COURSE: usize = 60;
 
 /// Writes the document as Markdown.
 ///
 /// # Errors
-/// Those of writing to `out`.
+/// Errors of writing to `out`.
 pub fn render_markdown(document: &Document, out: &mut dyn io::Write) -> io::Result<()> {
     let Document { title, subtitle, verdict, facts, opening, findings, sections, terms, provenance, next: _ } =
         document;
@@ -143,7 +143,7 @@ fn symbol(tone: Tone) -> &'static str {
 
 /// Escapes text that could become a tag, a link, a mention, emphasis or a table column.
 ///
-/// Text between backticks stays code.
+/// Text between backticks is not changed.
 fn escaped(text: &str) -> String {
     let text = printable(text);
     let mut out = String::with_capacity(text.len() + 8);
@@ -165,10 +165,10 @@ fn escape_words(out: &mut String, text: &str) {
         match c {
             '<' => out.push_str("&lt;"),
             '&' => out.push_str("&amp;"),
-            // An entity cannot start a mention or an issue reference.
+            // A character reference does not start a mention or an issue reference.
             '@' => out.push_str("&#64;"),
             '#' => out.push_str("&#35;"),
-            // An underscore can mark emphasis, but not inside a word.
+            // An underscore can mark emphasis, but not in the middle of a word.
             '_' if before.is_alphanumeric() => out.push('_'),
             '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' => {
                 out.push('\\');
@@ -180,8 +180,8 @@ fn escape_words(out: &mut String, text: &str) {
     }
 }
 
-/// Formats a name as code. The fence is longer than any run of backticks inside. Even in code, a pipe must be
-/// escaped, because GitHub splits a row into cells before it looks for code.
+/// Formats a name as code. The fence is longer than any run of backticks in the name. Even in code, a pipe
+/// must be escaped, because GitHub splits a row into cells before it looks for code.
 fn code(name: &str) -> String {
     let name = printable(name).replace('|', "\\|");
     let longest = name.split(|c| c != '`').map(str::len).max().unwrap_or(0);

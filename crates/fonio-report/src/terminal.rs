@@ -1,4 +1,4 @@
-//! Renders for a terminal: verdict, findings, then a short table for each question.
+//! Renders a report for a terminal: verdict, findings, then a short table for each question.
 //!
 //! The output fits the given width: columns that do not fit on a narrow terminal are omitted instead of
 //! wrapped. The caller states whether the terminal supports colour and block characters ([`TerminalStyle`]).
@@ -8,34 +8,34 @@ use std::io;
 use crate::document::{Card, Cell, Chart, Document, Fact, Plot, Scale, Section, Series, Table, Tone};
 use crate::text::{cut, printable, shorten, width, wrap};
 
-/// The abilities of the terminal.
+/// What the terminal can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TerminalStyle {
-    /// Whether to use colour: on a terminal without `NO_COLOR`.
+    /// Whether to use colour: only on a terminal, and only if `NO_COLOR` is not set.
     pub colour: bool,
-    /// Number of columns, at least [`WIDTH_MIN`]; smaller values are raised.
+    /// Width in columns. Values below [`WIDTH_MIN`] are raised to it.
     pub width: usize,
     /// Number of lines; the first screen leaves one line for the prompt.
     pub height: usize,
     /// Whether to use characters beyond ASCII.
     pub unicode: bool,
-    /// Number of rows of each table.
+    /// Maximum number of rows of each table.
     pub rows: usize,
     /// Whether to write only the first screen: the verdict, the main findings and the next commands.
     pub first_screen: bool,
 }
 
-/// Minimum width of the layout.
+/// Minimum width of the layout in columns.
 pub const WIDTH_MIN: usize = 40;
-/// Minimum height of the first screen.
+/// Minimum height of the first screen in lines.
 const HEIGHT_MIN: usize = 16;
-/// Maximum height of the first screen, because a longer one is no longer an overview.
+/// Maximum height of the first screen in lines, because a longer screen is not an overview.
 const HEIGHT_MAX: usize = 41;
-/// Number of findings on the first screen.
+/// Maximum number of findings on the first screen.
 const SCREEN_FINDINGS: usize = 5;
 
 impl TerminalStyle {
-    /// The style for a file or a pipe.
+    /// The style for output to a file or a pipe.
     pub const PLAIN: TerminalStyle =
         TerminalStyle { colour: false, width: 100, height: 31, unicode: true, rows: 10, first_screen: false };
 }
@@ -43,7 +43,7 @@ impl TerminalStyle {
 /// Writes the document for a terminal.
 ///
 /// # Errors
-/// Those of writing to `out`.
+/// Errors of writing to `out`.
 pub fn render_terminal(document: &Document, style: TerminalStyle, out: &mut dyn io::Write) -> io::Result<()> {
     let style = TerminalStyle { width: style.width.max(WIDTH_MIN), ..style };
     let mut terminal = Terminal { style, out };
@@ -177,7 +177,7 @@ impl Terminal<'_> {
         head.iter().chain(foot.iter().flatten()).try_for_each(|line| self.line(line))
     }
 
-    /// A finding on the first screen: the headline and the first remedy.
+    /// Prints a finding on the first screen: the headline and the first remedy.
     fn finding(&mut self, rank: usize, card: &Card) -> io::Result<()> {
         let symbol = self.symbol(card.tone);
         self.paragraph(Some(Ink::Tone(card.tone)), &format!("{symbol} {rank}. "), &card.headline)?;
@@ -185,7 +185,6 @@ impl Terminal<'_> {
         card.remedies.first().map_or(Ok(()), |remedy| self.paragraph(None, arrow, remedy))
     }
 
-    /// Captures the lines of `write`.
     fn lines(&self, write: impl FnOnce(&mut Terminal<'_>) -> io::Result<()>) -> io::Result<Vec<String>> {
         let mut out = Vec::new();
         write(&mut Terminal { style: self.style, out: &mut out })?;
@@ -240,7 +239,8 @@ impl Terminal<'_> {
         Ok(())
     }
 
-    /// Draws each series over time as a sparkline. Other charts have tables.
+    /// Draws each series over time as a sparkline. Other charts are not drawn, because their tables show the
+    /// same numbers.
     fn figure(&mut self, figure: &Chart) -> io::Result<()> {
         let over_time =
             figure.x.scale == Scale::Time && matches!(figure.plot, Plot::Line | Plot::StackedArea);
@@ -256,7 +256,7 @@ impl Terminal<'_> {
         self.paragraph(Some(Ink::Strong), "", &format!("{} over time", figure.title))?;
         let label = named.iter().map(|series| width(&series.name)).max().unwrap_or(0);
         let label = label.min(24).min(self.style.width / 4);
-        // Name, two spaces, the line, two spaces, and "max 123 MiB/s".
+        // A line has the name, two spaces, the sparkline, two spaces, and a text such as "max 123 MiB/s".
         let columns = self.style.width.saturating_sub(label + 22).clamp(8, 100);
         for series in named {
             let name = shorten(&printable(&series.name), label, self.ellipsis());
@@ -376,7 +376,7 @@ impl Terminal<'_> {
             .enumerate()
         {
             let before = if at == 0 { lead.to_owned() } else { " ".repeat(indent) };
-            // Verdicts and findings start with a coloured symbol.
+            // A verdict or a finding starts with a coloured symbol.
             let line = self.inked(ink, line);
             let before = if at == 0 {
                 self.inked(ink.filter(|ink| matches!(ink, Ink::Tone(_))), &before)
@@ -434,8 +434,8 @@ impl Terminal<'_> {
         }
     }
 
-    /// Replaces fonio's typographic characters by ASCII if the terminal needs this. Names from the recording
-    /// do not change.
+    /// Replaces fonio's typographic characters with ASCII if the terminal requires it. Names from the
+    /// recording are not changed.
     fn ascii(&self, text: &str) -> String {
         if self.style.unicode {
             return text.to_owned();
@@ -473,7 +473,7 @@ fn bar(share: f64) -> String {
 }
 
 /// Draws `values` as a sparkline: `columns` characters of eight heights. If several values share a character,
-/// it shows their maximum, because peaks matter.
+/// the character shows their maximum, because peaks matter.
 pub(crate) fn sparkline(values: &[f64], columns: usize) -> String {
     const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = values.iter().copied().filter(|value| value.is_finite()).fold(0.0, f64::max);
@@ -487,7 +487,7 @@ pub(crate) fn sparkline(values: &[f64], columns: usize) -> String {
             } else if most <= 0.0 || peak <= 0.0 {
                 HEIGHTS[0]
             } else {
-                // Any value above zero is at least one step high.
+                // A value above zero is drawn at least one step high.
                 HEIGHTS[((peak / most * 7.0).round() as usize).clamp(1, 7)]
             }
         })

@@ -28,12 +28,12 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Number of terminal columns of `text`.
+/// Returns the number of terminal columns that `text` occupies.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// Words that stay with the preceding number, such as units.
+/// Words that stay on the same line as the preceding number, such as units.
 const UNITS: [&str; 17] = [
     "ns", "µs", "us", "ms", "s", "min", "h", "%", "B", "KiB", "MiB", "GiB", "B/s", "KiB/s", "MiB/s", "GiB/s",
     "°C",
@@ -45,7 +45,7 @@ fn is_unit(before: &str, word: &str) -> bool {
         && UNITS.contains(&word.trim_end_matches([',', '.', ';', ':', ')']))
 }
 
-/// Breaks `text` between words into lines of at most `columns`. A word longer than that gets its own line,
+/// Breaks `text` between words into lines of at most `columns`. A word that is longer gets its own line,
 /// and a number stays on the same line as its unit.
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
@@ -121,18 +121,18 @@ pub fn shorten(text: &str, columns: usize, ellipsis: char) -> String {
     head
 }
 
-/// Writes lines that fit a width. Longer lines are wrapped between words and continue below their last
+/// A writer that wraps lines to a width. Longer lines are wrapped between words and continue below their last
 /// column.
 #[derive(Debug)]
 pub struct Fitted<W> {
     out: W,
     columns: usize,
-    /// The start of an unfinished line.
+    /// The start of a line that is not complete yet.
     begun: Vec<u8>,
 }
 
 impl<W: Write> Fitted<W> {
-    /// Creates a writer of lines of at most `columns`.
+    /// Creates a writer whose lines have at most `columns` columns.
     pub fn new(out: W, columns: usize) -> Fitted<W> {
         Fitted { out, columns, begun: Vec::new() }
     }
@@ -153,7 +153,7 @@ impl<W: Write> Write for Fitted<W> {
         Ok(end + 1)
     }
 
-    /// Flushes complete lines.
+    /// Flushes the complete lines; an incomplete line is kept.
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
@@ -165,7 +165,7 @@ struct Word<'a> {
     text: &'a str,
 }
 
-/// Splits a line at blanks. A number keeps its unit.
+/// Splits a line into words at blanks. A number and its unit stay together.
 fn words(line: &str) -> Vec<Word<'_>> {
     let mut words: Vec<Word<'_>> = Vec::new();
     let mut rest = line;
@@ -185,18 +185,17 @@ fn words(line: &str) -> Vec<Word<'_>> {
     words
 }
 
-/// Width of a text, without its escape sequences.
+/// Returns the width of a text without its escape sequences.
 fn shown_width(text: &str) -> usize {
     let mut columns = 0;
     for (at, part) in text.split('\x1b').enumerate() {
-        // A sequence ends with a letter.
+        // An escape sequence for a colour ends with the letter `m`.
         let shown = if at == 0 { part } else { part.split_once('m').map_or("", |(_, shown)| shown) };
         columns += width(shown);
     }
     columns
 }
 
-/// Breaks a line into lines of at most `columns`.
 fn fitted(line: &str, columns: usize) -> Vec<String> {
     if shown_width(line) <= columns {
         return vec![line.to_owned()];
@@ -240,7 +239,7 @@ mod tests {
     fn lines_are_broken_below_their_last_column() {
         let check = |text: &str, columns: usize, expected: &[&str]| {
             let mut out = Vec::new();
-            // In fragments, as `writeln!` writes.
+            // Write in fragments, as `writeln!` does.
             let mut fitted = Fitted::new(&mut out, columns);
             for piece in text.as_bytes().chunks(3) {
                 fitted.write_all(piece).expect("memory takes it");

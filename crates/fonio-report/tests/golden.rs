@@ -25,7 +25,7 @@ fn terminal_that_is_narrow_and_knows_only_ascii() {
     let style = TerminalStyle { width: 60, unicode: false, rows: 4, ..TerminalStyle::PLAIN };
     let text = terminal(&document(), style);
     expect_file!["golden/terminal-narrow.txt"].assert_eq(&text);
-    assert!(text.is_ascii(), "our own typography has a plain form");
+    assert!(text.is_ascii(), "the plain style has non-ASCII characters");
     for line in text.lines() {
         assert!(line.len() <= 60, "{line:?} is wider than the terminal");
     }
@@ -38,7 +38,7 @@ fn the_first_screen() {
     let mut document = Document { next: next.into(), ..document() };
     let style = TerminalStyle { width: 80, first_screen: true, ..TerminalStyle::PLAIN };
     expect_file!["golden/first-screen.txt"].assert_eq(&terminal(&document, style));
-    // For any number of findings, and on narrow terminals.
+    // The screen fits for any number of findings, and on narrow terminals.
     document.findings.extend(document.findings.clone());
     for width in 60..=200 {
         let text = terminal(&document, TerminalStyle { width, ..style });

@@ -13,17 +13,17 @@ fn html(document: &Document) -> String {
     String::from_utf8(out).expect("a report is UTF-8")
 }
 
-/// Elements without an end tag.
+/// HTML elements that have no end tag.
 const VOID: [&str; 2] = ["meta", "br"];
-/// Elements with plain text up to their end tag.
+/// HTML elements whose content up to the end tag is plain text.
 const RAW: [&str; 3] = ["script", "style", "title"];
 
-/// Returns the names of all elements, after checking that they are properly nested. Supports only the HTML
-/// that the report uses.
+/// Returns the names of all elements, after checking that they are properly nested. Supports only the subset
+/// of HTML that the report uses.
 fn elements(html: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut open: Vec<String> = Vec::new();
-    let mut rest = html.strip_prefix("<!doctype html>").expect("it begins with the doctype");
+    let mut rest = html.strip_prefix("<!doctype html>").expect("the page begins with the doctype");
     while let Some(at) = rest.find('<') {
         let text = &rest[..at];
         assert!(!text.contains('>'), "a bare > in {text:?}");
@@ -33,7 +33,7 @@ fn elements(html: &str) -> Vec<String> {
         rest = &rest[end + 1..];
         assert!(!tag.contains('<'), "a tag inside a tag: {tag:?}");
         if let Some(name) = tag.strip_prefix('/') {
-            assert_eq!(open.pop().as_deref(), Some(name), "the elements are closed in order");
+            assert_eq!(open.pop().as_deref(), Some(name), "elements are closed out of order");
             continue;
         }
         let name = tag.split_whitespace().next().expect("a tag has a name").to_owned();
@@ -65,7 +65,7 @@ fn every_element_is_closed_and_every_id_is_single() {
             .split(" id=\"")
             .skip(1)
             .filter_map(|rest| rest.split('"').next())
-            // The script is one long string with arbitrary content.
+            // The page's script is one long string with arbitrary content, which may look like ids.
             .filter(|id| id.len() < 40)
             .collect();
         let count = ids.len();
@@ -125,7 +125,7 @@ fn foreign_text_stays_text() {
     let html = html(&document);
     let elements = elements(&html);
     assert!(!elements.iter().any(|name| name == "img" || name == "!--"), "no foreign element");
-    // The chart's data, and the report's data.
+    // The two scripts contain the chart's data and the report's data.
     assert_eq!(elements.iter().filter(|name| *name == "script").count(), 2);
     assert!(!html.contains('\u{1b}') && !html.contains('\u{202e}'), "no control character");
     let data = html.split("application/json\">").nth(1).and_then(|rest| rest.split("</script>").next());

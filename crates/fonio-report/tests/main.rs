@@ -1,4 +1,4 @@
-//! Tests of complete reports. One program, because each program is linked with everything.
+//! Tests complete reports. A single test program avoids linking all crates several times.
 
 mod golden;
 mod html;

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use fonio_testing::Need;
 
-/// The expected texts of fonio-core's formatter.
+/// The texts that fonio-core's formatter writes, which the script must also write.
 const FORMATTED: &str = include_str!("../../fonio-core/src/quantity/formatted.tsv");
 
 #[test]
@@ -31,7 +31,7 @@ fn the_script_writes_numbers_as_the_rest_does() {
     assert_eq!(written.lines().collect::<Vec<_>>(), expected);
 }
 
-/// Runs a module of the script, and returns its output.
+/// Runs a JavaScript module that uses the report's script, and returns its output.
 fn printed(program: &str) -> String {
     let out =
         Command::new("node").args(["--input-type=module", "--eval", program]).output().expect("it starts");
@@ -44,7 +44,7 @@ fn the_script_writes_the_wall_clock() {
     if !fonio_testing::has(&[Need::Node]) {
         return;
     }
-    // 2026-11-24 00:00:00, and axis values from then on.
+    // The clock value is 2026-11-24 00:00:00, and axis values count from then.
     let program = format!(
         "import {{ clockScale, shown }} from 'file://{}/web/src/format.js';
          const axis = {{ clock: 1795478400, unit: 's' }};

@@ -1,6 +1,6 @@
-//! Compression of documents. Nearly all text in a document consists of names that all documents share. A
-//! dictionary of these names halves the size. The first byte of a compressed document is the version of its
-//! dictionary.
+//! Compresses documents. Nearly all text in a document consists of names that all documents share. A
+//! dictionary of these names halves the compressed size. The first byte of a compressed document is the
+//! version of its dictionary.
 
 use std::cell::RefCell;
 use std::io::{self, Read};
@@ -9,34 +9,34 @@ use std::sync::LazyLock;
 use zstd::bulk::Compressor;
 use zstd::dict::EncoderDictionary;
 
-/// Dictionary 1: a document of StoreBench's first version. It never changes, because stored documents need
-/// it.
+/// Dictionary 1: a document of StoreBench's first version. The dictionary never changes, because stored
+/// documents need it.
 const DICTIONARY_1: &[u8] = include_bytes!("dictionary-1.json");
 
-/// This level is fast enough for thousands of documents per second.
+/// Compression level of zstd, which is fast enough for thousands of documents per second.
 const LEVEL: i32 = 3;
 
-/// The prepared dictionary. It is kept, because preparing it takes longer than compressing a document.
+/// The dictionary, prepared only once, because preparing it takes longer than compressing a document.
 static PREPARED_1: LazyLock<EncoderDictionary<'static>> =
     LazyLock::new(|| EncoderDictionary::copy(DICTIONARY_1, LEVEL));
 
 thread_local! {
-    /// One compressor per thread. It has a megabyte of tables, and its creation takes longer than compressing
-    /// a document.
+    /// One compressor per thread, because a compressor has a megabyte of tables and takes longer to create
+    /// than to compress a document.
     static COMPRESSOR: RefCell<Compressor<'static>> = RefCell::new(
         Compressor::with_prepared_dictionary(&PREPARED_1).expect("the dictionary is valid"),
     );
 }
 
-/// Compresses a document.
+/// Compresses a document with the newest dictionary.
 pub fn compress(json: &[u8]) -> Vec<u8> {
     let compressed = COMPRESSOR.with_borrow_mut(|compressor| compressor.compress(json));
     let mut out = vec![1];
-    out.extend(compressed.expect("memory is enough for a document"));
+    out.extend(compressed.expect("memory suffices to compress a document"));
     out
 }
 
-/// Decompresses a document of at most `bytes_max` bytes.
+/// Decompresses a document of up to `bytes_max` bytes.
 ///
 /// # Errors
 ///

@@ -1,6 +1,6 @@
-//! Downloads of all received results, as CSV and as Parquet: one row for each result, one column for each
-//! figure. A dump is produced in batches while it is sent, so it contains no deleted result and needs little
-//! memory.
+//! Serves downloads of all received results, as CSV and as Parquet: one row for each result, one column for
+//! each figure. A dump is produced in batches while it is sent, so it contains no deleted result and needs
+//! little memory.
 
 use std::io;
 use std::sync::Arc;
@@ -26,11 +26,11 @@ use crate::problem::Problem;
 use crate::service::Service;
 use crate::store::read;
 
-/// Results per batch and per Parquet row group. A batch of 2,000 documents of 12 KB needs 24 MB during
-/// conversion.
+/// Number of results per batch and per Parquet row group. A batch of 2,000 documents of 12 KB needs 24 MB
+/// during conversion.
 const PIECE: i64 = 2_000;
 
-/// Maximum number of batches that wait for the client.
+/// Maximum number of batches that wait to be sent to the client.
 const AHEAD: usize = 2;
 
 const COLUMNS: [&str; 16] = [
@@ -54,7 +54,7 @@ const COLUMNS: [&str; 16] = [
 
 const WHOLE: [&str; 4] = ["received_unix_s", "test_version", "size_class_gb", "capacity_bytes"];
 
-/// The paths of the dumps.
+/// Returns the router with the paths of the dumps.
 pub fn router() -> Router<Service> {
     Router::new().route("/dump/results.csv", get(csv)).route("/dump/results.parquet", get(parquet))
 }
@@ -92,12 +92,12 @@ impl Row {
     }
 }
 
-/// An encoder of rows.
+/// Encodes the rows of a dump in a file format.
 trait Format: Send + 'static {
-    /// Encodes some rows.
+    /// Encodes a batch of rows.
     fn rows(&mut self, rows: &[Row]) -> io::Result<Vec<u8>>;
 
-    /// Returns the final bytes.
+    /// Returns the bytes at the end of the file.
     fn end(self) -> io::Result<Vec<u8>>;
 }
 
@@ -115,7 +115,7 @@ async fn csv(State(service): State<Service>) -> Response {
 }
 
 struct Csv {
-    /// The header line, until it is sent.
+    /// The header line of the CSV file; empty once it is sent.
     head: Vec<u8>,
 }
 
@@ -144,8 +144,8 @@ impl Format for Csv {
     }
 }
 
-/// Writes a cell as in RFC 4180. A text that begins like a formula gets an apostrophe, because spreadsheets
-/// would run it.
+/// Writes a CSV cell as in RFC 4180. A text that begins like a formula gets an apostrophe, because
+/// spreadsheets would run it.
 fn write_cell(out: &mut Vec<u8>, text: &str) {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
     if !is_formula && !text.contains([',', '"', '\n', '\r']) {
@@ -206,7 +206,7 @@ impl Format for Parquet {
     }
 }
 
-/// Sends a dump, unless too many dumps are being sent.
+/// Sends a dump, unless too many dumps are being sent already.
 fn send(service: Service, kind: &'static str, name: &str, format: impl Format) -> Response {
     let Ok(permit) = Arc::clone(&service.dumps).try_acquire_owned() else {
         let sentence = "other downloads of all results are running; try again in a minute";
@@ -216,7 +216,7 @@ fn send(service: Service, kind: &'static str, name: &str, format: impl Format) -
     let (sender, receiver) = mpsc::channel::<io::Result<Bytes>>(AHEAD);
     tokio::spawn(async move {
         if let Err(error) = produce(&service, format, &sender, permit).await {
-            // The client sees an aborted transfer.
+            // After this error, the client sees an aborted transfer.
             let _ = sender.send(Err(error)).await;
         }
     });
@@ -254,7 +254,7 @@ async fn produce(
             return Ok(());
         }
     }
-    // The client may have disconnected.
+    // Sending fails if the client has disconnected.
     let _ = sender.send(Ok(format.end()?.into())).await;
     Ok(())
 }

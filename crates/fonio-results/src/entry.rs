@@ -11,18 +11,18 @@ use crate::{compression, figures};
 /// Placeholder for a manufacturer that the device does not report.
 pub const UNKNOWN_MAKER: &str = "unknown manufacturer";
 
-/// A submission, ready to be stored.
+/// A submission in the form in which it is stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The comparison key.
+    /// The comparison key of the result.
     pub key: Key,
-    /// The device.
+    /// The device that was measured.
     pub device: DeviceRevision,
-    /// Why the result is hidden; `None` if it is received.
+    /// Why the result is hidden; `None` for a result that is not hidden.
     pub hidden_reason: Option<String>,
     /// The measured ranked figures: the index in [`figures::ranked`], and the value.
     pub figures: Vec<(usize, f64)>,
-    /// The document, compressed.
+    /// The compressed document.
     pub document: Vec<u8>,
 }
 
@@ -45,22 +45,22 @@ pub struct Key {
 /// A device model and its revision.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceRevision {
-    /// The model's name in addresses.
+    /// The name of the model in URLs.
     pub slug: String,
-    /// The revision's name in addresses.
+    /// The name of the revision in URLs.
     pub revision_slug: String,
-    /// The kind, such as `SD card`.
+    /// The kind of the device, such as `SD card`.
     pub kind: String,
-    /// The manufacturer, or its id.
+    /// The manufacturer's name or id.
     pub maker: String,
-    /// The model.
+    /// The name of the device model.
     pub model: String,
-    /// The revision of hardware and firmware.
+    /// The revision of the device's hardware and firmware.
     pub revision: String,
 }
 
 impl Entry {
-    /// Prepares a checked document that was received at `now_unix_s`.
+    /// Converts a checked document that was received at `now_unix_s`.
     pub fn new(document: &Document, now_unix_s: u64) -> Entry {
         let json = serde_json::to_string(document).expect("a document is JSON");
         Entry::of_json(document, &json, now_unix_s)
@@ -78,13 +78,13 @@ impl Entry {
     }
 }
 
-/// The ranked figures of a document.
+/// Returns the ranked figures of a document, each as its index and value.
 pub fn ranked_figures(document: &Document) -> Vec<(usize, f64)> {
     let of = |(at, figure): (usize, &figures::Ranked)| Some((at, document.value(&figure.name)?.value));
     figures::ranked().iter().enumerate().filter_map(of).collect()
 }
 
-/// The key prefixes of generated results.
+/// Prefixes of comparison keys of generated results.
 const EMULATED: &str = "emulated.";
 const MODEL: &str = "model.";
 
@@ -93,8 +93,8 @@ pub fn is_generated(key: &str) -> bool {
     key.starts_with(EMULATED) || key.starts_with(MODEL)
 }
 
-/// The comparison key of a document. Generated results have separate keys, so they are never ranked among
-/// measured ones.
+/// Returns the comparison key of a document. Generated results have separate keys, so they are never ranked
+/// among measured ones.
 pub fn key(document: &Document) -> Key {
     use fonio_storebench_document::document::{Effort, Mode};
     let key = &document.key;
@@ -121,7 +121,7 @@ pub fn key(document: &Document) -> Key {
     }
 }
 
-/// The model and revision of a document's device.
+/// Returns the model and revision of the device that a document describes.
 pub fn device(document: &Document) -> DeviceRevision {
     let device = &document.device;
     let kind = device.kind.label().to_owned();
@@ -156,12 +156,12 @@ pub fn device(document: &Document) -> DeviceRevision {
 pub fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
-        other => panic!("it is a text, not {other:?}"),
+        other => panic!("the value is not serialised as a text: {other:?}"),
     }
 }
 
-/// A name for use in URLs: the texts in lower-case letters, digits and hyphens. Different texts can give the
-/// same name, so six digits of a hash follow.
+/// Returns a name for use in URLs: the texts in lower-case letters, digits and hyphens. Different texts can
+/// give the same name, so six digits of a hash follow.
 fn slug(texts: &[&str]) -> String {
     const LETTERS_MAX: usize = 60;
     let mut letters = String::new();
@@ -177,7 +177,7 @@ fn slug(texts: &[&str]) -> String {
     format!("{}-{:02x}{:02x}{:02x}", letters.trim_end_matches('-'), hash[0], hash[1], hash[2])
 }
 
-/// Returns whether a text is a valid name for addresses.
+/// Returns whether a text is a valid name for use in URLs.
 pub fn is_slug(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     text.len() < 80 && text.bytes().all(is_plain)

@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use fonio_core::{Better, Figure, Unit};
 use fonio_storebench_document::figures as catalogue;
 
-/// The ranked figures in the order of pages. First come the study's four bandwidths, the sum of these
-/// bandwidths, and the study's response times. Then comes one figure for each other part of a run.
+/// The ranked figures in the order in which pages show them. First come the study's four bandwidths, the sum
+/// of these bandwidths, and the study's response times. Then comes one figure for each other part of a run.
 const NAMES: [&str; 18] = [
     "bandwidth.total",
     "bandwidth.seq_read",
@@ -32,14 +32,14 @@ const NAMES: [&str; 18] = [
 /// The figure that the ranking page shows by default.
 pub const FIRST: &str = NAMES[0];
 
-/// A ranked figure.
+/// A figure for which results are ranked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranked {
-    /// The name in the catalogue.
+    /// The figure's name in the catalogue of StoreBench.
     pub name: String,
-    /// The label for people.
+    /// The label that pages show.
     pub label: String,
-    /// The unit.
+    /// The unit of the figure.
     pub unit: Unit,
     /// Whether higher or lower values are better.
     pub better: Better,
@@ -56,12 +56,12 @@ static RANKED: LazyLock<Vec<Ranked>> = LazyLock::new(|| {
     NAMES.iter().map(rank).collect()
 });
 
-/// The ranked figures.
+/// Returns the ranked figures.
 pub fn ranked() -> &'static [Ranked] {
     &RANKED
 }
 
-/// The index of a figure in [`ranked`].
+/// Returns the index of the figure with this name in [`ranked`].
 pub fn find(name: &str) -> Option<usize> {
     NAMES.iter().position(|ranked| *ranked == name)
 }

@@ -5,16 +5,16 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Maximum number of addresses. If there are more, addresses with full buckets are dropped; if no bucket is
-/// full, new addresses are refused. An entry needs about 50 bytes.
+/// Maximum number of client addresses. If there are more, addresses with full buckets are dropped; if no
+/// bucket is full, new addresses are refused. The entry of an address needs about 50 bytes.
 const ADDRESSES_MAX: usize = 100_000;
 
-/// A rate limit with a burst size.
+/// A limit on the rate of requests, with a burst size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// Tokens per second.
+    /// Number of tokens added per second.
     pub per_s: f64,
-    /// The size of the bucket.
+    /// The size of the token bucket, which is the largest possible burst.
     pub burst: f64,
 }
 
@@ -24,7 +24,7 @@ struct Bucket {
     filled_at: Instant,
 }
 
-/// Limits the requests of each address.
+/// Limits the rate of requests from each client address.
 #[derive(Debug)]
 pub struct Limiter {
     rate: Rate,
@@ -32,17 +32,17 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// A limiter with full buckets.
+    /// Creates a limiter; the token bucket of each client address is full at first.
     pub fn new(rate: Rate) -> Limiter {
         assert!(rate.per_s > 0.0 && rate.burst >= 1.0, "{rate:?}");
         Limiter { rate, buckets: Mutex::default() }
     }
 
-    /// Takes a token for a request of `address` at `now`.
+    /// Takes a token from the bucket of `address` for a request at `now`.
     ///
     /// # Errors
     ///
-    /// The time until the next token.
+    /// If the bucket has no token, the time until the next token.
     pub fn take(&self, address: IpAddr, now: Instant) -> Result<(), Duration> {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= ADDRESSES_MAX {
@@ -71,7 +71,8 @@ impl Rate {
     }
 }
 
-/// The network of a client address. For IPv6, it is the /64 network, because a host usually has its own.
+/// Returns the network of a client address. For IPv6, this is the /64 network, because a host usually has its
+/// own.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -107,7 +108,7 @@ mod tests {
         assert!(limiter.take("2001:db8::1".parse().unwrap(), now).is_ok());
         assert!(limiter.take("2001:db8::ffff:2".parse().unwrap(), now).is_err());
         assert!(limiter.take("2001:db8:0:1::1".parse().unwrap(), now).is_ok());
-        // The same IPv4 address in both notations.
+        // The same client's IPv4 address in both notations.
         assert!(limiter.take("192.0.2.1".parse().unwrap(), now).is_ok());
         assert!(limiter.take("::ffff:192.0.2.1".parse().unwrap(), now).is_err());
     }

@@ -1,4 +1,4 @@
-//! `fonio-results`: serves results, and backs up the database.
+//! The program `fonio-results`, which serves results and backs up their database.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -114,7 +114,7 @@ fn run(arguments: Serve) -> Result<()> {
         proxies: arguments.proxy,
         public_url: arguments.public_url.trim_end_matches('/').to_owned(),
     };
-    // The database threads must not run inside the runtime.
+    // Start the database threads outside the runtime, because they must not run inside it.
     let (service, writer) = Service::start(&settings)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
@@ -140,7 +140,7 @@ fn run(arguments: Serve) -> Result<()> {
     // finishes the accepted submissions.
     drop(runtime);
     if writer.join().is_err() {
-        bail!("the writer thread has failed");
+        bail!("the thread that writes to the database has panicked");
     }
     ended
 }

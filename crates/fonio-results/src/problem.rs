@@ -1,5 +1,5 @@
-//! Errors of a request or of the service, each with an HTTP status and a sentence. The API reports them as
-//! JSON, pages as HTML.
+//! Defines errors of a request or of the service, each with an HTTP status and a sentence. The API reports
+//! these errors as JSON, and the pages report them as HTML.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use serde::Serialize;
 use crate::database::DatabaseError;
 use crate::store::Refusal;
 
-/// A refused request.
+/// A problem because of which a request is refused.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// The HTTP status.
+    /// The HTTP status of the response.
     pub status: StatusCode,
-    /// What happened, and what to do.
+    /// A sentence about what happened, and what to do.
     pub sentence: String,
-    /// The mistakes in the submitted document.
+    /// The mistakes found in the submitted document.
     pub places: Vec<document::Problem>,
-    /// When to try again.
+    /// How long the client should wait before the next attempt.
     pub retry_after: Option<Duration>,
 }
 
@@ -35,27 +35,26 @@ pub struct ProblemAnswer {
 }
 
 impl Problem {
-    /// A problem with a status and a sentence.
+    /// Creates a problem with this status and this sentence.
     pub fn new(status: StatusCode, sentence: impl Into<String>) -> Problem {
         Problem { status, sentence: sentence.into(), places: Vec::new(), retry_after: None }
     }
 
-    /// A parameter that is missing or wrong.
+    /// Creates the problem of a parameter that is missing or wrong.
     pub fn bad(sentence: impl Into<String>) -> Problem {
         Problem::new(StatusCode::BAD_REQUEST, sentence)
     }
 
-    /// There is no result with the requested id.
     pub(crate) fn no_result() -> Problem {
         Problem::unknown("no result has this id; it may have been deleted")
     }
 
-    /// Something that does not exist.
+    /// Creates the problem of something that does not exist.
     pub fn unknown(sentence: impl Into<String>) -> Problem {
         Problem::new(StatusCode::NOT_FOUND, sentence)
     }
 
-    /// An address has sent too many requests.
+    /// Creates the problem for a client address that has sent too many requests.
     pub fn too_many(wait: Duration) -> Problem {
         let seconds = wait.as_secs_f64().ceil();
         let sentence = format!("too many requests came from this address; wait {seconds} s and try again");
@@ -67,12 +66,12 @@ impl Problem {
         Problem { retry_after, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, sentence) }
     }
 
-    /// The service is overloaded.
+    /// Creates the problem of an overloaded service.
     pub fn busy() -> Problem {
         Problem::later("the service is overloaded; try again in a few seconds")
     }
 
-    /// The response for programs.
+    /// Returns the response for programs, in JSON.
     pub fn into_json(self) -> Response {
         let answer = ProblemAnswer { error: self.sentence.clone(), problems: self.places.clone() };
         let text = serde_json::to_string(&answer).expect("texts are JSON");
@@ -80,7 +79,7 @@ impl Problem {
         self.with_headers(response)
     }
 
-    /// Adds the headers that the status needs.
+    /// Adds the HTTP headers that the problem's status requires.
     pub fn with_headers(&self, mut response: Response) -> Response {
         let headers = response.headers_mut();
         if let Some(wait) = self.retry_after {
@@ -102,7 +101,7 @@ impl From<DatabaseError> for Problem {
             error => {
                 eprintln!("fonio-results: a request failed: {error}");
                 Problem::later(
-                    "the service cannot read its database; its operator finds the reason in its log",
+                    "the service cannot read its database; the operator finds the reason in the log of the service",
                 )
             }
         }
@@ -116,10 +115,10 @@ impl From<Refusal> for Problem {
             Refusal::Stopping => Problem::later("the service is stopping; try again in a minute"),
             Refusal::Full => Problem::new(
                 StatusCode::INSUFFICIENT_STORAGE,
-                "the disk of the service is full, and nothing was stored; tell its operator, and send the result later",
+                "the disk of the service is full, and nothing was stored; tell the operator, and send the result later",
             ),
             Refusal::Failed => Problem::later(
-                "the service cannot write to its database, and nothing was stored; its operator finds the reason in its log",
+                "the service cannot write to its database, and nothing was stored; the operator finds the reason in the log of the service",
             ),
         }
     }

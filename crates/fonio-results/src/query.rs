@@ -1,19 +1,19 @@
-//! The query string of a request. Only known names are allowed, each at most once.
+//! The query string of a request. Only known parameter names are allowed, each at most once.
 
 use axum::http::Uri;
 
 use crate::problem::Problem;
 use crate::store::read::{Of, Position};
 
-/// The parameters of a request.
+/// The query parameters of a request.
 #[derive(Debug)]
 pub struct Parameters(Vec<(String, String)>);
 
-/// No key, figure or id is longer.
+/// Maximum length of a parameter's value; no key, figure or id is longer.
 const VALUE_BYTES_MAX: usize = 256;
 
 impl Parameters {
-    /// Reads the parameters. Only `known` ones are allowed.
+    /// Reads the query parameters. Only the names in `known` are allowed.
     ///
     /// # Errors
     ///
@@ -42,18 +42,18 @@ impl Parameters {
         Ok(Parameters(pairs))
     }
 
-    /// The value of a parameter; `None` if it is missing, or empty like an unused form field.
+    /// Returns the value of a parameter; `None` if it is missing, or empty like an unused form field.
     pub fn get(&self, name: &str) -> Option<&str> {
         let pair = self.0.iter().find(|(known, _)| known == name)?;
         Some(pair.1.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// The value of a required parameter.
+    /// Returns the value of a required parameter.
     pub fn need(&self, name: &str) -> Result<&str, Problem> {
         self.get(name).ok_or_else(|| Problem::bad(format!("the parameter {name} is missing")))
     }
 
-    /// The parameter `by`: the kind of ranked entries.
+    /// Returns the kind of ranked entries, from the parameter `by`.
     pub fn by(&self) -> Result<Of, Problem> {
         match self.get("by") {
             None | Some("result") => Ok(Of::Results),
@@ -62,7 +62,7 @@ impl Parameters {
         }
     }
 
-    /// The parameter `page`: the `next` position of an earlier page.
+    /// Returns the position in the parameter `page`, copied from `next` of an earlier page.
     pub fn page(&self) -> Result<Option<Position>, Problem> {
         let Some(text) = self.get("page") else { return Ok(None) };
         parse_position(text)

@@ -31,17 +31,17 @@ const CONNECTIONS_OF_ADDRESS_MAX: usize = 128;
 /// Timeouts for clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// To receive a request head; also closes idle connections.
+    /// Time limit to receive a request head; also closes idle connections.
     pub head: Duration,
-    /// To send or receive some bytes.
+    /// Time limit without progress while data are sent or received.
     pub stall: Duration,
-    /// For requests in progress at shutdown.
+    /// Time limit for requests in progress at shutdown.
     pub stop: Duration,
 }
 
 impl Default for Times {
-    /// The time is long enough for slow links, and for a browser that keeps its connection open between two
-    /// clicks.
+    /// The time limits are long enough for slow links, and for a browser that keeps its connection open
+    /// between two clicks.
     fn default() -> Times {
         Times { head: Duration::from_secs(10), stall: Duration::from_secs(20), stop: Duration::from_secs(20) }
     }
@@ -50,11 +50,10 @@ impl Default for Times {
 /// Maximum size of a request head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// The peer address of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Peer(IpAddr);
 
-/// All paths of the service.
+/// Returns the router for all paths of the service.
 pub fn router(service: Service) -> Router {
     Router::new()
         .merge(api::router())
@@ -103,17 +102,17 @@ async fn guard(State(service): State<Service>, request: Request, next: Next) -> 
         headers.insert(name, HeaderValue::from_static(value));
     }
     if !headers.contains_key(header::CACHE_CONTROL) {
-        // A cache must not show a deleted result again.
+        // A cache must not serve a deleted result.
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
     response
 }
 
-/// Opens the socket.
+/// Opens the socket on which the service listens.
 ///
 /// # Errors
 ///
-/// A sentence with the address.
+/// If the service cannot listen at the address, a sentence that names the address.
 pub async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -196,7 +195,7 @@ async fn refuse(mut stream: TcpStream) {
     let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(ANSWER)).await;
 }
 
-/// The open connections of each network address.
+/// Number of open connections of each network address.
 #[derive(Clone, Default)]
 struct Connections(Arc<Mutex<HashMap<IpAddr, usize>>>);
 

@@ -14,20 +14,20 @@ use crate::store::summary::Summary;
 use crate::store::{Summaries, Writer, read};
 use crate::{figures, problem::Problem};
 
-/// The settings of a service.
+/// Settings of the results service.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The location of the stored results.
     pub location: Location,
     /// The number of reader threads.
     pub readers: usize,
-    /// Rate limit for the requests of an address.
+    /// Rate limit for requests from one client address.
     pub requests: Rate,
-    /// Rate limit for the submissions and deletions of an address.
+    /// Rate limit for submissions and deletions from one client address.
     pub submissions: Rate,
-    /// Addresses of trusted proxies: their `X-Forwarded-For` is used.
+    /// Addresses of trusted proxies, whose `X-Forwarded-For` headers give the client addresses.
     pub proxies: Vec<IpAddr>,
-    /// The public address of the service, without a final slash. If it is empty, replies contain only paths.
+    /// The service's public URL without a final slash. If the URL is empty, replies contain only paths.
     pub public_url: String,
 }
 
@@ -79,7 +79,7 @@ impl Service {
         self.reads.run(move |connection| Ok(query(connection, &lookup))).await?
     }
 
-    /// The address of the client: a trusted proxy gives it in the last entry of `X-Forwarded-For`.
+    /// Returns the address of the client, which a trusted proxy gives in the last entry of `X-Forwarded-For`.
     pub(crate) fn client(&self, peer: IpAddr, forwarded_for: Option<&str>) -> IpAddr {
         if !self.proxies.contains(&peer.to_canonical()) {
             return peer;
@@ -88,26 +88,26 @@ impl Service {
         named.unwrap_or(peer)
     }
 
-    /// Counts a request of a client.
+    /// Counts a request of a client, and refuses it if the client exceeds its rate limit.
     pub(crate) fn admit(&self, client: IpAddr, writes: bool) -> Result<(), Problem> {
         let limiter = if writes { &self.submissions } else { &self.requests };
         limiter.take(client, Instant::now()).map_err(Problem::too_many)
     }
 }
 
-/// The state for queries about figures.
+/// Cached distributions of figures, and the figures' ids in the database.
 pub(crate) struct Lookup {
     summaries: Summaries,
     figure_ids: Arc<Vec<i64>>,
 }
 
 impl Lookup {
-    /// The scope of a ranked figure.
+    /// Returns the scope of a ranked figure's distribution.
     pub(crate) fn scope(&self, device_id: i64, key_id: i64, figure: usize) -> Scope {
         Scope { device_id, key_id, figure_id: self.figure_ids[figure] }
     }
 
-    /// The distribution of a ranked figure, for all devices (0) or for one device.
+    /// Returns the distribution of a ranked figure, for all devices (0) or for one device.
     pub(crate) fn summary(
         &self,
         connection: &mut dyn Connection,

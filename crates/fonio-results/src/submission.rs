@@ -7,7 +7,7 @@ use fonio_storebench_document::{Refusal, Submission};
 use crate::entry::Entry;
 use crate::problem::Problem;
 
-/// Maximum number of listed mistakes.
+/// Maximum number of a document's mistakes that a reply lists.
 const PLACES_MAX: usize = 20;
 
 /// Reads a document that was received at `now_unix_s`.

@@ -10,19 +10,19 @@ pub const ID_DIGITS: usize = 32;
 /// The length of a delete token in digits.
 pub const TOKEN_DIGITS: usize = 64;
 
-/// A new id.
+/// Returns a new random id.
 pub fn new_id() -> String {
     random::<{ ID_DIGITS / 2 }>()
 }
 
-/// A new delete token.
+/// Returns a new random delete token.
 pub fn new_token() -> String {
     random::<{ TOKEN_DIGITS / 2 }>()
 }
 
 fn random<const BYTES: usize>() -> String {
     let mut bytes = [0; BYTES];
-    getrandom::fill(&mut bytes).expect("the kernel has random numbers");
+    getrandom::fill(&mut bytes).expect("the kernel provides random numbers");
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -31,13 +31,13 @@ pub fn is_id(text: &str) -> bool {
     text.len() == ID_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// The hash of a token. Only the hash is stored. A token has 256 random bits, so even a hash without salt
-/// cannot be reversed.
+/// Returns the hash of a token. The database stores only this hash. A token has 256 random bits, so even a
+/// hash without salt cannot be reversed.
 pub fn hash(token: &str) -> Vec<u8> {
     Sha256::digest(token.as_bytes()).to_vec()
 }
 
-/// Returns whether a token has the hash. The comparison takes constant time.
+/// Returns whether a token has the stored hash. The comparison takes constant time.
 pub fn matches(token: &str, stored: &[u8]) -> bool {
     hash(token).ct_eq(stored).into()
 }

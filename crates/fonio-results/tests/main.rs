@@ -1,4 +1,4 @@
-//! Tests of the results service. They form one program, so that all dependencies are linked only once.
+//! Tests of the results service, in one program so that all dependencies are linked only once.
 
 #![allow(clippy::unwrap_used)] // Tests may.
 

@@ -1,4 +1,4 @@
-//! The program: its errors, graceful shutdown and backup.
+//! Tests of the program's errors, graceful shutdown and backup.
 
 #![allow(clippy::unwrap_used)] // Tests may.
 
@@ -114,12 +114,12 @@ fn sigterm_finishes_requests_and_a_backup_is_complete() {
     assert!(back_up().status.success());
     check(&back_up(), "a backup does not overwrite files");
 
-    // A request that is in progress when the signal arrives.
+    // Begin a request that is in progress when the signal arrives.
     let body = serde_json::to_vec(&sample::document()).unwrap();
     let mut stream = TcpStream::connect(service.address).unwrap();
     stream.write_all(head(&body).as_bytes()).unwrap();
     stream.write_all(&body[..100]).unwrap();
-    // Once a second request completes, the connection of the first request has been accepted.
+    // When a second request completes, the connection of the first request has been accepted.
     assert_eq!(submit(service.address), 201);
     service.signal("-TERM");
     stream.write_all(&body[100..]).unwrap();

@@ -20,7 +20,7 @@ type Scenario = fn(Location);
 /// The scenarios that must succeed on both databases.
 const SCENARIOS: [(&str, Scenario); 5] = [
     ("a result's life", a_results_life),
-    ("rankings are those of a sorted list", rankings_are_those_of_a_sorted_list),
+    ("rankings equal a sorted list", rankings_are_those_of_a_sorted_list),
     ("an implausible result is hidden", an_implausible_result_is_hidden),
     ("results survive a restart", results_survive_a_restart),
     ("texts cannot become SQL or HTML", texts_cannot_become_sql_or_html),
@@ -105,7 +105,7 @@ fn a_results_life(location: Location) {
             service.get(&format!("/results/{id}")).status == 200,
         ]
     };
-    // Parquet compresses the ids as one column.
+    // `dumped[1]` is not checked, because Parquet compresses the ids.
     let dumped = everywhere(&service);
     assert_eq!((dumped[0], &dumped[2..]), (true, &[true; 4][..]));
 
@@ -121,7 +121,7 @@ fn a_results_life(location: Location) {
     assert_eq!(service.get("/healthz").status, 200);
 }
 
-/// A naive ranking: (value, number of submission, device).
+/// A naive ranking: value, submission number and device of each entry.
 type Naive = Vec<(f64, usize, usize)>;
 
 fn rankings_are_those_of_a_sorted_list(location: Location) {
@@ -241,7 +241,7 @@ fn results_survive_a_restart(location: Location) {
     assert_eq!(service.get(text(&submitted, "page")).status, 200);
     assert_eq!(service.submit(&bytes(&sample::document())).status, 201);
     service.stop();
-    // Simulates a database of a newer version.
+    // Simulates a database that was written by a newer version.
     let mut writer = location.open_writer().unwrap();
     writer.query("INSERT INTO tables_version (version) VALUES (99)", &[]).unwrap();
     drop(writer);

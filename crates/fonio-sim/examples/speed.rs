@@ -19,8 +19,8 @@ const GIB: ByteCount = ByteCount(1 << 30);
 /// A case: its name, its profile, and the operation, order, range and queue depth of its jobs.
 type Case = (&'static str, &'static str, Op, Order, ByteCount, u32);
 
-/// If a case uses the complete device, the device is overwritten once before the clock starts. It then
-/// collects garbage.
+/// If a case uses the complete device, the device is overwritten once before the clock starts. During the
+/// measurement, the device then collects garbage.
 const CASES: [Case; 7] = [
     ("page map, 16 GB, collecting, depth 1", "emmc51", Op::Write, Order::Random, CAPACITY, 1),
     ("page map, 16 GB, collecting, depth 32", "emmc51", Op::Write, Order::Random, CAPACITY, 32),
@@ -41,7 +41,7 @@ fn main() {
 
 fn measure((name, profile, op, order, range, depth): Case) {
     let profile = Profile::shipped(profile).expect("the case names a shipped profile");
-    let mut device = profile.device(Some(CAPACITY), 1).expect("a shipped profile gives a device");
+    let mut device = profile.device(Some(CAPACITY), 1).expect("a shipped profile describes a device");
     let mut now = write_in_order(device.as_mut(), range, Timestamp(0));
     let job = Job { op, order, start: ByteCount(0), range, request: ByteCount(4096), count: REQUESTS, depth };
     if range == CAPACITY {
@@ -62,7 +62,7 @@ fn schedule(policy: Policy) {
     const PROCESSES: u64 = 8;
     const FILE: ByteCount = ByteCount(128 << 20);
     let profile = Profile::shipped("samsung_s5").expect("it is shipped");
-    let mut device = profile.device(None, 1).expect("a shipped profile gives a device");
+    let mut device = profile.device(None, 1).expect("a shipped profile describes a device");
     let from = write_in_order(device.as_mut(), ByteCount(PROCESSES * FILE.0), Timestamp(0));
     let process = |at: u64| {
         Source::Closed(ClosedLoop {

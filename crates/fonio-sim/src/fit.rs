@@ -12,13 +12,13 @@ use crate::profile::{Profile, ProfileError, Source, schema};
 /// A value that the model must reproduce.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The key that the fit may change.
+    /// The profile's key that the fit may change.
     pub key: &'static str,
-    /// The measurement protocol of the value.
+    /// The protocol that measures the value.
     pub protocol: Protocol,
-    /// The number.
+    /// The number that the model must reproduce.
     pub wanted: f64,
-    /// The number's name, for the profile's `to`.
+    /// The name of the published number, for `to` in the profile.
     pub to: String,
 }
 
@@ -27,14 +27,14 @@ pub struct Target {
 pub struct Met {
     /// The target's name.
     pub to: String,
-    /// The wanted value.
+    /// The value that the model must reproduce.
     pub wanted: f64,
-    /// The model's value.
+    /// The value that the model gives.
     pub given: f64,
 }
 
 impl Met {
-    /// Returns the relative error.
+    /// Returns the relative error of the model's value.
     pub fn error(&self) -> f64 {
         (self.given / self.wanted - 1.0).abs()
     }
@@ -44,7 +44,7 @@ impl Met {
 /// digits.
 const ERROR_MAX: f64 = 1e-4;
 
-/// The maximum number of rounds. The cards need about five. Without a maximum, a fit to an unreachable
+/// The maximum number of rounds. The cards need about five rounds. Without a maximum, a fit to an unreachable
 /// target would never end.
 const ROUNDS_MAX: u32 = 40;
 

@@ -1,8 +1,8 @@
 //! Runs the studies' benchmarks on a device in virtual time.
 //!
 //! A [`Job`] is one process that keeps a number of requests in flight; [`run`] runs several jobs concurrently
-//! on a device. A [`Protocol`] is an experiment that prepares a new device and runs jobs. Its result is one
-//! number. `crate::fit` and `crate::verify` run protocols.
+//! on a device. A [`Protocol`] is an experiment that prepares a new device and runs jobs. The result of an
+//! experiment is one number. `crate::fit` and `crate::verify` run protocols.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,17 +16,18 @@ use crate::profile::{Profile, ProfileError};
 /// One process and its requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
-    /// Read or write.
+    /// The operation of all requests: read or write.
     pub op: Op,
     /// Whether requests are sequential or random.
     pub order: Order,
-    /// The first byte of its range.
+    /// The first byte of the range that the job uses.
     pub start: ByteCount,
-    /// The length of its range. A sequential job that reaches the end continues at the beginning.
+    /// The length of the range that the job uses. A sequential job that reaches the end continues at the
+    /// beginning.
     pub range: ByteCount,
-    /// The size of a request.
+    /// The size of each request.
     pub request: ByteCount,
-    /// The number of requests.
+    /// The number of requests of the job.
     pub count: u64,
     /// The number of requests in flight.
     pub depth: u32,
@@ -50,9 +51,9 @@ impl From<Access> for Order {
 /// The result of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// Number of requests.
+    /// Number of completed requests.
     pub requests: u64,
-    /// Bytes in them.
+    /// Number of bytes in the completed requests.
     pub bytes: ByteCount,
     /// Time from the first submission to the last completion.
     pub span: Nanos,
@@ -104,7 +105,7 @@ pub fn run(device: &mut dyn Device, jobs: &[Job], from: Timestamp, seed: u64) ->
     let mut free = BinaryHeap::new();
     let mut order = 0u64;
     for (index, job) in jobs.iter().enumerate() {
-        assert!(job.range.0 >= job.request.0 && job.request.0 > 0, "a job's range holds a request");
+        assert!(job.range.0 >= job.request.0 && job.request.0 > 0, "a job's range fits one request");
         for _ in 0..u64::from(job.depth).min(job.count) {
             free.push(Reverse((from.0, order, index)));
             order += 1;
@@ -146,17 +147,17 @@ pub fn run(device: &mut dyn Device, jobs: &[Job], from: Timestamp, seed: u64) ->
 /// An experiment on a new device.
 #[derive(Clone, Copy, Debug)]
 pub struct Protocol {
-    /// Read or write.
+    /// The operation of all requests: read or write.
     pub op: Op,
-    /// Sequential or random.
+    /// Whether requests are sequential or random.
     pub order: Order,
-    /// The size of a request.
+    /// The size of each request.
     pub request: ByteCount,
-    /// The range of each process.
+    /// The length of each process's range on the device.
     pub range: ByteCount,
-    /// The requests of each process.
+    /// Number of requests of each process.
     pub count: u64,
-    /// Requests in flight per process.
+    /// Number of requests in flight per process.
     pub depth: u32,
     /// Number of bytes that are written before the experiment, from the beginning of the device on, in
     /// requests of 512 KiB.
@@ -170,7 +171,7 @@ pub struct Protocol {
 pub enum Gives {
     /// Throughput in 10⁶ bytes per second.
     Throughput,
-    /// Requests per second.
+    /// The number of requests per second.
     Iops,
     /// Response time in microseconds: total time divided by the number of requests.
     Response,
@@ -181,7 +182,7 @@ pub enum Gives {
     Speedup(u32),
 }
 
-/// The seed of every experiment that does not state another.
+/// The seed of every experiment that does not state its own seed.
 pub const SEED: u64 = 1;
 
 impl Protocol {
@@ -253,7 +254,7 @@ impl Protocol {
     ///
     /// # Errors
     ///
-    /// Any error of `make`.
+    /// If `make` fails.
     pub fn run_on<E>(&self, make: impl Fn() -> Result<Box<dyn Device>, E>) -> Result<f64, E> {
         let alone = |jobs: u32| -> Result<Measured, E> {
             let mut device = make()?;

@@ -1,12 +1,12 @@
-//! Published numbers, by name. Profiles are fitted to them or compared with them.
+//! Published numbers, by name. Profiles are fitted to these numbers or compared with them.
 
 use fonio_core::{Access, ByteCount};
 
 use crate::fit::Target;
 use crate::measure::{Gives, Order, Protocol};
 
-/// The range of the random test that the study ran on the phone with the eight cards. This range is not
-/// published; we assume the range of the sequential test.
+/// The range of the random test that the study ran on the phone with the eight cards. The range of this test
+/// is not published; we assume the range of the sequential test.
 pub const CARD_RANGE: ByteCount = ByteCount(128 << 20);
 
 /// A card of Kim, Agrawal, Ungureanu (TOS 2012), Table III and Figure 15. The study does not define MB/s;
@@ -17,31 +17,31 @@ pub struct Card {
     pub name: &'static str,
     /// Throughput on a desktop computer with a card reader.
     pub desktop: Four,
-    /// Throughput on the phone.
+    /// Throughput of the card in a phone.
     pub phone: Four,
-    /// The dependence of random-write throughput on the range.
+    /// How random-write throughput depends on the size of the range.
     pub shape: Shape,
 }
 
 /// Sequential and random throughput in MB/s.
 #[derive(Clone, Copy, Debug)]
 pub struct Four {
-    /// Sequential writes.
+    /// Throughput of sequential writes.
     pub seq_write: f64,
-    /// Sequential reads.
+    /// Throughput of sequential reads.
     pub seq_read: f64,
-    /// 4 KB random writes.
+    /// Throughput of 4 KB random writes.
     pub rand_write: f64,
-    /// 4 KB random reads.
+    /// Throughput of 4 KB random reads.
     pub rand_read: f64,
 }
 
 /// The change of throughput as the range of random writes grows (section 5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Throughput does not fall.
+    /// Throughput does not fall as the range grows.
     Flat,
-    /// Throughput falls, but not sharply.
+    /// Throughput falls as the range grows, but not sharply.
     MildDrop,
     /// Throughput falls twice, at 32 MB and at 1024 MB.
     TwoDrops,
@@ -125,15 +125,15 @@ pub fn samsung_s5() -> Vec<Target> {
 pub struct FourByFour {
     /// The device's name.
     pub name: &'static str,
-    /// The factors, in the order of [`Access::ALL`].
+    /// The slowdown factors, in the order of [`Access::ALL`].
     pub slowdowns: [f64; 4],
 }
 
-/// Samsung Galaxy S5.
+/// The slowdowns of the Samsung Galaxy S5.
 pub const S5_4X4: FourByFour =
     FourByFour { name: "smartio.s5_slowdown_4x4", slowdowns: [28.03, 4.21, 19.22, 8.01] };
 
-/// Motorola Razr.
+/// The slowdowns of the Motorola Razr.
 pub const RAZR_4X4: FourByFour =
     FourByFour { name: "smartio.razr_slowdown_4x4", slowdowns: [59.4, 7.92, 31.12, 8.01] };
 
@@ -149,8 +149,8 @@ pub struct DeviceClass {
     pub seq_mb_s: (Option<f64>, f64),
     /// Random reads and writes per second; `None` if the source states no random rates.
     pub rand_iops: Option<(f64, f64)>,
-    /// Commands in flight in the random test. The sources do not state this number; we assume the maximum
-    /// of the class, but at most 32.
+    /// Number of commands in flight in the random test. The sources do not state this number; we assume the
+    /// maximum of the class, but at most 32.
     pub depth: u32,
 }
 
@@ -190,8 +190,8 @@ impl DeviceClass {
             request: ByteCount(512 << 10),
             range,
             count: 512,
-            // Two commands in flight, so that neither the host nor the device waits. Only one if the device
-            // has no queue.
+            // Two commands in flight, so that neither the host nor the device waits. Only one command if the
+            // device has no queue.
             depth: self.depth.min(2),
             prepare: range,
             gives: Gives::Throughput,

@@ -1,5 +1,5 @@
-//! The experiments of Nguyen et al. (2015) with schedulers, in virtual time: slowdowns (section 7.2), speedups (section
-//! 4.5) and mixed workloads (section 7.3).
+//! The experiments of Nguyen et al. (2015) with schedulers, in virtual time: slowdowns (section 7.2),
+//! speedups (section 4.5) and mixed workloads (section 7.3).
 //!
 //! The parameters of the schedulers (`scheduler::cfq`, `scheduler::smartio`) and of the workloads below
 //! come from the study's text. The device's profile was fitted to response times that were measured with
@@ -28,18 +28,18 @@ pub const FILE: ByteCount = ByteCount(128 << 20);
 /// The file of a process in the speedup experiments (section 4.5).
 pub const SMALL_FILE: ByteCount = ByteCount(32 << 20);
 
-/// Requests in flight of the mixed workload (section 7.3).
+/// Number of requests in flight in the mixed workload (section 7.3).
 pub const MIXED_DEPTH: u32 = 128;
 
-/// The think time of a process; assumed. The fitted response times already include the host's time, so this
+/// The assumed think time of a process. The fitted response times already include the host's time, so this
 /// time only prevents runs with different seeds from staying in phase.
 pub const THINK: Think = Think { min: Nanos(0), max: Nanos(2_000) };
 
 /// A device with a scheduler.
 pub struct Setup<'a> {
-    /// The device.
+    /// The profile of the device.
     pub profile: &'a Profile,
-    /// Makes the scheduler.
+    /// A function that makes the scheduler.
     pub scheduler: &'a dyn Fn() -> Box<dyn Scheduler>,
     /// The seed of addresses and think times.
     pub seed: u64,
@@ -48,9 +48,9 @@ pub struct Setup<'a> {
 /// Response times of concurrent processes, relative to one process alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slowdown {
-    /// Slowdown of the readers.
+    /// The factor by which readers are slowed down.
     pub read: f64,
-    /// Slowdown of the writers.
+    /// The factor by which writers are slowed down.
     pub write: f64,
 }
 
@@ -106,8 +106,8 @@ impl Setup<'_> {
         Ok(serial as f64 / (outcome.end.0 - outcome.from.0) as f64)
     }
 
-    /// Returns the seconds that one process needs to transfer 128 MB. It reads `reads_percent` of the data
-    /// and writes the rest.
+    /// Returns the seconds that one process needs to transfer 128 MB. The process reads `reads_percent` of
+    /// the data and writes the rest.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl Setup<'_> {
             .expect("the files of all processes lie on the device")
     }
 
-    /// Returns a new device. Its first part, at least 1 GiB as in `measure::Protocol::smartio`, was written
+    /// Returns a new device whose first part, at least 1 GiB as in `measure::Protocol::smartio`, was written
     /// sequentially.
     fn prepared(&self, size: ByteCount) -> Result<(Box<dyn Device>, Timestamp), ProfileError> {
         let mut device = self.profile.device(None, self.seed)?;
@@ -141,7 +141,7 @@ impl Setup<'_> {
     }
 }
 
-/// Returns a process with direct I/O on its own file. It waits for its writes too.
+/// Returns a process with direct I/O on its own file, which also waits for its writes.
 fn process(at: u32, op: Op, order: Order, file: ByteCount) -> ClosedLoop {
     ClosedLoop {
         process: ProcessId(at),

@@ -28,7 +28,7 @@ pub struct Api {
 /// SQLite 3.8.7, the first version that provides `auto_extension` to extensions.
 const OLDEST: c_int = 3_008_007;
 
-/// Indices in `sqlite3_api_routines` of `sqlite3ext.h`. SQLite only appends to this structure.
+/// Indices in `sqlite3_api_routines` of `sqlite3ext.h`. New SQLite versions only append to this structure.
 mod place {
     pub const EXEC: usize = 55;
     pub const LIBVERSION_NUMBER: usize = 67;
@@ -39,7 +39,7 @@ mod place {
 }
 
 impl Api {
-    /// Takes the functions that SQLite passes to extensions.
+    /// Copies the functions that SQLite passes to extensions.
     ///
     /// # Safety
     ///
@@ -49,7 +49,7 @@ impl Api {
         if routines.is_null() {
             return None;
         }
-        // SAFETY: the caller guarantees that the pointer is valid. Every SQLite version that loads extensions
+        // SAFETY: the caller guarantees that `routines` is valid. Every SQLite version that loads extensions
         // has this function.
         let version = unsafe {
             let version = *routines.add(place::LIBVERSION_NUMBER);
@@ -58,7 +58,7 @@ impl Api {
         if version < OLDEST {
             return None;
         }
-        // SAFETY: this version has all these entries.
+        // SAFETY: this version of SQLite has all entries in `place`.
         Api::new(|place, _| unsafe { *routines.add(place) })
     }
 
@@ -77,7 +77,7 @@ impl Api {
         let exec = get(place::EXEC, c"sqlite3_exec")?;
         let file_control = get(place::FILE_CONTROL, c"sqlite3_file_control")?;
         let db_filename = get(place::DB_FILENAME, c"sqlite3_db_filename")?;
-        // SAFETY: the functions have these types in SQLite's documentation.
+        // SAFETY: according to SQLite's documentation, the functions have these types.
         Some(unsafe {
             Api {
                 vfs_find: transmute::<*mut c_void, VfsFind>(vfs_find),
@@ -89,20 +89,21 @@ impl Api {
         })
     }
 
-    /// Returns whether both belong to the same SQLite library.
+    /// Returns whether both sets of functions belong to the same SQLite library.
     pub fn is_of_same_sqlite(&self, other: &Api) -> bool {
         ptr::fn_addr_eq(self.exec, other.exec)
     }
 
-    /// Returns the first VFS of SQLite's list. Initializes SQLite.
+    /// Returns the first VFS of SQLite's list, and initializes SQLite.
     pub fn first_vfs(&self) -> *mut sqlite3_vfs {
-        // SAFETY: null asks for the default VFS, which is the first one.
+        // SAFETY: null asks for the default VFS, which is the first in the list.
         unsafe { (self.vfs_find)(ptr::null()) }
     }
 
-    /// Makes SQLite call `called` after each opening of a connection. A second registration has no effect.
+    /// Makes SQLite call `called` each time it has opened a connection. A second registration has no effect.
     pub fn call_when_opened(&self, called: Opened) -> c_int {
-        // SAFETY: SQLite calls `called` as the entry point of an extension, and `called` has the type of one.
+        // SAFETY: SQLite calls `called` as the entry point of an extension, and `called` has the type of an
+        // entry point.
         unsafe { (self.auto_extension)(transmute::<Opened, unsafe extern "C" fn()>(called)) }
     }
 
@@ -134,17 +135,17 @@ impl Api {
         (code, said)
     }
 
-    /// Returns a file of a connection's `main` database, or null if it is not open. `which` is SQLite's code
-    /// for the file.
+    /// Returns a file of a connection's `main` database, or null if this file is not open. `which` is
+    /// SQLite's code for the file.
     ///
     /// # Safety
     ///
-    /// As for [`Api::run`].
+    /// The conditions are those of [`Api::run`].
     pub unsafe fn main_file(&self, db: *mut sqlite3, which: c_int) -> *mut sqlite3_file {
         let mut file: *mut sqlite3_file = ptr::null_mut();
         // SAFETY: the caller guarantees that `db` is valid; both codes take a pointer to a pointer to a file.
         let code = unsafe { (self.file_control)(db, c"main".as_ptr(), which, (&raw mut file).cast()) };
-        // SAFETY: SQLite's file objects are valid while the connection is.
+        // SAFETY: SQLite's file objects are valid as long as the connection.
         if code == SQLITE_OK && !file.is_null() && unsafe { !(*file).methods.is_null() } {
             file
         } else {
@@ -152,11 +153,11 @@ impl Api {
         }
     }
 
-    /// The path of the database `main`.
+    /// Returns the path of a connection's `main` database.
     ///
     /// # Safety
     ///
-    /// As for [`Api::run`].
+    /// The conditions are those of [`Api::run`].
     pub unsafe fn main_path(&self, db: *mut sqlite3) -> *const c_char {
         // SAFETY: the caller guarantees that `db` is valid.
         unsafe { (self.db_filename)(db, c"main".as_ptr()) }

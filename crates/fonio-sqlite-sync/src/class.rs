@@ -1,4 +1,4 @@
-//! Decides the treatment of a database when it is opened.
+//! Decides how to treat a database when it is opened.
 
 use std::ffi::c_int;
 use std::path::Path;
@@ -10,17 +10,17 @@ use crate::seen::Seen;
 use crate::sqlite::*;
 use crate::world::World;
 
-/// A decision.
+/// How to treat a database.
 pub enum Decision {
     /// SQLite syncs the database as usual.
     Durable,
-    /// Some functions of the file are replaced.
+    /// This library replaces some functions of the database's files.
     Treated(Treatment),
     /// The database must not be opened; the value is the SQLite error code to return.
     Refused(c_int),
 }
 
-/// Decides the treatment of a database before it is opened. Removes it first if it is a stale cache.
+/// Decides how to treat a database before it is opened. If the database is a stale cache, removes it first.
 pub fn decide(database: &Path, flags: c_int) -> Decision {
     decide_with(database, |boots| {
         let cache = Cache::at(database);
@@ -45,7 +45,7 @@ pub fn decide(database: &Path, flags: c_int) -> Decision {
     .unless_read_only(flags)
 }
 
-/// Decides the treatment of a database that is already open.
+/// Decides how to treat a database that is already open.
 pub fn decide_on_open(database: &Path) -> Decision {
     decide_with(database, |boots| match Cache::at(database).state(boots) {
         Ok(State::Stale) | Err(_) => {
@@ -69,8 +69,8 @@ impl Decision {
     }
 }
 
-/// Decides by the policy. `not_stale` checks a database of the class `cache`, which can be from an earlier
-/// boot.
+/// Decides according to the policy. `not_stale` checks a database of the class `cache`, which can be from an
+/// earlier boot.
 fn decide_with(database: &Path, not_stale: impl FnOnce(&Boots) -> Result<(), c_int>) -> Decision {
     let world = World::get();
     if let Some(treatment) = world.databases.treatment(database) {
@@ -89,7 +89,7 @@ fn decide_with(database: &Path, not_stale: impl FnOnce(&Boots) -> Result<(), c_i
         Ok(None) => {}
         Ok(Some(name)) => {
             world.said.once(&format!(
-                "{shown} is on {name}, which other machines can write independently of this machine's boots and syncs: it stays durable"
+                "{shown} is on {name}, which other machines can write to, independently of this machine's boots and syncs: the database stays durable"
             ));
             return Decision::Durable;
         }

@@ -9,12 +9,12 @@ use crate::sqlite::*;
 use crate::world::World;
 use crate::{guarded, library, ordered, vfs};
 
-/// The entry point for `sqlite3_load_extension` and `.load`. It also applies the policy to the connection's
-/// main database, which is already open.
+/// The entry point for `sqlite3_load_extension` and `.load`. Also applies the policy to the connection's main
+/// database, which is already open.
 ///
 /// # Safety
 ///
-/// SQLite calls it.
+/// Only SQLite may call this function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sqlite3_foniosqlitesync_init(
     db: *mut sqlite3,
@@ -23,7 +23,7 @@ pub unsafe extern "C" fn sqlite3_foniosqlitesync_init(
 ) -> c_int {
     guarded(
         || {
-            // SAFETY: SQLite passes its functions.
+            // SAFETY: SQLite passes the table of its functions.
             let Some(api) = (unsafe { Api::of_extension(routines) }) else { return SQLITE_ERROR };
             vfs::attach(&api);
             // SAFETY: SQLite holds the connection's lock.
@@ -54,8 +54,8 @@ unsafe fn adopt(api: &Api, db: *mut sqlite3) {
     }
 }
 
-/// The function for SQLite's option `SQLITE_EXTRA_INIT`. The program must export SQLite's functions (`-rdynamic`), if it contains
-/// SQLite itself.
+/// The entry point for SQLite's option `SQLITE_EXTRA_INIT`. The program must export SQLite's functions
+/// (`-rdynamic`), if it contains SQLite itself.
 #[unsafe(no_mangle)]
 pub extern "C" fn fonio_sqlite_sync_extra_init(_unused: *const c_char) -> c_int {
     let found = guarded(|| Api::by_name(|name| library::function(name, ptr::null())), || None);

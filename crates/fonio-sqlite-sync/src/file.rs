@@ -22,14 +22,14 @@ use crate::world::World;
 pub enum Role {
     /// A file of a database that is not synced.
     Unsynced,
-    /// A database whose write-ahead log this library syncs.
+    /// The main file of a database whose write-ahead log this library syncs.
     Ordered {
         /// Whether SQLite no longer syncs the commits of the database.
         is_relaxed: AtomicBool,
         /// Whether to change the database to write-ahead mode.
         to_wal: bool,
     },
-    /// The write-ahead log of such a database.
+    /// A write-ahead log that this library syncs.
     Wal(Arc<Wal>),
     /// A file whose syncs are counted.
     Watched(Part, Arc<Seen>),
@@ -38,12 +38,13 @@ pub enum Role {
 /// A function table in which some functions are replaced, and this library's data about the file.
 #[repr(C)]
 pub struct Hooked {
-    /// Must be the first field: SQLite's pointer to it is also the pointer to this structure.
+    /// The table of functions must be the first field: SQLite's pointer to the table is also the pointer to
+    /// this structure.
     methods: sqlite3_io_methods,
     original: *const sqlite3_io_methods,
     /// The role of the file.
     pub role: Role,
-    /// The database, if this is its main file.
+    /// The path of the database, if this file is its main file.
     counted: Option<PathBuf>,
 }
 
@@ -85,7 +86,7 @@ impl Hooked {
         }
     }
 
-    /// The functions of the VFS.
+    /// Returns the VFS's own functions for the file.
     pub fn original(&self) -> &sqlite3_io_methods {
         // SAFETY: the VFS's table is valid while the file is open. Every version of the table has the
         // functions that are used: all functions that we replace exist since version 1.
@@ -96,9 +97,9 @@ impl Hooked {
     ///
     /// # Safety
     ///
-    /// `file` is this file.
+    /// `file` is the file that contains this `Hooked`.
     pub unsafe fn sync_really(&self, file: *mut sqlite3_file, flags: c_int) -> c_int {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that `file` is this open file.
         self.original().sync.map_or(SQLITE_OK, |sync| unsafe { sync(file, flags) })
     }
 
@@ -106,7 +107,7 @@ impl Hooked {
     ///
     /// # Safety
     ///
-    /// `file` is this file, and the other arguments come from SQLite.
+    /// `file` is the file that contains this `Hooked`, and the other arguments come from SQLite.
     pub unsafe fn write_really(
         &self,
         file: *mut sqlite3_file,
@@ -114,7 +115,7 @@ impl Hooked {
         bytes: c_int,
         at: i64,
     ) -> c_int {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that `file` is this open file.
         self.original().write.map_or(SQLITE_ERROR, |write| unsafe { write(file, from, bytes, at) })
     }
 }
@@ -123,7 +124,7 @@ impl Hooked {
 unsafe fn copy(from: *const sqlite3_io_methods) -> sqlite3_io_methods {
     // SAFETY: zero is a valid number, and a null function is `None`.
     let mut to: sqlite3_io_methods = unsafe { std::mem::zeroed() };
-    // SAFETY: every table has a version.
+    // SAFETY: every table of functions contains its version.
     let version = unsafe { (*from).version };
     let bytes = match version {
         ..=1 => offset_of!(sqlite3_io_methods, shm_map),
@@ -137,7 +138,7 @@ unsafe fn copy(from: *const sqlite3_io_methods) -> sqlite3_io_methods {
     to
 }
 
-/// `xClose` of all hooked files.
+/// Replaces `xClose` of all hooked files.
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     // SAFETY: SQLite calls this once for each file with our table.
     let hooked = unsafe { Box::from_raw((*file).methods.cast_mut().cast::<Hooked>()) };

@@ -1,9 +1,9 @@
-//! Drops the fsync calls of programs that are linked statically with SQLite, so that this library cannot find
-//! SQLite's functions.
+//! Drops the fsync calls of programs in which this library cannot find SQLite's functions, because the
+//! programs are linked statically with SQLite.
 //!
-//! This applies only to databases of rules with `drop-fsync`. The sync of a commit looks like the sync of a
-//! checkpoint, so either all syncs of a database are dropped or none. Before programs start, the systemd unit
-//! (`fonio sync-policy boot`) removes stale databases.
+//! Fsync calls are dropped only for databases of rules with `drop-fsync`. The sync of a commit looks like the
+//! sync of a checkpoint, so either all syncs of a database are dropped or none. Before programs start, the
+//! systemd unit (`fonio sync-policy boot`) removes stale databases.
 
 use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
@@ -19,11 +19,11 @@ use crate::world::World;
 /// Interval between two checks of the policy file.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// `fsync`.
+/// Replaces `fsync` of the C library.
 ///
 /// # Safety
 ///
-/// No condition: the kernel checks the descriptor.
+/// Every call is safe: the kernel checks the descriptor.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fsync(fd: c_int) -> c_int {
     if guarded(|| is_dropped(fd), || false) {
@@ -33,11 +33,11 @@ pub unsafe extern "C" fn fsync(fd: c_int) -> c_int {
     unsafe { libc::syscall(libc::SYS_fsync, fd) as c_int }
 }
 
-/// `fdatasync`.
+/// Replaces `fdatasync` of the C library.
 ///
 /// # Safety
 ///
-/// No condition: the kernel checks the descriptor.
+/// Every call is safe: the kernel checks the descriptor.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdatasync(fd: c_int) -> c_int {
     if guarded(|| is_dropped(fd), || false) {

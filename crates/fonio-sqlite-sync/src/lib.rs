@@ -1,20 +1,20 @@
-//! A shared library for programs that use SQLite. It syncs each database according to a policy
+//! A shared library for programs that use SQLite. The library syncs each database according to a policy
 //! ([`fonio_sync_policy`]), regardless of the program's own settings. `docs/sync-policy.md` is the user
 //! documentation.
 //!
-//! It does not contain SQLite, but uses the SQLite library of the program, which `library.rs` finds. A
-//! program loads it in one of three ways: as an extension or as `SQLITE_EXTRA_INIT` (`extension.rs`), or by
+//! The library does not contain SQLite, but uses the SQLite library of the program, which `library.rs` finds.
+//! A program loads it in one of three ways: as an extension or as `SQLITE_EXTRA_INIT` (`extension.rs`), or by
 //! LD_PRELOAD (`preload.rs`).
 //!
 //! # Interception of file operations
 //!
 //! SQLite accesses files through two function tables: a VFS has a table to open files, and each open file has
-//! its own table. `vfs.rs` replaces `xOpen` in place, in the tables of SQLite's own Unix VFSes. This also
-//! covers VFSes that the program looks up by name or has looked up before, and the application's own VFSes on
-//! top of these. If the policy affects an open file, `file.rs` gives the file a copy of its table, and
-//! replaces in this copy the few functions that matter for the file's class. SQLite's file object keeps its
-//! size and contents. All other functions, such as those for locks and shared memory, are called directly.
-//! Databases of the class `durable` are not modified at all.
+//! its own table. `vfs.rs` replaces `xOpen` in place, in the tables of SQLite's own Unix VFSes. The
+//! replacement also covers VFSes that the program looks up by name or has looked up before, and the
+//! application's own VFSes on top of such VFSes. If the policy affects an open file, `file.rs` gives the file
+//! a copy of its table, and replaces in this copy the few functions that matter for the file's class.
+//! SQLite's file object keeps its size and contents. All other functions, such as those for locks and shared
+//! memory, are called directly. Databases of the class `durable` are not modified at all.
 //!
 //! # Invariants
 //!

@@ -8,7 +8,7 @@ use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr;
 
 /// Returns the function `name` that the code at `caller` would call without this library. Returns null if no
-/// library provides the function, or if `caller` is null and several libraries provide it.
+/// library provides the function, or if `caller` is null and several libraries provide the function.
 pub fn function(name: &CStr, caller: *const c_void) -> *mut c_void {
     if !caller.is_null()
         && let Some(found) = in_module(module_at(caller), name)
@@ -22,7 +22,7 @@ pub fn function(name: &CStr, caller: *const c_void) -> *mut c_void {
     known.into_iter().find(|found| is_theirs(*found)).unwrap_or_else(|| in_any_module(name))
 }
 
-/// The base address and path of the module that contains an address.
+/// Returns the base address and path of the module that contains an address.
 fn module_at(address: *const c_void) -> Option<(usize, *const libc::c_char)> {
     // SAFETY: the structure is filled if the call succeeds; its strings live as long as the module.
     unsafe {
@@ -53,7 +53,7 @@ fn in_module(module: Option<(usize, *const libc::c_char)>, name: &CStr) -> Optio
     }
 }
 
-/// Looks up the function if exactly one loaded module has it.
+/// Looks up the function if exactly one loaded module provides it.
 fn in_any_module(name: &CStr) -> *mut c_void {
     unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, into: *mut c_void) -> c_int {
         // SAFETY: the linker passes a valid structure, and `into` is the vector below.

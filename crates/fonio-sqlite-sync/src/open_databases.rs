@@ -10,19 +10,19 @@ use std::time::Duration;
 
 use crate::seen::Seen;
 
-/// The treatment of a database.
+/// How this library treats a database.
 #[derive(Clone)]
 pub enum Treatment {
-    /// Commits in its write-ahead log are synced in groups.
+    /// This library syncs the commits in the database's write-ahead log in groups.
     Ordered {
-        /// Maximum time span of lost transactions.
+        /// Maximum time span of the transactions that a power cut loses.
         window: Duration,
-        /// Whether to change it to write-ahead mode.
+        /// Whether to change the database to write-ahead mode.
         to_wal: bool,
     },
-    /// It is never synced.
+    /// The database is never synced.
     Unsynced,
-    /// Its syncs are counted.
+    /// The database's syncs are counted.
     Watched(Arc<Seen>),
 }
 
@@ -35,8 +35,8 @@ impl OpenDatabases {
         self.0.lock().ok()?.get(database).map(|(treatment, _)| treatment.clone())
     }
 
-    /// Counts one more open file of a database, and returns its treatment. If it was already open, the
-    /// treatment stays the same.
+    /// Counts one more open file of a database, and returns its treatment. If the database was already
+    /// open, its treatment stays the same.
     pub fn opened(&self, database: &Path, treatment: Treatment) -> Option<Treatment> {
         let mut open = self.0.lock().ok()?;
         let entry = open.entry(database.to_owned()).or_insert((treatment, 0));
@@ -44,7 +44,8 @@ impl OpenDatabases {
         Some(entry.0.clone())
     }
 
-    /// Counts one open file less of a database; returns the treatment if this was its last open file.
+    /// Reduces the number of a database's open files by one; returns the treatment if no file is open any
+    /// more.
     pub fn closed(&self, database: &Path) -> Option<Treatment> {
         let mut open = self.0.lock().ok()?;
         let entry = open.get_mut(database)?;

@@ -1,10 +1,11 @@
-//! The class `ordered`: SQLite's own `synchronous=NORMAL`, and syncs of the write-ahead log by [`crate::wal`].
+//! The class `ordered`: SQLite's own `synchronous=NORMAL`, and syncs of the write-ahead log by
+//! [`crate::wal`].
 //!
-//! With NORMAL, SQLite does not sync the log at each commit. It syncs the log before it copies pages to the
-//! database, and the database before it reuses the log. So after a power cut, the database has the state of
-//! an earlier commit. This is true only in write-ahead mode. In other modes, the program's synchronous level
-//! stays unchanged. Attached databases also keep their level, because SQLite does not signal when an
-//! attachment is complete.
+//! With NORMAL, SQLite does not sync the log at each commit. SQLite syncs the log before it copies pages to
+//! the database, and the database before it reuses the log. So after a power cut, the database has the state
+//! of an earlier commit. NORMAL has this effect only in write-ahead mode. In other modes, the program's
+//! synchronous level stays unchanged. Attached databases also keep their level, because SQLite does not
+//! signal when an attachment is complete.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::Ordering;
@@ -15,7 +16,7 @@ use crate::guarded;
 use crate::sqlite::*;
 use crate::world::World;
 
-/// SQLite calls this after it opens a connection, before the program gets the connection.
+/// Called by SQLite after it opens a connection, before the program gets the connection.
 pub unsafe extern "C" fn opened(db: *mut sqlite3, _: *mut *mut c_char, routines: *const c_void) -> c_int {
     guarded(
         || {
@@ -67,9 +68,9 @@ pub unsafe fn relax(api: &Api, db: *mut sqlite3) {
 ///
 /// # Safety
 ///
-/// `file` is its open main file.
+/// `file` is the database's open main file.
 pub unsafe fn is_in_wal_mode(file: *mut sqlite3_file) -> bool {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller guarantees that `file` is open.
     unsafe { mode(&*(*file).methods, file) == Some(Mode::WriteAhead) }
 }
 
@@ -79,13 +80,13 @@ enum Mode {
     WriteAhead,
 }
 
-/// Reads the journal mode from the header (<https://www.sqlite.org/fileformat.html>, 1.3). `None` for a new
-/// or encrypted database. The program may still set a page size or a key. Nothing may be read or written
-/// through SQLite before that.
+/// Reads the journal mode from the header (<https://www.sqlite.org/fileformat.html>, 1.3). Returns `None`
+/// for a new or encrypted database: the program may still have to set a page size or a key, and nothing may
+/// be read or written through SQLite before that.
 unsafe fn mode(methods: &sqlite3_io_methods, file: *mut sqlite3_file) -> Option<Mode> {
     let mut header = [0u8; 20];
     let read = methods.read?;
-    // SAFETY: the buffer has this length. A shorter file gives an error.
+    // SAFETY: the buffer has the given length. Reading a shorter file gives an error.
     let code = unsafe { read(file, header.as_mut_ptr().cast(), header.len() as c_int, 0) };
     if code != SQLITE_OK || !header.starts_with(b"SQLite format 3\0") {
         return None;
@@ -93,12 +94,13 @@ unsafe fn mode(methods: &sqlite3_io_methods, file: *mut sqlite3_file) -> Option<
     Some(if header[18] == 2 { Mode::WriteAhead } else { Mode::Rollback })
 }
 
-/// `xFileControl` of a main database: prevents the program from changing the settings that [`relax`] made.
+/// Replaces `xFileControl` of a main database: prevents the program from changing the settings that [`relax`]
+/// made.
 pub unsafe extern "C" fn file_control(file: *mut sqlite3_file, code: c_int, argument: *mut c_void) -> c_int {
     // SAFETY: SQLite calls this for a file that we hooked.
     let Some(hooked) = (unsafe { Hooked::of(file) }) else { return SQLITE_ERROR };
     let theirs = || {
-        // SAFETY: SQLite's own arguments.
+        // SAFETY: the arguments come from SQLite.
         hooked.original().file_control.map_or(SQLITE_ERROR, |call| unsafe { call(file, code, argument) })
     };
     if code != SQLITE_FCNTL_PRAGMA || !hooked.role.is_relaxed() {
@@ -110,7 +112,7 @@ pub unsafe extern "C" fn file_control(file: *mut sqlite3_file, code: c_int, argu
 
 /// Corrects the value of a PRAGMA that would change the mode or the level. SQLite then executes the corrected
 /// PRAGMA and returns its usual result; if we returned the result, it would be a row, and programs expect no
-/// row. Returns false if the value does not fit.
+/// row. Returns false if the corrected value does not fit into the memory of the given value.
 unsafe fn correct(arguments: *mut *mut c_char) -> bool {
     // SAFETY: the caller guarantees that the three strings are valid; the value can be null.
     let (name, value) = unsafe {
@@ -129,8 +131,8 @@ unsafe fn correct(arguments: *mut *mut c_char) -> bool {
     };
     let keeps = keeps.to_bytes_with_nul();
     if value.len() + 1 < keeps.len() {
-        // No journal mode has such a short name, so SQLite keeps the current mode. An empty level would mean
-        // OFF.
+        // No journal mode has such a short name, so SQLite keeps the current mode. An empty synchronous level
+        // would mean OFF.
         return keeps.len() > 2;
     }
     // SAFETY: this is SQLite's own copy of the value, with the same length.
@@ -143,19 +145,19 @@ unsafe fn wal_of<'a>(file: *mut sqlite3_file) -> (&'a Hooked, &'a crate::wal::Wa
     // SAFETY: SQLite calls our functions only for hooked files.
     match unsafe { Hooked::of(file) } {
         Some(hooked @ Hooked { role: Role::Wal(wal), .. }) => (hooked, wal),
-        _ => unreachable!("only logs have this function"),
+        _ => unreachable!("only write-ahead logs have this function"),
     }
 }
 
-/// `xWrite` of a write-ahead log.
+/// Replaces `xWrite` of a write-ahead log.
 pub unsafe extern "C" fn write(file: *mut sqlite3_file, from: *const c_void, bytes: c_int, at: i64) -> c_int {
-    // SAFETY: SQLite's own arguments.
+    // SAFETY: the arguments come from SQLite.
     let (hooked, wal) = unsafe { wal_of(file) };
     let may = guarded(|| wal.before_write(), || SQLITE_IOERR_FSYNC);
     if may != SQLITE_OK {
         return may;
     }
-    // SAFETY: SQLite's own arguments.
+    // SAFETY: the arguments come from SQLite.
     let code = unsafe { hooked.write_really(file, from, bytes, at) };
     guarded(
         || {
@@ -168,11 +170,11 @@ pub unsafe extern "C" fn write(file: *mut sqlite3_file, from: *const c_void, byt
     )
 }
 
-/// `xSync` of a write-ahead log.
+/// Replaces `xSync` of a write-ahead log.
 pub unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
-    // SAFETY: SQLite's own arguments.
+    // SAFETY: the arguments come from SQLite.
     let (hooked, wal) = unsafe { wal_of(file) };
-    // SAFETY: as above.
+    // SAFETY: the arguments come from SQLite.
     let code = unsafe { hooked.sync_really(file, flags) };
     if code == SQLITE_OK {
         guarded(|| wal.synced(), || ());

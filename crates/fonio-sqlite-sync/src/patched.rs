@@ -9,11 +9,11 @@ use crate::sqlite::{Delete, Open, sqlite3_vfs};
 pub struct Patched {
     /// The address of the VFS.
     pub vfs: usize,
-    /// Its own function.
+    /// The VFS's own `xOpen`.
     pub open: Open,
-    /// Its own function.
+    /// The VFS's own `xDelete`.
     pub delete: Delete,
-    /// The functions of its SQLite library.
+    /// The functions of the SQLite library that the VFS belongs to.
     pub api: Api,
 }
 

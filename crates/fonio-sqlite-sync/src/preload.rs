@@ -1,7 +1,7 @@
 //! The functions that are replaced by LD_PRELOAD: the functions that open databases.
 //!
-//! They attach to the caller's SQLite only when the first database is opened. Attaching initializes SQLite,
-//! and the program's later calls of `sqlite3_config` would fail.
+//! The replaced functions attach to the caller's SQLite only when the first database is opened. Attaching
+//! initializes SQLite, so the program's later calls of `sqlite3_config` fail.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::transmute;
@@ -22,7 +22,7 @@ type OpenPlain = unsafe extern "C" fn(*const c_void, *mut *mut sqlite3) -> c_int
 macro_rules! exported {
     ($(#[$about:meta])* $name:ident($($argument:ident: $kind:ty),*) => $to:ident, $x86_64:literal, $aarch64:literal) => {
         $(#[$about])*
-        #[doc = "\n# Safety\n\nAs SQLite's documentation says."]
+        #[doc = "\n# Safety\n\nThe caller must follow SQLite's documentation of this function."]
         #[cfg(target_arch = "x86_64")]
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
@@ -32,7 +32,7 @@ macro_rules! exported {
         }
 
         $(#[$about])*
-        #[doc = "\n# Safety\n\nAs SQLite's documentation says."]
+        #[doc = "\n# Safety\n\nThe caller must follow SQLite's documentation of this function."]
         #[cfg(target_arch = "aarch64")]
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
@@ -42,29 +42,29 @@ macro_rules! exported {
         }
 
         $(#[$about])*
-        #[doc = "\n# Safety\n\nAs SQLite's documentation says."]
+        #[doc = "\n# Safety\n\nThe caller must follow SQLite's documentation of this function."]
         // On other processor architectures, the caller is unknown, so only programs with a single SQLite
         // library are supported.
         #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
-            // SAFETY: the caller's own arguments.
+            // SAFETY: the arguments come from the caller unchanged.
             unsafe { $to($($argument,)* ptr::null()) }
         }
     };
 }
 
 exported!(
-    /// `sqlite3_open_v2` of the caller's SQLite.
+    /// Calls `sqlite3_open_v2` of the caller's SQLite.
     sqlite3_open_v2(name: *const c_char, db: *mut *mut sqlite3, flags: c_int, vfs: *const c_char)
         => open_v2, "mov r8, [rsp]", "mov x4, x30"
 );
 exported!(
-    /// `sqlite3_open` of the caller's SQLite.
+    /// Calls `sqlite3_open` of the caller's SQLite.
     sqlite3_open(name: *const c_void, db: *mut *mut sqlite3) => open_utf8, "mov rdx, [rsp]", "mov x2, x30"
 );
 exported!(
-    /// `sqlite3_open16` of the caller's SQLite.
+    /// Calls `sqlite3_open16` of the caller's SQLite.
     sqlite3_open16(name: *const c_void, db: *mut *mut sqlite3) => open_utf16, "mov rdx, [rsp]", "mov x2, x30"
 );
 
@@ -81,12 +81,12 @@ unsafe extern "C" fn open_v2(
 }
 
 unsafe extern "C" fn open_utf8(name: *const c_void, db: *mut *mut sqlite3, caller: *const c_void) -> c_int {
-    // SAFETY: the caller's own arguments.
+    // SAFETY: the arguments come from the caller unchanged.
     unsafe { open_plain(c"sqlite3_open", name, db, caller) }
 }
 
 unsafe extern "C" fn open_utf16(name: *const c_void, db: *mut *mut sqlite3, caller: *const c_void) -> c_int {
-    // SAFETY: the caller's own arguments.
+    // SAFETY: the arguments come from the caller unchanged.
     unsafe { open_plain(c"sqlite3_open16", name, db, caller) }
 }
 
@@ -101,7 +101,7 @@ unsafe fn open_plain(
     unsafe { transmute::<*mut c_void, OpenPlain>(theirs)(name, db) }
 }
 
-/// Attaches to the caller's SQLite, and returns its function.
+/// Attaches to the caller's SQLite library, and returns the library's own `function`.
 fn found(function: &CStr, caller: *const c_void) -> Option<*mut c_void> {
     let theirs = guarded(|| library::function(function, caller), ptr::null_mut);
     if theirs.is_null() {

@@ -22,13 +22,13 @@ pub fn replace(methods: &mut sqlite3_io_methods, role: &Role) {
     }
 }
 
-/// `xSync` of the class `cache`: does nothing, because databases of this class are removed after an unclean
-/// boot.
+/// Replaces `xSync` of files of the class `cache`: does nothing, because databases of this class are removed
+/// after an unclean boot.
 unsafe extern "C" fn no_sync(_: *mut sqlite3_file, _: c_int) -> c_int {
     SQLITE_OK
 }
 
-/// `xWrite` of the files of the class `learn`.
+/// Replaces `xWrite` of files of the class `learn`.
 unsafe extern "C" fn count_write(
     file: *mut sqlite3_file,
     from: *const c_void,
@@ -40,17 +40,17 @@ unsafe extern "C" fn count_write(
         return SQLITE_ERROR;
     };
     seen.count_write(*part);
-    // SAFETY: SQLite's own arguments.
+    // SAFETY: the arguments come from SQLite.
     unsafe { hooked.write_really(file, from, bytes, at) }
 }
 
-/// `xSync` of the files of the class `learn`.
+/// Replaces `xSync` of files of the class `learn`.
 unsafe extern "C" fn count_sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
     // SAFETY: SQLite calls this for a file that we hooked.
     let Some(hooked @ Hooked { role: Role::Watched(part, seen), .. }) = (unsafe { Hooked::of(file) }) else {
         return SQLITE_ERROR;
     };
     seen.count_sync(*part);
-    // SAFETY: SQLite's own arguments.
+    // SAFETY: the arguments come from SQLite.
     unsafe { hooked.sync_really(file, flags) }
 }

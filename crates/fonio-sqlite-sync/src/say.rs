@@ -8,12 +8,12 @@ use std::sync::Mutex;
 #[derive(Default)]
 pub struct Said(Mutex<BTreeSet<String>>);
 
-/// The maximum number of different messages. The limit is needed because the number of messages depends on
-/// the number of the program's databases.
+/// The maximum number of different messages that are printed. The limit is needed because the number of
+/// messages depends on the number of the program's databases.
 const MOST: usize = 1000;
 
 impl Said {
-    /// Prints the message, unless it was printed before.
+    /// Prints the message, unless the same message was printed before.
     pub fn once(&self, message: &str) {
         let Ok(mut said) = self.0.lock() else { return };
         if said.len() < MOST && said.insert(message.to_owned()) {
@@ -23,7 +23,7 @@ impl Said {
 }
 
 pub fn say(message: &str) {
-    // One call, so that lines of several processes do not mix. Errors are ignored, because standard error may
-    // be closed.
+    // Write each line in one call, so that lines of several processes do not mix. Errors are ignored, because
+    // standard error may be closed.
     let _ = std::io::stderr().write_all(format!("fonio-sqlite-sync: {message}\n").as_bytes());
 }

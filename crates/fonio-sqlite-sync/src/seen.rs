@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::say::say;
 
-/// The files of a database.
+/// The kinds of files of a database.
 #[derive(Clone, Copy)]
 pub enum Part {
     Database,
@@ -44,7 +44,7 @@ impl Seen {
         self.of(part).syncs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Prints the suitable class if the database was written.
+    /// Prints which class suits the database, if the program wrote to it.
     pub fn suggest(&self, database: &Path) {
         if let Some(suggestion) = self.suggestion(database) {
             say(&suggestion);
@@ -69,9 +69,9 @@ impl Seen {
         text += if log.1 > data.1 {
             // A checkpoint syncs the log once and the database once; all other syncs of the log belong to
             // commits.
-            "class \"ordered\" would sync commits together, and a power cut would lose at most those of one window"
+            "class \"ordered\" would sync commits together, and a power cut would lose at most the commits of one window"
         } else if journal.1 > 0 {
-            "class \"ordered\" with to-wal = true would change it to a write-ahead log and sync commits together, and a power cut would lose at most those of one window"
+            "class \"ordered\" with to-wal = true would change it to a write-ahead log and sync commits together, and a power cut would lose at most the commits of one window"
         } else {
             "class \"durable\": the program rarely syncs"
         };

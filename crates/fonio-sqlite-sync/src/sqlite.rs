@@ -1,4 +1,5 @@
-//! The parts of SQLite's C interface that this crate uses, from `sqlite3.h`. Names are SQLite's.
+//! The parts of SQLite's C interface that this crate uses, from `sqlite3.h`. All names are the same as in
+//! SQLite.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -36,8 +37,8 @@ pub type Close = unsafe extern "C" fn(*mut sqlite3_file) -> c_int;
 pub type FileControl = unsafe extern "C" fn(*mut sqlite3_file, c_int, *mut c_void) -> c_int;
 type Any = Option<unsafe extern "C" fn()>;
 
-/// The functions of an open file. The fields from `shm_map` on exist since version 2 of the table, and the
-/// fields from `fetch` on since version 3.
+/// The table of functions of an open file. The fields from `shm_map` on exist since version 2 of the table,
+/// and the fields from `fetch` on since version 3.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sqlite3_io_methods {
@@ -62,15 +63,14 @@ pub struct sqlite3_io_methods {
     pub unfetch: Any,
 }
 
-/// An extension's entry point. Its arguments are the connection, a pointer for a message, and SQLite's
-/// functions.
+/// An extension's entry point, which takes the connection, a pointer for a message, and SQLite's functions.
 pub type Opened = unsafe extern "C" fn(*mut sqlite3, *mut *mut c_char, *const c_void) -> c_int;
 
 pub type Open =
     unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char, *mut sqlite3_file, c_int, *mut c_int) -> c_int;
 pub type Delete = unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char, c_int) -> c_int;
 
-/// A VFS, up to `xDelete`.
+/// The fields of SQLite's VFS structure up to `xDelete`.
 #[repr(C)]
 pub struct sqlite3_vfs {
     pub version: c_int,

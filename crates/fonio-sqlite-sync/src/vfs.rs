@@ -1,8 +1,8 @@
 //! Intercepts the opening of database files.
 //!
 //! [`attach`] replaces `xOpen` and `xDelete` in the tables of SQLite's own VFSes ("unix", "unix-excl", …).
-//! All code that opens an SQLite database, including an application's own VFS on top of them, eventually
-//! calls these functions.
+//! All code that opens an SQLite database, including an application's own VFS on top of SQLite's VFSes,
+//! eventually calls these functions.
 
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -23,7 +23,7 @@ use crate::sqlite::*;
 use crate::wal::Wal;
 use crate::world::World;
 
-/// Replaces functions of this SQLite's VFSes, unless they are already replaced. Initializes SQLite.
+/// Replaces functions of this SQLite library's VFSes, unless already replaced. Initializes SQLite.
 pub fn attach(api: &Api) {
     static ONE_BY_ONE: Mutex<()> = Mutex::new(());
     let mut vfs = api.first_vfs();
@@ -55,20 +55,20 @@ pub fn attach(api: &Api) {
 ///
 /// # Safety
 ///
-/// `name` is a string.
+/// `name` is a valid C string.
 pub unsafe fn path(name: *const c_char) -> PathBuf {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller guarantees a valid C string.
     Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes())).to_owned()
 }
 
-/// Returns the database of a file.
+/// Returns the path of the database that a file belongs to.
 fn database_of(path: &Path) -> PathBuf {
     let bytes = path.as_os_str().as_bytes();
     let database = [&b"-wal"[..], b"-journal"].iter().find_map(|end| bytes.strip_suffix(*end));
     Path::new(OsStr::from_bytes(database.unwrap_or(bytes))).to_owned()
 }
 
-/// `xOpen` of SQLite's VFSes.
+/// Replaces `xOpen` of SQLite's VFSes.
 unsafe extern "C" fn open(
     vfs: *mut sqlite3_vfs,
     name: *const c_char,
@@ -78,19 +78,19 @@ unsafe extern "C" fn open(
 ) -> c_int {
     let Some(patched) = patched(vfs) else {
         // An application has copied a VFS together with our function. The patched VFSes open the same files,
-        // so use the first one.
+        // so use the first patched VFS.
         return match PATCHED[0].get() {
-            // SAFETY: SQLite's own arguments.
+            // SAFETY: the arguments come from SQLite.
             Some(first) => unsafe { (first.open)(vfs, name, file, flags, out) },
             None => SQLITE_CANTOPEN,
         };
     };
-    // SAFETY: SQLite's own arguments.
+    // SAFETY: the arguments come from SQLite.
     let theirs = || unsafe { (patched.open)(vfs, name, file, flags, out) };
     if name.is_null() || flags & (SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_WAL) == 0 {
         return theirs();
     }
-    // SAFETY: SQLite passes a string.
+    // SAFETY: SQLite passes a valid C string.
     let path = unsafe { path(name) };
     let is_main = flags & SQLITE_OPEN_MAIN_DB != 0;
     let decided =
@@ -122,8 +122,8 @@ unsafe extern "C" fn open(
     if guarded(hook, || false) {
         return SQLITE_OK;
     }
-    // The open fails, because a log that is never synced must not be written. SAFETY: the file is open, and
-    // SQLite does not close a file after a failed open.
+    // Opening the log fails, because a log that is never synced must not be written. SAFETY: the file is
+    // open, and SQLite does not close a file after a failed open.
     unsafe {
         if let Some(close) = (*(*file).methods).close {
             close(file);
@@ -133,7 +133,7 @@ unsafe extern "C" fn open(
     SQLITE_CANTOPEN
 }
 
-/// Returns the decision for the database of a journal or log.
+/// Returns how the database of a journal or log is treated.
 fn treated(path: &Path) -> Decision {
     World::get().databases.treatment(&database_of(path)).map_or(Decision::Durable, Decision::Treated)
 }
@@ -188,8 +188,8 @@ unsafe fn hook_other(file: *mut sqlite3_file, path: &Path, is_log: bool, treatme
 ///
 /// # Safety
 ///
-/// `file` is its main file, and `log` is its write-ahead log or null. Both are open, and no other thread uses
-/// them.
+/// `file` is the database's main file, and `log` its write-ahead log or null. Both files are open, and no
+/// other thread uses them.
 pub unsafe fn adopt(api: &Api, path: &Path, file: *mut sqlite3_file, log: *mut sqlite3_file) {
     let treatment = match class::decide_on_open(path) {
         Decision::Treated(treatment) => treatment,
@@ -210,15 +210,15 @@ pub unsafe fn adopt(api: &Api, path: &Path, file: *mut sqlite3_file, log: *mut s
     }
 }
 
-/// `xDelete` of SQLite's VFSes.
+/// Replaces `xDelete` of SQLite's VFSes.
 unsafe extern "C" fn delete(vfs: *mut sqlite3_vfs, name: *const c_char, sync_folder: c_int) -> c_int {
     let Some(patched) = patched(vfs).or_else(|| PATCHED[0].get()) else { return SQLITE_ERROR };
     let is_unsynced = || {
-        // SAFETY: SQLite passes a string.
+        // SAFETY: SQLite passes a valid C string.
         let database = database_of(&unsafe { path(name) });
         matches!(World::get().databases.treatment(&database), Some(Treatment::Unsynced))
     };
     let sync_folder = if sync_folder != 0 && guarded(is_unsynced, || false) { 0 } else { sync_folder };
-    // SAFETY: SQLite's own arguments.
+    // SAFETY: the arguments come from SQLite.
     unsafe { (patched.delete)(vfs, name, sync_folder) }
 }

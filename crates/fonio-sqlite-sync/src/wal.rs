@@ -39,7 +39,7 @@ impl State {
 }
 
 impl Wal {
-    /// Creates the log of an open file. `say` prints a message.
+    /// Creates the state of the open log file at `path`. `say` prints messages.
     pub fn new(path: &Path, window: Duration, say: fn(&str)) -> std::io::Result<Wal> {
         Ok(Wal {
             file: File::open(path)?,
@@ -56,8 +56,8 @@ impl Wal {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time of the next sync. It is after half of the window, so that the other half remains for the sync
-    /// itself. `None` if all writes are synced.
+    /// Returns the time of the next sync, or `None` if all writes are synced. The sync begins after half of
+    /// the window, so that the other half remains for the sync itself.
     pub fn due(&self) -> Option<Instant> {
         let state = self.state();
         state.dirty_since.filter(|_| !state.has_failed).map(|since| since + self.window / 2)
@@ -85,7 +85,7 @@ impl Wal {
         }
     }
 
-    /// Records a write. Returns whether it is the first one since the last sync.
+    /// Records a write, and returns whether this write is the first since the last sync.
     pub fn wrote(&self) -> bool {
         let mut state = self.state();
         let is_first = state.dirty_since.is_none();
@@ -119,7 +119,7 @@ impl Wal {
         self.changed.notify_all();
         if let Err(error) = result {
             (self.say)(&format!(
-                "cannot sync {}: {}. Its commits fail from now on; solve the problem, then close the database and open it again.",
+                "cannot sync {}: {}. Commits of this database fail from now on; solve the problem, then close the database and open it again.",
                 self.path.display(),
                 std::io::Error::from(error)
             ));

@@ -1,7 +1,8 @@
 //! The state of this library in a process.
 //!
 //! A child of fork(2) has only the calling thread, and locks held by other threads stay locked in it. So a
-//! child begins with a new state. SQLite does not allow the child to use databases that its parent opened.
+//! child process begins with a new state of this library. SQLite does not allow the child to use databases
+//! that its parent opened.
 
 use std::path::Path;
 use std::ptr;
@@ -17,7 +18,7 @@ use crate::syncer::Syncer;
 pub struct World {
     policy: Mutex<Source>,
     pub databases: OpenDatabases,
-    /// Syncs write-ahead logs.
+    /// The thread that syncs write-ahead logs.
     pub syncer: Syncer,
     pub said: Said,
 }
@@ -25,7 +26,7 @@ pub struct World {
 static WORLD: AtomicPtr<World> = AtomicPtr::new(ptr::null_mut());
 
 impl World {
-    /// The world of this process.
+    /// Returns the state of this library in the current process.
     pub fn get() -> &'static World {
         static FIRST: Once = Once::new();
         FIRST.call_once(|| {

@@ -28,8 +28,8 @@ fn each_class_syncs_as_it_says() {
                 bed.syncs(loaded, &database, COMMITS).saturating_sub(empty)
             };
             let (without, there) = (with(None), with(Some(class)));
-            assert!(without >= 5, "{without} syncs of five durable commits, {mode}");
-            assert!(there <= most + 4, "{there} syncs with {class}, {mode}, {loaded:?}");
+            assert!(without >= 5, "only {without} syncs for five durable commits, {mode}");
+            assert!(there <= most + 4, "{there} syncs are too many for {class}, {mode}, {loaded:?}");
         }
         for (class, mode) in
             [("class = 'durable'", "wal"), ("class = 'learn'", "wal"), ("class = 'ordered'", "delete")]

@@ -25,7 +25,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Creates a problem of a field.
+    /// Creates the description of a problem with one field.
     pub fn new(path: impl Into<String>, sentence: impl Into<String>) -> Problem {
         Problem { path: path.into(), sentence: sentence.into() }
     }
@@ -46,7 +46,7 @@ const PROBLEMS_MAX: usize = 20;
 /// A run takes at most ten minutes; a continued run can take slightly longer.
 const TOOK_S_MAX: f64 = 3600.0;
 
-/// 2020-01-01, before StoreBench existed.
+/// The earliest accepted start time: 2020-01-01, before StoreBench existed.
 const BEGAN_MIN_UNIX_S: u64 = 1_577_836_800;
 
 /// Limit of plausible capacities and written amounts: a thousand TB.
@@ -56,7 +56,7 @@ const OPTIONS_MAX: usize = 32;
 const NOTES_MAX: usize = 40;
 
 impl Document {
-    /// Checks ranges, units and lengths. Returns no problems for a valid document. Serde has already refused
+    /// Checks ranges, units and lengths. The result is empty for a valid document. Serde has already refused
     /// unknown keys.
     pub fn check(&self) -> Vec<Problem> {
         let mut checker = Checker { problems: Vec::new() };
@@ -100,7 +100,7 @@ impl Checker {
         self.text("engine", &document.engine);
         self.sentence("verdict", &document.verdict, 2 * SENTENCE_MAX);
         if document.began_unix_s < BEGAN_MIN_UNIX_S || document.began_unix_s > BYTES_MAX {
-            self.refuse("began_unix_s", "the time is before 2020 or far in the future; set the clock");
+            self.refuse("began_unix_s", "the start time is before 2020 or far in the future; set the clock");
         }
         self.number("took_s", document.took_s, 0.0, TOOK_S_MAX);
         self.key(&document.key, document.device.capacity_bytes);
@@ -115,13 +115,13 @@ impl Checker {
                 ("life_used_percent", health.life_used_percent),
                 ("life_used_b_percent", health.life_used_b_percent),
             ] {
-                // 0x0B: the device has exceeded its lifetime.
+                // 110 % stands for 0x0B: the device has exceeded its lifetime.
                 self.number(&format!("health.{name}"), f64::from(life.unwrap_or(0)), 0.0, 110.0);
             }
             self.optional("health.reserved_blocks", health.reserved_blocks.as_ref());
         }
         if document.written_bytes > BYTES_MAX {
-            self.refuse("written_bytes", format!("at most {BYTES_MAX} bytes are possible"));
+            self.refuse("written_bytes", format!("the number is above the limit of {BYTES_MAX} bytes"));
         }
         if document.notes.len() > NOTES_MAX {
             self.refuse("notes", format!("at most {NOTES_MAX} notes are allowed"));
@@ -319,7 +319,7 @@ impl Checker {
         }
     }
 
-    /// A name or a number.
+    /// Checks a text that must be a name or a number.
     fn text(&mut self, path: &str, text: &str) {
         if text.trim().is_empty() {
             self.refuse(path, "the text is empty; omit the key");
@@ -327,7 +327,7 @@ impl Checker {
         self.sentence(path, text, TEXT_MAX);
     }
 
-    /// Checks a text for publication.
+    /// Checks whether a text may be published.
     fn sentence(&mut self, path: &str, text: &str, chars_max: usize) {
         self.length(path, text, chars_max);
         if let Some(found) = private(text) {

@@ -10,17 +10,17 @@ use crate::document::{ClassVerdict, Measure};
 /// speed classes.
 #[derive(Clone, Copy, Debug)]
 pub struct Class {
-    /// Its name, such as `A1` or `V30`.
+    /// The class's name, such as `A1` or `V30`.
     pub name: &'static str,
-    /// 4 KiB random reads per second.
+    /// Minimum number of 4 KiB random reads per second.
     pub rand_read_iops: f64,
-    /// 4 KiB random writes per second.
+    /// Minimum number of 4 KiB random writes per second.
     pub rand_write_iops: f64,
-    /// Sequential writes in MB/s.
+    /// Minimum rate of sequential writes in MB/s.
     pub seq_write_mb_s: f64,
 }
 
-/// The classes, the lowest first.
+/// All classes, the lowest of each kind first.
 pub const CLASSES: [Class; 7] = [
     video("V6", 6.0),
     video("V10", 10.0),

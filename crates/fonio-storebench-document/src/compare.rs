@@ -18,10 +18,10 @@ use crate::values;
 /// Minimum relative difference for a claim, because means are known only to about this precision.
 pub const SMALLEST: f64 = 0.02;
 
-/// The comparison of two results.
+/// The comparison of two StoreBench results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The comparison as a sentence.
+    /// The result of the comparison as a sentence.
     pub verdict: String,
     /// The differing parts of the keys, in words; empty if the keys are equal.
     pub keys_differ: Vec<String>,
@@ -32,7 +32,7 @@ pub struct Comparison {
 /// The comparison of one figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compared {
-    /// The figure.
+    /// The compared figure.
     #[serde(flatten)]
     pub figure: CatalogueFigure,
     /// The value in the first result, or the reason why it is missing.
@@ -41,7 +41,7 @@ pub struct Compared {
     pub second: Measure,
     /// The second value divided by the first; absent if one is missing or the first is 0.
     pub ratio: Option<f64>,
-    /// The outcome.
+    /// The outcome of the comparison.
     pub answer: Answer,
 }
 
@@ -55,11 +55,11 @@ pub enum Answer {
     Worse,
     /// The results differ, but the figure has no better direction.
     Differs,
-    /// No difference was shown.
+    /// The runs show no difference.
     NoDifference,
     /// A result has only one run, so its spread is unknown.
     OneRun,
-    /// A result lacks the figure.
+    /// At least one result lacks the figure.
     NotMeasured,
 }
 
@@ -85,15 +85,11 @@ pub fn keys_differ(first: &Key, second: &Key) -> Vec<String> {
     };
     part("the mode", mode(first), mode(second));
     part("the file system", first.file_system.clone(), second.file_system.clone());
-    part(
-        "the class of the size",
-        format!("{} GB", first.size_class_gb),
-        format!("{} GB", second.size_class_gb),
-    );
+    part("the size class", format!("{} GB", first.size_class_gb), format!("{} GB", second.size_class_gb));
     words
 }
 
-/// Compares `second` with `first`.
+/// Compares the result `second` with the result `first`.
 pub fn compare(first: &Document, second: &Document) -> Comparison {
     let of_both: Vec<(CatalogueFigure, &Measure, &Measure)> = figures::catalogue()
         .into_iter()
@@ -108,7 +104,7 @@ pub fn compare(first: &Document, second: &Document) -> Comparison {
     let figures: Vec<Compared> = of_both
         .into_iter()
         .map(|(figure, left, right)| {
-            // Figures without repetitions in both results have no level.
+            // Only figures that were repeated in both results have a significance level.
             let level = repeated(left, right).and_then(|_| levels.next());
             of_figure(figure, left, right, level)
         })
@@ -116,12 +112,12 @@ pub fn compare(first: &Document, second: &Document) -> Comparison {
     Comparison { verdict: verdict(&figures), keys_differ: keys_differ(&first.key, &second.key), figures }
 }
 
-/// The values of a figure if both results measured it several times.
+/// Returns the values of a figure if both results measured the figure several times.
 fn repeated<'a>(first: &'a Measure, second: &'a Measure) -> Option<(&'a Value, &'a Value)> {
     first.value().zip(second.value()).filter(|(first, second)| first.runs > 1 && second.runs > 1)
 }
 
-/// The significance levels of the figures, so that the probability of any wrong claim is at most
+/// Returns the significance levels of the figures, so that the probability of any wrong claim is at most
 /// [`FAMILY_LEVEL`].
 fn levels(figures: &[(&Value, &Value)]) -> Vec<f64> {
     holm::levels(FAMILY_LEVEL, &vec![1.0; figures.len()], |at, level| {
@@ -226,7 +222,7 @@ mod tests {
         let second = Key { file_system: "ext4".to_owned(), size_class_gb: 32, ..first.clone() };
         assert_eq!(
             keys_differ(&first, &second),
-            ["the file system (none and ext4)", "the class of the size (2 GB and 32 GB)"]
+            ["the file system (none and ext4)", "the size class (2 GB and 32 GB)"]
         );
     }
 
@@ -269,9 +265,9 @@ mod tests {
                 found += claims(&faster)[..FASTER].iter().filter(|claim| **claim).count() as u64;
             }
             // 5 % plus twice the standard deviation of this share.
-            assert!(wrong * 1000 <= COMPARISONS * 70, "{runs} runs: {wrong} of {COMPARISONS} wrong");
+            assert!(wrong * 1000 <= COMPARISONS * 70, "{runs} runs: {wrong} of {COMPARISONS} are wrong");
             let all = COMPARISONS * FASTER as u64;
-            assert!(found * 100 >= all * of_100_found, "{runs} runs: {found} of {all} found");
+            assert!(found * 100 >= all * of_100_found, "{runs} runs: {found} of {all} differences found");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The JSON document of a StoreBench result. The results service stores and ranks it.
+//! The JSON document of a StoreBench result, which the results service stores and ranks.
 //!
 //! The schema is published as `docs/storebench.schema.json`. Within a version of [`SCHEMA`], keys can be
 //! added, but never removed or redefined. Unknown keys are refused. No field is for serial numbers, host
-//! names or paths, and [`Document::check`] refuses texts that look like one.
+//! names or paths, and [`Document::check`] refuses texts that look like these.
 //! [`Submission`](crate::Submission) is the part of a document that leaves the machine.
 
 use std::collections::BTreeMap;
@@ -17,17 +17,17 @@ use crate::figures::{CatalogueFigure, UnitOfFigure};
 /// The schema of [`Document`].
 pub const SCHEMA: &str = "fonio.storebench/1";
 
-/// The version of the test. It is raised when the measurement of a figure changes; results of different
+/// The version of the test, which is raised when the measurement of a figure changes. Results of different
 /// versions are not compared.
 pub const TEST_VERSION: u32 = 1;
 
 /// Maximum size of a document in JSON, in bytes.
 pub const JSON_BYTES_MAX: usize = 64 << 10;
 
-/// Maximum number of points of a curve.
+/// Maximum number of points of a document's curve.
 pub const CURVE_POINTS_MAX: usize = 600;
 
-/// Maximum number of launched apps.
+/// Maximum number of launched apps in a document.
 pub const APPS_MAX: usize = 64;
 
 /// Maximum length of a text, in characters.
@@ -149,8 +149,8 @@ impl fmt::Display for Key {
 /// The largest size class, in 10⁹ bytes.
 pub const SIZE_CLASS_MAX_GB: u32 = 65536;
 
-/// The size class of a device: its size in 10⁹ bytes, rounded up to a power of two. A device may exceed its
-/// class by up to 8 %, because some manufacturers count in 2³⁰ bytes.
+/// Returns the size class of a device: its size in 10⁹ bytes, rounded up to a power of two. A device may
+/// exceed its class by up to 8 %, because some manufacturers count in 2³⁰ bytes.
 pub fn size_class_gb(capacity_bytes: u64) -> u32 {
     let mut class = 1;
     while class < SIZE_CLASS_MAX_GB && capacity_bytes as f64 > f64::from(class) * 1.08e9 {
@@ -231,7 +231,7 @@ impl Measure {
         }
     }
 
-    /// The value if it was measured.
+    /// Returns the figure's value if it was measured.
     pub fn value(&self) -> Option<&Value> {
         match self {
             Measure::Measured(value) => Some(value),
@@ -315,13 +315,13 @@ pub struct Health {
 }
 
 impl Document {
-    /// The value of a figure if it was measured.
+    /// Returns the value of a figure if it was measured.
     pub fn value(&self, figure: &str) -> Option<&Value> {
         self.figures.get(figure)?.value()
     }
 }
 
-/// The schema of [`Document`] (JSON Schema 2020-12).
+/// Returns the schema of [`Document`] (JSON Schema 2020-12).
 pub fn schema() -> Schema {
     SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Document>()
 }
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn intervals_end_at_the_limits_of_the_figure() {
-        let figure = crate::figures::find("cpu.active").expect("it is in the catalogue");
+        let figure = crate::figures::find("cpu.active").expect("cpu.active is in the catalogue");
         let value = Value {
             value: 99.969_412_3,
             unit: Unit::Percent,

@@ -1,5 +1,5 @@
 //! The catalogue of a result's figures. Each figure has a name, a label, a unit, a direction and a range of
-//! possible values. Runs, the terminal, comparisons and the results service use it.
+//! possible values. Runs, the terminal, comparisons and the results service use this catalogue.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -59,7 +59,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// All parts.
+    /// All parts of a run.
     pub const ALL: [Part; 7] = [
         Part::Sizes,
         Part::Slowdown,
@@ -70,11 +70,11 @@ impl Part {
         Part::Capacity,
     ];
 
-    /// The label for people.
+    /// Returns the part's label for people.
     pub fn label(self) -> &'static str {
         match self {
             Part::Sizes => "bandwidth and response times",
-            Part::Slowdown => "slowdown of reads and writes beside each other",
+            Part::Slowdown => "slowdown of concurrent reads and writes",
             Part::Sync => "synchronous writes",
             Part::Sustained => "sustained write",
             Part::Launch => "launch of forty apps",
@@ -87,14 +87,14 @@ impl Part {
 /// A figure of the catalogue.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CatalogueFigure {
-    /// Its name, label, unit and direction.
+    /// The figure's name, label, unit and direction.
     #[serde(flatten)]
     pub figure: Figure,
-    /// The smallest possible value.
+    /// The smallest possible value of the figure.
     pub min: f64,
-    /// The largest plausible value.
+    /// The largest plausible value of the figure.
     pub max: f64,
-    /// The part of the run that measures it.
+    /// The part of the run that measures the figure.
     pub part: Part,
 }
 
@@ -112,7 +112,7 @@ pub const SIZES: [u64; 3] = [4 << 10, 64 << 10, 512 << 10];
 /// Numbers of concurrent requests for which the speedup is measured.
 pub const AT_ONCE: [u32; 5] = [2, 4, 8, 16, 32];
 
-/// Numbers of concurrent readers; the same number of writers runs with them.
+/// Numbers of concurrent readers that run together with the same number of writers.
 pub const BESIDE: [u32; 2] = [1, 4];
 
 /// Returns every figure, in the order of the parts.
@@ -131,12 +131,12 @@ pub fn catalogue() -> Vec<CatalogueFigure> {
 static BY_NAME: LazyLock<BTreeMap<String, CatalogueFigure>> =
     LazyLock::new(|| catalogue().into_iter().map(|figure| (figure.name.clone(), figure)).collect());
 
-/// The catalogue by name.
+/// Returns all figures of the catalogue by their names.
 pub fn by_name() -> &'static BTreeMap<String, CatalogueFigure> {
     &BY_NAME
 }
 
-/// The figure with this name.
+/// Returns the figure with this name.
 pub fn find(name: &str) -> Option<CatalogueFigure> {
     by_name().get(name).cloned()
 }
@@ -214,7 +214,7 @@ fn sustained(all: &mut Vec<CatalogueFigure>) {
     for (name, label, unit, max) in [
         ("first", "long write, at first", Unit::MbPerS, MB_S_MAX),
         ("last", "long write, at the end", Unit::MbPerS, MB_S_MAX),
-        ("fast_bytes", "long write, until it fell", Unit::Bytes, 1e13),
+        ("fast_bytes", "long write, until the rate fell", Unit::Bytes, 1e13),
     ] {
         all.push(figure(Part::Sustained, format!("sustained.{name}"), label.to_owned(), unit, HIGHER, max));
     }
@@ -271,7 +271,7 @@ mod tests {
     fn units_are_those_of_the_schema() {
         let schema = schemars::schema_for!(UnitOfFigure).to_value().to_string();
         for figure in catalogue() {
-            let name = serde_json::to_string(&figure.unit).expect("a unit has a name");
+            let name = serde_json::to_string(&figure.unit).expect("each unit serializes to its name");
             assert!(schema.contains(&name), "{name}");
         }
     }

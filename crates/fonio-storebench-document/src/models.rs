@@ -1,6 +1,6 @@
-//! The shipped results of device models, for comparison with results of devices. `fonio-bench` computes them
-//! (`cargo studies storebench models`). These results are marked as computed, and never mixed with measured
-//! results.
+//! The shipped results of device models, for comparison with results of devices. The results were computed by
+//! `fonio-bench` (`cargo studies storebench models`). The results are marked as computed, and never mixed
+//! with measured results.
 
 use std::io::{Read, Write};
 
@@ -20,9 +20,9 @@ const SHIPPED: &[u8] = include_bytes!("../data/models.jsonl.gz");
 /// If the built-in data set is unreadable; a test ensures that it is readable.
 pub fn shipped() -> Vec<Document> {
     let mut text = String::new();
-    GzDecoder::new(SHIPPED).read_to_string(&mut text).expect("the data set is a part of the program");
+    GzDecoder::new(SHIPPED).read_to_string(&mut text).expect("the built-in data set can be decompressed");
     let documents = text.lines().map(|line| Document::parse(line.as_bytes()));
-    documents.collect::<Result<_, _>>().expect("the data set is a part of the program")
+    documents.collect::<Result<_, _>>().expect("the built-in data set is valid")
 }
 
 /// Writes a data set in the format of [`shipped`].

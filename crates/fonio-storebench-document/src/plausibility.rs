@@ -25,8 +25,8 @@ const RULES: [Rule; 9] = [
     median_above_p99,
 ];
 
-/// The reason to hide a document that was received at `now_unix_s`, as the continuation of "hidden because
-/// …".
+/// Returns the reason to hide a document that was received at `now_unix_s`, as the continuation of "hidden
+/// because …".
 pub fn reason_to_hide(document: &Document, now_unix_s: u64) -> Option<String> {
     RULES.iter().find_map(|rule| rule(document, now_unix_s))
 }
@@ -55,8 +55,8 @@ fn virtual_device(document: &Document, _: u64) -> Option<String> {
         .then(|| "the device is virtual, so the figures are those of the machine behind it".to_owned())
 }
 
-/// The fastest interface of each kind in 10⁶ bytes per second: HS400; SD Express with PCIe 4.0 x2; UFS 5.0; PCIe 6.0 x4; USB4
-/// version 2; SATA revision 3.
+/// Returns the rate of the fastest interface of each kind in 10⁶ bytes per second: HS400; SD Express with
+/// PCIe 4.0 x2; UFS 5.0; PCIe 6.0 x4; USB4 version 2; SATA revision 3.
 fn interface_mb_s(kind: DeviceKind) -> Option<f64> {
     match kind {
         DeviceKind::Emmc => Some(400.0),
@@ -69,7 +69,7 @@ fn interface_mb_s(kind: DeviceKind) -> Option<f64> {
     }
 }
 
-/// The limit of the bus: the document's value, but at most the fastest interface of the kind.
+/// Returns the rate limit of the bus: the document's value, but at most the fastest interface of the kind.
 fn limit_mb_s(document: &Document) -> Option<f64> {
     let fastest = interface_mb_s(document.device.kind);
     match (document.device.bus_limit_mb_s, fastest) {
@@ -172,7 +172,7 @@ fn median_above_p99(document: &Document, _: u64) -> Option<String> {
                 document.value(&format!("response.{access}.{}.{statistic}", size_name(bytes)))
             };
             let (Some(median), Some(p99)) = (of("p50"), of("p99")) else { continue };
-            // Both are means over runs.
+            // Both values are means over several runs.
             if median.value > p99.value * 1.01 {
                 return Some(format!(
                     "the median response of {access} of {} KiB is {:.3} ms, above its 99th percentile of {:.3} ms",
@@ -205,7 +205,7 @@ mod tests {
         type Change = fn(&mut Document);
         let changes: [Change; 12] = [
             |_| (),
-            // This device is virtual and in a virtual machine, but it is emulated on purpose.
+            // The device is virtual and in a virtual machine, but was emulated on purpose.
             |document| {
                 document.origin = Origin::Emulated;
                 document.device.kind = DeviceKind::Virtual;

@@ -10,10 +10,10 @@ use crate::check::Problem;
 const DOMAINS: &str = "arpa box cloud com corp de dev edu fritz home internal intranet io lan local localdomain \
     localhost net org private test uk";
 
-/// Words before a serial number.
+/// Words that precede a serial number or a host name.
 const SERIAL_WORDS: [&str; 5] = ["serial", "serialno", "s/n", "cid", "hostname"];
 
-/// Prefixes of a word with a serial number.
+/// Prefixes of words that contain a serial number or a host name.
 const SERIAL_STARTS: [&str; 5] = ["serial=", "serial:", "sn=", "sn:", "hostname="];
 
 /// Finds texts in a document's JSON that must not be published, with their fields.
@@ -34,7 +34,7 @@ pub fn problems(json: &str) -> Vec<Problem> {
 /// parsing the JSON again unnecessary. Parsing takes as long as all other processing of a submission.
 fn may_be_private(json: &str) -> bool {
     if json.contains('\\') {
-        // An escape: the raw JSON differs from the text.
+        // The JSON contains an escape, so it differs from the decoded texts.
         return true;
     }
     // In JSON without escapes, every second part between quotation marks is a string: a key or a value.
@@ -95,7 +95,7 @@ fn private(text: &str) -> Option<&'static str> {
     None
 }
 
-/// `pi.local`, `db-1.example.org`; not `6.1.0-18-arm64` or `mq-deadline`.
+/// Returns true for `pi.local` and `db-1.example.org`, but false for `6.1.0-18-arm64` and `mq-deadline`.
 fn is_host(word: &str) -> bool {
     let Some((name, last)) = word.rsplit_once('.') else { return false };
     let is_part = |part: &str| {
@@ -108,7 +108,7 @@ fn is_host(word: &str) -> bool {
         && name.split('.').all(is_part)
 }
 
-/// `b8-27-eb-12-34-56`, and with colons.
+/// Returns whether a word is a hardware address such as `b8-27-eb-12-34-56`, with hyphens or colons.
 fn is_hardware_address(word: &str) -> bool {
     const CHARS: usize = 17;
     if word.len() != CHARS {
@@ -159,7 +159,7 @@ mod tests {
             texts += 1;
             let found = problems(&document.to_string());
             assert_eq!(found.len(), 1, "text {at}");
-            // Tests the same with an escape, so that the JSON is parsed.
+            // Repeats the test with an escape in the JSON, which makes the check parse the JSON.
             document["zzz"] = Value::from("a \"quotation\"");
             assert_eq!(problems(&document.to_string()), found);
         }

@@ -11,10 +11,10 @@ use crate::document::{
 };
 use crate::figures::{self, CatalogueFigure};
 
-/// 2026-01-01.
+/// The time at which the sample's run began: 2026-01-01.
 pub const BEGAN_UNIX_S: u64 = 1_767_225_600;
 
-/// A complete, valid document: all figures are measured.
+/// Returns a complete, valid document in which all figures are measured.
 pub fn document() -> Document {
     scaled(1.0)
 }

@@ -8,12 +8,12 @@ use crate::document::{Document, Origin};
 use crate::figures;
 use crate::models;
 
-/// The standing of a value among others.
+/// The rank of a value among the values of other results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing {
     /// Percentage of the other values that are worse; each equal value counts as half a worse value.
     pub better_than_percent: f64,
-    /// The number of other values.
+    /// The number of other values that the value was ranked among.
     pub others: usize,
 }
 
@@ -33,7 +33,7 @@ pub fn among_models(document: &Document, figure: &str) -> Option<Standing> {
     among_models_at(document, figure, document.value(figure)?.value)
 }
 
-/// Works like [`among_models`], but ranks `value` instead of the document's value.
+/// Does the same as [`among_models`], but ranks `value` instead of the document's value.
 pub(crate) fn among_models_at(document: &Document, figure: &str, value: f64) -> Option<Standing> {
     static SHIPPED: OnceLock<Vec<Document>> = OnceLock::new();
     let better = figures::find(figure)?.better?;

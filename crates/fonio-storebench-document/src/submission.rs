@@ -28,7 +28,7 @@ impl Submission {
         Submission::accept(stripped)
     }
 
-    /// Accepts a received document. The server calls this.
+    /// Accepts a document that the server has received.
     ///
     /// # Errors
     ///
@@ -38,14 +38,14 @@ impl Submission {
         if !document.notes.is_empty() {
             problems.push(Problem::new(
                 "notes",
-                "a submission has no notes; send it with `fonio storebench submit`",
+                "a submission must not have notes; send it with `fonio storebench submit`",
             ));
         }
         if problems.is_empty() { Ok(Submission(document)) } else { Err(problems) }
     }
 
-    /// Reads the bytes from a client. Also returns the document's JSON for storage and for the search for
-    /// private texts.
+    /// Reads a submission from the bytes that a client sent. Also returns the document's JSON for storage and
+    /// for the search for private texts.
     ///
     /// # Errors
     ///

@@ -14,15 +14,15 @@ pub const ERROR_MAX: f64 = 0.02;
 /// Share of measurements whose interval does not contain the true value.
 const INTERVAL_LEVEL: f64 = 0.05;
 
-/// The critical value of Student's t for a two-sided 95 % interval.
+/// Returns the critical value of Student's t for a two-sided 95 % interval.
 fn student(freedom: usize) -> f64 {
     student::two_sided(INTERVAL_LEVEL, freedom as f64)
 }
 
 /// Recovers the mean of a value with its variance.
 ///
-/// A sum or ratio gets the degrees of freedom of its part with the fewest runs. This is conservative: it
-/// makes claims rarer.
+/// A sum or ratio gets the degrees of freedom of its part with the fewest runs. This choice is conservative:
+/// it makes claims of differences rarer.
 fn known(value: &Value) -> KnownMean {
     let freedom = f64::from(value.runs.saturating_sub(1).max(1));
     // The lower end of an interval is cut off at 0, so the standard error is computed from the upper half.
@@ -35,7 +35,7 @@ pub fn differ(first: &Value, second: &Value, level: f64) -> bool {
     known(first).differs(&known(second), level)
 }
 
-/// The mean of `values`; not measured if there are none.
+/// Returns the mean of `values`; without values, the figure counts as not measured, for the reason `or`.
 pub fn mean(values: &[f64], unit: Unit, or: &str) -> Measure {
     let Some(spread) = Spread::of(values) else { return Measure::NotMeasured(or.to_owned()) };
     let half = match values.len() {
@@ -46,14 +46,14 @@ pub fn mean(values: &[f64], unit: Unit, or: &str) -> Measure {
         value: spread.mean,
         unit,
         runs: values.len() as u32,
-        // No figure is negative.
+        // The interval ends at 0, because no figure is negative.
         low: (spread.mean - half).max(0.0),
         high: spread.mean + half,
         stable: is_known(values, ERROR_MAX),
     })
 }
 
-/// The mean of `above` divided by the mean of `below`. Their runs are independent.
+/// Returns the mean of `above` divided by the mean of `below`, assuming independent runs.
 pub fn ratio(above: &[f64], below: &[f64], or: &str) -> Measure {
     let not_measured = || Measure::NotMeasured(or.to_owned());
     let (Some(up), Some(down)) = (Spread::of(above), Spread::of(below)) else {
@@ -78,7 +78,7 @@ pub fn ratio(above: &[f64], below: &[f64], or: &str) -> Measure {
     })
 }
 
-/// The sum of values; not measured if a value is missing.
+/// Returns the sum of the values; if a value is missing, the sum counts as not measured.
 pub fn sum<'a>(values: impl Iterator<Item = Option<&'a Value>>, or: &str) -> Measure {
     let values: Option<Vec<&Value>> = values.collect();
     let Some(values) = values.filter(|values| !values.is_empty()) else {

@@ -45,8 +45,8 @@ struct Part {
     words: &'static str,
     shown: String,
     standing: Standing,
-    /// The lowest and highest standing within the value's interval. This range is extended by one model on
-    /// each side, because ranks are too coarse for smaller differences.
+    /// The lowest and highest standing within the value's interval. The range of standings is extended by one
+    /// model on each side, because ranks are too coarse for smaller differences.
     range: (f64, f64),
 }
 
@@ -67,7 +67,7 @@ impl Part {
 }
 
 fn weak_point(document: &Document) -> Option<String> {
-    // Models are the reference, so they get no weak point.
+    // Models are the reference, so the verdict on a model names no weak point.
     if document.origin == Origin::Model {
         return None;
     }
@@ -103,10 +103,10 @@ fn weak_sentence(mut parts: Vec<Part>) -> Option<String> {
     if weak.len() > WEAK_MAX {
         listed.push(format!("and {} more", weak.len() - WEAK_MAX));
     }
-    Some(format!("{} weak points, not told apart: {}.", weak.len(), listed.join("; ")))
+    Some(format!("{} weak points, which cannot be ranked: {}.", weak.len(), listed.join("; ")))
 }
 
-/// Converts words for the middle of a sentence.
+/// Converts the first letter to lower case, for use in the middle of a sentence.
 fn lower(words: &str) -> String {
     let mut letters = words.chars();
     letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
@@ -148,7 +148,7 @@ fn class_sentence(document: &Document) -> Option<String> {
     Some(text + ".")
 }
 
-/// The first sentence of a generated result's verdict: its origin.
+/// Returns the first sentence of a generated result's verdict, which states the result's origin.
 pub fn origin_words(origin: Origin) -> Option<&'static str> {
     match origin {
         Origin::Measured => None,
@@ -177,7 +177,7 @@ mod tests {
             (part("Random writes", 44.0, (38.0, 50.0)), part("Random reads", 39.0, (33.0, 45.0)));
         assert_eq!(
             weak(vec![writes, reads]),
-            "2 weak points, not told apart: random reads, 1 MB/s, better than 39 % of 18 models of flash devices; random writes, 1 \
+            "2 weak points, which cannot be ranked: random reads, 1 MB/s, better than 39 % of 18 models of flash devices; random writes, 1 \
              MB/s, better than 44 %."
         );
         let (writes, reads) =

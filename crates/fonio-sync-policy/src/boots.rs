@@ -10,8 +10,8 @@ use crate::error::PolicyError;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// The file in which the systemd unit records boots that ended cleanly.
 pub const CLEAN_BOOTS: &str = "/var/lib/fonio/clean-boots";
-/// The number of recorded boots. A database that was not opened for more boots than this is removed, which
-/// loses only a cache.
+/// The maximum number of recorded boots. A database that was not opened for more boots than this is removed,
+/// which loses only a cache.
 const REMEMBERED: usize = 1000;
 
 /// The current boot, and earlier boots that ended cleanly.
@@ -23,12 +23,12 @@ pub struct Boots {
 }
 
 impl Boots {
-    /// Reads the boot id and the record.
+    /// Reads the id of this boot and the record of earlier boots.
     ///
     /// # Errors
     ///
-    /// [`PolicyError::System`] if the boot id cannot be read. An unreadable record counts as empty. Then
-    /// valid caches may be removed, but no stale cache is used.
+    /// [`PolicyError::System`] if the boot id cannot be read. An unreadable record counts as empty. With an
+    /// empty record, valid caches may be removed, but no stale cache is used.
     pub fn read() -> Result<Boots, PolicyError> {
         Boots::read_from(Path::new(BOOT_ID), Path::new(CLEAN_BOOTS))
     }
@@ -43,7 +43,7 @@ impl Boots {
         })
     }
 
-    /// The id of this boot.
+    /// Returns the id of this boot.
     pub fn current(&self) -> &str {
         &self.current
     }
@@ -85,7 +85,7 @@ pub(crate) fn replace(path: &Path, text: &str, like: Option<&fs::Metadata>) -> R
         let mut file = File::options().write(true).create_new(true).open(&new)?;
         if let Some(like) = like {
             // Keeps the owner, because other users of the database must also be able to replace the file.
-            // Only root can and must do this.
+            // Only root can change the owner, and only root needs to.
             let _ = std::os::unix::fs::fchown(&file, Some(owner(like).0), Some(owner(like).1));
             file.set_permissions(like.permissions())?;
         }

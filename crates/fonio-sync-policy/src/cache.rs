@@ -61,7 +61,7 @@ impl Cache {
         Some(Cache { database: database.into() })
     }
 
-    /// The database's path.
+    /// Returns the path of the database.
     pub fn path(&self) -> &Path {
         &self.database
     }
@@ -72,7 +72,7 @@ impl Cache {
         path.into()
     }
 
-    /// Reads the state from the marker.
+    /// Reads the state of the database from its marker.
     pub fn state(&self, boots: &Boots) -> Result<State, PolicyError> {
         let marker = self.with(MARKER);
         match fs::read_to_string(&marker) {
@@ -116,7 +116,7 @@ impl Cache {
         Ok(Some(removed))
     }
 
-    /// Writes the id of this boot to the marker. From then on, writes need no sync.
+    /// Writes the id of this boot to the marker. Afterwards, writes to the database need no sync.
     ///
     /// # Errors
     ///
@@ -169,8 +169,8 @@ impl Cache {
 mod tests {
     use super::*;
 
-    /// A folder with a database and all its files, and the boots "now", "then" and "clean". Of these, only
-    /// "clean" ended cleanly.
+    /// A folder with a database and all its files, and the boots "now", "then" and "clean". Of these boots,
+    /// only "clean" ended cleanly.
     struct Bed {
         dir: tempfile::TempDir,
         boots: Boots,

@@ -12,19 +12,19 @@ pub enum PolicyError {
     System {
         /// The failed action, as a verb.
         action: &'static str,
-        /// The file.
+        /// The file that the call accessed.
         path: PathBuf,
-        /// The cause.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The policy is invalid.
+    /// The policy file is invalid.
     #[error("{}{}: {reason}", path.display(), at(*line))]
     Syntax {
-        /// The file.
+        /// The policy file.
         path: PathBuf,
-        /// The line, counted from 1, if known.
+        /// The number of the line, counted from 1, if known.
         line: Option<usize>,
-        /// The mistake, and the allowed alternatives.
+        /// The mistake in the policy, and the allowed alternatives.
         reason: String,
     },
     /// The database must be removed, but another process uses it.
@@ -33,9 +33,9 @@ pub enum PolicyError {
         path.display()
     )]
     InUse {
-        /// The database.
+        /// The path of the database.
         path: PathBuf,
-        /// The process.
+        /// The id of the process that uses the database.
         pid: u32,
     },
 }

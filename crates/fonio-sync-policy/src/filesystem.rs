@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-/// Network file systems by their statfs(2) numbers. Other machines can write or cache the data of a network
-/// file system, so the boots of this machine do not show the state of a database on it.
+/// Network file systems, by their numbers in statfs(2). Other machines can write or cache the data of a
+/// network file system, so the boots of this machine do not show the state of a database on it.
 const NETWORK: [(u64, &str); 15] = [
     (0x6969, "NFS"),
     (0x517b, "SMB"),
@@ -27,7 +27,7 @@ const NETWORK: [(u64, &str); 15] = [
 /// system is local.
 pub fn network_filesystem(folder: &Path) -> std::io::Result<Option<&'static str>> {
     let stat = rustix::fs::statfs(folder)?;
-    // The numbers have 32 bits; their type depends on the architecture.
+    // File system numbers have 32 bits, but their type depends on the architecture.
     let kind = u64::from(stat.f_type as u32);
     Ok(NETWORK.iter().find(|(number, _)| *number == kind).map(|(_, name)| *name))
 }

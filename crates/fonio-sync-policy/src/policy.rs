@@ -13,8 +13,8 @@ use crate::error::PolicyError;
 /// The default window of `ordered`: our choice, which is about the interval at which an idle app writes its
 /// state.
 const WINDOW_DEFAULT_MS: u64 = 1000;
-/// The longest window. After this time, the kernel writes the data back anyway (`dirty_expire_centisecs` is
-/// 30 s by default).
+/// The longest allowed window. After this time, the kernel writes the data back anyway
+/// (`dirty_expire_centisecs` is 30 s by default).
 const WINDOW_MAX_MS: u64 = 30_000;
 
 /// The sync class of a database.
@@ -26,7 +26,7 @@ pub enum Class {
     /// most the transactions of one window, and never corrupts the database. With a rollback journal, the
     /// database is synced as its program requests.
     Ordered {
-        /// Maximum time span of lost transactions.
+        /// Maximum time span of the transactions that a power cut loses.
         window: Duration,
         /// Whether to change the database to write-ahead mode when it is opened.
         to_wal: bool,
@@ -37,8 +37,8 @@ pub enum Class {
         /// SQLite.
         drop_fsync: bool,
     },
-    /// The database is synced as its program requests; when the database is closed, a class is suggested for
-    /// it.
+    /// The database is synced as its program requests; when the database is closed, a class for the database
+    /// is suggested.
     Learn,
 }
 
@@ -50,7 +50,7 @@ pub struct Rule {
     /// The class of matching databases.
     pub class: Class,
     pattern: WildMatch,
-    /// The folder, if the path is a folder; the rule then applies to all databases below it.
+    /// The folder, if the rule's path is a folder: the rule applies to all databases below it.
     folder: Option<PathBuf>,
 }
 
@@ -62,7 +62,7 @@ impl Rule {
         }
     }
 
-    /// A folder that contains all matching databases.
+    /// Returns a folder that contains all databases matched by this rule.
     pub fn root(&self) -> PathBuf {
         if let Some(folder) = &self.folder {
             return folder.clone();
@@ -148,7 +148,7 @@ impl Policy {
         self.rules.iter().find(|rule| rule.matches(database)).map_or(Class::Durable, |rule| rule.class)
     }
 
-    /// All rules, in their order.
+    /// Returns all rules, in the order of the policy file.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
@@ -159,7 +159,7 @@ impl Policy {
     }
 }
 
-/// Checks a rule; the error is the reason.
+/// Checks a rule; the error says why the rule is invalid.
 fn rule_of(written: Written) -> Result<Rule, String> {
     let Written { path, class, window_ms, to_wal, drop_fsync } = written;
     if !path.starts_with('/') {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use crate::error::PolicyError;
 use crate::policy::Policy;
 
-/// The default policy file.
+/// The path of the default policy file.
 pub const DEFAULT: &str = "/etc/fonio/sync-policy.toml";
-/// The environment variable for another policy file.
+/// The environment variable that names another policy file.
 pub const VARIABLE: &str = "FONIO_SYNC_POLICY";
 
 /// A policy file, with the policy from its last reading.
@@ -38,7 +38,7 @@ impl Source {
         Source { path: path.to_owned(), seen: None, policy: Arc::default() }
     }
 
-    /// The file.
+    /// Returns the path of the policy file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -100,6 +100,6 @@ mod tests {
         assert!(said.expect("an error").contains("unknown class"));
         assert_eq!(class(), (Class::Durable, None), "said once");
         fs::remove_file(&file).expect("remove");
-        assert!(class().1.is_some(), "it went while it was in use");
+        assert!(class().1.is_some(), "the policy file was removed while it was in use");
     }
 }

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cgroups {
     /// For each hierarchy: its names, separated by commas (empty for the unified hierarchy), and the group's
-    /// path in it.
+    /// path in the hierarchy.
     groups: Vec<(String, String)>,
 }
 
@@ -15,9 +15,9 @@ impl Cgroups {
         Cgroups { groups: groups.map(|(names, path)| (names.to_owned(), path.to_owned())).collect() }
     }
 
-    /// Returns the path that best distinguishes the process. This is the path in the unified hierarchy. If
-    /// that path is the root, as with version 1, returns the path in systemd's hierarchy or the first path
-    /// that is not the root.
+    /// Returns the path that best distinguishes the process. Normally, this path is the path in the unified
+    /// hierarchy. If that path is the root, as with version 1, returns the path in systemd's hierarchy or the
+    /// first path that is not the root.
     pub fn telling(&self) -> Option<&str> {
         let (mut unified, mut systemd, mut any) = (None, None, None);
         for (names, path) in self.groups.iter().filter(|(_, path)| path != "/") {

@@ -30,10 +30,10 @@ impl NotStarted {
 /// Failure of a user's command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// It ended with this code, which is not 0.
+    /// The command ended with this exit code, which is not 0.
     #[error("exit code {0}")]
     Code(i32),
-    /// This signal ended it.
+    /// This signal ended the command.
     #[error("signal {0}")]
     Signal(i32),
 }

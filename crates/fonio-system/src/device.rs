@@ -7,8 +7,8 @@ pub fn from_dev(dev: u64) -> DeviceId {
     DeviceId::new(rustix::fs::major(dev), rustix::fs::minor(dev))
 }
 
-/// Parses `8:1`, the form in sysfs and mount tables. Returns `None` if the text has another form, or if a
-/// number is too large for the kernel.
+/// Parses a device number such as `8:1`, the form in sysfs and mount tables. Returns `None` if the text has
+/// another form, or if a number is too large for the kernel.
 pub fn parse(text: &str) -> Option<DeviceId> {
     let (major, minor) = text.trim().split_once(':')?;
     let (major, minor) = (major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?);

@@ -12,19 +12,19 @@ use fonio_core::DeviceId;
 use crate::device;
 use crate::error::SystemError;
 
-/// One mount.
+/// A mount of the mount table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountPoint {
-    /// The mount point.
+    /// The folder at which the file system is mounted.
     pub dir: PathBuf,
-    /// `st_dev` of its files. File systems without a single device, such as btrfs, have a virtual number with
-    /// major 0.
+    /// The device number of the files on this mount (`st_dev`). File systems without a single device, such as
+    /// btrfs, have a virtual number with major 0.
     pub device: DeviceId,
     /// Name of the file system driver in the kernel: `ext4`, `fuse.sshfs`.
     pub filesystem: String,
     /// The mounted device path, or a name chosen by the file system.
     pub source: String,
-    /// Options of this mount: `rw`, `noatime`.
+    /// Options of this mount, such as `rw` and `noatime`.
     pub options: Vec<String>,
     /// Options of the file system, which are the same at all its mount points: `rw`, `commit=30`.
     pub filesystem_options: Vec<String>,
@@ -58,10 +58,10 @@ impl MountTable {
         MountTable::read_below(Path::new("/proc"))
     }
 
-    /// Reads the table from a procfs mounted elsewhere.
+    /// Reads the table from the procfs mounted at `proc`.
     ///
     /// # Errors
-    /// [`SystemError`] if it cannot be read.
+    /// [`SystemError`] if the table cannot be read.
     pub fn read_below(proc: &Path) -> Result<MountTable, SystemError> {
         let path = proc.join("self/mountinfo");
         Ok(MountTable::parse(&fs::read(&path).map_err(SystemError::on("read", path))?))
@@ -77,14 +77,14 @@ impl MountTable {
         self.mounts.iter()
     }
 
-    /// Returns the visible mount at `dir`. This is the newest mount there, which hides the others.
+    /// Returns the visible mount at `dir`: the newest mount, which hides the older mounts there.
     pub fn at(&self, dir: &Path) -> Option<&MountPoint> {
         self.iter().rfind(|mount| mount.dir == dir)
     }
 
-    /// Returns the mount that contains `path`, which must be absolute and without symbolic links. This is the
-    /// deepest mount whose folder contains the path. If several mounts have the same depth, it is the newest
-    /// of them.
+    /// Returns the mount that contains `path`, which must be absolute and without symbolic links: the deepest
+    /// mount whose folder contains the path. If several mounts have the same depth, returns the newest of
+    /// them.
     pub fn holding(&self, path: &Path) -> Option<&MountPoint> {
         let holding = self.iter().filter(|mount| path.starts_with(&mount.dir));
         holding.max_by_key(|mount| mount.dir.components().count())

@@ -4,23 +4,24 @@
 use std::path::Path;
 use std::time::Duration;
 
-/// Two counters with an arbitrary start; use differences.
+/// Two counters that start at arbitrary values, so only their differences have a meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressure {
-    /// Time in which at least one task was stalled; `None` if the kernel does not report it.
+    /// Time in which at least one task was stalled; `None` if the kernel does not report this time.
     pub some: Option<Duration>,
-    /// Time in which all non-idle tasks were stalled; `None` if the kernel does not report it.
+    /// Time in which all non-idle tasks were stalled; `None` if the kernel does not report this time.
     pub full: Option<Duration>,
 }
 
 impl Pressure {
-    /// Reads the file. Returns `None` if the file does not exist, or if pressure information is disabled (the
-    /// boot option `psi=1` enables it).
+    /// Reads a pressure file. Returns `None` if the file does not exist, or if pressure information is
+    /// disabled (the boot option `psi=1` enables it).
     pub fn read(path: &Path) -> Option<Pressure> {
         Some(Pressure::parse(&std::fs::read_to_string(path).ok()?))
     }
 
-    /// Parses lines such as `some avg10=0.00 avg60=0.11 avg300=0.26 total=9066175`; the total is in microseconds.
+    /// Parses lines such as `some avg10=0.00 avg60=0.11 avg300=0.26 total=9066175`; the total is in
+    /// microseconds.
     pub fn parse(text: &str) -> Pressure {
         let mut pressure = Pressure::default();
         for line in text.lines() {

@@ -14,7 +14,7 @@ pub struct ProcessId {
 }
 
 impl ProcessId {
-    /// Returns this process.
+    /// Returns the identity of this process.
     ///
     /// # Panics
     /// If `/proc` is not mounted.
@@ -29,7 +29,7 @@ impl ProcessId {
         Some(ProcessId { pid, started_ticks: stat.started_ticks })
     }
 
-    /// Returns whether it still runs.
+    /// Returns whether the process still runs.
     pub fn runs(self) -> bool {
         ProcessId::of(self.pid) == Some(self)
     }
@@ -42,7 +42,7 @@ impl ProcessId {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw) else {
             return;
         };
-        // Fails if the process has already ended.
+        // The system call fails if the process has already ended.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         for _ in 0..200 {
             if !self.runs() {
@@ -70,6 +70,6 @@ mod tests {
         let id = ProcessId::of(child.id()).expect("it runs");
         id.kill();
         assert!(!id.runs());
-        child.wait().expect("it can be waited for");
+        child.wait().expect("the killed child can be waited for");
     }
 }

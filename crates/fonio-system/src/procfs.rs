@@ -18,12 +18,12 @@ pub struct Task {
 }
 
 impl Task {
-    /// Returns the process or thread that now has this id. It may not exist.
+    /// Returns the process or thread that now has this id, whether or not one exists.
     pub fn of(number: u32) -> Task {
         Task::below(Path::new("/proc"), number)
     }
 
-    /// Returns the process or thread in a procfs mounted elsewhere.
+    /// Returns the process or thread with this id in the procfs mounted at `proc`.
     pub fn below(proc: &Path, number: u32) -> Task {
         Task { dir: proc.join(number.to_string()) }
     }
@@ -34,12 +34,12 @@ impl Task {
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
     }
 
-    /// Returns whether it exists, also as a zombie.
+    /// Returns whether the process or thread exists, possibly as a zombie.
     pub fn exists(&self) -> bool {
         self.dir.exists()
     }
 
-    /// Returns the path of one of its files.
+    /// Returns the path of the procfs file `name` of the process or thread.
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
@@ -49,23 +49,23 @@ impl Task {
         Some(self.read("comm")?.trim_end().to_owned())
     }
 
-    /// Returns its state, processor time and start time.
+    /// Returns the state, processor time and start time of the process or thread.
     pub fn stat(&self) -> Option<Stat> {
         Stat::parse(&self.read("stat")?)
     }
 
-    /// Returns the time for which the process ran, and the time for which it waited for a processor. The
-    /// result is also `None` if the kernel does not count these times.
+    /// Returns the time for which the process ran, and the time for which it waited for a processor. Returns
+    /// `None` also if the kernel does not count these times.
     pub fn schedule(&self) -> Option<Schedule> {
         Schedule::parse(&self.read("schedstat")?)
     }
 
-    /// Returns its process and its user.
+    /// Returns the process that the task belongs to, and its user.
     pub fn owner(&self) -> Option<Owner> {
         Owner::parse(&self.read("status")?)
     }
 
-    /// Returns its control groups.
+    /// Returns the control groups of the process.
     pub fn cgroups(&self) -> Option<Cgroups> {
         Some(Cgroups::parse(&self.read("cgroup")?))
     }
@@ -100,7 +100,8 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Parses the line. The command name is in parentheses, and may contain blanks and parentheses.
+    /// Parses the line of a `stat` file. The command name is in parentheses, and may contain blanks and
+    /// parentheses.
     pub fn parse(text: &str) -> Option<Stat> {
         let (_, rest) = text.rsplit_once(") ")?;
         let words: Vec<&str> = rest.split_whitespace().collect();
@@ -123,14 +124,14 @@ impl Stat {
 /// Facts about a thread from `/proc/PID/schedstat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// Run time.
+    /// Time for which the thread ran.
     pub ran: Duration,
     /// Time for which the process was runnable and waited for a processor.
     pub waited: Duration,
 }
 
 impl Schedule {
-    /// Parses the line.
+    /// Parses the line of a `schedstat` file.
     pub fn parse(text: &str) -> Option<Schedule> {
         let mut words = text.split_whitespace();
         let mut next = || words.next()?.parse().ok().map(Duration::from_nanos);
@@ -143,7 +144,7 @@ impl Schedule {
 pub struct Owner {
     /// The process id, even if the file is a thread's.
     pub pid: Option<u32>,
-    /// Its real user id.
+    /// The real user id of the process.
     pub user: Option<u32>,
     /// The id of the parent process, or of the process that adopted this process.
     pub parent: Option<u32>,

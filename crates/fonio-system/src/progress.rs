@@ -1,5 +1,5 @@
-//! Reports the progress of long work on standard error. On a terminal, it updates a single line. Otherwise,
-//! it writes a line every ten seconds, so that a log shows that the work continues.
+//! Reports the progress of long work on standard error. On a terminal, the display updates a single line.
+//! Otherwise, it writes a line every ten seconds, so that a log shows that the work continues.
 //!
 //! [`say!`](crate::say) prints a sentence without disturbing the progress line.
 
@@ -16,7 +16,7 @@ use fonio_core::Unit;
 const SILENCE: Duration = Duration::from_secs(2);
 /// Time between two updates of the line on a terminal.
 const REDRAW: Duration = Duration::from_millis(500);
-/// Time between two lines in other outputs.
+/// Time between two progress lines if the output is not a terminal.
 const EVERY: Duration = Duration::from_secs(10);
 /// Erases the progress line on a terminal.
 const CLEAR: &str = "\r\x1b[K";
@@ -39,7 +39,7 @@ pub fn say(text: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "{clear}{text}");
 }
 
-/// Draws the progress line on the terminal. An empty line removes it.
+/// Draws the progress line on the terminal. An empty `line` removes the old line.
 fn draw(line: &str) {
     let mut is_drawn = lock(&IS_DRAWN);
     if line.is_empty() && !*is_drawn {
@@ -75,12 +75,12 @@ struct Shared {
 struct Work {
     phase: String,
     done: Done,
-    /// Start time of `done`.
+    /// The time at which the work measured by `done` began.
     began: Instant,
     ends_by: Option<Instant>,
 }
 
-/// Completed part of the work.
+/// The completed part of the work.
 #[derive(Clone, Debug)]
 pub enum Done {
     /// Only the elapsed time is known.
@@ -89,12 +89,12 @@ pub enum Done {
     Steps(u64, u64),
     /// Bytes, counted by other code, and their total.
     Bytes(Arc<AtomicU64>, Option<u64>),
-    /// The work takes this time.
+    /// The work takes this time in total.
     Lasting(Duration),
 }
 
 impl Progress {
-    /// Begins to show work.
+    /// Begins to show the progress of work.
     pub fn of(phase: impl Into<String>, done: Done) -> Progress {
         let work = Work { phase: phase.into(), done, began: Instant::now(), ends_by: None };
         let shared = Arc::new(Shared { work: Mutex::new(work), is_over: AtomicBool::new(false) });
@@ -103,13 +103,13 @@ impl Progress {
         Progress { shared, thread: Some(std::thread::spawn(move || follow(&of_thread, is_terminal))) }
     }
 
-    /// Begins to show work of unknown duration.
+    /// Begins to show the progress of work of unknown duration.
     pub fn phase(phase: impl Into<String>) -> Progress {
         Progress::of(phase, Done::Unknown)
     }
 
-    /// Shows the next state. If the kind of progress differs from that of the last state, the measured time
-    /// restarts.
+    /// Shows the next state of the work. If the kind of progress differs from that of the last state, the
+    /// measured time restarts.
     pub fn set(&self, phase: impl Into<String>, done: Done) {
         let mut work = lock(&self.shared.work);
         if std::mem::discriminant(&work.done) != std::mem::discriminant(&done) {

@@ -18,10 +18,10 @@ use crate::procfs::Task;
 /// Signals with which users, shells and service managers ask a program to end.
 pub const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 
-/// Returns a flag. From now on, each of the signals sets the flag instead of ending the process.
+/// Returns a flag that each of the signals sets from now on, instead of ending the process.
 ///
 /// # Errors
-/// Errors of the kernel.
+/// If a system call fails.
 pub fn watch(signals: &[Signal]) -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut fallbacks = Fallbacks::lock();
@@ -38,7 +38,7 @@ static LAST: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 /// A bit for each signal of [`ENDING`] that sets [`LAST`].
 static REMEMBERED: AtomicUsize = AtomicUsize::new(0);
 
-/// From now on, makes the signal set [`LAST`].
+/// Makes the signal set [`LAST`] from now on.
 fn remember(signal: Signal) -> io::Result<()> {
     let Some(at) = ENDING.iter().position(|ending| *ending == signal) else { return Ok(()) };
     if REMEMBERED.fetch_or(1 << at, Ordering::Relaxed) & 1 << at == 0 {
@@ -49,7 +49,7 @@ fn remember(signal: Signal) -> io::Result<()> {
 }
 
 /// Returns the exit code that a shell reports for a process ended by the last received signal of [`ENDING`]:
-/// 130 for Ctrl-C, 143 for SIGTERM. `None` if no signal was received since listening began.
+/// 130 for Ctrl-C, 143 for SIGTERM. Returns `None` if no signal was received since listening began.
 pub fn exit_code() -> Option<u8> {
     let number = LAST.get()?.load(Ordering::Relaxed);
     u8::try_from(128 + number).ok().filter(|_| number > 0)
@@ -59,7 +59,7 @@ pub fn exit_code() -> Option<u8> {
 /// other effect.
 ///
 /// # Errors
-/// Errors of the kernel.
+/// If a system call fails.
 pub fn wake_on(signals: &[Signal]) -> io::Result<UnixStream> {
     let (wakes, woken) = UnixStream::pair()?;
     let mut fallbacks = Fallbacks::lock();
@@ -77,7 +77,7 @@ pub struct Listener {
     heard: Vec<Heard>,
 }
 
-/// One signal. Its handler only writes a byte to a socket pair, because it must be async-signal-safe.
+/// A counted signal, whose handler only writes a byte to a socket pair, because it must be async-signal-safe.
 #[derive(Debug)]
 struct Heard {
     signal: Signal,
@@ -91,7 +91,7 @@ impl Listener {
     /// through the program's own handlers.
     ///
     /// # Errors
-    /// Errors of the kernel.
+    /// If a system call fails.
     pub fn begin(signals: &[Signal]) -> io::Result<Listener> {
         let mut listener = Listener { heard: Vec::new() };
         for &signal in signals {
@@ -101,7 +101,7 @@ impl Listener {
             let ends_process = has_default_effect(signal);
             remember(signal)?;
             let handler = low_level::pipe::register(signal.as_raw(), written)?;
-            // From here on, dropping the listener removes the handler.
+            // After this line, dropping the listener removes the handler.
             listener.heard.push(Heard { signal, bytes, count: AtomicUsize::new(0), handler });
             fallbacks.hold(signal, ends_process)?;
         }
@@ -118,7 +118,7 @@ impl Listener {
                 Ok(0) => break,
                 Ok(read) => new += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // No more bytes are waiting.
+                // All pending bytes have been read.
                 Err(_) => break,
             }
         }
@@ -130,7 +130,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         let mut fallbacks = Fallbacks::lock();
         for heard in &self.heard {
-            // In this order, no signal is lost in between.
+            // The fallback applies before the handler is removed, so that no signal is lost in between.
             fallbacks.release(heard.signal);
             low_level::unregister(heard.handler);
         }
@@ -161,7 +161,7 @@ impl Fallbacks {
         self.0.iter_mut().find(|fallback| fallback.signal == signal)
     }
 
-    /// Adds a listener. `ends_process` matters only for the first one.
+    /// Adds a listener to a signal. `ends_process` matters only for the first listener of a signal.
     fn hold(&mut self, signal: Signal, ends_process: bool) -> io::Result<()> {
         if let Some(fallback) = self.find(signal) {
             fallback.listeners += 1;

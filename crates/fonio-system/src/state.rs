@@ -22,8 +22,8 @@ fn folder_of(user: u32, runtime: Option<&Path>, temporary: &Path) -> PathBuf {
 }
 
 /// Returns the folder for data that must survive a reboot, such as results: `$FONIO_LASTING_STATE` if it is
-/// set, `/var/lib/fonio` for root, otherwise `fonio` in `$XDG_STATE_HOME` or in `~/.local/state`. `None` if
-/// the user has no home. The folder may not exist yet.
+/// set, `/var/lib/fonio` for root, otherwise `fonio` in `$XDG_STATE_HOME` or in `~/.local/state`. Returns
+/// `None` if the user has no home folder. The folder may not exist yet.
 pub fn lasting_folder() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("FONIO_LASTING_STATE") {
         return Some(named.into());

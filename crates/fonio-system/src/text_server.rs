@@ -12,20 +12,20 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 /// A text and its media type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
-    /// The media type.
+    /// The media type of the text.
     pub kind: &'static str,
-    /// The text.
+    /// The text itself.
     pub text: String,
 }
 
 impl Text {
-    /// A text for people.
+    /// Creates a text for people.
     pub fn plain(text: impl Into<String>) -> Text {
         Text { kind: PLAIN, text: text.into() }
     }
 }
 
-/// A running server. Dropping it stops it.
+/// A running server, which stops when it is dropped.
 pub struct TextServer {
     server: Arc<Server>,
     thread: Option<JoinHandle<()>>,
@@ -58,7 +58,7 @@ impl TextServer {
         Ok(TextServer { server, thread: Some(thread) })
     }
 
-    /// Returns the address at which it listens.
+    /// Returns the address at which the server listens.
     pub fn address(&self) -> Option<SocketAddr> {
         self.server.server_addr().to_ip()
     }

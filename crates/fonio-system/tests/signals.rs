@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use fonio_system::signals::{ENDING, Listener, Signal, exit_code, wake_on, watch};
 use signal_hook::low_level::raise;
 
-/// The helper process of the tests below. The environment variable selects which of these parts it plays.
+/// The helper process of the tests below. The environment variable selects the part that the process plays.
 #[test]
 fn as_a_process() {
     let Ok(part) = std::env::var("FONIO_TEST_PART") else { return };
@@ -67,7 +67,7 @@ fn as_a_process() {
 /// Plays a part and returns its exit code and signal. With `ignores_interrupts`, SIGINT is ignored from the
 /// start.
 fn play(part: &str, ignores_interrupts: bool) -> (Option<i32>, Option<i32>) {
-    let program = std::env::current_exe().expect("this program has a path");
+    let program = std::env::current_exe().expect("the path of the test program is known");
     // A test in a script's background job inherits ignored signals.
     let interrupts = if ignores_interrupts { "--ignore-signal=INT" } else { "--default-signal=INT" };
     let out = Command::new("env")

@@ -1,7 +1,7 @@
 //! Tests whose cases are in a file. Each case is an input with its expected output.
 //!
 //! The test computes the outputs again and compares the new text with the file by `expect_file!`. With
-//! `UPDATE_EXPECT=1`, it writes the new text to the file instead.
+//! `UPDATE_EXPECT=1`, the test writes the new text to the file instead.
 
 /// Computes the outputs of a file of cases. A case has its name after `#`, then its input, and after a line `->` its
 /// output. Lines of the input that begin with `//` are comments.

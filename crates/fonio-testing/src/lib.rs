@@ -29,15 +29,15 @@ macro_rules! needs {
         }
 
         impl Need {
-            /// All needs.
+            /// All needs that a test can have.
             pub const ALL: &[Need] = &[$(Need::$need),*];
 
-            /// Returns the name in [`REQUIRE`].
+            /// Returns the need's name in [`REQUIRE`].
             pub fn name(self) -> &'static str {
                 match self { $(Need::$need => $name),* }
             }
 
-            /// Returns a sentence about a machine that has it.
+            /// Returns a sentence that is true on a machine that meets the need.
             pub fn sentence(self) -> &'static str {
                 match self { $(Need::$need => $sentence),* }
             }
@@ -93,9 +93,9 @@ needs! {
     Long "long" "FONIO_LONG_TESTS enables tests that take minutes." Variable("FONIO_LONG_TESTS")
 }
 
-/// The way to check a need.
+/// How to check whether the machine meets a need.
 enum Presence {
-    /// Only an attempt shows it; the tests then call [`skip`].
+    /// Only an attempt shows whether the need is met; if it is not, the tests call [`skip`].
     Attempt,
     Root,
     File(&'static str),
@@ -106,8 +106,8 @@ enum Presence {
 }
 
 impl Need {
-    /// If the machine lacks the need, returns a message; `None` if the need is present, or if only an attempt
-    /// can show whether it is.
+    /// Returns a message if the machine lacks the need; `None` if the need is present, or if only an attempt
+    /// can show this.
     fn missing(self) -> Option<String> {
         match self.presence() {
             Presence::Attempt => None,
@@ -127,14 +127,14 @@ impl Need {
     }
 }
 
-/// Returns whether the machine has all `needs` that can be checked without an attempt. If not, skips the
-/// calling test, which must return.
+/// Returns whether the machine has all `needs` that can be checked without an attempt. If a need is missing,
+/// skips the calling test, which must return.
 ///
 /// # Panics
 ///
-/// As [`skip`].
+/// Under the same conditions as [`skip`].
 #[track_caller]
-#[must_use = "the test must return where this is false"]
+#[must_use = "the test must return if this is false"]
 pub fn has(needs: &[Need]) -> bool {
     check_names();
     match needs.iter().find_map(|need| Some((*need, need.missing()?))) {
@@ -157,11 +157,11 @@ pub fn skip(need: Need, why: impl std::fmt::Display) {
     record(Skip::new(need, true, &why.to_string(), Location::caller()));
 }
 
-/// Skips one of several cases of the calling test, which continues with the others.
+/// Skips one of several cases of the calling test, which continues with the other cases.
 ///
 /// # Panics
 ///
-/// As [`skip`].
+/// Under the same conditions as [`skip`].
 #[track_caller]
 pub fn skip_part(need: Need, why: impl std::fmt::Display) {
     record(Skip::new(need, false, &why.to_string(), Location::caller()));
@@ -205,13 +205,13 @@ pub fn required(list: &str) -> Result<Vec<Need>, String> {
 /// A skipped test, or a skipped part of a test.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Skip {
-    /// The missing need.
+    /// The need that the machine lacks.
     pub need: Need,
     /// The details: a sentence without a full stop.
     pub why: String,
     /// The source file, relative to the repository root.
     pub file: String,
-    /// The test's path in its program.
+    /// The test's path in its test program.
     pub test: String,
     /// Whether the complete test was skipped; otherwise, the test continued with its other cases.
     pub whole: bool,
@@ -274,7 +274,7 @@ mod tests {
     fn a_list_of_names_is_read_and_an_unknown_one_is_an_error() {
         assert_eq!(required(""), Ok(vec![]));
         assert_eq!(required(" root, io_uring,"), Ok(vec![Need::Root, Need::IoUring]));
-        let error = required("root,fusee").expect_err("it is not a need");
+        let error = required("root,fusee").expect_err("`fusee` is not a need");
         assert!(
             error.starts_with("unknown need `fusee` in FONIO_REQUIRE; use some of: root, fuse, "),
             "{error}"

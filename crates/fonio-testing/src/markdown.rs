@@ -3,7 +3,7 @@
 /// A command in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// Line number, from 1.
+    /// Line number of the command, counted from 1.
     pub line: usize,
     /// The words of the command, without quotes, brackets around optional words, and later commands of a
     /// pipe.
@@ -13,7 +13,7 @@ pub struct Command {
 /// A table of numbers: most cells after the first column begin with a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FigureTable {
-    /// Line number of its header, from 1.
+    /// Line number of the table's header, counted from 1.
     pub line: usize,
     /// Line numbers of the section that contains the table, from its heading to the line before the next
     /// heading.

@@ -40,9 +40,9 @@ fn a_skip_is_a_line_and_fails_where_it_is_required() {
         };
         let skipped = run("qemu", &skips);
         assert!(skipped.status.success(), "{skipped:?}");
-        let text = std::fs::read_to_string(&skips).expect("the skip is a line");
+        let text = std::fs::read_to_string(&skips).expect("the file of skips can be read");
         for line in text.lines() {
-            let skip = Skip::from_line(line).expect("a line is a skip");
+            let skip = Skip::from_line(line).expect("each line is a skip");
             assert_eq!((skip.need, skip.whole, skip.why.as_str()), (need, whole, why));
             assert_eq!(skip.file, "crates/fonio-testing/tests/skips.rs");
             assert_eq!(skip.test, "a_skip_is_a_line_and_fails_where_it_is_required");
@@ -57,7 +57,7 @@ fn a_skip_is_a_line_and_fails_where_it_is_required() {
             let said = String::from_utf8_lossy(&failed.stdout);
             assert!(!failed.status.success() && said.contains(&says), "{said}");
         }
-        assert!(!folder.path().join("none").exists(), "the failed test was not skipped");
+        assert!(!folder.path().join("none").exists(), "a failed test was recorded as skipped");
     }
 }
 

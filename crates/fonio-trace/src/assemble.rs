@@ -16,7 +16,7 @@ use crate::span::TraceSpan;
 /// the recorded machine, and the writer must fill in its `rows`.
 ///
 /// # Errors
-/// Errors of the reader's stream or the sink. Damage in the input only causes diagnostics.
+/// If the reader's stream or the sink fails. Damage in the input only causes diagnostics.
 pub fn assemble(
     reader: &mut dyn TraceReader,
     options: AssemblerOptions,

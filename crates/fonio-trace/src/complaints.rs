@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use fonio_core::{Diagnostic, Severity};
 
 /// Number of diagnostics that are reported with their position, for each code and file; the others are only
-/// counted. Three show whether the damage is local or everywhere.
+/// counted. Three positions show whether the damage is local or everywhere.
 const PLACES: u64 = 3;
 
-/// A position in an input.
+/// A position in a reader's input.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct InputPlace<'a> {
     /// The input's name; empty if the position is not in a single input.
     pub file: &'a str,
-    /// Record or line, from 1.
+    /// The number of the record or line, counted from 1.
     pub record: Option<u64>,
-    /// Byte, from 0.
+    /// Offset of the byte, counted from 0.
     pub offset: Option<u64>,
 }
 
@@ -35,8 +35,8 @@ pub(crate) struct Complaints {
 }
 
 impl Complaints {
-    /// Adds a diagnostic. `message` returns one sentence: the problem and how it was handled. It is called
-    /// only if the message is shown.
+    /// Adds a diagnostic. `message` returns one sentence: the problem and how it was handled. The function is
+    /// called only if the diagnostic is shown.
     pub fn add(
         &mut self,
         severity: Severity,

@@ -6,11 +6,11 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Format {
-    /// blktrace's binary, per processor or merged.
+    /// The binary format of blktrace, one file per processor or merged.
     Blktrace,
-    /// blkparse's default text.
+    /// The default text output of blkparse.
     Blkparse,
-    /// Text of ftrace's `trace` or `trace_pipe`.
+    /// Text from ftrace's `trace` or `trace_pipe` file.
     Ftrace,
     /// systrace or atrace: HTML, or `TRACE:` and the text after it, compressed or not.
     Systrace,
@@ -18,12 +18,12 @@ pub enum Format {
     MsrCambridge,
     /// The ASCII traces of DiskSim and MQSim.
     DiskSim,
-    /// Any other CSV; it needs a [`Mapping`](crate::csv::Mapping), except fonio's own.
+    /// Any other CSV table; all except fonio's own need a [`Mapping`](crate::csv::Mapping).
     Csv,
 }
 
 impl Format {
-    /// Every format.
+    /// All formats.
     pub const ALL: [Format; 7] = [
         Format::Blktrace,
         Format::Blkparse,
@@ -34,7 +34,7 @@ impl Format {
         Format::Csv,
     ];
 
-    /// Returns the name on the command line and in `meta.json`.
+    /// Returns the format's name on the command line and in `meta.json`.
     pub fn name(self) -> &'static str {
         match self {
             Format::Blktrace => "blktrace",

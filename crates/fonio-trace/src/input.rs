@@ -1,4 +1,4 @@
-//! Defines a reader's input: its bytes and its name.
+//! Defines the input of a reader: a stream of bytes and its name.
 
 use std::io::{Cursor, Read};
 
@@ -6,12 +6,12 @@ use std::io::{Cursor, Read};
 pub struct Input {
     /// The file's name as the user gave it, or `standard input`.
     pub name: String,
-    /// The bytes.
+    /// The stream of bytes.
     pub bytes: Box<dyn Read + Send>,
 }
 
 impl Input {
-    /// Bytes in memory.
+    /// Creates an input from bytes in memory.
     pub fn of(name: &str, bytes: impl Into<Vec<u8>>) -> Input {
         Input { name: name.to_owned(), bytes: Box::new(Cursor::new(bytes.into())) }
     }

@@ -4,25 +4,25 @@ use std::io::{self, Read};
 
 use memchr::memchr;
 
-/// Longer lines are cut. The kernel's lines have at most the size of a page, and a table with thousands of
-/// columns is not a trace.
+/// Maximum length of a line; longer lines are cut. The kernel's lines have at most the size of a page, and a
+/// table with thousands of columns is not a trace.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// The size is several times the length of the longest line, so that a line in the buffer is usually
 /// complete.
 const BUFFER_BYTES: usize = 4 * LINE_BYTES_MAX;
 
-/// One line.
+/// One line of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// Its bytes without the line end (`\n` or `\r\n`).
+    /// The line's bytes without the line end (`\n` or `\r\n`).
     pub bytes: &'a [u8],
-    /// Its number, from 1.
+    /// The line's number, counted from 1.
     pub number: u64,
-    /// Its start, in bytes from the beginning of the stream.
+    /// The offset of the line's first byte in the stream.
     pub offset: u64,
-    /// Whether the line was longer than [`LINE_BYTES_MAX`]. If so, `bytes` is its beginning, and the rest is
-    /// dropped.
+    /// Whether the line was longer than [`LINE_BYTES_MAX`]. For a longer line, `bytes` is the beginning, and
+    /// the rest of the line is dropped.
     pub cut: bool,
 }
 
@@ -30,10 +30,10 @@ pub struct Line<'a> {
 pub struct Lines<R> {
     source: R,
     buffer: Vec<u8>,
-    /// The start of the buffered bytes not yet returned.
+    /// The index of the first buffered byte not yet returned.
     begin: usize,
     end: usize,
-    /// Stream offset of `begin`.
+    /// The offset in the stream of the byte at `begin`.
     offset: u64,
     number: u64,
     /// Whether the rest of a cut line must still be skipped.
@@ -42,7 +42,7 @@ pub struct Lines<R> {
 }
 
 impl<R: Read> Lines<R> {
-    /// Creates the lines of `source`.
+    /// Creates an iterator over the lines of `source`.
     pub fn new(source: R) -> Lines<R> {
         Lines {
             source,
@@ -56,7 +56,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Returns the underlying stream. Bytes read from it are missing in the lines.
+    /// Returns the underlying stream. Bytes that the caller reads from it are missing in the lines.
     pub fn source_mut(&mut self) -> &mut R {
         &mut self.source
     }
@@ -64,7 +64,7 @@ impl<R: Read> Lines<R> {
     /// Returns the next nonempty line, or `None` after the last. The last line need not have a line end.
     ///
     /// # Errors
-    /// Errors of the stream.
+    /// If reading the stream fails.
     #[allow(clippy::should_implement_trait)] // An Iterator cannot lend from its own buffer.
     pub fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         while self.skipping {
@@ -132,7 +132,7 @@ impl<R: Read> Lines<R> {
         self.offset += count as u64;
     }
 
-    /// Reads more; `false` at the end of the stream.
+    /// Reads more bytes into the buffer; returns `false` at the end of the stream.
     fn fill(&mut self) -> io::Result<bool> {
         if self.ended {
             return Ok(false);

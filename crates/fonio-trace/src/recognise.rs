@@ -23,9 +23,9 @@ pub const HEAD_BYTES: usize = 64 * 1024;
 
 /// An unknown format name.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("there is no format `{name}`; there are: {}", names())]
+#[error("there is no format `{name}`; use one of: {}", names())]
 pub struct UnknownFormat {
-    /// The name.
+    /// The unknown name.
     pub name: String,
 }
 
@@ -43,12 +43,12 @@ impl FromStr for Format {
     }
 }
 
-/// The user's statements about the input.
+/// What the user has stated about the input.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
-    /// The columns of a CSV file. A value here implies [`Format::Csv`], unless another format is given.
+    /// The columns of a CSV file. If set, the format is [`Format::Csv`] unless another format is given.
     pub csv: Option<Mapping>,
-    /// The format, instead of recognising it by the content.
+    /// The format of the input; `None` to recognise it by the content.
     pub format: Option<Format>,
 }
 
@@ -59,7 +59,7 @@ pub struct ReadOptions {
 pub enum OpenError {
     #[error("no input was given")]
     NoInput,
-    #[error("{file}: it cannot be read")]
+    #[error("{file}: the file cannot be read")]
     Read { file: String, source: io::Error },
     #[error("{file}: {found}. {way_out}. fonio reads {}.", accepted())]
     Unknown { file: String, found: String, way_out: String },
@@ -178,7 +178,7 @@ fn peek(mut input: Input) -> io::Result<(Vec<u8>, Input)> {
 /// The code and message of the diagnostic; set when decompression has failed.
 type Damage = Arc<Mutex<Option<(&'static str, String)>>>;
 
-/// A gzip stream that ends at the first damage. The data before the damage is read.
+/// A gzip stream that ends at the first damage. The data before the damage is returned.
 struct Gunzip<R> {
     decoder: MultiGzDecoder<Counted<R>>,
     unpacked: u64,
@@ -230,7 +230,8 @@ impl<R: Read> Read for Gunzip<R> {
     }
 }
 
-/// A reader of compressed files. After the last event, it reports where the compressed data was damaged.
+/// A reader of compressed files. After the last event, the reader reports where the compressed data was
+/// damaged.
 struct Compressed {
     inner: Box<dyn TraceReader>,
     damage: Vec<(String, Damage)>,
@@ -344,8 +345,8 @@ fn foreign(head: &[u8]) -> (String, &'static str) {
     }
 }
 
-/// A `Trace` message consists of length-delimited fields with the number 1. Two such fields in a row are
-/// hardly accidental.
+/// Perfetto's `Trace` message consists of length-delimited fields with the number 1. Two such fields in a row
+/// are hardly accidental.
 fn looks_like_perfetto(head: &[u8]) -> bool {
     let mut at = 0;
     for packets in 0..4 {

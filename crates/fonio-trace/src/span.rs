@@ -2,7 +2,7 @@
 //!
 //! A damaged record can have any time, but must not extend the span to a century. A few events that are more
 //! than thirty days away from all others are treated as damage, if they are at most eight and fewer than a
-//! quarter of the events so far. They are left out, and a diagnostic reports them. Larger groups are
+//! quarter of the events so far. Such events are left out, and a diagnostic reports them. Larger groups are
 //! accepted, so a trace may have gaps of any length. The rule uses only the current batch and the times
 //! accepted before it, so rows are never delayed.
 
@@ -15,7 +15,7 @@ const FEW: u64 = 8;
 /// Minimum number of other events per distant event, so that the majority decides which times are correct.
 const OTHERS: u64 = 3;
 
-/// The span so far, and the times left out.
+/// The span of the times so far, and the times that were left out.
 #[derive(Debug, Default)]
 pub(crate) struct TraceSpan {
     accepted: Option<Run>,
@@ -24,7 +24,7 @@ pub(crate) struct TraceSpan {
 }
 
 impl TraceSpan {
-    /// First and last time; `None` before the first event.
+    /// Returns the first and last time of the trace; `None` before the first event.
     pub(crate) fn ends(&self) -> Option<(Timestamp, Timestamp)> {
         self.accepted.map(|run| (run.first, run.last))
     }
@@ -69,7 +69,7 @@ impl TraceSpan {
             severity: Severity::Warning,
             code: "absurd-time".to_owned(),
             message: format!(
-                "A time lies more than {} days from nearly all others, the first at {:.3} s of the trace's clock; its event was treated as damaged and left out.",
+                "A timestamp is more than {} days from nearly all others, the first at {:.3} s of the trace's clock; its event was treated as damaged and left out.",
                 Instants::FAR.0 / (24 * 3600 * 1_000_000_000),
                 first.0 as f64 / 1e9
             ),
@@ -118,7 +118,8 @@ mod tests {
         for at in [0, 3, 5] {
             assert_eq!(span(&[&with(at, century)]), ((5 * SECOND, 9 * SECOND), 5, 1));
         }
-        // A time far ahead, alone in a batch; then one far before and one far after all other times.
+        // First a time far ahead, alone in a batch; then a time far before and a time far after all other
+        // times.
         assert_eq!(span(&[&usual, &[century]]), ((5 * SECOND, 9 * SECOND), 5, 1));
         let unix = usual.map(|time| time + century);
         assert_eq!(span(&[&unix, &[0], &unix, &[u64::MAX]]), ((unix[0], unix[4]), 10, 2));
@@ -132,9 +133,9 @@ mod tests {
         let (before, after) = (busy(0), busy(400 * DAY));
         assert_eq!(span(&[&before, &after]), ((0, after[19]), 40, 0));
         assert_eq!(span(&[&[before, after.clone()].concat()]), ((0, after[19]), 40, 0));
-        // With two times, either can be wrong.
+        // If there are only two times, either of them can be wrong.
         assert_eq!(span(&[&[0, 400 * DAY]]), ((0, 400 * DAY), 2, 0));
-        // Each step is short.
+        // Each step is shorter than thirty days.
         let steps: Vec<u64> = (0..20).map(|at| at * 29 * DAY).collect();
         assert_eq!(span(&[&steps]), ((0, 19 * 29 * DAY), 20, 0));
     }

@@ -11,7 +11,7 @@ use fonio_trace::assembler::AssemblerOptions;
 use fonio_trace::input::Input;
 use fonio_trace::recognise::{ReadOptions, open};
 
-/// Median and maximum, in microseconds.
+/// Formats the median and maximum of `values` in microseconds.
 fn spread(mut values: Vec<u64>) -> String {
     values.sort_unstable();
     match values.as_slice() {
@@ -33,7 +33,7 @@ fn check(path: &Path, expected: Expect) {
     let input = Input { name: path.display().to_string(), bytes: Box::new(file) };
     let mut reader = open(vec![input], &ReadOptions::default()).expect("the format is known");
     let mut rows = CollectedRows::default();
-    let meta = assemble(&mut *reader, AssemblerOptions::default(), &mut rows).expect("the file can be read");
+    let meta = assemble(&mut *reader, AssemblerOptions::default(), &mut rows).expect("a readable trace");
     let mut text = format!("{} bios, {} links\n", rows.bios.len(), rows.links.len());
     text += "device op: requests, complete; queue us: median max; service us: median max\n";
     for device in &meta.devices {

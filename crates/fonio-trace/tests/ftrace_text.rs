@@ -5,7 +5,7 @@ use fonio_core::{Batch, BlockEvent, CollectedRows, EventKind, Op, TraceReader};
 use fonio_trace::ftrace_text::{FtraceReader, recognise};
 use fonio_trace::input::Input;
 
-/// All output of a reader.
+/// Returns all output of a reader.
 fn read_all(bytes: &[u8]) -> (Batch, FtraceReader) {
     let mut reader = FtraceReader::new(Input::of("trace.txt", bytes));
     (reader.read_all().expect("memory reads"), reader)
@@ -52,12 +52,13 @@ fn show(bytes: &[u8]) -> String {
     text
 }
 
-/// Kernel 3.4 with a thread-group column, a trace without latency columns, kernel 6.18 with I/O priorities.
+/// Reads a trace of kernel 3.4 with a thread-group column, one without latency columns, and one of kernel
+/// 6.18 with I/O priorities.
 #[test]
 fn traces_of_several_kernels() {
     for name in ["ftrace-3.4-tgid", "ftrace-nolatency", "ftrace-6.18"] {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
-        let trace = std::fs::read(format!("{folder}/{name}.txt")).expect("it is part of the sources");
+        let trace = std::fs::read(format!("{folder}/{name}.txt")).expect("the trace is part of the sources");
         assert!(recognise(&trace), "{name}");
         expect_file![format!("data/{name}.expected")].assert_eq(&show(&trace));
     }
@@ -119,7 +120,7 @@ fn damage_is_told_with_its_place_and_the_rest_is_read() {
     );
 }
 
-/// The complete trace; the golden test above uses its start.
+/// Tests the complete trace, whose start the golden test above uses.
 #[test]
 fn every_line_of_a_real_trace_is_understood() {
     let path =
@@ -149,7 +150,7 @@ mod properties {
 
     use super::*;
 
-    /// Writes an event like kernel 6.11 and later.
+    /// Formats an event as Linux 6.11 and later do.
     fn write(event: &BlockEvent, comm: &str, rwbs: &str) -> String {
         let (seconds, micros) = (event.time.0 / 1_000_000_000, event.time.0 / 1000 % 1_000_000);
         let (tid, cpu) = (event.tid.unwrap_or(0), event.cpu.unwrap_or(0));
@@ -225,7 +226,7 @@ mod properties {
                 ..BlockEvent::new(Timestamp(micros * 1000), kind, DeviceId(device))
             };
             let text = write(&expected, &comm, rwbs);
-            // A thread name that looks like the start of an event cannot be distinguished from a real one.
+            // A thread name that looks like the start of an event cannot be distinguished from a real event.
             let (all, _) = read_all(text.as_bytes());
             prop_assert_eq!(&all.events, &[expected], "{}", text);
             prop_assert_eq!(&all.diagnostics, &[]);
@@ -248,7 +249,7 @@ mod properties {
     }
 }
 
-/// Scheduler lines around one read, a second without events, and one damaged time.
+/// The trace has scheduler lines around one read, a second without events, and one damaged time.
 #[test]
 fn a_trace_spans_all_its_events() {
     let line = |seconds: &str, event: &str| format!("            dd-7     [000] .....  {seconds}: {event}\n");

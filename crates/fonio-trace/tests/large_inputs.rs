@@ -1,6 +1,7 @@
 //! Tests inputs that are larger than every buffer: real traces with gaps of other bytes between their parts.
 //!
-//! The readers assert progress at each step; these inputs contain gaps of all lengths around the buffer sizes.
+//! The readers assert progress at each step; the inputs of these tests contain gaps of all lengths around the
+//! buffer sizes.
 
 use std::io::{self, Cursor, Read, Write};
 
@@ -19,7 +20,7 @@ const MQSIM: &[u8] = include_bytes!("data/mqsim-tpcc-200.trace");
 const BUFFER: usize = 256 * 1024;
 const WHOLE: usize = 64 + 65_535 + 64;
 
-/// The number of events and requests, the codes of the diagnostics, and the number of batches.
+/// Returns the number of events and requests, the codes of the diagnostics, and the number of batches.
 fn read_stream(bytes: impl Read + Send + 'static, format: Format) -> (usize, Vec<String>, u64) {
     let input = Input { name: "x".into(), bytes: Box::new(bytes) };
     let options = ReadOptions { format: Some(format), ..ReadOptions::default() };
@@ -41,7 +42,7 @@ fn read(bytes: Vec<u8>, format: Format) -> (usize, Vec<String>) {
     (count, codes)
 }
 
-/// The starts of the sample's records.
+/// Returns the offsets of the sample's records.
 fn records() -> Vec<usize> {
     let mut begins = Vec::new();
     let mut at = 0;
@@ -144,7 +145,7 @@ fn hundreds_of_millions_of_empty_lines() {
     }
 }
 
-/// Returns `size` packed bytes of line ends.
+/// Compresses `size` bytes of line ends.
 fn pack<W: Write>(mut encoder: W, mut size: usize) -> W {
     encoder.write_all(FTRACE).expect("memory writes");
     let ends = vec![b'\n'; 1 << 20];

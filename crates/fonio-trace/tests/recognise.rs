@@ -20,7 +20,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("memory writes")
 }
 
-/// The number of events and requests read, and the codes of the diagnostics.
+/// Returns the number of events and requests read, and the codes of the diagnostics.
 fn read(inputs: Vec<Input>, options: &ReadOptions) -> Result<(String, usize, Vec<String>), OpenError> {
     let mut reader = open(inputs, options)?;
     let all = reader.read_all().expect("memory reads");
@@ -69,7 +69,7 @@ fn names_of_formats_come_back() {
     for format in Format::ALL {
         assert_eq!(format.name().parse(), Ok(format));
     }
-    expect!["there is no format `btt`; there are: blktrace, blkparse, ftrace, systrace, msr-cambridge, disksim, csv"]
+    expect!["there is no format `btt`; use one of: blktrace, blkparse, ftrace, systrace, msr-cambridge, disksim, csv"]
         .assert_eq(&"btt".parse::<Format>().expect_err("there is none").to_string());
 }
 
@@ -83,7 +83,7 @@ fn a_mapping_makes_any_table_readable() {
 
 #[test]
 fn errors_say_what_was_found_and_what_to_do() {
-    // The list of formats is the same in each message.
+    // All messages contain the same list of formats.
     let formats = "fonio reads blktrace (binary), blkparse (its default text), ftrace (text of trace or trace_pipe), \
         systrace (HTML, or atrace's output), msr-cambridge (CSV), disksim (ASCII, MQSim's too), csv (any, with a \
         column mapping), each also compressed with gzip.";

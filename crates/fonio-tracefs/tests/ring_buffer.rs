@@ -1,5 +1,5 @@
-//! Decodes pages of a real kernel, and compares the events with the text that the kernel printed for them.
-//! Also tests event layouts of old Android kernels.
+//! Decodes ring-buffer pages from a real kernel, and compares the events with the text that the kernel
+//! printed for them. Also tests the event layouts of old Android kernels.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ fn formats(text: &str) -> Vec<EventFormat> {
     starts.windows(2).map(|range| EventFormat::parse(&text[range[0]..range[1]]).unwrap()).collect()
 }
 
-/// Consecutive pages of 4 KiB.
+/// Consecutive ring-buffer pages of 4 KiB.
 struct Pages {
     bytes: Vec<u8>,
     at: usize,
@@ -74,7 +74,7 @@ fn read_all(streams: Vec<(u32, Vec<u8>)>) -> Batch {
     }
 }
 
-/// The fields that both `trace.txt` and a [`BlockEvent`] have.
+/// The fields that exist both in `trace.txt` and in a [`BlockEvent`].
 #[derive(Debug, PartialEq)]
 struct Line {
     cpu: u32,
@@ -89,7 +89,7 @@ fn device(text: &str) -> DeviceId {
     DeviceId::new(major.parse().unwrap(), minor.parse().unwrap())
 }
 
-/// Parses one line of the kernel's text. Supports only the forms of lines that this trace contains.
+/// Parses one line of the kernel's text. Supports only the line formats that occur in `trace.txt`.
 fn from_text(line: &str) -> Line {
     let cpu_at = line.find(" [0").unwrap();
     let tid = line[..cpu_at].trim().rsplit('-').next().unwrap().parse().unwrap();
@@ -183,7 +183,7 @@ fn from_event(event: &BlockEvent) -> Line {
     };
     Line {
         cpu: event.cpu.unwrap(),
-        // The kernel's text rounds to the nearest microsecond.
+        // The kernel's text rounds timestamps to the nearest microsecond.
         micros: (event.time.0 + 500) / 1000,
         tid: event.tid.unwrap(),
         event: name.to_owned(),
@@ -233,7 +233,7 @@ fn pages_give_what_the_kernel_prints() {
 #[test]
 fn lost_events_are_found_with_their_number() {
     let batch = read_all(vec![(0, fs::read(data("linux-6.18-x86_64").join("lost.pages")).unwrap())]);
-    // The first read returned 20 events. Then 315 events were overwritten, and 280 remained.
+    // The first read returned 20 events. Afterwards, 315 events were overwritten, and 280 remained.
     assert_eq!(batch.events.len(), 20 + 280);
     expect![[r#"
         [
@@ -263,8 +263,8 @@ fn a_damaged_page_costs_that_page_only() {
     let dir = data("linux-6.18-x86_64");
     let mut bytes = fs::read(dir.join("cpu1.pages")).unwrap();
     let whole = read_all(vec![(1, bytes.clone())]).events.len();
-    // First, a record that claims to be larger than its page; second, a page that claims to be larger than
-    // the file.
+    // Damage two pages: a record claims to be larger than its page, and a page claims to be larger than the
+    // file.
     bytes[4096 + 16..4096 + 20].fill(0);
     bytes[4096 + 20..4096 + 24].fill(0xff);
     bytes.truncate(3 * 4096 - 1000);
@@ -280,7 +280,7 @@ fn a_damaged_page_costs_that_page_only() {
         Some(3) Some(8192) the page has 3096 bytes but needs 4044; the rest of the page was skipped"#]].assert_eq(&told.join("\n"));
 }
 
-/// Writes a record like a kernel with this layout.
+/// Writes a record as a kernel with this event layout would.
 fn record(format: &EventFormat, values: &BTreeMap<&str, i64>, texts: &BTreeMap<&str, &str>) -> Vec<u8> {
     let end = format.fields.iter().map(|field| field.offset + field.size).max().unwrap();
     let mut bytes = vec![0; end];

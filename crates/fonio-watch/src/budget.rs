@@ -6,8 +6,8 @@ use std::time::Duration;
 use fonio_core::ByteCount;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Bytes that a file system writes in addition to the data of one write: the inode and its journal record.
-/// Measured on ext4 by `cargo xtask bench watch`.
+/// Bytes that a file system writes for each history write in addition to its data: the inode and its journal
+/// record. Measured on ext4 by `cargo xtask bench watch`.
 const FILE_SYSTEM: ByteCount = ByteCount(16 << 10);
 
 /// Counts the watch's writes against its budget.
@@ -15,15 +15,15 @@ const FILE_SYSTEM: ByteCount = ByteCount(16 << 10);
 pub struct Budget {
     at_most: u64,
     began: Duration,
-    /// Monotonic time and bytes of each write.
+    /// Monotonic time and size of each write.
     writes: VecDeque<(Duration, u64)>,
-    /// Bytes that the history needs per day.
+    /// Bytes that the history's own writes need per day.
     history: u64,
 }
 
 impl Budget {
-    /// Allows at most `at_most` in 24 hours, starting at `began`. Of these bytes, the history needs about
-    /// `history_write` at each write, once every `write_every`.
+    /// Creates a budget of `at_most` bytes in 24 hours, starting at `began`. Of these bytes, the history
+    /// needs about `history_write` at each write, once every `write_every`.
     pub fn new(
         began: Duration,
         at_most: ByteCount,
@@ -35,7 +35,7 @@ impl Budget {
         Budget { at_most: at_most.0, began, writes: VecDeque::new(), history }
     }
 
-    /// Records a write of the history or a kept stall.
+    /// Records that the watch wrote the history or a kept stall.
     pub fn note(&mut self, now: Duration, bytes: ByteCount) {
         self.forget(now);
         self.writes.push_back((now, bytes.0 + FILE_SYSTEM.0));
@@ -57,13 +57,13 @@ impl Budget {
         let spent: u64 = self.writes.iter().map(|(_, bytes)| bytes).sum();
         let part = (now.saturating_sub(self.began).as_secs_f64() / DAY.as_secs_f64()).min(1.0);
         let of_part = |bytes: u64| (bytes as f64 * part) as u64;
-        // The spent bytes include writes of the history, so use the larger of the two values instead of their
-        // sum.
+        // The spent bytes already include history writes, so use the larger of the two values instead of
+        // their sum.
         let needed = spent.max(of_part(self.history)).saturating_add(bytes.0 + FILE_SYSTEM.0);
         needed <= of_part(self.at_most)
     }
 
-    /// Returns the recorded bytes of the last 24 hours.
+    /// Returns the bytes that the watch wrote in the last 24 hours.
     pub fn spent(&mut self, now: Duration) -> ByteCount {
         self.forget(now);
         ByteCount(self.writes.iter().map(|(_, bytes)| bytes).sum())
@@ -77,11 +77,11 @@ mod tests {
     #[test]
     fn kept_stalls_leave_room_for_the_history() {
         let hour = Duration::from_secs(3600);
-        // 24 writes of 8 + 16 KiB are 576 KiB.
+        // 24 history writes of 8 + 16 KiB are 576 KiB.
         let mut budget = Budget::new(hour, ByteCount(1 << 20), hour, ByteCount(8 << 10));
         assert!(budget.allows(hour * 25, ByteCount(432 << 10)));
         assert!(!budget.allows(hour * 25, ByteCount(433 << 10)));
-        // After a quarter of a day, a quarter of the budget is allowed.
+        // After a quarter of a day, the watch may use a quarter of the budget.
         assert!(budget.allows(hour * 7, ByteCount((432 / 4 - 12) << 10)));
         assert!(!budget.allows(hour * 7, ByteCount((432 / 4 - 11) << 10)));
         assert!(!budget.allows(hour, ByteCount(1)));

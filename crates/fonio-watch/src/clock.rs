@@ -6,17 +6,17 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::summary::UnixSeconds;
 
-/// A jump of at least this many seconds is reported; smaller jumps are normal corrections.
+/// A jump of the wall clock by at least this many seconds is reported; smaller jumps are normal corrections.
 const JUMP_S: i64 = 2;
 
-/// The relation of the wall clock to the monotonic clock.
+/// Offset of the wall clock from the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WallClock {
     unix_ns_at_zero: i64,
 }
 
 impl WallClock {
-    /// Reads the present relation.
+    /// Reads the present offset of the wall clock from the monotonic clock.
     pub fn now() -> WallClock {
         let (wall, monotonic) = (clock_gettime(ClockId::Realtime), clock_gettime(ClockId::Monotonic));
         let ns = |time: rustix::time::Timespec| time.tv_sec * 1_000_000_000 + time.tv_nsec;
@@ -33,7 +33,7 @@ impl WallClock {
         self.unix_ns_at_zero.saturating_add(i64::try_from(at.0).unwrap_or(i64::MAX)).div_euclid(1_000_000_000)
     }
 
-    /// Returns the wall clock at monotonic time 0, in nanoseconds.
+    /// Returns the wall-clock time at monotonic time 0, in nanoseconds since 1970.
     pub fn unix_ns_at_zero(self) -> i64 {
         self.unix_ns_at_zero
     }

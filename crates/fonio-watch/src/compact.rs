@@ -1,5 +1,5 @@
-//! Compact encoding of completed requests, in the memory of a watch and in the file of a kept stall. A
-//! request takes 15 to 25 bytes.
+//! Compact encoding of completed requests, in the memory of a watch and in the file of a kept stall. An
+//! encoded request takes 15 to 25 bytes.
 //!
 //! The columns that a watch observes are encoded with postcard. Times and sectors are stored as differences
 //! from the previous request. The columns and their order belong to version 1 of the file format, so they
@@ -8,7 +8,7 @@
 use fonio_core::{ByteCount, Content, DeviceId, Flags, Op, Request, Sector, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// The flags that a watch sees.
+/// The request flags that a watch observes.
 const FLAGS_KNOWN: [Flags; 5] = [Flags::SYNC, Flags::META, Flags::FUA, Flags::PREFLUSH, Flags::READAHEAD];
 
 #[derive(Serialize, Deserialize)]
@@ -16,13 +16,13 @@ struct Encoded {
     device: u32,
     op: Op,
     flags: u32,
-    /// Difference to the end of the previous request.
+    /// Difference between the request's first sector and the end of the previous request.
     sector: Option<i64>,
     bytes: u64,
-    /// Difference to the completion of the previous request.
+    /// Difference between the completion times of this request and the previous request.
     completed: i64,
     response: u64,
-    /// Time from queueing to issue.
+    /// Time from queueing the request to issuing it.
     queue: Option<u64>,
     error: i32,
     tid: Option<u32>,
@@ -31,25 +31,25 @@ struct Encoded {
     content: Content,
 }
 
-/// Encodes or decodes requests in sequence, starting with the first.
+/// Encodes or decodes requests in sequence, starting with the first request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Codec {
-    /// Completion time and end of the previous request.
+    /// Completion time and end sector of the previous request.
     completed: u64,
     end: u64,
 }
 
 impl Codec {
-    /// Appends a request to `bytes`.
+    /// Appends the encoded request to `bytes`.
     ///
     /// # Errors
-    /// Never, because the memory grows as needed.
+    /// Never fails, because the memory grows as needed.
     ///
     /// # Panics
-    /// If the queueing or completion time is unknown.
+    /// Panics if the request's queueing or completion time is unknown.
     pub(crate) fn encode(&mut self, request: &Request, bytes: Vec<u8>) -> Result<Vec<u8>, postcard::Error> {
         let (queued, completed) =
-            request.queued.zip(request.completed).expect("a watch keeps requests that have completed");
+            request.queued.zip(request.completed).expect("the watch keeps only completed requests");
         let encoded = Encoded {
             device: request.device.0,
             op: request.op,
@@ -72,7 +72,7 @@ impl Codec {
     /// Decodes a request at the start of `bytes`, and returns it with the remaining bytes.
     ///
     /// # Errors
-    /// If the bytes are not a request.
+    /// Fails if the bytes are not an encoded request.
     pub(crate) fn decode<'b>(&mut self, bytes: &'b [u8]) -> Result<(Request, &'b [u8]), postcard::Error> {
         let (encoded, rest): (Encoded, &[u8]) = postcard::take_from_bytes(bytes)?;
         let completed = Timestamp(self.completed.wrapping_add(encoded.completed as u64));
@@ -109,7 +109,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Generates any request that a watch can see.
+    /// Generates an arbitrary request that a watch can observe.
     pub(crate) fn any_request() -> impl Strategy<Value = Request> {
         let numbers = any::<(u32, u32, u64, u64, u64, i32)>();
         (numbers, any::<Option<(u64, u32)>>(), 0..3_usize).prop_map(

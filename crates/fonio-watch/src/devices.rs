@@ -6,10 +6,10 @@ use rustc_hash::FxHashMap;
 
 use crate::summary::{DeviceFigures, Event, HealthReading, Traffic, UnixSeconds};
 
-/// The devices, as seen by the last [`Devices::look`].
+/// The watched devices, as found by the last [`Devices::look`].
 #[derive(Debug, Default)]
 pub struct Devices {
-    /// Names chosen by the user; if empty, all disks.
+    /// Device names chosen by the user; if empty, all disks are watched.
     chosen: Vec<String>,
     known: FxHashMap<DeviceId, Known>,
     looked: bool,
@@ -79,7 +79,7 @@ impl Devices {
                 events.push(Event::Added { at, device: known.name.clone() });
             }
             // For a device that appeared during the watch, count from zero. For a device that existed before
-            // the watch, count from the present values.
+            // the watch, count from the counters' present values.
             let from = match before {
                 Some(old) => old.counters,
                 None if self.looked => Counters::default(),
@@ -115,7 +115,7 @@ impl Devices {
         !kind.is_layer()
     }
 
-    /// Returns the chosen names that no device has now.
+    /// Returns the names chosen by the user that no present device has.
     pub fn missing(&self) -> Vec<&str> {
         let is_there = |name: &&str| self.known.values().any(|known| known.name == *name);
         self.chosen.iter().map(String::as_str).filter(|name| !is_there(name)).collect()
@@ -171,7 +171,7 @@ mod tests {
         let (rows, events) = devices.take(vec![stick(40)], 120);
         assert_eq!(written(&rows), [("sda".into(), 0)]);
         assert_eq!(events, [Event::Removed { at: 120, device: "mmcblk0".into() }]);
-        // Another card in the slot starts at 0.
+        // The counters of another card in the slot start at 0.
         let (rows, _) = devices.take(vec![card(30), stick(40)], 180);
         assert_eq!(written(&rows), [("mmcblk0".into(), 30), ("sda".into(), 0)]);
         assert_eq!(devices.name(DeviceId::new(179, 0)), Some("mmcblk0"));

@@ -1,9 +1,9 @@
-//! Errors of this crate.
+//! Errors of `fonio-watch`.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Errors with the files of a watch.
+/// Errors concerning the files and settings of a watch.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the error messages explain the fields")]
@@ -13,13 +13,13 @@ pub enum WatchError {
     File {
         path: PathBuf,
         doing: &'static str,
-        /// The system's error; the sentence already contains it.
+        /// The operating system's error; the message already contains it.
         cause: io::Error,
     },
-    /// The file does not belong to a watch.
+    /// The existing file was not written by a watch.
     #[error("{path} is not {what}; move it away, or name another folder with --state")]
     NotOurs { path: PathBuf, what: &'static str },
-    /// A later version of fonio wrote the file.
+    /// A newer version of fonio wrote the file.
     #[error(
         "{path} was written by a newer fonio (format {found}; this version reads {known}); update fonio, or move the file away"
     )]
@@ -30,11 +30,11 @@ pub enum WatchError {
     /// The settings are invalid.
     #[error("{path}: {problem}")]
     Settings { path: PathBuf, problem: String },
-    /// The kept stall is damaged.
+    /// The file of a kept stall is damaged.
     #[error("{path} is damaged{}: {problem}", at.map(|at| format!(" at byte {at} of its contents")).unwrap_or_default())]
     Damaged {
         path: PathBuf,
-        /// Byte offset, after decompression.
+        /// Byte offset of the damage in the decompressed data.
         at: Option<u64>,
         problem: String,
     },

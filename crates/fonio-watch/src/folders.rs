@@ -26,12 +26,12 @@ use crate::summary::Summary;
 /// Maximum number of bytes of kept stalls in each of the two folders.
 const KEPT_BYTES_MAX: u64 = 4 << 20;
 
-/// The folders of the watch's files.
+/// The folders in which a watch stores its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folders {
-    /// The folder on the medium.
+    /// The watch's folder on the medium.
     pub state: PathBuf,
-    /// The folder in memory.
+    /// The watch's folder in memory.
     pub run: PathBuf,
 }
 
@@ -49,14 +49,14 @@ struct Process {
     is_ready: bool,
 }
 
-/// Lock that prevents other watches from using these folders, until it is dropped or the process ends.
+/// Lock that keeps other watches from using these folders, until this value is dropped or the process ends.
 #[derive(Debug)]
 pub struct Running {
     file: File,
 }
 
 impl Folders {
-    /// Returns the history file.
+    /// Returns the path of the history file.
     pub fn rings(&self) -> PathBuf {
         self.state.join("rings")
     }
@@ -69,7 +69,7 @@ impl Folders {
         self.run.join("unwritten")
     }
 
-    /// Returns the folders of kept stalls: in memory, then on the medium.
+    /// Returns the folders of kept stalls: first the folder in memory, then the folder on the medium.
     pub fn kept(&self) -> [PathBuf; 2] {
         [self.run.join("kept"), self.state.join("kept")]
     }
@@ -78,7 +78,7 @@ impl Folders {
     /// the first write, so an unwritable medium does not end the watch.
     ///
     /// # Errors
-    /// [`WatchError::Runs`] if a watch is already running.
+    /// Returns [`WatchError::Runs`] if a watch is already running.
     pub fn begin(&self) -> Result<Running, WatchError> {
         fonio_system::state::make(&self.run.join("kept")).map_err(WatchError::file(&self.run, "made"))?;
         let path = self.running();
@@ -92,12 +92,12 @@ impl Folders {
         Ok(running)
     }
 
-    /// Returns the process of the running watch, if there is one.
+    /// Returns the process of the running watch; `None` if no watch is running.
     pub fn runs(&self) -> Option<ProcessId> {
         Some(self.process()?.process)
     }
 
-    /// Returns the process of the watch, once the watch has started completely.
+    /// Returns the process of the running watch, if its start is complete.
     pub fn is_ready(&self) -> Option<ProcessId> {
         Some(self.process().filter(|process| process.is_ready)?.process)
     }
@@ -108,17 +108,17 @@ impl Folders {
         process.process.runs().then_some(process)
     }
 
-    /// Stores in memory the minutes not yet in the history.
+    /// Stores the minutes that are not yet in the history in a file in memory.
     ///
     /// # Errors
-    /// Errors of the file system.
+    /// Returns errors of the file system.
     pub fn store_unwritten(&self, minutes: &[Summary]) -> io::Result<()> {
         let new = self.run.join("unwritten.new");
         fs::write(&new, encode(minutes, 0))?;
         fs::rename(&new, self.unwritten())
     }
 
-    /// Reads the minutes not yet in the history.
+    /// Reads the stored minutes that are not yet in the history.
     pub fn read_unwritten(&self) -> Vec<Summary> {
         let bytes = fs::read(self.unwritten()).unwrap_or_default();
         decode(&bytes).map(|(_, minutes)| minutes).unwrap_or_default()
@@ -128,7 +128,7 @@ impl Folders {
     pub fn make_room(folder: &Path, bytes: u64) {
         let mut files: Vec<(PathBuf, u64)> = kept_in(folder);
         let mut total: u64 = files.iter().map(|(_, length)| length).sum();
-        // Names start with timestamps.
+        // The names of kept stalls start with timestamps.
         files.sort_unstable();
         for (path, length) in files {
             if total + bytes <= KEPT_BYTES_MAX {
@@ -140,13 +140,13 @@ impl Folders {
         }
     }
 
-    /// Returns the file of the kept stall with this name.
+    /// Returns the path of the kept stall with this name.
     pub fn find_kept(&self, name: &str) -> Option<PathBuf> {
         self.kept().into_iter().map(|folder| folder.join(name)).find(|path| path.exists())
     }
 }
 
-/// Returns the kept stalls in a folder, with their lengths.
+/// Returns the paths of the kept stalls in a folder, with their lengths in bytes.
 pub fn kept_in(folder: &Path) -> Vec<(PathBuf, u64)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let stalls = entries.filter(|entry| entry.path().extension().is_some_and(|kind| kind == "stall"));
@@ -154,10 +154,10 @@ pub fn kept_in(folder: &Path) -> Vec<(PathBuf, u64)> {
 }
 
 impl Running {
-    /// Tells other processes that the watch has started completely.
+    /// Tells other processes that the start of the watch is complete.
     ///
     /// # Errors
-    /// Errors of the file system.
+    /// Returns errors of the file system.
     pub fn ready(&self) -> io::Result<()> {
         self.tell(true)
     }
@@ -171,7 +171,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Clear the process id, because another process may reuse it.
+        // Clear the stored process id, because another process may reuse it.
         let _ = self.file.set_len(0);
     }
 }

@@ -1,17 +1,17 @@
-//! A histogram of durations in power-of-two classes. It is small, can be merged exactly, and is precise
-//! enough to show slow operations.
+//! A histogram of durations in power-of-two classes. The histogram is small, can be merged exactly, and is
+//! precise enough to show slow operations.
 
 use fonio_core::Nanos;
 use fonio_core::statistics::doublings::{Doublings, class_of};
 use serde::{Deserialize, Serialize};
 
-/// Number of classes. The last one starts at 2³⁰ µs, 18 minutes.
+/// Number of duration classes. The last class starts at 2³⁰ µs (18 minutes).
 const CLASSES: usize = 32;
 
 /// Number of durations in each class, their sum, and the longest duration.
 ///
 /// Class 0 holds durations below 1 µs; class *k* holds durations from 2ᵏ⁻¹ to 2ᵏ µs. The last class has no
-/// upper end.
+/// upper limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram {
     counts: Doublings,
@@ -34,7 +34,7 @@ impl Histogram {
         let us = (below.0 / 1000).max(1);
         self.add_to(us.ilog2() as usize, count);
         self.total_us = self.total_us.saturating_add(total.0 / 1000);
-        // The longest is at least the mean.
+        // The longest duration is at least the mean.
         self.longest_us = self.longest_us.max(total.0 / 1000 / count.max(1));
     }
 
@@ -49,23 +49,23 @@ impl Histogram {
         self.longest_us = self.longest_us.max(other.longest_us);
     }
 
-    /// Returns the number of durations.
+    /// Returns the number of durations in the histogram.
     pub fn count(&self) -> u64 {
         self.counts.count()
     }
 
-    /// Returns the sum of the durations.
+    /// Returns the sum of all durations in the histogram.
     pub fn total(&self) -> Nanos {
         Nanos(self.total_us.saturating_mul(1000))
     }
 
-    /// Returns the longest duration, to the microsecond. Of durations that were only counted, it considers
-    /// their mean, which is a lower bound of the longest.
+    /// Returns the longest duration, to the microsecond. For durations added only as counts, it uses their
+    /// mean, which is a lower bound of the longest duration.
     pub fn longest(&self) -> Nanos {
         Nanos(self.longest_us.saturating_mul(1000))
     }
 
-    /// Returns the mean; `None` if there are no durations.
+    /// Returns the mean duration; `None` if there are no durations.
     pub fn mean(&self) -> Option<Nanos> {
         self.total().0.checked_div(self.count()).map(Nanos)
     }
@@ -77,7 +77,7 @@ impl Histogram {
         Some(end_of(class).min(self.longest().max(Nanos(1000))))
     }
 
-    /// Returns the upper end of each class, with its number of durations.
+    /// Returns the upper end of each duration class, with the number of durations in the class.
     pub fn upper_bounds(&self) -> impl Iterator<Item = (Nanos, u64)> {
         self.counts.counts().iter().enumerate().map(|(class, count)| (end_of(class), *count))
     }
@@ -129,7 +129,7 @@ mod tests {
             merged.merge(&of(&b));
             let all: Vec<u64> = a.iter().chain(&b).copied().collect();
             prop_assert_eq!(&merged, &of(&all));
-            // The bound is not below the quantile.
+            // The returned bound must not be below the exact quantile.
             let mut sorted: Vec<u64> = all.iter().map(|ns| ns / 1000 * 1000).collect();
             sorted.sort_unstable();
             if let Some(bound) = merged.quantile_at_most(900) {

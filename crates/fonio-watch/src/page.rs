@@ -1,4 +1,4 @@
-//! Renders the history of a watch as a page with charts.
+//! Renders the history of a watch as an HTML page with charts.
 
 use fonio_core::quantity::Unit;
 use fonio_core::{ByteCount, Nanos};
@@ -13,13 +13,13 @@ use crate::settings::Settings;
 use crate::summary::{DeviceFigures, OTHERS, Summary, Traffic, UnixSeconds};
 use crate::times;
 
-/// Maximum number of parties with their own curve.
+/// Maximum number of parties that have their own curve in a chart.
 const CURVES_MAX: usize = 6;
-/// Maximum number of stalls marked in the chart.
+/// Maximum number of stalls marked in the chart of blocked time.
 const MARKS_MAX: usize = 5;
 /// Maximum number of rows in the table of stalls.
 const ROWS_MAX: usize = 100;
-/// Maximum gap between spans that counts as watched.
+/// Maximum gap between two spans, in seconds, for which the watch counts as uninterrupted.
 const GAP_S: i64 = 90;
 
 struct About<'a> {
@@ -31,7 +31,7 @@ struct About<'a> {
     load: Summary,
 }
 
-/// Creates the page about the history since `since`.
+/// Creates the page about a watch's history since `since`.
 pub fn document(history: &History, since: UnixSeconds, settings: &Settings) -> Document {
     let about = About {
         history,
@@ -145,7 +145,7 @@ fn wait_section(load: &Summary, stalls: &StallsAnswer, curves: &Curves<'_>) -> S
     let share = |waits: &Histogram| waits.total().0 as f64 / 1e9 / watched;
     let answer = rows.first().map_or("Nobody.".to_owned(), |row| {
         format!(
-            "{} most: its threads waited for a total of {}, {} of the time.",
+            "{} waits most: its threads waited for a total of {}, {} of the time.",
             answers::party_name(&row.party),
             Unit::Ns.format(row.waits.total().0 as f64),
             Unit::Share.format(share(&row.waits))
@@ -176,7 +176,7 @@ fn wait_section(load: &Summary, stalls: &StallsAnswer, curves: &Curves<'_>) -> S
             Column::new("Device"),
             Column::new("Waits"),
             Column::noted("Waited", "Sum of all threads."),
-            Column::noted("Share of the time", "More than 100 % if several threads waited at once."),
+            Column::noted("Share of the time", "The share exceeds 100 % if several threads waited at once."),
             Column::new("Longest"),
         ],
         rows: rows
@@ -221,7 +221,7 @@ fn device_section(at: usize, device: &WornDevice, load: &Summary, curves: &Curve
         figures.push(curves.stacked(
             &format!("written-{at}"),
             &format!("Written to {name}"),
-            "By the program or unit that caused the writes.",
+            "Bytes written, by the program or unit that caused the writes.",
             Axis::linear("Per second", Unit::BytesPerS),
             &parties,
             &written,
@@ -236,7 +236,7 @@ fn device_section(at: usize, device: &WornDevice, load: &Summary, curves: &Curve
     let mut notes = Vec::new();
     if device.file_system_share > 0.0 {
         notes.push(format!(
-            "{} of it is file system journal and metadata.",
+            "{} of the written data is file system journal and metadata.",
             Unit::Share.format(device.file_system_share)
         ));
     }
@@ -258,7 +258,7 @@ fn request_table(figures: &DeviceFigures, watched_s: u64) -> Table {
     let time = |time: Option<Nanos>| time.map_or(Cell::Unknown, |time| Cell::count(time.0, Unit::Ns));
     let busy = figures.busy_ms as f64 / 1000.0 / watched_s.max(1) as f64;
     Table {
-        caption: format!("Requests; it was busy for {} of the time", Unit::Share.format(busy)),
+        caption: format!("Requests; the device was busy for {} of the time", Unit::Share.format(busy)),
         columns: vec![
             Column::new("Requests"),
             Column::new("Number"),
@@ -347,7 +347,7 @@ fn terms(settings: &Settings) -> Vec<Term> {
 fn provenance(about: &About<'_>) -> Vec<Fact> {
     let History { minutes, hours, days, .. } = about.history;
     let mut facts = vec![Fact::new("Source", Cell::words("`fonio watch`")).note(format!(
-        "its history has {} minutes, {} spans of hours and {} days",
+        "the history has {} minutes, {} spans of hours and {} days",
         minutes.len(),
         hours.len(),
         days.len()
@@ -355,15 +355,13 @@ fn provenance(about: &About<'_>) -> Vec<Fact> {
     if about.load.limited_s > 0 {
         facts.push(
             Fact::new("Only long waits observed", Cell::count(about.load.limited_s, Unit::S))
-                .note("without requests, because BPF could not be used"),
+                .note("requests were not recorded, because BPF could not be used"),
         );
     }
     if about.load.unobserved > 0 {
         let unobserved = Cell::count(about.load.unobserved, Unit::Count);
-        facts.push(
-            Fact::new("Not recorded", unobserved)
-                .note("requests and waits, because there were too many at once"),
-        );
+        facts
+            .push(Fact::new("Not recorded", unobserved).note("too many requests and waits happened at once"));
     }
     facts
 }
@@ -378,16 +376,16 @@ fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
     kept
 }
 
-/// Turns the history's spans into points of curves.
+/// Converts the history's spans into points of curves.
 struct Curves<'a> {
-    /// In time order; `None` where nothing was watched.
+    /// The spans in time order, each with its time; `None` where the watch was not running.
     spans: Vec<(f64, Option<&'a Summary>)>,
-    /// Clock time at 0 of the axis.
+    /// Wall-clock time at the axis value 0.
     zero: i64,
     axis: Axis,
 }
 
-/// Returns a figure of a span for the party with this name.
+/// A function that returns a figure of a span for the party with the given name.
 type Value<'a> = dyn Fn(&Summary, &str) -> f64 + 'a;
 
 impl<'a> Curves<'a> {
@@ -450,7 +448,7 @@ impl<'a> Curves<'a> {
         }
     }
 
-    /// Returns a curve for each of the first parties, and a curve for the sum of the other parties.
+    /// Returns a curve for each of the leading parties, and a curve for the sum of the other parties.
     fn stacked(
         &self,
         id: &str,
@@ -476,7 +474,7 @@ impl<'a> Curves<'a> {
         self.figure(id, title, caption, Plot::StackedArea, y, series)
     }
 
-    /// Returns the response times of a device; `None` if no request was observed.
+    /// Returns a chart of a device's response times; `None` if no request was observed.
     fn responses(&self, at: usize, device: &str) -> Option<Chart> {
         type Kind = fn(&Traffic) -> &Histogram;
         let kinds: [(&str, Role, Kind); 3] = [

@@ -13,28 +13,28 @@ use serde::{Deserialize, Serialize};
 use crate::compact::Codec;
 
 const HELD: Nanos = Nanos(60_000_000_000);
-/// Maximum number of waits, and of counts. Each of them needs about 100 bytes.
+/// Maximum number of held waits, and of held counts of short waits. Each wait or count needs about 100 bytes.
 const WAITS_MAX: usize = 8192;
-/// Maximum number of chunks. They take 3 MiB, and hold about 100,000 requests.
+/// Maximum number of request chunks. In total, chunks take 3 MiB, and hold about 100,000 requests.
 const CHUNKS_MAX: usize = 48;
-/// Size of a chunk, and the space reserved for its last request.
+/// Size of a request chunk, and the space reserved for its last request.
 const CHUNK_BYTES: usize = 64 << 10;
 const REQUEST_BYTES_MAX: usize = 128;
 
-/// Data of a request in addition to its row.
+/// Attribution of a request, stored after the request's row.
 #[derive(Serialize, Deserialize)]
 struct Whose {
     party: Option<u32>,
-    /// Device number of the file's file system, and inode number.
+    /// Device number of the file's file system, and the file's inode number.
     file: Option<(u32, u64)>,
 }
 
-/// A sequence of encoded requests.
+/// A chunk of encoded requests.
 #[derive(Debug)]
 struct Chunk {
     bytes: Vec<u8>,
     codec: Codec,
-    /// Latest completion in the chunk.
+    /// Time of the latest completion in the chunk.
     last: Timestamp,
 }
 
@@ -75,10 +75,10 @@ impl Chunk {
     }
 }
 
-/// The waits, counts and requests of the last minute.
+/// The waits, counts of short waits, and requests of the last minute.
 #[derive(Debug)]
 pub struct Recent {
-    /// The time since which every request is held.
+    /// Time since which all requests are held.
     began: Timestamp,
     requests: VecDeque<Chunk>,
     waits: VecDeque<ObservedWait>,
@@ -86,7 +86,7 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// Begins at `began`.
+    /// Creates an empty store that observes from `began`.
     pub fn new(began: Timestamp) -> Recent {
         Recent { began, requests: VecDeque::new(), waits: VecDeque::new(), counts: VecDeque::new() }
     }
@@ -103,7 +103,7 @@ impl Recent {
                     }
                     self.requests.push_back(Chunk::new());
                 }
-                self.requests.back_mut().expect("there is one with room").add(request);
+                self.requests.back_mut().expect("the last chunk has room").add(request);
             }
             Observed::Wait(wait) => {
                 if self.waits.len() >= WAITS_MAX {
@@ -145,12 +145,12 @@ impl Recent {
         self.requests.iter().flat_map(Chunk::requests).filter(|request| request.span().1 >= self.began)
     }
 
-    /// Returns the long waits, ordered by end.
+    /// Returns the long waits of the last minute, ordered by end time.
     pub fn waits(&self) -> impl Iterator<Item = &ObservedWait> {
         self.waits.iter()
     }
 
-    /// Returns the counts of short waits.
+    /// Returns the counts of short waits in the last minute.
     pub fn counts(&self) -> impl Iterator<Item = &ObservedCount> {
         self.counts.iter()
     }
@@ -214,7 +214,7 @@ pub(crate) mod tests {
             (60_001, Some(&at(140_000)), Some(&at(200_000)))
         );
         assert_eq!(recent.complete_since(at(200_000)), at(140_000));
-        // Ten times that number of requests does not fit.
+        // A minute with ten times as many requests does not fit into the memory limit.
         for tenths in 1..=600_000_u64 {
             let mut one = request(200_001 + tenths / 10);
             one.row.completed = Some(Timestamp(200_000_000_000 + tenths * 100_000));

@@ -14,19 +14,19 @@ use crate::error::WatchError;
 use crate::folders::{Folders, kept_in};
 use crate::settings::Settings;
 
-/// The unit's name, its packaged path, and the path where [`install`] writes it.
+/// The name of the systemd unit, its packaged path, and the path where [`install`] writes it.
 const UNIT: &str = "fonio-watch.service";
 const PACKAGED: &str = "/usr/lib/systemd/system/fonio-watch.service";
 const INSTALLED: &str = "/etc/systemd/system/fonio-watch.service";
-/// The packaged unit file.
+/// The text of the packaged unit file.
 const TEXT: &str = include_str!("../fonio-watch.service");
-/// The program in the packaged unit.
+/// Path of the program in the packaged unit.
 const PROGRAM: &str = "/usr/bin/fonio";
-/// Time limits for the start and for the stop; the stop includes the write of the last minutes.
+/// Time limits for starting and stopping the watch; stopping includes writing the last minutes.
 const BEGINS: Duration = Duration::from_secs(10);
 const ENDS: Duration = Duration::from_secs(30);
 
-/// Errors while the watch is started or stopped.
+/// Errors while the watch is started or stopped as a service.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServiceError {
@@ -36,18 +36,18 @@ pub enum ServiceError {
     /// A system operation failed.
     #[error("cannot {doing}")]
     System {
-        /// `write /etc/…`, `start systemctl`, …
+        /// The failed operation: `write /etc/…`, `start systemctl`, …
         doing: String,
-        /// The system's error.
+        /// The operating system's error.
         #[source]
         cause: io::Error,
     },
     /// systemctl failed.
     #[error("`systemctl {words}` failed: {said}")]
     Systemctl {
-        /// Its arguments.
+        /// Arguments of systemctl.
         words: String,
-        /// Its message.
+        /// The error message of systemctl.
         said: String,
     },
     /// This machine does not run systemd.
@@ -55,25 +55,25 @@ pub enum ServiceError {
         "this machine does not run systemd; start `fonio watch run` from its init system, or use `fonio watch start`"
     )]
     NoSystemd,
-    /// A folder in memory was named for the service.
+    /// The user named a folder in memory for the service, which always uses the default folder.
     #[error("the service keeps its folder in /run; omit --run")]
     RunNamed,
-    /// A path cannot be part of a unit.
+    /// systemd does not support one of the paths in a unit file.
     #[error("systemd does not support these paths: {words}; use UTF-8 paths without blanks and quotes")]
     Paths {
-        /// The command line of the service.
+        /// The command line of the service, which contains the paths.
         words: String,
     },
     /// The watch did not start in time.
     #[error("the watch did not start{why}")]
     NotBegun {
-        /// The message of the watch, or where to find it.
+        /// The error message of the watch, or where to find it.
         why: String,
     },
-    /// The watch does not stop.
+    /// The watch did not stop within the time limit.
     #[error("process {pid} does not stop; run `kill -9 {pid}`, and the next watch takes over its data")]
     NotEnded {
-        /// Its process id.
+        /// Process id of the watch.
         pid: u32,
     },
 }
@@ -83,24 +83,24 @@ fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> ServiceError {
     move |cause| ServiceError::System { doing, cause }
 }
 
-/// Paths that the user chose for a watch.
+/// Paths of a watch's files, as chosen by the user.
 #[derive(Clone, Debug, Default)]
 pub struct Paths {
-    /// The file of settings.
+    /// Path of the settings file.
     pub config: Option<PathBuf>,
-    /// The folder on the medium.
+    /// The watch's folder on the medium.
     pub state: Option<PathBuf>,
-    /// The folder in memory.
+    /// The watch's folder in memory.
     pub run: Option<PathBuf>,
 }
 
 impl Paths {
-    /// Returns the chosen or default folders. The paths are absolute, because the watch runs in another
-    /// working directory.
+    /// Returns the folders chosen by the user, or the default folders. The paths are absolute, because the
+    /// watch runs in another working directory.
     ///
     /// # Errors
     ///
-    /// If the working directory is gone.
+    /// Fails if the working directory no longer exists.
     pub fn folders(&self) -> Result<Folders, ServiceError> {
         let usual = Folders::default();
         let state = absolute(self.state.as_deref())?.unwrap_or(usual.state);
@@ -142,7 +142,7 @@ pub fn install(paths: &Paths) -> Result<(), ServiceError> {
     if paths.run.is_some() {
         return Err(ServiceError::RunNamed);
     }
-    // Report mistakes in the settings now, not in the journal.
+    // Report errors in the settings file now; otherwise, they would appear only in the journal.
     Settings::read(paths.config.as_deref())?;
     let own = std::env::current_exe().map_err(system("find the own program"))?;
     let is_packaged = Path::new(PACKAGED).exists() && own == Path::new(PROGRAM);
@@ -155,7 +155,7 @@ pub fn install(paths: &Paths) -> Result<(), ServiceError> {
     wait_for_service(&paths.folders()?)
 }
 
-/// Returns the unit with the program and the options of this installation.
+/// Returns the unit's text with the program and the options of this installation.
 fn unit_text(program: &Path, paths: &Paths) -> Result<String, ServiceError> {
     let mut words = vec![program.display().to_string(), "watch".to_owned(), "run".to_owned()];
     let state = absolute(paths.state.as_deref())?;
@@ -195,7 +195,8 @@ pub fn start(paths: &Paths) -> Result<Option<ProcessId>, ServiceError> {
     Ok(None)
 }
 
-/// Starts a separate process that outlives the terminal. Its messages go to a file in memory.
+/// Starts the watch as a process that outlives the terminal. The watch writes its messages to a file in
+/// memory.
 fn detached(folders: &Folders, paths: &Paths) -> Result<(), ServiceError> {
     fonio_system::state::make(&folders.run).map_err(system(format!("make {}", folders.run.display())))?;
     let log = folders.run.join("log");
@@ -223,7 +224,7 @@ fn wait_for_service(folders: &Folders) -> Result<(), ServiceError> {
     Err(ServiceError::NotBegun { why: "; `journalctl -u fonio-watch` says why".to_owned() })
 }
 
-/// Waits until a condition holds; returns `false` after a timeout.
+/// Waits at most `time` until a condition holds; returns `false` after a timeout.
 fn waits_for(time: Duration, holds: &mut dyn FnMut() -> bool) -> bool {
     let began = Instant::now();
     while !holds() {
@@ -235,13 +236,13 @@ fn waits_for(time: Duration, holds: &mut dyn FnMut() -> bool) -> bool {
     true
 }
 
-/// Stops the watch; returns whether one was running.
+/// Stops the watch; returns whether a watch was running.
 ///
 /// # Errors
 ///
 /// See [`ServiceError`].
 pub fn stop(folders: &Folders) -> Result<bool, ServiceError> {
-    // A killed service restarts automatically unless it is stopped.
+    // systemd restarts a killed service automatically unless systemctl stops the service.
     if *folders == Folders::default() && has_systemd() && is_waiting() {
         systemctl(&["stop", UNIT])?;
         return Ok(true);
@@ -252,7 +253,7 @@ pub fn stop(folders: &Folders) -> Result<bool, ServiceError> {
         systemctl(&["stop", UNIT])?;
         return Ok(true);
     }
-    let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw).expect("a process has a number");
+    let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw).expect("the process id is valid");
     kill_process(pid, Signal::TERM)
         .map_err(|error| system(format!("stop process {}", process.pid))(error.into()))?;
     if waits_for(ENDS, &mut || !process.runs()) {
@@ -261,14 +262,14 @@ pub fn stop(folders: &Folders) -> Result<bool, ServiceError> {
     Err(ServiceError::NotEnded { pid: process.pid })
 }
 
-/// Returns whether the service runs or waits to be restarted.
+/// Returns whether the service is running or waiting to be restarted.
 fn is_waiting() -> bool {
     let state = Command::new("systemctl").args(["is-active", UNIT]).output();
     let state = state.map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned()).unwrap_or_default();
     matches!(state.as_str(), "active" | "activating" | "reloading" | "deactivating")
 }
 
-/// Stops the watch and removes its service; with `purge`, also its history and kept stalls.
+/// Stops the watch and removes its service. With `purge`, also removes its history and kept stalls.
 ///
 /// # Errors
 ///
@@ -286,7 +287,7 @@ pub fn uninstall(folders: &Folders, purge: bool) -> Result<(), ServiceError> {
     }
     for folder in [&folders.state, &folders.run].into_iter().filter(|_| purge) {
         remove(folder)?;
-        // Remove the parent folder of fonio's files, such as /var/lib/fonio, if it is empty.
+        // Remove the parent folder of the watch's folder, such as /var/lib/fonio, if it is empty.
         if let Some(parent) = folder.parent().filter(|parent| parent.ends_with("fonio")) {
             let _ = fs::remove_dir(parent);
         }
@@ -301,7 +302,7 @@ fn remove(folder: &Path) -> Result<(), ServiceError> {
     }
     let kept = folder.join("kept");
     kept_in(&kept).iter().try_for_each(|(path, _)| remove_file(path))?;
-    // Fails if it holds other files.
+    // Removing the folder fails if it holds other files.
     let _ = fs::remove_dir(&kept);
     let _ = fs::remove_dir(folder);
     Ok(())

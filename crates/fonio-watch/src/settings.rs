@@ -18,9 +18,9 @@ pub const DEFAULT_FILE: &str = "/etc/fonio/watch.toml";
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Settings {
-    /// Devices to watch; if empty, all disks.
+    /// Names of the devices to watch; if empty, all disks are watched.
     pub devices: Vec<String>,
-    /// Minimum time blocked on storage that counts as a stall.
+    /// Minimum time for which a thread must be blocked on storage to count as a stall.
     #[serde(deserialize_with = "duration")]
     pub stall: Duration,
     /// Time between two writes of the history.
@@ -31,24 +31,24 @@ pub struct Settings {
     pub write_at_most: ByteCount,
     /// Address on which figures are served over HTTP; `None` means no server.
     pub listen: Option<SocketAddr>,
-    /// Broker to which figures are published; `None` for none.
+    /// MQTT broker to which figures are published; `None` means that figures are not published.
     pub mqtt: Option<Mqtt>,
-    /// Endurance of each device in written bytes, as stated by its maker.
+    /// Endurance of each device: the number of written bytes, as stated by its maker.
     #[serde(deserialize_with = "endurances")]
     pub endurance: BTreeMap<String, ByteCount>,
 }
 
-/// An MQTT broker.
+/// Settings of an MQTT broker.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Mqtt {
-    /// `HOST` or `HOST:PORT`; the default port is 1883.
+    /// Address of the broker: `HOST` or `HOST:PORT`; the default port is 1883.
     pub broker: String,
-    /// User name, if the broker needs one.
+    /// User name for the broker, if needed.
     pub user: Option<String>,
-    /// File with the password.
+    /// Path of the file with the password.
     pub password_file: Option<PathBuf>,
-    /// Name of the device in Home Assistant; default: the host name.
+    /// Name under which the watch appears in Home Assistant; default: the host name.
     pub name: Option<String>,
     /// Prefix of Home Assistant's discovery topics.
     #[serde(default = "discovery_prefix")]
@@ -74,11 +74,11 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads a settings file. A missing [`DEFAULT_FILE`] gives the defaults; any other missing file is an
-    /// error.
+    /// Reads a settings file. Returns the defaults if [`DEFAULT_FILE`] is missing; any other missing file is
+    /// an error.
     ///
     /// # Errors
-    /// [`WatchError::Settings`] with the mistake, its position and the correct form.
+    /// Returns [`WatchError::Settings`] with the mistake, its position and the correct form.
     pub fn read(file: Option<&Path>) -> Result<Settings, WatchError> {
         let path = file.unwrap_or(Path::new(DEFAULT_FILE));
         let text = match std::fs::read_to_string(path) {
@@ -88,7 +88,7 @@ impl Settings {
         Settings::parse(&text, path)
     }
 
-    /// Parses settings. Errors name `path`.
+    /// Parses settings. Error messages name `path`.
     pub fn parse(text: &str, path: &Path) -> Result<Settings, WatchError> {
         let wrong = |problem: String| WatchError::Settings { path: path.to_owned(), problem };
         let settings: Settings =

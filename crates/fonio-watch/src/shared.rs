@@ -9,23 +9,23 @@ use crate::summary::{Bounds, Summary};
 
 const BOUNDS: Bounds = Bounds { parties: 60, files: 20, stalls: 20, events: 20 };
 
-/// The figures of the last minute, and those since the watch began.
+/// The figures of the last minute, and the totals since the watch began.
 #[derive(Debug, Default)]
 pub struct Shared {
     figures: Mutex<Figures>,
     renewed: Condvar,
 }
 
-/// A copy of the figures.
+/// A copy of the watch's figures.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// The last complete minute; `None` in the first one.
+    /// Figures of the last complete minute; `None` during the first minute.
     pub minute: Option<Summary>,
-    /// Totals since the watch began.
+    /// Sum of the figures since the watch began.
     pub total: Summary,
-    /// Number of minutes so far.
+    /// Number of minutes that the watch has completed.
     pub minutes: u64,
-    /// Bytes that the watch wrote to the medium in the last 24 hours, by its own count.
+    /// Bytes that the watch wrote to the medium in the last 24 hours, as counted by the watch itself.
     pub written: ByteCount,
 }
 
@@ -48,12 +48,12 @@ impl Shared {
         self.lock().written = bytes;
     }
 
-    /// Returns the present figures.
+    /// Returns a copy of the present figures.
     pub fn figures(&self) -> Figures {
         self.lock().clone()
     }
 
-    /// Waits until the watch has completed more than `minutes` minutes, but at most for `longest`.
+    /// Waits until more than `minutes` minutes are complete, at most for `longest`; returns the figures.
     pub fn wait(&self, minutes: u64, longest: Duration) -> Figures {
         let waited =
             self.renewed.wait_timeout_while(self.lock(), longest, |figures| figures.minutes <= minutes);

@@ -1,9 +1,9 @@
-//! The file of a kept stall: a compact record of the minute before it, for later analysis.
+//! The file of a kept stall: a compact record of the stall and the minute before it, for later analysis.
 //!
-//! A Parquet recording would have ten files, and writing it would take more memory than the watch may use. A
-//! kept stall is one file. It begins with a magic number and a version. The rest is compressed with gzip: the
-//! head ([`Head`]) and the requests in the compact encoding. A request takes about 15 bytes. [`Kept::pour`]
-//! converts it to the rows of a recording.
+//! A Parquet recording would have ten files, and writing it would take more memory than the watch may use. In
+//! contrast, a kept stall is a single file. The file begins with a magic number and a version. The rest of
+//! the file is compressed with gzip: the head ([`Head`]) and the requests in the compact encoding. An encoded
+//! request takes about 15 bytes. [`Kept::pour`] converts the file to the rows of a recording.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -24,36 +24,36 @@ use crate::summary::Stall;
 
 const MAGIC: &[u8; 12] = b"fonio-stall\n";
 const VERSION: u32 = 1;
-/// Maximum decompressed size, more than any watch holds.
+/// Maximum decompressed size of the file; it exceeds the data that any watch holds.
 const DECODED_MAX: u64 = 32 << 20;
 
-/// The `source.format` of a recording from a kept stall.
+/// The value of `source.format` in a recording made from a kept stall.
 pub const SOURCE_WATCH: &str = "watch";
 
-/// All data except the requests.
+/// All data of a kept stall except the requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Head {
-    /// `meta.json`.
+    /// Contents of `meta.json`.
     pub meta: String,
-    /// The stall.
+    /// The kept stall.
     pub stall: Option<Stall>,
     pub began: Timestamp,
     pub stall_began: Timestamp,
     pub stall_ended: Timestamp,
     pub threads: Vec<KeptThread>,
     pub files: Vec<KeptFile>,
-    /// As in the requests, `file_id` is an index in `files`.
+    /// The long waits; `file_id` is an index in `files`, as in the requests.
     #[serde(with = "encoded_waits")]
     pub waits: Vec<Wait>,
     pub counts: Vec<BlockedCount>,
     /// Number of requests since the start of the watch that were not recorded.
     pub unobserved: u64,
-    /// The reason why only waits were observed.
+    /// The reason why only waits, and no requests, were observed.
     pub limited: Option<String>,
 }
 
-/// A thread.
+/// A thread that a kept stall refers to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct KeptThread {
@@ -64,7 +64,7 @@ pub struct KeptThread {
     pub unit: Option<String>,
 }
 
-/// A file.
+/// A file that a kept stall refers to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct KeptFile {
@@ -74,7 +74,7 @@ pub struct KeptFile {
     pub content: Content,
 }
 
-/// An encoded long wait. The fields and their order belong to version 1 of the format.
+/// An encoded long wait. The fields and their order belong to version 1 of the file format.
 #[derive(Serialize, Deserialize)]
 struct EncodedWait {
     tid: u32,
@@ -119,10 +119,10 @@ mod encoded_waits {
     }
 }
 
-/// Writes the file.
+/// Writes the file of a kept stall.
 ///
 /// # Errors
-/// Errors of `out`.
+/// Returns the errors of `out`.
 pub fn write(
     head: &Head,
     requests: impl Iterator<Item = Request> + Clone,
@@ -144,7 +144,7 @@ pub fn write(
     gzip.finish()?.flush()
 }
 
-/// A kept stall, read from its file.
+/// The contents of a kept stall's file.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub struct Kept {
@@ -153,7 +153,7 @@ pub struct Kept {
     pub meta: Meta,
 }
 
-/// Returns whether a file begins like a kept stall.
+/// Returns whether a file begins with the magic number of a kept stall.
 pub fn is_kept(path: &Path) -> bool {
     let mut magic = [0; MAGIC.len()];
     let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
@@ -164,13 +164,13 @@ impl Kept {
     /// Reads a kept stall.
     ///
     /// # Errors
-    /// [`WatchError`] with the file and the damage.
+    /// Returns [`WatchError`] with the file and the damage.
     pub fn read(path: &Path) -> Result<Kept, WatchError> {
         let bytes = std::fs::read(path).map_err(WatchError::file(path, "read"))?;
         Kept::decode(&bytes, path)
     }
 
-    /// Decodes the bytes of a file. Errors name `path`.
+    /// Decodes the bytes of a kept stall's file. Error messages name `path`.
     pub fn decode(bytes: &[u8], path: &Path) -> Result<Kept, WatchError> {
         let damaged = |at: Option<usize>, problem: String| WatchError::Damaged {
             path: path.to_owned(),
@@ -192,7 +192,7 @@ impl Kept {
             .read_to_end(&mut plain)
             .map_err(|error| damaged(None, error.to_string()))?;
         if plain.len() as u64 > DECODED_MAX {
-            return Err(damaged(Some(DECODED_MAX as usize), "it is larger than any kept stall".to_owned()));
+            return Err(damaged(Some(DECODED_MAX as usize), "the data is too large for a stall".to_owned()));
         }
         let at = |rest: &[u8]| Some(plain.len() - rest.len());
         let ((head, length), mut rest): ((Head, u64), &[u8]) =
@@ -212,10 +212,10 @@ impl Kept {
         Ok(Kept { head, requests, meta })
     }
 
-    /// Passes the rows of a recording to `sink`, in table order.
+    /// Passes the rows of a recording with this kept stall to `sink`, in table order.
     ///
     /// # Errors
-    /// Errors of `sink`.
+    /// Returns the errors of `sink`.
     pub fn pour(&self, sink: &mut dyn RowSink) -> io::Result<Meta> {
         let head = &self.head;
         sink.began(head.began)?;
@@ -276,7 +276,7 @@ impl Kept {
         };
         let mut notes = vec![note(
             "kept-by-watch",
-            "`fonio watch` kept this: waits shorter than 8 ms are only counted, and requests show only their first bio"
+            "`fonio watch` kept this stall: waits shorter than 8 ms are only counted, and requests show only their first bio"
                 .to_owned(),
         )];
         if self.head.unobserved > 0 {
@@ -294,7 +294,7 @@ impl Kept {
     }
 }
 
-/// Returns the metadata of a recording from a kept stall.
+/// Returns the metadata of a recording made from a kept stall.
 pub fn meta(host: fonio_core::meta::Host, unix_ns_at_zero: i64, limited: bool) -> Meta {
     let mut shows: Vec<String> = ["queue", "issue", "complete"].into_iter().map(str::to_owned).collect();
     if limited {
@@ -358,7 +358,7 @@ mod tests {
         assert!(decode(b"fonio-stall\n\x01\0\0\0nonsense").starts_with("/x is damaged: "));
     }
 
-    /// The rows as text.
+    /// Collects the rows of a recording as text.
     #[derive(Default)]
     struct Rows(String);
 
@@ -415,7 +415,7 @@ mod tests {
             Request { request_id: 2, device: DeviceId(187695104), op: Flush, flags: Flags(5), flags_known: Flags(31), sector: None, bytes: ByteCount(0), queued: Some(Timestamp(5000100000)), inserted: None, issued: Some(Timestamp(5000500000)), reissued: None, completed: Some(Timestamp(5000800000)), requeues: None, cpu: None, tid: Some(71), cause_tid: None, file_id: None, content: SqliteWal, ioprio: None, error: Some(-5) }
             Request { request_id: 3, device: DeviceId(187695104), op: Write, flags: Flags(5), flags_known: Flags(31), sector: Some(Sector(8)), bytes: ByteCount(8192), queued: Some(Timestamp(6999300000)), inserted: None, issued: Some(Timestamp(6999900000)), reissued: None, completed: Some(Timestamp(7000000000)), requeues: None, cpu: None, tid: Some(71), cause_tid: Some(72), file_id: Some(0), content: SqliteWal, ioprio: None, error: Some(-5) }
             Mark { at: Timestamp(5000000000), until: Some(Timestamp(7100000000)), name: "stall", tid: None }
-            Diagnostic { severity: Warning, code: "kept-by-watch", message: "`fonio watch` kept this: waits shorter than 8 ms are only counted, and requests show only their first bio", file: None, record: None, offset: None, count: 1 }
+            Diagnostic { severity: Warning, code: "kept-by-watch", message: "`fonio watch` kept this stall: waits shorter than 8 ms are only counted, and requests show only their first bio", file: None, record: None, offset: None, count: 1 }
             Diagnostic { severity: Warning, code: "unobserved-requests", message: "3 requests since the watch began were not recorded", file: None, record: None, offset: None, count: 1 }
             Diagnostic { severity: Warning, code: "sampled-waits", message: "waiting threads were sampled from /proc, because the kernel has no types", file: None, record: None, offset: None, count: 1 }
         "#]]

@@ -1,4 +1,4 @@
-//! Reports a stall with its parties and its reason, and keeps the minute before it.
+//! Describes a stall with its parties and its reason, and keeps the requests of the minute before it.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -20,21 +20,21 @@ use crate::summary::{Stall, Why};
 use crate::tally::{Tally, shortened};
 use crate::why::{busiest, why};
 
-/// Maximum number of paths that are looked up for a kept stall. The files with the most bytes are chosen.
+/// Maximum number of paths that are looked up for a kept stall: the paths of the files with the most bytes.
 const PATHS_MAX: usize = 200;
-/// Maximum number of requests that are searched for a reason. Each request needs 150 bytes of memory.
+/// Maximum number of requests examined to find the reason for a stall. Each request needs 150 bytes.
 const REASONS_MAX: usize = 10_000;
 
-/// A stall, with its data to keep except the requests.
+/// A described stall, with all the data to keep except the requests.
 #[derive(Debug)]
 pub struct Told {
-    /// The stall.
+    /// The described stall.
     pub stall: Stall,
     head: Head,
     files: Files,
 }
 
-/// Describes a stall.
+/// Describes a stall: the blocked party, its operation, and the reason.
 pub fn tell(
     found: &FoundStall,
     (wall, now): (WallClock, Timestamp),
@@ -102,7 +102,7 @@ fn stall(
     let name = |id| observer.party(id).clone();
     let why = match (observer.limited_because(), device) {
         (Some(_), _) => Why::Unknown,
-        // Earlier requests are no longer held.
+        // The requests at the start of the wait are no longer held.
         _ if span.0 < recent.complete_since(span.1) => Why::Unknown,
         (None, None) => Why::NoRequest,
         (None, Some(device)) => {
@@ -110,7 +110,7 @@ fn stall(
                 let (queued, completed) = request.span();
                 request.row.device == device && completed > span.0 && queued < span.1
             };
-            // The last requests are enough to show the load of a busy device.
+            // On a busy device, the last requests are enough to show the load.
             let skipped = recent.requests().filter(is_met).count().saturating_sub(REASONS_MAX);
             let met: Vec<ObservedRequest> = recent.requests().filter(is_met).skip(skipped).collect();
             let from = met.first().filter(|_| skipped > 0).map_or(span.0, |first| first.span().0.max(span.0));
@@ -209,11 +209,11 @@ fn request_in(request: ObservedRequest, files: &Files) -> Request {
     Request { file_id, content: content.unwrap_or(request.row.content), ..request.row }
 }
 
-/// Stores a stall with the requests of the minute before in a folder. Returns the file name, which starts
+/// Stores a stall with the requests of the preceding minute in a folder. Returns the file name, which starts
 /// with the stall's time, so that names sort by age.
 ///
 /// # Errors
-/// Errors of the file system; no file is left then.
+/// Returns errors of the file system. After an error, no file is left in the folder.
 pub fn store(told: &Told, recent: &Recent, folder: &Path) -> io::Result<String> {
     let name = free_name(told.stall.began, folder);
     let (new, path) = (folder.join(".new"), folder.join(&name));
@@ -237,10 +237,10 @@ fn free_name(began: i64, folder: &Path) -> String {
     names.take(1000).find(|name| !folder.join(name).exists()).unwrap_or_else(|| format!("{time}.stall"))
 }
 
-/// Copies a kept stall to the medium.
+/// Copies a kept stall from the folder in memory to the folder on the medium.
 ///
 /// # Errors
-/// [`WatchError::File`]; no file is left then.
+/// Returns [`WatchError::File`]. After an error, no file is left in the folder.
 pub fn copy(from: &Path, folder: &Path, name: &str) -> Result<(), WatchError> {
     fs::create_dir_all(folder).map_err(WatchError::file(folder, "made"))?;
     let bytes = fs::read(from).map_err(WatchError::file(from, "read"))?;
@@ -260,7 +260,7 @@ pub fn copy(from: &Path, folder: &Path, name: &str) -> Result<(), WatchError> {
     written.map_err(WatchError::file(&path, "written"))
 }
 
-/// Returns the names of the kept stalls in a folder, oldest first.
+/// Returns the file names of the kept stalls in a folder, oldest first.
 pub fn names_in(folder: &Path) -> Vec<String> {
     let name = |path: PathBuf| Some(path.file_name()?.to_string_lossy().into_owned());
     let mut names: Vec<String> = kept_in(folder).into_iter().filter_map(|(path, _)| name(path)).collect();

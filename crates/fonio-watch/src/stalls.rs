@@ -1,8 +1,8 @@
 //! Finds stalls in completed waits: spans in which program threads were blocked on storage for at least a
 //! threshold.
 //!
-//! A thread in one fsync is blocked many times, each time for a page or a request. These waits are counted as
-//! one wait if the thread runs only briefly in between.
+//! A thread in one fsync is blocked many times, each time for a page or a request. Such waits are counted as
+//! one wait if the thread runs only briefly between them.
 
 use std::time::Duration;
 
@@ -14,68 +14,68 @@ use rustc_hash::FxHashMap;
 /// the time.
 const PAUSE: Nanos = Nanos(20_000_000);
 const BLOCKED_PERCENT: u64 = 80;
-/// Maximum number of threads whose last waits are held.
+/// Maximum number of threads whose last waits are stored.
 const THREADS_MAX: usize = 1024;
 /// Maximum pause between two long waits that are counted as one stall.
 const GAP: Nanos = Nanos(5_000_000_000);
 /// Delay between the end of a stall and its report. Waits that began during the stall can end later, and the
 /// watch receives requests only about once a second.
 const SETTLED: Nanos = Nanos(6_000_000_000);
-/// Time after which a continuing stall is reported.
+/// Time after which a stall that has not ended is reported.
 const GOES_ON: Nanos = Nanos(60_000_000_000);
 const PARTIES_MAX: usize = 8;
 
-/// A stall.
+/// A span in which program threads were blocked on storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundStall {
-    /// Start of the first long wait.
+    /// Start of the first long wait in the stall.
     pub began: Timestamp,
-    /// End of the last long wait; if the wait has not ended, the last time at which it was observed.
+    /// End of the last long wait; if this wait has not ended, the last time at which it was observed.
     pub ended: Timestamp,
-    /// The longest wait.
+    /// The longest wait in the stall.
     pub worst: ObservedWait,
-    /// The other parties with long waits.
+    /// The parties with long waits, except the party with the longest wait.
     pub others: Vec<PartyId>,
-    /// Whether it had not ended yet.
+    /// Whether the stall had not ended when it was reported.
     pub goes_on: bool,
 }
 
-/// Waits of one thread with short pauses.
+/// Waits of one thread with only short pauses between them.
 #[derive(Clone, Debug)]
 struct Chain {
     began: Timestamp,
     ended: Timestamp,
-    /// Total blocked time, and the longest wait.
+    /// Total blocked time of the waits, and their longest wait.
     blocked: u64,
     longest: u64,
     wait: ObservedWait,
 }
 
 impl Chain {
-    /// Starts with a wait whose time is not yet counted.
+    /// Starts a chain with a wait whose blocked time is not yet counted.
     fn of(wait: &ObservedWait, ended: Timestamp) -> Chain {
         Chain { began: wait.row.began, ended, blocked: 0, longest: 0, wait: wait.clone() }
     }
 }
 
-/// The current stall.
+/// Finds stalls in the waits of threads, and holds the current stall.
 #[derive(Debug)]
 pub struct StallFinder {
     threshold: Duration,
     open: Option<FoundStall>,
-    /// Last waits of each thread.
+    /// The last waits of each thread.
     chains: FxHashMap<u32, Chain>,
-    /// Waits that were reported before they ended.
+    /// Waits that were reported before they ended, each with its thread and start time.
     told: Vec<(u32, Timestamp)>,
 }
 
 impl StallFinder {
-    /// Creates a finder of waits of at least `threshold`.
+    /// Creates a finder of stalls with waits of at least `threshold`.
     pub fn new(threshold: Duration) -> StallFinder {
         StallFinder { threshold, open: None, chains: FxHashMap::default(), told: Vec::new() }
     }
 
-    /// Adds a completed wait. Returns the previous stall if this wait starts another one.
+    /// Adds a completed wait. Returns the previous stall if this wait starts a new stall.
     pub fn see(&mut self, wait: &ObservedWait) -> Option<FoundStall> {
         let ended = wait.row.ended?;
         if !wait.is_for_storage() {
@@ -137,7 +137,8 @@ impl StallFinder {
         None
     }
 
-    /// Adds the waits that have not ended at `now`. Waits of a minute or more are reported once.
+    /// Adds the waits that have not ended at `now`. A wait that lasts for a minute is reported once, before
+    /// it ends.
     pub fn see_open(&mut self, waits: &[ObservedWait], now: Timestamp) {
         self.told.retain(|told| waits.iter().any(|wait| (wait.row.tid, wait.row.began) == *told));
         for wait in waits.iter().filter(|wait| wait.is_for_storage()) {
@@ -150,13 +151,13 @@ impl StallFinder {
         }
     }
 
-    /// Returns the ended stall, once no further wait can be added to it.
+    /// Returns the current stall if it has ended and no further wait can be added to it.
     pub fn ripe(&mut self, now: Timestamp) -> Option<FoundStall> {
         let is_ripe = self.open.as_ref().is_some_and(|open| now.0 > open.ended.0 + SETTLED.0 || open.goes_on);
         if is_ripe { self.open.take() } else { None }
     }
 
-    /// Returns the last stall when the watch ends.
+    /// Returns the current stall when the watch ends.
     pub fn finish(&mut self) -> Option<FoundStall> {
         self.open.take()
     }
@@ -210,9 +211,9 @@ pub(crate) mod tests {
     fn waits_of_one_thread_with_short_pauses_are_one() {
         let mut finder = StallFinder::new(Duration::from_secs(1));
         (0..10).for_each(|n| assert_eq!(finder.see(&wait(1, n * 310, n * 310 + 300)), None));
-        // This thread ran half of the time, so it was slow but did not stall.
+        // Thread 2 ran half of the time, so it was slow but did not stall.
         (0..100).for_each(|n| assert_eq!(finder.see(&wait(2, n * 30, n * 30 + 15)), None));
-        // Another thread of the same party pauses too long between its waits.
+        // Thread 3 of the same party pauses too long between its waits.
         (0..10).for_each(|n| assert_eq!(finder.see(&wait(3, n * 400, n * 400 + 300)), None));
         let stall = finder.ripe(at(30_000)).unwrap();
         assert_eq!(
@@ -235,7 +236,7 @@ pub(crate) mod tests {
         assert!(told.goes_on && told.ended == at(70_000));
         finder.see_open(&hung, at(130_000));
         assert_eq!(finder.ripe(at(130_000)), None);
-        // Its end is not a second stall.
+        // The end of a wait that was already reported is not a second stall.
         assert_eq!(finder.see(&wait(1, 1000, 140_000)), None);
         assert_eq!(finder.finish(), None);
     }

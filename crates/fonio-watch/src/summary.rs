@@ -1,5 +1,5 @@
-//! Figures of a span of time. A minute and a day have the same figures, so spans can be merged into longer
-//! spans.
+//! Summaries of a watch's figures over spans of time. A minute and a day have the same kinds of figures, so
+//! spans can be merged into longer spans.
 
 use fonio_core::{BlockedIn, ByteCount, Content, Op};
 use fonio_record::observer::{Party, PartyKind};
@@ -10,24 +10,24 @@ use crate::histogram::Histogram;
 /// Wall-clock time in seconds since 1970.
 pub type UnixSeconds = i64;
 
-/// The figures of a span of time.
+/// The figures of a watch over a span of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Start of the span on the wall clock.
+    /// Wall-clock time at the start of the span.
     pub began: UnixSeconds,
-    /// End of the span.
+    /// Wall-clock time at the end of the span.
     pub ended: UnixSeconds,
-    /// Time watched within the span; shorter than the span if the watch or the machine was off.
+    /// Time in which the watch was running; shorter than the span if the watch or the machine was off.
     pub watched_s: u64,
     /// Figures of each device.
     pub devices: Vec<DeviceFigures>,
     /// Figures of each party on each device.
     pub parties: Vec<PartyFigures>,
-    /// Blocked times of each party's threads.
+    /// Blocked times of each party's threads on each device.
     pub blocked: Vec<BlockedFigures>,
     /// The files with the most written bytes.
     pub files: Vec<FileFigures>,
-    /// The kernel's pressure stall information; `None` if not available.
+    /// The kernel's pressure stall information (PSI); `None` if it is not available.
     pub pressure: Option<PressureFigures>,
     /// Number of requests and waits that were not recorded, because the buffers were full.
     pub unobserved: u64,
@@ -35,7 +35,7 @@ pub struct Summary {
     pub limited_s: u64,
     /// Stalls, in time order.
     pub stalls: Vec<Stall>,
-    /// Number of stalls, including those no longer listed.
+    /// Number of stalls in the span, including stalls that are no longer listed.
     pub stalls_in_all: u64,
     /// Events of the watch itself, in time order.
     pub events: Vec<Event>,
@@ -45,7 +45,7 @@ pub struct Summary {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Traffic {
-    /// Response times.
+    /// Response times of the reads.
     pub reads: Histogram,
     pub writes: Histogram,
     pub flushes: Histogram,
@@ -63,84 +63,83 @@ impl Traffic {
     }
 }
 
-/// A device in a span.
+/// Figures of one device in a span.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct DeviceFigures {
     pub name: String,
-    /// Model, which distinguishes a card from the previous card in the slot.
+    /// Model name, which distinguishes a card from the card that was in the slot before.
     pub model: Option<String>,
     pub size: Option<ByteCount>,
-    /// The bytes come from the kernel's counters, which miss nothing.
+    /// The requests. The byte counts come from the kernel, which also counts requests that the watch missed.
     pub traffic: Traffic,
-    /// Time with requests in flight, from the kernel's counter.
+    /// Time in which requests were in flight, from the kernel's counter.
     pub busy_ms: u64,
-    /// Last health reading.
+    /// The device's last health reading.
     pub health: Option<HealthReading>,
 }
 
 /// The wear that a device reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealthReading {
-    /// Used life in percent, as the upper end of a step of 10 %; 110 means that the rated life is exceeded.
+    /// Used life in percent, as the upper end of a 10 % step; 110 means that the rated life is exceeded.
     pub life_used_percent: Option<u32>,
-    /// The same for the second type of memory.
+    /// Used life of the second type of memory in percent, as the upper end of a 10 % step.
     pub life_used_b_percent: Option<u32>,
-    /// Reserved blocks: `normal`, `warning` or `urgent`.
+    /// State of the reserved blocks: `normal`, `warning` or `urgent`.
     pub reserved_blocks: Option<String>,
-    /// Temperature.
+    /// Device temperature in thousandths of a degree Celsius.
     pub temperature_millicelsius: Option<i64>,
     /// Month and year of manufacture, `MM/YYYY`.
     pub made: Option<String>,
 }
 
 impl HealthReading {
-    /// Returns the used life in percent of the type of memory that is more worn.
+    /// Returns the used life in percent of the device's more worn type of memory.
     pub fn used_percent(&self) -> Option<u32> {
         self.life_used_percent.max(self.life_used_b_percent)
     }
 }
 
-/// A party on a device.
+/// Figures of a party on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct PartyFigures {
     pub party: Party,
-    /// The device's name.
     pub device: String,
     pub traffic: Traffic,
 }
 
-/// The blocked threads of a party.
+/// Blocked times of a party's threads on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct BlockedFigures {
     pub party: Party,
-    /// The device's name; `None` if unknown.
+    /// Name of the device on which the threads waited; `None` if unknown.
     pub device: Option<String>,
-    /// Waits for storage.
+    /// Durations of the threads' waits for storage.
     pub waits: Histogram,
 }
 
 /// The target of written data: a file, or the kind of data if the target is not a named file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Target {
-    /// A file.
+    /// A file, identified by its path.
     File(String),
     /// A file without a known name: it was deleted before the lookup, or its file system cannot find files by
     /// inode number.
     Unnamed,
     /// The journal of a file system.
     Journal,
-    /// Other metadata of a file system.
+    /// Metadata of a file system other than its journal.
     Metadata,
-    /// Swap.
+    /// A swap area.
     Swap,
-    /// Direct I/O, which does not show its file.
+    /// An unknown file written with direct I/O.
     Direct,
 }
 
-/// A file that was written.
+/// Figures of a written file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct FileFigures {
@@ -167,36 +166,36 @@ pub struct PressureFigures {
 pub struct Stall {
     pub began: UnixSeconds,
     pub lasted_ms: u64,
-    /// Whether it had not ended when it was recorded.
+    /// Whether the stall had not ended when it was recorded.
     pub goes_on: bool,
     /// The party that was blocked longest.
     pub party: Party,
-    /// The name of the thread.
+    /// The name of the thread that was blocked longest.
     pub thread: String,
     pub blocked_in: BlockedIn,
     pub file: Option<String>,
     pub device: Option<String>,
-    /// Other parties blocked at the same time.
+    /// Other parties that were blocked during the stall.
     pub others: Vec<Party>,
     pub why: Why,
-    /// The name of the kept recording.
+    /// The file name of the kept stall.
     pub kept: Option<String>,
 }
 
-/// Reason for a stall, derived from the requests during it.
+/// The reason for a stall, derived from the requests during it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Why {
-    /// Requests were not observed.
+    /// The reason is unknown, because requests were not observed.
     Unknown,
-    /// Most of the time, no request was in flight, so the device was not the reason.
+    /// The device was not the reason, because no request was in flight most of the time.
     NoRequest,
     /// One request was in the device for most of the time.
     OneRequest { op: Op, bytes: ByteCount, took_ms: u64, party: Option<Party> },
     /// The device served requests of other parties: the party with the most bytes, and its share of all bytes
     /// in thousandths.
     Behind { party: Party, op: Op, bytes: ByteCount, share_thousandths: u64 },
-    /// Its own requests filled the time.
+    /// The party's own requests filled the time.
     Own { op: Op, bytes: ByteCount, requests: u64 },
 }
 
@@ -212,7 +211,7 @@ pub enum Event {
     NotWritten { at: UnixSeconds, why: String },
 }
 
-/// Maximum numbers of rows in a summary.
+/// Maximum number of rows of each kind in a summary.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub struct Bounds {
@@ -223,10 +222,10 @@ pub struct Bounds {
 }
 
 /// If the wall clock shows a time before 2025-01-01, the clock has not been set yet. A machine without a
-/// real-time clock boots with a clock time in 1970, with its build time, or with its last shutdown time.
+/// real-time clock boots with a time in 1970, with its system's build time, or with its last shutdown time.
 const CLOCK_IS_SET: UnixSeconds = 1_735_689_600;
 
-/// Name of the row that sums up all rows that did not fit.
+/// Name of the row with the sums of all rows that did not fit into a summary.
 pub const OTHERS: &str = "others";
 
 fn others() -> Party {
@@ -234,7 +233,7 @@ fn others() -> Party {
 }
 
 impl Summary {
-    /// Adds a later span.
+    /// Adds the figures of a later span.
     pub fn merge(&mut self, later: &Summary) {
         if self.watched_s == 0 && self.ended == 0 {
             self.began = later.began;
@@ -260,7 +259,7 @@ impl Summary {
         self.events.extend(later.events.iter().cloned());
     }
 
-    /// Adds the figures of a device.
+    /// Adds figures of a device to the summary.
     pub fn device(&mut self, more: &DeviceFigures) {
         let same = |known: &&mut DeviceFigures| known.name == more.name && known.model == more.model;
         let Some(known) = self.devices.iter_mut().find(same) else {
@@ -275,7 +274,7 @@ impl Summary {
         }
     }
 
-    /// Adds the figures of a party on a device.
+    /// Adds figures of a party on a device to the summary.
     pub fn party(&mut self, more: &PartyFigures) {
         let same = |known: &&mut PartyFigures| known.party == more.party && known.device == more.device;
         match self.parties.iter_mut().find(same) {
@@ -284,7 +283,7 @@ impl Summary {
         }
     }
 
-    /// Adds the rows of blocked threads.
+    /// Adds the blocked times in another summary.
     pub fn blocked_rows(&mut self, more: &Summary) {
         more.blocked.iter().for_each(|row| self.blocked_row(row));
     }
@@ -297,7 +296,7 @@ impl Summary {
         }
     }
 
-    /// Adds the figures of a file.
+    /// Adds figures of a file to the summary.
     pub fn file(&mut self, more: &FileFigures) {
         let same = |known: &&mut FileFigures| {
             known.target == more.target && known.device == more.device && known.party == more.party
@@ -309,8 +308,8 @@ impl Summary {
     }
 
     /// Shifts the times of a span that ended before the clock was first set, by `by_s` seconds. `before` is
-    /// the clock's time just before it was set. If the clock was already correct, the times stay as the user
-    /// saw them.
+    /// the wall-clock time just before the clock was set. If the clock was already correct, the times stay as
+    /// the user saw them.
     pub fn clock_was_set(&mut self, before: UnixSeconds, by_s: i64) {
         if before >= CLOCK_IS_SET || by_s <= 0 || self.began >= CLOCK_IS_SET {
             return;
@@ -320,7 +319,7 @@ impl Summary {
         self.stalls.iter_mut().for_each(|stall| stall.began += by_s);
     }
 
-    /// Keeps the most important rows and merges the others. Sums stay the same.
+    /// Keeps the most important rows of the summary and merges the others, so that sums stay the same.
     pub fn trim(&mut self, bounds: Bounds) {
         self.trim_parties(bounds.parties);
         self.trim_blocked(bounds.parties);
@@ -335,7 +334,6 @@ impl Summary {
                 ..row
             });
         }
-        // Keep the longest stalls and the last events.
         if self.stalls.len() > bounds.stalls {
             self.stalls.sort_by_key(|stall| std::cmp::Reverse(stall.lasted_ms));
             self.stalls.truncate(bounds.stalls);

@@ -8,10 +8,10 @@ use crate::devices::Devices;
 use crate::histogram::Histogram;
 use crate::summary::{BlockedFigures, DeviceFigures, FileFigures, PartyFigures, Summary, Target, Traffic};
 
-/// Maximum number of files in a minute, and maximum number of files whose paths are looked up.
+/// Maximum number of files counted in a minute, and maximum number of files whose paths are looked up.
 const FILES_MAX: usize = 4096;
 const PATHS_MAX: usize = 20;
-/// Maximum length of a kept path, in bytes. The middle of longer paths is cut.
+/// Maximum length of a stored path, in bytes. The middle of a longer path is cut.
 const PATH_BYTES_MAX: usize = 160;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,18 +24,18 @@ enum Place {
     Direct,
 }
 
-/// Sums of a minute.
+/// Sums over the events of a minute, by id.
 #[derive(Debug, Default)]
 pub struct Tally {
     parties: FxHashMap<(PartyId, DeviceId), Traffic>,
     blocked: FxHashMap<(PartyId, Option<DeviceId>), Histogram>,
     files: FxHashMap<(Place, PartyId, DeviceId), u64>,
-    /// Disk of each file system, learnt from requests.
+    /// Disk of each file system, learned from requests.
     disks: FxHashMap<DeviceId, DeviceId>,
 }
 
 impl Tally {
-    /// Adds the observed rows. Ignores requests of unwatched devices.
+    /// Adds the observed rows to the sums of the minute. Ignores requests of devices that are not watched.
     pub fn add(&mut self, observed: &Observed, devices: &Devices) {
         match observed {
             Observed::Request(request) => {
@@ -63,7 +63,7 @@ impl Tally {
         }
     }
 
-    /// Records the disk of a request's file system.
+    /// Records which disk stores the file system of a request's file.
     fn note_disk(&mut self, request: &ObservedRequest) {
         if let Some(file) = request.file
             && (self.disks.len() < FILES_MAX || self.disks.contains_key(&file.fs))
@@ -101,13 +101,13 @@ impl Tally {
         self.disks.get(&file.fs).copied()
     }
 
-    /// Ends the minute: looks up the names of its rows and begins a new minute.
+    /// Ends the minute, looks up the names for the minute's rows, and begins a new minute.
     pub fn finish(&mut self, summary: &mut Summary, observer: &mut Observer, devices: &Devices) {
         let name = |id: DeviceId| devices.name(id).map(str::to_owned);
         let mut disks_of: FxHashMap<PartyId, Vec<DeviceId>> = FxHashMap::default();
         for ((party, device), traffic) in std::mem::take(&mut self.parties) {
             disks_of.entry(party).or_default().push(device);
-            // A removed device no longer has a name.
+            // A device that was removed during the minute no longer has a name.
             let Some(device) = name(device) else { continue };
             summary.device(&DeviceFigures {
                 name: device.clone(),
@@ -116,14 +116,14 @@ impl Tally {
                     .iter()
                     .find(|row| row.name == device)
                     .and_then(|row| row.model.clone()),
-                // The bytes come from the kernel's counters.
+                // The kernel's counters supply the byte counts.
                 traffic: Traffic { read_bytes: ByteCount(0), written_bytes: ByteCount(0), ..traffic.clone() },
                 ..DeviceFigures::default()
             });
             summary.party(&PartyFigures { party: observer.party(party).clone(), device, traffic });
         }
         for ((party, device), waits) in std::mem::take(&mut self.blocked) {
-            // If a party used only one device, it waited for that device.
+            // A party that used only one device waited for that device.
             let only = disks_of.get(&party).filter(|disks| disks.len() == 1).map(|disks| disks[0]);
             let device = device.or(only).and_then(name);
             let party = observer.party(party).clone();

@@ -1,21 +1,21 @@
-//! Formats wall-clock times for people, in the machine's time zone, for file names and for programs.
+//! Formats wall-clock times for people (in the machine's time zone), for file names and for programs.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::summary::UnixSeconds;
 
-/// Formats as `2026-11-24T02-13-05Z`, which sorts by time and is a valid file name everywhere.
+/// Formats a time as `2026-11-24T02-13-05Z`, which sorts by time and is valid in file names everywhere.
 pub fn in_file_name(at: UnixSeconds) -> String {
     formatted(at, TimeZone::UTC, "%Y-%m-%dT%H-%M-%SZ")
 }
 
-/// Formats as `2026-11-24 02:13:05` in the machine's time zone.
+/// Formats a time as `2026-11-24 02:13:05` in the machine's time zone.
 pub fn shown(at: UnixSeconds) -> String {
     formatted(at, TimeZone::system(), "%F %T")
 }
 
-/// Formats as `2026-11-24T02:13:05Z` for programs.
+/// Formats a time as `2026-11-24T02:13:05Z`, for programs.
 pub fn rfc3339(at: UnixSeconds) -> String {
     formatted(at, TimeZone::UTC, "%Y-%m-%dT%H:%M:%SZ")
 }

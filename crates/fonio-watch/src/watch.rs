@@ -1,5 +1,5 @@
-//! The watch itself: one loop. About once a second, it reads the observer's rows. The loop sums up these rows
-//! every minute, and writes to the medium at longer intervals.
+//! The main loop of a watch. About once a second, the loop reads the observer's rows. The loop sums up these
+//! rows every minute, and writes to the medium at longer intervals.
 //!
 //! Lifecycle: [`Watch::begin`] locks out other watches and reads the files of the previous watch.
 //! [`Watch::run`] continues until it is stopped, and then writes and syncs the remaining minutes. Memory is
@@ -33,14 +33,14 @@ use crate::stalls::{FoundStall, StallFinder};
 use crate::summary::{Bounds, DeviceFigures, Event, PressureFigures, Summary};
 use crate::tally::Tally;
 
-/// Sleep time of the loop, unless the kernel's buffer fills up earlier.
+/// Sleep time of the watch loop, unless the kernel's buffer fills up earlier.
 const SLEEP: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
-/// Time between two searches for unfinished waits.
+/// Time between two searches for waits that have not ended.
 const LOOK_FOR_OPEN: Duration = Duration::from_secs(30);
 const BOUNDS: Bounds = Bounds { parties: 40, files: 30, stalls: 20, events: 20 };
-/// Maximum number of unwritten minutes. If there are more, minutes are merged, so that memory use stays
-/// bounded on a full disk.
+/// Maximum number of minutes not yet in the history. If there are more such minutes, they are merged, so that
+/// memory use stays bounded on a full disk.
 const UNWRITTEN_MAX: usize = 360;
 /// Size of a history write in the budget: a typical slot of the day and a slot of the week.
 const HISTORY_WRITE: ByteCount = ByteCount(12 << 10);
@@ -55,7 +55,7 @@ pub struct Watch {
     shared: Arc<Shared>,
     observer: Observer,
     devices: Devices,
-    /// Figures from the devices' counters in this minute so far.
+    /// Figures of the current minute so far, from the devices' counters.
     counted: Vec<DeviceFigures>,
     tally: Tally,
     recent: Recent,
@@ -65,7 +65,7 @@ pub struct Watch {
     wall: WallClock,
     minute: Summary,
     minute_began: Timestamp,
-    /// Minutes not yet in the history.
+    /// Complete minutes that are not yet in the history.
     unwritten: Vec<Summary>,
     written_at: Timestamp,
     rings: Option<Rings>,
@@ -77,18 +77,19 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch. `tell` logs sentences.
+    /// Begins to watch. The watch passes log messages to `tell`.
     ///
     /// # Errors
-    /// [`WatchError::Runs`] if a watch is already running; other errors if its folders or its history cannot
-    /// be used.
+    /// Returns [`WatchError::Runs`] if a watch is already running, or other errors if its folders or its
+    /// history cannot be used.
     pub fn begin(settings: Settings, folders: Folders, tell: fn(&str)) -> Result<Watch, WatchError> {
         let running = folders.begin()?;
         let wall = WallClock::now();
         let now = monotonic();
         let at = wall.of(now);
         let path = folders.rings();
-        // A new file is created only at the first write, so that one journal transaction contains both.
+        // A new history file is created when it is first written, so that one journal transaction contains
+        // both.
         let rings = match path.exists().then(|| Rings::open(&path)) {
             None | Some(Err(WatchError::File { .. })) => None,
             Some(opened) => Some(opened?),
@@ -137,7 +138,7 @@ impl Watch {
         })
     }
 
-    /// Returns the figures for servers, updated each minute.
+    /// Returns the figures for the servers; the watch updates them each minute.
     pub fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.shared)
     }
@@ -150,7 +151,7 @@ impl Watch {
     /// Watches until `stop` is set, then writes the remaining minutes.
     ///
     /// # Errors
-    /// [`WatchError`] if the last minutes cannot be written.
+    /// Returns [`WatchError`] if the last minutes cannot be written.
     pub fn run(mut self, stop: &AtomicBool) -> Result<(), WatchError> {
         let mut looked = monotonic();
         while !stop.load(Ordering::Relaxed) {
@@ -176,7 +177,7 @@ impl Watch {
         self.finish()
     }
 
-    /// Reads the observer's rows. Returns the present time.
+    /// Reads the observer's new rows. Returns the time at which they were read.
     fn take(&mut self) -> Timestamp {
         let mut seen = Vec::new();
         let now = self.observer.drain(&mut |observed| seen.push(observed));
@@ -216,12 +217,12 @@ impl Watch {
         self.minute.stalls.push(told.stall);
     }
 
-    /// Checks whether the wall clock was set. If it was set for the first time, corrects the times of earlier
-    /// minutes.
+    /// Checks whether the wall clock was set. If the clock was set for the first time, corrects the times of
+    /// earlier minutes.
     fn look_at_clock(&mut self, now: Timestamp) {
         let wall = WallClock::now();
         let Some(by_s) = wall.set_since(self.wall) else {
-            // Slow corrections accumulate.
+            // Update the offset, so that slow corrections do not accumulate to a jump.
             self.wall = wall;
             return;
         };
@@ -269,14 +270,14 @@ impl Watch {
         }
     }
 
-    /// Writes the minutes so far to the medium, and then the kept stalls that fit into the budget.
+    /// Writes the complete minutes to the medium, and then the kept stalls that fit into the budget.
     fn write(&mut self, now: Timestamp) {
         self.written_at = now;
         match self.write_history(now) {
             Ok(()) => self.write_kept(now),
             Err(error) => {
                 let why = error.to_string();
-                // Report the failure once: a full disk stays full for hours.
+                // Report a failure to write the history only once: a full disk stays full for hours.
                 let is_new = !matches!(self.unwritten.last().and_then(|minute| minute.events.last()), Some(Event::NotWritten { why: known, .. }) if *known == why);
                 if is_new {
                     (self.tell)(&format!("the history stays in memory until the next write, because {why}"));
@@ -344,7 +345,7 @@ impl Watch {
         self.rings.as_ref().map_or(Ok(()), Rings::sync)
     }
 
-    /// Returns the folder of the history, for messages.
+    /// Returns the folder of the history, for use in messages.
     pub fn state(&self) -> PathBuf {
         self.folders.state.clone()
     }

@@ -6,14 +6,14 @@ use rustc_hash::FxHashMap;
 
 use crate::summary::Why;
 
-/// One request is the reason if it was in the device for at least this share of the stall.
+/// A single request is the reason for a stall if it was in the device for at least this share of the stall.
 const ONE_REQUEST_PERCENT: u64 = 50;
-/// No request is the reason if requests were in flight for less than this share.
+/// The device is not the reason for a stall if requests were in flight for less than this share of the stall.
 const IN_FLIGHT_PERCENT: u64 = 20;
-/// Other parties are the reason if they moved at least this share of the bytes.
+/// Other parties are the reason for a stall if they moved at least this share of the bytes.
 const OTHERS_THOUSANDTHS: u64 = 500;
 
-/// Returns the device with the most request time in flight between two times.
+/// Returns the device whose requests were in flight for the longest total time between two times.
 pub fn busiest(
     requests: impl Iterator<Item = ObservedRequest>,
     began: Timestamp,
@@ -30,7 +30,7 @@ pub fn busiest(
         .map(|(device, _)| device)
 }
 
-/// Returns the reason why `party` was blocked between two times. `requests` are the requests of its device.
+/// Returns the reason why `party` was blocked between two times; `requests` are its device's requests.
 pub fn why(
     requests: &[ObservedRequest],
     (began, ended): (Timestamp, Timestamp),
@@ -88,7 +88,7 @@ fn overlap(request: &ObservedRequest, began: Timestamp, ended: Timestamp) -> u64
     completed.min(ended).0.saturating_sub(queued.max(began).0)
 }
 
-/// Returns the time with at least one request in flight.
+/// Returns the time in which at least one request was in flight.
 fn in_flight(requests: &[&ObservedRequest], began: Timestamp, ended: Timestamp) -> u64 {
     let mut spans: Vec<(u64, u64)> = requests
         .iter()
@@ -150,7 +150,7 @@ mod tests {
                 r#"OneRequest { op: Write, bytes: ByteCount(4096), took_ms: 1890, party: Some(Party { name: "unit1", kind: Unit }) }"#
             ]],
         );
-        // This request was in the queue for most of the time, so it is not the reason.
+        // The long request waited in the queue for most of the time, so it is not the reason.
         let copy: Vec<_> =
             (0..40).map(|n| one(2, Op::Write, 512, 1000, 1000 + n * 50, 1050 + n * 50)).collect();
         let behind = [&copy[..], &[one(1, Op::Write, 4, 1000, 2950, 3000)]].concat();

@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 
 use fonio_core::Random;
 
-/// A kind of content. It affects file systems and devices that compress data, and the CPU time of threads
-/// that process the content.
+/// A kind of content. The kind affects file systems and devices that compress data, and the CPU time of
+/// threads that process the content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Content {
-    /// Incompressible, like photographs, videos and packages.
+    /// Incompressible bytes, like photographs, videos and packages.
     #[default]
     Random,
-    /// Words and markup; deflate reduces it to about a third.
+    /// Words and markup; deflate reduces this content to about a third.
     Text,
-    /// A sequence of zlib streams of such text, like a server's compressed response. The last stream is
-    /// truncated.
+    /// A sequence of zlib streams of words and markup, like a server's compressed response. The last zlib
+    /// stream is truncated.
     Deflated,
 }
 
@@ -35,7 +35,8 @@ const WORDS: &[&str] = &[
 
 const TAGS: &[&str] = &["p", "div", "span", "li", "a", "td", "h2", "b"];
 
-/// Returns 1 MiB of marked-up words, the same in every run. The seed determines where an object begins in it.
+/// Returns 1 MiB of words with markup, the same in every run. An object's seed determines where the object
+/// starts.
 fn text_pool() -> &'static [u8] {
     static POOL: OnceLock<Vec<u8>> = OnceLock::new();
     POOL.get_or_init(|| {
@@ -65,7 +66,7 @@ fn deflated_pool() -> &'static [u8] {
 }
 
 impl Content {
-    /// The kinds and their names in the HTTP server's paths.
+    /// The kinds of content, with their names in the HTTP server's paths.
     pub(crate) const NAMES: [(Content, &str); 3] =
         [(Content::Random, "random"), (Content::Text, "text"), (Content::Deflated, "deflated")];
 
@@ -86,7 +87,7 @@ impl Content {
         }
     }
 
-    /// Returns the first `len` bytes of the object `seed`.
+    /// Returns the first `len` bytes of the object with this seed.
     #[must_use]
     pub fn bytes(self, seed: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
@@ -95,7 +96,7 @@ impl Content {
     }
 }
 
-/// Returns words of the text pool as a string of exactly `len` bytes.
+/// Returns random words of the text pool as a string of exactly `len` bytes.
 pub(crate) fn words(random: &mut Random, len: usize) -> String {
     let bytes = Content::Text.bytes(random.next_u64(), len);
     String::from_utf8(bytes).expect("the pool is ASCII")

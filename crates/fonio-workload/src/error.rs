@@ -1,4 +1,4 @@
-//! The errors of workloads, each with a remedy.
+//! Errors of reading, preparing and running workloads, each with a remedy.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,39 +13,39 @@ pub enum WorkloadError {
         "there is no workload `{name}`{nearest}; `fonio run` lists them, or give the path of a TOML file"
     )]
     Unknown {
-        /// The requested name.
+        /// The requested workload name.
         name: String,
-        /// The result of [`fonio_core::nearest`] for the shipped names.
+        /// The result of [`fonio_core::nearest`] among the shipped names.
         nearest: String,
     },
     /// A workload definition or a trace could not be read.
     #[error("cannot read {}", path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file that could not be read.
         path: PathBuf,
-        /// The cause.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// The text is not a workload. The source error names the line, the key and the expected value.
+    /// The text is not a workload definition. The source error names the line, the key and the expectation.
     #[error("{origin}: not a workload")]
     Toml {
         /// The file's path, or the shipped workload's name.
         origin: String,
-        /// Line, key and expectation.
+        /// The line, the key and the expected value.
         #[source]
         source: Box<toml::de::Error>,
     },
-    /// A well-formed value is invalid.
+    /// A value in a workload definition is invalid.
     #[error("{origin}: {key} = {value}: {problem}")]
     Value {
         /// The file's path, or the shipped workload's name.
         origin: String,
-        /// The location, as a path of keys.
+        /// The location of the value, as a path of keys.
         key: String,
-        /// The value as written.
+        /// The value as written in the definition.
         value: String,
-        /// The problem and the remedy.
+        /// The problem with the value, and the remedy.
         problem: String,
     },
     /// SQLite rejects a statement or schema.
@@ -53,68 +53,68 @@ pub enum WorkloadError {
     Statement {
         /// The file's path, or the shipped workload's name.
         origin: String,
-        /// The location, as a path of keys.
+        /// The location of the statement, as a path of keys.
         key: String,
-        /// The statement.
+        /// The rejected statement.
         statement: String,
-        /// SQLite's reason.
+        /// The error that SQLite returned.
         #[source]
         source: rusqlite::Error,
     },
-    /// An invalid option on Mobibench's command line.
+    /// An option on Mobibench's command line is invalid.
     #[error("mobibench option `{option} {value}`: {problem}")]
     Mobibench {
-        /// The option, such as `-y`.
+        /// The name of the option, such as `-y`.
         option: String,
-        /// Its value; may be empty.
+        /// The value of the option; may be empty.
         value: String,
-        /// The problem and the remedy.
+        /// The problem with the option, and the remedy.
         problem: String,
     },
-    /// A line of a system-call trace that cannot be replayed.
+    /// A line of a system-call trace cannot be replayed.
     #[error("{origin}, line {line}: `{text}`: {problem}")]
     Trace {
         /// The trace's path.
         origin: String,
-        /// The line number, from 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// The line, shortened.
+        /// The text of the line, shortened.
         text: String,
-        /// The problem.
+        /// The problem with the line.
         problem: String,
     },
-    /// A place has no directory.
+    /// The caller gave no directory for a place.
     #[error(
         "workload `{workload}` needs a directory for its place `{place}` ({about}); give one, or a root for all places"
     )]
     PlaceMissing {
-        /// The workload.
+        /// The workload's name.
         workload: String,
-        /// The place.
+        /// The place's name.
         place: String,
         /// A description of the place's contents.
         about: String,
     },
-    /// An override has an unknown name.
+    /// An override refers to a name that the workload does not have.
     #[error("workload `{workload}` has no {kind} `{name}` to override; it has {known}")]
     UnknownOverride {
-        /// The workload.
+        /// The workload's name.
         workload: String,
-        /// `place` or `database`.
+        /// The kind of the name: `place` or `database`.
         kind: &'static str,
-        /// The requested name.
+        /// The name in the override.
         name: String,
-        /// The known names.
+        /// The names of this kind that the workload has.
         known: String,
     },
-    /// A numeric option is out of range.
+    /// A numeric option of a run is out of range.
     #[error("{option} = {value} is out of range; {remedy}")]
     Option {
         /// The option's name.
         option: &'static str,
-        /// Its value.
+        /// The invalid value.
         value: f64,
-        /// The allowed values.
+        /// The allowed values of the option.
         remedy: &'static str,
     },
     /// The workload fetches over HTTP, but no server address was given.
@@ -122,110 +122,110 @@ pub enum WorkloadError {
         "workload `{workload}` fetches over HTTP; start a `fonio_workload::http::Server` and give its address"
     )]
     NeedsHttp {
-        /// The workload.
+        /// The workload's name.
         workload: String,
     },
-    /// `run` was called before `prepare`.
+    /// The method `run` was called before `prepare`.
     #[error("workload `{workload}` was not prepared; call `prepare` before `run`, once for each run")]
     NotPrepared {
-        /// The workload.
+        /// The workload's name.
         workload: String,
     },
     /// A place's directory is not empty.
     #[error("{} is not empty; give an empty directory, because the workload creates its own files there", path.display())]
     NotEmpty {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
     },
     /// A file operation failed.
     #[error("cannot {operation} {}", path.display())]
     File {
-        /// The operation that failed.
+        /// The file operation that failed.
         operation: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The cause.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// A step needs files of an empty group.
+    /// A step needs files, but its group of files is empty.
     #[error(
         "{key}: no file of `{files}` exists to {operation}; write some in `prepare` or in an earlier step"
     )]
     NoFile {
-        /// The step, as a path of keys.
+        /// The location of the step, as a path of keys.
         key: String,
-        /// The group of files.
+        /// The name of the group of files.
         files: String,
         /// The step's operation.
         operation: &'static str,
     },
-    /// SQLite failed.
+    /// An SQLite operation failed.
     #[error("database `{database}` ({}): cannot {operation}", path.display())]
     Sqlite {
         /// The database's name in the workload.
         database: String,
-        /// Its file.
+        /// Path of the database file.
         path: PathBuf,
-        /// The operation that failed.
+        /// The database operation that failed.
         operation: String,
-        /// SQLite's reason.
+        /// The error that SQLite returned.
         #[source]
         source: rusqlite::Error,
     },
-    /// SQLite did not accept a setting.
+    /// SQLite did not accept the value of a setting.
     #[error("database `{database}`: {pragma} was set to {wanted}, but SQLite reports {got}")]
     Pragma {
         /// The database's name in the workload.
         database: String,
-        /// The setting.
+        /// The name of the pragma.
         pragma: &'static str,
-        /// The value that was set.
+        /// The value to which the pragma was set.
         wanted: String,
-        /// The value reported by SQLite.
+        /// The pragma's value as reported by SQLite.
         got: String,
     },
-    /// A database is damaged.
+    /// A database file is damaged.
     #[error("database `{database}` ({}) is damaged: {found}", path.display())]
     Damaged {
         /// The database's name in the workload.
         database: String,
-        /// Its file.
+        /// Path of the database file.
         path: PathBuf,
         /// The output of `PRAGMA integrity_check`.
         found: String,
     },
-    /// The HTTP exchange failed.
+    /// An HTTP request to the object server failed.
     #[error("HTTP with {address}: cannot {operation}")]
     Http {
-        /// The server.
+        /// Address of the HTTP server.
         address: SocketAddr,
-        /// The operation that failed.
+        /// The network operation that failed.
         operation: &'static str,
-        /// The cause.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
     /// The response does not come from fonio's server.
     #[error("HTTP with {address}: {problem}")]
     HttpAnswer {
-        /// The server.
+        /// Address of the HTTP server.
         address: SocketAddr,
-        /// The problem.
+        /// The problem with the response.
         problem: String,
     },
-    /// Fetched or read bytes could not be decoded.
+    /// The bytes that a thread last fetched or read could not be decompressed.
     #[error(
         "{key}: the bytes fetched or read last cannot be inflated; use content = \"deflated\" in the step before"
     )]
     Decode {
-        /// The step, as a path of keys.
+        /// The location of the step, as a path of keys.
         key: String,
-        /// The cause.
+        /// The error of the decoder.
         #[source]
         source: io::Error,
     },
-    /// The runner's stop flag was set.
+    /// The run was stopped by the runner's stop flag.
     #[error("the run was stopped")]
     Stopped,
 }

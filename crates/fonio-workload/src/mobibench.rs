@@ -1,6 +1,7 @@
 //! Converts Mobibench's options to a workload: `-p -f -r -a -y -t -d -n -j -s -T`.
 //!
-//! The options follow ESOS-Lab's Mobibench 1.0.8. With `-d`, the workload uses SQLite, otherwise files.
+//! The options follow ESOS-Lab's Mobibench 1.0.8. With `-d`, the workload uses SQLite; otherwise, it uses
+//! files.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +11,16 @@ use crate::definition::{
 };
 use crate::error::WorkloadError;
 
-/// A command line of Mobibench.
+/// A parsed Mobibench command line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mobibench {
-    /// `-p`: the directory; the caller uses it for the place `data`.
+    /// The value of `-p`: the directory that the caller uses for the place `data`.
     pub directory: Option<String>,
-    /// The workload of the options.
+    /// The workload that the options describe.
     pub workload: Workload,
 }
 
-/// Maximum size or count; larger values are typing errors.
+/// Maximum size in KiB, and maximum count; larger values are typing errors.
 const KIB_MAX: u64 = 1 << 30;
 const COUNT_MAX: u64 = 1_000_000_000;
 const THREADS_MAX: u64 = 100;
@@ -29,11 +30,11 @@ struct Given<'a>(BTreeMap<&'a str, &'a str>);
 
 const OPTIONS: &[&str] = &["-p", "-f", "-r", "-a", "-y", "-t", "-d", "-n", "-j", "-s", "-T"];
 
-/// Parses options such as `-a 1 -f 1024 -r 4 -y 2`.
+/// Parses Mobibench options such as `-a 1 -f 1024 -r 4 -y 2`.
 ///
 /// # Errors
-/// If an option is unknown, a value is missing or invalid, or the mode is memory-mapped, which is not
-/// supported.
+/// Fails if an option is unknown, a value is missing or invalid, or the mode is memory-mapped I/O, which is
+/// not supported.
 pub fn parse(arguments: &[&str]) -> Result<Mobibench, WorkloadError> {
     let mut given = Given(BTreeMap::new());
     let mut rest = arguments.iter();
@@ -146,7 +147,7 @@ fn file(given: &Given<'_>) -> Result<Workload, WorkloadError> {
     let threads = given.number("-t", 1, THREADS_MAX)?;
     let count = file_bytes / request;
 
-    // Each of Mobibench's threads has its own file.
+    // Each Mobibench thread has its own file.
     let mut workload =
         empty(&format!("{access_name} of {} by {} each, {mode_name}", Bytes(file_bytes), Bytes(request)));
     let mut phase = Phase { name: "files".to_owned(), threads: Vec::new() };
@@ -254,7 +255,7 @@ fn sql(given: &Given<'_>) -> Result<Workload, WorkloadError> {
         let counter = |number: u64| format!("{database}.{number}");
         let mut steps = Vec::new();
         for number in 1..=tables {
-            // In Mobibench, SQLite chooses the ID. The counter is only needed if rows are picked later.
+            // In Mobibench, SQLite chooses the row's ID. The counter is needed only if rows are picked later.
             if name != "insert" {
                 workload.prepare.push(Step::Sql {
                     database: database.clone(),

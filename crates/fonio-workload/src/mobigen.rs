@@ -17,7 +17,7 @@ use std::path::{Component, Path};
 use crate::definition::{Phase, Step, Thread, Workload};
 use crate::error::WorkloadError;
 
-/// A call with its thread and time.
+/// A system call with its thread and time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) thread: u64,
@@ -27,21 +27,22 @@ pub(crate) struct Line {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// A relative path, without a leading slash and `..`.
+    /// A file with this relative path, which has no leading slash and no `..`.
     Named(String),
     Unnamed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenFlags {
-    /// Whether the call creates or truncates the file: `O_CREAT` with `O_EXCL` or `O_TRUNC`.
+    /// Whether the flags say that the call creates or truncates the file: `O_CREAT` with `O_EXCL` or
+    /// `O_TRUNC`.
     pub(crate) makes: bool,
     pub(crate) truncate: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
-    // A negative descriptor is a failed call.
+    // A negative descriptor means that the call failed.
     Open { target: Target, flags: OpenFlags, descriptor: i64 },
     Close { descriptor: i64 },
     // Without an offset, the transfer is at the descriptor's position.
@@ -53,16 +54,16 @@ pub(crate) enum Call {
     Access { path: String, found: bool },
     Unlink { path: String, done: bool },
     Rename { from: String, to: String, done: bool },
-    // A failed read or write.
+    // A read or write that failed.
     Failed,
 }
 
-/// The maximum transfer of a call. A larger value means that the line is damaged.
+/// The maximum number of bytes transferred by one call. Larger values mean that the line is damaged.
 const CALL_BYTES_MAX: u64 = 1 << 30;
-/// The maximum file size on a phone. A larger, damaged offset could fill the device.
+/// The maximum offset in a file. A larger offset in a damaged line could fill the device.
 const OFFSET_MAX: u64 = 1 << 36;
 
-/// Returns the workload that replays a trace.
+/// Returns the workload that replays a system-call trace.
 #[must_use]
 pub fn workload(trace: &Path) -> Workload {
     let step = Step::Replay { trace: trace.to_owned(), place: "data".to_owned() };
@@ -81,10 +82,10 @@ pub fn workload(trace: &Path) -> Workload {
     }
 }
 
-/// Parses a trace. Skips empty lines.
+/// Parses a system-call trace. Skips empty lines.
 ///
 /// # Errors
-/// If a line is not a known call, or the trace is empty.
+/// Fails if a line is not a known call, or if the trace is empty.
 pub(crate) fn parse(text: &str, origin: &str) -> Result<Vec<Line>, WorkloadError> {
     if text.trim().is_empty() {
         return Err(WorkloadError::Trace {
@@ -196,7 +197,7 @@ impl<'a> Words<'a> {
             return Ok(Target::Named(relative(path)?));
         }
         let word = self.word("a path")?;
-        // The tool truncated the beginning of some paths; the rest still ends with a quote.
+        // mobigen truncated the beginning of some paths; the rest of such a path still ends with a quote.
         match word.strip_suffix('"') {
             Some(path) => Ok(Target::Named(relative(path)?)),
             None => Ok(Target::Unnamed),
@@ -211,12 +212,12 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Makes a path relative. Fails if it leaves the place of the replay.
+/// Makes a path relative. Fails if the path leaves the place of the replay.
 fn relative(path: &str) -> Result<String, String> {
     let mut parts = Vec::new();
     for part in Path::new(path).components() {
         match part {
-            Component::Normal(part) => parts.push(part.to_str().ok_or("the path is not valid text")?),
+            Component::Normal(part) => parts.push(part.to_str().ok_or("the path is not UTF-8")?),
             Component::RootDir | Component::CurDir => {}
             Component::ParentDir if !parts.is_empty() => {
                 parts.pop();

@@ -1,4 +1,4 @@
-//! The amounts and times of a run.
+//! The I/O amounts and times of a run.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! amounts {
     ($($(#[$doc:meta])* $name:ident)*) => {
-        /// Amounts requested by the app. The amounts that reach the device are in recordings.
+        /// I/O amounts requested by the app. Recordings show the amounts that reach the device.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         pub struct Amounts {
             $($(#[$doc])* pub $name: u64,)*
@@ -21,93 +21,93 @@ macro_rules! amounts {
 }
 
 amounts! {
-    /// Files created.
+    /// Number of files created.
     files_created
-    /// Files deleted.
+    /// Number of files deleted.
     files_deleted
-    /// Bytes written to files, without SQLite's files.
+    /// Bytes written to files other than SQLite's files.
     file_bytes_written
-    /// Bytes read from files, without SQLite's files.
+    /// Bytes read from files other than SQLite's files.
     file_bytes_read
-    /// Write calls on files.
+    /// Number of `write` calls on files.
     file_writes
-    /// Read calls on files.
+    /// Number of `read` calls on files.
     file_reads
-    /// `fsync` and `fdatasync` calls on files and directories.
+    /// Number of `fsync` and `fdatasync` calls on files and directories.
     syncs
-    /// Syncs skipped because of an override.
+    /// Number of syncs skipped because of an override.
     syncs_skipped
-    /// SQL statements executed, without `BEGIN` and `COMMIT`.
+    /// Number of SQL statements executed, without `BEGIN` and `COMMIT`.
     statements
-    /// Committed SQLite write transactions, including single statements (autocommit).
+    /// Number of committed SQLite write transactions, including single statements (autocommit).
     transactions
-    /// Rows returned by statements.
+    /// Number of rows returned by SQL statements.
     rows_read
-    /// Bytes of text and blobs bound to statements.
+    /// Bytes of text and blobs bound to SQL statements.
     sql_bytes_bound
-    /// HTTP requests with a response.
+    /// Number of HTTP requests that received a response.
     http_requests
-    /// Bytes of HTTP bodies received.
+    /// Bytes received in the bodies of HTTP responses.
     bytes_fetched
-    /// Bytes of HTTP bodies sent.
+    /// Bytes sent in the bodies of HTTP requests.
     bytes_sent
-    /// Nanoseconds of requested pauses, summed over threads.
+    /// Total length of the requested pauses in nanoseconds, summed over threads.
     think_ns
     /// Bytes processed by CPU work.
     bytes_worked
-    /// System calls replayed from a trace.
+    /// Number of system calls replayed from a trace.
     calls_replayed
-    /// Trace calls that were not replayed because their file is not on the device, such as in `/proc`.
+    /// Number of trace calls not replayed because their file is not on the device, such as in `/proc`.
     calls_left_out
 }
 
-/// A phase's time and amounts.
+/// The run time and I/O amounts of a phase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseOutcome {
     /// The phase's name.
     pub name: String,
-    /// Start, in monotonic nanoseconds.
+    /// Start of the phase, in nanoseconds of the monotonic clock.
     pub start_ns: u64,
-    /// Duration in nanoseconds.
+    /// Duration of the phase in nanoseconds.
     pub wall_ns: u64,
-    /// The amounts of its operations.
+    /// The I/O amounts of the phase's operations.
     pub amounts: Amounts,
 }
 
-/// A step's time.
+/// The time that a step took.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepOutcome {
-    /// The path of the step, such as `browse/ui/1.2`: the phase, the thread, then the step's number at each
-    /// depth, from 1.
+    /// The path of the step in the workload, such as `browse/ui/1.2`: the phase, the thread, then the step's
+    /// number at each depth, from 1.
     pub key: String,
     /// The kind of step, such as `sql`.
     pub kind: String,
     /// Number of completed operations, in the unit of the step's `count`: files, requests, statements or
     /// objects.
     pub count: u64,
-    /// Total nanoseconds.
+    /// Total time of the step's operations in nanoseconds.
     pub total_ns: u64,
-    /// Nanoseconds of its longest single operation.
+    /// Time of the step's longest operation in nanoseconds.
     pub longest_ns: u64,
 }
 
-/// A database file at the end of the run.
+/// The settings and size of a database at the end of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatabaseOutcome {
-    /// The effective journal mode.
+    /// The effective journal mode of the database.
     pub journal: String,
-    /// The effective synchronous setting.
+    /// The effective synchronous setting of the database.
     pub synchronous: String,
-    /// Bytes of the main file.
+    /// Size of the database's main file in bytes.
     pub bytes: u64,
 }
 
-/// The files of one group at the end of the run.
+/// Number and size of the files in one group at the end of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesOutcome {
-    /// Number of files.
+    /// Number of files in the group.
     pub count: u64,
-    /// Their total size in bytes.
+    /// Total size of the files in bytes.
     pub bytes: u64,
 }
 
@@ -116,24 +116,24 @@ pub struct FilesOutcome {
 pub struct Outcome {
     /// The workload's name.
     pub workload: String,
-    /// The scale of the run, relative to the full amount.
+    /// The scale of the run, relative to the full amount of I/O.
     pub scale: f64,
-    /// The seed of all content and choices.
+    /// The seed of all content and random choices.
     pub seed: u64,
-    /// The SQLite version, such as `3.50.4`.
+    /// The version of SQLite that was used, such as `3.50.4`.
     pub sqlite_version: String,
-    /// Start, in monotonic nanoseconds.
+    /// Start of the run, in nanoseconds of the monotonic clock.
     pub start_ns: u64,
-    /// Nanoseconds from start to end, including closing the databases.
+    /// Nanoseconds from start to end of the run, including closing the databases.
     pub wall_ns: u64,
-    /// The sum of all phases.
+    /// The I/O amounts, summed over all phases.
     pub amounts: Amounts,
-    /// Phases, in order.
+    /// Outcomes of the phases, in order.
     pub phases: Vec<PhaseOutcome>,
-    /// Steps, in the order of the definition.
+    /// Outcomes of the steps, in the order of the definition.
     pub steps: Vec<StepOutcome>,
-    /// Databases, by name.
+    /// Outcomes of the databases, by database name.
     pub databases: BTreeMap<String, DatabaseOutcome>,
-    /// Groups of files, by name.
+    /// Outcomes of the groups of files, by group name.
     pub files: BTreeMap<String, FilesOutcome>,
 }

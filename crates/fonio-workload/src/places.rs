@@ -1,4 +1,4 @@
-//! The directories of a workload's places, and a fix's overrides.
+//! The directories of a workload's places, and a fix's overrides of the workload's settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,20 +8,20 @@ use serde::{Deserialize, Serialize};
 use crate::definition::{Journal, Synchronous, Workload};
 use crate::error::WorkloadError;
 
-/// A directory for each place.
+/// The directory of each place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Places {
     /// The parent directory of all places that are not in `named`. Each of these places gets a directory with
     /// the place's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<PathBuf>,
-    /// Directories of single places.
+    /// Directories of single places, by place name.
     #[serde(default)]
     pub named: BTreeMap<String, PathBuf>,
 }
 
 impl Places {
-    /// Puts all places below one directory.
+    /// Puts each place in a folder below `root`.
     #[must_use]
     pub fn under(root: &Path) -> Self {
         Places { root: Some(root.to_owned()), named: BTreeMap::new() }
@@ -32,38 +32,38 @@ impl Places {
     }
 }
 
-/// The changes of a fix below an unchanged app. In every map and set, `*` means all names.
+/// The settings that a fix overrides, without changing the app. In every map and set, `*` means all names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Overrides {
-    /// Another directory for a place, such as RAM for the web cache.
+    /// Replacement directories of places, such as a RAM disk for the web cache.
     pub places: BTreeMap<String, PathBuf>,
-    /// Other settings for a database.
+    /// Replacement settings of databases, by database name.
     pub databases: BTreeMap<String, DatabaseOverride>,
-    /// Places without file syncs, regardless of the steps.
+    /// Places in which files are never synced, regardless of the steps.
     pub no_sync_places: BTreeSet<String>,
-    /// Databases with `synchronous = off`, regardless of all other settings.
+    /// Databases that use `synchronous = off`, regardless of all other settings.
     pub no_sync_databases: BTreeSet<String>,
 }
 
-/// Other settings for a database; `None` keeps the workload's setting.
+/// Replacement settings of a database; `None` keeps the workload's setting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DatabaseOverride {
-    /// The journal mode.
+    /// The database's journal mode.
     pub journal: Option<Journal>,
-    /// The synchronous setting.
+    /// The database's synchronous setting.
     pub synchronous: Option<Synchronous>,
-    /// Pages between checkpoints of a write-ahead log.
+    /// The number of pages between checkpoints of a write-ahead log.
     pub autocheckpoint: Option<u32>,
-    /// Its own directory.
+    /// Directory of the database's files.
     pub directory: Option<PathBuf>,
 }
 
 const ALL: &str = "*";
 
 impl Overrides {
-    /// Checks that the workload has all named places and databases.
+    /// Checks that the workload has all places and databases that the overrides name.
     pub(crate) fn check(&self, workload: &Workload) -> Result<(), WorkloadError> {
         let places: Vec<&str> = workload.places.keys().map(String::as_str).collect();
         let databases: Vec<&str> = workload.databases.keys().map(String::as_str).collect();
@@ -89,7 +89,7 @@ impl Overrides {
         !self.no_sync_places.contains(place) && !self.no_sync_places.contains(ALL)
     }
 
-    /// Returns the override for a database, or else the override for all databases.
+    /// Returns the override for a database; if there is none, the override for all databases.
     pub(crate) fn database<T>(&self, name: &str, pick: impl Fn(&DatabaseOverride) -> Option<T>) -> Option<T> {
         [name, ALL].into_iter().filter_map(|key| self.databases.get(key)).find_map(pick)
     }
@@ -102,7 +102,7 @@ impl Overrides {
     }
 }
 
-/// Returns the directory of each place, with overrides applied.
+/// Returns the directory of each place, after applying the overrides.
 pub(crate) fn resolve(
     workload: &Workload,
     places: &Places,
@@ -110,7 +110,7 @@ pub(crate) fn resolve(
 ) -> Result<BTreeMap<String, PathBuf>, WorkloadError> {
     let directory = |place: &String, about: &String| {
         let moved = overrides.places.get(place).cloned();
-        // Several places can share one directory, so each gets its own folder.
+        // With `*`, several places share one directory, so each gets its own folder.
         let moved_with_all = || overrides.places.get(ALL).map(|all| all.join(place));
         moved.or_else(moved_with_all).or_else(|| places.of(place)).ok_or_else(|| {
             WorkloadError::PlaceMissing {

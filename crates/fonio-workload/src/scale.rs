@@ -3,29 +3,29 @@
 //! A step's total is its *count* multiplied by the *rounds* of all enclosing repeats. At scale s, each total
 //! becomes `round(total × s)`, at least 1, so the ratio between any two steps stays the same except for
 //! rounding. Repeats are reduced first. If the number of repeats cannot be reduced further (there is no tenth
-//! of a launch), the inner counts are reduced, and spread evenly over the remaining rounds. Request sizes and
-//! batch sizes never change.
+//! of a launch), the counts of the nested steps are reduced, and spread evenly over the remaining rounds.
+//! Request sizes and batch sizes never change.
 
 use crate::definition::Step;
 
-/// A step with its scaled amount.
+/// A step with its scaled number of operations.
 #[derive(Debug)]
 pub(crate) struct Planned<'a> {
     pub(crate) step: &'a Step,
-    /// Its number at each depth, from 1, such as `2.1`.
+    /// The step's number at each nesting depth, from 1, such as `2.1`.
     pub(crate) key: String,
     /// For a repeat or a transaction: the number of its rounds in each enclosing round.
     pub(crate) times: u64,
-    /// For any other step: operations in the complete run.
+    /// For any other step: the number of operations in the complete run.
     pub(crate) total: u64,
-    /// The rounds over which the total is spread.
+    /// The number of rounds over which the total is spread.
     pub(crate) rounds: u64,
-    /// Index of the step in the statistics, among all steps of the plan, inner steps included.
+    /// Index of the step in the statistics, counting all steps of the plan and their nested steps.
     pub(crate) index: usize,
     pub(crate) inner: Vec<Planned<'a>>,
 }
 
-/// Returns `count × scale`, rounded, at least 1.
+/// Returns `count × scale`, rounded, but at least 1.
 pub(crate) fn scaled(count: u64, scale: f64) -> u64 {
     ((count as f64 * scale).round() as u64).max(1)
 }
@@ -39,7 +39,7 @@ pub(crate) fn plan(steps: &[Step], scale: f64) -> Vec<Planned<'_>> {
 struct Around {
     full: u64,
     rounds: u64,
-    /// The factor that the enclosing repeats could not apply.
+    /// The part of the scale that the enclosing repeats could not apply.
     left: f64,
 }
 
@@ -64,7 +64,7 @@ fn plan_within<'a>(
             let within = Around { full, rounds: around.rounds * times, left };
             (times, plan_within(step.inner(), scale, within, &format!("{key}."), index))
         };
-        // Pauses and replays occur in every round, regardless of the scale.
+        // Pauses, replays and evictions occur in every round, regardless of the scale.
         let total = match step {
             Step::Think { .. } | Step::Replay { .. } | Step::Evict { .. } => around.rounds,
             _ => scaled(full, scale),
@@ -80,12 +80,12 @@ pub(crate) fn due(total: u64, rounds: u64, round: u64) -> u64 {
     (before(round + 1) - before(round)) as u64
 }
 
-/// Counts all operations of a plan, for progress.
+/// Returns the number of operations in a plan, for the progress of the run.
 pub(crate) fn operations(plan: &[Planned<'_>]) -> u64 {
     plan.iter().map(|step| if step.inner.is_empty() { step.total } else { operations(&step.inner) }).sum()
 }
 
-/// Counts the steps of a plan, including inner steps.
+/// Returns the number of steps in a plan, including nested steps.
 pub(crate) fn steps(plan: &[Planned<'_>]) -> usize {
     plan.iter().map(|step| 1 + steps(&step.inner)).sum()
 }
@@ -149,7 +149,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// Each step's total must be its full total multiplied by the scale, rounded, at least 1.
+        /// Each step's scaled total must be its full total multiplied by the scale, rounded, at least 1.
         #[test]
         fn the_mix_is_kept(steps in prop::collection::vec(tree(), 1..4), scale in 0.001_f64..3.0) {
             let mut full = Vec::new();

@@ -1,4 +1,4 @@
-//! Converts the filters of the command line for the analysis.
+//! Converts the filter options of the command line to filters for the analysis.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +10,8 @@ use fonio_core::{Meta, Request, RowSink, Wait, forward_rows};
 use crate::cli::{FilterArgs, Reading};
 use crate::input::Subject;
 
-/// Returns the filter of `arguments`, or `None` if there are no filters. Devices must be named as they are in
-/// `subject`.
+/// Returns the filter that `arguments` describe; `None` if there are no filter options. Devices must be named
+/// as in `subject`.
 pub fn options(arguments: &FilterArgs, subject: &Subject) -> Result<Option<FilterOptions>> {
     let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let (tids, comms): (Vec<_>, Vec<_>) = arguments
@@ -32,7 +32,7 @@ pub fn options(arguments: &FilterArgs, subject: &Subject) -> Result<Option<Filte
     Ok((options != FilterOptions::default()).then_some(options))
 }
 
-/// Returns `major:minor` of the device that the user named.
+/// Returns `major:minor` of the device with the given name.
 fn device(name: &str, subject: &Subject) -> Result<String> {
     let is_number = name.split_once(':').is_some_and(|(major, minor)| {
         [major, minor]
@@ -55,7 +55,7 @@ fn device(name: &str, subject: &Subject) -> Result<String> {
     bail!("the recording has no device {name}; it has {}", known.join(", "))
 }
 
-/// Passes the rows of `subject` through the filter to `sink`, which sorts the rows itself.
+/// Passes the rows of `subject` through the filter to `sink`. The sink sorts the rows itself.
 pub fn pour_unordered(
     subject: Subject,
     reading: &Reading,
@@ -81,8 +81,8 @@ pub fn pour(
     }
 }
 
-/// Passes rows on until a signal requests a stop. From then on, it returns an error, so that the next sink
-/// removes its output.
+/// Passes rows on until a signal requests a stop. After the signal, this sink returns an error, so that the
+/// next sink removes its output.
 pub struct UntilStopped<'a> {
     sink: &'a mut dyn RowSink,
     stop: &'a AtomicBool,

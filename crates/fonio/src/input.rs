@@ -1,4 +1,4 @@
-//! The inputs that the user named: a recording, or a foreign trace in one or more files.
+//! Determines the input that the user named: a recording, or a foreign trace in one or more files.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -20,17 +20,17 @@ use fonio_watch::stall_file::is_kept;
 use crate::cli::Reading;
 use crate::progress::{Done, Progress};
 
-/// A source of rows.
+/// An input from which fonio reads rows.
 pub enum Subject {
-    /// A recording of fonio.
+    /// A recording made by fonio.
     Recording(Box<Recording>),
-    /// A stall that a watch recorded.
+    /// A kept stall of a watch, with its path.
     Kept(Box<Kept>, PathBuf),
-    /// A foreign trace.
+    /// A trace recorded by another program.
     Trace(Trace),
 }
 
-/// The files of one foreign trace.
+/// The files of a trace recorded by another program.
 pub struct Trace {
     paths: Vec<PathBuf>,
 }
@@ -94,7 +94,7 @@ impl Subject {
         }
     }
 
-    /// Returns the display name of the subject.
+    /// Returns the name under which the input is displayed.
     pub fn name(&self) -> String {
         match self {
             Subject::Recording(recording) => recording.dir().display().to_string(),
@@ -110,7 +110,7 @@ impl Subject {
         }
     }
 
-    /// Pushes every row into `sink`, with requests and bios in table order. If the machine has a second
+    /// Passes every row to `sink`, with requests and bios in table order. If the machine has a second
     /// processor, a second thread reads a trace ahead of `sink`.
     pub fn pour(self, reading: &Reading, sink: &mut dyn RowSink) -> Result<Meta> {
         match self {
@@ -126,7 +126,7 @@ impl Subject {
             }
             Subject::Kept(kept, _) => Ok(kept.pour(sink)?),
             Subject::Trace(trace) => {
-                // The reading thread also sorts the rows: this divides the work about equally.
+                // The reading thread also sorts the rows, which divides the work about equally.
                 hand_over(sink, |sink| {
                     let mut sequencer = Sequencer::new(sink, SequencerOptions::default());
                     let meta = trace.read(reading, &mut sequencer)?;
@@ -137,7 +137,7 @@ impl Subject {
         }
     }
 
-    /// Like [`pour`](Subject::pour), for a sink that sorts the rows itself.
+    /// Passes every row to `sink`, like [`pour`](Subject::pour), but unsorted: the sink sorts the rows.
     pub fn pour_unordered(self, reading: &Reading, sink: &mut dyn RowSink) -> Result<Meta> {
         match self {
             Subject::Trace(trace) => hand_over(sink, |sink| trace.read(reading, sink)),
@@ -196,13 +196,13 @@ impl Read for Counted {
     }
 }
 
-/// Returns `X` for `X.blktrace.3`.
+/// Returns the common prefix of per-CPU trace files: `X` for `X.blktrace.3`.
 fn per_cpu_prefix(path: &Path) -> Option<PathBuf> {
     let (prefix, cpu) = path.to_str()?.rsplit_once(".blktrace.")?;
     (!cpu.is_empty() && cpu.bytes().all(|letter| letter.is_ascii_digit())).then(|| prefix.into())
 }
 
-/// Returns `X.blktrace.0`, `X.blktrace.1`, … for `X`, ordered by number.
+/// Returns the per-CPU trace files `X.blktrace.0`, `X.blktrace.1`, … for the prefix `X`, ordered by number.
 fn per_cpu_files(prefix: &Path) -> Result<Vec<PathBuf>> {
     let dir = match prefix.parent() {
         Some(dir) if dir != Path::new("") => dir,

@@ -1,4 +1,4 @@
-//! `fonio`: parses the command line, calls the command, prints errors.
+//! The program `fonio`: parses the command line, runs the command, and prints errors.
 
 mod cli;
 mod commands;
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     match parse(&words) {
         Ok(cli) => exit::end("fonio", run(&cli), has_command),
         Err(error) => {
-            // The streams may be closed.
+            // Ignore write errors: the output streams may be closed.
             let _ = error.print();
             if error.use_stderr() { exit::usage(has_command).into() } else { ExitCode::SUCCESS }
         }

@@ -1,4 +1,4 @@
-//! The fix to try first on this machine, for the report of a recording.
+//! Selects the fix to try first on this machine, for the report of a recording.
 
 use std::path::Path;
 
@@ -34,11 +34,12 @@ fn blocked_unit(analysis: &Analysis) -> Option<&str> {
     unit.filter(|unit| unit.ends_with(".service"))
 }
 
-/// A fix that can be applied to this machine.
+/// A fix that can be applied on this machine.
 struct Here<'a> {
-    /// Its name: `bfq`.
+    /// The name of the fix, such as `bfq`.
     fix: &'a str,
-    /// The device, file or unit, quoted for the shell, with a leading space; empty if none is needed.
+    /// The fix's target (device, file or unit), quoted for the shell, with a leading space; empty if not
+    /// needed.
     place: &'a str,
     /// Whether the fix can be switched on and off while programs run.
     can_switch: bool,

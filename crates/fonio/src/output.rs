@@ -1,4 +1,4 @@
-//! Prints results in the requested format.
+//! Prints reports and other documents in the requested format.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -18,29 +18,29 @@ use crate::cli::{Colour, Output};
 use crate::exit::{Exit, NotShown};
 use crate::offered::offered;
 
-/// The analysis of one recording or trace.
+/// The name, analysis and metadata of one recording or trace.
 pub struct Explained {
-    /// The name that the user gave.
+    /// The name of the recording or trace, as given by the user.
     pub name: String,
     pub analysis: Analysis,
     pub meta: Meta,
 }
 
-/// Parses the budgets on the command line. Runs before the analysis, so that a typing error costs no time.
+/// Parses the budgets on the command line. Call it before the analysis, so that a typing error costs no time.
 pub fn budgets(output: &Output) -> Result<Vec<Budget>> {
     output.budget.iter().map(|text| Ok(Budget::parse(text)?)).collect()
 }
 
-/// The amount of a report that the terminal shows.
+/// The part of a report that the terminal shows.
 #[derive(Clone, Copy, Debug)]
 pub enum Extent<'a> {
-    /// One screen, ending with these commands.
+    /// The first screen of the report, which ends with these commands for the user.
     FirstScreen(&'a [String]),
-    /// Everything.
+    /// The complete report.
     All,
 }
 
-/// Shows the analysis and checks the budgets.
+/// Shows the analysis and checks it against the budgets.
 pub fn show(
     explained: &Explained,
     output: &Output,
@@ -77,7 +77,7 @@ pub fn verdict(explained: &Explained, budgets: &[Budget]) -> Result<Exit> {
 fn judge(explained: &Explained, outcomes: &[Outcome], name: Option<&str>) -> Result<Exit> {
     for outcome in outcomes {
         let of = name.map(|name| format!(" of {name}")).unwrap_or_default();
-        // Standard output must contain only the JSON or Markdown.
+        // Standard output may be JSON or Markdown, so budgets go to standard error.
         say!("budget{of}: {}", outcome.sentence);
     }
     Ok(if !explained.analysis.validity.ok {
@@ -125,7 +125,7 @@ pub fn show_on_terminal(document: &Document, colour: Colour) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Writes the HTML report if the user asked for it.
+/// Writes the HTML report if the user gave a path for it.
 pub fn write_html(document: &Document, path: Option<&Path>) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
     let file = File::create(path).with_context(|| format!("{} cannot be written", path.display()))?;
@@ -135,7 +135,7 @@ pub fn write_html(document: &Document, path: Option<&Path>) -> Result<()> {
         .with_context(|| format!("{} cannot be written", path.display()))
 }
 
-/// Returns whether standard output gets colours (<https://no-color.org>).
+/// Returns whether to use colours on standard output (<https://no-color.org>).
 pub fn wants_colour(colour: Colour) -> bool {
     match colour {
         Colour::Always => true,
@@ -151,15 +151,15 @@ fn terminal_style(colour: Colour) -> TerminalStyle {
         .iter()
         .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
         .unwrap_or_default();
-    // Files and pipes always get UTF-8; a terminal gets it only if the locale uses UTF-8.
+    // Files and pipes always get UTF-8; a terminal gets UTF-8 only if the locale uses it.
     let unicode = !io::stdout().is_terminal() || locale.to_uppercase().replace('-', "").contains("UTF8");
     let plain = TerminalStyle::PLAIN;
     let (width, height) = (columns().unwrap_or(plain.width), lines().unwrap_or(plain.height));
     TerminalStyle { colour: wants_colour(colour), width, height, unicode, ..plain }
 }
 
-/// Returns the value of `COLUMNS`; if it is not set, the number of columns of the terminal, or `None` if the
-/// output is not a terminal.
+/// Returns the value of the environment variable `COLUMNS`. If it is not set, returns the number of columns
+/// of the terminal, or `None` if the output is not a terminal.
 pub fn columns() -> Option<usize> {
     of_environment("COLUMNS").or_else(|| Some(usize::from(terminal_size::terminal_size()?.0.0)))
 }
@@ -172,18 +172,18 @@ fn of_environment(name: &str) -> Option<usize> {
     std::env::var(name).ok()?.parse().ok().filter(|number| *number > 0)
 }
 
-/// Returns standard output for text, wrapped to the width of a terminal.
+/// Returns a writer for text on standard output, which wraps the text to the width of the terminal.
 pub fn screen() -> Fitted<io::StdoutLock<'static>> {
     Fitted::new(io::stdout().lock(), columns().map_or(usize::MAX, |columns| columns.max(WIDTH_MIN)))
 }
 
-/// Prints a document as JSON, without wrapping lines.
+/// Prints a document as JSON on standard output, without wrapping lines.
 pub fn json(document: &impl Serialize) -> Result<Exit> {
     writeln!(io::stdout(), "{}", serde_json::to_string_pretty(document)?)?;
     Ok(Exit::Fine)
 }
 
-/// Formats a byte count as the reports do.
+/// Formats a byte count in the same way as reports.
 pub fn bytes(count: ByteCount) -> String {
     Unit::Bytes.format(count.0 as f64)
 }

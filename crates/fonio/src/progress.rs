@@ -1,4 +1,4 @@
-//! The progress of a series of measurements and of other work (`fonio_system::progress`).
+//! Shows the progress of a series of measurements and of other work (`fonio_system::progress`).
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ impl Estimate {
         Estimate { began: Instant::now(), done: 0, shown: Progress::phase("Preparing the first run") }
     }
 
-    /// Announces `measurement`, which `what` describes.
+    /// Announces `measurement` with the description `what`.
     pub fn announce<S>(&mut self, measurement: &Measurement<'_, S>, what: &str) {
         let all = measurement.measurements;
         let (at, left) = self.next(all);

@@ -1,4 +1,4 @@
-//! The folder of a series' results.
+//! Manages the directory with the results of a series of runs.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::cli::run::SetupArgs;
 
-/// Returns the path of the HTML report.
+/// Returns the path of a series' HTML report.
 pub fn page(arguments: &SetupArgs, out: &Path) -> PathBuf {
     arguments.html.clone().unwrap_or_else(|| out.join("report.html"))
 }
@@ -15,8 +15,8 @@ pub fn page(arguments: &SetupArgs, out: &Path) -> PathBuf {
 /// The default name of a series' results directory.
 pub const RESULTS: &str = "fonio-runs";
 
-/// Creates a directory that no other series uses: the directory that the user named, or the first free one of
-/// `default`, `default-2`, …
+/// Creates a directory that no other series uses: the directory that the user named, or the first of
+/// `default`, `default-2`, … that does not exist.
 pub fn results_directory(named: Option<&Path>, default: &str) -> Result<PathBuf> {
     if let Some(named) = named {
         fs::create_dir_all(named).with_context(|| format!("cannot create {}", named.display()))?;
@@ -41,7 +41,7 @@ pub fn results_directory(named: Option<&Path>, default: &str) -> Result<PathBuf>
     unreachable!("a directory has fewer than 2^32 names")
 }
 
-/// Writes `summary.json` and returns its text.
+/// Writes the series to `summary.json` and returns the text of this file.
 pub fn summarise(series: &impl serde::Serialize, out: &Path) -> Result<String> {
     let summary = out.join("summary.json");
     let text = serde_json::to_string_pretty(series)?;

@@ -1,4 +1,4 @@
-//! The internal roles in which fonio starts itself.
+//! Defines the internal roles in which fonio starts itself.
 
 use std::process::Command;
 

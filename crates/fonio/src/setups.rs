@@ -1,4 +1,4 @@
-//! The setups of a command line: each target with each file system and scheduler.
+//! Expands the setups of a command line: each target with each file system and scheduler.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -31,12 +31,12 @@ fn setup(of: &Combination<'_>, arguments: &SetupArgs) -> Result<Setup> {
         Some(kind) if kind.is_block_device() => {
             let twice = arguments.erase.as_deref() == Some(path);
             let confirmation = if twice { Confirmation::NamedTwice } else { Confirmation::NamedOnce };
-            // Check this before anything is written: later, the device is not empty, because each run leaves
-            // its file system on it.
+            // Check the device before anything is written to it: later, the device is not empty, because each
+            // run leaves its file system on the device.
             fonio_host::check_empty(path, confirmation)?;
             Storage::Device { path: path.to_owned(), confirmation: Confirmation::NamedTwice }
         }
-        // An invalid profile is reported before any work begins.
+        // Report an invalid profile before any work begins.
         _ => match MdRaid0::parse(place).transpose()? {
             Some(array) => {
                 for (profile, size) in array.sized(ByteCount(arguments.size)) {

@@ -1,4 +1,4 @@
-//! The signals that end a run (SIGINT, SIGTERM and SIGHUP), and the cleanup after killed runs.
+//! Handles signals that end a run (SIGINT, SIGTERM, SIGHUP), and cleans up after killed runs.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,19 +9,19 @@ use fonio_system::{say, signals};
 
 pub use fonio_system::signals::exit_code;
 
-/// Makes the signals set the returned flag instead of ending the process.
+/// Makes SIGINT, SIGTERM and SIGHUP set the returned flag instead of ending the process.
 pub fn watch() -> Result<Arc<AtomicBool>> {
     signals::watch(&signals::ENDING).context("cannot watch for Ctrl-C")
 }
 
-/// Cleans up after killed runs, and returns the flag that SIGINT and SIGTERM set.
+/// Cleans up after runs that were killed, and returns the flag that signals such as SIGINT and SIGTERM set.
 pub fn begin() -> Result<Arc<AtomicBool>> {
     let stop = watch()?;
     recover()?;
     Ok(stop)
 }
 
-/// Cleans up after runs that were killed.
+/// Cleans up after runs that were killed, and reports the cleanup.
 pub fn recover() -> Result<()> {
     let recovery = Ledger::recover(&Ledger::default_dir())?;
     for undone in &recovery.undone {

@@ -1,4 +1,4 @@
-//! Tests behaviour that all verbs share: exit codes, a closed pipe, the width of screens, progress.
+//! Tests the behaviour of all commands: exit codes, closed pipes, the width of the output, and progress.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -10,7 +10,7 @@ use fonio_testing::{Need, has, skip};
 
 use super::{Files, lines, split, text};
 
-/// The exit code and the arguments of each call. None of them needs root.
+/// The expected exit code and the arguments of each call. None of the calls needs root privileges.
 const CODES: &str = "
     0
     0   --help
@@ -166,7 +166,7 @@ const SCREENS: &str = "
     replay recording --on model:samsung_s5 --scheduler none,cfq
 ";
 
-/// Returns the number of columns of a line. The texts contain no wide characters.
+/// Returns the number of columns of a line. The tested texts contain no wide characters.
 fn columns(line: &str) -> usize {
     line.chars().count()
 }
@@ -180,7 +180,7 @@ fn screens_keep_to_the_width_of_the_terminal() {
             let output =
                 files.fonio(&split(line)).env("COLUMNS", width.to_string()).output().expect("it runs");
             for shown in text(&output.stdout).lines().filter(|line| columns(line) > width) {
-                // A path or an address may be wider than the terminal; it is then alone on its line.
+                // A path or an address that is wider than the terminal is alone on its line.
                 if shown.trim_start().contains(' ') {
                     wrong.push(format!("fonio {line}, {width} columns: {shown}"));
                 }
@@ -227,7 +227,7 @@ fn end(mut child: Child, signal: &str) -> Option<i32> {
     child.wait().expect("it ends").code()
 }
 
-/// Returns whether block I/O can be recorded on this machine; `said` is the output of fonio.
+/// Returns whether block I/O can be recorded on this machine. `said` is the output of a fonio command.
 fn can_record(files: &Files) -> bool {
     if !has(&[Need::Root]) {
         return false;

@@ -13,8 +13,8 @@ fn a_dry_run_says_the_bytes_and_writes_none() {
     let words = ["--set", "four", "--range", "8MiB", "--runs", "2", "--dry-run", "--json"];
     let said = fonio(&[&["bench", "device", at][..], &words].concat());
     let volume = answer(&said);
-    // The file is written completely once. Then each of two runs writes 8 MiB sequentially, and prepares 16
-    // MiB before its 2048 random writes of 4 KiB.
+    // The test file is written completely once. Then each of two runs writes 8 MiB sequentially, and prepares
+    // 16 MiB before its 2048 random writes of 4 KiB.
     assert_eq!(volume["writes_max_bytes"], (8 + 2 * (8 + 16 + 8)) << 20);
     assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
 }
@@ -37,9 +37,9 @@ fn concurrency_says_the_bytes_of_its_rounds() {
     let at = folder.path().to_str().expect("its name is text");
     let said = fonio(&["bench", "concurrency", at, "--range", "4MiB", "--runs", "2", "--dry-run", "--json"]);
     let volume = answer(&said);
-    // The range is written once, and then in each round before each of the two kinds of writes. For each of
-    // ten process counts, the processes issue up to 16,384 requests of 4 KiB; 3, 6, 12 and 24 processes
-    // cannot share this number evenly.
+    // The address range is written once, and then in each round before each of the two kinds of writes. For
+    // each of ten process counts, the processes issue up to 16,384 requests of 4 KiB; 3, 6, 12 and 24
+    // processes cannot share this number evenly.
     let requests = [16384, 16384, 16383, 16384, 16380, 16384, 16380, 16384, 16368, 16384].iter().sum::<u64>();
     assert_eq!(volume["writes_max_bytes"], (4 << 20) + 2 * 2 * ((4 << 20) + requests * 4096));
     assert_eq!(volume["extent_bytes"], 4 << 20);

@@ -25,7 +25,7 @@ fn code(output: &Output) -> i32 {
 fn the_verdict_is_the_first_line() {
     let text = Files::new().shows("report trace");
     assert!(text.lines().next().is_some_and(|first| first.contains("Storage")), "{text}");
-    assert!(!text.contains('\x1b'), "no colour in a pipe");
+    assert!(!text.contains('\x1b'), "output to a pipe contains colour codes");
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_recording_is_replayed_in_models_of_schedulers() {
     }
 }
 
-/// The arguments of each call, and a part of its error message.
+/// The arguments of each failing call, and a part of its error message.
 const WAYS_OUT: &str = "
     replay recording --on model:samsung_s5 --scheduler x   | there is no model of a scheduler `x`
     replay recording --on model:nothing                    | neither a shipped profile
@@ -125,10 +125,10 @@ fn a_damaged_trace_gives_what_could_be_read() {
     let whole = fs::read(files.path("trace")).expect("the trace");
     fs::write(files.path("cut"), &whole[..whole.len() / 2 + 11]).expect("a file");
     let text = files.shows("report cut");
-    assert!(text.contains("byte"), "the message says where the trace is damaged: {text}");
+    assert!(text.contains("byte"), "the message does not say where the trace is damaged: {text}");
 }
 
-/// Any input gives a report or an error message, never a panic.
+/// Any input file results in a report or an error message, never in a panic.
 #[test]
 fn hostile_traces_are_answered() {
     let files = Files::new();
@@ -209,7 +209,7 @@ fn a_redacted_copy_has_the_same_figures_and_no_names() {
     assert!(!secret.is_empty(), "{:?}", names(&plain));
     for name in secret {
         assert!(!names(&first).contains(&name), "{name}");
-        // A short word can occur in any bytes by chance.
+        // A short word can occur by chance in any sequence of bytes.
         assert!(name.len() < 6 || !bytes_below(&files.path("first")).contains(&name), "{name}");
     }
     assert_eq!(names(&files.json("report ftrace.txt --json --redact --redact-key key")), names(&first));
@@ -240,7 +240,7 @@ fn html_and_markdown_are_written() {
     let text = fs::read_to_string(files.path("report.html")).expect("the report");
     assert!(text.starts_with("<!DOCTYPE html>") || text.starts_with("<!doctype html>"));
     for outside in ["src=\"http", "href=\"http://", "url(http"] {
-        assert!(!text.contains(outside), "the report loads something: {outside}");
+        assert!(!text.contains(outside), "the report loads an external file: {outside}");
     }
     assert!(files.shows("report trace --markdown").contains("| "));
 }
@@ -260,7 +260,7 @@ fn manual_pages_and_completions_are_made() {
     assert!(files.shows("completions bash").contains("fonio"));
 }
 
-/// Without permission to trace, fonio reads `/proc`, and says so.
+/// Without permission to trace, fonio reads samples from `/proc`, and says so.
 #[test]
 fn a_user_without_rights_gets_a_verdict_from_samples() {
     use std::os::fd::AsRawFd;
@@ -269,7 +269,7 @@ fn a_user_without_rights_gets_a_verdict_from_samples() {
         return;
     }
     let dir = tempfile::tempdir().expect("a temporary folder");
-    std::os::unix::fs::chown(dir.path(), Some(65534), Some(65534)).expect("the folder of the user");
+    std::os::unix::fs::chown(dir.path(), Some(65534), Some(65534)).expect("root can change the owner");
     // The user may have no access to the folder of the program, but can run the open file.
     let program = fs::File::open(env!("CARGO_BIN_EXE_fonio")).expect("the program");
     let check = |arguments: &[&str]| {
@@ -292,7 +292,7 @@ fn a_user_without_rights_gets_a_verdict_from_samples() {
     ]));
     assert!(report.contains("As estimates: the threads were sampled"), "{report}");
     assert!(!report.contains("requests in"), "{report}");
-    // A method that the user names is not replaced.
+    // fonio does not replace a recording method that the user names.
     let output = check(&["--blocked", "tracefs"]);
     assert_eq!(code(&output), 2, "{}", stdout(&output));
     assert!(stderr(&output).contains("run the same command with sudo"), "{}", stderr(&output));
@@ -323,7 +323,7 @@ fn a_command_is_recorded_and_explained() {
     };
     assert_eq!(written_to("--file no-such-file"), 0.0);
     assert_eq!(written_to("--unit no-such-unit"), 0.0);
-    // On some file systems, the kernel does not show which file and process the data of a request belongs to.
+    // On some file systems, the kernel does not show to which file and process a request's data belongs.
     let of_file = written_to("--file dat?");
     assert!(of_file == 0.0 || of_file >= 1_048_576.0, "{of_file}");
     files.shows("record --redact -o redacted -- /bin/true");
@@ -331,8 +331,8 @@ fn a_command_is_recorded_and_explained() {
     assert!(!meta.contains("/bin/true") && meta.contains("word-"), "{meta}");
 }
 
-/// Returns whether a documented command runs on any machine: it needs neither root nor a device, a network or
-/// the reader's own files, and has no placeholders.
+/// Returns whether a documented command runs on any machine: without root, a device, a network, the reader's
+/// own files and placeholders.
 fn can_run_anywhere(words: &[&str]) -> bool {
     let is_replaced = |word: &str| {
         word.chars().any(char::is_uppercase) && !word.chars().any(char::is_lowercase)
@@ -345,7 +345,7 @@ fn can_run_anywhere(words: &[&str]) -> bool {
         ["report" | "compare" | "import" | "export", input, ..] => !input.starts_with('/'),
         ["run"] | ["fix"] | ["fix", "show", _, ..] | ["completions", _, ..] => true,
         ["fix", option, ..] => option.starts_with("--"),
-        // Without a name, `device verify` checks all models for a minute.
+        // Without the name of a model, `device verify` checks all models for a minute.
         ["device", "list" | "show", ..] | ["device", "verify", _, ..] => true,
         ["replay", _, "--on", place, ..] => place.starts_with("model:"),
         _ => false,
@@ -369,7 +369,7 @@ fn make_inputs(dir: &Path, out: Option<&str>) {
         .expect("a file");
 }
 
-/// The examples of README and the documents, including the help texts in `docs/cli.md`.
+/// Checks that the examples in README and the documents run, including the help texts in `docs/cli.md`.
 #[test]
 fn documented_examples_run() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -393,8 +393,8 @@ fn documented_examples_run() {
                     .stdin(Stdio::null())
                     .output()
                     .expect("fonio starts");
-                // Exit codes 1 and 3 are valid: with 1, the sample exceeds a budget; with 3, it lacks a
-                // figure.
+                // Exit codes 1 and 3 are also valid: the sample recording can exceed a budget (1), or lack a
+                // figure (3).
                 let place = format!("{}:{}", file.display(), command.line);
                 assert!(matches!(code(&said), 0 | 1 | 3), "{place}: {}: {}", words.join(" "), stderr(&said));
             }

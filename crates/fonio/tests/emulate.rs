@@ -1,4 +1,4 @@
-//! Tests the output, the end and the cleanup of `fonio device emulate`.
+//! Tests the output, the termination and the cleanup of `fonio device emulate`.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,7 +14,7 @@ fn can() -> bool {
     has(&[Need::Root, Need::Fuse, Need::Loop, Need::Mkfs])
 }
 
-/// Starts a mounted device that runs until it is stopped. Also returns what it printed when it was ready.
+/// Starts a mounted emulated device that runs until it is stopped. Also returns its first output.
 fn start() -> (Child, Value) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_fonio"))
         .args(["device", "emulate", "transcend", "--size", "64MiB", "--fs", "ext4", "--mount", "--json"])
@@ -28,8 +28,8 @@ fn start() -> (Child, Value) {
     (child, ready["ready"].clone())
 }
 
-/// Lists the leftovers of the device. Loop device numbers are reused, so the backing file shows whether the
-/// device is ours.
+/// Lists the leftovers of the emulated device. Loop device numbers are reused, so the backing file shows
+/// whether a loop device belongs to this test.
 fn left_behind(ready: &Value) -> Vec<&'static str> {
     let device = ready["device"].as_str().expect("a device").trim_start_matches("/dev/").to_owned();
     let below = fs::read_to_string(format!("/sys/block/{device}/loop/backing_file")).unwrap_or_default();
@@ -41,7 +41,7 @@ fn left_behind(ready: &Value) -> Vec<&'static str> {
     check(below.contains(&format!("/{}-", ready["pid"])), "the loop device");
     check(mounts.contains(mounted), "the mount");
     check(Path::new(mounted).exists(), "the folder");
-    // A zombie that its new parent has not yet reaped counts as ended.
+    // A zombie process that its new parent has not yet reaped counts as ended.
     check(!server.is_empty() && !server.contains(") Z "), "the serving process");
     left
 }
@@ -54,13 +54,13 @@ fn every_way_to_end_leaves_nothing_behind() {
     for (signal, code) in [("INT", Some(130)), ("TERM", Some(143)), ("HUP", Some(129)), ("KILL", None)] {
         let (mut child, ready) = start();
         fs::write(Path::new(ready["mount"].as_str().expect("a folder")).join("file"), [7; 100_000])
-            .expect("it can be written to");
+            .expect("the mount can be written to");
         let killed =
             Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().expect("kill");
         assert!(killed.success());
         assert_eq!(child.wait().expect("wait").code(), code, "SIG{signal}");
         if signal == "KILL" {
-            // The next emulated device cleans up.
+            // The next emulated device cleans up the leftovers of a killed process.
             cargo_bin_cmd!("fonio").args(["device", "emulate", "--floor"]).assert().success();
         }
         assert_eq!(left_behind(&ready), [""; 0], "after SIG{signal}: {ready}");

@@ -6,19 +6,19 @@ use std::process::{Command, Output};
 
 use fonio_testing::{Need, has, skip};
 
-/// Creates files of each kind in the folder that the tests put into memory or move.
+/// A shell command that creates files of each kind in the folder which the tests put into memory or move.
 const FILL: &str =
     "mkdir -p $LOG/sub && echo one >$LOG/app.log && echo two >$LOG/sub/deep && ln $LOG/app.log $LOG/hard &&
     ln -s app.log $LOG/soft && chmod 640 $LOG/app.log && chown 7:8 $LOG/sub && truncate -s 1M $LOG/sparse &&
     setfattr -n trusted.note -v x $LOG/app.log 2>/dev/null || true";
 
-/// Prints everything that a folder contains.
+/// A shell function that prints everything that a folder contains.
 const TELL: &str = "tell() { (cd $1 && find . -type d -printf '%P %y %m %U:%G %T@\\n' | sort && \
     find . ! -type d -printf '%P %y %m %U:%G %n %s %T@ %l\\n' | sort && \
     find . -type f | sort | xargs -r sha1sum); }";
 
-/// Runs a script that stops at the first failing command. Returns `None` if the machine has no mount
-/// namespaces.
+/// Runs a shell script that stops at the first failing command. Returns `None` if the machine does not
+/// support mount namespaces.
 #[track_caller]
 fn run(script: &str) -> Option<Output> {
     if !has(&[Need::Root]) {
@@ -50,7 +50,7 @@ fn text(script: &str) -> Option<String> {
     Some(said + &errors)
 }
 
-/// Runs a script that must succeed and print each of these texts; returns its output.
+/// Runs a shell script that must succeed and print each of the `expected` texts. Returns the script's output.
 #[track_caller]
 fn says(script: &str, expected: &[&str]) -> Option<String> {
     let said = text(script)?;
@@ -86,7 +86,7 @@ fn a_folder_is_in_memory_and_comes_back_with_what_was_written() {
         &[
             "none -> 8MiB",
             "fonio-folder-in-ram\n",
-            "it is already in force",
+            "this value is already in force",
             "8MiB -> 16MiB",
             "(before: none)",
             ", 2 removed",
@@ -119,8 +119,8 @@ fn programs_that_use_the_folder_are_named_and_lose_nothing() {
         $FONIO fix undo
         cat $LOG/new.log",
         &[
-            "programs have files in it open for writing",
-            "app.log). Stop them first (end these programs)",
+            "programs have files in this folder open for writing",
+            "app.log). Stop these programs first (end these programs)",
             "These programs still use the old files",
             "new.log). First end these programs",
             "log). First end these programs",
@@ -152,16 +152,16 @@ fn folders_that_cannot_be_in_memory_are_refused_with_the_reason() {
         umount $LOG/mnt
         ! test -e /run/fonio/settings.json",
         &[
-            "on /etc: the system starts from it",
-            "is in it: name a folder below it",
+            "on /etc: the system starts from this folder",
+            "is in this folder: name a folder below it",
             "such as `fonio fix apply folder-in-ram /var/log`",
             "write a multiple of 1MiB",
-            "it needs a systemd unit, but systemd does not run here",
+            "a systemd unit is needed, but systemd does not run here",
             "which is more than 2MiB",
             "of memory, but only",
-            "it has a hard link outside the folder",
-            "/mnt is mounted in it",
-            "it is a mount point already",
+            "a hard link outside the folder",
+            "/mnt is mounted in this folder",
+            "it is already a mount point",
         ],
     );
 }
@@ -214,7 +214,7 @@ fn a_killed_process_leaves_what_can_be_undone() {
     );
 }
 
-/// Mounts a new ext4 at `$CARD`, and makes `/etc` writable.
+/// Shell commands that mount a new ext4 at `$CARD`, and make `/etc` writable.
 const CARD: &str = "CARD=${CARD:-/run/card}; mkdir $CARD; truncate -s 32M $DIR/image; mkfs.ext4 -q -F $DIR/image; mount -o loop $DIR/image $CARD;
     mkdir /run/etc; cp -a /etc/. /run/etc; mount --bind /run/etc /etc; touch /etc/fstab; cp /etc/fstab $DIR/fstab;
     trap 'umount -q $LOG || true; umount $CARD' EXIT";
@@ -273,7 +273,7 @@ fn a_folder_moves_to_another_device_and_back() {
         "/etc/fstab:\n  /run/card/log ",
         "none bind,nofail,x-systemd.requires-mounts-for=/run/card/log",
         "/new). First end these programs",
-        "which is not mounted on it now: run `mount --bind /run/card/log",
+        "which is not mounted on the folder now: run `mount --bind /run/card/log",
         "Copying the changes back takes at most",
         "all is back",
     ];
@@ -305,7 +305,7 @@ fn a_folder_gets_a_write_buffer() {
         "none -> mounted",
         "fuse.fonio",
         "/new). First end these programs",
-        "it is already in force",
+        "this value is already in force",
         "mounted -> none",
         "one\nthree\nnew\n",
         "all is back",
@@ -314,7 +314,7 @@ fn a_folder_gets_a_write_buffer() {
     assert!(!said.contains("still use the old files"), "{said}");
 }
 
-/// All writes to a folder go to one image on the same device, and undo keeps the written data.
+/// All writes to the folder go to one image file on the same device, and undo keeps the written data.
 #[test]
 fn a_folder_gets_a_range_of_its_device() {
     if !has(&[Need::Root, Need::Loop, Need::Mkfs]) {
@@ -369,20 +369,20 @@ fn a_folder_gets_a_range_of_its_device() {
         ! test -e /run/fonio/settings.json; ! losetup -n -O BACK-FILE | grep hot-range
         echo all is back";
     let expected = [
-        "name its size, such as hot-range=16MiB: `fonio bench address-range FOLDER` measures",
+        "write the size of the range, such as hot-range=16MiB: `fonio bench address-range FOLDER` measures",
         "use at least 10MiB",
         "free, but the image needs 64MiB, because the folder keeps its space",
-        "it is a mount point already",
-        "the system starts from it",
+        "it is already a mount point",
+        "the system starts from this folder",
         "which needs a range of at least",
-        "programs have files in it open for writing",
+        "programs have files in this folder open for writing",
         "users other than root can write to ",
         "none -> 12MiB",
         "ext4   /dev/loop",
         "image 24576 of 512, mode 600",
         "/card/app ext4 loop,nofail,X-fstrim.notrim",
-        "its range already has another size",
-        "which is not mounted on it now: run `mount -o loop ",
+        "the range already has another size",
+        "which is not mounted on the folder now: run `mount -o loop ",
         "app.log). First end these programs",
         "Copying the changes back takes at most",
         "12MiB -> none",
@@ -391,7 +391,7 @@ fn a_folder_gets_a_range_of_its_device() {
     says(&format!("CARD=$DIR/card; {CARD}; {script}"), &expected);
 }
 
-/// If fonio is killed at any moment while it applies or undoes the fix, the folder keeps its content, and no
+/// If fonio is killed at any moment while it applies or undoes the fix, the folder keeps its contents, and no
 /// loop device remains.
 #[test]
 fn a_killed_process_loses_nothing_of_a_range() {
@@ -419,7 +419,7 @@ fn a_killed_process_loses_nothing_of_a_range() {
     assert!(said.contains("each time") && said.contains("has it not"), "{said}");
 }
 
-/// Syncing a file in the folder makes it durable: the sync flushes the device that holds the image.
+/// Syncing a file in the folder makes it durable: the sync also flushes the device with the image.
 #[test]
 fn a_sync_in_a_range_flushes_the_device_below() {
     if !has(&[Need::Root, Need::Loop, Need::Mkfs]) {

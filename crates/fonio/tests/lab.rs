@@ -10,7 +10,7 @@ use super::{json, text};
 /// Parts of fonio's messages when this machine cannot fetch a kernel or has too little memory for a guest.
 const CANNOT: [&str; 3] = ["archive cannot be read", "`apt-get ", "MiB of memory"];
 
-/// Runs fonio in a guest. If this machine cannot run guests, skips the test and returns `None`.
+/// Runs fonio in a guest. Returns `None` if this machine cannot run guests; the test is then skipped.
 fn in_guest(arguments: &[&str]) -> Option<Output> {
     let dir = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_fonio"));
@@ -73,8 +73,8 @@ fn an_emulated_device_is_measured_in_a_guest() {
     assert_eq!(said["place"]["model"], "ridata, emulated");
 }
 
-/// Runs a workload on an array whose last device vanishes, and on an array while fonio is killed; prints exit
-/// codes and leftovers.
+/// A script that runs a workload on an array whose last device vanishes, and on an array while fonio is
+/// killed. It prints exit codes and leftovers.
 const ARRAYS: &str = r#"
 run="fonio run webbench --runs 1 --on md-raid0:ridata+transcend@64MiB --size 256MiB"
 left() { echo "$1 $2"; ls /sys/block | grep -e ^md -e ^ublk; grep -e /dev/md -e ublk /proc/mounts; ls /run/fonio; }
@@ -96,7 +96,7 @@ fn an_array_without_a_device_gives_errors_and_nothing_stays() {
     let Some(out) = in_guest(&["lab", "run", "6.12", "--", "sh", "-c", ARRAYS]) else { return };
     let (said, errors) = (text(&out.stdout), text(&out.stderr));
     let lines: Vec<&str> = said.lines().collect();
-    // If fonio is killed, its next start removes the devices.
+    // If fonio is killed, its next start removes the emulated devices.
     assert!(lines.starts_with(&["vanished 2", "killed 137", "md700"]), "{said}\n{errors}");
     assert_eq!(lines.last(), Some(&"finished 0"), "{said}\n{errors}");
     assert!(

@@ -103,7 +103,7 @@ impl Machine {
         while self.read_ahead() != "512" {
             std::thread::sleep(Duration::from_millis(20));
             tries += 1;
-            assert!(tries < 3000, "the setting is never switched");
+            assert!(tries < 3000, "the setting was not switched within a minute");
         }
         child
     }
@@ -111,7 +111,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // The load must end before the ledger removes the mount, because the load uses this mount.
+        // End the load before the ledger unmounts the file system, because the load uses it.
         drop(self.load.take());
         drop(self.ledger.take());
     }
@@ -125,7 +125,7 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     let machine = Machine::make();
     let before = machine.read_ahead();
 
-    // A test ends by itself and is continued.
+    // A test that ended by itself can be continued.
     let first = machine.test("test", &["--for", "4s", "--json", "--seed", "3"]).output().unwrap();
     assert_eq!(first.status.code(), Some(0), "{}", text(&first.stderr));
     assert_eq!(machine.read_ahead(), before);
@@ -156,7 +156,7 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     assert_eq!(other.status.code(), Some(2));
     assert!(text(&other.stderr).contains("carry-over"), "{}", text(&other.stderr));
 
-    // Sends Ctrl-C while the setting is in force. During the test, no other process may change the setting.
+    // Send Ctrl-C while the setting is in force. During the test, no other process may change the setting.
     let child = machine.start("interrupted");
     for change in [&["apply"][..], &["trial", "--slice", "1s"]] {
         let device = format!("/dev/{}", machine.device);
@@ -179,7 +179,7 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     assert_eq!(machine.read_ahead(), before);
 
     // After `kill -9`, the next start restores the setting, and the test continues with the slices measured
-    // before.
+    // before the kill.
     let mut child = machine.start("killed");
     child.kill().unwrap();
     child.wait().unwrap();
@@ -188,7 +188,7 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     assert!(text(&next.stderr).contains("Cleaned up after an interrupted run"), "{}", text(&next.stderr));
     assert_eq!(machine.read_ahead(), before);
 
-    // If another program changes the setting, its value stays.
+    // If another program changes the setting during the test, fonio does not overwrite its value.
     let mut child = machine.start("changed");
     fs::write(machine.queue("read_ahead_kb"), "64").unwrap();
     let said: Vec<String> =
@@ -228,5 +228,5 @@ fn what_cannot_be_tested_is_refused_with_the_reason() {
     let unit = refused(&["fix", "trial", "swappiness=1", "--unit", "no-such.service"]);
     assert!(unit.contains("the unit \"no-such.service\" has no process now; "), "{unit}");
     let place = refused(&["fix", "trial", "noatime", "/proc"]);
-    assert!(place.contains("it is proc, which is not on a device"), "{place}");
+    assert!(place.contains("the file system proc is not on a device"), "{place}");
 }

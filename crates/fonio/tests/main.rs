@@ -1,4 +1,4 @@
-//! Tests the command line as users run it. One program, because each program is linked with everything.
+//! Tests the command line as users run it, in one program: each program is linked with everything.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -23,7 +23,7 @@ fn trace(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fonio-trace/tests/data").join(name)
 }
 
-/// Runs fonio without a terminal.
+/// Runs fonio with its output in pipes, not on a terminal.
 fn fonio<A: AsRef<OsStr>>(words: &[A]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fonio"));
     command.args(words).stdin(Stdio::null()).env("NO_COLOR", "1").output().expect("fonio starts")
@@ -46,14 +46,14 @@ fn json(out: &Output) -> Value {
     serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", text(&out.stderr)))
 }
 
-/// Returns the JSON of a call that must succeed.
+/// Returns the JSON output of a call that must succeed.
 #[track_caller]
 fn answer(out: &Output) -> Value {
     assert!(out.status.success(), "{}", text(&out.stderr));
     json(out)
 }
 
-/// A folder with a trace, a recording and damaged files.
+/// A folder with a trace, a recording and damaged input files.
 struct Files {
     dir: tempfile::TempDir,
 }
@@ -94,7 +94,7 @@ impl Files {
         text(&output.stdout)
     }
 
-    /// Returns the JSON of a call that must succeed.
+    /// Runs a call that must succeed, and returns its JSON output.
     #[track_caller]
     fn json(&self, line: &str) -> Value {
         serde_json::from_str(&self.shows(line)).unwrap_or_else(|error| panic!("{line}: {error}"))

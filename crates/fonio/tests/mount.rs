@@ -8,7 +8,7 @@ use fonio_testing::{Need, has, skip};
 
 const FONIO: &str = env!("CARGO_BIN_EXE_fonio");
 
-/// The exit code of the scripts if the machine lacks something they need.
+/// The exit code of a script if the machine lacks something that the script needs.
 const SKIPPED: i32 = 77;
 
 #[track_caller]
@@ -21,7 +21,7 @@ fn check(output: &Output, need: Need, expected: &str) {
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{said}");
 }
 
-/// mount(8) looks for its helpers in /sbin. The test adds the helpers there, in its own mount namespace.
+/// mount(8) looks for its helpers in /sbin. The test adds the helpers to /sbin in its own mount namespace.
 #[test]
 fn fstab_mounts_us() {
     if !has(&[Need::Root, Need::Fuse]) {
@@ -63,7 +63,7 @@ fn a_user_mounts_with_fusermount3() {
         return;
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
-    // The user may not read cargo's output folder.
+    // The user may be unable to read cargo's output folder, so copy the program.
     let program = folder.path().join("fonio");
     std::fs::copy(FONIO, &program).expect("there is space");
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).expect("it is ours");

@@ -19,8 +19,7 @@ fn can_emulate() -> bool {
     has(&[Need::Root, Need::Fuse, Need::Loop, Need::Mkfs])
 }
 
-/// Lists the leftovers of this run. Other tests emulate devices too. The name of our device contains the
-/// process id.
+/// Lists the folders that runs left behind in `dir`.
 fn left_behind(dir: &Path) -> Vec<String> {
     fs::read_dir(dir)
         .unwrap()
@@ -122,26 +121,26 @@ fn what_does_not_exist_is_named() {
         ("launch --copy x --on . -- true", "copy the files there yourself"),
         ("fix apply wal-normal .", "PRAGMA journal_mode=WAL"),
         ("fix apply f2fs .", "mkfs.f2fs -f DEVICE"),
-        ("fix apply commit-30s /proc", "it is proc, and only ext4 has it"),
-        ("fix apply noatime /proc", "it is proc, which is not on a device"),
+        ("fix apply commit-30s /proc", "the file system is proc, and only ext4 has a commit interval"),
+        ("fix apply noatime /proc", "the file system proc is not on a device"),
         ("fix apply swappiness=201", "write a whole number from 0 to 200"),
         ("fix apply noatime", "Name it, such as `fonio fix apply noatime /mnt/sd`"),
         ("fix apply bfq --keep", "such as `fonio fix apply bfq /dev/mmcblk0 --keep`"),
         ("fix apply fstrim", "such as `fonio fix apply fstrim /mnt/sd`"),
-        ("fix apply fstrim /proc", "it is proc, which is not on a device"),
-        ("fix apply lazytime /proc", "it is proc, which is not on a device"),
+        ("fix apply fstrim /proc", "the file system proc is not on a device"),
+        ("fix apply lazytime /proc", "the file system proc is not on a device"),
         ("fix apply io-weight --keep", "such as `fonio fix apply io-weight backup.service --keep`"),
         ("fix apply io-weight=0 x", "write a whole number from 1 to 1000"),
         ("fix apply io-weight /etc", "neither a systemd unit nor a control group"),
         ("fix apply io-class=realtime x", "write idle or best-effort"),
         ("fix apply journald-sync=1ms", "write a time in whole seconds"),
-        ("fix apply wal-full /etc/passwd", "it is not an SQLite database"),
+        ("fix apply wal-full /etc/passwd", "this file is not an SQLite database"),
         ("fix prove bfq -- true", "name a folder on the disk to change with --on"),
-        ("fix apply bfq=1 .", "it takes no value"),
+        ("fix apply bfq=1 .", "this fix has no value"),
         ("fix apply concurrency=2,4 .", "write four whole numbers from 0 (no limit) to 10000"),
         ("fix apply concurrency=2,4,x,1 .", "write four whole numbers from 0 (no limit) to 10000"),
-        ("fix apply concurrency /proc", "it is not on a block device"),
-        ("fix apply discard-size=1MiB /proc", "it is not on a block device"),
+        ("fix apply concurrency /proc", "this path is not on a block device"),
+        ("fix apply discard-size=1MiB /proc", "this path is not on a block device"),
         ("fix apply discard-size=1 /", "write a multiple of 4KiB"),
         ("fix apply raid0 /", "If either device fails, all data on both are lost"),
         ("fix apply device=kingston . --keep", "replace the hardware"),
@@ -154,7 +153,7 @@ fn what_does_not_exist_is_named() {
     ] {
         let arguments = split(line);
         let out = fonio(&arguments);
-        // With `run`, the words after `--` are not a command, as they are with the other verbs.
+        // With `run`, unlike with the other commands, the words after `--` are not a command.
         let code = if arguments.contains(&"--") && arguments[0] != "run" { 125 } else { 2 };
         assert_eq!(out.status.code(), Some(code), "{line}");
         assert!(text(&out.stderr).contains(says), "{line}: {}", text(&out.stderr));
@@ -201,7 +200,7 @@ fn what_the_kernel_lacks_is_refused_before_anything_is_measured() {
     refused(&words, "scheduler no-such", None);
 }
 
-/// Returns the names of the setups, with the file system and scheduler from the first recording of each.
+/// Returns the names of the setups, with the file system and the scheduler from each setup's first recording.
 fn recorded(series: &Value) -> Vec<[String; 3]> {
     let variations = series["variations"].as_array().unwrap().iter();
     variations
@@ -238,8 +237,8 @@ fn file_systems_and_schedulers_form_a_matrix() {
     ];
     assert_eq!(recorded(&json(&run)), expected);
 
-    // Every run formats the blank block device again. The former scheduler of the device is restored
-    // afterwards.
+    // Every run formats the blank block device again. After the series, the former scheduler of the device is
+    // restored.
     let mut ledger = Ledger::open(&dir.path().join("state")).unwrap();
     let backing = dir.path().join("image");
     fs::File::create(&backing).unwrap().set_len(64 << 20).unwrap();
@@ -255,7 +254,7 @@ fn file_systems_and_schedulers_form_a_matrix() {
     };
     assert_eq!(recorded(&json(&run)), [named("ext4"), named("ext3")]);
     assert_eq!(device.queue().schedulers().unwrap().0, "none");
-    // Now it contains data.
+    // After the first series, the device contains data.
     let again = dir.path().join("again");
     let run = fonio(&[&common[..], &[again.to_str().unwrap()], &setup].concat());
     assert_eq!(run.status.code(), Some(2), "{}", text(&run.stderr));
@@ -278,14 +277,14 @@ fn a_workload_on_an_emulated_card_with_and_without_a_fix() {
     let names: Vec<&str> = variations.iter().map(|variation| variation["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["sd_a2", "sd_a2, wal-normal", "sd_a2, db-in-ram"]);
     let requests = |at: usize| variations[at]["runs"][0]["requests"].as_u64().unwrap();
-    assert!(requests(0) > requests(1), "a write-ahead log writes less often");
-    assert!(requests(1) > requests(2), "and memory not at all");
+    assert!(requests(0) > requests(1), "a write-ahead log must need fewer requests");
+    assert!(requests(1) > requests(2), "databases in memory must need even fewer requests");
     for variation in variations {
         for run in variation["runs"].as_array().unwrap() {
             let recording = run["recording"].as_str().unwrap();
             let report = fonio(&["report", recording, "--json"]);
             assert!(report.status.success(), "{}", text(&report.stderr));
-            // The recording has a mark for the phase of the workload and one for a page: at this scale, one
+            // The recording has a mark for the workload's phase and a mark for a page: at this scale, one
             // page of fifty remains.
             let recording = Recording::open(Path::new(recording)).unwrap();
             let mut marks = Marks::default();
@@ -311,8 +310,8 @@ fn mount_options(dir: &Path) -> String {
     line.unwrap_or_else(|| panic!("{dir} is not mounted:\n{table}")).to_owned()
 }
 
-/// A fix is tested with the user's command on the user's mount. The former mount options are restored after
-/// the last round, and after a command that fails. After `kill -9`, they are restored at the next start.
+/// A fix is tested with the user's command on the user's mount. The mount's former options are restored after
+/// the last round, after a command that fails and, after `kill -9`, at the next start.
 #[test]
 fn a_fix_is_tried_with_a_command_and_taken_back() {
     if !can_emulate() || !has(&[Need::Mkfs]) {
@@ -372,7 +371,7 @@ fn a_fix_is_tried_with_a_command_and_taken_back() {
     while !mount_options(&mounted).contains("commit=30") {
         std::thread::sleep(std::time::Duration::from_millis(20));
         tries += 1;
-        assert!(tries < 3000, "the fix is never applied");
+        assert!(tries < 3000, "the fix was not applied within a minute");
     }
     killed.kill().unwrap();
     killed.wait().unwrap();
@@ -402,7 +401,7 @@ fn a_run_in_a_folder_leaves_nothing_there() {
     assert!(out.join("summary.json").exists());
 }
 
-/// Returns this part of the only launch, in seconds.
+/// Returns the mean time of one part of the launch, in seconds.
 fn part(series: &Value, at: usize, name: &str) -> f64 {
     let parts = series["places"][at]["parts"].as_array().unwrap();
     parts.iter().find(|part| part["name"] == name).unwrap()["mean_s"].as_f64().unwrap()
@@ -415,7 +414,7 @@ fn launch(arguments: &[&str], command: &[&str]) -> Value {
         fonio(&[&["launch", "--json", "-o", out.to_str().unwrap()], arguments, &["--"], command].concat());
     let series = answer(&run);
     for place in series["places"].as_array().unwrap() {
-        // Each moment is counted once.
+        // Each moment of the launch is counted in exactly one part.
         let parts = place["parts"].as_array().unwrap();
         let sum: f64 = parts.iter().map(|part| part["mean_s"].as_f64().unwrap()).sum();
         let wall = place["wall_s"].as_f64().unwrap();
@@ -429,8 +428,8 @@ fn launches_say_what_they_wait_for() {
     if !can_emulate() {
         return;
     }
-    // A sleeping process waits for a timer, and a spinning one runs. The time in which a process waits for a
-    // sleeping child counts as the child's wait.
+    // A sleeping process waits for a timer, and a spinning process runs. The time in which a process waits
+    // for a sleeping child counts as the child's wait for the timer.
     let warm = ["--warmup", "1", "--runs", "1"];
     let sleeps = launch(&warm, &["sleep", "0.3"]);
     assert!(part(&sleeps, 0, "timer") >= 0.29);
@@ -438,7 +437,7 @@ fn launches_say_what_they_wait_for() {
     assert!(part(&shell, 0, "timer") >= 0.29, "{shell}");
     let spins = launch(&warm, &["sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"]);
     let running = part(&spins, 0, "user") + part(&spins, 0, "system");
-    // It waits only for a processor, while other processes use it.
+    // The spinning process waits only for a processor, while other processes use it.
     assert!(running + part(&spins, 0, "cpu_wait") >= 0.9 * spins["places"][0]["wall_s"].as_f64().unwrap());
     // The listener at the other end of a real socket replies after 0.3 s.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -462,9 +461,9 @@ fn the_processors_parts_are_those_that_the_kernel_counts() {
     if !can_emulate() || !has(&[Need::Schedstat]) {
         return;
     }
-    // One thread alternately sleeps and runs, so it often starts on an idle processor. At the end, it reads
-    // the kernel's counts: the nanoseconds for which it ran, and for which it was ready but had no processor.
-    // If it is limited to a share of a processor, it also pauses in between.
+    // One thread alternately sleeps and runs, so it often starts on an idle processor. At the end, the thread
+    // reads the kernel's counts: the nanoseconds for which it ran, and for which it was ready but had no
+    // processor. If the thread is limited to a share of a processor, it also pauses in between.
     let dir = tempfile::tempdir().unwrap();
     let (fifo, counted) = (dir.path().join("fifo"), dir.path().join("counted"));
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
@@ -483,9 +482,9 @@ fn the_processors_parts_are_those_that_the_kernel_counts() {
         let (ran, ready) = (seconds(0), seconds(1));
         let running = part(&series, 0, "user") + part(&series, 0, "system");
         let waited = part(&series, 0, "cpu_wait");
-        // Interrupts, and the thread's work after it read the counts, are included either in the kernel's
-        // counts or in fonio's, but not in both. After that work, the thread may also pause for the rest of a
-        // period, which is at most 50 ms.
+        // Interrupts are included only in the kernel's counts or only in fonio's counts. The same applies to
+        // the thread's work after it read the counts. After this work, the thread may also pause for the rest
+        // of a scheduling period, which is at most 50 ms.
         let near = |a: f64, b: f64| (a - b).abs() <= 0.06 + 0.2 * b;
         assert!(near(running, ran) && near(waited, ready), "{running} {ran} {waited} {ready} {share:?}");
         assert!(part(&series, 0, "unknown") < 0.01, "{series}");
@@ -549,8 +548,8 @@ fn a_trace_of_a_phone_and_mobibench_run_anywhere() {
     }
 }
 
-/// Creates a folder for workloads. Returns the guard that removes the folder, the path of the folder, and a
-/// path for the results.
+/// Creates a folder for workloads. Returns a guard that removes this folder, the folder's path, and a path
+/// for the results.
 fn place_and_results() -> (tempfile::TempDir, String, String) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
@@ -577,7 +576,7 @@ fn a_workload_runs_beside_another_and_each_has_its_figures() {
         assert!(count(of, "write_bytes") > 0 && count(of, "requests") > 0, "{figures}");
     }
     let both = count(own, "write_bytes") + count(beside, "write_bytes");
-    assert!(both <= count(figures, "write_bytes"), "no write is counted twice: {figures}");
+    assert!(both <= count(figures, "write_bytes"), "a write was counted twice: {figures}");
     let done = beside["done_share"].as_f64().unwrap();
     assert_eq!(beside["ended_early"].as_bool().unwrap(), done == 1.0, "{beside}");
     assert!(done > 0.0 && beside["ran_s"].as_f64().unwrap() > 0.0, "{beside}");
@@ -597,7 +596,7 @@ fn memory_is_limited_and_too_little_is_told() {
     let (_dir, place, out) = place_and_results();
     let (place, out) = (place.as_str(), out.as_str());
     let launch = |memory: &str, bytes: &str| {
-        // `tail` keeps the complete line in memory.
+        // `tail` keeps the complete line in memory, so the command needs this much memory.
         let line = format!("head -c {bytes} /dev/zero | tail >/dev/null");
         let common = ["--runs", "1", "--warmup", "1", "--json", "--on", place, "-o", out];
         let what = ["launch", "--memory", memory];
@@ -648,7 +647,8 @@ fn recorded_calls_are_replayed_in_a_directory_and_leave_nothing() {
     let recording = dir.path().join("recording");
     let recording = recording.to_str().unwrap();
     let data = dir.path().join("data");
-    // Four writes of 64 KiB to two files. Each file is synced; then one is renamed and the other is deleted.
+    // Write 64 KiB four times to two files. Each file is synced; then one file is renamed, and the other is
+    // deleted.
     let script = "for n in 1 2; do dd if=/dev/zero of=$0.$n bs=64k count=2 oflag=append conv=notrunc,fsync status=none || exit; done; mv $0.1 $0.3; rm $0.2";
     let recorded =
         fonio(&["record", "--calls", "-o", recording, "--", "sh", "-c", script, data.to_str().unwrap()]);
@@ -665,15 +665,15 @@ fn recorded_calls_are_replayed_in_a_directory_and_leave_nothing() {
     let figures = &series["variations"][0]["runs"][0];
     assert!(figures["write_bytes"].as_u64().unwrap() >= 4 * 65536, "{figures}");
     assert!(fs::read_dir(&place).unwrap().next().is_none(), "the folder is gone");
-    // The sample was recorded without calls.
+    // The sample recording contains no system calls.
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/sample/webbench-on-ridata");
     let nothing = fonio(&["replay", sample, "--layer", "calls", "--on", &place]);
     assert_eq!(nothing.status.code(), Some(2));
     assert!(text(&nothing.stderr).contains("record again with --calls"), "{}", text(&nothing.stderr));
 }
 
-/// Every fix that loses no data is tested. A fix that does not apply to a target is named only in the
-/// complete list.
+/// Every fix that loses no data is tested. Only the complete list names a fix that does not apply to a
+/// target.
 #[test]
 fn the_safe_fixes_are_tried_one_after_another() {
     if !can_emulate() {

@@ -62,13 +62,13 @@ fn a_folder_in_memory_is_refused() {
     let said =
         fonio(folder.path(), &["storebench", folder.path().to_str().expect("its name is text"), "--quick"]);
     assert_eq!(said.status.code(), Some(2), "{said:?}");
-    // Before Linux 6.6, a tmpfs has no direct I/O, so the message differs.
+    // Before Linux 6.6, tmpfs does not support direct I/O, so the error message differs.
     let err = text(&said.stderr);
     assert!(err.contains("is in memory (tmpfs)") || err.contains("does not support direct I/O"), "{err}");
 }
 
 /// A run that is killed together with its children leaves test files and the results of finished parts. The
-/// next run removes the files and continues after the finished parts.
+/// next run removes the test files and continues after the finished parts.
 #[test]
 fn a_killed_run_is_continued_and_cleaned_up() {
     if !has(&[Need::Fio]) {
@@ -117,10 +117,10 @@ fn a_killed_run_is_continued_and_cleaned_up() {
     }
     assert_eq!(document.launches.len(), 40);
     assert!(document.written_bytes > 100 << 20);
-    assert!(!text(&said.stdout).contains(at), "the result has the path");
+    assert!(!text(&said.stdout).contains(at), "the result contains the path");
     assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
     let kept: Vec<_> = fs::read_dir(home.path().join("storebench")).expect("the results").flatten().collect();
-    assert_eq!(kept.len(), 1, "the result, and no unfinished run: {kept:?}");
+    assert_eq!(kept.len(), 1, "expected only the result: {kept:?}");
 }
 
 #[test]
@@ -177,21 +177,21 @@ fn damaged_results_are_refused_with_their_place() {
 fn nothing_is_sent_without_a_yes() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = model(folder.path(), "sd_a1");
-    // No program listens at this port.
+    // No program listens on this TCP port.
     let submit = ["storebench", "submit", "--server", "http://127.0.0.1:9", &file];
     let said = fonio(folder.path(), &submit);
     assert_eq!(said.status.code(), Some(2));
-    assert!(text(&said.stdout).contains("schema: \"fonio.storebench/1\""), "the preview is shown: {said:?}");
+    assert!(text(&said.stdout).contains("schema: \"fonio.storebench/1\""), "no preview: {said:?}");
     assert!(text(&said.stderr).contains("nothing was sent"), "{said:?}");
     let said = fonio(folder.path(), &[&submit[..], &["--yes"]].concat());
     assert!(text(&said.stderr).contains("http://127.0.0.1:9 cannot be reached"), "{said:?}");
 }
 
-/// A server whose certificate is not signed by a known authority.
+/// A TLS server whose certificate is not signed by a known authority.
 struct TlsServer {
     process: std::process::Child,
     address: String,
-    /// Kept open, because openssl continues to write.
+    /// The server's output, which stays open because openssl continues to write.
     _output: BufReader<std::process::ChildStdout>,
 }
 
@@ -207,7 +207,7 @@ impl TlsServer {
             .output()
             .expect("openssl starts");
         assert!(made.status.success(), "{made:?}");
-        // Find a free port for openssl: if openssl chose the port itself, it would not print it.
+        // Find a free TCP port for openssl, because openssl does not print a port that it chooses itself.
         let free =
             std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
         let mut process = std::process::Command::new("openssl")

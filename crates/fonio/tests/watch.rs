@@ -9,14 +9,14 @@ use fonio_system::ProcessId;
 use fonio_testing::{Need, has, skip};
 use serde_json::Value;
 
-/// A watch with its own folders. It is stopped when this is dropped.
+/// A watch with its own folders. The watch is stopped when this value is dropped.
 struct Watch {
     dir: tempfile::TempDir,
 }
 
 impl Watch {
     fn new(settings: &str) -> Watch {
-        // The folder is on a disk, not in memory.
+        // Use a folder on a disk, not in memory.
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         fs::write(dir.path().join("watch.toml"), settings).unwrap();
         Watch { dir }
@@ -75,13 +75,13 @@ fn write_and_sync(file: &Path, mib: u64) {
     assert!(out.status.success());
 }
 
-/// Returns whether the temporary folder is on a disk that is watched by default.
+/// Returns whether the temporary folder is on a disk that fonio watches by default.
 fn is_on_disk(dir: &Path) -> bool {
     if !has(&[Need::Root, Need::Bpf]) {
         return false;
     }
     let major = std::os::unix::fs::MetadataExt::dev(&dir.metadata().unwrap()) >> 8 & 0xfff;
-    // No device has the device number of a btrfs or an overlay, and loop devices are not watched by default.
+    // The device number of a btrfs or overlay belongs to no device; loop devices are not watched by default.
     if matches!(major, 0 | 7) {
         skip(Need::Disk, format!("{} is not on a disk", dir.display()));
         return false;
@@ -99,7 +99,7 @@ fn who_wrote_what_and_what_stalled() {
     assert!(watch.done(&["start"]).starts_with("The watch is already running"));
     assert!(watch.refused(&["run"]).contains("a watch is already running (process"));
     let file = watch.path("written by dd");
-    // The kernel writes back this file, for another program.
+    // `sync` makes the kernel write back this file; the writes must still be attributed to dd.
     let left = watch.path("left to the kernel");
     let of = format!("of={}", left.display());
     assert!(
@@ -112,8 +112,8 @@ fn who_wrote_what_and_what_stalled() {
     );
     assert!(Command::new("sync").arg("-f").arg(&left).status().unwrap().success());
     write_and_sync(&file, 64);
-    // The wait of dd has ended. The watch reads its data about once a second, and a stall is settled when the
-    // wait ends.
+    // The fsync wait of dd has ended. The watch reads its data about once a second, and a stall is final when
+    // the wait ends.
     std::thread::sleep(std::time::Duration::from_secs(2));
     watch.done(&["stop"]);
     assert!(watch.done(&["stop"]).starts_with("No watch runs"));
@@ -132,7 +132,7 @@ fn who_wrote_what_and_what_stalled() {
         stalls.iter().find(|stall| stall["file"] == file.to_str().unwrap()).cloned()
     };
     // If several programs stalled at the same time, the stall names the program that waited longest. Other
-    // programs may use this disk.
+    // programs may also use this disk.
     let mut stall = of_dd(&report);
     for _ in 0..20 {
         if stall.is_none() {
@@ -181,14 +181,14 @@ fn a_killed_watch_loses_nothing_that_was_noted() {
     while ProcessId::of(pid).is_some() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    // A new watch can start.
+    // After `kill -9`, a new watch can start.
     watch.done(&["start"]);
     watch.done(&["stop"]);
     let report = watch.report();
     assert!(report["load"]["events"].as_array().unwrap().len() >= 4, "{report:#}");
 }
 
-/// Runs a script in its own mount namespace, in the folder of a watch; returns its output.
+/// Runs a script in its own mount namespace, in the folder of a watch. Returns the script's output.
 #[track_caller]
 fn script(watch: &Watch, script: &str) -> String {
     let options =
@@ -231,7 +231,7 @@ fn a_full_disk_loses_nothing() {
         "{said}"
     );
     assert!(said.contains("No space left on device"), "{said}");
-    // The minutes from memory are in the history now.
+    // The history now contains the minutes that were in memory.
     let json = &said[said.find("{\n").unwrap()..];
     let report: Value = serde_json::from_str(json).unwrap();
     assert!(report["wear"]["devices"][0]["written"].as_u64().unwrap() >= 8 << 20, "{report:#}");

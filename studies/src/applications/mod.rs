@@ -2,8 +2,8 @@
 //! schedulers in a guest. Also predicts the results from the recordings, with models of schedulers, including
 //! CFQ.
 //!
-//! The recordings are kept: the guest runs again only if the module or the load changes. The models replay
-//! the recordings without a scheduler.
+//! The recordings are kept: the guest runs again only if the SmartIO module or the load changes. The models
+//! replay the recordings made without a scheduler.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -25,25 +25,25 @@ const ROUNDS: u32 = 8;
 /// The workload that runs during the launches.
 const UPDATE: &str = include_str!("update.toml");
 
-/// The apps to launch, and their options.
+/// A study's apps to launch, and the conditions of the launches.
 pub struct Load {
-    /// The workload and its scale.
+    /// The name of the workload, and its scale.
     workload: &'static str,
     scale: &'static str,
     /// The schedulers to compare, from the SmartIO module and from the kernel, as fixes of a device without a
     /// scheduler.
     fixes: &'static [&'static str],
-    /// The launching thread.
+    /// The name of the launching thread.
     thread: &'static str,
-    /// The phase with the launches.
+    /// The name of the phase with the launches.
     launches: &'static str,
-    /// Other measured spans.
+    /// The name of other measured spans, if there are any.
     span: Option<&'static str>,
-    /// Whether models replay it.
+    /// Whether models also replay the load.
     is_replayed: bool,
 }
 
-/// Forty apps, one after the other.
+/// The launches of forty apps, one after the other.
 pub const FORTY_APPS: Load = Load {
     workload: "fortyapps",
     scale: "0.02",
@@ -54,7 +54,7 @@ pub const FORTY_APPS: Load = Load {
     is_replayed: true,
 };
 
-/// One app: its launch, and the time until the feed responds to a drag.
+/// The use of one app: its launch, and the time until the feed responds to a drag.
 pub const FACEBOOK: Load = Load {
     workload: "facebook",
     scale: "1",
@@ -65,39 +65,39 @@ pub const FACEBOOK: Load = Load {
     is_replayed: false,
 };
 
-/// The measurements and predictions, by scheduler.
+/// The measurements in the kernel and the predictions of the models, by scheduler.
 pub struct Applications {
-    /// The command in the guest.
+    /// The command that ran in the guest.
     pub command: String,
-    /// The schedulers; the first is none.
+    /// The results of each scheduler; the first is `none`.
     pub schedulers: Vec<OfScheduler>,
 }
 
-/// One scheduler. Each list has one value per round.
+/// The results of one scheduler. Each list contains one value per round.
 #[derive(Default)]
 pub struct OfScheduler {
-    /// Its name in the kernel.
+    /// The scheduler's name in the kernel.
     pub name: String,
     /// The measurements in the kernel; `None` for a scheduler that the kernel lacks.
     pub kernel: Option<Measured>,
-    /// The mean response time of the launcher's reads in the model, in seconds.
+    /// The mean response time in seconds of the launching program's reads, in the model.
     pub model_read_s: Vec<f64>,
 }
 
-/// Measurements of a scheduler of the kernel.
+/// Measurements of a scheduler that runs in the kernel.
 #[derive(Default)]
 pub struct Measured {
-    /// The mean response time of the launcher's reads in seconds.
+    /// The mean response time in seconds of the launching program's reads.
     pub read_s: Vec<f64>,
-    /// Time for which the launching program was blocked on storage, in seconds.
+    /// Time in seconds for which the launching program was blocked on storage.
     pub blocked_s: Vec<f64>,
-    /// Duration of the launches, in seconds.
+    /// Total duration of the launches in seconds.
     pub launches_s: Vec<f64>,
-    /// Durations of all spans that the load names, in seconds.
+    /// Total duration of all spans that the load names, in seconds.
     pub spans_s: Vec<f64>,
-    /// The busy share of the processors.
+    /// Share of processor time in which the processors were busy.
     pub active_share: Vec<f64>,
-    /// Ticks in which processors were idle and I/O was outstanding.
+    /// Number of ticks in which processors were idle while I/O was outstanding.
     pub iowait_ticks: Vec<f64>,
 }
 
@@ -118,7 +118,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     show(&measure(&FORTY_APPS, arguments.fonio.as_deref())?)
 }
 
-/// Measures, or loads earlier measurements with the same module.
+/// Measures the apps under each scheduler, or loads earlier measurements with the same module.
 pub fn measure(load: &Load, fonio: Option<&Path>) -> Result<Applications> {
     tools::ensure(&[tools::BUILD, tools::GUEST, tools::KERNEL])?;
     process::outlive_signals()?;
@@ -147,11 +147,11 @@ pub fn measure(load: &Load, fonio: Option<&Path>) -> Result<Applications> {
     let summary: Value = serde_json::from_slice(&std::fs::read(results.join("summary.json"))?)?;
     let mut found = Applications { command, schedulers: Vec::new() };
     for variation in list(&summary, "variations")? {
-        let name = variation["name"].as_str().context("a setup has a name")?;
+        let name = variation["name"].as_str().context("a setup has no name")?;
         let scheduler = name.split_once(", ").map_or("none", |(_, fix)| fix);
         let mut kernel = Measured::default();
         for run in list(variation, "runs")? {
-            let recording = folder.join(run["recording"].as_str().context("a run has a recording")?);
+            let recording = folder.join(run["recording"].as_str().context("a run has no recording")?);
             let models: &[&str] =
                 if scheduler == "none" && load.is_replayed { &[] } else { &["--scheduler", "noop"] };
             let replay = replay(&fonio, &recording, models)?;
@@ -167,7 +167,7 @@ pub fn measure(load: &Load, fonio: Option<&Path>) -> Result<Applications> {
             kernel.active_share.push(number(&cpu["active_share"])?);
             if scheduler == "none" && load.is_replayed {
                 for run in list(&replay, "runs")? {
-                    let name = run["scheduler"].as_str().context("a run has a scheduler")?;
+                    let name = run["scheduler"].as_str().context("a run has no scheduler")?;
                     found
                         .add(if name == "noop" { "none" } else { name })
                         .model_read_s
@@ -212,7 +212,7 @@ fn list<'a>(value: &'a Value, name: &str) -> Result<&'a Vec<Value>> {
 }
 
 fn number(value: &Value) -> Result<f64> {
-    value.as_f64().with_context(|| format!("the results have {value} in place of a number"))
+    value.as_f64().with_context(|| format!("{value} in the results is not a number"))
 }
 
 fn show(found: &Applications) -> Result<()> {
@@ -262,7 +262,7 @@ const COMPARED: [Figure; 3] = [
 ];
 
 /// Returns a sentence for each figure: the ratio of SmartIO to each other scheduler, round by round. The load
-/// differs between builds of fonio, and so does the overlap of requests; so other builds give other ratios.
+/// and the overlap of requests differ between builds of fonio, so other builds give other ratios.
 fn compare(found: &Applications) -> Result<String> {
     let kernel =
         |name: &str| found.of(name)?.kernel.as_ref().with_context(|| format!("the kernel has no {name}"));

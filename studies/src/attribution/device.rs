@@ -1,4 +1,4 @@
-//! The file system for the writers.
+//! Creates the devices and file systems to which the writers write.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,18 +11,18 @@ use super::ran;
 pub const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 const DEVICE_BYTES: u64 = 512 << 20;
 
-/// A device with a file system.
+/// A block device with a file system.
 pub struct Device {
     path: String,
-    /// It is our own loop device, and is detached when dropped.
+    /// Whether the device is this program's loop device, which is detached when this value is dropped.
     is_loop: bool,
 }
 
-/// A mounted file system; unmounted when dropped.
+/// A mounted file system. Dropping this value unmounts the file system.
 pub struct Mounted(pub PathBuf);
 
 impl Device {
-    /// A loop device over a new file.
+    /// Creates a loop device over a new file, with a file system.
     pub fn over(image: &Path, fs: &str) -> Result<Device> {
         File::create(image)?.set_len(DEVICE_BYTES)?;
         make(fs, &image.to_string_lossy())?;
@@ -30,7 +30,7 @@ impl Device {
         Ok(Device { path: made.trim().to_owned(), is_loop: true })
     }
 
-    /// An existing device, which is overwritten.
+    /// Creates a file system on an existing device, which is overwritten.
     pub fn at(path: &str, fs: &str) -> Result<Device> {
         make(fs, path)?;
         Ok(Device { path: fs::canonicalize(path)?.to_string_lossy().into_owned(), is_loop: false })
@@ -47,11 +47,11 @@ impl Device {
     }
 }
 
-/// An overlay over a folder of a mounted file system, as in container engines; unmounted when dropped.
+/// An overlay over a folder, as in container engines. Dropping this value unmounts the overlay.
 pub struct Overlay {
-    /// The folder through which programs access the files.
+    /// The overlay's mount point, through which programs access the files.
     pub merged: Mounted,
-    /// The folder that stores the files.
+    /// The overlay's upper folder, which stores the files.
     pub upper: PathBuf,
 }
 

@@ -1,4 +1,4 @@
-//! Compares a recording with the truth.
+//! Compares the attributions in a recording with the known writers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -15,23 +15,22 @@ use super::stack::Places;
 use super::truth::Truth;
 use super::writers::{Place, WRITERS};
 
-/// Targets: data right, data wrong, metadata and journal right.
+/// Target shares of bytes: data attributed right and wrong; metadata and journal attributed right.
 const DATA_RIGHT: f64 = 0.95;
 const DATA_WRONG: f64 = 0.01;
 const REST_RIGHT: f64 = 0.8;
 
-/// The rows of a recording.
+/// The rows of a recording whose attributions are judged.
 pub struct Judge {
     place: Place,
-    /// The mapping from the file system's device to the disks. Bios of intermediate devices are not judged
-    /// again.
+    /// The mapping from the file system's device to the disks. Only bios of the disks are judged.
     places: Places,
-    /// The unit of this process.
+    /// The unit in which this process runs.
     own_unit: Option<String>,
     requests: Vec<Request>,
     bios: Vec<Bio>,
     paths: HashMap<u32, PathBuf>,
-    /// The rows of each thread, in order of time.
+    /// The rows of each thread, sorted by time.
     threads: HashMap<u32, Vec<Thread>>,
     /// The number of bytes not attributed to the right unit, by unit and file.
     misses: std::cell::RefCell<BTreeMap<(String, String), u64>>,
@@ -61,7 +60,7 @@ impl RowSink for Judge {
     ignore_rows!(began, link, call, statement, wait, blocked_count, sample, mark, diagnostic, settled);
 }
 
-/// Bytes by correctness of their attribution.
+/// Number of bytes, by correctness of their attribution.
 #[derive(Clone, Copy, Default)]
 pub struct Tally {
     right: u64,
@@ -72,7 +71,7 @@ pub struct Tally {
     unit_wrong: u64,
 }
 
-/// The attribution of a bio or request in a recording.
+/// A recording's attribution of a bio or request.
 struct Said<'a> {
     content: Content,
     path: Option<&'a Path>,
@@ -144,7 +143,7 @@ impl Judge {
         ]
     }
 
-    /// Returns the sectors of the file system's device that these sectors of a disk store.
+    /// Returns the sectors of the file system's device that are stored in the given sectors of a disk.
     fn sectors(&self, disk: DeviceId, first: Sector, bytes: ByteCount) -> impl Iterator<Item = u64> {
         let sectors = (0..bytes.0 / SECTOR_BYTES).map(move |step| first.0 + step);
         sectors.filter_map(move |sector| self.places.at(disk, sector))
@@ -164,7 +163,7 @@ impl Judge {
         Said { content, path, cause }
     }
 
-    /// Returns whether the unit is the unit of the file's writer; `None` if the unit is unknown.
+    /// Returns whether the attributed unit is the unit of the file's writer; `None` if the unit is unknown.
     fn is_in_unit(&self, said: &Said<'_>, file: &Path) -> Option<bool> {
         let unit = said.unit()?;
         let name = file.file_name()?.to_string_lossy();
@@ -172,8 +171,8 @@ impl Judge {
         Some(unit == self.place.unit(writer))
     }
 
-    /// Returns whether the unit belongs to any writer or to this process, which deletes a file. A block of
-    /// metadata on the device does not show which process caused it.
+    /// Returns whether the attributed unit belongs to any writer or to this process, which deletes a file. A
+    /// block of metadata on the device does not show which process caused it.
     fn is_of_a_writer(&self, said: &Said<'_>) -> Option<bool> {
         let unit = said.unit()?;
         Some(
@@ -203,8 +202,8 @@ fn is_of(said: &Said<'_>, file: &Path) -> Option<bool> {
 }
 
 impl Tally {
-    /// Counts one sector with its attribution. `verdict` says whether file and process are right, and
-    /// `in_unit` whether the unit is right.
+    /// Counts one sector by the correctness of its attribution. `verdict` says whether file and process are
+    /// right, and `in_unit` whether the unit is right.
     fn add(&mut self, said: &Said<'_>, expected: Content, verdict: Option<bool>, in_unit: Option<bool>) {
         let place = match verdict {
             _ if said.content == Content::Unknown => &mut self.unknown,
@@ -220,7 +219,7 @@ impl Tally {
         self.unit_wrong += bytes(in_unit == Some(false));
     }
 
-    /// Returns the cells of [`super::COLUMNS`].
+    /// Returns the cells for [`super::COLUMNS`].
     pub fn cells(&self, is_data: bool) -> Vec<Cell> {
         let total = self.right + self.wrong + self.unknown;
         let share = |part: u64| part as f64 / total as f64;

@@ -1,13 +1,14 @@
 //! `cargo studies attribution`: measures the share of a file system's I/O that fonio attributes to the right
 //! file, process and unit.
 //!
-//! Processes write to ext4, xfs or btrfs on a loop device: into the page cache, with fsync, with O_DIRECT, and through a
-//! mapping. Then two processes write one after the other with the same process id. Files are renamed, and one is deleted.
-//! Each writer has its own files and its own unit, so the address of a request on the device reveals its writer (`truth.rs`).
-//! The program compares this with the recording, and prints the bytes that are right, wrong and unknown.
-//! Neighbouring bios of different files can be merged into one request, which is attributed to only one file;
-//! so data is compared both by bios and by requests. A row that misses a target says so. Targets: data at
-//! least 95 % right and at most 1 % wrong, metadata and journal at least 80 % right.
+//! Processes write to ext4, xfs or btrfs on a loop device: into the page cache, with fsync, with O_DIRECT,
+//! and through a mapping. Then two processes write one after the other with the same process id. Files are
+//! renamed, and one is deleted. Each writer has its own files and its own unit, so the address of a request
+//! on the device reveals its writer (`truth.rs`). The program compares this with the recording, and prints
+//! the bytes that are right, wrong and unknown. Neighbouring bios of different files can be merged into one
+//! request, which is attributed to only one file; so the attribution of data is compared both by bios and by
+//! requests. If a row of the table misses a target, the row says so. Targets: data at least 95 % right and at
+//! most 1 % wrong, metadata and journal at least 80 % right.
 //!
 //! With `--on-overlay`, the processes write through an overlay, and fonio must report the paths in its upper
 //! folder. With `--short-lived`, the writers delete their files immediately (`short.rs`).
@@ -44,7 +45,7 @@ use writers::{Groups, Place, WRITERS};
 
 const DELETED: &str = "fsync-deleted";
 
-/// Records the writers, which are other processes of this program.
+/// Records the I/O of the writers, which are other processes of this program.
 fn record_writers(device: &Device, words: &[&OsStr], out: &Path) -> Result<RecordSummary> {
     let options = RecordOptions {
         select: vec![Selector::Device(device.path().into())],
@@ -81,7 +82,7 @@ pub struct Arguments {
     on: Vec<String>,
 }
 
-/// Records writers, and judges the recording.
+/// Records the writers' I/O, and judges the attributions in the recording.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let Arguments { file_systems, runs, short_lived, on_overlay, lab, on } = arguments;
     if *lab {
@@ -97,7 +98,7 @@ const COLUMNS: [&str; 9] =
 /// The name under which this program runs as a writer or drives the writers.
 pub const ROLE: &str = "attribute";
 
-/// Runs a writer, drives the writers, or measures in a guest.
+/// Runs one writer, drives all writers, or measures in a guest.
 pub fn run_role(words: &[String]) -> Result<()> {
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["write", kind, dir] => Ok(writers::write(kind, Path::new(dir), None)?),
@@ -119,7 +120,7 @@ pub fn run_role(words: &[String]) -> Result<()> {
         }
         ["write-short", name, dir, notes] => short::write(name, Path::new(dir), Path::new(notes)),
         ["drive-short", dir, notes] => short::drive(Path::new(dir), Path::new(notes)),
-        _ => bail!("this is a part of `cargo studies attribution`"),
+        _ => bail!("only `cargo studies attribution` runs this command"),
     }
 }
 
@@ -145,7 +146,7 @@ fn measure(rounds: u64, file_systems: &[String], is_on_overlay: bool) -> Result<
     Ok(())
 }
 
-/// Records the writers once, and returns the rows of that recording.
+/// Records the writers once, and returns the rows of the recording.
 fn round(
     name: &str,
     fs: &str,
@@ -178,23 +179,23 @@ fn round(
     Ok(rows)
 }
 
-/// Runs the writers in `dir`, notes the addresses of their files on the device, and deletes one file. The
-/// noted paths are in `files`, which is the same folder as `dir` unless an overlay is used.
+/// Runs the writers in `dir`, saves the addresses of their files on the device, and deletes one file. The
+/// saved paths are in `files`, which is the same folder as `dir` unless an overlay is used.
 fn drive(place: Place, dir: &Path, files: &Path, truth: &Path) -> Result<()> {
     let groups = Groups::make(place)?;
     let mut writers = Vec::new();
     for kind in WRITERS.iter().filter(|kind| place.has(kind) && !kind.starts_with("reused")) {
         writers.push(groups.start(kind, dir)?);
     }
-    // These run one after the other: the second gets the process id of the first.
+    // These two writers run one after the other: the second gets the process id of the first.
     for kind in ["reused1", "reused2"] {
         ended(groups.start(kind, dir)?)?;
     }
     for writer in writers {
         ended(writer)?;
     }
-    // A worker and the journal's thread write the dirty data. The kernel would do this anyway, but not within
-    // seconds.
+    // Let kernel workers and the journal thread write the dirty data. The kernel would do this anyway, but
+    // not within seconds.
     ran("sync", Command::new("sync").arg("-f").arg(files))?;
     let mut lines = String::new();
     for entry in fs::read_dir(files)? {

@@ -1,7 +1,7 @@
 //! Measures the share of bytes that fonio attributes to the right path, for files that exist only for a
 //! moment.
 //!
-//! Each writer creates files, writes them with fsync, and deletes them immediately. It notes the times of
+//! Each writer creates files, writes them with fsync, deletes them immediately, and saves the times of
 //! creation and deletion. A data bio that the writer caused between these times belongs to that file.
 
 use std::collections::HashMap;
@@ -35,20 +35,20 @@ const WRITERS: [(&str, Load); 5] = [
 enum Load {
     /// A rollback journal, which always has the same name and is next to the database.
     Journal,
-    /// A new name each time, in one of several folders.
+    /// A temporary file with a new name each time, in one of several folders.
     Temporary,
     /// A file that replaces another file, which is thereby deleted without being named.
     Replaced,
 }
 
-/// One file, with its times of creation and deletion in nanoseconds.
+/// A file that a writer wrote, with its times of creation and deletion in nanoseconds.
 struct Written {
     began: u64,
     ended: u64,
     paths: Vec<PathBuf>,
 }
 
-/// Runs one writer in `dir`, and notes its files in `notes`.
+/// Runs one writer in `dir`, and saves the names and times of its files in `notes`.
 pub fn write(name: &str, dir: &Path, notes: &Path) -> Result<()> {
     let (_, load) = WRITERS.iter().find(|(known, _)| *known == name).context("no such writer")?;
     let comm = std::ffi::CString::new(name)?;
@@ -89,7 +89,6 @@ fn nanos() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Runs the writers concurrently.
 pub fn drive(dir: &Path, notes: &Path) -> Result<()> {
     let own = std::env::current_exe()?;
     let start = |(name, _): &(&str, Load)| {
@@ -99,7 +98,7 @@ pub fn drive(dir: &Path, notes: &Path) -> Result<()> {
     children?.into_iter().try_for_each(super::ended)
 }
 
-/// Records the writers once on each file system, and stores a row for each writer.
+/// Records the writers once on each file system, and stores a result row for each writer.
 pub fn measure(file_systems: &[String]) -> Result<()> {
     let columns = ["writer", "data written", "right path", "wrong path", "no path"];
     let title = format!("correctly attributed bytes of short-lived files, {FILES} files per writer");
@@ -142,7 +141,7 @@ fn record(fs: &str, result: &mut StudyResult) -> Result<()> {
 fn written(lines: &str) -> Result<Vec<Written>> {
     let parse = |line: &str| -> Result<Written> {
         let words: Vec<&str> = line.split(' ').collect();
-        let [began, ended, paths @ ..] = &words[..] else { bail!("a damaged list of files") };
+        let [began, ended, paths @ ..] = &words[..] else { bail!("the list of files is damaged") };
         let paths = paths.iter().filter(|path| !path.is_empty()).map(PathBuf::from).collect();
         Ok(Written { began: began.parse()?, ended: ended.parse()?, paths })
     };
@@ -152,11 +151,11 @@ fn written(lines: &str) -> Result<Vec<Written>> {
 #[derive(Default)]
 struct Judge {
     bios: Vec<Bio>,
-    /// The kind of data of each request.
+    /// The kind of data of each request, by request.
     contents: HashMap<u64, Content>,
-    /// The names of each file, in order.
+    /// The names of each file, sorted by time.
     paths: HashMap<u32, Vec<(u64, PathBuf)>>,
-    /// The threads with each name.
+    /// The process name of each thread.
     threads: HashMap<u32, String>,
 }
 
@@ -219,7 +218,7 @@ impl Judge {
     }
 }
 
-/// Number of bytes with the right path, with a wrong path, and without a path.
+/// Number of bytes attributed to the right path, to a wrong path, and to no path.
 #[derive(Clone, Copy, Default)]
 struct Tally([u64; 3]);
 

@@ -1,5 +1,4 @@
-//! Devices between the file system and the disks (LVM and LUKS), and the mapping of their sectors to the
-//! disks.
+//! Creates devices between the file system and the disks (LVM and LUKS), and maps their sectors to the disks.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +12,7 @@ use fonio_system::device;
 use super::ran;
 
 const NAME: &str = "attribution";
-/// The size of a volume's part on the first disk: smaller than the files, so that they use both disks.
+/// The size of a volume's part on the first disk, less than a file's size, so that files use both disks.
 const FIRST_DISK: &str = "32M";
 
 /// The layers between the file system and the disks.
@@ -22,16 +21,16 @@ pub enum Stack {
     Nothing,
     /// A linear LVM volume on two disks.
     Lvm,
-    /// An encrypted device.
+    /// A device encrypted with LUKS.
     Luks,
     /// A linear LVM volume on an encrypted device, as Debian's installer creates it, and on a second disk.
     LvmOnLuks,
 }
 
-/// The stack's device; dropping it removes the stack.
+/// The top device of a stack of devices. Dropping this value removes the stack.
 pub struct Stacked {
     pub path: String,
-    /// Commands that remove it.
+    /// Commands that remove the stack.
     undo: Vec<Vec<String>>,
 }
 
@@ -51,7 +50,7 @@ impl Stack {
         }
     }
 
-    /// Creates the stack on two disks, which are overwritten.
+    /// Creates this stack on two disks, which are overwritten.
     pub fn make(self, disks: [&str; 2], scratch: &Path) -> Result<Stacked> {
         let [first, second] = disks;
         let mut made =
@@ -120,17 +119,17 @@ struct Part {
     on_disk: u64,
 }
 
-/// The mapping of the file system's device to the disks.
+/// The mapping of the sectors of the file system's device to the disks.
 pub struct Places(Vec<Part>);
 
 impl Places {
-    /// Asks device mapper. A disk maps to itself.
+    /// Reads the mapping from device mapper. A disk maps to itself.
     pub fn of(path: &str) -> Result<Places> {
         let id = device::from_dev(fs::metadata(path)?.rdev());
         Ok(Places(parts(id, 0, u64::MAX)?))
     }
 
-    /// Returns the sector of the file system's device at this sector of a disk.
+    /// Returns the sector of the file system's device that is stored in the given sector of a disk.
     pub fn at(&self, disk: DeviceId, sector: u64) -> Option<u64> {
         let holds = |part: &&Part| {
             part.disk == disk && (part.on_disk..part.on_disk.saturating_add(part.sectors)).contains(&sector)
@@ -139,7 +138,7 @@ impl Places {
     }
 }
 
-/// Returns the parts of `sectors` sectors of a device, starting at `first`.
+/// Returns the parts on disks of `sectors` sectors of a device, starting at sector `first`.
 fn parts(id: DeviceId, first: u64, sectors: u64) -> Result<Vec<Part>> {
     if !Path::new(&format!("/sys/dev/block/{id}/dm")).exists() {
         return Ok(vec![Part { first: 0, sectors, disk: id, on_disk: first }]);
@@ -158,8 +157,8 @@ fn parts(id: DeviceId, first: u64, sectors: u64) -> Result<Vec<Part>> {
     Ok(found)
 }
 
-/// First sector, length, device below, and first sector there: `0 65536 linear 254:16 2048`, or
-/// `0 2064384 crypt aes-xts-plain64 :64:logon:… 0 254:16 32768 …`.
+/// Parses a device-mapper line: first sector, length, lower device, and first sector there, such as
+/// `0 65536 linear 254:16 2048` or `0 2064384 crypt aes-xts-plain64 :64:logon:… 0 254:16 32768 …`.
 fn segment(line: &str) -> Option<(u64, u64, DeviceId, u64)> {
     let words: Vec<&str> = line.split(' ').collect();
     let (begin, length) = (words.first()?.parse().ok()?, words.get(1)?.parse().ok()?);

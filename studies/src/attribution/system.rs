@@ -1,4 +1,4 @@
-//! The writers in a complete Debian, where they are systemd units and a Podman container.
+//! Runs the writers in a complete Debian, where they are systemd units and a Podman container.
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use xtask::results::{Row, StudyResult};
 use super::FILE_SYSTEMS;
 use crate::{process, tools};
 
-/// The layers between the file system and the disks.
+/// The supported layers between the file system and the disks.
 pub const LAYERS: [&str; 3] = ["lvm", "luks", "lvm-on-luks"];
 const PACKAGES: [&str; 5] = ["podman", "xfsprogs", "btrfs-progs", "lvm2", "cryptsetup-bin"];
 const DISK_BYTES: u64 = 1 << 30;
 const MEMORY_MIB: u64 = 1536;
-/// Creates an image from the program and the guest's libraries, without an image registry.
+/// A script that creates a container image from the program and its libraries, without a registry.
 const IMAGE: &str = "set -e; cd /root; chmod +x attribution; mkdir image; cp attribution image; \
     cp --parents --dereference $(ldd attribution | grep -o '/[^ ]*') image; \
     tar -cf image.tar -C image .; podman import --quiet image.tar localhost/attribution";

@@ -1,6 +1,6 @@
-//! The addresses of each file's data and of the journal on the device: file addresses come from `filefrag`,
-//! those of the journal from `debugfs` or `xfs_db`. Btrfs has no journal. There, `filefrag` prints logical
-//! addresses, and `btrfs inspect-internal` maps them to the device.
+//! Finds the addresses of each file's data and of the journal on the device. Addresses of files come from
+//! `filefrag`, and addresses of the journal from `debugfs` or `xfs_db`. Btrfs has no journal. On Btrfs,
+//! `filefrag` prints logical addresses, and `btrfs inspect-internal` maps them to the device.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::ran;
 const SECTOR: u64 = 512;
 
 pub struct Truth {
-    /// First sector, number of sectors, and file; sorted by sector. The journal has an empty path.
+    /// First sector, sector count and file of each extent, sorted by sector. The journal's path is empty.
     extents: Vec<(u64, u64, PathBuf)>,
 }
 
@@ -22,7 +22,7 @@ impl Truth {
         let mut extents = Vec::new();
         for line in fs::read_to_string(path)?.lines() {
             let mut words = line.splitn(3, ' ');
-            let mut next = || words.next().context("a damaged list of extents");
+            let mut next = || words.next().context("the list of extents is damaged");
             extents.push((next()?.parse()?, next()?.parse()?, PathBuf::from(next()?)));
         }
         match fs {
@@ -54,7 +54,7 @@ impl Truth {
         Ok(Truth { extents })
     }
 
-    /// The file at a sector; an empty path for the journal, `None` for metadata.
+    /// Returns the file that is stored at a sector: an empty path for the journal, `None` for metadata.
     pub fn at(&self, sector: u64) -> Option<&Path> {
         let at = self.extents.partition_point(|(first, ..)| *first <= sector).checked_sub(1)?;
         let (first, sectors, file) = &self.extents[at];
@@ -62,7 +62,8 @@ impl Truth {
     }
 }
 
-/// First sector and length from a line of filefrag: `   0:        0..    2047:     278528..    280575:   2048:   last`.
+/// Parses an extent's sector and length from a line of filefrag:
+/// `   0:        0..    2047:     278528..    280575:   2048:   last`.
 pub fn extent(line: &str) -> Option<(u64, u64)> {
     let mut fields = line.split(':');
     fields.next()?.trim().parse::<u64>().ok()?;
@@ -75,14 +76,14 @@ fn log_of_xfs(device: &str) -> Result<(u64, u64, PathBuf)> {
     let told = ask(&["-c", "sb 0", "-c", "print logstart logblocks"])?;
     let numbers: Vec<&str> = told.lines().filter_map(|line| Some(line.split_once('=')?.1.trim())).collect();
     let [start, blocks] = numbers[..] else { bail!("xfs_db printed {told:?}") };
-    // For example, `0x64032 (409650)`.
+    // xfs_db prints the address as, for example, `0x64032 (409650)`.
     let place = ask(&["-c", &format!("convert fsblock {start} daddr")])?;
     let first = place.split(['(', ')']).nth(1).context("xfs_db did not convert the log's address")?;
     Ok((first.parse()?, blocks.parse::<u64>()? * 8, PathBuf::new()))
 }
 
-/// The logical address, length and device address of each chunk, in bytes. A chunk has these lines, among
-/// others:
+/// Returns the logical address, length and device address of each Btrfs chunk, in bytes. The dump of a chunk
+/// has these lines, among others:
 ///
 /// ```text
 /// item 1 key (FIRST_CHUNK_TREE CHUNK_ITEM 13631488) itemoff 16105 itemsize 80

@@ -1,4 +1,4 @@
-//! The writers: their I/O, and the units in which they run.
+//! Runs the writers of the study: their I/O, and the units in which they run.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -15,25 +15,25 @@ use super::ROLE;
 /// The kinds of writers. Each kind is also the writer's process name and the prefix of its file names.
 pub const WRITERS: [&str; 7] = ["buffered", "fsync", "direct", "mmap", "container", "reused1", "reused2"];
 const MAPPED_BYTES: usize = 4 << 20;
-/// The image of the container, and the name of the container.
+/// The name of the container's image, and the name of the container.
 const IMAGE: &str = "localhost/attribution";
 const CONTAINER: &str = "attribution-container";
-/// The maximum number of attempts to get the process id of the first writer.
+/// The maximum number of attempts to get the first writer's process id again.
 const TRIES: u32 = 10_000;
 
-/// The kind of units of the writers.
+/// The kind of unit in which the writers run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Control groups with names of units.
+    /// Control groups that have names of systemd units.
     Groups,
-    /// systemd units, and a Podman container.
+    /// Real systemd units, and a Podman container.
     Units,
 }
 
 impl Place {
     pub fn of(word: &str) -> Result<Place> {
         let place = [Place::Groups, Place::Units].into_iter().find(|place| place.word() == word);
-        place.with_context(|| format!("{word} is not a place"))
+        place.with_context(|| format!("{word} is not a place for writers"))
     }
 
     pub fn word(self) -> &'static str {
@@ -43,7 +43,7 @@ impl Place {
         }
     }
 
-    /// Returns whether this writer exists here.
+    /// Returns whether a writer of this kind can run in these units.
     pub fn has(self, kind: &str) -> bool {
         self == Place::Units || kind != "container"
     }
@@ -57,7 +57,7 @@ impl Place {
     }
 }
 
-/// The control groups of the writers; removed when dropped.
+/// The control groups of the writers. Dropping this value removes the groups.
 pub struct Groups {
     place: Place,
     dirs: Vec<PathBuf>,
@@ -75,7 +75,7 @@ impl Groups {
             let unified = unified.context("no cgroup2 is mounted")?;
             for kind in WRITERS.iter().filter(|kind| place.has(kind)) {
                 let dir = unified.join(place.unit(kind));
-                // A control group left by an interrupted run is used again.
+                // A control group left over from an interrupted run is used again.
                 fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
                 groups.dirs.push(dir);
             }
@@ -83,7 +83,6 @@ impl Groups {
         Ok(groups)
     }
 
-    /// Starts a writer in its unit.
     pub fn start(&self, kind: &str, dir: &Path) -> Result<Child> {
         let own = std::env::current_exe()?;
         let unit = self.place.unit(kind);
@@ -91,7 +90,7 @@ impl Groups {
             (Place::Groups, _) => {
                 let mut command = Command::new(&own);
                 let group =
-                    self.dirs.iter().find(|dir| dir.ends_with(&unit)).context("a writer without a group")?;
+                    self.dirs.iter().find(|dir| dir.ends_with(&unit)).context("a writer has no group")?;
                 command.args([ROLE, "write", kind]).arg(dir).arg(group);
                 command
             }
@@ -121,7 +120,7 @@ impl Drop for Groups {
     }
 }
 
-/// Writes the files of one writer, in a control group if given.
+/// Writes the files of one writer, in a control group if one is given.
 pub fn write(kind: &str, dir: &Path, group: Option<&Path>) -> io::Result<()> {
     if let Some(group) = group {
         fs::write(group.join("cgroup.procs"), "0")?;
@@ -193,9 +192,9 @@ fn mapped(path: &Path, pause: &dyn Fn()) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes in a child. The second writer's child gets the same process id as the first writer's child.
+/// Writes a file in a child process. The children of both writers get the same process id.
 fn with_one_id(kind: &str, dir: &Path, path: &Path) -> io::Result<()> {
-    // The file is outside `dir`, because otherwise it would occupy blocks on the device.
+    // The file with the process id is outside `dir`, because otherwise it would occupy blocks on the device.
     let noted = dir.with_extension("pid");
     let wanted = match kind {
         "reused2" => Some(fs::read_to_string(&noted)?.trim().parse::<i32>().map_err(io::Error::other)?),

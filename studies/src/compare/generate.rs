@@ -1,11 +1,11 @@
-//! Generated series of requests, whose true difference is known: two series with equal settings and different
+//! Generates series of requests whose true difference is known: two series with equal settings and different
 //! seeds differ only by chance.
 
 use fonio_analysis::{Analyser, Analysis, AnalysisOptions};
 use fonio_core::random::seed_for;
 use fonio_core::{ByteCount, DeviceId, Flags, Meta, Op, Random, Request, RowSink, Sector, Timestamp};
 
-/// The dependence between latencies.
+/// The way in which the latencies of a series depend on each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Independent latencies: requests arrive at random times, each with its own random latency.
@@ -19,10 +19,10 @@ pub enum Kind {
     /// Latencies that depend on the recent past: the device's speed varies by a third, with a correlation
     /// time of 0.1 s (30 requests).
     Autocorrelated,
-    /// Like `Autocorrelated`, but the speed varies by half, with a correlation time of 0.2 s.
+    /// Latencies as in `Autocorrelated`, but the speed varies by half, with a correlation time of 0.2 s.
     Wandering,
-    /// Like `Wandering`, with less variation and a correlation time of 3 s, so a series of 10 s contains
-    /// almost no information about the mean speed.
+    /// Latencies as in `Wandering`, with less variation and a correlation time of 3 s, so that a series of 10
+    /// s contains almost no information about the mean speed.
     Drifting,
 }
 
@@ -48,24 +48,24 @@ impl Kind {
     }
 
     /// Returns whether the comparison must find a slower device. For the last two kinds, two runs of one
-    /// device differ as much as the runs of a fast and a slower device. For these kinds, the comparison must
-    /// only avoid calling equal devices different.
+    /// device differ as much as the runs of a fast and a slower device. So for these kinds, the comparison
+    /// must only avoid calling equal devices different.
     pub fn can_tell(self) -> bool {
         !matches!(self, Kind::Wandering | Kind::Drifting)
     }
 }
 
-/// The settings of a series.
+/// The settings of a generated series.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub kind: Kind,
     pub seconds: u32,
-    /// The factor on every service time.
+    /// The factor by which every service time is multiplied.
     pub slow: f64,
     pub seed: u64,
 }
 
-/// Generates the requests and analyses them.
+/// Generates the requests of a series and analyses them.
 pub fn analyse(plan: Plan) -> Analysis {
     let mut made = Made { random: Random::new(seed_for(0x7a31_c9e5, plan.seed)), rows: Vec::new() };
     match plan.kind {
@@ -99,7 +99,7 @@ pub fn analyse(plan: Plan) -> Analysis {
     analyser.finish(&meta)
 }
 
-/// The requests generated so far, and the random numbers for the next requests.
+/// The requests generated so far, and the random number generators for the next requests.
 struct Made {
     random: Random,
     rows: Vec<Request>,
@@ -136,7 +136,7 @@ impl Made {
     }
 }
 
-/// Returns the base service time: 1 ms for reads, 3 ms for synchronous writes.
+/// Returns the base service time of an operation: 1 ms for reads, 3 ms for synchronous writes.
 fn base(op: Op) -> f64 {
     if op == Op::Read { 1e-3 } else { 3e-3 }
 }
@@ -154,7 +154,7 @@ fn open(made: &mut Made, plan: Plan, mut factor: impl FnMut(&mut Made, f64) -> f
     }
 }
 
-/// A device's varying speed: its logarithm is an Ornstein-Uhlenbeck process.
+/// The varying speed of a device: its logarithm is an Ornstein-Uhlenbeck process.
 struct Wander {
     memory_s: f64,
     spread: f64,

@@ -1,6 +1,6 @@
 //! Measures how often a comparison of two recordings claims a difference, with and without a true difference.
 //!
-//! The series are generated, so the truth is known. Each is analysed like any recording.
+//! The series are generated, so the true difference is known. Each series is analysed like any recording.
 
 use anyhow::{Result, ensure};
 use fonio_analysis::{Analysis, Answer, Comparison, Named, compare};
@@ -8,14 +8,14 @@ use xtask::results::{Cell, StudyResult};
 
 use super::generate::{self, Kind, Plan};
 
-/// The number of pairs in which doubled medians must be found, and the total number of pairs.
+/// The number of pairs in which doubled median latencies must be found, and the total number of pairs.
 const DOUBLED: (usize, usize) = (48, 50);
-/// The same two numbers for a device that is 20 percent slower, in series of 60 s.
+/// The required and the total number of pairs for a device that is 20 percent slower, in series of 60 s.
 const SLOWER: (usize, usize) = (18, 20);
-/// The share of pairs in which equal devices may be called different.
+/// The maximum share of pairs in which equal devices may be called different.
 const FALSE_CLAIMS: f64 = 0.05;
 
-/// Compares `pairs` pairs of equal series and of different series; fails if a bound is exceeded.
+/// Compares `pairs` pairs of equal series and of different series; fails if a limit is violated.
 pub fn run(pairs: usize, command: &str, is_complete: bool) -> Result<()> {
     let mut fine = true;
     let columns = [
@@ -76,7 +76,7 @@ fn is_any_response_higher(comparison: &Comparison) -> bool {
     comparison.rows.iter().any(|row| is_response(&row.figure) && row.changes[0].answer == Answer::Higher)
 }
 
-/// Compares two recordings; the service times of the second are multiplied by `slow`.
+/// Generates and compares two series. The service times of the second series are multiplied by `slow`.
 fn pair_of(kind: Kind, seconds: u32, slow: f64, pair: usize) -> Comparison {
     let of = |slow: f64, seed: usize| generate::analyse(Plan { kind, seconds, slow, seed: seed as u64 + 1 });
     let (first, other) = (of(1.0, 2 * pair), of(slow, 2 * pair + 1));
@@ -91,13 +91,13 @@ fn answer(comparison: &Comparison, figure: &str) -> Option<Answer> {
     comparison.rows.iter().find(|row| row.figure == figure).map(|row| row.changes[0].answer)
 }
 
-/// Returns the figures with either result.
+/// Returns the names of the figures for which the comparison's result is `one` or `two`.
 fn claimed(comparison: &Comparison, one: Answer, two: Answer) -> Vec<String> {
     let rows = comparison.rows.iter().filter(|row| [one, two].contains(&row.changes[0].answer));
     rows.map(|row| row.figure.clone()).collect()
 }
 
-/// Number of pairs for which the comparison claims a lower response time although it is higher.
+/// Returns the number of pairs for which the comparison wrongly claims a lower response time.
 fn wrong(all: &[Comparison]) -> usize {
     let lower = |comparison: &&Comparison| {
         claimed(comparison, Answer::Lower, Answer::Lower).iter().any(|figure| figure.starts_with("latency."))

@@ -1,8 +1,8 @@
 //! `cargo studies compare`: measures how often a comparison claims a difference, for equal and for different
 //! recordings.
 //!
-//! Uses generated series, whose true difference is known (`generated.rs`). With `--real`, uses recordings of
-//! fio on an emulated eMMC; the slower device has the same profile with multiplied times.
+//! By default, the true difference is known, because series are generated (`generated.rs`). `--real` uses
+//! recordings of fio on an emulated eMMC; the slower device has the same profile, but with multiplied times.
 
 mod generate;
 mod generated;
@@ -20,7 +20,7 @@ use xtask::results::{Cell, StudyResult};
 use crate::emulated::{self, Emulated, Options};
 use crate::{asked, process};
 
-/// The default number of pairs of generated series.
+/// The default number of pairs of series to generate.
 const PAIRS: u32 = 400;
 const PROFILE: &str = "galaxy_s3_emmc";
 const SIZE: &str = "1GiB";
@@ -44,7 +44,7 @@ pub struct Arguments {
     long: u32,
 }
 
-/// Compares generated series or recordings.
+/// Compares pairs of generated series or of recordings.
 pub fn run(arguments: &Arguments) -> Result<()> {
     if !arguments.real {
         let pairs = arguments.pairs.unwrap_or(PAIRS);
@@ -62,9 +62,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 struct Case {
     name: &'static str,
     what: &'static str,
-    /// Factor for the device times of the second recording.
+    /// Factor by which the device times of the second recording are multiplied.
     slow: f64,
-    /// Whether the recordings are long.
+    /// Whether the recordings have the length for the case `slower`.
     is_long: bool,
 }
 
@@ -74,7 +74,7 @@ const CASES: [Case; 3] = [
     Case { name: "slower", what: "every time up by 20 %", slow: 1.2, is_long: true },
 ];
 
-/// Returns the figures with this result for the second recording.
+/// Returns the names of the figures for which the comparison has this result for the second recording.
 fn with(comparison: &Comparison, answer: Answer) -> Vec<&str> {
     let rows = comparison.rows.iter().filter(|row| row.changes[0].answer == answer);
     rows.map(|row| row.figure.as_str()).collect()
@@ -117,7 +117,7 @@ fn measure(cases: &[&Case], pairs: u32, seconds: u32, long: u32) -> Result<()> {
     Ok(())
 }
 
-/// Records fio on a new device whose times are multiplied.
+/// Records fio on a new emulated device whose times are multiplied by `slow`.
 fn record(fonio: &Path, dir: &Path, slow: f64, seconds: u32, seed: u32) -> Result<PathBuf> {
     let profile = dir.join(format!("times-{slow}.toml"));
     std::fs::write(&profile, slower(slow)?.to_toml())?;
@@ -155,9 +155,9 @@ fn compare(fonio: &Path, first: &Path, other: &Path) -> Result<Comparison> {
     Ok(report.comparison)
 }
 
-/// Returns the profile with its times multiplied and its rates divided by `factor`.
+/// Returns the device profile with its times multiplied and its rates divided by `factor`.
 fn slower(factor: f64) -> Result<Profile> {
-    let mut profile = Profile::shipped(PROFILE).context("the profile is not shipped")?;
+    let mut profile = Profile::shipped(PROFILE).context("fonio does not ship the profile")?;
     for key in [
         "interface.read_command",
         "interface.write_command",

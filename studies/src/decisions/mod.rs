@@ -1,10 +1,10 @@
 //! `cargo studies decisions`: compares the decisions of the kernel's schedulers in a guest with the decisions
 //! of their models in `fonio-sim`.
 //!
-//! The device has a queue depth of 1. As soon as a request is issued, the kernel dispatches the next request
-//! from the scheduler and holds it until the device is free. If the scheduler returns no request, the kernel
-//! asks again at the next insertion or completion. The decisions are made at these times; `block_rq_issue`
-//! comes later.
+//! The observed device has a queue depth of 1. As soon as a request is issued, the kernel dispatches the next
+//! request from the scheduler and holds it until the device is free. If the scheduler returns no request, the
+//! kernel asks again at the next insertion or completion. The decisions are made at these times; the event
+//! `block_rq_issue` comes later.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::{process, schedulers, tools};
 
 const KERNEL: &str = "6.12";
 const DEVICE: &str = "samsung_s5";
-/// The kernel's tick, and the step of the search for its phase.
+/// The kernel's tick, and the step size of the search for the phase of this tick.
 const TICK_NS: u64 = 4_000_000;
 const TICK_STEP_NS: usize = 20_000;
 
@@ -27,10 +27,10 @@ const TICK_STEP_NS: usize = 20_000;
 const LOADS: &str = include_str!("loads.txt");
 
 struct Load {
-    /// The base name of the load's files: the names of the scheduler and of the load.
+    /// The base name of the load's files, which consists of the names of the scheduler and of the load.
     file: &'static str,
     scheduler: &'static str,
-    /// Settings with the kernel's names and units; other settings keep their defaults.
+    /// Scheduler settings with the kernel's names and units; other settings keep their defaults.
     settings: &'static str,
 }
 
@@ -54,7 +54,7 @@ struct Request {
     inserted: u64,
     issued: u64,
     completed: u64,
-    /// The remainder of its line in a test vector.
+    /// The rest of the request's line in a test vector.
     text: String,
 }
 
@@ -65,7 +65,7 @@ pub struct Arguments {
     fonio: Option<PathBuf>,
 }
 
-/// Records decisions, and saves the decisions that the models make too as test vectors.
+/// Records decisions of the kernel. Saves the decisions that the models make too as test vectors.
 pub fn run(arguments: &Arguments) -> Result<()> {
     tools::ensure(&[tools::BUILD, tools::GUEST])?;
     process::outlive_signals()?;
@@ -86,7 +86,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 fn compare_all(folder: &Path) -> Result<()> {
     let title = "decisions of the kernel's schedulers that their models make too";
-    let columns = ["scheduler", "load", "settings", "decisions", "equal before the first other one"];
+    let columns = ["scheduler", "load", "settings", "decisions", "equal before the first difference"];
     let mut result = StudyResult::begin("decisions", title, "cargo studies decisions", &columns)?;
     let observed = process::root().join("crates/fonio-sim/tests/vectors/observed");
     for load in loads() {
@@ -103,7 +103,7 @@ fn compare_all(folder: &Path) -> Result<()> {
         } else {
             let other = issued.get(equal).map_or_else(|| "nothing".to_owned(), u64::to_string);
             eprintln!(
-                "  the model: {}; the kernel issued {other}",
+                "  the model decided: {}; the kernel issued {other}",
                 vector.lines().last().unwrap_or_default()
             );
             if kept.exists() {
@@ -116,7 +116,7 @@ fn compare_all(folder: &Path) -> Result<()> {
 }
 
 /// Compares the decisions, assuming the phase of the kernel's tick for which most decisions are equal. The
-/// recording does not show the phase, which matters only for limits of a few ticks.
+/// recording does not show this phase, which matters only for limits of a few ticks.
 fn best(load: &Load, requests: &[Request]) -> Result<Beside> {
     let head = format!("scheduler {} {}", load.scheduler, load.settings);
     let phases = if load.settings.contains("prio_aging_expire") { TICK_NS } else { 1 };
@@ -142,7 +142,7 @@ fn requests(csv: &str) -> Result<Vec<Request>> {
                 .with_context(|| format!("a request has no {name}: {line}"))
         };
         let number = |name: &str| -> Result<u64> {
-            field(name)?.parse().with_context(|| format!("{name} is not known: {line}"))
+            field(name)?.parse().with_context(|| format!("{name} is not a number: {line}"))
         };
         let class = match number("ioprio")? {
             of if of >> 13 == 1 => format!("rt{}", of & 7),
@@ -170,22 +170,22 @@ fn requests(csv: &str) -> Result<Vec<Request>> {
     Ok(found)
 }
 
-/// A model that receives the same requests as the kernel.
+/// A scheduler model that receives the same requests as the kernel's scheduler.
 struct Beside {
-    /// The inputs with the model's decisions.
+    /// The test vector: the model's inputs, with its decisions.
     vector: String,
-    /// The requests that the kernel issued, in order.
+    /// The requests that the kernel issued, in order of issue.
     issued: Vec<u64>,
     /// The number of issued requests that the model chose too.
     equal: usize,
-    /// The number of inserted requests without a decision.
+    /// The number of inserted requests that the model has not dispatched yet.
     waiting: usize,
     /// The dispatched request that the kernel holds until the device is free.
     held: Option<u64>,
 }
 
 impl Beside {
-    /// Asks the model for a decision when the kernel asks its scheduler. Returns whether the kernel can have
+    /// Asks the model for a decision when the kernel asks its scheduler. Returns whether the kernel may have
     /// got the same decision.
     fn ask(&mut self, now: u64) -> Result<bool> {
         if self.held.is_some() || self.waiting == 0 {
@@ -204,10 +204,10 @@ impl Beside {
 
 /// Asks the model whenever the kernel could ask its scheduler, and compares the decisions with the issued
 /// requests, up to the first difference. The recording does not show when the kernel's scheduler held
-/// requests back. If the model holds requests back, this function asks it again at the next event, at the
-/// latest when the kernel issued a request.
+/// requests back. If the model holds requests back, this function asks the model again at the next event, at
+/// the latest when the kernel issued a request.
 ///
-/// `head` is the first line of the vector, which begins at the time `start`.
+/// `head` is the first line of the test vector, which begins at the time `start`.
 fn compare(head: &str, requests: &[Request], start: u64) -> Result<Beside> {
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     enum Event {
@@ -278,7 +278,7 @@ complete 300 id=3
 ";
         let found = compare("scheduler noop", &requests, 0).expect("a vector");
         assert_eq!((found.vector.as_str(), found.equal), (vector, 3));
-        // The idle class waits for the others, so the real-time request is dispatched first.
+        // The idle class waits for the other classes, so the real-time request is dispatched first.
         let found = compare("scheduler mq-deadline", &requests, 0).expect("a vector");
         assert_eq!(found.equal, 1);
         assert!(found.vector.ends_with("dispatch 30 -> 3\n"), "{}", found.vector);

@@ -1,8 +1,8 @@
 //! `cargo studies documents`: writes the tables of figures in documents from the results.
 //!
 //! `<!-- results: ID -->` … `<!-- end -->` contains the table of a result, and `<!-- results: ID: COLUMN,
-//! COLUMN -->` some of its columns. `<!-- papers: PREFIX -->` contains a line for each result whose id has
-//! this prefix. The text between the two lines is always generated.
+//! COLUMN -->` contains some columns of this table. `<!-- papers: PREFIX -->` contains a line for each result
+//! whose id has this prefix. The text between the two comments is always generated.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -42,7 +42,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Returns the documents whose tables differ from the results, each with its correct text.
+/// Returns the documents whose tables differ from the results, each with its corrected text.
 fn changed() -> Result<Vec<(PathBuf, String)>> {
     let results: BTreeMap<String, StudyResult> =
         StudyResult::all()?.into_iter().map(|result| (result.id.clone(), result)).collect();
@@ -75,9 +75,9 @@ fn all() -> Result<Vec<(PathBuf, String)>> {
 
 /// A block of a document that is generated from results.
 struct Block<'a> {
-    /// `results` or `papers`.
+    /// The kind of the block: `results` or `papers`.
     kind: &'a str,
-    /// An id with optional columns, or a prefix of ids.
+    /// The id of a result with optional columns, or a prefix of ids.
     name: &'a str,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Splits an ID into its prefix and its final number, so that 4 is sorted before 10.
+/// Splits an id into its prefix and its final number, so that ids are sorted by number: 4 before 10.
 fn by_number(id: &str) -> (&str, u32) {
     let name = id.trim_end_matches(|c: char| c.is_ascii_digit());
     (name, id[name.len()..].parse().unwrap_or(0))

@@ -22,7 +22,7 @@ fn every_result_is_in_a_document() {
     let blocks: Vec<Block<'_>> = texts.lines().filter_map(Block::begun_by).collect();
     for result in StudyResult::all().expect("all results can be read") {
         let file = process::root().join("studies/results").join(format!("{}.json", result.id));
-        let text = fs::read_to_string(&file).expect("the file has the name of its id");
+        let text = fs::read_to_string(&file).expect("each result is in the file named after its id");
         assert_eq!(text, result.text().expect("JSON"), "{}", file.display());
         let id = result.id.as_str();
         let shows = |block: &Block<'_>| match block.kind {
@@ -66,7 +66,7 @@ fn the_commands_of_studies_in_documents_are_valid() {
     for (path, text) in all().expect("the documents can be read") {
         for command in markdown::commands(&text, &["cargo studies"]) {
             count += 1;
-            // Words in capitals are placeholders; the value of an option may be anything.
+            // Words in capitals are placeholders. The value of an option may be any word.
             let is_chosen = |at: usize| command.words[at].chars().all(|c| c.is_ascii_uppercase());
             let is_kept = |at: &usize| !is_chosen(*at) || command.words[*at - 1].starts_with("--");
             let words = (1..command.words.len()).filter(is_kept).map(|at| command.words[at].as_str());

@@ -1,10 +1,10 @@
 //! `cargo studies emulator`: compares fio's measurements of emulated cards with published numbers, and with
 //! the model's time for the same requests.
 //!
-//! Each number is measured on its own device, prepared according to its protocol. fio issues at most as many
-//! requests as the protocol prescribes, and stops after a time limit. The comparison with published numbers
-//! tests the fit, the model, the small number of random addresses, and the clock. The comparison with the
-//! model's time tests only the clock.
+//! Each published number is measured on its own device, prepared according to the number's protocol. fio
+//! issues at most as many requests as the protocol prescribes, and stops after a time limit. The comparison
+//! with published numbers tests the fit, the model, the small number of random addresses, and the clock. The
+//! comparison with the model's time tests only the clock.
 
 use std::path::Path;
 
@@ -19,10 +19,10 @@ use xtask::results::{Cell, StudyResult};
 
 use crate::emulated::{self, Emulated, Options};
 
-/// Large enough for every preparation. The published cards have 16 GB, but the protocols use less than 2 GiB.
+/// The size of an emulated card. The published cards have 16 GB, but the protocols use less than 2 GiB.
 const CAPACITY: &str = "2GiB";
 
-/// Random writes of some cards take 0.4 s each.
+/// The time limit of fio. Random writes of some cards take 0.4 s each.
 const RUNTIME_SECONDS: u32 = 20;
 
 /// Relative differences from the published number above these limits are marked: one limit for cards, one for
@@ -30,7 +30,7 @@ const RUNTIME_SECONDS: u32 = 20;
 const CARD_TOLERANCE: f64 = 0.05;
 const PHONE_TOLERANCE: f64 = 0.10;
 
-/// The cards' numbers are published with two decimals, so 0.01 means 0.005 to 0.015.
+/// The rounding error of the cards' published numbers, which have two decimals: 0.01 means 0.005 to 0.015.
 const CARD_ROUNDING: f64 = 0.005;
 
 const PHONE: &str = "samsung_s5";
@@ -42,11 +42,11 @@ pub struct Arguments {
     cards: Vec<String>,
 }
 
-/// Measures the named cards, or all of them and the phone.
+/// Measures the named cards. If no card is named, measures all cards and the phone.
 pub fn run(Arguments { cards }: &Arguments) -> Result<()> {
     let mut names = names();
     if let Some(unknown) = cards.iter().find(|card| !names.contains(&card.as_str())) {
-        bail!("there is no published card `{unknown}`; there are {}", names.join(", "));
+        bail!("there is no published card `{unknown}`; use one of {}", names.join(", "));
     }
     names.retain(|name| cards.is_empty() || cards.iter().any(|card| card == name));
     let fonio = emulated::fonio()?;
@@ -83,7 +83,7 @@ pub fn run(Arguments { cards }: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The published cards and the phone.
+/// Returns the names of the published cards and of the phone.
 pub fn names() -> Vec<&'static str> {
     published::CARDS.iter().map(|card| card.name).chain([PHONE]).collect()
 }
@@ -96,7 +96,7 @@ fn is_near(name: &str, published: f64, measured: f64) -> bool {
     }
 }
 
-/// The published experiments with a device.
+/// Returns the published experiments with the named device.
 pub fn experiments(name: &str) -> Vec<Target> {
     match published::CARDS.iter().find(|card| card.name == name) {
         Some(card) => card.phone_numbers().into(),
@@ -108,11 +108,11 @@ pub fn experiments(name: &str) -> Vec<Target> {
     }
 }
 
-/// The result of an experiment.
+/// The results of an experiment.
 pub struct Measured {
-    /// The result by fio's clock, in the experiment's unit.
+    /// The experiment's result by fio's clock, in the experiment's unit.
     pub figure: f64,
-    /// The result by the model's clock, for the same requests.
+    /// The experiment's result by the model's clock, for the same requests.
     pub model: f64,
     pub requests: u64,
 }
@@ -171,5 +171,5 @@ pub fn figures(protocol: &Protocol, said: &Value, busy_ns: u64) -> Result<Measur
         }
         _ => (side["bw_bytes"].as_f64().map(|bytes| bytes / 1e6), bytes * 1e3 / busy_ns),
     };
-    Ok(Measured { figure: figure.context("fio gives rate and latency")?, model, requests })
+    Ok(Measured { figure: figure.context("fio gave no rate or latency")?, model, requests })
 }

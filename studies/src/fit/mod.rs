@@ -19,7 +19,7 @@ pub struct Arguments {
     cards: Vec<String>,
 }
 
-/// Fits each named card, or one card for each translation layer.
+/// Fits a profile to each named card, or to one card for each translation layer.
 pub fn run(Arguments { cards }: &Arguments) -> Result<()> {
     let fonio = emulated::fonio()?;
     let dir = process::scratch("fit")?;
@@ -52,7 +52,7 @@ pub fn run(Arguments { cards }: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The part of a fit's JSON that this study reads.
+/// The part of the JSON output of `fonio device fit` that this study reads.
 #[derive(Deserialize)]
 struct Fitted {
     shape: String,

@@ -1,4 +1,4 @@
-//! Slows the processor down for the daemon only.
+//! Slows the processor down for the mount's daemon only.
 
 use anyhow::Result;
 use fonio_host::{Confined as Groups, CpuShare, Ledger, Limits};
@@ -6,7 +6,7 @@ use fonio_host::{Confined as Groups, CpuShare, Ledger, Limits};
 /// A control group that limits its processes to a share of one CPU; it is removed when this value is dropped.
 pub struct Confined {
     groups: Groups,
-    #[expect(dead_code, reason = "the group goes with it")]
+    #[expect(dead_code, reason = "dropping it removes the group")]
     ledger: Ledger,
 }
 
@@ -17,7 +17,7 @@ impl Confined {
         Ok(Self { groups: Groups::make(&mut ledger, limits)?, ledger })
     }
 
-    /// Moves a process with its threads into the group.
+    /// Moves a process with all its threads into the control group.
     pub fn take_in(&self, process: u32) -> Result<()> {
         Ok(self.groups.add(process)?)
     }

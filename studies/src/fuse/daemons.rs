@@ -1,4 +1,4 @@
-//! The measured daemons, and the resources that they use.
+//! Starts the measured FUSE daemons, and measures the resources that they use.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -13,22 +13,22 @@ use serde_json::Value;
 use super::confine::Confined;
 use crate::process;
 
-/// A source file of Debian's package libfuse3-dev; it is compiled here.
+/// The path of a source file in Debian's package libfuse3-dev, which this study compiles.
 const PLAIN_SOURCE: &str = "/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c";
 
-/// The way to mount a directory again.
+/// A way to mount a directory at a second mount point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Daemon<'a> {
-    /// The directory itself, not mounted.
+    /// No daemon: the directory itself is used.
     None,
     Bindfs,
-    /// libfuse's example, with one thread.
+    /// libfuse's passthrough example, with one thread.
     Plain,
-    /// `fonio mount` with these options.
+    /// A mount by `fonio mount` with these options.
     Fonio(&'a str),
 }
 
-/// The programs of the daemons.
+/// The paths of the daemons' programs.
 pub struct Programs {
     pub fonio: PathBuf,
     pub plain: PathBuf,
@@ -47,7 +47,7 @@ impl Programs {
     }
 }
 
-/// The resources used by a daemon so far.
+/// The resources that a daemon has used.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Used {
     pub cpu_seconds: f64,
@@ -57,7 +57,7 @@ pub struct Used {
 }
 
 impl Used {
-    /// Returns the resources used since `before`.
+    /// Returns the resources used since `before` was measured.
     pub fn since(self, before: Self) -> Self {
         let calls = self.write_calls.zip(before.write_calls);
         Self {
@@ -68,7 +68,7 @@ impl Used {
     }
 }
 
-/// A mounted directory, or the directory itself; unmounted when dropped.
+/// A mounted directory, or the directory itself. Dropping this value unmounts the directory.
 pub struct Mounted {
     pub dir: PathBuf,
     daemon: Option<Child>,
@@ -77,7 +77,7 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts `source` at `dir`, confined if requested.
+    /// Mounts `source` at `dir`; if requested, limits the daemon's processor time.
     pub fn start(
         daemon: Daemon<'_>,
         programs: &Programs,
@@ -126,10 +126,10 @@ impl Mounted {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        bail!("it did not mount within two seconds")
+        bail!("the daemon did not mount within two seconds")
     }
 
-    /// Returns the resources used so far, without the context switches of ended threads.
+    /// Returns the resources that the daemon has used, without the context switches of ended threads.
     pub fn used(&self) -> Used {
         let Some(daemon) = &self.daemon else { return Used::default() };
         let process = Task::of(daemon.id());
@@ -142,7 +142,7 @@ impl Mounted {
         }
         let write_calls = if self.is_ours { self.write_calls() } else { None };
         Used {
-            // A tick is a hundredth of a second.
+            // The kernel's tick is a hundredth of a second.
             cpu_seconds: ticks as f64 / 100.0,
             switches,
             write_calls,
@@ -160,7 +160,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if let Some(daemon) = &mut self.daemon {
-            // Every daemon ends when its mount is removed.
+            // Every FUSE daemon ends when its mount is removed.
             let _ = Command::new("umount").arg(&self.dir).status();
             let _ = daemon.wait();
         }

@@ -1,5 +1,5 @@
 //! `cargo studies fuse`: compares the modes of `fonio mount` with the directory itself, bindfs, and libfuse's
-//! plain passthrough example with one thread. Prints medians of one run.
+//! plain passthrough example with one thread. Prints the medians of the rounds.
 //!
 //! Rounds interleave the configurations, so that a slow moment of the machine does not affect only one of
 //! them.
@@ -79,7 +79,7 @@ impl Arguments {
 
 pub fn run(wanted: &Arguments) -> Result<()> {
     if !process::is_root() {
-        bail!("the peers are mounted as root");
+        bail!("mounting the other daemons needs root");
     }
     tools::ensure(&[tools::BUILD, tools::FUSE])?;
     let folder = process::scratch("bench-fuse")?;
@@ -128,7 +128,7 @@ pub fn run(wanted: &Arguments) -> Result<()> {
             let cell = |column: &Vec<Sample>| Cell::rounds(column.iter().map(figure), "", decimals);
             result.row(work.name, row.iter().map(cell).collect());
         }
-        // The documents show the first.
+        // The documents show only the table of the first figure.
         result.keep(is_complete && at == 0)?;
     }
     Ok(())
@@ -139,7 +139,6 @@ type Figure = fn(&Sample) -> Option<f64>;
 #[derive(Clone, Copy, Default)]
 struct Sample {
     seconds: f64,
-    /// The resources used by the daemon.
     used: Used,
 }
 

@@ -16,12 +16,12 @@ use crate::process;
 const ROUNDS: usize = 3;
 pub const MIB: u64 = 1 << 20;
 const FILE_BYTES: u64 = 512 * MIB;
-/// The study's record size.
+/// The record size in the study's experiment.
 const RECORD_BYTES: usize = 512 << 10;
 const INTERLEAVED_RECORD_BYTES: usize = 64 << 10;
 /// On the study's phone, FUSE reached 7 MB/s of the device's 39 MB/s (section 2.3).
 const STUDY_SHARE: f64 = 7.0 / 39.0;
-/// The keyword for a processor as slow as the study's processor.
+/// The keyword that requests a processor as slow as the study's processor.
 pub const STUDY: &str = "study";
 
 /// Files that are written alternately, one record at a time.
@@ -32,7 +32,7 @@ pub struct Streams {
     pub record: usize,
 }
 
-/// Writes the files into a new folder of `dir`, makes them durable, and returns the time in seconds.
+/// Writes the streams' files to a new folder of `dir` and syncs them. Returns the time in seconds.
 pub fn write_streams(dir: &Path, streams: Streams) -> Result<f64> {
     let data = vec![0x5a; streams.record];
     let dir = dir.join(format!("{} of {}", streams.files, streams.record));
@@ -55,7 +55,7 @@ pub fn write_streams(dir: &Path, streams: Streams) -> Result<f64> {
 }
 
 pub(super) fn run(wanted: &Arguments, folder: &Path, programs: &Programs) -> Result<()> {
-    let profile = wanted.on.as_deref().context("this runs on an emulated device")?;
+    let profile = wanted.on.as_deref().context("name an emulated device with --on")?;
     let setup = Setup {
         profile: profile.to_owned().into(),
         file_system: "ext4".into(),
@@ -183,7 +183,7 @@ pub fn as_slow_as_the_studys(
         if (reached / STUDY_SHARE - 1.0).abs() < 0.05 {
             break;
         }
-        // The throughput of a confined daemon grows with its share of the CPU.
+        // The throughput of a daemon grows with its share of the CPU.
         share = CpuShare::new((share.value() * STUDY_SHARE / reached).clamp(0.01, 0.99))?;
     }
     Ok(share)

@@ -15,30 +15,30 @@ use super::on_device::{MIB, as_slow_as_the_studys};
 use super::{Confined, Daemon, Mounted, Place, Programs, Setup, Used, median};
 use crate::{process, tools};
 
-/// The measurements of one write.
+/// The measurements of writing a file once.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Once {
-    /// Rate in 10^6 bytes per second, including fsync.
+    /// Write rate in 10^6 bytes per second, including fsync.
     pub mb_s: f64,
     pub used: Used,
-    /// Number of write requests to the device.
+    /// Number of write requests sent to the device.
     pub writes: Option<f64>,
-    /// Share of these requests that do not begin at the end of the previous request.
+    /// Share of the device's write requests that do not begin at the end of the previous request.
     pub random_share: Option<f64>,
-    /// Share of these requests below 64 KiB; the file's data arrive in larger requests.
+    /// Share of the device's write requests below 64 KiB; the file's data arrive in larger requests.
     pub small_share: Option<f64>,
-    /// Mean bytes in a sequential run of requests.
+    /// Mean number of bytes in a sequential run of requests.
     pub burst_bytes: Option<f64>,
-    /// Number of write requests for the journal and metadata; `None` if it is unknown for some requests what
-    /// data they write.
+    /// Number of write requests for the journal and metadata; `None` if the kind of data is unknown for some
+    /// requests.
     pub own_writes: Option<f64>,
 }
 
-/// A file system with a scheduler, and the options of the mount on top of it.
+/// A file system with a scheduler, and the options of a mount on top of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Stack {
     pub setup: Setup,
-    /// `None` for the file system itself.
+    /// The mount options; `None` to use the file system without a mount.
     pub options: Option<String>,
 }
 
@@ -51,32 +51,32 @@ pub struct Plan {
     /// Whether to slow the daemons' processor down until `stock` reaches the study's share of the first
     /// device of `raw`.
     pub slow_daemons: bool,
-    /// The devices to write without a file system.
+    /// The devices that are written without a file system.
     pub raw: Vec<Setup>,
     pub stacks: Vec<Stack>,
 }
 
-/// The results of a plan, in its order.
+/// The results of a plan, in the order of the plan.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Found {
-    /// Rates of the bare devices in each round, in 10^6 bytes per second.
+    /// Write rates of the bare devices in each round, in 10^6 bytes per second.
     pub raw_mb_s: Vec<Vec<f64>>,
-    /// The daemons' share of a processor.
+    /// The share of a processor that the daemons got.
     pub cpu_share: Option<f64>,
-    /// The writes through each stack, in each round.
+    /// The measurements of each stack in each round.
     pub writes: Vec<Vec<Once>>,
 }
 
-/// The sequence number of plans in this process.
+/// The number of plans that this process has started.
 static PLANS: AtomicU32 = AtomicU32::new(0);
 
 impl Plan {
-    /// Runs the plan here, or in a guest with the kernel `guest`. Also returns the command line if it runs
-    /// fonio.
+    /// Runs the plan on this machine, or in a guest with the kernel `guest`. If the plan runs fonio, also
+    /// returns fonio's command line.
     ///
     /// # Errors
     ///
-    /// The first failed measurement.
+    /// Returns the error of the first failed measurement.
     pub fn run(&self, guest: Option<&str>) -> Result<(Found, Option<String>)> {
         let folder = process::scratch("paper-bfuse")?;
         process::outlive_signals()?;
@@ -117,15 +117,15 @@ fn within(path: &Path) -> String {
     path.strip_prefix(process::root()).unwrap_or(path).display().to_string()
 }
 
-/// The name under which this program runs a plan in a guest, or one write.
+/// The name under which this program runs a plan in a guest, or writes a file.
 pub const STACKS: &str = "stacks";
 
-/// Runs a plan for [`Plan::run`] (`PLAN RESULT`), or one write (`--write FILE BYTES`).
+/// Runs a plan for [`Plan::run`] (`PLAN RESULT`), or writes a file (`--write FILE BYTES`).
 pub fn run_in_guest(arguments: &[String]) -> Result<()> {
     let [plan, found] = match arguments {
         [write, path, bytes] if write == WRITE => return write_file(path, bytes),
         [plan, found] => [plan, found],
-        _ => bail!("this is a part of `cargo studies paper`"),
+        _ => bail!("only `cargo studies paper` runs this command"),
     };
     process::outlive_signals()?;
     let folder = PathBuf::from("/tmp/paper-bfuse");
@@ -159,7 +159,7 @@ impl Experiment {
             }
         }
         if plan.slow_daemons {
-            let setup = plan.raw.first().context("the daemons are slowed down to a share of a device")?;
+            let setup = plan.raw.first().context("slowing the daemons down needs a raw device")?;
             let raw = median(&found.raw_mb_s[0], |rate| *rate) * 1e6;
             let share = as_slow_as_the_studys(&self.folder, &self.programs, setup, (raw, plan.bytes))?;
             self.confined = Some(Confined::new(share)?);
@@ -182,7 +182,7 @@ impl Experiment {
         Ok(found)
     }
 
-    /// Writes through the file system, and through a mount if there are `options`.
+    /// Writes a file to the file system, through a mount if there are `options`.
     fn write(&self, setup: &Setup, options: Option<&str>, bytes: u64) -> Result<Once> {
         process::check_signals()?;
         let place = Place::emulated(&self.folder, &self.programs.fonio, setup)?;
@@ -202,7 +202,7 @@ impl Experiment {
         let figures = self.figures(&recording)?;
         let figure = |name: &str| figures.get(name).copied();
         let said = String::from_utf8_lossy(&output.stderr);
-        let seconds = said.lines().find_map(written_in).context("the writer says how long it took")?;
+        let seconds = said.lines().find_map(written_in).context("the writer printed no time")?;
         let writes = figure("latency.writes.service.count");
         let random_share = figure("sequentiality.write.random_requests_share");
         Ok(Once {
@@ -223,7 +223,7 @@ impl Experiment {
 
     fn figures(&self, recording: &Path) -> Result<std::collections::BTreeMap<String, f64>> {
         let said = crate::asked::report(&self.programs.fonio, recording)?;
-        let figures = said["figures"].as_array().context("a report has figures")?;
+        let figures = said["figures"].as_array().context("the report has no figures")?;
         let pairs = figures
             .iter()
             .filter_map(|figure| Some((figure["name"].as_str()?.to_owned(), figure["value"].as_f64()?)));
@@ -235,9 +235,9 @@ impl Experiment {
 const WRITE: &str = "--write";
 const RECORD_BYTES: usize = 512 << 10;
 
-/// Writes a file of `bytes` in records of 512 KiB, syncs it, and prints the time in seconds.
+/// Writes a file of `bytes` bytes in records of 512 KiB, syncs it, and prints the time in seconds.
 fn write_file(path: &str, bytes: &str) -> Result<()> {
-    let bytes: u64 = bytes.parse().context("a size is a number")?;
+    let bytes: u64 = bytes.parse().context("the size is not a number")?;
     let data = vec![0; RECORD_BYTES];
     let started = Instant::now();
     let mut file = File::create(path).with_context(|| format!("cannot write {path}"))?;

@@ -1,4 +1,4 @@
-//! The location of the mounted directory: a tmpfs, a directory of the user, or a file system on an emulated device.
+//! Creates the mounted directory: in a tmpfs, in a user's directory, or on an emulated device.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::process;
 
 const DEVICE_SIZE: &str = "2GiB";
 
-/// Twice the largest file.
+/// Size of the tmpfs: twice the size of the largest file.
 const TMPFS_BYTES: u64 = 1 << 30;
 
 /// The mounted directory and its mount point; everything created for them is removed when this value is
@@ -22,11 +22,11 @@ const TMPFS_BYTES: u64 = 1 << 30;
 pub struct Place {
     pub source: PathBuf,
     pub dir: PathBuf,
-    #[expect(dead_code, reason = "it ends when it is dropped")]
+    #[expect(dead_code, reason = "dropping it removes the source directory's file system")]
     below: Below,
 }
 
-#[expect(dead_code, reason = "they end when they are dropped")]
+#[expect(dead_code, reason = "the values are only dropped")]
 enum Below {
     Users,
     Tmpfs(Ledger),
@@ -34,19 +34,19 @@ enum Below {
 }
 
 impl Place {
-    /// Uses a directory of the user.
+    /// Uses a directory of the user as the mounted directory.
     pub fn over(folder: &Path, source: PathBuf) -> Result<Self> {
         Ok(Self { source, dir: subfolder(folder, "mounted")?, below: Below::Users })
     }
 
-    /// Makes a tmpfs.
+    /// Creates a tmpfs that contains the mounted directory.
     pub fn tmpfs(folder: &Path) -> Result<Self> {
         let mut ledger = Ledger::open(&Ledger::default_dir())?;
         let (source, _) = fonio_host::mount_tmpfs(&mut ledger, TMPFS_BYTES)?;
         Ok(Self { source, dir: subfolder(folder, "mounted")?, below: Below::Tmpfs(ledger) })
     }
 
-    /// Creates a file system on a new emulated device.
+    /// Creates a file system on a new emulated device, for the mounted directory.
     pub fn emulated(folder: &Path, fonio: &Path, setup: &Setup) -> Result<Self> {
         let source = subfolder(folder, "source")?;
         let mounted = Some((setup.file_system.as_ref(), source.as_path()));
@@ -67,7 +67,7 @@ pub struct Setup {
     pub profile: Cow<'static, str>,
     pub file_system: Cow<'static, str>,
     pub scheduler: Cow<'static, str>,
-    /// The seed of the device.
+    /// The seed of the emulated device.
     pub seed: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The tasks in the mounted directory.
+//! Defines the tasks that are measured in the mounted directory.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -9,10 +9,10 @@ use anyhow::Result;
 
 const MIB: u64 = 1 << 20;
 
-/// One line of the table. `scale` divides its size.
+/// A task, which is one line of the table. `scale` divides the size of the task.
 pub struct Work {
     pub name: &'static str,
-    /// Prepares the work; not measured.
+    /// Prepares the task; this time is not measured.
     pub prepare: fn(&Path, u64) -> Result<()>,
     pub run: fn(&Path, u64) -> Result<()>,
 }

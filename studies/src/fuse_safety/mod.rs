@@ -35,14 +35,14 @@ const RECORDS: usize = 400;
 const BATCH: usize = 8;
 const POWER_CUTS: &str = "40";
 const OPERATIONS: &str = "1000000";
-/// Number of operations in a guest, which is about twenty times slower.
+/// Number of random operations in a guest, which is about twenty times slower than this machine.
 const GUEST_OPERATIONS: &str = "20000";
 const GUEST_FILES: &str = "100000";
 const GUEST_MEMORY_MIB: u64 = 3072;
-/// Kernels without and with passthrough of complete files.
+/// Kernels without and with FUSE passthrough of complete files.
 const KERNELS: [&str; 2] = ["6.1", "6.12"];
 
-/// The name under which the emulator starts this program as one side of a part.
+/// The name under which the emulator starts this program as one side of a test.
 pub const SIDE: &str = "fuse-safety-side";
 
 #[derive(Args)]
@@ -52,7 +52,7 @@ pub struct Arguments {
     parts: Vec<String>,
 }
 
-/// Runs one side of a part.
+/// Runs this program as one side of a test.
 pub fn run_side(words: &[String]) -> Result<()> {
     match words {
         [side, mode, fonio] if side == "write-on-failing" => write_on_failing(mode, Path::new(fonio)),
@@ -66,11 +66,11 @@ pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
     let wanted = |part: &str| parts.is_empty() || parts.iter().any(|word| word == part);
     tools::ensure(&[tools::BUILD])?;
     let fonio = emulated::fonio()?;
-    let own = std::env::current_exe().context("cannot find our own program")?;
+    let own = std::env::current_exe().context("cannot find this program")?;
     for mode in MODES {
         if wanted("errors") {
-            // The first 192 MiB contain the inode tables; no fault is injected there. The journal follows
-            // them; after an error in the journal, ext4 stops and reports it.
+            // The first 192 MiB contain the inode tables, so no fault is injected there. The journal follows
+            // the inode tables; after an error in the journal, ext4 stops and reports it.
             let mut command = emulate(&fonio);
             command.args(["--fault", "error:op=write,range=192M-2G,probability=0.02", "--"]);
             command.arg(&own).args([SIDE, "write-on-failing", mode]).arg(&fonio);
@@ -106,22 +106,22 @@ fn on_other_kernels() -> Result<()> {
     let stop = fonio_system::signals::watch(&fonio_system::signals::ENDING)?;
     tools::ensure(&[tools::GUEST])?;
     let folder = tempfile::tempdir_in(process::scratch("guest")?)?;
-    // The programs, with their paths in a guest.
+    // The programs to copy to a guest, with their paths in the guest.
     let mut programs: Vec<(PathBuf, PathBuf)> = Vec::new();
     let mut built = process::cargo();
     built.args(["test", "--release", "--package", "fonio-bfuse", "--test", "integration"]);
     let output = built.args(["--no-run", "--message-format", "json"]).stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "{} failed: {}", process::shown(&built), output.status);
-    // Without FUSE, the tests would be skipped and would pass.
+    // Require FUSE in the guest: without FUSE, tests would be skipped and would count as passed.
     let mut script = format!(
         "export {}=root,fuse && mkdir -p '{}'",
         fonio_testing::REQUIRE,
         process::target().join("tmp").display()
     );
     for line in String::from_utf8_lossy(&output.stdout).lines() {
-        let message: serde_json::Value = serde_json::from_str(line).context("cargo's messages are JSON")?;
+        let message: serde_json::Value = serde_json::from_str(line).context("cannot parse cargo's JSON")?;
         let Some(program) = message["executable"].as_str() else { continue };
-        let name = message["target"]["name"].as_str().context("cargo names what it builds")?;
+        let name = message["target"]["name"].as_str().context("cargo's message names no target")?;
         let copy = fonio_lab::stripped(Path::new(program), &folder.path().join(name))?;
         programs.push((copy, Path::new("tests/deps").join(name)));
         let _ = write!(
@@ -179,7 +179,7 @@ fn folder_of(variable: &str) -> Result<std::path::PathBuf> {
     Ok(folder.into())
 }
 
-/// A running `fonio mount` of a folder; it ends when this is dropped.
+/// A running `fonio mount` of a folder. The mount ends when this value is dropped.
 pub(crate) struct Mounted {
     dir: tempfile::TempDir,
     child: std::process::Child,
@@ -194,7 +194,7 @@ impl Mounted {
             .stdout(Stdio::piped())
             .spawn()?;
         let mut line = String::new();
-        let said = child.stdout.take().context("its output is piped")?;
+        let said = child.stdout.take().context("the output is not piped")?;
         std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut line)?;
         ensure!(line.starts_with("Mounted"), "{mode} does not mount");
         Ok(Self { dir, child })
@@ -228,7 +228,7 @@ fn write_on_failing(mode: &str, fonio: &Path) -> Result<()> {
     let mounted = Mounted::start(fonio, &source, mode)?;
     let path = mounted.dir.path().join("file");
     let file = File::create(&path)?;
-    // Another handle, through which nothing is written; it must get the error too.
+    // Another handle of the same file, through which nothing is written. This handle must get the error too.
     let witness = File::options().write(true).open(&path)?;
     let (mut told, mut heard) = (0, 0);
     let mut suspect = BTreeSet::new();
@@ -278,7 +278,7 @@ fn write_on_failing(mode: &str, fonio: &Path) -> Result<()> {
         }
     }
     eprintln!(
-        "{mode}: {told} of {} syncs failed, then {heard} of another handle; {missing} records lost, each \
+        "{mode}: {told} of {} syncs failed, then {heard} on another handle; {missing} records lost, each \
          with an error",
         RECORDS / BATCH
     );
@@ -296,7 +296,7 @@ fn write_and_commit(mode: &str, fonio: &Path) -> Result<()> {
     let data = File::create(mounted.dir.path().join("data"))?;
     let committed = File::create(mounted.dir.path().join("committed"))?;
     for number in 0..120 {
-        // Written in several calls, as by applications.
+        // Write the record in several calls, as applications do.
         for (piece, bytes) in record(number).chunks(RECORD_BYTES / 4).enumerate() {
             let at = number * RECORD_BYTES + piece * (RECORD_BYTES / 4);
             data.write_all_at(bytes, at as u64)?;

@@ -6,7 +6,7 @@
 //! - fsx: random reads, writes, mappings, truncations, holes and copies of one file, compared with the expected
 //!   contents.
 //!
-//! Both are written in Rust and compiled on first use.
+//! Both suites are written in Rust and compiled on first use.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +29,7 @@ const MODES: [&str; 8] = [
     "mode=auto,io_uring=no",
 ];
 
-/// Two users that every Debian system has, and the features of the file system that the suite cannot detect.
+/// pjdfstest's settings: users of every Debian system, and features that the suite cannot detect.
 const PJDFSTEST: &str = r#"
 [features]
 posix_fallocate = {}
@@ -45,15 +45,15 @@ allow_remount = false
 entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 "#;
 
-/// This case is skipped, because the C library's table of maximum link counts does not contain FUSE.
+/// A case that is skipped, because the C library's table of maximum link counts does not contain FUSE.
 const NOT_TRIED: &str = "link::link_count_max";
 
-/// Default number of operations; `FONIO_FSX_OPERATIONS` overrides it.
+/// Default number of fsx operations; the environment variable `FONIO_FSX_OPERATIONS` overrides it.
 const OPERATIONS: u64 = 20_000;
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
 
-/// A run of fsx: the maximum file size, the maximum operation size, how often the file is closed, and whether
-/// it is mapped.
+/// The settings of a run of fsx: the maximum file size, the maximum operation size, how often the file is
+/// closed, and whether the file is mapped.
 struct Profile {
     name: &'static str,
     file_bytes: u64,
@@ -115,7 +115,7 @@ pub fn run(fonio: &Path) -> Result<()> {
             check(&native, &found).with_context(|| format!("pjdfstest on {shown}, {mode}"))?;
             exercise(&fsx, mounted.path(), folder.path())
                 .with_context(|| format!("fsx on {shown}, {mode}"))?;
-            println!("{shown}, {mode}: pjdfstest as in the folder, fsx finds no error");
+            println!("{shown}, {mode}: pjdfstest passes as in the folder, fsx finds no error");
         }
     }
     Ok(())
@@ -147,7 +147,7 @@ fn conform(pjdfstest: &Path, dir: &Path, scratch: &Path) -> Result<BTreeMap<Stri
     Ok(cases)
 }
 
-/// Parses the outcomes. One line is one case; indented lines after it give the reason.
+/// Parses the outcomes of pjdfstest. Each line is a case; indented lines below a case give the reason.
 fn outcomes(text: &str) -> BTreeMap<String, String> {
     let cases = text.lines().filter_map(|line| {
         let (case, outcome) = line.split_once(char::is_whitespace)?;
@@ -165,7 +165,7 @@ fn check(native: &BTreeMap<String, String>, found: &BTreeMap<String, String>) ->
         .map(|(case, _)| case.as_str())
         .filter(|case| *case != NOT_TRIED)
         .collect();
-    ensure!(worse.is_empty(), "these pass in the folder but not through the mount: {}", worse.join(", "));
+    ensure!(worse.is_empty(), "these cases pass in the folder, not in the mount: {}", worse.join(", "));
     Ok(())
 }
 
@@ -210,7 +210,7 @@ mod tests {
         let error = check(&native, &found).expect_err("one fails");
         assert_eq!(
             error.to_string(),
-            "these pass in the folder but not through the mount: chmod::eperm_not_owner"
+            "these cases pass in the folder, not in the mount: chmod::eperm_not_owner"
         );
         assert!(check(&native, &native).is_ok());
     }

@@ -22,14 +22,14 @@ use crate::schedulers::points;
 use crate::{process, tools};
 
 const RUNS: usize = 5;
-/// The promised limit for differences of run times by the guest's clock.
+/// The promised limit for relative differences of run times by the guest's clock.
 const REPEATABLE_WITHIN: f64 = 0.01;
-/// The promised limit for differences between fio's figures and the model's.
+/// The promised limit for relative differences between fio's figures and the model's figures.
 const MODEL_WITHIN: f64 = 0.05;
 /// The promised limit for the time until a guest runs its command, in seconds by this machine's clock.
 const BOOT_S: f64 = 20.0;
 const STARTS: u32 = 16;
-/// The device of the jobs: the profile with the largest variation of write times.
+/// The device for the jobs: the profile whose write times vary most.
 const CARD: &str = "ridata";
 const KERNEL: &str = "lab:6.12";
 
@@ -37,8 +37,8 @@ const FIO_JOB: &str = "fio --name=job --output-format=json --ioengine=psync --di
     --rw=randwrite --bs=4k --size=64m --number_ios=300 --randseed=1";
 
 /// Number of plans that compare equal devices, and how many of these plans may claim a difference. A plan
-/// claims one with a probability of at most 5 %; more than 3 of 20 plans do so with a probability of at most
-/// 1.6 %.
+/// claims a difference with a probability of at most 5 %; more than 3 of 20 plans do so with a probability of
+/// at most 1.6 %.
 const EQUAL_PLANS: u64 = 20;
 const EQUAL_CLAIMS: u32 = 3;
 const EQUALS: [&str; 4] = ["a", "b", "c", "d"];
@@ -52,7 +52,7 @@ pub struct Arguments {
     parts: Vec<String>,
 }
 
-/// Measures the parts; fails if a promised limit is exceeded.
+/// Measures the named parts of the study. Fails if a promised limit is exceeded.
 pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
     tools::ensure(&[tools::BUILD, tools::GUEST])?;
     let fonio = process::build_fonio()?;
@@ -68,11 +68,11 @@ pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
             _ => equal(&fonio)?,
         };
     }
-    ensure!(broken == 0, "{broken} promised limits are exceeded, marked *");
+    ensure!(broken == 0, "{broken} results exceed a promised limit (marked *)");
     Ok(())
 }
 
-/// Busy loops during a guest's job; they end when this is dropped.
+/// Busy loops that run during a guest's job. The loops end when this value is dropped.
 struct BusyLoops(Vec<Child>);
 
 impl BusyLoops {
@@ -94,7 +94,7 @@ impl Drop for BusyLoops {
     }
 }
 
-/// Runs both jobs several times, idle and during busy loops. Returns the number of exceeded limits.
+/// Runs jobs on an idle machine and during busy loops. Returns the number of exceeded limits.
 fn repeatable(fonio: &Path) -> Result<u32> {
     println!(
         "The same jobs, {RUNS} times without and {RUNS} times with two busy loops, by the guest's clock:\n"
@@ -113,7 +113,7 @@ fn repeatable(fonio: &Path) -> Result<u32> {
             let (text, boot) = emulated(fonio, CARD, 0, FIO_JOB)?;
             let (_, fio) = parts_of(&text)?;
             jobs.push(
-                fio[0]["jobs"][0]["write"]["lat_ns"]["mean"].as_f64().context("fio gives latencies")? / 1e3,
+                fio[0]["jobs"][0]["write"]["lat_ns"]["mean"].as_f64().context("fio gave no latency")? / 1e3,
             );
             boots.push(boot);
             workloads.push(workload(fonio)?);
@@ -141,7 +141,7 @@ fn repeatable(fonio: &Path) -> Result<u32> {
     Ok(broken)
 }
 
-/// Measures a reader and two concurrent writers at depth 1, sixteen times with different think times.
+/// Measures a reader and two concurrent writers at queue depth 1, sixteen times with different think times.
 fn mixed(fonio: &Path) -> Result<u32> {
     println!(
         "A reader during two writers on {CARD}, {STARTS} starts with different random think times (mean \
@@ -163,7 +163,7 @@ fn mixed(fonio: &Path) -> Result<u32> {
         );
         let (text, _) = emulated(fonio, CARD, 256 << 20, &script)?;
         let (_, fio) = parts_of(&text)?;
-        ensure!(fio.len() == STARTS as usize, "{} of {STARTS} starts gave a result", fio.len());
+        ensure!(fio.len() == STARTS as usize, "only {} of {STARTS} starts gave a result", fio.len());
         let cell = |(job, side): (&str, &str)| {
             let of_start = |start: &Value| {
                 let jobs = start["jobs"].as_array().map_or(&[][..], Vec::as_slice);
@@ -194,8 +194,8 @@ fn model(fonio: &Path) -> Result<u32> {
             let script = format!("fio --filename=$FONIO_DEVICE {words}");
             let (text, _) = emulated(fonio, name, protocol.prepare.0, &script)?;
             let (report, fio) = parts_of(&text)?;
-            let busy_ns = report["busy_ns"].as_u64().context("the report has the busy time")?;
-            let cpu_ns = report["cpu_ns"].as_f64().context("the report has the processor time")?;
+            let busy_ns = report["busy_ns"].as_u64().context("the report has no busy time")?;
+            let cpu_ns = report["cpu_ns"].as_f64().context("the report has no processor time")?;
             let Measured { figure, model, requests } =
                 emulator::figures(&protocol, &fio[0], busy_ns).with_context(|| what.clone())?;
             let is_broken = (figure / model - 1.0).abs() > MODEL_WITHIN;
@@ -221,7 +221,7 @@ fn model(fonio: &Path) -> Result<u32> {
     Ok(broken)
 }
 
-/// Compares equal devices many times. Returns the number of exceeded limits.
+/// Compares copies of the same device many times. Returns the number of exceeded limits.
 fn equal(fonio: &Path) -> Result<u32> {
     println!(
         "webbench at a scale of 1/20 on {} equal devices, {EQUAL_PLANS} plans of three rounds:\n",
@@ -237,7 +237,7 @@ fn equal(fonio: &Path) -> Result<u32> {
         let (mut of_card, mut count, mut largest) = (0_u32, 0_u32, 0.0_f64);
         for plan in plans {
             process::check_signals()?;
-            // Each round adds one to the seed.
+            // Each of a plan's rounds increments the seed.
             let answers = plan_of_equals(fonio, card, 1 + plan * 100)?;
             count += 1;
             of_card += u32::from(answers.iter().any(|(claimed, _)| *claimed));
@@ -270,11 +270,11 @@ fn plan_of_equals(fonio: &Path, card: &str, seed: u64) -> Result<Vec<(bool, f64)
     command.current_dir(folder.path()).args(["run", "webbench", "--in", KERNEL, "--on", &files.join(",")]);
     let (text, _) = in_guest(command.args(["--scale", "0.05", "--seed", &seed.to_string(), "--json"]))?;
     let said: Value = serde_json::from_str(&text).context("fonio gave no JSON")?;
-    let variations = said["variations"].as_array().context("a plan has setups")?;
+    let variations = said["variations"].as_array().context("the plan has no setups")?;
     let answer = |variation: &Value| {
         let change = &variation["change"];
-        let answer = change["answer"].as_str().context("a comparison has an answer")?;
-        Ok((["lower", "higher"].contains(&answer), change["ratio"].as_f64().context("it has a ratio")?))
+        let answer = change["answer"].as_str().context("a comparison has no answer")?;
+        Ok((["lower", "higher"].contains(&answer), change["ratio"].as_f64().context("no ratio")?))
     };
     variations.iter().skip(1).map(answer).collect()
 }
@@ -297,21 +297,21 @@ fn workload(fonio: &Path) -> Result<f64> {
     command.current_dir(folder.path()).args(["run", "webbench", "--on", CARD, "--in", KERNEL]);
     let (text, _) = in_guest(command.args(["--scale", "0.1", "--runs", "1", "--json"]))?;
     let said: Value = serde_json::from_str(&text).context("fonio gave no JSON")?;
-    said["variations"][0]["runs"][0]["wall_s"].as_f64().context("a run has a time")
+    said["variations"][0]["runs"][0]["wall_s"].as_f64().context("the run has no run time")
 }
 
 /// Extracts the device's report and fio's output from the output of `fonio device emulate --json`.
 fn parts_of(text: &str) -> Result<(Value, Vec<Value>)> {
     let (own, fio): (Vec<&str>, Vec<&str>) =
         text.lines().partition(|line| line.starts_with("{\"ready\"") || line.starts_with("{\"end\""));
-    let end = own.last().context("the device reports at its end")?;
+    let end = own.last().context("the device printed no final report")?;
     let end: Value = serde_json::from_str(end)?;
     let fio = fio.join("\n");
     let fio = serde_json::Deserializer::from_str(&fio).into_iter().collect::<Result<Vec<Value>, _>>();
     Ok((end["end"]["report"].clone(), fio.context("fio gave no JSON")?))
 }
 
-/// Returns minimum, median and maximum, and the range divided by the median.
+/// The minimum, median and maximum of some values, and the range divided by the median.
 struct Spread {
     points: [f64; 3],
     share: f64,

@@ -20,11 +20,11 @@ const SIZE: &str = "512MiB";
 struct Case {
     name: &'static str,
     what: &'static str,
-    /// The fix, which is tested on the emulated card.
+    /// The fix that is tested on the emulated card.
     fix: &'static str,
-    /// The load of the machine during the trial.
+    /// The load that runs on the machine during the trial.
     load: Load,
-    /// The time limit of a run.
+    /// The duration of a trial.
     lasting: &'static str,
 }
 
@@ -56,7 +56,7 @@ const CASES: [Case; 3] = [
         what: "a large program (fonio) that starts from the card every 0.3 s; the setting is the \
             read-ahead, which affects page faults",
         fix: "read-ahead=1MiB",
-        // The program is dropped from the page cache before each start.
+        // Drop the program from the page cache before each start, so that each start reads the card.
         load: Load::Shell(
             "cp \"$FONIO\" prog; sync; while :; do dd if=prog iflag=nocache count=0 2>/dev/null; ./prog --version >/dev/null; \
              sleep 0.3; done",
@@ -108,7 +108,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             let began = Instant::now();
             let tested = test(&fonio, case, &device.device, &out, run)?;
             let paired = &tested["paired"];
-            let answer = paired["answer"].as_str().context("a result has an answer")?;
+            let answer = paired["answer"].as_str().context("a result has no answer")?;
             claims += u64::from(["lower", "higher"].contains(&answer));
             println!(
                 "  run {run}, {:.0} s: {}",
@@ -139,12 +139,12 @@ fn test(fonio: &Path, case: &Case, device: &str, out: &Path, seed: u64) -> Resul
 
 /// Returns the blocked time per second of each valid slice, in the order of the slices.
 fn blocked(result: &Value) -> Result<Vec<String>> {
-    let pairs = result["pairs"].as_array().context("a result has pairs")?;
+    let pairs = result["pairs"].as_array().context("the result has no pairs")?;
     let slices = pairs.iter().flat_map(|pair| {
         let (without, with) = (&pair["without"], &pair["with"]);
         if pair["setting_first"] == true { [with, without] } else { [without, with] }
     });
-    slices.map(|slice| Ok(format!("{:.5}", slice.as_f64().context("a time is a number")?))).collect()
+    slices.map(|slice| Ok(format!("{:.5}", slice.as_f64().context("a time is not a number")?))).collect()
 }
 
 struct Running(Child);

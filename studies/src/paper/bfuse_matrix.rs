@@ -1,5 +1,5 @@
-//! Figures 13 to 17 of Jeong and Won 2014: five file systems, three schedulers, and the steps from the phone's stack to
-//! bFUSE. All measurements run on the same kernel, so that they can be compared.
+//! Reproduces Figures 13 to 17 of Jeong and Won 2014: five file systems, three schedulers, and the steps from
+//! the phone's stack to bFUSE. All measurements run on the same kernel, so that they can be compared.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +16,16 @@ use super::row::{Quantity, Row};
 use super::runs::Runs;
 use crate::fuse::{Once, Stack};
 
-/// The study's file systems, by their names in the kernel. The first is the file system of the phone.
+/// The study's file systems, by their names in the kernel. The first is the phone's file system.
 const FILE_SYSTEMS: [&str; 5] = ["ext4", "xfs", "f2fs", "btrfs", "nilfs2"];
 const NONE: &str = "none";
 const SCHEDULERS: [&str; 3] = [BFQ, DEADLINE, NONE];
-/// Our limit for "significantly worse".
+/// Our limit for "significantly worse": this share of the better throughput.
 const CLEARLY_WORSE: f64 = 0.9;
 /// Our limit for a sequential pattern: the maximum share of writes that do not continue the previous write.
 const RANDOM_MOST: f64 = 0.1;
 const WHY_COPY: &str = "the confined daemon makes fewer calls, but a copy still costs the same";
-const WHY_STOCK: &str = "the share of the CPU was chosen only by the rate of stock";
+const WHY_STOCK: &str = "the CPU share was chosen to match only the rate of stock";
 const WHY_FILE_SYSTEM: &str =
     "the file systems are twelve years newer; a simulated or confined processor hides their differences";
 
@@ -38,7 +38,7 @@ struct Told {
 fn told(published: &Published) -> Result<Vec<Told>> {
     let gain = published.numbers("bfuse.design.gain_percent")?;
     let over = |file_system| published.number(&format!("bfuse.filesystem_over_ext4_percent.{file_system}"));
-    // The study has two versions of Android; we compare with the first.
+    // The study has two versions of Android; compare with the first version.
     let share = |file_system| -> Result<f64> {
         let shares = published.at::<[f64; 2]>(&format!("bfuse.final.share_of_raw_percent.{file_system}"))?;
         Ok(shares[0])
@@ -67,10 +67,10 @@ const WORSE: (&str, &str) = ("f14: nilfs2", "significantly worse than the rest")
 const COINCIDES: (&str, &str) = ("f14: throughput", "correlates with the share of sequential requests");
 const SEQUENTIAL: (&str, &str) = ("f15: writes to the device", "sequential in all file systems");
 
-/// The writes through each stack, by file system, scheduler and options.
+/// The measured writes through each stack, by file system, scheduler and options.
 type ByStack = BTreeMap<(&'static str, &'static str, &'static str), Vec<Once>>;
 
-/// Figures 13 to 17. For Btrfs, F2FS and NILFS2, the study only draws the result of bFUSE.
+/// Returns the rows of Figures 13 to 17. For Btrfs, F2FS and NILFS2, the study only draws bFUSE's result.
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let told = told(published)?;
     if !runs.full() {
@@ -128,13 +128,13 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
             let rate = of(name, scheduler, BUFFERED).over(&raw).value().unwrap_or(f64::NAN) * 100.0;
             format!("{scheduler} {rate:.0} %")
         });
-        let why = "the study only draws it, as a share of the bare device";
+        let why = "the study only plots this rate, as a share of the bare device";
         rows.push(Row::ours_alone(format!("f17: bFUSE on {name}"), rates.join(", "), why));
     }
     Ok(rows.into_iter().map(|row| row.noted(at.noted())).collect())
 }
 
-/// The rows with statements about mounts without a buffer.
+/// Returns the rows with statements about mounts without a buffer.
 fn in_words(by_stack: &ByStack) -> [Row; 3] {
     let unbuffered = |name| &by_stack[&(name, BFQ, NO_BUFFER)][..];
     let rates = FILE_SYSTEMS.map(|name| rate(unbuffered(name)));
@@ -147,8 +147,8 @@ fn in_words(by_stack: &ByStack) -> [Row; 3] {
             FILE_SYSTEMS.iter().zip(values).map(|(name, value)| format!("{name} {value:.digits$}{unit}"));
         named.collect::<Vec<_>>().join(", ")
     };
-    // Returns the share of pairs of file systems in which the faster one has the larger share of sequential
-    // requests.
+    // Compute the share of pairs of file systems in which the faster file system has the larger share of
+    // sequential requests.
     let pairs = (0..5).flat_map(|a| (0..a).map(move |b| (a, b)));
     let same_way = |(a, b): (usize, usize)| {
         let faster = rates[a].value()? - rates[b].value()?;

@@ -1,5 +1,5 @@
-//! Table 1 of Jeong and Won 2014: the file systems of six phones, and whether fonio can create them. Nothing
-//! is scored, because fonio only copies the published configurations and measures nothing.
+//! Reproduces Table 1 of Jeong and Won 2014: the file systems of six phones, and whether fonio can create
+//! them. Nothing is scored, because fonio only copies the published configurations and measures nothing.
 
 use anyhow::Result;
 use fonio_host::Filesystem;
@@ -9,7 +9,7 @@ use super::published::Published;
 use super::row::Row;
 use super::runs::Runs;
 
-/// A phone; `None` for a missing partition.
+/// The file systems of a phone's partitions; `None` for a partition that the phone does not have.
 #[derive(Deserialize)]
 struct Phone {
     name: String,
@@ -27,7 +27,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     for phone in published.at::<Vec<Phone>>("bfuse.phone")? {
         let profile = PROFILES.iter().find(|(name, _)| *name == phone.name);
         let device = profile
-            .map_or_else(|| "there is no profile of its flash".to_owned(), |(_, name)| format!("on {name}"));
+            .map_or_else(|| "fonio has no profile of its flash".to_owned(), |(_, name)| format!("on {name}"));
         let partitions = [
             ("data", Some(&phone.data)),
             ("sdcard", Some(&phone.sdcard)),
@@ -44,7 +44,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
                 (_, FUSE) => Row::same(what, told, Some(told), true, "")
                     .noted("fonio mount --mount-options mode=stock")
                     .because(device.as_str()),
-                (_, "yaffs2") => Row::cannot(what, told, "it is for raw flash, and not in Linux"),
+                (_, "yaffs2") => Row::cannot(what, told, "yaffs2 is for raw flash, and not in Linux"),
                 _ => Row::cannot(what, told, "the phone's maker has not published it"),
             });
         }

@@ -1,6 +1,6 @@
-//! The figures of Jeong and Won 2014 about writing a file through parts of the stack, on an emulated Galaxy S3. The
-//! FUSE daemon's processor is slowed down until `stock` reaches the study's share of the device. The
-//! measurements run only with `--full`, because they take minutes and need root or a guest.
+//! Reproduces the figures of Jeong and Won 2014 about writing a file through parts of the stack, on an
+//! emulated Galaxy S3. The FUSE daemon's processor is slowed down until `stock` reaches the study's share of
+//! the device. The measurements run only with `--full`, because they take minutes and need root or a guest.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use super::row::{Quantity, RUNS_MIN, Row};
 use super::runs::{At, Runs};
 use crate::fuse::{BYTES, Found, Once, Plan, Setup, Stack};
 
-/// Values by file system, in the order of `filesystems`.
+/// The study's numbers of calls and requests by file system, in the order of `filesystems`.
 #[derive(Deserialize)]
 struct Calls {
     filesystems: Vec<String>,
@@ -33,19 +33,19 @@ struct Calls {
 }
 
 const PROFILE: &str = "galaxy_s3_emmc";
-/// Linux 5.0 removed CFQ; BFQ was derived from it.
+/// Remark on rows of the study's CFQ: Linux 5.0 removed CFQ, and BFQ was derived from it.
 pub(super) const NO_CFQ: &str = "bfq replaces CFQ, which Linux 5.0 removed";
 pub(super) const STOCK: &str = "mode=stock";
 pub(super) const NO_BUFFER: &str = "mode=extended,io_unit=512K,io_uring=no";
 pub(super) const BUFFERED: &str = "mode=buffered,io_unit=512K,buffer=8M,entry=2M,flush=10ms";
-/// The study's buffer sizes in MB; it chose 8.
+/// The study's buffer sizes in MB; the study chose 8 MB.
 const SIZES_MB: [u32; 6] = [2, 4, 8, 16, 32, 64];
 const STUDYS_SIZE: usize = 2;
 /// The intervals between flushes; in the study, the second interval was best.
 const INTERVALS: [&str; 4] = ["1ms", "10ms", "100ms", "1s"];
 pub(super) const WITH_FULL: &str = "measured with --full, as root";
 
-/// Shares of the device count as equal if they differ by at most this many percentage points.
+/// Shares of the device's throughput count as equal if they differ by at most this many percentage points.
 const NEAR: f64 = 10.0;
 pub(super) const SHARE: Quantity = Quantity::new("% of raw", 0, 1.0, NEAR);
 const RATE: Quantity = Quantity::new("MB/s", 1, 1.1, 0.0);
@@ -54,8 +54,8 @@ pub(super) const TIMES: Quantity = Quantity::new("times", 2, 1.0, NEAR / 100.0);
 pub(super) const MANY_TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
 const CALLS: Quantity = Quantity::new("calls", 0, 1.25, 0.0);
 const REQUESTS: Quantity = Quantity::new("requests", 0, 1.25, 0.0);
-/// The share of requests that the file system makes for itself. Their number cannot be compared, because our
-/// file has another size.
+/// The share of requests that the file system makes for itself. The number of these requests cannot be
+/// compared, because our file has another size.
 const OWN: Quantity = Quantity::new("% of requests", 1, 1.25, 1.0);
 
 fn buffered(mb: u32, flush: &str) -> String {
@@ -71,17 +71,17 @@ pub(super) const fn on(file_system: &'static str, scheduler: &'static str) -> Se
     }
 }
 
-/// Returns the file system of the study's phone with its best scheduler.
+/// The file system of the study's phone, with its best scheduler.
 const EXT4: Setup = on("ext4", DEADLINE);
 pub(super) const DEADLINE: &str = "mq-deadline";
 pub(super) const BFQ: &str = "bfq";
 
-/// Returns a mount with these options on top of a file system; without options, the file system itself.
+/// Returns a stack of a mount with these options on a file system; without options, the file system itself.
 pub(super) fn stack(setup: Setup, options: Option<&str>) -> Stack {
     Stack { setup, options: options.map(str::to_owned) }
 }
 
-/// Returns a plan with enough rounds to show an effect, and with daemons as slow as the study's.
+/// Returns a plan with enough rounds to show an effect, and with daemons slowed down to the study's speed.
 pub(super) fn slowed(raw: Vec<Setup>, stacks: Vec<Stack>) -> Plan {
     Plan { bytes: BYTES, rounds: RUNS_MIN as u64, slow_daemons: true, raw, stacks }
 }
@@ -100,12 +100,12 @@ pub(super) fn rate(once: &[Once]) -> Measured {
     each(once, |once| Some(once.mb_s))
 }
 
-/// Returns the rate of `stock`, marked as used: the processor's share was chosen to reach the study's rate.
+/// Returns the rate of `stock`, marked as used: the processor's share was chosen to reach this rate.
 pub(super) fn stock_rate(once: &[Once]) -> Measured {
     rate(once).shaped(true)
 }
 
-/// Returns the rate of the bare device, marked as used: the profile was fitted to the study's rate.
+/// Returns the rate of the bare device, marked as used, because the profile was fitted to the study's rate.
 pub(super) fn raw_rate(mb_s: &[f64]) -> Measured {
     Measured::runs(mb_s.iter().copied()).shaped(true)
 }
@@ -114,9 +114,9 @@ pub(super) fn times(percent: f64) -> f64 {
     1.0 + percent / 100.0
 }
 
-/// Figures 2 and 3, and Table 2: the share of the device's throughput that remains after each layer.
+/// Returns the rows of Figures 2, 3 and Table 2: the share of throughput that remains after each layer.
 pub(super) fn layers(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
-    // The study has two versions of Android; we compare with the first.
+    // The study has two versions of Android; compare with the first version.
     let told = |figure: &str| published.number(&format!("bfuse.layers_mb_s.{figure}"));
     let raw_told = told("ics.raw_noop")?;
     let steps = [
@@ -159,14 +159,14 @@ fn bench_layers(runs: &mut Runs, file_system: &str, at: &At) -> Result<Measureme
     runs.bench("layers", &[&[PROFILE, "--fs", file_system], &fixed[..]].concat(), at)
 }
 
-/// Returns the rate of writing through a layer in each round.
+/// Returns the rate of writing through the named layer in each round.
 fn of_layer(found: &Measurements, name: &str) -> Result<Measured> {
     let layer = found.layers.iter().find(|layer| layer.name == name);
-    let layer = layer.with_context(|| format!("`fonio bench layers` has not measured {name}"))?;
+    let layer = layer.with_context(|| format!("`fonio bench layers` did not measure {name}"))?;
     Ok(Measured::runs(layer.write_rounds_mb_s.iter().copied()))
 }
 
-/// The layers in a guest, whose processor is slow for all layers.
+/// Returns the rows of the layers measured in a guest, whose processor is slow for all layers.
 fn layers_in_guest(raw_told: f64, steps: [(&str, f64); 3], runs: &mut Runs, at: &At) -> Result<Vec<Row>> {
     let found = bench_layers(runs, "ext4", at)?;
     let raw = of_layer(&found, "device, scheduler none")?.shaped(true);
@@ -180,12 +180,12 @@ fn layers_in_guest(raw_told: f64, steps: [(&str, f64); 3], runs: &mut Runs, at: 
     rows.collect()
 }
 
-/// The layers on this machine, with a slow processor for the daemon.
+/// Returns the rows of the layers measured on this machine, with a slow processor for the daemon.
 fn layers_here(raw_told: f64, steps: [(&str, f64); 3], runs: &mut Runs, at: &At) -> Result<Vec<Row>> {
     let bfq = || on("ext4", BFQ);
     let stacks = vec![stack(bfq(), None), stack(bfq(), Some(STOCK))];
     let found = runs.stacks(&slowed(vec![on("ext4", "none"), bfq()], stacks), at)?;
-    let [raw, block] = &found.raw_mb_s[..] else { bail!("two devices were asked for") };
+    let [raw, block] = &found.raw_mb_s[..] else { bail!("expected the rates of two devices") };
     let why =
         format!("{NO_CFQ}; on the phone, these layers ran on the slow CPU; here, only the daemon is slow");
     let raw = raw_rate(raw);
@@ -204,7 +204,7 @@ fn layers_here(raw_told: f64, steps: [(&str, f64); 3], runs: &mut Runs, at: &At)
     Ok(rows)
 }
 
-/// Figures 6 and 7: throughput and context switches against the FUSE I/O unit.
+/// Returns the rows of Figures 6 and 7: throughput and context switches against the FUSE I/O unit.
 pub(super) fn io_unit(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     const SWITCHES: &str = "context switches";
     const FEWER: &str = "fewer with larger units";
@@ -223,7 +223,7 @@ pub(super) fn io_unit(published: &Published, runs: &mut Runs) -> Result<Vec<Row>
             .chain(words)
             .collect());
     }
-    // The study's units, from 4 KiB to 512 KiB.
+    // The study's I/O units, from 4 KiB to 512 KiB.
     let units = (2..=9).map(|power| format!("mode=extended,io_unit={}K,io_uring=no", 1 << power));
     let found = on_ext4(runs, units)?.writes;
     let why = "here, the daemon's CPU mostly creates pages in the page cache of the file system below";
@@ -242,7 +242,7 @@ pub(super) fn io_unit(published: &Published, runs: &mut Runs) -> Result<Vec<Row>
     ])
 }
 
-/// Returns a row on the direction of a sweep: it agrees if every step has that direction.
+/// Returns the row of a statement about a sweep's direction: it agrees if every step has this direction.
 fn steps(what: &str, told: &str, values: &[Option<f64>], goes: impl Fn(f64, f64) -> bool) -> Row {
     let pairs: Option<Vec<bool>> = values.windows(2).map(|pair| Some(goes(pair[0]?, pair[1]?))).collect();
     let share = pairs.map(|steps| steps.iter().filter(|step| **step).count() as f64 / steps.len() as f64);
@@ -256,7 +256,7 @@ fn steps(what: &str, told: &str, values: &[Option<f64>], goes: impl Fn(f64, f64)
     )
 }
 
-/// Figure 10: the buffer with and without its thread, by size; and the flush interval.
+/// Returns the rows of Figure 10: the buffer with and without its thread, by size; and the flush interval.
 pub(super) fn buffer(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     const WORDS: [(&str, &str); 3] = [
         ("buffer without its thread", "slower than no buffer"),
@@ -315,7 +315,7 @@ pub(super) fn buffer(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
     ])
 }
 
-/// Figures 11 and 12: the requests that reach the device, by size of the buffer.
+/// Returns the rows of Figures 11 and 12: the requests that reach the device, by buffer size.
 pub(super) fn reaching(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     const WORDS: [(&str, &str); 3] = [
         ("f11: random writes", "fewest with the 8 MB buffer"),
@@ -354,10 +354,10 @@ pub(super) fn reaching(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     ])
 }
 
-/// The file system that phones used on the sdcard partition before FUSE; it is not in the study's table.
+/// The file system of the phones' sdcard partition before FUSE; the study's table does not contain it.
 const VFAT: &str = "vfat";
 
-/// Table 3: write calls and device requests for the study's 512,000 KiB, scaled to our file.
+/// Returns the rows of Table 3: write calls and device requests, scaled from 512,000 KiB to our file size.
 pub(super) fn calls(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let told: Calls = published.at("bfuse.calls")?;
     let scale = BYTES as f64 / 1024.0 / told.kb_written;
@@ -401,7 +401,7 @@ pub(super) fn calls(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
                         None => String::new(),
                     };
                     let ours = format!("{calls} calls, {} requests{own}", shown(once.writes));
-                    let why = "the study has no numbers for it; it was the phones' file system for SD cards";
+                    let why = "the study has no numbers for this file system, which phones used on SD cards";
                     rows.push(Row::ours_alone(format!("{name}, {way}"), ours, why).noted(place.noted()));
                 }
                 (None, None) => {}
@@ -411,8 +411,8 @@ pub(super) fn calls(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
     Ok(rows)
 }
 
-/// Writes once through mounts with each of `options` on each file system. One plan covers the file systems
-/// that this kernel supports; one guest covers the other file systems.
+/// Writes a file once through a mount with each of `options`, on each file system. One plan covers the file
+/// systems that this kernel supports, and one guest covers the other file systems.
 fn counts<'a>(
     names: &[&'a str],
     options: [&str; 3],
@@ -442,16 +442,16 @@ fn counts<'a>(
 
 const OWN_WRITES: &str = "journal and metadata";
 
-/// Returns the study's numbers for one write, scaled to the size of our file.
+/// The study's numbers for one write, scaled to the size of our file.
 struct Counted {
     calls: f64,
     requests: f64,
-    /// Requests for journal and metadata, in percent of all requests.
+    /// Number of requests for journal and metadata, in percent of all requests.
     own_percent: f64,
 }
 
-/// Returns the rows of one write: the daemon's write calls, the requests to the device, and the file system's
-/// own requests.
+/// Returns the rows of one write: the number of the daemon's write calls, of requests to the device, and of
+/// the file system's own requests.
 fn counted(told: Counted, what: impl Fn(&str) -> String, once: &Once, place: &At) -> [Row; 3] {
     let called = Measured::once(once.used.write_calls.map(|calls| calls as f64));
     let why = "the buffer is flushed every 10 ms, even if an entry is not full";
@@ -466,7 +466,7 @@ fn counted(told: Counted, what: impl Fn(&str) -> String, once: &Once, place: &At
         OWN.cannot(
             what(OWN_WRITES),
             told.own_percent,
-            "recordings do not show the kind of all data of this file system",
+            "for this file system, recordings show the kind of some data only",
         )
     } else {
         let why = "the file systems are twelve years newer, and our file has a quarter of the size";

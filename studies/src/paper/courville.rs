@@ -1,4 +1,4 @@
-//! Tables I to III and Figures 2 to 7 of the block-trace study: thirteen workloads on an emulated Nexus 5.
+//! Reproduces Tables I to III and Figures 2 to 7 of the block-trace study on an emulated Nexus 5.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use super::runs::{Named, OfGroup, OfRuns, Runs};
 
 const DEVICE: &str = "nexus5";
 
-/// The maximum length of workloads that run without `--full`.
+/// The maximum length in milliseconds of workloads that run without `--full`.
 const SHORT_MS: f64 = 8_000.0;
 
 const REQUESTS: Quantity = Quantity::new("requests", 0, 1.25, 0.0);
@@ -34,7 +34,7 @@ const SIZE_SHARE: Quantity = Quantity::new("%", 1, 1.25, 5.0);
 const LATENCY: Quantity = Quantity::new("ms", 2, 1.5, 0.1);
 const PLACES: Quantity = Quantity::new("", 0, 1.5, 0.0);
 
-/// Numbers by workload and request group.
+/// Published numbers by workload and request group.
 type ByWorkload = BTreeMap<String, BTreeMap<String, f64>>;
 
 const SCATTERED: [&str; 4] = ["angry_birds", "app_removal", "camera", "mp3_streaming"];
@@ -76,7 +76,7 @@ fn measured(runs: &mut Runs, name: &str) -> Result<(RunFigures, Rc<Report>)> {
     Ok((run, report))
 }
 
-/// Returns a value. It is marked as used if the workload states that it was adjusted to the published value.
+/// Returns a value, marked as used if the workload states that it was adjusted to this figure.
 fn adjusted(value: impl Into<Option<f64>>, workload: &str, figure: &str) -> Result<Measured> {
     Ok(Measured::once(value).shaped(used_in_fit(workload, figure)?))
 }
@@ -90,7 +90,7 @@ pub(super) fn ratios(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
     })
 }
 
-/// Table II.
+/// Returns the rows of Table II.
 pub(super) fn flush_gaps(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     each(published, runs, |workload, _, report| {
         let (name, told) = (&workload.name, workload.flush_gap_p90);
@@ -108,7 +108,7 @@ pub(super) fn flush_gaps(published: &Published, runs: &mut Runs) -> Result<Vec<R
     })
 }
 
-/// Table III.
+/// Returns the rows of Table III.
 pub(super) fn requests(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     each(published, runs, |workload, _, report| {
         let name = &workload.name;
@@ -126,14 +126,14 @@ pub(super) fn requests(published: &Published, runs: &mut Runs) -> Result<Vec<Row
     })
 }
 
-/// Returns the duration, marked as used because the workload's pauses were adjusted to the published
+/// Returns the run time, marked as used because the workload's pauses were adjusted to the published
 /// duration.
 fn duration_s(workload: &str, report: &Report) -> Result<Measured> {
     adjusted(report.analysis.span.duration_ns as f64 / 1e9, workload, "duration_ms")
 }
 
-/// Returns the sum of latencies divided by the run time, as in the study. The share inherits the run time's
-/// mark.
+/// Returns the sum of latencies divided by the run time, as the study computes it. If the run time is marked
+/// as used, the share is marked too.
 fn share_percent(workload: &str, report: &Report) -> Result<Measured> {
     let seconds = duration_s(workload, report)?;
     let share = report.analysis.io_share.all.as_ref().map(|share| share.latency_sum_share * 100.0);
@@ -148,7 +148,7 @@ fn group(percent: f64) -> &'static str {
     }
 }
 
-/// Figure 7.
+/// Returns the rows of Figure 7.
 pub(super) fn groups(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     each(published, runs, |workload, _, report| {
         let ours = share_percent(&workload.name, report)?;
@@ -160,8 +160,8 @@ pub(super) fn groups(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
     })
 }
 
-/// Figure 2: the shares of requests below a size, and the time within which 80 percent of them complete.
-/// If more than half of the requests exceed a given time, the median shows this.
+/// Returns the rows of Figure 2: the shares of requests below a size, and the time within which 80 percent of
+/// them complete. If more than half of the requests exceed a given time, the median shows this.
 pub(super) fn sizes_and_latencies(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let size_shares: ByWorkload = published.at("courville.size_share")?;
     let latencies: ByWorkload = published.at("courville.latency_p80_ms")?;
@@ -171,7 +171,7 @@ pub(super) fn sizes_and_latencies(published: &Published, runs: &mut Runs) -> Res
         let mut rows = Vec::new();
         for (key, told) in size_shares.get(name).into_iter().flatten() {
             let what = format!("{name}, {}", key.replace('_', " "));
-            rows.push(match key.split_once('_').context("a share names its requests")?.1 {
+            rows.push(match key.split_once('_').context("a share's key lacks a size")?.1 {
                 size @ ("4k" | "below_16k" | "below_64k") => {
                     let group = group_of(key)?;
                     let share = analysis.sizes_of(group).map(|sizes| match size {
@@ -188,7 +188,7 @@ pub(super) fn sizes_and_latencies(published: &Published, runs: &mut Runs) -> Res
                     Row::within(
                         what,
                         format!("{:.1} % take more than {over_ms} ms", told * 100.0),
-                        |ms| format!("half of them take more than {ms:.2} ms"),
+                        |ms| format!("half of these requests take more than {ms:.2} ms"),
                         (&Measured::once(median).times(1e-6), over_ms..=f64::INFINITY),
                         WHY_SHARE,
                     )
@@ -217,15 +217,15 @@ fn group_of(key: &str) -> Result<Group> {
         .with_context(|| format!("{key} does not begin with a group of requests"))
 }
 
-/// Returns the group and the milliseconds of a key such as `async_writes_over_4ms`.
+/// Returns the group and the number of milliseconds of a key such as `async_writes_over_4ms`.
 fn over(key: &str) -> Result<(Group, f64)> {
-    let (requests, time) = key.split_once("_over_").with_context(|| format!("{key} is not understood"))?;
+    let (requests, time) = key.split_once("_over_").with_context(|| format!("cannot parse the key {key}"))?;
     let group = if requests == "async_writes" { Group::WriteAsync } else { group_of(requests)? };
     let ms = time.strip_suffix("ms").and_then(|ms| ms.parse().ok());
     Ok((group, ms.with_context(|| format!("{key} names no milliseconds"))?))
 }
 
-/// Figure 3: the larger a read, the longer it takes; the latencies of writes of the same size vary widely.
+/// Returns the rows of Figure 3: larger reads take longer; latencies of equal writes vary widely.
 pub(super) fn latency_by_size(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     each(published, runs, |workload, _, report| {
         if !SCATTERED.contains(&workload.name.as_str()) {
@@ -240,7 +240,7 @@ pub(super) fn latency_by_size(published: &Published, runs: &mut Runs) -> Result<
         let pairs = medians.windows(2);
         let rising = pairs.clone().filter(|pair| pair[0] <= pair[1]).count() as f64;
         let rising = Measured::once(rising).over(&Measured::once(pairs.len() as f64));
-        // Measured in the size class with the most requests.
+        // The range is measured in the size class with the most requests.
         let range = |group| {
             let most = rows(group).into_iter().max_by_key(|row| row.service_ns.count);
             Measured::once(most.and_then(|row| row.service_ns.max).map(|ns| ns as f64))
@@ -265,7 +265,7 @@ pub(super) fn latency_by_size(published: &Published, runs: &mut Runs) -> Result<
     })
 }
 
-/// Figure 4: the device addresses over time. The study's text describes two of the drawings.
+/// Returns the rows of Figure 4: device addresses over time. The study's text describes two of the drawings.
 pub(super) fn places_over_time(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let (_, playback) = measured(runs, "video_playback")?;
     let map = playback.analysis.spatial.devices.first();
@@ -292,19 +292,19 @@ pub(super) fn places_over_time(_: &Published, runs: &mut Runs) -> Result<Vec<Row
             "video_playback, a read",
             131.072,
             &Measured::once(large).times(1e-3),
-            "readahead requests other amounts here",
+            "here, readahead requests have other sizes",
         ),
         Row::within(
             "camera, writes",
             "in small chunks",
-            |kib| format!("half of them have at most {kib:.0} KiB"),
+            |kib| format!("half of the writes have at most {kib:.0} KiB"),
             (&Measured::once(small).times(1.0 / 1024.0), 0.0..=16.0),
             "this kernel merges more",
         ),
     ])
 }
 
-/// Figure 5: the text states one limit for all. The numbers are in Table II and are scored there.
+/// Returns the rows of Figure 5: one limit for all workloads. The numbers of Table II are scored there.
 pub(super) fn requests_between_flushes(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let tables: Vec<CourvilleWorkload> = published.at("courville.workload")?;
     let most = tables.iter().map(|workload| workload.flush_gap_p90.requests).fold(0.0, f64::max);
@@ -326,7 +326,7 @@ pub(super) fn requests_between_flushes(published: &Published, runs: &mut Runs) -
     })
 }
 
-/// Figure 6 and section IV.C: rewritten blocks of 4 KiB.
+/// Returns the rows of Figure 6 and section IV.C about rewritten blocks of 4 KiB.
 pub(super) fn rewritten_places(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let told = |figure: &str| published.number(&format!("courville.locality.{figure}"));
     let mut written = |workload: &str| -> Result<(Rc<Report>, String)> {

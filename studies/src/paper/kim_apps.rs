@@ -1,4 +1,4 @@
-//! Tables IV and VI: the installed and launched apps.
+//! Reproduces Tables IV and VI: the installed and launched apps.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::runs::{Named, OfRuns, Runs};
 
 const MB: Quantity = Quantity::new("MB", 2, 1.25, 0.1);
 
-/// Table IV: the network traffic and package sizes, in bytes.
+/// Returns the rows of Table IV: the network traffic and package sizes, in bytes.
 pub(super) fn installed(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let series = runs.run(&["appinstall", "--on", "samsung_s5", "--runs", "1"])?;
     let run = series.named("samsung_s5")?.first()?;
@@ -31,7 +31,7 @@ pub(super) fn installed(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
     ])
 }
 
-/// Table VI: the totals of the ten apps at their first, cold launch.
+/// Returns the rows of Table VI: the totals of the ten apps at their first, cold launch.
 pub(super) fn launched(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let series = runs.in_the_setup("applaunch", "internal_2010", "wifi", &["--runs", "1", "--write-back"])?;
     let run = series.named("internal_2010")?.first()?;

@@ -1,7 +1,7 @@
-//! Figure 10: the data written in two hours by apps and widgets that sync in the background.
+//! Reproduces Figure 10: the data written in two hours by apps and widgets that sync in the background.
 //!
-//! The pauses between rounds are shortened. This changes only the amount of data that the file system writes
-//! on its own timers, which expire less often in a shorter run.
+//! The pauses between the apps' sync rounds are shortened. Shorter pauses change only the amount of data that
+//! the file system writes on its own timers, which expire less often in a shorter run.
 
 use anyhow::Result;
 
@@ -12,7 +12,7 @@ use super::row::{Quantity, Row};
 use super::runs::{Named, OfRuns, Runs, Split};
 
 const DEVICE: &str = "transcend";
-/// Factor for the pauses: a minute instead of two hours.
+/// The factor for the length of pauses: a minute instead of two hours.
 const PACE: &str = "0.008";
 const PACE_FULL: &str = "0.03";
 
@@ -45,7 +45,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
         Row::within(
             "what is written",
             "mostly SQLite data and indices",
-            |kept| format!("{:.0} % is gone with the databases in memory", (1.0 - kept) * 100.0),
+            |kept| format!("{:.0} % of the data disappears with databases in memory", (1.0 - kept) * 100.0),
             (&kept, 0.0..=0.5),
             "settings and widgets write a larger share here",
         ),

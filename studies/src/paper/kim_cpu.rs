@@ -28,7 +28,7 @@ pub(super) fn over_devices(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     for variation in &series.variations {
         let waits = runs.each_report(variation, iowait_ticks)?;
         let active = active_ticks(runs, variation)?;
-        let seconds = variation.wall_s().value().context("every run has a run time")?;
+        let seconds = variation.wall_s().value().context("a run has no run time")?;
         devices.push((variation.name.as_str(), seconds, waits, active));
     }
     devices.sort_by(|a, b| a.1.total_cmp(&b.1));
@@ -83,7 +83,7 @@ pub(super) fn fast_and_slow(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
             "more on the slow card",
             |ratio| format!("{SLOW} has {ratio:.1} times the ticks of {FAST}"),
             (&waits, 1.0..=f64::INFINITY),
-            "the run on the slow card waited no longer",
+            "the run on the slow card did not wait longer",
         )
         .noted(at.noted()),
         Row::effect(

@@ -1,6 +1,6 @@
-//! Figures 4 and 5: run times on different devices. The study's text states by how much the run times on the
-//! worst and the second-worst device exceed the run time on the best; these excesses are compared. With
-//! `--on`, only the named device and the best device are measured.
+//! Reproduces Figures 4 and 5: run times on different devices. The study's text states by how much the run
+//! times on the worst and the second-worst device exceed the run time on the best device; these excesses are
+//! compared. With `--on`, only the named device and the best device are measured.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use super::row::{Quantity, Row};
 use super::runs::{At, OfRuns, Runs};
 
 const BEST: &str = "internal_2010";
-/// The study's best device, a fast card, a slow card, and the study's worst device.
+/// Four devices: the study's best device, a fast card, a slow card, and the study's worst device.
 const FOUR: &str = "internal_2010,transcend,ridata,kingston";
 const ALL: &str = "internal_2010,transcend,ridata,sandisk,kingston,wintec,adata,patriot,pny";
 
@@ -41,7 +41,7 @@ fn on_devices(runs: &mut Runs, link: &str) -> Result<Rc<Series>> {
     on_devices_at(&at, runs, link)
 }
 
-/// Runs WebBench on the devices, on a chosen machine.
+/// Runs WebBench on the devices, on this machine or in a guest.
 pub(super) fn on_devices_at(at: &At, runs: &mut Runs, link: &str) -> Result<Rc<Series>> {
     measured(at, runs, "webbench", Some(WEBBENCH_SCALE), link)
 }
@@ -52,7 +52,7 @@ fn measured(at: &At, runs: &mut Runs, workload: &str, scale: Option<&str>, link:
     runs.in_the_setup_at(at, workload, &devices, link, &["--runs", &Runs::repeat(), "--scale", scale])
 }
 
-/// Figure 4.
+/// Returns the rows of Figure 4.
 pub(super) fn webbench(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for link in ["wifi", "usb"] {
@@ -64,13 +64,13 @@ pub(super) fn webbench(published: &Published, runs: &mut Runs) -> Result<Vec<Row
     Ok(rows)
 }
 
-/// Figure 5.
+/// Returns the rows of Figure 5.
 pub(super) fn apps(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (theirs, ours, scale) in APPS {
         if scale.is_none() && !runs.full() {
             let told = times_the_best(spread(published, theirs)?.with_worst);
-            rows.push(TIMES.cannot(ours, told, "130 MB to each device: with --full"));
+            rows.push(TIMES.cannot(ours, told, "writes 130 MB to each device: measured with --full"));
             continue;
         }
         let at = runs.place_for(&[]);
@@ -80,7 +80,7 @@ pub(super) fn apps(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// By how much the run times on the second-worst and on the worst device exceed that on the best, in percent.
+/// Excess of the run times on the second-worst and the worst device over the best device, in percent.
 #[derive(Deserialize)]
 struct Spread {
     without_worst: f64,
@@ -98,7 +98,7 @@ fn times_the_best(percent: f64) -> f64 {
 fn times(series: &Series) -> Vec<(String, Measured)> {
     let mut times: Vec<(String, Measured)> =
         series.variations.iter().map(|variation| (variation.name.clone(), variation.wall_s())).collect();
-    // A device without a measurement comes last, and its row says so.
+    // A device without a measurement is sorted to the end, and its row says that it was not measured.
     let middle = |times: &Measured| times.value().unwrap_or(f64::INFINITY);
     times.sort_by(|a, b| middle(&a.1).total_cmp(&middle(&b.1)));
     times
@@ -122,7 +122,7 @@ fn of_spread(what: &str, spread: &Spread, times: &[(String, Measured)], why: &st
             .because(shown.join(", "))
     };
     let second = match times {
-        // With two devices, there is no second-worst.
+        // With two devices, there is no second-worst device.
         [_, .., (second, times), _] => Some(row("second-worst", second, times, spread.without_worst)),
         _ => None,
     };

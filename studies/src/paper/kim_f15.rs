@@ -1,5 +1,5 @@
-//! Figure 15: throughput of 4 KiB random writes against their address range. The study only draws the curves;
-//! its text describes their shapes, which are compared.
+//! Reproduces Figure 15: throughput of 4 KiB random writes against their address range. The study only draws
+//! the curves; its text describes their shapes, which are compared.
 
 use anyhow::{Context, Result};
 use fonio_sim::profile::{Profile, Source};
@@ -31,7 +31,7 @@ pub(super) fn rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Returns whether this figure determined the profile's translation layer.
+/// Returns whether Figure 15 determined the translation layer of the card's profile.
 fn chosen_by_it(profile: &Profile, card: &str) -> bool {
     let named = format!("kim-f15 {card} random writes over a growing range");
     profile.provenance().iter().any(|number| number.source == Source::Fitted && number.to == named)

@@ -1,4 +1,4 @@
-//! Figures 13 and 14: the gains of data in memory, no syncs, RAID-0 and phase-change memory.
+//! Reproduces Figures 13 and 14: the gains of data in memory, no syncs, RAID-0 and phase-change memory.
 
 use std::rc::Rc;
 
@@ -12,14 +12,14 @@ use super::row::{Quantity, Row};
 use super::runs::{Named, OfRuns, Runs};
 
 const TIMES: Quantity = Quantity::new("times as fast", 2, 1.5, 0.0);
-/// The quantity for published gains close to zero.
+/// The unit and tolerance of published gains that are close to zero.
 const LITTLE: Quantity = Quantity::new("times as fast", 2, 1.15, 0.0);
 
-/// The workloads of both figures, and the scales at which they run.
+/// The workloads of Figures 13 and 14, and the scales at which they run.
 const WORKLOADS: [(&str, &str); 2] = [("webbench", "0.1"), ("facebook", "0.1")];
 const RIDATA: &str = "ridata";
 
-/// Our limits, because the study shows bars without numbers.
+/// Our limits for the study's words on gains, because the study shows bars without numbers.
 const NOTEWORTHY: f64 = 1.2;
 const SIGNIFICANT: f64 = 1.25;
 const COMPARABLE: f64 = 1.5;
@@ -34,7 +34,7 @@ fn gain(series: &Series, card: &str, fix: &str) -> Result<Measured> {
     Ok(series.named(card)?.wall_s().over(&series.named(&format!("{card}, {fix}"))?.wall_s()))
 }
 
-/// Figure 13.
+/// Returns the rows of Figure 13.
 pub(super) fn what_if(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let all_in_ram: String = published.at("kim.what_if.all_in_ram")?;
     let no_sync: String = published.at("kim.what_if.no_sync")?;
@@ -67,7 +67,7 @@ pub(super) fn what_if(published: &Published, runs: &mut Runs) -> Result<Vec<Row>
     Ok(rows)
 }
 
-/// Figure 14. Includes the bars C of the study (SQLite databases on NILFS2): see [`log_structured`].
+/// Returns the rows of Figure 14, including bars C (SQLite on NILFS2): see [`log_structured`].
 pub(super) fn pilot(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     const RAID: &str = "kim.pilot.raid0_factor_figure_14";
     let bound = |end: &str| published.number(&format!("{RAID}.{end}"));

@@ -1,10 +1,10 @@
-//! Table V and Figures 6 to 8: the I/O of the workloads.
+//! Reproduces Table V and Figures 6 to 8: the I/O of the workloads.
 //!
-//! The study's cards had ext3 under Linux 2.6.35, mounted with `data=writeback`: a commit of the journal did not also
-//! write the data of other files. Here, the workloads run in the same way, on an emulation of the phone's own
-//! flash and WiFi. The recording includes the write-back of their dirty pages. The study does not define
-//! "sequential". We call a request sequential if it starts at the end of the previous request. The study's
-//! ext3 queued each 4 KiB page separately, so we also count the bytes by pages.
+//! The study's cards had ext3 under Linux 2.6.35, mounted with `data=writeback`: a journal commit did not
+//! also write the data of other files. Here, the workloads use the same file system and options, on an
+//! emulation of the phone's own flash and WiFi. The recording includes the write-back of the workload's dirty
+//! pages. The study does not define "sequential". We call a request sequential if it starts at the end of the
+//! previous request. The study's ext3 queued each 4 KiB page separately, so we also count the bytes by pages.
 
 use std::rc::Rc;
 
@@ -19,7 +19,7 @@ use super::row::{Part, Quantity, Row};
 use super::runs::{Named, OfRuns, Runs, Split};
 use crate::process;
 
-/// Totals. The published totals have one decimal, and the apps' content varies between runs.
+/// Unit and tolerance of totals, which are published with one decimal and vary with the apps' content.
 const TOTAL: Quantity = Quantity::new("MB", 2, 1.25, 0.1);
 const PART: Quantity = Quantity::new("MB", 2, 1.5, 0.1);
 
@@ -38,7 +38,7 @@ const WORKLOADS: [(&str, &str, &str); 7] = [
     (
         "rlbench",
         "rlbench",
-        "most of it is a thousand separate commits; the number of commits in the closed app is not \
+        "a thousand commits write most of the data; the number of commits in the closed app is not \
          published (docs/papers.md)",
     ),
     ("pulse", "pulse", COMMITS),
@@ -63,7 +63,7 @@ fn measured(runs: &mut Runs, workload: &str, fix: Option<&str>) -> Result<(RunFi
     Ok((run, report))
 }
 
-/// Table V.
+/// Returns the rows of Table V.
 pub(super) fn breakdown(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (theirs, ours, why) in WORKLOADS {
@@ -97,7 +97,7 @@ fn of_workload(name: &str, figures: &Four, fitted: bool, why: &str, report: &Rep
             part(PART, "random written", figures.rand_write, &random, SPLIT_WHY),
         ],
     );
-    // The count by pages is shown but not scored: of two scored counts, one would agree too easily by chance.
+    // The bytes counted by pages are not scored: of two scored counts, one could agree by chance.
     let by_pages = |row: Row, bytes: u64| row.noted(format!("{:.2} by pages", mb(bytes)));
     vec![
         total,
@@ -117,13 +117,13 @@ pub(super) fn used_in_fit(workload: &str, figure: &str) -> Result<bool> {
     let path = process::root().join("crates/fonio-workload/workloads").join(format!("{workload}.toml"));
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let definition: toml::Table =
-        toml::from_str(&text).with_context(|| format!("{} is not understood", path.display()))?;
+        toml::from_str(&text).with_context(|| format!("cannot parse {}", path.display()))?;
     let used = definition.get("published").and_then(|published| published.get("used_in_fit"));
     let used = used.and_then(toml::Value::as_array);
     Ok(used.is_some_and(|names| names.iter().any(|name| name.as_str() == Some(figure))))
 }
 
-/// Figure 6.
+/// Returns the rows of Figure 6.
 pub(super) fn over_time(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let (_, report) = measured(runs, "webbench", None)?;
     let analysis = &report.analysis;
@@ -151,18 +151,18 @@ pub(super) fn over_time(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
         Row::within(
             "reads",
             format!("few: {read_told:.1} of {:.1} MB", read_told + written_told),
-            |ratio| format!("one byte for {ratio:.0} written"),
+            |ratio| format!("one byte read for {ratio:.0} written"),
             (&written.over(&Measured::once(totals.read_bytes as f64)), 5.0..=f64::INFINITY),
             "the workload reads more than it should",
         ),
         Row::within(
             "when reads come",
-            "most of them in the beginning",
-            |half| format!("half of the bytes by {:.0} % of the time", half * 100.0),
+            "most reads in the beginning",
+            |half| format!("half of the bytes in the first {:.0} % of the time", half * 100.0),
             (&half, 0.0..=0.25),
             "the run ends with its own reads",
         ),
-        // Table V has the same split, which is scored there.
+        // Table V contains the same split of the bytes, which is scored there.
         Row::within(
             "seq. over random bytes written",
             told,
@@ -176,7 +176,7 @@ pub(super) fn over_time(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
     ])
 }
 
-/// Figure 7.
+/// Returns the rows of Figure 7.
 pub(super) fn store(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let (run, _) = measured(runs, "webbench", None)?;
     let told = published.numbers("kim.webbench_store")?;
@@ -200,8 +200,8 @@ pub(super) fn store(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
     ])
 }
 
-/// Figure 8: with the databases in memory, only the cache is written to the card; with the cache in memory,
-/// only the databases.
+/// Returns the rows of Figure 8: with the databases in memory, only the cache is written to the card; with
+/// the cache in memory, only the databases are.
 pub(super) fn by_place(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let (_, cache) = measured(runs, "webbench", Some("db-in-ram"))?;
     let (_, databases) = measured(runs, "webbench", Some("cache-in-ram"))?;
@@ -246,14 +246,14 @@ pub(super) fn by_place(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
 mod tests {
     use super::*;
 
-    /// The table is read from the shipped definitions.
+    /// Checks what the shipped workload definitions state about fits.
     #[test]
     fn fits_are_declared_by_the_workloads() {
         for (_, workload, _) in WORKLOADS {
             assert_eq!(used_in_fit(workload, "write_mb").unwrap(), workload != "rlbench", "{workload}");
         }
         for figure in ["webview_db_kb", "webview_cache_db_kb"] {
-            assert!(used_in_fit("webbench", figure).unwrap(), "its page size was chosen from {figure}");
+            assert!(used_in_fit("webbench", figure).unwrap(), "the page size was chosen from {figure}");
         }
         assert!(used_in_fit("no such workload", "write_mb").is_err());
     }

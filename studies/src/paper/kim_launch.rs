@@ -1,4 +1,4 @@
-//! Figure 9: launch times over the devices and in memory. The study's text states the variation of four apps.
+//! Reproduces Figure 9: launch times on devices and in memory. The study's text states how four apps vary.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::runs::{Named, OfRuns, Runs};
 
 const FOUR: &str = "internal_2010,transcend,kingston,pny";
 const ALL: &str = "internal_2010,transcend,ridata,sandisk,kingston,wintec,adata,patriot,pny";
-/// The card below the study's RAM disk.
+/// The card that the study combined with a RAM disk.
 const CARD: &str = "pny";
 
 const TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
@@ -26,14 +26,14 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let spreads: BTreeMap<String, toml::Value> = published.at("kim.app_launch_spread_percent")?;
     for (app, percent) in &spreads {
-        // One entry is a sentence about a RAM disk, not a number.
+        // One entry of the table is a sentence about a RAM disk, not a number.
         let Some(percent) = percent.as_integer() else { continue };
         let mut times: Vec<(Measured, &str)> = series
             .variations
             .iter()
             .map(|variation| (launch(variation, app), variation.name.as_str()))
             .collect();
-        // A device without a measurement comes last, and its row says so.
+        // A device without a measurement is sorted to the end, and its row says that it was not measured.
         let middle = |times: &Measured| times.value().unwrap_or(f64::INFINITY);
         times.sort_by(|a, b| middle(&a.0).total_cmp(&middle(&b.0)));
         let [(shortest, first), .., (longest, last)] = &times[..] else { continue };
@@ -50,7 +50,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
         "launch times do not significantly change",
         |gain| format!("{gain:.2} times as fast as on {CARD}"),
         (&cold(CARD)?.over(&cold(&format!("{CARD}, all-in-ram"))?), 1.1),
-        "another study (Nguyen et al. 2015) finds launches bound by storage; without the app's own work ours are",
+        "Nguyen et al. 2015 find launches bound by storage, like ours, which lack the app's own work",
     ));
     Ok(rows)
 }

@@ -1,4 +1,4 @@
-//! Table II: the rates of the phone's links, measured with sockets over the shaped link of `fonio run --link`.
+//! Reproduces Table II: the rates of the phone's links, measured over the link of `fonio run --link`.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const RATE: Quantity = Quantity::new("MB/s", 2, 1.1, 0.0);
 /// initial burst does not matter.
 const BYTES: u64 = 16_000_000;
 
-/// It stores nothing, because only the link is measured.
+/// The workload stores no data, because only the link is measured.
 const DEFINITION: &str = r#"
 name = "link"
 title = "A large object is fetched, then sent"
@@ -35,7 +35,7 @@ name = "client"
 steps = [{ do = "get", size = "1B", send = "16MB" }]
 "#;
 
-const WHY: &str = "neither counts packet headers as payload, and a token bucket lets a first burst pass";
+const WHY: &str = "packet headers are not counted as payload, and a token bucket lets a first burst pass";
 
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let file = process::scratch("paper")?.join("link.toml");
@@ -50,7 +50,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
             [("to the phone", "receive", rates["rx"]), ("from the phone", "send", rates["tx"])]
         {
             let seconds = Measured::once(run.phases_s.get(phase).copied());
-            // The link is shaped to the published rate.
+            // The link is shaped to the published rate, so the result is marked as used.
             let ours = Measured::once(BYTES as f64 / 1e6).over(&seconds).shaped(true);
             rows.push(RATE.row(format!("{link}, {what}"), rate, &ours, WHY));
         }

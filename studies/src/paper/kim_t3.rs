@@ -1,4 +1,4 @@
-//! Table III: sequential and 4 KiB random throughput of eight cards, on a phone and on a desktop computer.
+//! Reproduces Table III: throughput of eight cards (sequential, 4 KiB random) on a phone and a desktop.
 //!
 //! The profiles were fitted to the phone's columns; the desktop's columns are computed from these profiles
 //! with a single ratio. `fonio device verify` shows the origin of each number.
@@ -13,7 +13,7 @@ use super::published::{Card, Published};
 use super::row::{Quantity, Row};
 use super::runs::Runs;
 
-/// The study publishes three digits.
+/// The relative tolerance: the study publishes three digits.
 const TOLERANCE: f64 = 0.05;
 
 const TABLE: &str = "kim-t3 ";
@@ -23,8 +23,7 @@ pub(super) fn rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     for card in published.at::<Vec<Card>>("kim.card")? {
         let profile =
             Profile::shipped(&card.name).with_context(|| format!("{} has no profile", card.name))?;
-        let known =
-            CARDS.iter().find(|known| known.name == card.name).context("it is a card of the study")?;
+        let known = CARDS.iter().find(|known| known.name == card.name).context("not a card of the study")?;
         for (file, program) in [(card.phone_mb_s, known.phone), (card.desktop_mb_s, known.desktop)] {
             let program = [program.seq_write, program.seq_read, program.rand_write, program.rand_read];
             let file = [file.seq_write, file.seq_read, file.rand_write, file.rand_read];
@@ -41,7 +40,7 @@ pub(super) fn rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Rates far below 1 MB/s need more decimals.
+/// Returns the format of a rate: rates far below 1 MB/s need more decimals.
 fn rate(mb_s: f64) -> Quantity {
     Quantity::new("MB/s", if mb_s < 1.0 { 4 } else { 2 }, 1.0 + TOLERANCE, 0.0)
 }

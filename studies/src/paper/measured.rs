@@ -1,11 +1,11 @@
-//! Our results of each run, marked if a published number influenced them.
+//! Holds our results of each run, marked if a published number influenced them.
 //!
-//! Papers compute with [`Measured`] instead of bare numbers. If a value is missing, so is every value
-//! computed from it; if a value is marked, so is every value computed from it.
+//! Papers compute with [`Measured`] instead of bare numbers. If a value is missing or marked, every value
+//! computed from it is missing or marked, too.
 
 use fonio_core::statistics::sample::median;
 
-/// One value per run, in the order of the rounds.
+/// A measured figure: one value per run, in the order of the rounds.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Measured {
     runs: Vec<Option<f64>>,
@@ -23,14 +23,14 @@ impl Measured {
         Measured::runs([value])
     }
 
-    /// Marks the value if a published number influenced it, by a fit or by a choice. The mark cannot be
-    /// removed.
+    /// Marks the value as used if a published number influenced it, by a fit or by a choice. The mark cannot
+    /// be removed.
     pub(super) fn shaped(mut self, by_published: bool) -> Measured {
         self.used |= by_published;
         self
     }
 
-    /// Returns whether a published number influenced it.
+    /// Returns whether a published number influenced the value.
     pub(super) fn is_used(&self) -> bool {
         self.used
     }
@@ -43,13 +43,13 @@ impl Measured {
         self.runs.len()
     }
 
-    /// Returns the median of the runs; for an even number of runs, the mean of the middle two. `None` if a
-    /// run is missing.
+    /// Returns the median of the runs; for an even number of runs, the mean of the middle two values. `None`
+    /// if the value of a run is missing.
     pub(super) fn value(&self) -> Option<f64> {
         median(&self.runs.iter().copied().collect::<Option<Vec<f64>>>()?)
     }
 
-    /// Returns the ratio of the largest to the smallest run. `None` if a run is missing or not above 0.
+    /// Returns the ratio of the largest to the smallest run; `None` if a run is missing or not above 0.
     pub(super) fn spread(&self) -> Option<f64> {
         let values = self.sorted()?;
         (values[0] > 0.0).then(|| values[values.len() - 1] / values[0])
@@ -60,8 +60,8 @@ impl Measured {
         Some((values[0], values[values.len() - 1]))
     }
 
-    /// Divides this by `base`, round by round. A round is missing in the result if it is missing in `self` or
-    /// in `base`, or if its value in `base` is 0.
+    /// Divides the values by those of `base`, round by round. A round is missing in the result if it is
+    /// missing in `self` or in `base`, or if its value in `base` is 0.
     pub(super) fn over(&self, base: &Measured) -> Measured {
         let rounds = self.runs.len().max(base.runs.len());
         let of = |runs: &[Option<f64>], round: usize| runs.get(round).copied().flatten();

@@ -45,19 +45,19 @@ use published::Published;
 use row::{Row, Verdict};
 use runs::Runs;
 
-/// The source of the rows of one table or figure.
+/// How the rows of a table or figure are obtained.
 #[derive(Clone, Copy)]
 enum Rows {
-    /// Rows from models and files: fast and without privileges. With `--full`, also rows from writes to
-    /// emulated devices.
+    /// Computes the rows from models and files, fast and without privileges. With `--full`, also measures
+    /// writes to emulated devices.
     Computed(fn(&Published, &mut Runs) -> Result<Vec<Row>>),
-    /// Workloads on emulated devices, as root.
+    /// Measures workloads on emulated devices, as root.
     Measured(fn(&Published, &mut Runs) -> Result<Vec<Row>>),
 }
 
 use Rows::{Computed, Measured};
 
-/// One table or figure: its ID, its number in the study, its title, and the source of its rows.
+/// A published table or figure: its ID, its number in the study, its title, and the source of its rows.
 type Paper = (&'static str, &'static str, &'static str, Rows);
 
 const KIM: [Paper; 17] = [
@@ -234,12 +234,13 @@ struct Outcome {
     id: &'static str,
     title: String,
     counts: Counts,
-    /// The measured command lines of the rows.
+    /// The command lines whose results are in the rows.
     commands: Vec<String>,
     rows: Vec<Row>,
 }
 
-/// The number of rows by verdict. Rows that were used in a fit count neither as agreeing nor as differing.
+/// The number of rows with each verdict. Rows that were used in a fit count neither as agreeing nor as
+/// differing.
 #[derive(Default, Serialize)]
 struct Counts {
     agree: usize,
@@ -340,7 +341,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         let left = papers().filter(|(_, (.., rows))| !is_computed(*rows)).map(|(_, (id, ..))| *id);
         let left: Vec<&str> = left.collect();
         println!(
-            "These are measured on emulated devices, as root, if named (`all` names them all): {}.",
+            "These need root, and are measured on emulated devices only if named (`all` names them all): {}.",
             left.join(", ")
         );
     }
@@ -366,7 +367,7 @@ fn keep(outcome: &Outcome, command: &str, is_complete: bool) -> Result<()> {
 }
 
 impl Outcome {
-    /// Returns the counts, and the scored rows if there are few.
+    /// Returns the numbers of rows by verdict, and the scored rows if there are few.
     fn remark(&self) -> String {
         const SHOWN: usize = 8;
         let Counts { agree, differ, cannot, used_in_fit } = self.counts;
@@ -386,7 +387,7 @@ impl Outcome {
             if scored.len() > SHOWN { format!("; and {} more", scored.len() - SHOWN) } else { String::new() };
         let shown = scored.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("; ");
         let text = if shown.is_empty() { shown } else { format!(": {shown}{more}") };
-        // A `|` would end a table cell.
+        // Replace each `|`, which would end a table cell.
         format!("{}{text}.", counts.join(", ")).replace('|', "/")
     }
 }
@@ -428,8 +429,8 @@ fn show(outcome: &Outcome) {
 mod tests {
     use super::*;
 
-    /// The simulator reads no files, so its code has its own copy of the cards' numbers. Both copies must be
-    /// equal.
+    /// The simulator reads no files, so its code has its own copy of the cards' numbers. Both copies of the
+    /// numbers must be equal.
     #[test]
     fn the_published_numbers_are_the_simulators() {
         let cards: Vec<published::Card> = Published::read().unwrap().at("kim.card").unwrap();
@@ -447,7 +448,7 @@ mod tests {
         }
     }
 
-    /// The project's own file contains all transcriptions from the studies.
+    /// The repository's file of published numbers contains all transcriptions from the studies.
     #[test]
     fn the_published_numbers_are_complete() {
         let folder = crate::process::root();
@@ -456,8 +457,8 @@ mod tests {
             fonio_testing::skip(fonio_testing::Need::Shared, format!("there is no {}", shared.display()));
             return;
         };
-        let own =
-            std::fs::read_to_string(folder.join("studies/published.toml")).expect("it is in the repository");
+        let own = std::fs::read_to_string(folder.join("studies/published.toml"))
+            .expect("the file is in the repository");
         let table = |text: &str| toml::Value::Table(text.parse().expect("it is TOML"));
         let (shared, own) = (table(&shared), table(&own));
         let mut missing = Vec::new();
@@ -477,7 +478,7 @@ mod tests {
         }
     }
 
-    /// The measured papers need root and take minutes.
+    /// Measured tables and figures need root and take minutes, so only computed ones are checked.
     #[test]
     fn every_computed_paper_has_rows() {
         let published = Published::read().unwrap();

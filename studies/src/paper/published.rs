@@ -1,4 +1,4 @@
-//! The numbers of the studies: `studies/published.toml`.
+//! Reads the published numbers of the studies from `studies/published.toml`.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use serde::de::DeserializeOwned;
 
 pub(super) const TEXT: &str = include_str!("../../published.toml");
 
-/// The numbers by path of keys, such as `kim.background.network_rx_mb`.
+/// The published numbers, by path of keys such as `kim.background.network_rx_mb`.
 pub(super) struct Published(toml::Value);
 
 impl Published {
     pub(super) fn read() -> Result<Published> {
-        Ok(Published(toml::from_str(TEXT).context("studies/published.toml is not understood")?))
+        Ok(Published(toml::from_str(TEXT).context("cannot parse studies/published.toml")?))
     }
 
     pub(super) fn at<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         let found = path.split('.').try_fold(&self.0, |table, key| table.get(key));
         let found = found.with_context(|| format!("studies/published.toml has no {path}"))?;
-        found.clone().try_into().with_context(|| format!("studies/published.toml: {path} is not understood"))
+        found.clone().try_into().with_context(|| format!("studies/published.toml: cannot parse {path}"))
     }
 
     pub(super) fn number(&self, path: &str) -> Result<f64> {

@@ -1,15 +1,15 @@
-//! A published number or statement, our result, and whether the two agree.
+//! A row of a comparison: a published number or statement, our result, and whether the two agree.
 //!
 //! A row's verdict is computed here, from a [`Measured`] value. A paper supplies the two values and the kind
 //! of comparison; it cannot set a verdict. The rules:
 //!
 //! - A missing value cannot be compared.
 //! - A value that a published number influenced is shown as used and is not scored.
-//! - An effect (a gain, a slowdown) needs [`RUNS_MIN`] runs. It agrees only if it is within the tolerance,
-//!   and its distance from "no effect" exceeds its spread. It differs only if it lies outside the tolerance
-//!   by more than its spread.
+//! - An effect (a gain, a slowdown) needs [`RUNS_MIN`] runs. The effect agrees only if it is within the
+//!   tolerance, and its distance from "no effect" exceeds its spread. The effect differs only if it lies
+//!   outside the tolerance by more than its spread.
 //! - Of a total and its two parts, at most two values are scored, because the last value follows from the
-//!   others. If the total is used, only one part is scored.
+//!   other two. If the total is used, only one part is scored.
 
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
@@ -30,29 +30,29 @@ pub(super) struct Row {
     /// Whether a published number influenced our number, so that agreement proves nothing.
     used_in_fit: bool,
     verdict: Verdict,
-    /// Why ours differs or is missing.
+    /// The reason why our result differs or is missing.
     why: String,
-    /// Our value in each run.
+    /// Our measured value in each run.
     #[serde(skip)]
     runs: Vec<Option<f64>>,
 }
 
-/// The study's value and ours.
+/// The published value and our value.
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(super) enum Said {
-    /// Numbers of the same unit.
+    /// Two numbers of the same unit.
     Number {
         published: f64,
-        /// `None` if it was not measured.
+        /// Our number; `None` if it was not measured.
         ours: Option<f64>,
         unit: &'static str,
-        /// The number of decimals to show.
+        /// The number of decimals with which both numbers are shown.
         decimals: usize,
         /// A note on our number: its devices, the spread of its runs, or a different count.
         note: String,
     },
-    /// Statements in words.
+    /// A published statement and our result, both in words.
     Statement { published: String, ours: String },
 }
 
@@ -74,13 +74,13 @@ impl Verdict {
     }
 }
 
-/// The maximum difference of two numbers that agree.
+/// The maximum difference between two numbers that agree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tolerance {
     /// The maximum ratio of the larger number to the smaller one.
     pub(super) factor: f64,
-    /// The numbers also agree if their difference is at most this; for published numbers that are rounded or
-    /// near 0.
+    /// The numbers also agree if their difference is at most this value, for published numbers that are
+    /// rounded or near 0.
     pub(super) floor: f64,
 }
 
@@ -100,7 +100,7 @@ pub(super) struct Quantity {
     tolerance: Tolerance,
 }
 
-/// One of three numbers that add up.
+/// One of three numbers: a total and its two parts.
 pub(super) struct Part<'a> {
     pub(super) quantity: Quantity,
     pub(super) what: String,
@@ -114,13 +114,13 @@ impl Quantity {
         Quantity { unit, decimals, tolerance: Tolerance { factor, floor } }
     }
 
-    /// Returns the row of a number that is not an effect. `why` is shown if the two differ.
+    /// Returns the row of a number that is not an effect. `why` is shown if the two numbers differ.
     pub(super) fn row(self, what: impl Into<String>, published: f64, ours: &Measured, why: &str) -> Row {
         let range = self.tolerance.around(published);
         Row::judged(what, self.said(published, ours.value()), ours, in_range(ours, &range), why)
     }
 
-    /// Returns the row of an effect: a ratio, which is 1 if there is no effect.
+    /// Returns the row of an effect. An effect is a ratio, which is 1 if there is no effect.
     pub(super) fn effect(self, what: impl Into<String>, published: f64, ours: &Measured, why: &str) -> Row {
         let range = self.tolerance.around(published);
         let row = Row::judged(what, self.said(published, ours.value()), ours, effect(ours, &range), why);
@@ -146,18 +146,18 @@ impl Quantity {
     }
 }
 
-/// Returns whether a number lies within the range; `Err` states why this is unknown.
+/// Returns whether a number lies within the range; `Err` contains the reason why this is unknown.
 fn in_range(ours: &Measured, range: &RangeInclusive<f64>) -> Result<bool, String> {
     ours.value().map(|value| range.contains(&value)).ok_or_else(|| "it was not measured".to_owned())
 }
 
-/// Returns whether an effect lies within `range`; `Err` states why the runs do not show it.
+/// Returns whether an effect lies within `range`; `Err` contains the reason why the runs do not show it.
 fn effect(ours: &Measured, range: &RangeInclusive<f64>) -> Result<bool, String> {
     if ours.count() < RUNS_MIN {
         return Err(format!("not shown (n = {})", ours.count()));
     }
     let (Some(value), Some(spread)) = (ours.value(), ours.spread()) else {
-        return Err("it was not measured in every run".to_owned());
+        return Err("not measured in every run".to_owned());
     };
     let shown = |apart: bool| apart.then_some(()).ok_or_else(|| format!("not shown (n = {})", ours.count()));
     if range.contains(&value) {
@@ -169,7 +169,7 @@ fn effect(ours: &Measured, range: &RangeInclusive<f64>) -> Result<bool, String> 
     Ok(false)
 }
 
-/// Returns the quotient of the larger and the smaller of two ratios.
+/// Returns the larger of two ratios divided by the smaller.
 fn beyond(one: f64, other: f64) -> f64 {
     if one > other { one / other } else { other / one }
 }
@@ -193,7 +193,7 @@ impl Row {
         Row { what: what.into(), said, used_in_fit, verdict, why: why.to_owned(), runs: Vec::new() }
     }
 
-    /// Returns a row with its verdict. `why` is dropped if the two agree.
+    /// Returns a row with its verdict. `why` is dropped if our result and the published result agree.
     fn judged(
         what: impl Into<String>,
         said: Said,
@@ -213,8 +213,8 @@ impl Row {
         Said::Statement { published: published.into(), ours: ours.into() }
     }
 
-    /// Returns the row of a statement that holds if a number lies within `range`. It is not an effect. `shown` formats
-    /// the number.
+    /// Returns the row of a statement that holds if a number, which is not an effect, lies within `range`.
+    /// `shown` formats the number.
     pub(super) fn within(
         what: impl Into<String>,
         published: impl Into<String>,
@@ -226,7 +226,7 @@ impl Row {
         Row::judged(what, Row::in_words(published, text), ours, in_range(ours, &range), why)
     }
 
-    /// Returns the row of a statement that holds if an effect lies within `range`.
+    /// Returns the row of a statement that holds if the ratio of an effect lies within `range`.
     pub(super) fn effect(
         what: impl Into<String>,
         published: impl Into<String>,
@@ -239,8 +239,8 @@ impl Row {
         Row::judged(what, Row::in_words(published, text), ours, effect(ours, &range), why)
     }
 
-    /// Returns the row of a statement that an effect is at most `most`: it holds if every run lies within
-    /// this factor of 1.
+    /// Returns the row of a statement that there is no effect. The statement holds if every run lies within
+    /// the factor `most` of 1.
     pub(super) fn no_effect(
         what: impl Into<String>,
         published: impl Into<String>,
@@ -258,15 +258,15 @@ impl Row {
                 Ok(true)
             }
             _ => effect(ours, &range).and_then(|within| {
-                // The middle run is within the range, another is not.
+                // The median is within the range, but another run is not.
                 if within { Err(format!("not shown (n = {})", ours.count())) } else { Ok(false) }
             }),
         };
         Row::judged(what, Row::in_words(published, text), ours, verdict, why)
     }
 
-    /// Returns the row of a result in words, which agrees if it equals the study's words. `used` says that a
-    /// fit or a choice used the study's words.
+    /// Returns the row of a result in words, which agrees if it equals the published words. `used` says that
+    /// a fit or a choice used the published words.
     pub(super) fn same(
         what: impl Into<String>,
         published: &str,
@@ -284,7 +284,7 @@ impl Row {
         Row::new(what, Row::in_words(published, "-"), false, Verdict::Cannot, why)
     }
 
-    /// Returns a row with only our number, which is not compared.
+    /// Returns a row that contains only our number, which is not compared.
     pub(super) fn ours_alone(what: impl Into<String>, ours: impl Into<String>, why: &str) -> Row {
         Row::new(what, Row::in_words("-", ours), false, Verdict::Cannot, why)
     }
@@ -306,7 +306,7 @@ impl Row {
         self
     }
 
-    /// Adds a remark that is always shown, before the reason for a difference.
+    /// Adds a remark to the row. The remark is always shown, before the reason for a difference.
     pub(super) fn because(mut self, text: impl Into<String>) -> Row {
         let text = text.into();
         if text.is_empty() {
@@ -430,17 +430,18 @@ mod tests {
         for (published, runs, verdict) in [
             (2.0, vec![2.0, 2.1], Cannot),
             (2.0, vec![2.0, 2.1, 2.2], Agrees),
-            // Within the tolerance, but not different from no effect.
+            // The value is within the tolerance, but not different from no effect.
             (2.0, vec![0.9, 2.0, 2.2], Cannot),
             (1.2, vec![1.1, 1.2, 1.4], Cannot),
             (1.2, vec![1.18, 1.2, 1.22], Agrees),
-            // The value lies outside the tolerance: first by more than the spread, then by less.
+            // The first value exceeds the tolerance by more than the spread; the second value exceeds it by
+            // less.
             (2.0, vec![4.0, 4.2, 4.4], Differs),
             (2.0, vec![2.5, 3.1, 4.0], Cannot),
-            // In the opposite direction.
+            // The effect is in the opposite direction.
             (2.0, vec![0.5, 0.5, 0.5], Differs),
             (0.5, vec![0.5, 0.5, 0.51], Agrees),
-            // No effect, although one is published.
+            // The runs show no effect, although an effect is published.
             (2.0, vec![0.99, 1.0, 1.01], Differs),
         ] {
             assert_eq!(

@@ -1,4 +1,4 @@
-//! Runs workloads with `fonio run`, as a user would, and parses the output.
+//! Runs workloads with `fonio run`, as a user would, and parses the JSON output.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -21,35 +21,35 @@ use crate::applications::{self, Applications, Load};
 use crate::fuse::{Found, Plan};
 use crate::{asked, emulated, process, tools};
 
-/// Runs workloads; a command runs only once.
+/// Runs workloads and stores their results, so that each command runs only once.
 #[derive(Default)]
 pub(super) struct Runs {
     full: bool,
-    /// The share of a processor for the workloads, to imitate a phone's processor.
+    /// The share of a processor that the workloads get, to imitate a phone's processor.
     cpu: Option<String>,
-    /// The only device to run besides the best; `None` for all.
+    /// The only device to measure besides the best device; `None` for all devices.
     on: Option<String>,
-    /// The guest in which everything runs, such as `lab:6.12`.
+    /// The guest in which all commands run, such as `lab:6.12`.
     guest: Option<String>,
-    /// The path of fonio, if known.
+    /// The path of the program fonio, once it is known.
     program: Option<PathBuf>,
     series: BTreeMap<Vec<String>, Rc<Series>>,
     reports: BTreeMap<PathBuf, Rc<Report>>,
-    /// The results of `fonio bench` by command.
+    /// The results of `fonio bench`, by command line.
     benchmarks: BTreeMap<String, Value>,
-    /// The commands since the last call of [`Runs::commands`].
+    /// The commands that ran since the last call of [`Runs::commands`].
     commands: Vec<String>,
 }
 
-/// The guest for features that this kernel lacks.
+/// The guest for workloads that need a feature missing from this kernel.
 const GUEST: &str = "lab:6.12";
 
-/// The machine or guest in which something runs.
+/// The machine or guest in which a command runs.
 #[derive(Clone, Debug)]
 pub(super) struct At {
-    /// `None` for this machine.
+    /// The guest's kernel; `None` for this machine.
     guest: Option<String>,
-    /// The feature that this kernel lacks, if this is the reason for a guest.
+    /// The feature that this kernel lacks, if a guest is used for this reason.
     missing: Option<String>,
 }
 
@@ -58,7 +58,7 @@ impl At {
         self.guest.is_some()
     }
 
-    /// Returns a row's note on the machine that our number comes from; empty for this machine.
+    /// Returns a note on the guest in which our number was measured; empty for this machine.
     pub(super) fn noted(&self) -> String {
         match (&self.guest, &self.missing) {
             (None, _) => String::new(),
@@ -68,7 +68,7 @@ impl At {
     }
 }
 
-/// Finds setups by name.
+/// Finds the results of a setup by the setup's name.
 pub(super) trait Named {
     fn named(&self, name: &str) -> Result<&VariationResult>;
 }
@@ -76,11 +76,11 @@ pub(super) trait Named {
 impl Named for Series {
     fn named(&self, name: &str) -> Result<&VariationResult> {
         let found = self.variations.iter().find(|variation| variation.name == name);
-        found.with_context(|| format!("`fonio run` has not run {name}"))
+        found.with_context(|| format!("the results of `fonio run` lack {name}"))
     }
 }
 
-/// The figures of a setup's runs.
+/// Computes figures from the runs of a setup.
 pub(super) trait OfRuns {
     fn first(&self) -> Result<&RunFigures>;
 
@@ -101,12 +101,12 @@ impl OfRuns for VariationResult {
     }
 }
 
-/// The figures of a request group.
+/// Finds figures of a request group in a report.
 pub(super) trait OfGroup {
-    /// Returns the sizes of a group; `None` if it has no requests.
+    /// Returns the sizes of a group's requests; `None` if the group has no requests.
     fn sizes_of(&self, group: Group) -> Option<&SizeRow>;
 
-    /// Returns the latencies of a group; `None` if it has no requests with a known latency.
+    /// Returns the latencies of a group's requests; `None` if no request has a known latency.
     fn service_of(&self, group: Group) -> Option<&Distribution>;
 }
 
@@ -120,11 +120,11 @@ impl OfGroup for Analysis {
     }
 }
 
-/// The bytes of one operation, sequential and random.
+/// Splits the bytes of one operation into sequential and random bytes.
 pub(super) trait Split {
     fn bytes(&self) -> u64;
 
-    /// Returns the random bytes, counted by pages of 4 KiB: only the first page of a request can be random.
+    /// Returns the random bytes, counted by 4 KiB pages: only a request's first page can be random.
     fn random_page_bytes(&self) -> u64;
 }
 
@@ -156,8 +156,8 @@ impl Runs {
         Ok(found)
     }
 
-    /// Returns the machine for workloads that need these file systems: this one if its kernel has them all
-    /// and no guest was requested.
+    /// Returns where to run workloads that need these file systems: this machine if its kernel supports them
+    /// all and no guest was requested, otherwise a guest.
     pub(super) fn place_for(&self, filesystems: &[Filesystem]) -> At {
         if self.guest.is_some() {
             return At { guest: self.guest.clone(), missing: None };
@@ -169,7 +169,7 @@ impl Runs {
         }
     }
 
-    /// Returns a guest, for figures that only a guest can show: the requested one, or the usual one.
+    /// Returns the requested or the usual guest, for figures that only a guest can show.
     pub(super) fn guest(&self) -> At {
         At { guest: Some(self.guest.clone().unwrap_or_else(|| GUEST.to_owned())), missing: None }
     }
@@ -198,7 +198,7 @@ impl Runs {
         Ok(serde_json::from_value(self.benchmarks[&command].clone())?)
     }
 
-    /// Returns the number of runs that can show an effect.
+    /// Returns the number of runs that is needed to show an effect.
     pub(super) fn repeat() -> String {
         RUNS_MIN.to_string()
     }
@@ -224,7 +224,7 @@ impl Runs {
     /// share of the run time.
     pub(super) fn processor_why(&self) -> &'static str {
         if self.slowed() {
-            "all apps get the same share of a processor, but some had more work on the phone than others"
+            "all apps get the same share of a processor, but on the phone, some apps had more work than others"
         } else {
             "this machine's processor needs only a small part of the phone's processor time, so storage \
              takes almost all of the run"
@@ -236,7 +236,7 @@ impl Runs {
         self.cpu.is_some()
     }
 
-    /// Returns whether everything is requested, regardless of time.
+    /// Returns whether all comparisons are requested, regardless of time.
     pub(super) fn full(&self) -> bool {
         self.full
     }
@@ -320,7 +320,7 @@ impl Runs {
             None => {
                 let in_guest = words.contains(&OsStr::new("--in"));
                 tools::ensure(&[tools::DEMO, tools::PAPER, if in_guest { tools::GUEST } else { &[] }])?;
-                // Guests need no root.
+                // Running in a guest does not need root privileges.
                 self.program.insert(if in_guest { process::build_fonio()? } else { emulated::fonio()? })
             }
         };

@@ -1,4 +1,4 @@
-//! Figure 10, and the gains of Figure 13: SmartIO's effect on app launches.
+//! Reproduces Figure 10, and the gains of Figure 13: SmartIO's effect on app launches.
 //!
 //! The study compares with CFQ, which current kernels no longer have. The guest uses BFQ instead; in virtual
 //! time, a model of CFQ is used. The study launched its apps alone or in daily use; we launch our apps while
@@ -23,7 +23,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let kernel = |of: fn(&applications::Measured) -> &Vec<f64>| ratio(&found, of);
     let model = |name: &str| Ok::<_, anyhow::Error>(Measured::runs(found.of(name)?.model_read_s.clone()));
     let left = |percent: f64| 1.0 - percent / 100.0;
-    // The models' author had read the study.
+    // The author of the models had read the study, so the models' results are marked as used.
     let models = model("smartio")?.over(&model("cfq")?).shaped(true);
     Ok(vec![
         TIMES.effect("iowait, SmartIO over BFQ", left(s5), &kernel(|of| &of.iowait_ticks)?, WHY),
@@ -34,13 +34,13 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
             WHY,
         ),
         TIMES.effect(
-            "their waits for storage, SmartIO over BFQ",
+            "waits of cold launches for storage, SmartIO over BFQ",
             left(cold["disk_io_part_mean"]),
             &kernel(|of| &of.blocked_s)?,
             "the programs also wait for their own syncs, which no scheduler can shorten",
         ),
         TIMES.effect(
-            "their reads, SmartIO over CFQ, by models",
+            "reads of cold launches, SmartIO over CFQ, by models",
             left(cold["disk_io_part_mean"]),
             &models,
             "the recorded programs wait for most reads one by one",

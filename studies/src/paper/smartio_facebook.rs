@@ -1,4 +1,4 @@
-//! Figure 15: the time until Facebook is ready and until its timeline is ready, in seconds.
+//! Reproduces Figure 15: the time until Facebook is ready and until its timeline is ready, in seconds.
 //!
 //! The share of the processor (`--cpu`) was chosen to match the launch on the Samsung Galaxy S5, so these
 //! times do not show a gain.
@@ -14,7 +14,7 @@ use super::runs::{Named, OfRuns, Runs};
 use super::smartio_apps::ratio;
 use crate::applications;
 
-/// The study's phones that have a profile.
+/// The study's phones that have a profile: the study's name and the profile's name.
 const PHONES: [(&str, &str); 3] = [("samsung_s5", "samsung_s5"), ("nexus_5", "nexus5"), ("razr", "razr")];
 const FITTED: &str = "samsung_s5";
 
@@ -48,11 +48,11 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
 }
 
 /// Returns SmartIO's gains over BFQ (instead of CFQ) in a guest during an installation and a backup. In the
-/// study, the app ran alone. Here, an app that runs alone would have no writes to wait for.
+/// study, Facebook ran alone. Here, an app that runs alone would have no writes to wait for.
 fn gains([cfq, smartio]: [f64; 2], runs: &mut Runs) -> Result<Vec<Row>> {
     let found = runs.applications(&applications::FACEBOOK)?;
     let launch = ratio(&found, |of| &of.launches_s)?;
-    let drags = ratio(&found, |of| &of.spans_s)?.value().context("each round has a value")?;
+    let drags = ratio(&found, |of| &of.spans_s)?.value().context("a round has no value")?;
     Ok(vec![
         TIMES.effect(format!("{FITTED}, cold launch, SmartIO over BFQ"), smartio / cfq, &launch, WHY),
         Row::ours_alone(
@@ -63,5 +63,5 @@ fn gains([cfq, smartio]: [f64; 2], runs: &mut Runs) -> Result<Vec<Row>> {
     ])
 }
 
-/// The first load of the feed and five drags.
+/// Number of measured spans: the first load of the feed, and five drags.
 const DRAGS: f64 = 6.0;

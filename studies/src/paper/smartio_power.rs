@@ -1,9 +1,9 @@
-//! Figure 14: power. The power is not measured, but estimated from measured shares of time and published
-//! currents.
+//! Reproduces Figure 14: power. The power is not measured, but estimated from measured shares of time and
+//! published currents.
 //!
 //! The phone draws one current for its screen, a second one while its processor is awake, and a third one
 //! while the processor executes instructions. A scheduler changes the processor time and the total time. The
-//! published currents do not include that of the flash, which does the same work under each scheduler.
+//! published currents do not include the flash's current. The flash does the same work under each scheduler.
 
 use anyhow::{Context, Result};
 
@@ -21,14 +21,14 @@ struct Profile {
     screen_on: f64,
     screen_full: f64,
     cpu_idle: f64,
-    /// At the highest and the lowest speed.
+    /// Current of a busy processor at its highest and its lowest speed.
     cpu_active: [f64; 2],
 }
 
 const S5: Profile = Profile { screen_on: 65.0, screen_full: 202.0, cpu_idle: 3.1, cpu_active: [348.0, 56.0] };
 
 impl Profile {
-    /// Returns the mean current, with the screen at half brightness.
+    /// Returns the phone's mean current, with the screen at half brightness.
     fn current(&self, active_share: f64, cpu_active: f64) -> f64 {
         self.screen_on + self.screen_full / 2.0 + self.cpu_idle + active_share * cpu_active
     }
@@ -54,12 +54,11 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
         let power = ratio(|current, _| current)?;
         let what = format!("mean power, SmartIO over BFQ, estimated, the processor at its {speed} speed");
         rows.push(TIMES.effect(what, told, &power, WHY));
-        let energy =
-            ratio(|current, seconds| current * seconds)?.value().context("each round has a value")?;
+        let energy = ratio(|current, seconds| current * seconds)?.value().context("a round has no value")?;
         rows.push(Row::ours_alone(
             format!("energy of the launches, SmartIO over BFQ, the processor at its {speed} speed"),
             format!("{energy:.2} times"),
-            "the study has only the power",
+            "the study reports only the power",
         ));
     }
     Ok(rows)

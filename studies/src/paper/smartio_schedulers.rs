@@ -1,4 +1,4 @@
-//! Figures 7, 11 and 12 and Algorithms 6.1 and 6.2 of the third study: models of its schedulers in virtual time.
+//! Reproduces Figures 7, 11 and 12 and Algorithms 6.1 and 6.2 of the third study with scheduler models.
 //!
 //! The author of the models had read the study, so all rows are marked as used and none is scored. But none
 //! of the models' parameters was fitted to the study or changed after the first comparison
@@ -20,7 +20,7 @@ use super::published::Published;
 use super::row::{Quantity, Row, Verdict};
 use super::runs::Runs;
 
-/// The tolerated deviation of the models.
+/// The maximum ratio between the models' results and the published numbers.
 const WITHIN: f64 = 1.15;
 const TIMES: Quantity = Quantity::new("times", 2, WITHIN, 0.0);
 const SECONDS: Quantity = Quantity::new("s", 1, WITHIN, 0.0);
@@ -28,7 +28,7 @@ const PERCENT: Quantity = Quantity::new("%", 0, WITHIN, 0.0);
 
 const SEEDS: [u64; 3] = [1, 2, 3];
 
-/// The four kinds of I/O, with their names in the study's tables.
+/// The four kinds of I/O, with their keys in the published tables.
 const ACCESSES: [(&str, Op, Order); 4] = [
     ("seq_read", Op::Read, Order::Sequential),
     ("seq_write", Op::Write, Order::Sequential),
@@ -36,7 +36,7 @@ const ACCESSES: [(&str, Op, Order); 4] = [
     ("rand_write", Op::Write, Order::Random),
 ];
 
-/// A phone of the study that has a profile.
+/// Returns the profile of a phone in the study.
 fn phone(name: &str) -> Result<Profile> {
     Profile::shipped(name).with_context(|| format!("{name} has no profile"))
 }
@@ -49,14 +49,14 @@ fn scheduler(policy: Policy, phone: &str) -> Box<dyn Scheduler> {
     }
 }
 
-/// The published slowdowns: phone, number of readers, number of writers, table.
+/// The published slowdowns: the phone, the number of readers and of writers, and the table's key.
 pub(super) const SLOWDOWNS: [(&str, u32, &str); 3] = [
     ("samsung_s5", 1, "smartio.s5_slowdown"),
     ("samsung_s5", 4, "smartio.s5_slowdown_4x4"),
     ("razr", 4, "smartio.razr_slowdown_4x4"),
 ];
 
-/// The slowdowns of equal numbers of readers and writers on a phone, by kind of I/O.
+/// Returns the slowdowns of equal numbers of readers and writers on a phone, by kind of I/O.
 pub(super) fn slowdowns(
     name: &str,
     policy: Policy,
@@ -86,7 +86,7 @@ fn slowdowns_under(
     Ok(found)
 }
 
-/// Figure 11: slowdowns under CFQ and under SmartIO.
+/// Returns the rows of Figure 11: slowdowns under CFQ and under SmartIO.
 pub(super) fn slowdown_rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let mut within = BTreeMap::new();
@@ -118,14 +118,14 @@ const UNSCORED: &str = "none is scored: the author of the models had read the st
                         comparison. Four of the twelve rest on assumed times";
 
 /// Returns the mechanism that a modelled slowdown lacks. The reasons use only the S5's published slowdowns
-/// and response times. From these follow the number of writes per read, and the time that a read and a write
+/// and response times. These determine the number of writes per read, and the time that a read and a write
 /// take together.
 fn why(policy: Policy, name: &str, processes: u32, access: &str) -> &'static str {
     let is_sequential = access.starts_with("seq");
     match (policy, processes) {
         _ if name == "razr" => ASSUMED,
         (Policy::Cfq, 1) if is_sequential => {
-            "the published times fit two writes for each read; here they take turns, and their latencies overlap"
+            "the published times fit two writes for each read; here reads and writes take turns, and their latencies overlap"
         }
         (Policy::Cfq, 1) => {
             "the published times fit a read and a write one after the other; here their latencies overlap, as those of two \
@@ -152,8 +152,8 @@ fn why(policy: Policy, name: &str, processes: u32, access: &str) -> &'static str
 const ASSUMED: &str =
     "the Razr's response times without load are assumed, not published, so this does not test the schedulers";
 
-/// The two numbers that the study gives for other phones: the maximum gain for reads and the maximum cost for
-/// writes.
+/// Returns the rows of the two numbers that the study gives for other phones: the maximum gain for reads and
+/// the maximum cost for writes.
 fn greatest_rows(published: &Published) -> Result<[Row; 2]> {
     let told = |figure: &str| -> Result<(String, f64)> {
         let of = |key| format!("smartio.s5_slowdown.{figure}.{key}");
@@ -179,10 +179,10 @@ fn greatest_rows(published: &Published) -> Result<[Row; 2]> {
     ])
 }
 
-/// CFQ's idling for a reader that continues.
+/// Time for which CFQ idles to wait for the next request of a reader.
 const HOLD: Nanos = Nanos(8_000_000);
 
-/// The slowdowns of one reader and one writer under a SmartIO that, like CFQ, holds writes back after a read.
+/// Returns the slowdowns of a reader and a writer if SmartIO, like CFQ, holds writes back after a read.
 fn held_rows() -> Result<Vec<Row>> {
     let held =
         || -> Box<dyn Scheduler> { Box::new(SmartIo::new(Tunables { hold: HOLD, ..Tunables::SAMSUNG_S5 })) };
@@ -195,7 +195,7 @@ fn held_rows() -> Result<Vec<Row>> {
     Ok(ACCESSES.iter().map(|(access, ..)| row(access)).collect())
 }
 
-/// Figure 7: the speedup of concurrent processes over the same processes one after the other.
+/// Returns the rows of Figure 7: the speedup of concurrent processes over successive processes.
 pub(super) fn speedup_rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     let tried: Vec<u32> = published.at("smartio.concurrency.tried")?;
     let s5_speedup = published.numbers("smartio.concurrency.s5_speedup")?;
@@ -233,10 +233,10 @@ pub(super) fn speedup_rows(published: &Published, _: &mut Runs) -> Result<Vec<Ro
 
 const NO_PEAK: &str = "a gain of less than 5 % counts as none; the response times of this phone are assumed";
 
-/// The schedulers of Figure 12.
+/// The schedulers that Figure 12 compares.
 const COMPARED: [Policy; 4] = [Policy::SmartIo, Policy::Cfq, Policy::Deadline, Policy::Noop];
 
-/// Figure 12: the time to complete a mixed workload, in seconds.
+/// Returns the rows of Figure 12: the time to complete a mixed workload, in seconds.
 pub(super) fn comparison_rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     let profile = phone("samsung_s5")?;
     let seconds = |policy: Policy, percent: u8, order: Order| -> Result<f64> {
@@ -275,7 +275,7 @@ const ONE_PROCESS: &str = "all requests come from one process, so CFQ has one qu
     published times of CFQ, deadline and \
                            noop exceed those of all requests one after the other (5.8 and 4.3 s)";
 
-/// Algorithm 6.1: the choice of the queue to serve.
+/// Returns the rows of Algorithm 6.1: the choice of the queue to serve.
 pub(super) fn dispatch_rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     let told: BTreeMap<String, u64> = published.at("smartio.scheduler")?;
     let queues = told["real_time_queues"] + told["best_effort_queues"] + told["idle_queues"];
@@ -288,7 +288,7 @@ pub(super) fn dispatch_rows(published: &Published, _: &mut Runs) -> Result<Vec<R
     ])
 }
 
-/// Algorithm 6.2: the maximum number of requests in flight from one queue.
+/// Returns the rows of Algorithm 6.2: the maximum number of requests in flight from one queue.
 pub(super) fn may_dispatch_rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     let quantum: u64 = published.at("smartio.scheduler.quantum")?;
     let beside = in_flight_of_a_queue(true).to_string();
@@ -300,7 +300,7 @@ pub(super) fn may_dispatch_rows(published: &Published, _: &mut Runs) -> Result<V
     ])
 }
 
-/// More requests than any limit of the study.
+/// A number of requests that exceeds every limit of the study.
 const MANY: u64 = 100;
 
 /// Returns a SmartIO scheduler without concurrency limits, so that only its algorithms decide.
@@ -320,7 +320,7 @@ fn read(id: u64, class: Class, level: u8) -> Request {
     }
 }
 
-/// Dispatches requests until the scheduler returns no more.
+/// Dispatches requests until the scheduler returns no more requests.
 fn dispatched(scheduler: &mut SmartIo, now: Timestamp) -> Vec<Request> {
     let mut gone = Vec::new();
     while let Some(request) = scheduler.dispatch(now, gone.len() as u32) {
@@ -359,7 +359,7 @@ fn slice_of_full_queue() -> String {
     }
 }
 
-/// Inserts a request into each queue, the lowest first, and returns the order of dispatch.
+/// Inserts a request into each queue, the lowest queue first, and returns the dispatch order.
 fn order_of_queues() -> &'static str {
     let mut scheduler = unlimited();
     let classes = [Class::Idle, Class::BestEffort, Class::RealTime];

@@ -1,5 +1,5 @@
-//! Figure 4, and parts (b) and (d) of Figure 11: how much reads and writes slow each other down, on emulated phones in a
-//! guest. The study's phones used CFQ.
+//! Reproduces Figure 4, and parts (b) and (d) of Figure 11: how much reads and writes slow each other down,
+//! on emulated phones in a guest. The study's phones used CFQ.
 
 use anyhow::Result;
 use fonio_bench::result::{Benchmark, Slowdown, TestResult};
@@ -12,9 +12,9 @@ use super::row::{Quantity, Row};
 use super::runs::Runs;
 use super::smartio_schedulers::{SLOWDOWNS, slowdowns};
 
-/// A slowdown is the ratio of two response times, both of which vary from run to run.
+/// The unit and tolerance of a slowdown: the ratio of two response times, both of which vary from run to run.
 const TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
-/// As much data as eight of the study's processes, with 128 MB each, read or write one after the other.
+/// Number of bytes to read or write: as much as eight of the study's processes, with 128 MB each.
 const FULL_SIZE: &str = "1GiB";
 const SIZE: &str = "256MiB";
 const WHY: &str = "in the model, reads wait for at most one write, and writes for one read";
@@ -43,7 +43,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
 }
 
 /// Returns the slowdown of each run. The response time without concurrent I/O is marked as used, because the
-/// profile was fitted to the published time.
+/// profile was fitted to the published response time.
 fn each(found: &Benchmark, slowdown: &Slowdown) -> Measured {
     let of =
         |result: &TestResult| Measured::runs(result.runs.iter().map(|run| Some(run.response_mean_ns as f64)));

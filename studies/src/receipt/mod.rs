@@ -2,8 +2,8 @@
 //! table.
 //!
 //! Each row uses a new file system on a loop device without FUA. `fonio record --calls -- sqlite3 …` records
-//! transactions of one small insert, and the report's receipt is compared with the table. Counts do not
-//! depend on fonio's speed, so a debug build is used.
+//! transactions of one small insert, and the receipt in fonio's report is compared with the table. Counts do
+//! not depend on fonio's speed, so a debug build is used.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -30,7 +30,7 @@ const PIECE_BYTES: usize = 64 << 10;
 const MEAN_DIFFERENCE: f64 = 0.05;
 const KIB_DIFFERENCE: f64 = 0.1;
 
-/// The part of the published figures that this study reads.
+/// The part of the published figures that this study uses.
 #[derive(Debug, Deserialize)]
 struct Published {
     sqlite_receipt: Receipts,
@@ -71,11 +71,11 @@ struct Condition {
     because: String,
 }
 
-/// The figures that fonio reports.
+/// The costs of a transaction as reported by fonio.
 #[derive(Debug)]
 struct Said {
     transactions: u64,
-    /// The means of writes, flushes and KiB.
+    /// The mean numbers of writes, flushes and KiB.
     mean: [f64; 3],
     /// The most frequent counts of writes and flushes, and the number of transactions with these counts.
     usual: (f64, f64, u64),
@@ -213,7 +213,7 @@ impl Row {
         killed: bool,
     ) -> Result<Said> {
         let database = dir.join("notes.db");
-        // In a rollback mode, the first recorded transaction creates the journal.
+        // In a rollback mode, the first recorded transaction creates the journal file.
         let mode = if self.journal == "WAL" { "WAL" } else { "DELETE" };
         let prepare =
             format!("PRAGMA journal_mode={mode}; CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT);");

@@ -13,23 +13,23 @@ use crate::emulated::in_guest;
 use crate::process;
 use crate::smartio::Built;
 
-/// A scheduler with its settings.
+/// A scheduler with its settings, which is compared with other variants.
 pub struct Variant {
-    /// The name in tables and files.
+    /// The variant's name in tables and files.
     pub name: &'static str,
-    /// The kernel's name of the scheduler.
+    /// The scheduler's name in the kernel.
     pub scheduler: &'static str,
     /// Settings of the scheduler and the queue, and fio's options for I/O classes, in the format of
     /// `compare.sh`.
     pub words: &'static [&'static str],
-    /// Whether it is a kernel scheduler with its default settings.
+    /// Whether the variant is a kernel scheduler with its default settings.
     pub is_stock: bool,
 }
 
 impl Variant {
-    /// Returns whether SmartIO's reads are compared with this variant's reads. A rival is a scheduler of the
-    /// kernel, tuned or not, with the queue's usual settings. Variants with I/O classes are excluded, because
-    /// a user would have to set them for each program.
+    /// Returns whether SmartIO's reads are compared with this variant's reads. A rival is a kernel scheduler,
+    /// tuned or not, with the queue's usual settings. Variants with I/O classes are excluded, because a user
+    /// would have to set the classes for each program.
     pub fn is_rival(&self) -> bool {
         self.scheduler != SMARTIO
             && !self.has_small_requests()
@@ -53,11 +53,11 @@ const fn tuned(name: &'static str, scheduler: &'static str, words: &'static [&'s
 const CLASSES: [&str; 4] =
     ["reader:--prioclass=1", "reader:--prio=0", "writer:--prioclass=3", "writer:--prio=7"];
 
-/// Limits requests to 64 KiB. This is a setting of the queue, so its file is one folder above the scheduler's
-/// settings.
+/// A setting that limits requests to 64 KiB. This is a setting of the queue, so its file is one folder above
+/// the scheduler's settings.
 const SMALL: &[&str] = &["../max_sectors_kb=64"];
 
-/// The schedulers. Tuned settings follow `Documentation/block` of Linux 6.12: deadline-iosched.rst
+/// The compared schedulers. Tuned settings follow `Documentation/block` of Linux 6.12: deadline-iosched.rst
 /// (`fifo_batch`: "when low latency is the primary concern, smaller is better"; `writes_starved`),
 /// kyber-iosched.rst (the target of reads), bfq-iosched.rst (`low_latency` and `slice_idle` off for
 /// throughput on flash; `strict_guarantees` if guarantees are more important), ioprio.rst (classes).
@@ -90,14 +90,14 @@ pub const VARIANTS: [Variant; 14] = [
     tuned("bfq, requests of 64 KiB", "bfq", SMALL),
     tuned("smartio, requests of 64 KiB", "smartio", SMALL),
 ];
-/// The variant under test.
+/// The name of the variant under test.
 pub const SMARTIO: &str = "smartio";
 /// Returns the options of `fonio device emulate` for a profile, each followed by a space.
 ///
 /// On the first two devices, reads of unwritten data do not access the flash, and so would not conflict with
-/// writes on the same die. Therefore, all data is written first. The guest's processor serves the device and
-/// is too slow for UFS 3.1 at full speed; the schedulers' time limits are not scaled. The Galaxy S5 and the
-/// A1 card have one die and are configured as when the policy was tuned.
+/// writes on the same die. Therefore, all data is written before the measurement. The guest's processor
+/// serves the device and is too slow for UFS 3.1 at full speed; the schedulers' time limits are not scaled.
+/// The Galaxy S5 and the A1 card have one die and are configured as when the policy was tuned.
 pub fn emulated(profile: &str) -> &'static str {
     match profile {
         "emmc51" => "--written 2GiB ",
@@ -106,19 +106,19 @@ pub fn emulated(profile: &str) -> &'static str {
     }
 }
 
-/// Values by run and operation (`1x1 read`, in µs), for each start.
+/// Measured values by run and operation (such as `1x1 read`, in µs), with one value for each start.
 pub type Values = BTreeMap<String, Vec<f64>>;
 
-/// The device and conditions of one measured part.
+/// A measured part of the comparison, with its device and conditions.
 pub struct Cell {
-    /// The device's profile; unused by `cost`.
+    /// The name of the device's profile; unused by the part `cost`.
     pub profile: &'static str,
     pub variant: &'static Variant,
-    /// The part: of `compare.sh`, or a separate script.
+    /// The part's name: a part of `compare.sh`, or a separate script.
     pub part: &'static str,
-    /// I/Os of each process.
+    /// Number of I/Os of each process.
     pub ios: u32,
-    /// The number of starts of the part.
+    /// Number of times that the part is started.
     pub starts: u32,
 }
 
@@ -127,7 +127,7 @@ impl Cell {
         format!("{} {} {}", self.profile, self.variant.name, self.part)
     }
 
-    /// The script that measures the part, and its input files.
+    /// Returns the names of the script that measures the part and of its input files.
     pub fn scripts(&self) -> &'static [&'static str] {
         match self.part {
             "many" => &["many.sh", "compare.sh"],
@@ -136,7 +136,7 @@ impl Cell {
         }
     }
 
-    /// The file with the cell's results; its name depends on the cell's inputs.
+    /// Returns the path of the file with the cell's results; the file's name depends on the cell's inputs.
     pub fn file(&self, folder: &Path, versions: &str) -> PathBuf {
         let name: String = self
             .name()
@@ -146,7 +146,7 @@ impl Cell {
         folder.join(format!("{name}-{}x{}-{versions}.json", self.ios, self.starts))
     }
 
-    /// Runs the cell in a guest.
+    /// Runs the cell in a guest, and returns the measured values.
     pub fn measure(&self, fonio: &Path, folder: &Path, built: &Built) -> Result<Values> {
         let mut words: Vec<String> = vec![self.part.to_owned(), self.variant.scheduler.to_owned()];
         words.extend([self.ios.to_string(), self.starts.to_string()]);
@@ -211,7 +211,7 @@ fn in_memory(words: &[String], folder: &Path, built: &Built) -> Result<String> {
     Ok(text)
 }
 
-/// Parses the script's output: fio's JSON objects, and lines `== NAME VALUE`.
+/// Parses the output of the cell's script: fio's JSON objects, and lines `== NAME VALUE`.
 fn values(text: &str) -> Result<Values> {
     let mut found = Values::new();
     let mut rest = text;
@@ -219,13 +219,13 @@ fn values(text: &str) -> Result<Values> {
         rest = &rest[at..];
         if let Some(line) = rest.strip_prefix("== ") {
             let line = line.lines().next().unwrap_or(line);
-            let (name, value) = line.split_once(' ').context("a value has a name")?;
+            let (name, value) = line.split_once(' ').context("a name has no value")?;
             found.entry(name.to_owned()).or_default().push(value.trim().parse()?);
             rest = &rest[3 + line.len()..];
             continue;
         }
         let mut said = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
-        let one = said.next().context("fio gives JSON")??;
+        let one = said.next().context("fio gave no JSON")??;
         rest = &rest[said.byte_offset()..];
         for (name, value) in of_jobs(&one) {
             found.entry(name).or_default().push(value);
@@ -235,9 +235,9 @@ fn values(text: &str) -> Result<Values> {
     Ok(found)
 }
 
-/// The values of one run of fio, by job and operation: the mean and longest response in µs, the I/Os per
-/// second of all processes, and 99th percentiles in µs. The percentiles are those of fsync and, if fio
-/// reports them, those of the process with the highest value.
+/// Returns the values of one run of fio, by job and operation: the mean and longest response time in µs, the
+/// I/Os per second of all processes, and 99th percentiles in µs. The percentiles are those of fsync and, if
+/// fio reports them, those of the process with the highest value.
 fn of_jobs(run: &Value) -> Values1 {
     let mut sums: BTreeMap<String, (f64, f64, f64)> = BTreeMap::new();
     let mut values = Values1::new();

@@ -1,15 +1,15 @@
-//! Figures of a cell's starts.
+//! Computes figures from the values of a cell's starts.
 
 use super::cell::Values;
 use super::points;
 
-/// Returns, for each start, the ratio of two response times in this start.
+/// Returns, for each start, the ratio of two response times: with and without concurrent I/O.
 pub(super) fn slowdowns(values: &Values, beside: &str, alone: &str) -> Option<Vec<f64>> {
     let pairs = values.get(beside)?.iter().zip(values.get(alone)?);
     Some(pairs.map(|(beside, alone)| beside / alone).collect())
 }
 
-/// The minimum, the median and the maximum of [`slowdowns`].
+/// Returns the minimum, the median and the maximum of [`slowdowns`].
 pub(super) fn slowdown(values: &Values, beside: &str, alone: &str) -> Option<[f64; 3]> {
     points(&slowdowns(values, beside, alone)?)
 }

@@ -1,8 +1,8 @@
-//! The goals of SmartIO: whether each holds, fails, or is undecided.
+//! Checks the goals of SmartIO: whether each goal holds, fails, or is undecided.
 //!
-//! Start `n` of one scheduler is compared with start `n` of another one, because both have the same think
-//! times. `fonio_analysis::compare::interval` computes the confidence interval of the ratio, at 95 % for all
-//! comparisons of a goal together.
+//! Start `n` of one scheduler is compared with start `n` of another scheduler, because both have the same
+//! think times. `fonio_analysis::compare::interval` computes the confidence interval of the ratio, at 95 %
+//! for all comparisons of a goal together.
 
 use fonio_analysis::compare::interval::{Answer, Change, compare_rounds};
 use fonio_core::statistics::sample::median;
@@ -13,11 +13,11 @@ use super::{IN_MEMORY, Results, TUNED_ON};
 
 /// The study's slowdowns of one reader and one writer on the Galaxy S5 under its SmartIO (section 7.2): read, write.
 const STUDY: [(&str, [f64; 2]); 2] = [("seq", [1.72, 1.51]), ("rand", [1.97, 1.83])];
-/// The throughput of only reads or only writes is at least this share of the throughput without a scheduler.
+/// Goal: the minimum throughput of only reads or only writes, relative to that without a scheduler.
 const THROUGHPUT: f64 = 0.97;
-/// The processor time per request is at most this multiple of mq-deadline's.
+/// Goal: the processor time per request is at most this multiple of mq-deadline's processor time per request.
 const COST: f64 = 1.10;
-/// The parts and runs with concurrent reads and writes.
+/// The parts of the comparison with concurrent reads and writes, each with the name of the run.
 const BESIDE: [(&str, &str); 6] =
     [("seq", "1x1"), ("rand", "1x1"), ("seq", "4x4"), ("rand", "4x4"), ("deep", "beside"), ("files", "copy")];
 
@@ -46,7 +46,7 @@ impl Outcome {
     }
 }
 
-/// Compares `own` with `most`; the goal holds if the interval of their ratio does not exceed 1.
+/// Compares `own` with `most`. The goal holds if the confidence interval of their ratio does not exceed 1.
 fn at_most(own: &[f64], most: &[f64]) -> (Outcome, Change) {
     let change = compare_rounds(&[(most, own)]).remove(0);
     let outcome = match (change.low, change.high) {
@@ -57,9 +57,9 @@ fn at_most(own: &[f64], most: &[f64]) -> (Outcome, Change) {
     (outcome, change)
 }
 
-/// Compares `own` with each of the others; the goal holds if `own` is less than each. As everywhere in fonio,
-/// "less" and "more" need a difference of 5 percent, because equal configurations differ by less than this
-/// between two boots of a guest.
+/// Compares `own` with each of the others. The goal holds if `own` is less than each of the others. As
+/// everywhere in fonio, "less" and "more" need a difference of 5 percent, because equal configurations differ
+/// by less than this between two boots of a guest.
 fn below_all(own: &[f64], others: &[Vec<f64>]) -> (Outcome, Vec<Change>) {
     let pairs: Vec<(&[f64], &[f64])> = others.iter().map(|other| (other.as_slice(), own)).collect();
     let changes = compare_rounds(&pairs);
@@ -73,7 +73,7 @@ fn below_all(own: &[f64], others: &[Vec<f64>]) -> (Outcome, Vec<Change>) {
     (outcome, changes)
 }
 
-/// Formats the interval of a ratio.
+/// Formats the confidence interval of a ratio.
 pub fn interval(change: &Change) -> String {
     let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), |end| format!("{end:.2}"));
     match (change.ratio, change.unknown) {
@@ -93,7 +93,7 @@ fn say(outcome: Outcome, what: &str) {
     println!("{:<15}{what}", outcome.words());
 }
 
-/// Returns the name of the run of a part in which one process reads and none writes.
+/// Returns the name of a part's run in which one process reads and no process writes.
 pub(super) fn alone(part: &str) -> &'static str {
     match part {
         "deep" => "one-alone read",
@@ -102,7 +102,7 @@ pub(super) fn alone(part: &str) -> &'static str {
     }
 }
 
-/// Prints each goal with its figures. Skips goals without figures.
+/// Prints each goal with its figures. Skips goals for which no figures were measured.
 pub(super) fn show(profiles: &[&'static str], results: &Results) {
     println!(
         "\nGoals: medians of the starts; in brackets the mean ratio to the other, with its interval at\n\
@@ -181,7 +181,7 @@ fn show_beside<'a>(
     of: &impl Fn(&'static str, &'static str) -> Option<&'a Values>,
 ) {
     let times = |variant| slowdowns(of(variant, part)?, &format!("{run} read"), alone(part));
-    // The cost is the time of the writes, relative to writes alone.
+    // The cost of faster reads is the response time of the writes, relative to writes alone.
     let writes = |variant| {
         let times = slowdown(of(variant, part)?, &format!("{run} write"), "write-alone write")?[1];
         Some(format!(" (writes {times:.2} times)"))
@@ -214,7 +214,7 @@ fn show_cost(results: &Results) {
         let cost = |variant| {
             let values = results.get(&(IN_MEMORY, variant, "cost"))?;
             let rates = |op: &str| values.get(&format!("{run} {op} iops"));
-            // Reads, then writes.
+            // Combine the rates of reads with the rates of writes.
             let pairs = rates("read")?.iter().zip(rates("write")?);
             Some(pairs.map(|(read, write)| 0.5e6 * (1.0 / read + 1.0 / write)).collect::<Vec<f64>>())
         };
@@ -256,7 +256,7 @@ mod tests {
             assert_eq!(at_most(&own, &[2.0; 4]).0, outcome, "{own:?}");
             assert_eq!(below_all(&own, &[vec![2.0; 4], vec![9.0; 4]]).0, outcome, "{own:?}");
         }
-        // The values are equal in all starts: the ratio is exactly 1, which satisfies "at most".
+        // The values are equal in all starts, so the ratio is exactly 1, which satisfies "at most".
         assert_eq!(at_most(&[2.0; 4], &[2.0; 4]).0, Outcome::Holds);
         assert_eq!(below_all(&[2.0; 4], &[vec![2.0; 4]]).0, Outcome::NotToldApart);
     }
@@ -267,7 +267,7 @@ mod tests {
         let (outcome, changes) = below_all(&[1.0], &[vec![2.0]]);
         assert_eq!(
             (outcome, interval(&changes[0]).as_str()),
-            (Outcome::NotToldApart, "0.50 times; needs three runs of each")
+            (Outcome::NotToldApart, "0.50 times; fewer than three runs each")
         );
     }
 

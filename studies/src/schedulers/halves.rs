@@ -1,5 +1,5 @@
-//! Checks whether the comparison used for the goals claims differences where there are none. It compares two
-//! random halves of one cell's starts as if they were two schedulers.
+//! Checks whether the comparison used for the goals claims differences where there are none. The check
+//! compares two random halves of one cell's starts as if they belonged to two schedulers.
 
 use fonio_analysis::compare::interval::{RUNS_MIN, compare_rounds};
 use fonio_core::Random;
@@ -21,7 +21,7 @@ struct Tally {
     intervals: usize,
 }
 
-/// Returns the figures of a cell that are used for goals, with one value for each start.
+/// Returns the figures of a cell that the goals use, with one value for each start.
 fn figures(part: &str, values: &Values) -> Vec<Vec<f64>> {
     let runs: &[&str] = match part {
         "seq" | "rand" => &["1x1", "4x4"],
@@ -36,7 +36,7 @@ fn figures(part: &str, values: &Values) -> Vec<Vec<f64>> {
     found
 }
 
-/// Divides the starts `DIVISIONS` times, and compares the halves.
+/// Divides a cell's starts into two random halves `DIVISIONS` times, and compares the halves.
 fn divide(starts: &[f64], random: &mut Random) -> Tally {
     let half = starts.len() / 2;
     let mut tally = Tally::default();
@@ -69,12 +69,12 @@ pub(super) fn show(results: &Results) {
         cells += usize::from(sum.all > before);
     }
     if sum.all == 0 {
-        println!("\nEqual things: no cell has six starts, so none can be compared with itself.");
+        println!("\nEqual schedulers: no cell has six starts, so no cell can be compared with itself.");
         return;
     }
     let percent = |count: usize| 100.0 * count as f64 / sum.all as f64;
     println!(
-        "\nEqual things: halves of the starts of {cells} cells, drawn {DIVISIONS} times for each figure, and compared as if they were two\n\
+        "\nEqual schedulers: halves of the starts of {cells} cells, drawn {DIVISIONS} times for each figure, and compared as if they were two\n\
          schedulers: in {:.2} % of {} comparisons, the interval excludes equality; in {:.2} %, by at least 5 percent. At this\n\
          level, at most 5 % are expected.",
         percent(sum.intervals),

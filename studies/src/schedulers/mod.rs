@@ -29,21 +29,21 @@ use crate::smartio::{self, sources};
 use crate::{process, tools};
 
 const KERNEL: &str = "6.12";
-/// The study's device, on which the policy was tuned. It has a queue depth of 1; the other profiles have
-/// queue depths of 1, 32 and 32.
+/// The study's device, on which the policy was tuned. This device has a queue depth of 1; the other profiles
+/// have queue depths of 1, 32 and 32.
 const TUNED_ON: &str = "samsung_s5";
 const PROFILES: [&str; 4] = [TUNED_ON, "sd_a1", "emmc51", "ufs31"];
-/// The parts of the script, each with its number of starts: first with `--quick`, then without.
+/// The parts of the comparison, each with its number of starts: first with `--quick`, then without.
 const PARTS: [(&str, [u32; 2]); 5] =
     [("seq", [16, 16]), ("rand", [16, 16]), ("deep", [4, 16]), ("many", [1, 4]), ("files", [4, 8])];
-/// I/Os of each process, with `--quick` and without.
+/// Number of I/Os of each process: first with `--quick`, then without.
 const IOS: [u32; 2] = [200, 1000];
-/// The name of the device in memory for measuring the processor time per request.
+/// The name of the memory-backed device for measuring the processor time per request.
 const IN_MEMORY: &str = "memory";
 
 const SCRIPTS: [&str; 3] = ["compare.sh", "many.sh", "files.sh"];
 
-/// Results by profile, variant and part.
+/// Measured values by profile, variant and part.
 type Results = BTreeMap<(&'static str, &'static str, &'static str), Values>;
 
 #[derive(Args)]
@@ -65,19 +65,19 @@ pub struct Arguments {
     fonio: Option<PathBuf>,
 }
 
-/// Returns a short hash of some content.
+/// Returns a short hash of the bytes.
 pub fn short(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Minimum, median and maximum.
+/// Returns the minimum, the median and the maximum of the values.
 pub fn points(values: &[f64]) -> Option<[f64; 3]> {
     let all = values.iter().copied();
     let (least, most) = (all.clone().fold(f64::INFINITY, f64::min), all.fold(f64::NEG_INFINITY, f64::max));
     Some([least, median(values)?, most])
 }
 
-/// Returns the given build of fonio, or builds it.
+/// Returns the path of the given build of fonio, or builds fonio.
 pub fn fonio(given: Option<&Path>) -> Result<PathBuf> {
     given.map_or_else(process::build_fonio, |program| Ok(std::path::absolute(program)?))
 }
@@ -102,7 +102,7 @@ impl Options<'_> {
     }
 }
 
-/// Measures missing cells, and prints all cells.
+/// Measures the cells that have no results yet, and prints all cells.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let options = Options::of(arguments);
     tools::ensure(&[tools::BUILD, tools::GUEST, tools::KERNEL])?;
@@ -113,7 +113,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let scripts = SCRIPTS.map(|name| sources().join("test").join(name));
     std::fs::create_dir_all(folder.join("guest"))?;
     for entry in scripts.iter().chain([&built.module]) {
-        let to = folder.join("guest").join(entry.file_name().context("a file has a name")?);
+        let to = folder.join("guest").join(entry.file_name().context("a file has no name")?);
         std::fs::copy(entry, to)?;
     }
     println!("Linux {} in guests; reads and writes of 4 KiB.", built.files.release);
@@ -129,14 +129,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     println!("The policy was tuned on {TUNED_ON} only.\n");
 
     let module = short(&std::fs::read(&built.module)?);
-    // Another version of fonio invalidates the cells: fonio serves the devices, and its processor time is
-    // part of their service times.
+    // Another version of fonio invalidates the finished cells: fonio serves the devices, and fonio's
+    // processor time is part of their service times.
     let program = short(&std::fs::read(&fonio)?);
     let scripts = scripts.iter().map(std::fs::read).collect::<Result<Vec<_>, _>>()?;
     let scripts: BTreeMap<&str, Vec<u8>> = SCRIPTS.into_iter().zip(scripts).collect();
     let cells: Vec<Cell> = cells(&options);
     ensure!(!cells.is_empty(), "no cell has {} in its name", options.words.join(" or "));
-    // The file name depends on the inputs.
+    // The inputs of a cell, as a part of the name of its results file.
     let versions = |cell: &Cell| {
         let release = &built.files.release;
         let module =
@@ -148,7 +148,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let started = Instant::now();
     let missing: Vec<&Cell> =
         cells.iter().filter(|cell| !cell.file(&folder, &versions(cell)).exists()).collect();
-    // The index of the next cell, and the number of finished cells. The first failure ends the study.
+    // The index of the next cell, and the number of finished cells. The first cell that fails ends the study.
     let state = Mutex::new((0_usize, 0_usize));
     let failed = Mutex::new(None);
     std::thread::scope(|scope| {
@@ -211,7 +211,7 @@ fn cells(options: &Options) -> Vec<Cell> {
             cells.push(cell);
         }
     };
-    // The most important cells come first, in case the study is stopped early.
+    // Measure the most important cells first, in case the study is stopped early.
     let mut variants: Vec<_> = VARIANTS.iter().collect();
     variants.sort_by_key(|variant| !variant.is_stock && variant.name != SMARTIO);
     for profile in &options.profiles {

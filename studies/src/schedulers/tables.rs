@@ -1,4 +1,4 @@
-//! The tables of a profile: one result per table, with the value of each start.
+//! Prints the tables of a profile: one result per table, with the value of each start.
 
 use anyhow::Result;
 use xtask::results::{Cell, StudyResult};
@@ -7,15 +7,15 @@ use super::cell::VARIANTS;
 use super::figures::slowdowns as over_alone;
 use super::{Results, TUNED_ON};
 
-/// A column: its title, the part of the comparison, the name of its values, their divisor, and the number of
-/// decimals.
+/// A column of a table: its title, the part of the comparison, the name of its values, their divisor, and the
+/// number of decimals.
 struct Column(&'static str, &'static str, &'static str, Per, usize);
 
 #[derive(Clone, Copy)]
 enum Per {
-    /// The values are divided by a number.
+    /// The values are divided by this number.
     Unit(f64),
-    /// The values are divided by the values of one process alone.
+    /// The values are divided by the values of one process alone, which have this name.
     Alone(&'static str),
 }
 

@@ -46,10 +46,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// Measures the same card several times, and compares all pairs of results.
+/// Measures the same emulated card several times, and compares all pairs of results.
 fn measure_equal(runs: usize) -> Result<()> {
     let fonio = emulated::fonio()?;
-    // After a signal, the folder is removed.
+    // The temporary folder must be removed even after a signal.
     process::outlive_signals()?;
     let scratch = process::scratch("storebench")?;
     let folder = tempfile::tempdir_in(scratch).context("cannot make a folder")?;
@@ -60,7 +60,7 @@ fn measure_equal(runs: usize) -> Result<()> {
         let file = folder.path().join(format!("{run}.json"));
         let mut command = process::bound_to_this(&fonio);
         command.args(["storebench", CARD, "--size", CAPACITY, "--restart", "--output"]).arg(&file);
-        // Its output concerns only one result.
+        // Hide the output of `fonio storebench`, which concerns only one result.
         command.env("FONIO_LASTING_STATE", folder.path()).stdout(std::process::Stdio::null());
         process::run(&mut command)?;
         let result = read(&file)?;
@@ -92,7 +92,7 @@ fn measure_equal(runs: usize) -> Result<()> {
         }
     }
     kept.remark = format!(
-        "{claims} of {pairs} comparisons of equal cards claim a difference. Promised: at most one in twenty."
+        "{claims} of {pairs} comparisons of equal cards claim a difference. Promised: at most one comparison in twenty."
     );
     println!("\n{}", kept.remark);
     kept.keep(runs >= 3)?;
@@ -106,7 +106,7 @@ fn read(file: &Path) -> Result<Document> {
 
 fn make_models() -> Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?.as_secs();
-    // The day is enough.
+    // The results contain only the day, not the time of day.
     let day = now - now % 86_400;
     let tool = format!("fonio {}", env!("CARGO_PKG_VERSION"));
     let mut documents = Vec::new();

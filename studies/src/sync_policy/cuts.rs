@@ -1,7 +1,7 @@
-//! The rounds of the study. Each round runs a program once on an emulated card, with up to 250 power cuts.
-//! The state records the finished rounds, so an interrupted study can be continued.
+//! Runs the rounds of the study. Each round runs a program once on an emulated card, with up to 250 power
+//! cuts. The state records the finished rounds, so an interrupted study can be continued.
 
-#[allow(dead_code, reason = "the test uses the rest")]
+#[allow(dead_code, reason = "the emulator's tests use the other items")]
 #[path = "../../../crates/fonio-emulator/tests/bed/sync_policy.rs"]
 mod sync_policy;
 
@@ -24,10 +24,10 @@ use sync_policy::{MODES, Mode, Outcome, Promise, Recorded};
 pub const CUTS: u32 = 10_000;
 const COMMAND: &str = "cargo studies sync-policy --cuts 10000";
 const ROUND: u32 = 250;
-/// The number of retries of a round after a machine error.
+/// The maximum number of retries of a round after a machine error.
 const ATTEMPTS: u32 = 5;
 const LASTING: Duration = Duration::from_secs(3);
-/// An A2 card, because it has a volatile cache: a completed write can still be lost.
+/// The profile of an A2 card, which has a volatile cache: a completed write can still be lost.
 const PROFILE: &str = "sd_a2";
 
 #[derive(Serialize, Deserialize)]
@@ -38,14 +38,14 @@ struct Done {
     outcome: Outcome,
 }
 
-/// The name under which this program serves an emulated card.
+/// The argument with which this program serves an emulated card.
 pub const SERVE: &str = "serve";
 
 pub fn serve(_: &[String]) -> anyhow::Result<()> {
     Ok(fonio_emulator::serve()?)
 }
 
-/// Performs the cuts that are missing in `state`.
+/// Performs the power cuts that are missing in `state`.
 pub fn run(library: &Path, state: &Path, cuts: u32, stop: &AtomicBool) -> Result<(), Box<dyn Error>> {
     let stopped = || stop.load(Ordering::Relaxed);
     let text = fs::read_to_string(state).unwrap_or_default();
@@ -72,8 +72,8 @@ pub fn run(library: &Path, state: &Path, cuts: u32, stop: &AtomicBool) -> Result
                 let new = loop {
                     match one_round(mode, library, round, count, &stopped) {
                         Ok(new) => break new,
-                        // For example, a process that has just created a mount namespace keeps a file system
-                        // busy.
+                        // A machine error: for example, a process that has just created a mount namespace
+                        // keeps a file system busy.
                         Err(error) if attempts < ATTEMPTS && !stopped() => {
                             attempts += 1;
                             eprintln!("{}, round {round}: {error}; again", mode.name);

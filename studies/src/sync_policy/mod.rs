@@ -17,7 +17,7 @@ pub struct Arguments {
     cuts: u32,
 }
 
-/// Cuts the power; continues where an earlier run was interrupted.
+/// Cuts the power of emulated cards; continues an interrupted run.
 pub fn run(Arguments { cuts }: &Arguments) -> Result<()> {
     ensure!(process::is_root(), "emulated devices and mounts need root: run it with sudo");
     tools::ensure(&[tools::BUILD])?;
@@ -25,6 +25,6 @@ pub fn run(Arguments { cuts }: &Arguments) -> Result<()> {
     let state = process::scratch("sync-policy")?.join("rounds.jsonl");
     let stop = process::outlive_signals()?;
     cuts::run(&library, &state, *cuts, &stop).map_err(|error| anyhow::anyhow!("{error}"))?;
-    println!("\nThe rounds are in {}; remove it to start again.", state.display());
+    println!("\nThe rounds are in {}; remove this file to start again.", state.display());
     Ok(())
 }

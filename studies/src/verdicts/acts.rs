@@ -1,4 +1,4 @@
-//! The actions of a situation's programs, except fio and SQLite. Each program runs until it is killed.
+//! Performs the actions of programs other than fio and SQLite. Each program runs until it is killed.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -14,7 +14,7 @@ use fonio_core::Random;
 
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Runs the action named by the first word.
+/// Performs the action that is named by the first word.
 pub fn run(words: &[String]) -> Result<()> {
     let number = |at: usize| -> Result<u64> {
         words.get(at).context("a number is missing")?.parse().context("not a number")
@@ -52,7 +52,7 @@ fn spin(threads: u64) {
     });
 }
 
-/// One thread holds a lock while it sleeps; the others wait for it.
+/// Starts threads that wait for a lock, which one thread at a time holds while it sleeps.
 fn lock(threads: u64) {
     let lock = Mutex::new(());
     thread::scope(|scope| {
@@ -75,7 +75,7 @@ fn network_wait() -> Result<()> {
     Ok(())
 }
 
-/// A client that receives at about 20 MB/s.
+/// Runs a client that receives data at about 20 MB/s.
 fn network_load() -> Result<()> {
     let server = TcpListener::bind("127.0.0.1:0")?;
     let address = server.local_addr()?;
@@ -96,7 +96,7 @@ fn network_load() -> Result<()> {
     })
 }
 
-/// Replaces a file safely, repeatedly.
+/// Replaces a file safely, again and again.
 fn save(path: &Path, every: Duration) -> Result<()> {
     loop {
         replace(path, 10_000)?;
@@ -104,8 +104,8 @@ fn save(path: &Path, every: Duration) -> Result<()> {
     }
 }
 
-/// Like [`save`], with busy and idle phases: the pause between saves varies by a factor of ten around 20 ms,
-/// and its length is correlated over about 50 pauses.
+/// Replaces a file as in [`save`], with busy and idle phases: the pause between saves varies by a factor of
+/// ten around 20 ms, and its length is correlated over about 50 pauses.
 fn save_in_bursts(path: &Path) -> Result<()> {
     let (mut random, mut at) = (Random::new(1), 0.0_f64);
     loop {
@@ -126,7 +126,7 @@ fn replace(path: &Path, bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// Writes a file of N MiB and syncs it, four seconds after the start.
+/// Writes a file of `mebibytes` MiB and syncs it, four seconds after the start.
 fn save_once(path: &Path, mebibytes: u64) -> Result<()> {
     thread::sleep(Duration::from_secs(4));
     let mut file = File::create(path).with_context(|| format!("cannot make {}", path.display()))?;

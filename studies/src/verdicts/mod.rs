@@ -24,12 +24,12 @@ use crate::emulated::{self, Emulated, Options};
 use crate::{asked, process};
 
 const SITUATIONS: &str = include_str!("situations.toml");
-/// The recording time of each situation, longer than the minimum for a verdict.
+/// The recording time of each situation, which is longer than the minimum for a verdict.
 const RECORDED: &str = "14s";
 const SIZE: &str = "1GiB";
-/// Verdicts that storage delayed a program.
+/// The verdicts which state that storage delayed a program.
 const STORAGE: [&str; 3] = ["blocked", "blocked-for-long", "blocked-by-memory"];
-/// The name under which this program runs an action.
+/// The name under which this program performs an action.
 pub const ACT: &str = "act";
 
 #[derive(Args)]
@@ -70,25 +70,25 @@ fn ext4() -> String {
     "ext4".to_owned()
 }
 
-/// Whether fonio's statements are right.
+/// fonio's statements about a situation, and whether they are right.
 struct Said {
     verdict: String,
     problem: bool,
     /// Whether the program, its file and the blocking program were named correctly; `None` if the situation
-    /// names none.
+    /// does not name them.
     program: Option<bool>,
     file: Option<bool>,
     behind: Option<bool>,
 }
 
 impl Said {
-    /// Returns whether the problem and the program are right; only then does the situation count as correct.
+    /// Returns whether the situation counts as correct: the problem and the program must be right.
     fn is_right(&self) -> bool {
         self.problem && self.program != Some(false)
     }
 }
 
-/// Runs an action of a situation: `act spin 1`.
+/// Performs an action of a situation, such as `act spin 1`.
 pub fn run_act(words: &[String]) -> Result<()> {
     acts::run(words)
 }
@@ -133,14 +133,10 @@ pub fn run(Arguments { words }: &Arguments) -> Result<()> {
 fn keep(said: &[(&Situation, Said)], is_complete: bool) -> Result<()> {
     type Part<'a> = &'a dyn Fn(&Situation, &Said) -> Option<bool>;
     let parts: [(&str, Part<'_>); 8] = [
-        ("the problem, and the program", &|_, said| Some(said.is_right())),
-        ("the same if storage delays a program", &|situation, said| {
-            situation.storage.then(|| said.is_right())
-        }),
-        ("the same if something else does", &|situation, said| (!situation.storage).then(|| said.is_right())),
-        ("the same for situations written later", &|situation, said| {
-            situation.later.then(|| said.is_right())
-        }),
+        ("the problem and the program", &|_, said| Some(said.is_right())),
+        ("both, if storage delays a program", &|situation, said| situation.storage.then(|| said.is_right())),
+        ("both, if other causes delay it", &|situation, said| (!situation.storage).then(|| said.is_right())),
+        ("both, for situations written later", &|situation, said| situation.later.then(|| said.is_right())),
         ("whether storage is the problem", &|_, said| Some(said.problem)),
         ("the program, if one is expected", &|_, said| said.program),
         ("the file, if one is expected", &|_, said| said.file),
@@ -198,7 +194,7 @@ impl Situation {
         }
         let verdict = text(&analysis["verdict"]);
         let says_storage = STORAGE.contains(&id.as_str());
-        // The program that the verdict names: either the first program, or the one with the longest wait.
+        // Use the program named by the verdict: the first program, or the program with the longest wait.
         let blocked = &analysis["blocked"];
         let (program, file, behind) = if id == "blocked-for-long" {
             let longest = &blocked["long"]["longest"][0];
@@ -228,13 +224,13 @@ fn prepare(path: &Path, mebibytes: u64) -> Result<()> {
     command.args(["if=/dev/urandom", "bs=1M", "conv=fsync", "status=none"]);
     command.arg(format!("count={mebibytes}")).arg(format!("of={}", path.display()));
     process::run(&mut command)?;
-    // Drops it from the page cache.
+    // Drop the file from the page cache.
     let mut drop_it = Command::new("dd");
     drop_it.args(["iflag=nocache", "count=0", "status=none"]).arg(format!("if={}", path.display()));
     process::run(&mut drop_it)
 }
 
-/// A running program of a situation; it is killed together with its children when this value is dropped.
+/// A running program of a situation. The program and its children are killed when this value is dropped.
 struct Program {
     child: Child,
 }
@@ -244,7 +240,7 @@ impl Program {
         let line = line.replace("$DIR", &mount.display().to_string());
         let line = line.replace("$ID", &format!("fonio-verdicts-{}", std::process::id()));
         let words: Vec<&str> = line.split_whitespace().collect();
-        let (first, rest) = words.split_first().context("a program without a command")?;
+        let (first, rest) = words.split_first().context("a program has no command")?;
         // The kernel names a process after the file that it executes.
         let link = |target: &Path| -> Result<PathBuf> {
             let link = place.join(name);
@@ -293,7 +289,7 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         if let Some(group) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
-            // A failure means that the process has ended.
+            // If killing fails, the process has already ended.
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }
         let _ = self.child.wait();
@@ -315,7 +311,7 @@ mod tests {
     fn situations_are_complete() {
         let Situations { situation: all } = toml::from_str(SITUATIONS).unwrap();
         let names: std::collections::BTreeSet<&str> = all.iter().map(|one| one.name.as_str()).collect();
-        assert_eq!(names.len(), all.len(), "each name is there once");
+        assert_eq!(names.len(), all.len(), "two situations have the same name");
         for one in &all {
             assert_eq!(one.storage, one.program.is_some(), "{}", one.name);
             let programs: Vec<&str> = one.programs.iter().map(|(name, _)| name.as_str()).collect();

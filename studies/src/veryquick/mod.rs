@@ -1,4 +1,4 @@
-//! `cargo studies veryquick`: runs SQLite's own tests, once without the library and once under each class.
+//! `cargo studies veryquick`: runs SQLite's own tests without and with the sync-policy library.
 //!
 //! apt fetches the sources of Debian's SQLite into the target folder, with separate package lists, and
 //! installs nothing. The test program contains SQLite, so it loads the library through `SQLITE_EXTRA_INIT`.
@@ -14,8 +14,8 @@ use xtask::results::{Cell, StudyResult};
 
 use crate::process;
 
-/// Calls the library's function if the environment names the library, so all runs can use the same test
-/// program.
+/// C code that calls the library's initialisation if the environment names the library, so that all runs can
+/// use the same test program.
 const EXTRA: &str = r#"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -30,12 +30,12 @@ int fonio_test_extra_init(const char *unused){
 }
 "#;
 
-/// The signing key of the sources.
+/// The path of the key with which Debian signs the sources.
 const KEY: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 const CLASSES: [&str; 4] = ["durable", "learn", "ordered", "cache"];
 
-/// SQLite refuses to run its tests as root.
+/// The user that runs the tests, because SQLite refuses to run its tests as root.
 const USER: &str = "nobody";
 
 #[derive(Args)]
@@ -45,7 +45,7 @@ pub struct Arguments {
     classes: Vec<String>,
 }
 
-/// Runs the tests without the library and under each class.
+/// Runs SQLite's tests without the library and under each class.
 pub fn run(Arguments { classes }: &Arguments) -> Result<()> {
     ensure!(
         Path::new("/usr/include/tcl8.6/tcl.h").exists(),
@@ -55,7 +55,7 @@ pub fn run(Arguments { classes }: &Arguments) -> Result<()> {
     let folder = process::scratch("veryquick")?;
     let sources = sources(&folder)?;
     let fixture = fixture(&folder, &sources)?;
-    // Other users must be able to access the run's folder and the library.
+    // The unprivileged user must be able to access the run's folder and the library.
     let place = tempfile::tempdir()?;
     fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     let own = place.path().join("library.so");
@@ -78,7 +78,7 @@ pub fn run(Arguments { classes }: &Arguments) -> Result<()> {
             is_worse |= class == "durable";
         }
         for name in without.failed.difference(&with.failed) {
-            eprintln!("  {name} fails only without it");
+            eprintln!("  {name} fails only without the library");
         }
     }
     result.keep(classes.is_empty())?;
@@ -128,7 +128,7 @@ fn run_once(place: &Path, class: Option<&str>, library: &Path, fixture: &Path, t
     Ok(Said { tests, failed })
 }
 
-/// Returns the sources of Debian's SQLite, which are fetched once.
+/// Returns the folder with the sources of Debian's SQLite, which are fetched once.
 fn sources(folder: &Path) -> Result<PathBuf> {
     let found = || -> Result<Option<PathBuf>> {
         for entry in fs::read_dir(folder)? {
@@ -174,7 +174,7 @@ fn source_list() -> Result<String> {
     Ok(format!("deb-src [signed-by={KEY}] {mirror} bookworm main\n"))
 }
 
-/// Returns the test program, which is built once.
+/// Returns the path of the test program, which is built once.
 fn fixture(folder: &Path, sources: &Path) -> Result<PathBuf> {
     let build = folder.join("build");
     let fixture = build.join("testfixture");

@@ -1,5 +1,6 @@
-//! `cargo xtask bench`: measures the speed and the cost of fonio's own code. Measurements for scientific questions are
-//! studies (`cargo studies`). Benchmarks write results in the format of studies (`xtask/src/results.rs`).
+//! `cargo xtask bench`: measures the speed and the cost of fonio's own code. Measurements for scientific
+//! questions are studies (`cargo studies`). Benchmarks write results in the same format as studies
+//! (`xtask/src/results.rs`).
 
 mod against;
 mod programs;

@@ -1,6 +1,6 @@
 //! Runs benchmarks that call functions of a crate, and are therefore examples of that crate.
 //!
-//! In each round, the example prints a line for each row of the result: the name and the values, separated by tabs.
+//! In each round, the example prints each row of the result: name and values, separated by tabs.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -10,16 +10,15 @@ use xtask::results::{Cell, StudyResult};
 
 use crate::{process, tools};
 
-/// A benchmark.
+/// A benchmark that is an example of a crate.
 pub struct Program {
-    /// The arguments of `cargo xtask bench`.
+    /// The benchmark's name as an argument of `cargo xtask bench`.
     pub name: &'static str,
-    /// The crate and its example.
+    /// The name of the crate, and the name of its example.
     pub example: (&'static str, &'static str),
-    /// The subject of the result.
+    /// The title of the result.
     pub title: &'static str,
-    /// The title, unit and number of decimals of each column; the first column contains the names of the
-    /// rows.
+    /// The title, unit and number of decimals of each column; the first column contains the row names.
     pub columns: &'static [(&'static str, &'static str, usize)],
 }
 
@@ -85,7 +84,7 @@ pub const STATEMENTS: Program = Program {
 };
 
 impl Program {
-    /// Builds the program, runs it with the arguments `words`, and writes the result. The first word is the
+    /// Builds the example, runs it with the arguments `words`, and writes the result. The first word is the
     /// number of rounds.
     pub fn run(&self, command: &str, mode: &[&str], words: &[u64], is_complete: bool) -> Result<()> {
         tools::ensure(&[tools::BUILD, tools::BENCH])?;
@@ -95,7 +94,7 @@ impl Program {
         cargo.args(words.iter().map(u64::to_string)).stdout(Stdio::piped());
         let mut child = cargo.spawn().context("cannot start cargo")?;
         let mut rows: Vec<(String, Vec<Vec<Option<f64>>>)> = Vec::new();
-        for line in BufReader::new(child.stdout.take().context("it is piped")?).lines() {
+        for line in BufReader::new(child.stdout.take().context("no pipe")?).lines() {
             let line = line?;
             eprintln!("{line}");
             let mut words = line.split('\t');

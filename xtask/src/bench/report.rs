@@ -10,7 +10,7 @@ use xtask::results::{Cell, StudyResult};
 use crate::process::Usage;
 use crate::{gen_trace, process, tools};
 
-/// The number of requests in the trace and the number of runs, for a complete measurement.
+/// For a complete measurement, the number of requests in the trace and the number of runs.
 const IOS: u64 = 5_000_000;
 const RUNS: usize = 3;
 
@@ -26,7 +26,7 @@ pub struct Arguments {
     runs: usize,
 }
 
-/// Measures the report and the package's programs.
+/// Measures the time that fonio's report and the programs of blktrace take.
 pub fn run(&Arguments { ios, runs }: &Arguments) -> Result<()> {
     tools::ensure(&[tools::BUILD, tools::BENCH])?;
     let fonio = process::build_fonio()?;
@@ -45,7 +45,7 @@ pub fn run(&Arguments { ios, runs }: &Arguments) -> Result<()> {
         }),
         ("btt -i X.bin", {
             let mut command = Command::new("btt");
-            // It writes files with fixed names into the current directory.
+            // btt writes files with fixed names into the current directory.
             command.arg("-i").arg(&merged).current_dir(&dir);
             command
         }),
@@ -54,8 +54,8 @@ pub fn run(&Arguments { ios, runs }: &Arguments) -> Result<()> {
             command.arg("report").arg(&prefix).arg("--html").arg(dir.join("report.html"));
             command
         }),
-        // The other programs use one processor. If two threads share a core, each runs slower, which
-        // increases the processor time of the report.
+        // The programs of blktrace use one processor. If two threads share a core, each of them runs slower,
+        // which increases the processor time of fonio's report.
         ("the same on one processor", {
             let mut command = Command::new("taskset");
             command.args(["--cpu-list", "0"]).arg(&fonio);
@@ -92,7 +92,7 @@ pub fn run(&Arguments { ios, runs }: &Arguments) -> Result<()> {
     result.keep(ios >= IOS && runs >= RUNS)?;
     if let [blkparse, btt, fonio, alone] = cpu[..] {
         println!(
-            "\nfonio takes {:.1} times less CPU than blkparse and btt together, {:.1} times less on one processor.",
+            "\nfonio takes {:.1} times less CPU time than blkparse and btt together, and {:.1} times less on one processor.",
             (blkparse + btt) / fonio,
             (blkparse + btt) / alone
         );

@@ -14,14 +14,14 @@ use xtask::results::StudyResult;
 use crate::results_service::{self, Service};
 use crate::{process, tools};
 
-/// The goals.
+/// The goals for the results service.
 const PAGE_P99_MS: f64 = 50.0;
 const PAGES_PER_S: u32 = 200;
 const SUBMISSIONS_PER_S: u32 = 1000;
 
 /// Number of results in the database that is seeded for a complete measurement.
 const RESULTS: u64 = 10_000_000;
-/// The parts in order.
+/// The parts of the benchmark, in the order of execution.
 const PARTS: [&str; 5] = ["ranking", "submissions", "kill", "full", "schema"];
 
 /// The version of Schemathesis that tests the service.
@@ -56,7 +56,7 @@ impl Verdict {
     }
 }
 
-/// Measures the parts, and writes whether each goal is met.
+/// Measures the chosen parts, and writes whether each part's goal is met.
 pub fn run(options: &Arguments) -> Result<()> {
     tools::ensure(&[tools::BUILD])?;
     process::outlive_signals()?;
@@ -90,12 +90,12 @@ pub fn run(options: &Arguments) -> Result<()> {
     }
     result.keep(parts.is_empty() && *results >= RESULTS)?;
     if verdicts.iter().any(|verdict| verdict.holds == Some(false)) {
-        bail!("not all goals are met");
+        bail!("some goals are not met");
     }
     Ok(())
 }
 
-/// Returns the folder with the seeded database, which is kept for the next run.
+/// Returns the folder with the seeded database. The database is kept for the next run.
 fn seeded(results: u64) -> Result<PathBuf> {
     let folder = process::scratch(&format!("results-{results}"))?;
     let done = folder.join("seeded");
@@ -110,15 +110,15 @@ fn seeded(results: u64) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Returns a command that runs the program for seeding databases and loading services. `word` is its first
-/// argument.
+/// Returns a command that runs the program which seeds databases and loads services. `word` is the program's
+/// first argument.
 fn load(word: &str) -> Command {
     let mut command = Command::new(results_service::load());
     command.arg(word);
     command
 }
 
-/// Returns the load generator for a service.
+/// Returns the command that runs the load generator on a service.
 fn load_on(service: &Service, words: &[&str]) -> Command {
     let mut command = load(words[0]);
     command.arg(service.port.to_string()).args(&words[1..]);
@@ -137,7 +137,7 @@ fn number(value: &Value, name: &str) -> f64 {
     value[name].as_f64().unwrap_or(f64::NAN)
 }
 
-/// Measures ranking pages on one processor.
+/// Measures how fast the service returns ranking pages on one processor.
 fn ranking(options: &Arguments) -> Result<Verdict> {
     let folder = seeded(options.results)?;
     let seconds = options.seconds.to_string();
@@ -150,7 +150,7 @@ fn ranking(options: &Arguments) -> Result<Verdict> {
             .arg("5"),
     )?;
     let service = Service::start(&folder, Some(0))?;
-    // The first pages are read from the disk.
+    // Warm up, because the first pages are read from the disk.
     answer(&mut load_on(&service, &["ranking", "50", "5"]))?;
     let before = service.processor_time()?;
     let pages = answer(&mut load_on(&service, &["ranking", &PAGES_PER_S.to_string(), &seconds]))?;
@@ -174,14 +174,14 @@ fn ranking(options: &Arguments) -> Result<Verdict> {
     ))
 }
 
-/// Measures submissions into the seeded database.
+/// Measures submissions to a service with the seeded database.
 fn submissions(options: &Arguments) -> Result<Verdict> {
     let folder = seeded(options.results)?;
     let file = folder.join("acknowledged");
     let _ = fs::remove_file(&file);
     let shown = file.display().to_string();
     let service = Service::start(&folder, None)?;
-    // Slightly above the goal, so the service limits the rate.
+    // The rate is slightly above the goal, so the service limits the throughput.
     let rate = (SUBMISSIONS_PER_S + SUBMISSIONS_PER_S / 20).to_string();
     let before = service.processor_time()?;
     let sent = answer(&mut load_on(&service, &["submit", &rate, &options.seconds.to_string(), &shown]))?;
@@ -205,7 +205,7 @@ fn submissions(options: &Arguments) -> Result<Verdict> {
     ))
 }
 
-/// Repeatedly kills the service while it acknowledges submissions, and after each restart requests every
+/// Repeatedly kills the service while it acknowledges submissions. After each restart, requests every
 /// acknowledged result.
 fn kill(options: &Arguments) -> Result<Verdict> {
     let folder = tempfile::tempdir_in(process::scratch("results")?)?;
@@ -237,7 +237,7 @@ fn kill(options: &Arguments) -> Result<Verdict> {
     ))
 }
 
-/// Submits until the disk is full, and continues to submit.
+/// Submits results until the disk is full, and then continues to submit.
 fn full() -> Result<Verdict> {
     if !process::is_root() {
         return Ok(Verdict {
@@ -268,13 +268,13 @@ fn on_full_disk(disk: &Path, file: &Path) -> Result<Verdict> {
     Ok(Verdict::of(
         lost == 0.0 && in_words && number(&sent, "failed") == 0.0 && number(&checked, "acknowledged") > 0.0,
         format!(
-            "full disk: {:.0} results were acknowledged and {refused:.0} refused ({words}); {lost:.0} are lost, also after kill -9",
+            "full disk: {:.0} results were acknowledged and {refused:.0} refused ({words}); {lost:.0} are lost, even after kill -9",
             number(&checked, "acknowledged"),
         ),
     ))
 }
 
-/// Sends valid and invalid requests generated from the OpenAPI document.
+/// Sends valid and invalid requests, which Schemathesis generates from the OpenAPI document.
 fn schema() -> Result<Verdict> {
     let venv = process::scratch("results")?.join("schemathesis");
     let program = venv.join("bin/schemathesis");
@@ -290,7 +290,7 @@ fn schema() -> Result<Verdict> {
     ))?;
     let mut command = Command::new(&program);
     command.arg("run").arg(format!("http://127.0.0.1:{}/openapi.json", service.port));
-    // The schema cannot express all requirements, so the service may refuse documents that the schema allows.
+    // The schema cannot express all requirements, so the service may reject documents that the schema allows.
     let options = "--exclude-checks positive_data_acceptance --max-examples 100 --seed 1 --no-color";
     command.args(options.split(' '));
     let output = command.current_dir(folder.path()).output().context("cannot start schemathesis")?;

@@ -1,5 +1,5 @@
-//! Measures the processor time that the library adds to a transaction. Runs the same inserts with and without
-//! the library, on a file system in memory, where syncs cost nothing.
+//! Measures the processor time that the sync-policy library adds to a transaction. Runs the same inserts with
+//! and without the library, on a file system in memory, where syncs cost nothing.
 
 use std::fs;
 use std::path::Path;
@@ -13,8 +13,8 @@ use crate::process;
 const TRANSACTIONS: u32 = 10_000;
 const ROUNDS: usize = 7;
 
-/// The policy classes: each round has one run with the library per class. The first run of a round is without the
-/// library.
+/// The policy classes. Each round has one run without the library, and then one run with the library per
+/// class.
 const CLASSES: [&str; 4] = ["durable", "learn", "ordered", "cache"];
 
 pub fn run() -> Result<()> {
@@ -34,7 +34,7 @@ pub fn run() -> Result<()> {
                 .arg("PRAGMA journal_mode=WAL; CREATE TABLE t (x)")
                 .stdout(std::process::Stdio::null()),
         )?;
-        // Discard the suggestions of the class `learn`.
+        // Discard the suggestions that the class `learn` prints.
         let mut command = Command::new("sh");
         command.args(["-c", "exec sqlite3 \"$0\" \"$1\" 2>/dev/null"]);
         command.arg(&database).arg(format!(".read {}", statements.display()));

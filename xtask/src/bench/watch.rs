@@ -15,24 +15,23 @@ use xtask::results::{Cell, StudyResult};
 use crate::emulated::{self, Emulated, Options};
 use crate::process;
 
-/// The kind of the watched card, on which the watch also stores its history. A second card of the same kind
-/// is not watched.
+/// The profile of two cards. The watch stores its history on the first card, and nothing on the second.
 const CARD: &str = "sd_a1";
 const SIZE: &str = "512MiB";
-/// A slow card on which a program occasionally stalls.
+/// The profile of a slow card on which a program occasionally stalls.
 const SLOW_CARD: &str = "ridata";
 /// The interval at which a program appends a line to a file on both cards, and the interval at which another
 /// program stalls on the slow card.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 const STALL_EVERY: Duration = Duration::from_secs(600);
-/// The interval at which the figures so far are printed.
+/// The interval at which the figures measured so far are printed.
 const REPORT_EVERY: Duration = Duration::from_secs(600);
 const DAY_S: f64 = 86_400.0;
 /// The default interval at which a watch writes its history.
 const WRITE_EVERY: Duration = Duration::from_secs(2 * 3600);
 /// The maximum time until a file system sends a write to the device.
 const SETTLED: Duration = Duration::from_secs(40);
-/// The goals: bytes written to flash per day, memory, and the share of a processor at `RATE` requests per second.
+/// The watch's goals: bytes written per day, memory, and processor share at `RATE` requests per second.
 const WRITTEN_MAX: f64 = (1 << 20) as f64;
 const MEMORY_MAX: u64 = 24 << 20;
 const PROCESSOR_MAX: f64 = 0.005;
@@ -55,7 +54,7 @@ pub struct Arguments {
     program: Option<PathBuf>,
 }
 
-/// Measures the parts and writes the result.
+/// Measures the chosen parts and writes the result.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let fonio = arguments.program.clone().map_or_else(emulated::fonio, Ok)?;
     process::outlive_signals()?;
@@ -75,7 +74,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     result.keep(is_complete && arguments.write_every == WRITE_EVERY).map(drop)
 }
 
-/// A watch of some devices; dropping it ends the watch.
+/// A running watch of some devices. Dropping this value stops the watch.
 struct Watch {
     child: Child,
     fonio: PathBuf,
@@ -99,13 +98,13 @@ impl Watch {
         fs::read_to_string(format!("/proc/{}/{name}", self.child.id())).unwrap_or_default()
     }
 
-    /// Processor time in user and kernel mode, in seconds.
+    /// Returns the processor time of the watch in user and kernel mode, in seconds.
     fn cpu_s(&self) -> Result<f64> {
         Ok(process::processor_time(self.child.id())?.as_secs_f64())
     }
 
-    /// Returns the sum of a field of the process's BPF programs or maps, from the information on their file
-    /// descriptors.
+    /// Returns the sum of a field over the BPF programs or maps of the watch, from the information on their
+    /// file descriptors.
     fn of_bpf(&self, field: &str) -> u64 {
         let entries =
             fs::read_dir(format!("/proc/{}/fdinfo", self.child.id())).into_iter().flatten().flatten();
@@ -130,15 +129,15 @@ impl Watch {
         sum
     }
 
-    /// Returns the process's anonymous memory. Pages of files, such as the executable, are not counted,
-    /// because the kernel can drop them when memory is short.
+    /// Returns the anonymous memory of the watch. Pages of files, such as the executable, are not counted,
+    /// because the kernel can drop these pages when memory is short.
     fn own_memory(&self) -> u64 {
         let status = self.file("status");
         let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
         line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
     }
 
-    /// Returns the peak memory of the process during `time`.
+    /// Returns the peak memory of the watch during `time`.
     fn most_memory(&self, time: Duration) -> u64 {
         let (began, mut most) = (Instant::now(), 0);
         while began.elapsed() < time {
@@ -170,15 +169,15 @@ fn name(device: &str) -> &str {
     device.trim_start_matches("/dev/")
 }
 
-/// Returns the bytes written to a device.
+/// Returns the number of bytes written to a device since it was created.
 fn written_to(device: &str) -> Result<f64> {
     let path = format!("/sys/block/{}/stat", name(device));
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     let sectors = text.split_whitespace().nth(6).and_then(|word| word.parse::<f64>().ok());
-    Ok(sectors.with_context(|| format!("{path} has no sectors written"))? * 512.0)
+    Ok(sectors.with_context(|| format!("{path} does not count written sectors"))? * 512.0)
 }
 
-/// Adds a figure with its goal.
+/// Adds a row for a figure that has a goal.
 fn goal(result: &mut StudyResult, name: &str, values: &[f64], (unit, decimals): (&str, usize), most: f64) {
     let measured = Cell::rounds(values.iter().copied(), unit, decimals);
     let holds = values.iter().all(|value| *value <= most);
@@ -186,7 +185,7 @@ fn goal(result: &mut StudyResult, name: &str, values: &[f64], (unit, decimals): 
     result.row(name, vec![measured, Cell::once(most, unit, decimals), verdict.into()]);
 }
 
-/// Adds a figure without a goal.
+/// Adds a row for a figure that has no goal.
 fn figure(result: &mut StudyResult, name: &str, values: &[f64], (unit, decimals): (&str, usize)) {
     result.row(name, vec![Cell::rounds(values.iter().copied(), unit, decimals), "–".into(), "–".into()]);
 }
@@ -194,10 +193,10 @@ fn figure(result: &mut StudyResult, name: &str, values: &[f64], (unit, decimals)
 const MIB: f64 = (1 << 20) as f64;
 const KIB: f64 = 1024.0;
 
-/// Measures the device sectors written with the watch minus those without it, scaled to a day.
+/// Measures the bytes written to a card because of the watch, scaled to a day.
 fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResult) -> Result<()> {
     let dir = process::scratch("watch")?;
-    // Remove the state of earlier runs. Otherwise, stalls kept by an earlier run would now be written too.
+    // Remove the state of earlier runs. Otherwise, the stalls that an earlier run kept would be written now.
     fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
     let (with_dir, without_dir, slow_dir) = (dir.join("with"), dir.join("without"), dir.join("slow"));
     for dir in [&with_dir, &without_dir, &slow_dir] {
@@ -209,13 +208,13 @@ fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResu
     let without = Emulated::start(fonio, &card(CARD, without_dir.as_path()))?;
     let slow = Emulated::start(fonio, &card(SLOW_CARD, slow_dir.as_path()))?;
     println!(
-        "For {}, a program appends a line every {} on both of two cards (ext4), and another one stalls on a third card every {}. \
+        "For {}, a program appends a line every {} on each of two cards (ext4), and another program stalls on a third card every {}. \
          The watch keeps its history on the first card.",
         Unit::S.format(time.as_secs_f64()),
         Unit::S.format(LINE_EVERY.as_secs_f64()),
         Unit::S.format(STALL_EVERY.as_secs_f64())
     );
-    // The service's folder has existed since the installation.
+    // In a real installation, the folder of the watch is older than the watch.
     for dir in [&state, &without_dir.join("state")] {
         fs::create_dir(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     }
@@ -232,7 +231,7 @@ fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResu
         &[name(&with.device), name(&without.device), name(&slow.device)],
         every,
     )?;
-    // Returns the additional bytes that were written to the first card because of the watch, up to this time.
+    // Returns the number of additional bytes that were written so far to the first card because of the watch.
     let added = |time: Duration| -> Result<f64> {
         sync()?;
         let now = written()?;
@@ -250,7 +249,7 @@ fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResu
     let began = Instant::now();
     let (mut line, mut stall, mut reported) = (Duration::ZERO, STALL_EVERY / 2, REPORT_EVERY);
     // The watch writes its history for the last time at the end. The file system then takes half a minute to
-    // send it to the device.
+    // send this write to the device.
     while began.elapsed() < time + SETTLED + Duration::from_secs(2) {
         process::check_signals()?;
         std::thread::sleep(Duration::from_millis(500));
@@ -279,7 +278,7 @@ fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResu
     }
     let bytes = added(time)?;
     ensure!(bytes > 0.0, "the watch wrote nothing, so it did not run");
-    // The first write creates the files.
+    // The first write of the history also creates the files, so it is shown separately.
     let writes: Vec<f64> = writes.iter().map(|bytes| bytes / KIB).collect();
     figure(result, "first write of the history", writes.get(..1).unwrap_or(&[]), ("KiB", 0));
     figure(result, "each later write", writes.get(1..).unwrap_or(&[]), ("KiB", 0));
@@ -297,7 +296,7 @@ fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResu
     fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))
 }
 
-/// Makes the kernel measure the run time of BPF programs; dropping this value restores the setting.
+/// Makes the kernel measure the run time of BPF programs. Dropping this value restores the kernel setting.
 struct Statistics(String);
 
 const STATISTICS: &str = "/proc/sys/kernel/bpf_stats_enabled";
@@ -316,7 +315,7 @@ impl Drop for Statistics {
     }
 }
 
-/// A loop device on a file in memory; dropping this value removes the device.
+/// A loop device on a file in memory. Dropping this value removes the loop device.
 struct LoopDevice(String, PathBuf);
 
 impl LoopDevice {
@@ -336,21 +335,21 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Measures the watch's processor time and memory when idle and at 1,000 requests per second, and its memory
-/// after it has kept a stall.
+/// Measures the processor time and the memory of the watch when idle and at 1,000 requests per second, and
+/// its memory after it has kept a stall.
 fn cost(fonio: &Path, time: Duration, result: &mut StudyResult) -> Result<()> {
     let dir = process::scratch("watch-cost")?;
     let slow_dir = dir.join("slow");
     fs::create_dir_all(&slow_dir)?;
-    // Do not use an emulated card: unlike a real card, it has serving threads, which cause many context
-    // switches.
+    // Use a loop device instead of an emulated card: unlike a real card, an emulated card has serving
+    // threads, which cause many context switches.
     let device = LoopDevice::over(&dir)?;
     let options = Options { mounted: Some(("ext4", slow_dir.as_path())), ..Options::bare(SLOW_CARD, SIZE) };
     let slow = Emulated::start(fonio, &options)?;
     let statistics = Statistics::enable()?;
     let watch =
         Watch::start(fonio, &dir, &dir.join("state"), &[name(&device.0), name(&slow.device)], WRITE_EVERY)?;
-    // The watch first reads the kernel's types.
+    // At its start, the watch reads the kernel's type information.
     let at_start = watch.most_memory(Duration::from_secs(5));
     for (load, rate) in [("nothing", 0), ("fio, random reads of 4 KiB", RATE)] {
         process::check_signals()?;
@@ -372,7 +371,7 @@ fn cost(fonio: &Path, time: Duration, result: &mut StudyResult) -> Result<()> {
         figure(result, &format!("{name}, in the process"), &shares[1..2], ("%", 2));
         figure(result, &format!("{name}, in BPF"), &shares[2..], ("%", 2));
     }
-    // A stall, after a minute of 1,000 requests per second.
+    // Cause a stall after a minute of 1,000 requests per second.
     let file = format!("of={}", slow_dir.join("big").display());
     process::run(
         Command::new("dd")

@@ -1,8 +1,8 @@
 //! Compiles a C library (musl) and LLVM's unwinder for 32-bit ARM from source.
 //!
-//! Rust's toolchain has both only for x86-64 and 64-bit ARM. Debian's musl for armhf uses instructions that
-//! the Raspberry Pi Zero's processor lacks. musl's sources come from Debian's archive; the unwinder's sources
-//! are in Rust's component `rust-src`.
+//! Rust's toolchain contains both only for x86-64 and 64-bit ARM. Debian's musl for armhf uses instructions
+//! that the Raspberry Pi Zero's processor lacks. musl's sources come from Debian's archive; the unwinder's
+//! sources are in Rust's component `rust-src`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,9 @@ use fonio_lab::Archive;
 use super::target::Target;
 use crate::process;
 
-/// The folder of the unwinder in `rust-src`.
+/// The folder of LLVM's unwinder in `rust-src`.
 const UNWINDER: &str = "lib/rustlib/src/rust/src/llvm-project/libunwind";
-/// The unwinder's sources for ARM in C++, and in C and assembly.
+/// The unwinder's sources for ARM: in C++, and in C and assembly.
 const CPP: [&str; 2] = ["libunwind.cpp", "Unwind-EHABI.cpp"];
 const C: [&str; 5] = [
     "UnwindLevel1.c",
@@ -25,7 +25,7 @@ const C: [&str; 5] = [
     "UnwindRegistersRestore.S",
     "UnwindRegistersSave.S",
 ];
-/// The flags that Rust uses to compile it for musl targets.
+/// The flags that Rust uses to compile the unwinder for musl targets.
 const UNWINDER_FLAGS: [&str; 8] = [
     "-O2",
     "-fPIC",
@@ -37,8 +37,8 @@ const UNWINDER_FLAGS: [&str; 8] = [
     "-DNDEBUG",
 ];
 
-/// Returns the folder with `include` and `lib` for a target. The first call creates it. `rust` is the folder
-/// of Rust's toolchain.
+/// Returns the folder with a target's C library: `include` and `lib`. The first call creates the folder.
+/// `rust` is the folder of Rust's toolchain.
 pub fn c_library(target: Target, rust: &Path) -> Result<PathBuf> {
     let scratch = process::scratch("dist")?;
     let place = scratch.join(format!("musl-{target}"));
@@ -48,8 +48,8 @@ pub fn c_library(target: Target, rust: &Path) -> Result<PathBuf> {
     let archive = Archive::open()?;
     let sources = archive.source("musl", &|text| eprintln!("{text}"))?;
     println!("Compiling musl and LLVM's unwinder for {target} (once).");
-    // Configure the final paths, but install into another folder, so an incomplete folder is never mistaken
-    // for a complete one.
+    // Configure the final paths, but install into another folder, so that an incomplete folder is never
+    // mistaken for a complete one.
     let building = scratch.join(format!("musl-{target}-building"));
     process::remove_folder(&building)?;
     let (copy, made) = (building.join("source"), building.join("made"));

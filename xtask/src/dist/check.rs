@@ -1,7 +1,7 @@
-//! `cargo xtask dist test`: installs the packages in a new Debian of each architecture, uses the programs, and removes them.
+//! `cargo xtask dist test`: installs, uses and removes the packages in a new Debian of each architecture.
 //!
-//! Before that, QEMU executes the programs for foreign processors on this machine and emulates the oldest
-//! supported processor. A guest would not show instructions that an old board lacks, because its processor is
+//! First, QEMU executes the programs for foreign processors on this machine and emulates the oldest supported
+//! processor. A guest would not show instructions that an old board lacks, because the guest's processor is
 //! newer.
 
 use std::path::Path;
@@ -14,16 +14,16 @@ use super::Made;
 use crate::lab::steps::{self, Steps, all_kept, in_debian, steps_of};
 use crate::{process, tools};
 
-/// A trace in the repository for the programs to explain.
+/// The path of a trace in the repository, which the programs explain.
 const TRACE: &str = "crates/fonio-trace/tests/data/ftrace-6.18.txt";
-/// Paths of the files in a guest.
+/// The paths of the packages and of the trace in a guest.
 const FONIO: &str = "/root/fonio.deb";
 const RECORDER: &str = "/root/fonio-recorder.deb";
 const TRACE_THERE: &str = "/root/trace.txt";
-/// Text that the watch's report contains on 32-bit ARM instead.
+/// Text that the watch's report contains on 32-bit ARM, where requests are not observed.
 pub const WATCH_OF_32_BITS: &str = "only long waits are observed";
 
-/// Runs all steps with each program that QEMU executes on this machine, and with each package in a guest.
+/// Runs all steps: with each program that QEMU executes on this machine, and with each package in a guest.
 pub fn run(all: &[Made]) -> Result<()> {
     process::outlive_signals()?;
     let mut broken = 0;
@@ -58,7 +58,7 @@ fn packages(steps: &mut Steps<'_, '_>, made: &Made) -> Result<()> {
     Ok(())
 }
 
-/// Runs the programs with QEMU, emulating the oldest supported processor. Returns the number of failed steps.
+/// Runs the programs with QEMU on the oldest supported processor. Returns the number of failed steps.
 fn emulated(made: &Made) -> Result<u32> {
     let Some(emulator) = made.target.emulator() else { return Ok(0) };
     tools::ensure(&[tools::EMULATED])?;
@@ -91,12 +91,12 @@ fn emulated(made: &Made) -> Result<u32> {
         let script = format!("$ {} {}", program.display(), words.join(" "));
         broken += u32::from(!steps::shown(what, holds, &format!("{script}\n{found}")));
     }
-    // The output must be identical to this machine's own, byte for byte.
+    // The output must be identical to the output of this machine's own program, byte for byte.
     let own = process::target().join("debug/fonio");
     if own.exists() {
         let words = ["report", "--json", &trace];
         let (here, there) = (process::output(Command::new(&own).args(words))?, run(&made.program, &words)?);
-        broken += u32::from(!steps::shown("the output is the same as here", here == there, &there));
+        broken += u32::from(!steps::shown("the report equals this machine's", here == there, &there));
     }
     Ok(broken)
 }

@@ -1,8 +1,8 @@
 //! Makes container images without a container engine: an archive for `podman load` and `docker load`.
 //!
-//! The archive is an OCI image layout (`oci-layout`, `index.json`, `blobs`). For older versions of Docker, it
-//! also contains `manifest.json`, which lists the same blobs. `packages/container/Containerfile` builds the
-//! same image with an engine.
+//! The archive is an OCI image layout (`oci-layout`, `index.json`, `blobs`). For older versions of Docker,
+//! the archive also contains `manifest.json`, which lists the same blobs. `packages/container/Containerfile`
+//! builds the same image with an engine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,29 +16,29 @@ use super::target::Target;
 use super::{folder, sha256};
 use crate::process;
 
-/// The name of the image; the version follows after a colon.
+/// The name of the image, which is followed by a colon and the version.
 pub const NAME: &str = "localhost/fonio";
 /// The path of the program in the image.
 const PROGRAM: &str = "usr/bin/fonio";
-/// Folders of the image with their permissions: the first for temporary recordings, the second for recordings
-/// to keep.
+/// Folders of the image with their permissions: first the folder for temporary recordings, then the folder
+/// for recordings to keep.
 const FOLDERS: [(&str, u32); 2] = [("tmp", 0o1777), ("data", 0o755)];
 
-/// Blobs of an image, each in a file named after its checksum.
+/// The folder with the blobs of an image. Each blob is in a file named after the blob's checksum.
 struct Blobs<'a>(&'a Path);
 
 impl Blobs<'_> {
-    /// Adds a blob; returns its descriptor for manifests.
+    /// Adds a blob. Returns the blob's descriptor for manifests.
     fn add(&self, media_type: &str, bytes: &[u8]) -> Result<Value> {
         let sum = sha256(bytes);
         let path = self.0.join("blobs/sha256").join(&sum);
-        fs::create_dir_all(path.parent().context("it is in a folder")?)?;
+        fs::create_dir_all(path.parent().context("no folder")?)?;
         fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(json!({ "mediaType": media_type, "digest": format!("sha256:{sum}"), "size": bytes.len() }))
     }
 }
 
-/// Makes the archive with the image of a built program.
+/// Creates the archive with the container image of a built program.
 pub fn make(target: Target, program: &Path) -> Result<PathBuf> {
     let place = process::scratch("dist")?.join(format!("container-{target}"));
     process::remove_folder(&place)?;
@@ -48,7 +48,7 @@ pub fn make(target: Target, program: &Path) -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// Writes the archive's files to a new folder; returns the folder.
+/// Writes the archive's files to a new folder in `place`. Returns this folder.
 fn lay_out(target: Target, program: &Path, place: &Path) -> Result<PathBuf> {
     let (files, image) = (place.join("files"), place.join("image"));
     package::install(program, &files.join(PROGRAM), 0o755)?;
@@ -112,18 +112,18 @@ fn blob(description: &Value) -> String {
     format!("blobs/{}", digest.replace(':', "/"))
 }
 
-/// Returns the time of the last commit in RFC 3339 format, so the same sources make the same image.
+/// Returns the time of the last commit in RFC 3339 format, so that the same sources give the same image.
 fn created() -> String {
     let mut git = Command::new("git");
     git.args(["log", "-1", "--date=format-local:%Y-%m-%dT%H:%M:%SZ", "--format=%cd"]).env("TZ", "UTC");
     process::output(git.current_dir(process::root())).unwrap_or_else(|_| "1970-01-01T00:00:00Z".to_owned())
 }
 
-/// Returns an archive of a folder's content, owned by root.
+/// Returns a tar archive of a folder's contents, owned by root.
 fn tar(folder: &Path) -> Result<Vec<u8>> {
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mtime=@0", "-cf", "-", "-C"]);
-    // Readers look for `index.json`, not for `./index.json`.
+    // Engines look for `index.json`, not for `./index.json`.
     let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
     let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
     names.sort();
@@ -136,7 +136,7 @@ fn tar(folder: &Path) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// Returns the blob of a descriptor; its size and checksum must match.
+    /// Returns the blob with this descriptor; the blob's size and checksum must match.
     fn read(image: &Path, description: &Value) -> Vec<u8> {
         let bytes = fs::read(image.join(blob(description))).expect("the blob exists");
         assert_eq!(description["size"], bytes.len());
@@ -160,7 +160,7 @@ mod tests {
         read(&image, &manifest["layers"][0]);
         assert_eq!((&config["architecture"], &config["variant"]), (&json!("arm"), &json!("v6")));
         assert_eq!(config["config"]["Entrypoint"], json!(["/usr/bin/fonio"]));
-        // The configuration has the checksum of the uncompressed layer.
+        // The image configuration contains the checksum of the uncompressed layer.
         let content = tar(&folder.path().join("place/files")).expect("an archive");
         assert_eq!(config["rootfs"]["diff_ids"], json!([format!("sha256:{}", sha256(&content))]));
         let old = &file("manifest.json")[0];

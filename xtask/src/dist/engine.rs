@@ -9,11 +9,11 @@ use super::package::VERSION;
 use super::{Made, check};
 use crate::lab::steps::{Steps, all_kept, in_debian, steps_of};
 
-/// The options of `podman run` and `docker run`: see `docs/install.md`.
+/// The options for `podman run` and `docker run` that are listed in `docs/install.md`.
 const PRIVILEGES: &str = "--pid=host --cap-add SYS_ADMIN --cap-add SYS_PTRACE --cap-add DAC_READ_SEARCH --cap-add SYSLOG \
     --security-opt apparmor=unconfined --volume /sys/kernel/tracing:/sys/kernel/tracing --volume /:/host:ro";
 
-/// Runs all steps in a guest, for each image.
+/// Runs all steps in a guest, once for each container image.
 pub fn run(all: &[Made]) -> Result<()> {
     let mut broken = 0;
     for made in all {

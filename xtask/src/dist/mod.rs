@@ -1,6 +1,6 @@
-//! `cargo xtask dist`: makes programs that need no libraries, their Debian packages, and container images.
+//! `cargo xtask dist`: builds programs that need no libraries, their Debian packages, and container images.
 //!
-//! The sync-policy library is linked with glibc (`library.rs`); everything else is static (`program.rs`).
+//! The sync-policy library is linked with glibc (`library.rs`). All other programs are static (`program.rs`).
 
 mod arm;
 mod check;
@@ -72,7 +72,7 @@ struct Architectures {
 }
 
 impl Architectures {
-    /// Returns the named targets, or the default targets.
+    /// Returns the targets named on the command line, or the default targets.
     fn or(&self, default: &[Target]) -> Vec<Target> {
         let is_named = |target: &Target| self.architectures.iter().any(|name| name == target.name);
         if self.architectures.is_empty() {
@@ -83,20 +83,20 @@ impl Architectures {
     }
 }
 
-/// The distributed programs and packages for a target.
+/// The programs, packages and image that are distributed for a target.
 struct Made {
     target: Target,
-    /// The static programs: fonio, and the recorder alone.
+    /// The paths of the static programs: fonio, and the recorder alone.
     program: PathBuf,
     recorder: PathBuf,
-    /// The packages of these programs.
+    /// The paths of the Debian packages of these programs.
     package: PathBuf,
     recorder_package: PathBuf,
-    /// An archive with a container image.
+    /// The path of the archive with the container image.
     container: PathBuf,
 }
 
-/// Makes the distributed files, and tests them if requested.
+/// Creates the files to distribute, and tests them if requested.
 pub fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.what {
         None => make(&arguments.all).map(drop),
@@ -108,7 +108,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// Makes the programs, packages and images.
+/// Builds the programs, packages and images of the named targets.
 fn make(named: &Architectures) -> Result<Vec<Made>> {
     tools::ensure(&[tools::BUILD, tools::DIST])?;
     let mut all = Vec::new();
@@ -132,7 +132,7 @@ fn make(named: &Architectures) -> Result<Vec<Made>> {
     Ok(all)
 }
 
-/// Makes the results service, by default for amd64, and tests it if requested.
+/// Builds the results service, by default for amd64, and tests it if requested.
 fn results_service(named: &Architectures, is_tested: bool) -> Result<()> {
     tools::ensure(&[tools::BUILD, tools::DIST])?;
     for target in named.or(&TARGETS[..1]) {
@@ -154,7 +154,7 @@ fn results_service(named: &Architectures, is_tested: bool) -> Result<()> {
     sums()
 }
 
-/// Returns the folder of the distributed files.
+/// Returns the folder of the files to distribute.
 fn folder() -> Result<PathBuf> {
     let folder = process::target().join("dist");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -165,7 +165,6 @@ fn within(path: &Path) -> String {
     path.strip_prefix(process::root()).unwrap_or(path).display().to_string()
 }
 
-/// Returns the folder of the Rust toolchain.
 fn sysroot() -> Result<PathBuf> {
     let text =
         process::output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(process::root()))?;
@@ -178,7 +177,7 @@ fn cargo_home() -> Result<PathBuf> {
     set.or_else(|| Some(std::env::home_dir()?.join(".cargo"))).context("neither CARGO_HOME nor HOME is set")
 }
 
-/// Returns the linker that comes with Rust.
+/// Returns the path of the linker that comes with Rust.
 fn linker(sysroot: &Path) -> Result<PathBuf> {
     let libraries = sysroot.join("lib/rustlib");
     let entries = fs::read_dir(&libraries).with_context(|| format!("cannot list {}", libraries.display()))?;
@@ -187,7 +186,7 @@ fn linker(sysroot: &Path) -> Result<PathBuf> {
     found.next().with_context(|| format!("this Rust has no rust-lld below {}", libraries.display()))
 }
 
-/// Writes the checksums of all distributed files.
+/// Writes the checksums of all files to distribute.
 fn sums() -> Result<()> {
     const NAME: &str = "SHA256SUMS";
     let folder = folder()?;

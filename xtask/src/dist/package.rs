@@ -1,4 +1,4 @@
-//! Makes Debian packages: file trees packed with `dpkg-deb`.
+//! Creates Debian packages: file trees packed with `dpkg-deb`.
 
 use std::fs;
 use std::io::Write;
@@ -14,18 +14,18 @@ use super::folder;
 use super::target::Target;
 use crate::process;
 
-/// The workspace's version.
+/// The version of the workspace and of the packages.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The fields that all packages share.
+/// The control fields that are the same in all packages.
 const CONTROL: &str = "\
 Maintainer: The fonio developers <fonio@localhost>
 Priority: optional
 Homepage: https://github.com/fonio/fonio
 ";
 
-/// The static program needs no other package; recommended packages contain programs that fonio starts. The
-/// sync-policy library uses the C library of the program that loads it.
+/// The control fields of fonio's package. The static program needs no other package; recommended packages
+/// contain programs that fonio starts. The sync-policy library uses the C library of the calling program.
 const FONIO: Fields = Fields {
     name: "fonio",
     section: "admin",
@@ -63,34 +63,34 @@ Description: receives, ranks and shows results of fonio storebench
 ",
 };
 
-/// The fields of one package.
+/// The control fields of one package.
 struct Fields {
     name: &'static str,
     section: &'static str,
-    /// To other packages.
+    /// The package's relations to other packages.
     relations: &'static str,
     description: &'static str,
 }
 
-/// Files with the output of the program itself: the argument that selects the output, and the path of the
-/// file.
+/// The shell completions, which the program itself prints: for each, the shell's name as an argument, and the
+/// file's path.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/fonio"),
     ("zsh", "usr/share/zsh/vendor-completions/_fonio"),
     ("fish", "usr/share/fish/vendor_completions.d/fonio.fish"),
 ];
 
-/// The systemd units for `usr/lib/systemd/system`, by name. fonio starts them itself when needed.
+/// The systemd units in `usr/lib/systemd/system`. fonio itself starts the units when needed.
 const UNITS: &[&str] =
     &["crates/fonio-sqlite-sync/fonio-sync-policy.service", "crates/fonio-watch/fonio-watch.service"];
 
-/// The results service's unit.
+/// The path of the results service's unit file.
 pub const RESULTS_UNIT: &str = "packages/results/fonio-results.service";
 
-/// Makes the package of fonio: the program and, if the target has it, the sync-policy library.
+/// Creates the package of fonio: the program and, if the target has one, the sync-policy library.
 pub fn of_fonio(target: Target, program: &Path, library: Option<&Path>) -> Result<PathBuf> {
     let tree = empty_tree(&FONIO, target)?;
-    // The command line is the same on each architecture, so use this machine's own program.
+    // The command line is the same on each architecture, so this machine's own program can print the files.
     let is_foreign = target.emulator().is_some();
     let speaking = if is_foreign { process::build_fonio_for_tests()? } else { program.to_owned() };
     install(program, &tree.join("usr/bin/fonio"), 0o755)?;
@@ -99,7 +99,7 @@ pub fn of_fonio(target: Target, program: &Path, library: Option<&Path>) -> Resul
     }
     for unit in UNITS {
         let unit = process::root().join(unit);
-        let name = unit.file_name().context("a unit has a name")?;
+        let name = unit.file_name().context("a unit has no name")?;
         install(&unit, &tree.join("usr/lib/systemd/system").join(name), 0o644)?;
     }
     manual(&speaking, &tree.join("usr/share/man/man1"))?;
@@ -110,15 +110,15 @@ pub fn of_fonio(target: Target, program: &Path, library: Option<&Path>) -> Resul
     pack(&FONIO, target, &tree)
 }
 
-/// Makes the package of the recorder alone.
+/// Creates the package that contains only the recorder.
 pub fn of_recorder(target: Target, program: &Path) -> Result<PathBuf> {
     let tree = empty_tree(&RECORDER, target)?;
     install(program, &tree.join("usr/bin/fonio-recorder"), 0o755)?;
     pack(&RECORDER, target, &tree)
 }
 
-/// Makes the package of the results service. The unit's user exists only while the service runs, so the
-/// package needs no script to create it. The administrator starts the service.
+/// Creates the package of the results service. The unit's user exists only while the service runs, so the
+/// package needs no script to create the user. The administrator starts the service.
 pub fn of_results(target: Target, program: &Path) -> Result<PathBuf> {
     let tree = empty_tree(&RESULTS, target)?;
     install(program, &tree.join("usr/bin/fonio-results"), 0o755)?;
@@ -129,14 +129,14 @@ pub fn of_results(target: Target, program: &Path) -> Result<PathBuf> {
     pack(&RESULTS, target, &tree)
 }
 
-/// A folder for the files of a package.
+/// Creates an empty folder for the files of a package.
 fn empty_tree(fields: &Fields, target: Target) -> Result<PathBuf> {
     let tree = process::scratch("dist")?.join(format!("{}-{target}", fields.name));
     process::remove_folder(&tree)?;
     Ok(tree)
 }
 
-/// Adds the files common to all packages, and packs the package.
+/// Adds the files that all packages contain, and packs the package.
 fn pack(fields: &Fields, target: Target, tree: &Path) -> Result<PathBuf> {
     let documents = tree.join("usr/share/doc").join(fields.name);
     write(&documents.join("copyright"), copyright()?.as_bytes())?;
@@ -151,7 +151,7 @@ fn pack(fields: &Fields, target: Target, tree: &Path) -> Result<PathBuf> {
     let package = folder()?.join(format!("{}_{VERSION}_{target}.deb", fields.name));
     let mut pack = Command::new("dpkg-deb");
     pack.args(["--build", "--root-owner-group", "-Zxz"]).arg(tree).arg(&package).stdout(Stdio::null());
-    // The same sources make the same bytes.
+    // Use the time of the last commit, so that the same sources give the same bytes.
     let committed =
         process::output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(process::root()));
     if let Ok(seconds) = committed {
@@ -161,7 +161,7 @@ fn pack(fields: &Fields, target: Target, tree: &Path) -> Result<PathBuf> {
     Ok(package)
 }
 
-/// Writes the manual pages, compressed as Debian's policy requires.
+/// Writes the program's manual pages, compressed as Debian's policy requires.
 fn manual(program: &Path, to: &Path) -> Result<()> {
     let pages = tempfile::tempdir()?;
     process::output(Command::new(program).arg("man").arg(pages.path()))?;
@@ -172,7 +172,7 @@ fn manual(program: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Both licences.
+/// Returns the text of both licences.
 pub fn copyright() -> Result<String> {
     let read = |name: &str| {
         fs::read_to_string(process::root().join(name)).with_context(|| format!("cannot read {name}"))
@@ -184,7 +184,7 @@ pub fn copyright() -> Result<String> {
     ))
 }
 
-/// Compresses without name and time, so the result is reproducible.
+/// Compresses bytes with gzip, without name and time, so that the result is reproducible.
 pub fn gzipped(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(bytes)?;
@@ -193,13 +193,13 @@ pub fn gzipped(bytes: &[u8]) -> Result<Vec<u8>> {
 
 /// Writes a file that all users may read.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let parent = path.parent().context("a file has a folder")?;
+    let parent = path.parent().context("a file has no folder")?;
     fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o644))?)
 }
 
-/// Copies a file, with these permissions.
+/// Copies a file and gives the copy the permissions `mode`.
 pub fn install(from: &Path, to: &Path, mode: u32) -> Result<()> {
     let bytes = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
     write(to, &bytes)?;

@@ -1,4 +1,4 @@
-//! Builds programs that need no libraries.
+//! Builds static programs, which need no libraries.
 //!
 //! Rust's musl targets come with the C library and a linker. clang compiles the C code of dependencies
 //! (SQLite, zstd) for each architecture, with musl's headers from Debian's archive, which are unpacked but
@@ -15,27 +15,27 @@ use super::target::Target;
 use super::{arm, cargo_home, folder, linker, package, sysroot};
 use crate::process;
 
-/// A distributed program.
+/// A program that is distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// Its name and its crate's name.
+    /// The name of the program and of its crate.
     pub name: &'static str,
-    /// Cargo's profile.
+    /// The cargo profile with which the program is built.
     profile: &'static str,
     /// The maximum size of the program in bytes.
     pub bytes_max: Option<u64>,
 }
 
-/// Everything.
+/// The complete program fonio.
 pub const FONIO: Program = Program { name: "fonio", profile: "release", bytes_max: None };
-/// The recorder alone, for devices with little storage.
+/// The recorder alone, for devices that have little storage.
 pub const RECORDER: Program =
     Program { name: "fonio-recorder", profile: "small", bytes_max: Some(5_000_000) };
 
 /// The results service.
 pub const RESULTS: Program = Program { name: "fonio-results", profile: "release", bytes_max: None };
 
-/// Builds a program and copies it to the folder of the distributed files.
+/// Builds a program and copies it to the folder of the files to distribute.
 pub fn build(target: Target, program: Program) -> Result<PathBuf> {
     let rust = sysroot()?;
     let mut cargo = process::cargo();
@@ -45,9 +45,9 @@ pub fn build(target: Target, program: Program) -> Result<PathBuf> {
     let include = if target.is_built_from_source() {
         component("rust-src", "Rust's own sources", &rust.join("lib/rustlib/src/rust/library/std"))?;
         let made = arm::c_library(target, &rust)?;
-        // This Cargo option is unstable, but works with stable Rust.
+        // `-Zbuild-std` is unstable, but works with stable Rust.
         cargo.args(["-Zbuild-std=std,panic_unwind"]).env("RUSTC_BOOTSTRAP", "1");
-        // `io-uring` accepts only architectures that its authors tested.
+        // The crate `io-uring` accepts only architectures that its authors tested.
         flags += " -Clink-self-contained=no -Crelocation-model=static --cfg=io_uring_skip_arch_check";
         flags += &format!(" -Lnative={}", made.join("lib").display());
         for object in ["crt1.o", "crti.o", "crtn.o"] {
@@ -64,11 +64,11 @@ pub fn build(target: Target, program: Program) -> Result<PathBuf> {
         headers
     };
     if program.bytes_max.is_some() {
-        // Avoid relocations at startup, and merge identical functions: the program has 4.90 MB instead of
-        // 5.29 MB on x86-64.
+        // Avoid relocations at startup, and merge identical functions. These options reduce the size of the
+        // program from 5.29 MB to 4.90 MB on x86-64.
         flags += " -Crelocation-model=static -Clink-arg=--icf=all";
     }
-    // Panic messages contain paths of source files; remove the folders of this machine from these paths.
+    // Panic messages contain the paths of source files. Remove the folders of this machine from these paths.
     for (from, to) in
         [(process::root().to_owned(), "/fonio"), (cargo_home()?, "/cargo"), (rust.clone(), "/rust")]
     {
@@ -98,24 +98,24 @@ pub fn build(target: Target, program: Program) -> Result<PathBuf> {
     Ok(copy)
 }
 
-/// Adds Rust's library for a target with rustup, if it is missing.
+/// Adds Rust's standard library for a target with rustup, if it is missing.
 pub fn component_of_target(target: &str, rust: &Path) -> Result<()> {
     if rust.join("lib/rustlib").join(target).exists() {
         return Ok(());
     }
     println!("Rust's library for {target} is missing.");
     process::run(Command::new("rustup").args(["target", "add", target]).current_dir(process::root()))
-        .context("install it with rustup, or in the way of your Rust installation")
+        .context("cannot install it with rustup; use the means of your Rust installation")
 }
 
-/// Adds a component of Rust with rustup, if the file or folder `there` is missing.
+/// Adds a component of the Rust toolchain with rustup, if the file or folder `there` is missing.
 fn component(name: &str, what: &str, there: &Path) -> Result<()> {
     if there.exists() {
         return Ok(());
     }
     println!("{what} ({name}) are missing.");
     process::run(Command::new("rustup").args(["component", "add", name]).current_dir(process::root()))
-        .with_context(|| format!("rustup adds them; without rustup, unpack them into {}", there.display()))?;
-    ensure!(there.exists(), "rustup added {name}, and there is no {}", there.display());
+        .with_context(|| format!("cannot add them with rustup; unpack them into {}", there.display()))?;
+    ensure!(there.exists(), "rustup added {name}, but there is no {}", there.display());
     Ok(())
 }

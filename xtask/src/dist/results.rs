@@ -10,7 +10,7 @@ use anyhow::Result;
 use super::{folder, package};
 use crate::process;
 
-/// Makes the folder from which the container is built.
+/// Creates the folder from which the service's container is built.
 pub fn container(program: &Path) -> Result<PathBuf> {
     let context = folder()?.join("results");
     package::install(program, &context.join("fonio-results"), 0o755)?;
@@ -18,7 +18,7 @@ pub fn container(program: &Path) -> Result<PathBuf> {
     Ok(context)
 }
 
-/// Returns systemd's rating of the unit's exposure, if this machine has systemd.
+/// Returns systemd's rating of the unit's exposure; `None` if this machine has no systemd.
 pub fn exposure() -> Option<String> {
     let unit = process::root().join(package::RESULTS_UNIT);
     let text = process::output(

@@ -1,5 +1,5 @@
-//! `cargo xtask dist results test`: tests the results service's package and image in a new Debian, with a
-//! result measured there.
+//! `cargo xtask dist results test`: tests the package and the image of the results service in a new Debian,
+//! with a result measured there.
 
 use std::path::Path;
 
@@ -10,17 +10,17 @@ use super::target::Target;
 use crate::lab::steps::{all_kept, in_debian, ok, steps_of};
 use crate::process;
 
-/// The files copied to the guest.
+/// The files that are copied to the guest.
 pub struct Files<'a> {
-    /// The package of the service.
+    /// The path of the service's package.
     pub package: &'a Path,
-    /// The static program of the service.
+    /// The path of the service's static program.
     pub program: &'a Path,
-    /// The static program fonio.
+    /// The path of the static program fonio.
     pub fonio: &'a Path,
 }
 
-/// Runs all steps in a guest.
+/// Runs all test steps in a guest.
 pub fn run(target: Target, files: &Files<'_>) -> Result<()> {
     let options = SystemOptions {
         architecture: target.debian,

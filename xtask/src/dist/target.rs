@@ -1,28 +1,28 @@
-//! The targets for which programs are built.
+//! Defines the targets for which programs are built.
 
 use fonio_lab::Architecture;
 
-/// A kind of processor.
+/// A target: a kind of processor, with its names in different tools.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// The name in distributed files.
+    /// The target's name in the names of distributed files.
     pub name: &'static str,
-    /// The Debian architecture of its packages.
+    /// The Debian architecture of the target's packages.
     pub debian: Architecture,
-    /// Rust's name of the target with musl.
+    /// Rust's name for the target with musl.
     pub rust: &'static str,
-    /// The target triple of clang and of Debian's musl headers.
+    /// The target triple that clang and Debian's musl headers use.
     pub triple: &'static str,
-    /// clang's options for the processor, which are the same as those of Rust's target.
+    /// clang's options for the processor, which match the options of Rust's target.
     pub processor: &'static [&'static str],
-    /// Rust's name of the target with glibc, Debian's library folder, and the dynamic linker; `None` if
+    /// Rust's name for the target with glibc, Debian's library folder, and the dynamic linker; `None` if
     /// Debian has no glibc for the processor.
     pub glibc: Option<(&'static str, &'static str, &'static str)>,
-    /// The platform of container images (`GOARCH` and the variant).
+    /// The target's platform in container images (`GOARCH` and the variant).
     pub container: (&'static str, Option<&'static str>),
-    /// The QEMU program that executes its programs on another processor.
+    /// The QEMU program that executes the target's programs on other processors.
     emulator: &'static str,
-    /// The processor that QEMU emulates, which is the oldest one that the target supports.
+    /// The name of the processor that QEMU emulates: the oldest processor that the target supports.
     pub emulated: Option<&'static str>,
 }
 
@@ -38,7 +38,7 @@ const ARMHF: Target = Target {
     emulated: Some("cortex-a8"),
 };
 
-/// All targets.
+/// All targets for which programs are built.
 pub const TARGETS: [Target; 4] = [
     Target {
         name: "amd64",
@@ -62,9 +62,9 @@ pub const TARGETS: [Target; 4] = [
         emulator: "qemu-aarch64-static",
         emulated: None,
     },
-    // From ARMv7 on.
+    // armhf: ARMv7 and later.
     ARMHF,
-    // The ARM1176 of Raspberry Pi Zero and 1. Raspberry Pi OS calls it armhf, too.
+    // armv6: the ARM1176 of Raspberry Pi Zero and 1. Raspberry Pi OS calls this architecture armhf, too.
     Target {
         name: "armv6",
         rust: "arm-unknown-linux-musleabihf",
@@ -77,8 +77,8 @@ pub const TARGETS: [Target; 4] = [
 ];
 
 impl Target {
-    /// Returns whether Rust's standard library and the C library are compiled from source, because not every
-    /// Rust installation has a complete one for the target.
+    /// Returns whether Rust's standard library and the C library are compiled from source for the target,
+    /// because not every Rust installation has complete ones.
     pub fn is_built_from_source(self) -> bool {
         self.debian == Architecture::Armhf
     }

@@ -1,6 +1,6 @@
-//! Checks that the module's policy, with the study's settings, makes the same decisions as `fonio-sim`'s
-//! model of the study for the same input. The policy and the model differ in choices that the study leaves
-//! open (docs/scheduler.md); these inputs do not reach such choices.
+//! Checks that the policy of the SmartIO module, with the study's settings, makes the same decisions as
+//! `fonio-sim`'s model of the study for the same input. The policy and the model differ in choices that the
+//! study leaves open (docs/scheduler.md); these inputs do not reach such choices.
 
 use fonio_core::Random;
 use fonio_sim::scheduler::vectors;
@@ -8,19 +8,19 @@ use fonio_testing::{Need, has};
 
 use super::policy::Driver;
 
-/// Number of random inputs, and number of events in each.
+/// Number of random inputs, and number of events in each input.
 const INPUTS: u64 = 40;
 const EVENTS: u64 = 1_000;
 
-/// The kinds of inputs.
+/// The kinds of random inputs.
 #[derive(Clone, Copy, Debug)]
 enum Family {
-    /// One priority, any sectors. No input reaches the concurrency limits, because the policy and the model
-    /// recognise sequential requests differently.
+    /// Requests of one priority, on any sectors. No input reaches the concurrency limits, because the policy
+    /// and the model recognise sequential requests differently.
     OnePriority,
-    /// One priority and small limits; each process reads sequentially and writes randomly.
+    /// Requests of one priority, with small limits; each process reads sequentially and writes randomly.
     Limits,
-    /// Real-time reads during best-effort reads and writes, one level each.
+    /// Real-time reads during best-effort reads and writes, with one level each.
     TwoClasses,
 }
 
@@ -47,7 +47,7 @@ fn request(random: &mut Random, family: Family, ends: &mut [u64; 3]) -> String {
     )
 }
 
-/// Runs random inputs through the policy, then the model. Returns the number of dispatched requests.
+/// Runs random inputs through the policy and through the model. Returns the number of dispatched requests.
 fn same_decisions(family: Family, seed: u64) -> usize {
     let mut random = Random::new(seed);
     let limit =
@@ -82,7 +82,7 @@ fn same_decisions(family: Family, seed: u64) -> usize {
                 let id = in_flight.remove(at);
                 policy.event(&format!("complete {now} id={id}"));
             }
-            // The complete input ends within a slice of 100 ms.
+            // With these steps, the complete input ends within a slice of 100 ms.
             _ => now += random.below(90_000),
         }
     }

@@ -1,4 +1,4 @@
-//! Tests the module in a guest: `kernel/smartio/test/stress.sh`, with the kernel's own test device (null_blk).
+//! Runs the stress test `kernel/smartio/test/stress.sh` of the SmartIO module in a guest, on null_blk.
 
 use std::path::{Path, PathBuf};
 
@@ -9,12 +9,12 @@ use crate::process;
 use crate::smartio::{Built, sources};
 
 const MEMORY_MIB: u64 = 2048;
-/// A power of two.
+/// The size of the guest's card in bytes, which must be a power of two.
 const CARD_BYTES: u64 = 256 << 20;
-/// The folder where the script looks for the module.
+/// The folder in the guest where the script looks for the module.
 const FOLDER: &str = "/root/smartio";
 
-/// Runs the test in a guest with two processors. Returns whether all checks passed.
+/// Runs the stress test in a guest with two processors. Returns whether all checks passed.
 pub fn test(built: &Built, rounds: u32, seconds: u32, requests: u32) -> Result<bool> {
     let announce = |text: &str| eprintln!("{text}");
     let archive = Archive::open()?;
@@ -26,8 +26,8 @@ pub fn test(built: &Built, rounds: u32, seconds: u32, requests: u32) -> Result<b
     let place = PathBuf::from(FOLDER);
     files.add_copy(&built.module, &place.join("module/smartio-iosched.ko"))?;
     files.add_copy(&sources().join("test/stress.sh"), &place.join("stress.sh"))?;
-    // A card that the guest uses through the kernel's MMC driver, which reports a depth of 64 requests for
-    // its devices.
+    // The guest uses this card through the kernel's MMC driver, which reports a queue depth of 64 for its
+    // devices.
     let card = tempfile::NamedTempFile::new_in(process::scratch("kernel")?)?;
     card.as_file().set_len(CARD_BYTES)?;
     let guest = Guest {

@@ -1,5 +1,5 @@
-//! Simulates programs on a device in virtual time, with the module's policy in user space. The figures are
-//! exact, because all times are virtual.
+//! Simulates programs on a device in virtual time, with the SmartIO module's policy in user space. The
+//! figures are exact, because all times are virtual.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,23 @@ use fonio_testing::{Need, has};
 
 use super::policy::Driver;
 
-/// The time from a completion to the program's next request.
+/// The time from a completion to the same program's next request.
 const GAP_NS: u64 = 10_000;
 /// The distance between the first sectors of two programs.
 const PROGRAM_SECTORS: u64 = 100_000_000;
-/// The distance between successive 4 KiB requests: sequential, and random.
+/// The distance between successive 4 KiB requests: for sequential I/O, and for random I/O.
 const SEQUENTIAL: u64 = 8;
 const RANDOM: u64 = 16;
 
-/// A program that queues its next request after a completion.
+/// A program that queues its next request when a request completes.
 #[derive(Clone, Copy)]
 struct Program {
     is_write: bool,
     level: u64,
     stride: u64,
-    /// Number of requests in flight or waiting.
+    /// Number of the program's requests that are in flight or waiting.
     at_once: u64,
-    /// Number of requests. A run ends when all programs with a limited number of requests have ended.
+    /// Number of the program's requests. A run ends when all programs with a limit have ended.
     count: u64,
 }
 
@@ -43,7 +43,7 @@ impl Done {
     }
 }
 
-/// A run of programs. `depth` is the device's queue depth.
+/// A run of several programs. `depth` is the device's queue depth.
 struct Run<'a> {
     driver: &'a mut Driver,
     depth: usize,
@@ -114,7 +114,7 @@ impl Run<'_> {
     }
 }
 
-/// Runs programs from the beginning.
+/// Simulates a new run of several programs.
 fn run(
     scheduler: &str,
     (depth, end): (usize, u64),
@@ -162,8 +162,8 @@ fn writes_go_with_reads_where_they_cost_little() {
 }
 
 /// Measures a reader and a writer on a device that serves one request at a time. Returns the slowdown of
-/// reads and writes by the study's protocol: reads and writes have the same number of requests, and the time
-/// ends when the last request completes.
+/// reads and writes by the study's protocol: there are as many reads as writes, and the measured time ends
+/// when the last request completes.
 fn serial_slowdowns(scheduler: &str, service_ns: [u64; 2]) -> [f64; 2] {
     const REQUESTS: u64 = 2_000;
     let programs = [READER, WRITER].map(|program| Program { stride: SEQUENTIAL, count: REQUESTS, ..program });
@@ -209,7 +209,7 @@ fn levels_have_shares() {
     if !has(&[Need::Cc]) {
         return;
     }
-    /// A priority level, the number of its programs, and the number of reads that each program has in flight.
+    /// A group of programs: priority level, number of programs, and reads in flight per program.
     type Group = (u64, usize, u64);
     let cases: [(&str, &[Group]); 5] = [
         ("one reader and four", &[(4, 1, 1), (4, 4, 1)]),
@@ -246,9 +246,9 @@ fn levels_have_shares() {
     expect_test::expect_file!["shares.txt"].assert_eq(&table);
 }
 
-/// Measures four endless readers on a device that is faster for its two most recent streams. Returns the
-/// total reads per second and the longest response time in µs. Both are measured after each reader has had
-/// its first turn.
+/// Measures four readers that never end, on a device that is faster for its two most recent streams. Returns
+/// the total reads per second and the longest response time in µs. Both are measured after each reader has
+/// had its first turn.
 fn endless(scheduler: &str, continued_ns: u64, stride: u64) -> (u64, u64) {
     const END_NS: u64 = 400_000_000;
     const SETTLED_NS: u64 = 200_000_000;
@@ -299,7 +299,7 @@ fn turns_go_on_where_they_gain() {
 fn fifty(settings: &str, read_ns: u64) -> (f64, u64) {
     let mut driver = Driver::start(&format!("scheduler smartio in_flight_max=1{settings}"));
     let (mut now, mut next) = (0_u64, 0_u64);
-    // First, only one program reads, from which the policy learns the service time of reads.
+    // At first, only one program reads, from which the policy learns the service time of reads.
     for _ in 0..20 {
         driver.event(&format!(
             "insert {now} id={next} read sync sector={} bytes=4096 process=9 be4",

@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 
 use crate::{process, smartio, tools};
 
-/// The kernels for which the module is built, by their laboratory names.
+/// The kernels for which the module is built, by their names in `fonio lab`.
 const KERNELS: [&str; 3] = ["6.1", "6.12", "newest"];
 
 /// The options of `cargo xtask kernel`.
@@ -50,7 +50,7 @@ enum Action {
     },
 }
 
-/// Builds the module, and tests it if requested.
+/// Builds the SmartIO module, and tests it if requested.
 pub fn run(Arguments { action }: Arguments) -> Result<()> {
     tools::ensure(&[tools::KERNEL])?;
     process::outlive_signals()?;

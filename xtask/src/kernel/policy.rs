@@ -1,4 +1,4 @@
-//! Tests the module's policy in user space: `kernel/smartio/policy.c` with the driver `test/drive.c`,
+//! Tests the SmartIO module's policy in user space: `kernel/smartio/policy.c` with the driver `test/drive.c`,
 //! compiled with the sanitizers, against test vectors and against rules for every sequence of events.
 
 use std::collections::BTreeMap;
@@ -13,12 +13,12 @@ use fonio_testing::{Need, has};
 
 use crate::smartio::sources;
 
-/// Compiles the driver once for all tests.
+/// Compiles the driver program once for all tests.
 pub(super) fn driver() -> &'static Path {
     static DRIVER: OnceLock<PathBuf> = OnceLock::new();
     DRIVER.get_or_init(|| {
         let folder = crate::process::scratch("kernel/policy").expect("a folder");
-        // Tests in several processes may compile at the same time.
+        // Several test processes may compile at the same time, so each uses its own file name.
         let program = folder.join(format!("drive-{}", std::process::id()));
         let mut cc = Command::new("cc");
         cc.args(["-Wall", "-Wextra", "-Werror", "-g", "-O1", "-fsanitize=address,undefined"]);
@@ -29,12 +29,12 @@ pub(super) fn driver() -> &'static Path {
     })
 }
 
-/// The policy, with one line per event and per reply.
+/// A process that runs the policy. The process reads one line per event and writes one line per reply.
 pub(super) struct Driver {
     child: Child,
     events: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
-    /// The events and the replies.
+    /// The events sent and the replies received so far.
     pub said: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ impl Driver {
         started
     }
 
-    /// Sends an event and returns the reply.
+    /// Sends an event to the policy and returns the reply.
     pub fn event(&mut self, event: &str) -> Option<String> {
         writeln!(self.events.as_mut().expect("open"), "{event}").expect("the driver reads");
         let mut line = String::new();
@@ -91,7 +91,7 @@ fn vectors_give_their_answers() {
     }
 }
 
-/// The properties of a request for the rules.
+/// The properties of a request that the rules use.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     came: u64,
@@ -106,7 +106,7 @@ struct Request {
 }
 
 impl Request {
-    /// The list in which it waits in order of insertion. With turns, only reads of the same process stay in order.
+    /// Returns the list that keeps the request in insertion order. With turns, reads have a list per process.
     fn list(&self, has_turns: bool) -> (usize, u64, usize, bool, u64) {
         let process = if has_turns && !self.is_write { self.process } else { 0 };
         let level = if self.class == 2 { 0 } else { self.level };
@@ -114,7 +114,7 @@ impl Request {
     }
 }
 
-/// The settings of a sequence, as the rules need them.
+/// The policy's settings in a sequence of events, as the rules need them.
 struct Rules {
     line: String,
     limits: [u64; 4],
@@ -128,7 +128,7 @@ struct Rules {
 
 fn rules(random: &mut Random) -> Rules {
     let is_study = random.below(3) == 0;
-    // 0: no limit.
+    // The limit 0 means no limit.
     let limits = [0; 4].map(|_| random.below(6));
     let in_flight_max = [0, 1, 2, 8][random.below(4) as usize];
     let quantum = 1 + random.below(8);
@@ -155,7 +155,7 @@ fn rules(random: &mut Random) -> Rules {
             random.below(2_000_000),
             100 + random.below(200)
         );
-        // On a slow device, a turn is up to four times longer.
+        // On a slow device, a turn may be up to four times longer.
         turn_wait *= if turn_reads > 0 { 4 } else { 1 };
     }
     Rules { line, limits, in_flight_max, quantum, slice, sync_bound, turn_wait, is_study }
@@ -168,7 +168,7 @@ struct Model {
     waiting: BTreeMap<u64, Request>,
     in_flight: BTreeMap<u64, Request>,
     ends: [Vec<u64>; 2],
-    /// By class and by whether it is sync.
+    /// Time of the last dispatched write, by class and by whether the write is sync.
     served: [[u64; 2]; 3],
 }
 
@@ -188,13 +188,13 @@ impl Model {
         self.in_flight.values().filter(|request| request.kind == kind).count() as u64
     }
 
-    /// Checks a request that is dispatched now.
+    /// Checks that the rules allow the policy to dispatch a request now.
     fn check_dispatch(&self, id: u64, now: u64) -> Result<(), String> {
         let request = self.waiting.get(&id).ok_or("it does not wait")?;
         let rules = &self.rules;
         let limit = rules.limits[request.kind];
         if limit > 0 && self.of_kind(request.kind) >= limit {
-            return Err("the limit of its kind is reached".to_owned());
+            return Err("the limit for requests of its kind is reached".to_owned());
         }
         if rules.in_flight_max > 0 && self.in_flight.len() as u64 >= rules.in_flight_max {
             return Err("the device is full".to_owned());
@@ -214,8 +214,8 @@ impl Model {
         {
             return Err(format!("request {first} of the same list was inserted earlier"));
         }
-        // A turn ends: when a queue's oldest read has waited for twice the length of a turn, it is dispatched
-        // first.
+        // When a queue's oldest read has waited for twice the length of a turn, the turn ends, and this read
+        // is dispatched first.
         let is_free = |other: &Request| {
             let limit = rules.limits[other.kind];
             limit == 0 || self.of_kind(other.kind) < limit
@@ -233,15 +233,16 @@ impl Model {
             let bound = if request.is_sync { rules.sync_bound } else { rules.slice };
             let since = self.head_since(request.class, request.is_sync);
             if since.is_none_or(|since| now < since + bound) {
-                return Err("a read of its class waits, and the write is not due".to_owned());
+                return Err("a read of the same class waits, and the write is not due".to_owned());
             }
         }
         let higher =
             self.waiting.values().chain(self.in_flight.values()).any(|other| other.class < request.class);
-        // The oldest write has waited for the bound; because of a limit, another write can go instead.
+        // The oldest write has waited for the bound; because of a limit, another write can be dispatched
+        // instead.
         let first = self.waiting.values().find(|other| other.class == request.class).expect("this one");
         if request.class == 2 && higher && now < first.came + 1_000_000_000 {
-            return Err("the idle class goes although other classes use the device".to_owned());
+            return Err("the idle class is served although other classes use the device".to_owned());
         }
         Ok(())
     }
@@ -255,7 +256,7 @@ impl Model {
         writes.next().map(|first| first.came.max(self.served[class][usize::from(is_sync)]))
     }
 
-    /// Checks that no request can be dispatched now. `timer` is the policy's next timer.
+    /// Checks that no request may be dispatched now. `timer` is the policy's next timer.
     fn check_none(&self, now: u64, timer: Option<u64>) -> Result<(), String> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -271,8 +272,8 @@ impl Model {
         if !self.in_flight.is_empty() {
             return Ok(());
         }
-        // Nothing is in flight, so no limit applies: reads and due writes must be dispatched. The idle class
-        // waits for all other classes.
+        // Nothing is in flight, so no limit applies: reads and due writes must be dispatched. Only the idle
+        // class waits for all other classes.
         let others = self.waiting.values().any(|request| request.class < 2);
         if self.waiting.values().any(|request| !request.is_write && (request.class < 2 || !others)) {
             return Err("a read waits although nothing is in flight".to_owned());
@@ -289,7 +290,7 @@ impl Model {
     }
 }
 
-/// Sends random events until all requests have completed. Returns the number of requests.
+/// Sends random events to the policy until all requests have completed. Returns the number of requests.
 fn sequence(seed: u64, events: u64) -> u64 {
     let mut random = Random::new(seed);
     let rules = rules(&mut random);
@@ -347,8 +348,8 @@ fn sequence(seed: u64, events: u64) -> u64 {
                 next += 1;
             }
             4..=6 => {
-                // If no request is dispatched, the timer may expire too early but not too late, because no
-                // other event would run the queue.
+                // If no request is dispatched, the timer may expire too early. The timer must not expire too
+                // late, because no other event would run the queue.
                 let next =
                     driver.event(&format!("next {now}")).expect("an answer").parse().unwrap_or(u64::MAX);
                 let answer = driver.event(&format!("dispatch {now}")).expect("an answer");
@@ -362,7 +363,7 @@ fn sequence(seed: u64, events: u64) -> u64 {
                 let fail = |what: String| panic!("seed {seed}: {what}\n{}", driver.tail());
                 let Ok(id) = answer.parse::<u64>() else {
                     model.check_none(now, timer).unwrap_or_else(fail);
-                    // Only time helps.
+                    // The policy dispatches the next request only after its timer has expired.
                     if model.in_flight.is_empty()
                         && let Some(timer) = timer
                     {

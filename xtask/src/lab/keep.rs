@@ -12,10 +12,10 @@ use crate::lab::steps::{Steps, in_debian, ok, text};
 const DISK_BYTES: u64 = 256 << 20;
 const DISK: &str = "/dev/disk/by-id/virtio-disk1";
 
-/// Sets up a file system on a second disk with a typical fstab line, and a unit.
+/// A script that sets up a file system on a second disk with a typical fstab line, and a unit.
 const PREPARE: &str = include_str!("keep_prepare.sh");
 
-/// The kept settings with their targets.
+/// The fixes whose settings are kept, with their targets.
 const FIXES: [&str; 18] = [
     "noatime /mnt/card",
     "commit-30s /mnt/card",
@@ -27,7 +27,7 @@ const FIXES: [&str; 18] = [
     "journald-in-ram=16MiB",
     "journald-sync=10m",
     "swap-in-ram=64MiB",
-    // Weights have no effect there without `io-cost`.
+    // Weights have no effect on this disk without `io-cost`.
     "io-cost /mnt/card",
     "io-weight=50 backup.service",
     "io-max=5MiB backup.service",
@@ -38,7 +38,7 @@ const FIXES: [&str; 18] = [
     "hot-range=16MiB /srv/hot",
 ];
 
-/// The values that these fixes set, as the kernel prints them.
+/// The values that the fixes set, as the kernel prints them.
 const VALUES: [&str; 16] = [
     "io.cost is on",
     "noatime",
@@ -58,25 +58,25 @@ const VALUES: [&str; 16] = [
     "/srv/hot ext4",
 ];
 
-/// Prints the settings of the unit's control group and processes.
+/// A script that prints the settings of the unit's control group and processes.
 const OF_UNIT: &str = "systemctl restart backup.service; cat /sys/fs/cgroup/system.slice/backup.service/io.weight \
     /sys/fs/cgroup/system.slice/backup.service/io.max; ionice -p $(systemctl show --property=MainPID --value backup.service)";
 
-/// Prints the machine's current settings.
+/// A script that prints the machine's current settings.
 const IN_FORCE: &str = include_str!("keep_in_force.sh");
 
-/// Writes to the folders between the changes, like a program.
+/// A script that writes to the folders between the changes, like a program.
 const WRITE: &str = "echo more | tee -a /srv/logs/log /srv/app/notes /srv/hot/file >>/srv/files/file; echo new >/srv/logs/new; cat /srv/*/*";
 
-/// Prints the contents of the folders after two such writes.
+/// A script that prints the contents of the folders after two such writes.
 const WRITTEN: &str =
     "cat /srv/app/notes /srv/files/file /srv/hot/file /srv/logs/log /srv/logs/new; ls -A /mnt/card/app";
 
-/// The files that keep settings.
+/// A script that prints the files that keep settings.
 const FILES: &str = "cat /etc/fstab; find /etc/udev/rules.d /etc/sysctl.d /var/lib/fonio /etc/fstab* -type f 2>/dev/null | sort; \
     find /.fonio-hot-range /etc/systemd /run/systemd/system /run/systemd/journald.conf.d 2>/dev/null | sort";
 
-/// Runs all checks in one guest. Returns the number of broken promises.
+/// Runs all checks in one guest. Returns the number of promises that were not kept.
 pub fn run(fonio: &Path) -> Result<u32> {
     let options = SystemOptions { disks: vec![DISK_BYTES], ..SystemOptions::default() };
     let broken = in_debian("Settings that are kept", &options, |steps| all(steps, fonio))?;
@@ -95,7 +95,7 @@ fn all(steps: &mut Steps<'_, '_>, fonio: &Path) -> Result<()> {
     let (force_before, files_before) = (text(steps.system, &in_force)?, text(steps.system, FILES)?);
     let is_kept = |line: &str| line.contains("-fonio") || line.starts_with("/var/lib/fonio");
     // The guest itself has a drop-in, for the mount of its kernel modules.
-    ensure!(!files_before.lines().any(is_kept), "the guest was not new:\n{files_before}");
+    ensure!(!files_before.lines().any(is_kept), "the guest already had settings of fonio:\n{files_before}");
     for fix in FIXES {
         let command = format!("fonio fix apply {fix} --keep");
         println!("$ {command}\n{}", text(steps.system, &command)?);
@@ -104,7 +104,7 @@ fn all(steps: &mut Steps<'_, '_>, fonio: &Path) -> Result<()> {
     let (force_kept, files_kept) = (text(steps.system, &in_force)?, text(steps.system, FILES)?);
     steps.promise("in force immediately", VALUES.iter().all(|value| force_kept.contains(value)), &force_kept);
     let of_unit = text(steps.system, OF_UNIT)?;
-    steps.promise("the unit's control group has them", has_of_unit(&of_unit), &of_unit);
+    steps.promise("the unit's control group has the values", has_of_unit(&of_unit), &of_unit);
     text(steps.system, WRITE)?;
     steps.system.reboot()?;
     let now = text(steps.system, &in_force)?;
@@ -113,10 +113,10 @@ fn all(steps: &mut Steps<'_, '_>, fonio: &Path) -> Result<()> {
     let is_same = in_etc(&now) == in_etc(&files_kept);
     steps.promise("the files in /etc are unchanged", is_same, &format!("{files_kept}\n{now}"));
     let of_unit = text(steps.system, OF_UNIT)?;
-    steps.promise("the unit's control group has them again", has_of_unit(&of_unit), &of_unit);
+    steps.promise("the unit's control group has the values again", has_of_unit(&of_unit), &of_unit);
     let written = text(steps.system, WRITE)?;
     let of_all = written.matches("first\nmore\nmore\n").count();
-    steps.promise("the folders have the data written before", of_all == 4, &written);
+    steps.promise("the folders have the data written before the reboot", of_all == 4, &written);
     steps.line("fonio fix | sed -n '1,/^$/p'")?;
     steps.line("fonio fix undo")?;
     let as_before = |steps: &mut Steps<'_, '_>, what: &str, script: &str, before: &str| -> Result<()> {
@@ -132,12 +132,12 @@ fn all(steps: &mut Steps<'_, '_>, fonio: &Path) -> Result<()> {
     as_before(steps, "after another reboot: settings as before", &in_force, &force_before)
 }
 
-/// Returns whether the unit has the weight, the limit and the class of [`FIXES`].
+/// Returns whether the unit has the I/O weight, the limit and the class of [`FIXES`].
 fn has_of_unit(said: &str) -> bool {
     ["default 50\n", "rbps=5242880 wbps=5242880", "idle"].iter().all(|value| said.contains(value))
 }
 
-/// Returns the lines of a listing, without the files that exist only until the next boot.
+/// Returns the lines of a file listing, without files in `/run`, which exist only until the next boot.
 fn in_etc(listing: &str) -> Vec<&str> {
     listing.lines().filter(|line| !line.starts_with("/run/")).collect()
 }

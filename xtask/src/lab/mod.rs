@@ -1,7 +1,7 @@
 //! `cargo xtask lab test`: checks fonio in guests with Debian's kernels, and in complete Debian systems.
 //!
-//! *Waits*: blocked threads, on several kernels. *Watch*: the I/O that the watch reports. *Keep*: settings
-//! that are kept across reboots. *System*: a complete Debian with systemd. *Sync policy*: whether the fix
+//! *Waits*: blocked threads, on several kernels. *Watch*: the I/O that the watch reports. *Keep*: whether
+//! settings are kept across reboots. *System*: a complete Debian with systemd. *Sync policy*: whether the fix
 //! `sync-policy` survives a reboot and a power cut. `cargo studies guests` measures how repeatable results in
 //! guests are.
 
@@ -40,7 +40,7 @@ enum Action {
     },
 }
 
-/// Checks the named parts, or all.
+/// Checks the named parts. If no part is named, checks all parts.
 pub fn run(Arguments { action: Action::Test { parts } }: &Arguments) -> Result<()> {
     tools::ensure(&[tools::BUILD, tools::GUEST])?;
     let wants = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
@@ -72,7 +72,7 @@ pub fn run(Arguments { action: Action::Test { parts } }: &Arguments) -> Result<(
 /// The kernels on which recordings are checked.
 const KERNELS: [&str; 3] = ["lab:6.1", "lab:6.12", "lab:newest"];
 
-/// Runs a script in a guest with this kernel, on an emulated card with ext4; returns its output.
+/// Runs a script in a guest with this kernel, on an emulated card with ext4. Returns the script's output.
 fn on_kernel(fonio: &Path, kernel: &str, script: &str) -> Result<String> {
     process::check_signals()?;
     let mut command = process::bound_to_this(fonio);

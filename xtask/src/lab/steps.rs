@@ -1,4 +1,4 @@
-//! Runs steps in a complete Debian, each with a promise.
+//! Runs the steps of a check in a complete Debian, each with a promise.
 
 use anyhow::{Context, Result, ensure};
 use fonio_lab::{Archive, System, SystemOptions};
@@ -14,7 +14,7 @@ pub struct Steps<'s, 'a> {
     pub broken: u32,
 }
 
-/// Starts a new Debian and runs steps in it. Returns the number of broken promises.
+/// Starts a new Debian guest and runs steps in it. Returns the number of broken promises.
 pub fn in_debian(
     title: &str,
     options: &SystemOptions,
@@ -30,26 +30,26 @@ pub fn in_debian(
     Ok(guest.broken)
 }
 
-/// Fails if a promise was broken.
+/// Fails if at least one promise was broken.
 pub fn all_kept(broken: u32) -> Result<()> {
-    ensure!(broken == 0, "{broken} steps broke their promise (marked *)");
+    ensure!(broken == 0, "{broken} steps did not keep their promise (marked *)");
     println!("\nAll steps kept their promise.");
     Ok(())
 }
 
 impl Steps<'_, '_> {
-    /// Prints whether a promise was kept, and the output if it was broken.
+    /// Prints whether a promise was kept; if it was broken, prints the output too.
     pub fn promise(&mut self, what: &str, holds: bool, found: &str) {
         self.broken += u32::from(!shown(what, holds, found));
     }
 
-    /// Runs a script, whose output must contain a text.
+    /// Runs the step's script, whose output must contain the wanted text.
     pub fn step(&mut self, (script, wanted, what): Step<'_>) {
         let (holds, found) = contains(text(self.system, script), wanted);
         self.promise(what, holds, &format!("$ {script}\n{found}"));
     }
 
-    /// Runs a line as a user would and prints it with its output; returns the exit code and the output.
+    /// Runs a command line as a user would and prints it. Returns the exit code and the output.
     pub fn line(&mut self, line: &str) -> Result<(u8, String)> {
         process::check_signals()?;
         println!("\n$ {line}");
@@ -59,7 +59,7 @@ impl Steps<'_, '_> {
         Ok((out.code, said))
     }
 
-    /// Reboots, and waits until all units have started.
+    /// Reboots the guest, and waits until all units have started.
     pub fn reboot(&mut self) -> Result<()> {
         println!("\n$ reboot");
         self.system.reboot()?;
@@ -77,7 +77,7 @@ pub fn steps_of(list: &str) -> impl Iterator<Item = Step<'_>> {
     })
 }
 
-/// Prints whether a promise was kept, and the output if it was broken.
+/// Prints whether a promise was kept; if it was broken, prints the output too.
 pub fn shown(what: &str, holds: bool, found: &str) -> bool {
     println!("{what:<52} {}", if holds { "yes" } else { "NO *" });
     if !holds {
@@ -86,7 +86,7 @@ pub fn shown(what: &str, holds: bool, found: &str) -> bool {
     holds
 }
 
-/// Returns whether a program's output contains a text, and the output or the error.
+/// Returns whether a program's output contains the wanted text, and the output or the error.
 pub fn contains(output: Result<String>, wanted: &str) -> (bool, String) {
     match output {
         Ok(text) => (text.contains(wanted), text),
@@ -94,7 +94,7 @@ pub fn contains(output: Result<String>, wanted: &str) -> (bool, String) {
     }
 }
 
-/// Runs a script, which must succeed; returns its output without the final newline.
+/// Runs a script, which must succeed. Returns the script's output without the final newline.
 pub fn text(system: &mut System<'_>, script: &str) -> Result<String> {
     process::check_signals()?;
     let out = system.run(&["sh", "-c", script])?;

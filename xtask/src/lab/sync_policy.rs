@@ -1,5 +1,5 @@
-//! `cargo xtask lab test sync-policy`: checks the fix and its units in a complete Debian, across a clean
-//! reboot and a power cut.
+//! `cargo xtask lab test sync-policy`: checks the fix `sync-policy` and its units in a complete Debian,
+//! across a clean reboot and a power cut.
 
 use std::process::Command;
 
@@ -9,8 +9,8 @@ use fonio_lab::SystemOptions;
 use crate::lab::steps::{Steps, in_debian, ok, text};
 use crate::process;
 
-/// Creates a unit that keeps an ordered database and a cache open, and programs that cannot preload a
-/// library.
+/// A script that creates a unit which keeps an ordered database and a cache open, and programs that cannot
+/// preload a library.
 const PREPARE: &str = include_str!("sync_policy_prepare.sh");
 
 const POLICY: &str = include_str!("sync_policy_rules.sh");
@@ -23,7 +23,7 @@ pub fn run() -> Result<u32> {
     let library = process::build_sync_library()?;
     let fonio = process::build_fonio_for_tests()?;
     let folder = tempfile::tempdir()?;
-    // A program without a dynamic linker, which must be refused.
+    // The fix must reject a program without a dynamic linker.
     let source = folder.path().join("static.c");
     std::fs::write(&source, "int main(void){return 0;}\n")?;
     let program = folder.path().join("static");
@@ -49,7 +49,7 @@ pub fn run() -> Result<u32> {
     })
 }
 
-/// Returns the row counts of both databases, read without the library.
+/// Returns the row counts of both databases, which are read without the library.
 fn rows(steps: &mut Steps<'_, '_>) -> Result<[u64; 2]> {
     let said = text(steps.system, ROWS)?;
     let rows: Vec<u64> = said.lines().filter_map(|line| line.parse().ok()).collect();
@@ -62,11 +62,11 @@ fn all(steps: &mut Steps<'_, '_>) -> Result<()> {
     let before = text(steps.system, FILES)?;
     let (code, said) = steps.line("fonio fix apply sync-policy app.service")?;
     let is_refused = code != 0 && said.contains("cannot read the policy");
-    steps.promise("without a policy it is refused", is_refused, "");
+    steps.promise("without a policy, the fix is refused", is_refused, "");
     ok(steps.system, POLICY)?;
     for (unit, why) in [("suid", "is a set-user-ID program"), ("static", "is statically linked")] {
         let (code, said) = steps.line(&format!("fonio fix apply sync-policy {unit}.service"))?;
-        steps.promise("it is refused with the reason", code != 0 && said.contains(why), "");
+        steps.promise("the fix is refused with the reason", code != 0 && said.contains(why), "");
     }
     let now = text(steps.system, FILES)?;
     steps.promise("nothing was written", now == before, &now);
@@ -77,7 +77,7 @@ fn all(steps: &mut Steps<'_, '_>) -> Result<()> {
     ok(steps.system, "systemctl restart app.service && sleep 3")?;
     let maps = "grep -l libfonio_sqlite_sync /proc/$(systemctl show -P MainPID app.service)/maps";
     let has_library = text(steps.system, maps).is_ok();
-    steps.promise("the program has the library", has_library, "");
+    steps.promise("the program has loaded the library", has_library, "");
     let marker = "cat /srv/app/cache.db-fonio-boot /proc/sys/kernel/random/boot_id | uniq | wc -l";
     steps.step((marker, "1", "the cache is marked with this boot"));
     ok(steps.system, "systemctl kill -s KILL app.service; sleep 1")?;
@@ -100,7 +100,7 @@ fn all(steps: &mut Steps<'_, '_>) -> Result<()> {
     let is_told = said.contains("removed /srv/app/cache.db");
     steps.promise("the unit says that it removed the cache", is_told, "");
     let cut = rows(steps)?;
-    // The rows of one window, at five per second.
+    // At most the rows of one window may be missing, with five rows per second.
     steps.promise("the ordered database lacks only the last rows", cut[0] + 10 >= rebooted[0], "");
     steps.promise("the cache is new", cut[1] < rebooted[1], "");
     let (code, _) = steps.line("fonio fix undo")?;
@@ -109,6 +109,6 @@ fn all(steps: &mut Steps<'_, '_>) -> Result<()> {
     steps.promise("the files are identical to before", now == before, &now);
     ok(steps.system, "systemctl restart app.service; sleep 2")?;
     let has_library = text(steps.system, maps).is_ok();
-    steps.promise("the program has no library", !has_library, "");
+    steps.promise("the program has not loaded the library", !has_library, "");
     Ok(())
 }

@@ -11,11 +11,11 @@ use crate::process;
 
 /// The promised time until a guest runs its first command, in seconds, on this machine with two processors.
 const BOOT_S: f64 = 180.0;
-/// The kernels of the second round, which only boots a guest: the oldest kernels that Debian maintains.
+/// The oldest kernel series that Debian maintains, for the second round, which only boots a guest.
 const OLD_KERNEL: &str = "lab:6.1";
 const DISK_BYTES: u64 = 1 << 30;
 
-/// Runs all checks; returns the number of broken promises.
+/// Runs all checks. Returns the number of broken promises.
 pub fn run() -> Result<u32> {
     let mut broken = 0;
     for architecture in [Architecture::Amd64, Architecture::Arm64] {
@@ -33,7 +33,6 @@ pub fn run() -> Result<u32> {
     Ok(broken)
 }
 
-/// Prints one line.
 fn show(steps: &mut Steps<'_, '_>, what: &str, result: &str, holds: bool) {
     steps.promise(&format!("{what}: {}", result.replace('\n', ", ")), holds, "");
 }
@@ -53,7 +52,7 @@ fn boot(steps: &mut Steps<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Runs the checks that need no other packages.
+/// Runs the checks that need no additional packages.
 fn all(steps: &mut Steps<'_, '_>) -> Result<()> {
     boot(steps)?;
     let used =
@@ -125,7 +124,7 @@ fn all(steps: &mut Steps<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Checks a container from an image made here.
+/// Checks a container that runs an image created by this program.
 fn container(steps: &mut Steps<'_, '_>) -> Result<()> {
     boot(steps)?;
     let busybox = Archive::open()?.userland(&["busybox-static"], &|text| eprintln!("{text}"))?;
@@ -149,7 +148,7 @@ fn container(steps: &mut Steps<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a panic ends the guest and its console.
+/// Checks that a kernel panic ends the guest and its console.
 fn panic(steps: &mut Steps<'_, '_>) -> Result<()> {
     boot(steps)?;
     match steps.system.run(&["sh", "-c", "sync; echo c >/proc/sysrq-trigger"]) {

@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use super::{KERNELS, on_kernel};
 
-/// A shell that waits for a series of programs, each blocked in fsync. The recording ends with the shell, by
-/// the guest's clock.
+/// A script that records a shell which waits for a series of programs, each blocked in fsync. The recording
+/// ends with the shell, by the guest's clock.
 const SCRIPT: &str = "cat >/tmp/script <<'END'\nat=0; while test $at -lt 40; do dd if=/dev/zero of=$FONIO_MOUNT/log \
     bs=4k count=1 conv=fsync,notrunc 2>/dev/null; at=$((at + 1)); done\nEND\n\
     fonio record --blocked $BLOCKED -o /tmp/recording -- sh /tmp/script >&2 && fonio report /tmp/recording --json";
 
-/// Runs on each kernel. Returns the number of kernels whose verdict is wrong.
+/// Records blocked threads on each kernel. Returns the number of kernels whose verdict is wrong.
 pub fn run(fonio: &Path) -> Result<u32> {
     println!("A shell that runs 40 programs, each blocked in fsync, recorded on Debian's kernels:\n");
     let mut broken = 0;
@@ -25,7 +25,7 @@ pub fn run(fonio: &Path) -> Result<u32> {
                 text.lines().find(|line| line.starts_with("{\"schema\"")).context("fonio gave no JSON")?;
             let report: Value = serde_json::from_str(report)?;
             let analysis = &report["analysis"];
-            let verdict = analysis["verdict"].as_str().context("a report has a verdict")?;
+            let verdict = analysis["verdict"].as_str().context("the report has no verdict")?;
             let is_right = is_right(analysis);
             broken += u32::from(!is_right);
             println!(
@@ -41,7 +41,7 @@ pub fn run(fonio: &Path) -> Result<u32> {
     Ok(broken)
 }
 
-/// Returns whether the verdict names the shell and the program that it waits for.
+/// Returns whether the verdict names the shell and the program for which it waits.
 fn by_bpf(analysis: &Value) -> bool {
     let verdict = analysis["verdict"].as_str().unwrap_or_default();
     analysis["verdict_id"] == "blocked"

@@ -8,15 +8,14 @@ use serde_json::Value;
 
 use super::{KERNELS, on_kernel};
 
-/// The size of each of the three files in bytes.
+/// The size of each of the three written files in bytes.
 const BYTES: u64 = 4 << 20;
 
-/// Watches the emulated device while files are written through the page cache, with direct I/O, and by the
-/// kernel for `sync`.
+/// A script that watches the emulated device while files are written through the page cache, with direct I/O,
+/// and by the kernel for `sync`.
 const SCRIPT: &str = include_str!("watch.sh");
 
-/// Runs the script on each kernel. Returns the number of kernels on which a file or bytes are missing in the
-/// report.
+/// Runs the script on each kernel. Returns the number of kernels on which the report lacks a file or bytes.
 pub fn run(fonio: &Path) -> Result<u32> {
     println!(
         "dd writes 4 MiB through the page cache, 4 MiB with direct I/O, and 4 MiB for the kernel to write back; on Debian's kernels:\n"
@@ -41,7 +40,7 @@ pub fn run(fonio: &Path) -> Result<u32> {
     Ok(broken)
 }
 
-/// Returns whether the report has the files on the device, and attributes all bytes to dd.
+/// Returns whether the report lists the files on the device, and attributes all bytes to dd.
 fn sees_both(device: &Value) -> bool {
     let written = |rows: &str, key: &str, name: &str| {
         let mut rows = device[rows].as_array()?.iter();

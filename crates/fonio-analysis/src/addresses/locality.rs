@@ -64,70 +64,73 @@ use crate::question::Question;
 use crate::question::context::Ending;
 use crate::question::seen::Seen;
 
-/// The size of a place. It is the page size, and also the smallest unit that flash file systems write.
+/// Size of a place (4 KiB) in sectors. This is the page size, and also the smallest unit that flash file
+/// systems write.
 const PLACE_SECTORS_SHIFT: u32 = 3;
-/// Number of places per chunk. A chunk has 256 KiB, so the places of sequential requests share a chunk.
+/// Number of 4 KiB places per chunk of counters. A chunk has 256 KiB, so the places of sequential requests
+/// share a chunk.
 const CHUNK_PLACES_SHIFT: u32 = 6;
 const CHUNK_PLACES: usize = 1 << CHUNK_PLACES_SHIFT;
-/// Maximum number of chunks followed. They take 17 MiB and cover 32 GiB of addresses.
+/// Maximum number of chunks whose accesses are counted. Their counters take 17 MiB and cover 32 GiB of
+/// addresses.
 const CHUNKS_MAX: usize = 1 << 17;
-/// Size of a region (16 MiB), by which chunks are looked up. Few regions are active at a time, so the index
-/// of the active regions stays in the CPU cache.
+/// Binary logarithm of the chunks per region (16 MiB). Chunks are looked up by region. Few regions are active
+/// at a time, so the index of the active regions stays in the CPU cache.
 const REGION_CHUNKS_SHIFT: u32 = 6;
 const REGION_CHUNKS: usize = 1 << REGION_CHUNKS_SHIFT;
-/// Chunks per slab. Slabs let the storage grow without copying.
+/// Number of chunks of counters that are allocated together. Allocating the counters in slabs avoids copying
+/// as they grow.
 const SLAB_CHUNKS: usize = 256;
-/// Bits of an address's hash that decide whether the address is followed.
+/// Number of bits of a chunk's hash that decide whether the chunk is followed.
 const HASH_BITS: u32 = 32;
-/// Touches are handled in batches.
 const BATCH: usize = 256;
-/// Number of ranks in the study's Figure 6.
+/// Number of ranks in Figure 6 of the study, which ranks places by accesses.
 const RANKS: usize = 300;
 /// Maximum number of places counted per request (64 MiB), so that a request with a corrupt size does not take
 /// forever.
 const PLACES_MAX: u64 = 1 << 14;
 
-/// Number of reads and writes of each place, modulo 256. Both arrays together fill two cache lines. The
-/// overflow is in `carried`.
+/// Number of reads and number of writes of each place in a chunk, modulo 256. The two arrays fill two cache
+/// lines. `carried` counts the overflows.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Chunk([[u8; CHUNK_PLACES]; 2]);
 
 const UNTOUCHED: Chunk = Chunk([[0; CHUNK_PLACES]; 2]);
 
-/// Counts touches of places. Beyond [`CHUNKS_MAX`] chunks, it drops half of the chunks by the hash of their
-/// address, and repeats this when needed. SHARDS (Waldspurger et al., FAST 2015) does the same for cache
-/// simulation.
+/// Counts how often requests touch each place. If there are more than [`CHUNKS_MAX`] chunks, the tally drops
+/// half of them by the hash of their address, and repeats this when needed. SHARDS (Waldspurger et al., FAST
+/// 2015) does the same for cache simulation.
 #[derive(Debug)]
 pub(crate) struct PlaceTally {
     batch: Vec<Touch>,
     /// For each touch in the batch: the number of its chunk, or [`NOT_FOLLOWED`].
     numbers: Vec<u32>,
     chunks_max: usize,
-    /// Index into `tables` for each region. The upper bits of a region's key hold the device.
+    /// For each region: the index of its table in `tables`. The upper bits of a region's key hold the device
+    /// index.
     regions: FxHashMap<u64, u32>,
-    /// For each region, the numbers of its chunks, or [`NOT_FOLLOWED`].
+    /// For each region: the numbers of its chunks, or [`NOT_FOLLOWED`].
     tables: Vec<[u32; REGION_CHUNKS]>,
-    /// Number of followed chunks.
     followed: usize,
     slabs: Vec<Box<[Chunk]>>,
-    /// For each chunk number: the number of reads and writes that cover the complete chunk. A separate count
-    /// makes large requests cheap.
+    /// For each chunk number: the number of reads and of writes that cover the complete chunk. Counting
+    /// complete chunks separately makes large requests cheap.
     whole: Vec<[u64; 2]>,
-    /// Multiples of 256 touches. The key consists of the chunk number, a flag for writes, and the place.
+    /// Touches of a place, in multiples of 256. The key consists of the chunk number, a flag for writes, and
+    /// the place.
     carried: FxHashMap<(u32, bool, u8), u64>,
-    /// Numbers of dropped chunks, which can be used again.
+    /// Numbers of dropped chunks, which are reused.
     free: Vec<u32>,
     used: u32,
-    /// A chunk is followed if its hash has this many zeroes at its low end.
+    /// Number of low bits of a chunk's hash that must be zero for the chunk to be followed.
     thinned: u32,
 }
 
-/// A request's touch of one chunk.
+/// The places of one chunk that a request touches.
 #[derive(Clone, Copy, Debug)]
 struct Touch {
     key: u64,
-    /// The range of places in the chunk.
     from: u8,
     until: u8,
     write: bool,
@@ -135,7 +138,7 @@ struct Touch {
 
 const NOT_FOLLOWED: u32 = u32::MAX;
 
-/// The bits of a chunk's address below the device's number.
+/// Shift of the device index in a chunk's key; the bits below it are the chunk's address.
 const DEVICE_SHIFT: u32 = 48;
 
 impl Default for PlaceTally {
@@ -254,12 +257,12 @@ impl PlaceTally {
             self.tables.len() as u32 - 1
         });
         let slot = &mut self.tables[table as usize][key as usize % REGION_CHUNKS];
-        assert!(*slot == NOT_FOLLOWED, "a chunk has one number");
+        assert!(*slot == NOT_FOLLOWED, "each chunk is numbered only once");
         *slot = number;
         self.followed += 1;
     }
 
-    /// The followed chunks and their numbers, by address.
+    /// Returns the key and the number of each followed chunk, in order of addresses.
     fn chunks(&self) -> Vec<(u64, u32)> {
         let mut regions: Vec<(u64, u32)> = self.regions.iter().map(|(key, table)| (*key, *table)).collect();
         regions.sort_unstable();
@@ -272,7 +275,6 @@ impl PlaceTally {
         followed
     }
 
-    /// Drops half of the followed chunks.
     fn thin(&mut self) {
         self.thinned += 1;
         let chunks = self.chunks();
@@ -293,7 +295,7 @@ impl PlaceTally {
         self.carried.retain(|(number, ..), _| !given_up[*number as usize]);
     }
 
-    /// The number of times a place was read, or written.
+    /// Returns how often a place was read, or how often it was written.
     fn touches(&self, number: u32, write: bool, place: usize) -> u64 {
         let chunk = &self.slabs[number as usize / SLAB_CHUNKS][number as usize % SLAB_CHUNKS];
         let carried = if self.carried.is_empty() {
@@ -409,8 +411,8 @@ impl Question for PlaceTally {
 
 #[inline]
 fn ones(range: Range<usize>) -> [u8; CHUNK_PLACES] {
-    /// Ones, then the same number of zeroes. The slice that starts at `CHUNK_PLACES - n` begins with `n`
-    /// ones.
+    /// `CHUNK_PLACES` ones followed by `CHUNK_PLACES` zeroes. The slice that starts at `CHUNK_PLACES - n`
+    /// begins with `n` ones.
     const ONES: [u8; 2 * CHUNK_PLACES] = {
         let mut ones = [0; 2 * CHUNK_PLACES];
         let mut place = 0;
@@ -428,7 +430,7 @@ fn ones(range: Range<usize>) -> [u8; CHUNK_PLACES] {
     ones
 }
 
-/// The number of places with each count.
+/// For each number of touches: how many places have it.
 #[derive(Debug)]
 struct Ranking {
     /// Small counts, which most places have, are kept outside the map.
@@ -446,13 +448,13 @@ impl Default for Ranking {
 }
 
 impl Ranking {
-    /// Adds the places of a chunk. The count of each place is its own plus `whole`.
+    /// Adds the places of a chunk. Each place has its value in `counts` plus `whole` touches.
     fn add_all(&mut self, counts: &[u8; CHUNK_PLACES], whole: u64) {
         let small = usize::try_from(whole).ok().and_then(|whole| self.small.get_mut(whole..));
         let Some(small) = small.and_then(|small| small.first_chunk_mut::<256>()) else {
             return counts.iter().for_each(|count| self.add(whole + u64::from(*count)));
         };
-        // Requests touch neighbouring places, which therefore often have equal counts.
+        // A request touches neighbouring places, so these often have equal counts.
         let (eights, _) = counts.as_chunks::<8>();
         for eight in eights {
             if *eight == [eight[0]; 8] {
@@ -539,7 +541,7 @@ mod tests {
         assert_eq!((written.places, written.touches, written.again_places, written.most), (3, 5, 1, 3));
         assert_eq!((written.again_share, written.top_10_share), (Some(0.4), Some(1.0)));
         assert_eq!((written.covering_50, written.covering_90, written.covering_99), (1, 3, 3));
-        // The second read begins in the middle of one place and ends in the next.
+        // The second read begins in the middle of one place and ends in the next place.
         assert_eq!((locality.read.places, locality.read.touches, locality.read.again_places), (3, 4, 1));
         let ranks: Vec<_> = locality.most_written.iter().map(|place| (place.sector, place.writes)).collect();
         assert_eq!(ranks, [(0, 3), (8, 1), (800, 1)]);

@@ -59,11 +59,10 @@ use crate::question::options::AnalysisOptions;
 use crate::question::ratio::{at, ratio};
 use crate::question::seen::Seen;
 
-/// Maximum window.
+/// Maximum number of earlier requests that a sequential request may continue.
 pub const WINDOW_MAX: usize = 16;
 const BINS: usize = 512;
 
-/// Distinguishes sequential from random requests.
 #[derive(Debug, Default)]
 pub(crate) struct SequentialTally {
     window: usize,
@@ -77,13 +76,13 @@ pub(crate) struct SequentialTally {
 #[derive(Debug, Default)]
 struct Ends {
     ends: [Sector; WINDOW_MAX],
-    /// Number of stored ends, at most the window.
+    /// Number of request ends in `ends`, at most the window.
     known: usize,
-    /// Index at which the next end is stored.
+    /// Index at which the end of the next request is stored.
     next: usize,
 }
 
-/// Bytes: sequential read, random read, sequential write, random write.
+/// Bytes per time bin: sequential read, random read, sequential write, random write.
 #[derive(Debug, Default)]
 struct Bin([ByteCount; 4]);
 
@@ -96,10 +95,10 @@ impl Fold for Bin {
 }
 
 impl Ends {
-    /// Returns whether `start` is one of the last end addresses, and stores `end` as the newest.
+    /// Returns whether `start` is one of the last end addresses, and stores `end` as the newest end address.
     #[inline]
     fn follows(&mut self, start: Sector, end: Sector, window: usize) -> bool {
-        assert!(self.next < window && self.known <= window, "the ends lie in the window");
+        assert!(self.next < window && self.known <= window, "at most `window` end addresses are stored");
         let sequential = self.ends[..self.known].contains(&start);
         self.ends[self.next] = end;
         self.next = if self.next + 1 == window { 0 } else { self.next + 1 };
@@ -120,7 +119,6 @@ impl Question for SequentialTally {
         self.bins.begin_at(origin);
     }
 
-    /// Adds a request. Requests without a sector, and ops other than reads and writes, are ignored.
     #[inline]
     fn request(&mut self, _: &Request, seen: &Seen) {
         let Some(start) = seen.sector.filter(|_| seen.has_data()) else { return };
@@ -216,7 +214,7 @@ mod tests {
         assert_eq!((found.write.sequential_requests, found.write.random_requests), (0, 3));
         assert_eq!(found.read.sequential_bytes_share, Some(0.5));
         assert_eq!(found.cumulative.sequential_read_bytes, [8192]);
-        // With a window of 2, the last write continues the first.
+        // With a window of 2, the last write continues the first write.
         assert_eq!(with_window(&rows(&lines), 2).write.sequential_requests, 1);
     }
 

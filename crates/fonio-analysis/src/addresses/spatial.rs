@@ -41,7 +41,7 @@ use crate::question::context::Ending;
 use crate::question::ratio::at;
 use crate::question::seen::Seen;
 
-/// Maximum number of columns, and of rows.
+/// Maximum number of columns, and of rows, of an address map.
 const COLUMNS: usize = 64;
 const ROWS: usize = 64;
 /// Maximum number of devices with a map; each map takes 64 KiB.
@@ -65,7 +65,7 @@ struct Map {
     rows: usize,
     first_sector: Sector,
     end_sector: Sector,
-    /// Bytes read and written, row by row.
+    /// Bytes read and written in each cell of the map, row by row.
     cells: Vec<[ByteCount; 2]>,
 }
 

@@ -1,4 +1,4 @@
-//! The analyser: takes rows, answers each question, and returns the analysis.
+//! Provides the analyser, which takes rows, answers each question, and returns the analysis.
 
 mod questions;
 
@@ -17,21 +17,21 @@ use crate::verdict::findings;
 pub use questions::Analysis;
 use questions::Questions;
 
-/// The version of the analysis's JSON schema.
+/// Version of the JSON schema of an [`Analysis`].
 pub const ANALYSIS_VERSION: u32 = 2;
 
-/// Takes rows and returns an [`Analysis`].
+/// Collects the rows of a recording and returns an [`Analysis`].
 #[derive(Debug)]
 pub struct Analyser {
     options: AnalysisOptions,
     context: Context,
     questions: Questions,
-    /// Start and end of the workload's phases.
+    /// Start and end of the workload's phases, from the first phase to the last.
     phases: Option<(Timestamp, Timestamp)>,
 }
 
 impl Analyser {
-    /// An analyser without any rows.
+    /// Creates an analyser that has not seen any rows.
     pub fn new(options: AnalysisOptions) -> Analyser {
         Analyser {
             context: Context::new(&options),
@@ -70,8 +70,8 @@ impl Analyser {
     }
 }
 
-/// The run time of the recorded command. `worked` is the duration of the recording's launch or phases, if
-/// these were recorded.
+/// Returns the run time of the recorded command. `worked` is the duration of the recording's launch or
+/// phases, if these were recorded.
 fn run_time(meta: &Meta, span: &Span, worked: Option<u64>) -> Option<u64> {
     meta.command.as_ref()?;
     let recorded =

@@ -1,7 +1,7 @@
 //! Lists the questions of the analysis, one per line: the field, the tally, and the type of the answer.
 //!
 //! To add a question, add a file with a tally that implements [`Question`], and a line to this table. The
-//! lines are in the order of the JSON document.
+//! table has the order of the fields in the JSON document.
 
 use fonio_core::{Request, Timestamp};
 use schemars::JsonSchema;
@@ -40,15 +40,14 @@ use crate::waits::blocked::{Blocked, BlockedTally};
 use crate::waits::outstanding::{Outstanding, OutstandingTally};
 use crate::waits::queueing::{QueueTally, Queueing};
 
-/// Passes a row to each question.
 macro_rules! each {
     ($self:ident: $($question:ident)*, $row:ident $arguments:tt) => {{
         $($self.$question.$row $arguments;)*
     }};
 }
 
-/// Registers the questions. Fields of the analysis that are not questions follow the first questions and
-/// precede the others.
+/// Registers the questions. In the table, fields of the analysis that are not questions stand between the
+/// first questions and the other questions.
 macro_rules! questions {
     (
         $($(#[$first_attribute:meta])* $first:ident: $first_tally:ty => $first_answer:ty,)*
@@ -76,7 +75,6 @@ macro_rules! questions {
         }
 
         impl Analysis {
-            /// Adds the figures and words of each question.
             pub(crate) fn figures_of_questions(&self, facts: &mut Facts) {
                 let frame = Frame {
                     devices: &self.devices,
@@ -88,7 +86,6 @@ macro_rules! questions {
             }
         }
 
-        /// The tallies of all questions.
         #[derive(Debug)]
         pub(super) struct Questions {
             $($first: $first_tally,)*

@@ -1,4 +1,4 @@
-//! Requests written by hand, and tests of the complete analysis.
+//! Tests of the complete analysis with handwritten requests.
 
 use expect_test::expect;
 use fonio_core::meta::{Device, Lost};
@@ -9,8 +9,8 @@ use super::*;
 use crate::filter::{Filter, FilterOptions};
 use crate::requests::class::Group;
 
-/// A request from `rwbs sector+sectors q.. d.. c.. tid..`, times in microseconds: `WS 64+8 q0 d10 c110 t7`.
-/// An omitted value is unknown. The device is 0 unless another one is named, such as `dev1`.
+/// Parses `rwbs sector+sectors q.. d.. c.. tid..`, with times in microseconds: `WS 64+8 q0 d10 c110 t7`.
+/// A value that the text omits is unknown. The device is 0 unless another one is named, such as `dev1`.
 pub(crate) fn request(id: u64, text: &str) -> Request {
     let mut words = text.split_whitespace();
     let (op, flags) = fonio_core::parse_rwbs(words.next().unwrap().as_bytes());
@@ -39,7 +39,8 @@ pub(crate) fn request(id: u64, text: &str) -> Request {
     row
 }
 
-/// Analyses requests in the format of [`request`], in table order. The times of the requests define the span.
+/// Analyses requests in the format of [`request`], in table order. The span extends from the first to the
+/// last timestamp of the requests.
 pub(crate) fn analyse(lines: &[&str]) -> Analysis {
     analyse_rows(&rows(lines), &Meta::default())
 }
@@ -58,7 +59,7 @@ pub(crate) fn analyse_with(options: AnalysisOptions, rows: &[Request], meta: &Me
     analyser.finish(meta)
 }
 
-/// Requests of every kind, from a small congruential generator.
+/// Generates requests of every kind with a small linear congruential generator.
 fn mixture(count: u64) -> Vec<Request> {
     let mut draw = 7u64;
     let mut next = move |below: u64| {
@@ -85,7 +86,7 @@ fn mixture(count: u64) -> Vec<Request> {
 }
 
 /// Parses a wait for storage: `tid operation began ended [fFILE]`, with times in microseconds. If `ended` is
-/// `-`, the end is unknown.
+/// `-`, the wait's end is unknown.
 pub(crate) fn wait(text: &str) -> Wait {
     let words: Vec<&str> = text.split_whitespace().collect();
     let time = |text: &str| text.parse::<u64>().ok().map(|us| Timestamp(us * 1000));
@@ -119,8 +120,8 @@ fn call(at: u64, name: &str, file: u32, sqlite_write: Option<SqliteWrite>) -> Ca
     }
 }
 
-/// An analysis in which every figure is known, except figures that lost events make unknown. Only the
-/// analysis without lost events has waits of threads.
+/// An analysis in which every figure is known, except figures that lost events make unknown. Waits of threads
+/// are included only if `lost_events` is 0.
 pub(crate) fn everything(lost_events: u64) -> Analysis {
     let mut analyser = Analyser::new(AnalysisOptions::default());
     analyser.began(Timestamp(0)).unwrap();
@@ -285,7 +286,7 @@ fn span_is_the_recordings_the_filters_or_the_requests() {
     rows.iter().for_each(|row| filter.request(row).unwrap());
     let analysis = filter.into_inner().finish(&meta);
     assert_eq!(analysis.span, Span { began_ns: 0, duration_ns: 60_000, source: SpanSource::Filter });
-    // The request is in flight from 20 to 100 us; this time is cut at 60 us.
+    // The request is in flight from 20 to 100 us; the time in flight is cut at 60 us.
     let share = analysis.io_share.all.unwrap();
     assert_eq!((share.latency_sum_ns, share.busy_union_ns), (40_000, 40_000));
 }
@@ -307,12 +308,12 @@ fn damaged_times_are_counted_and_harm_nothing() {
     assert_eq!(analysis.totals.requests, 6);
 }
 
-/// The definition reproduces a published table: the percentage is the sum of latencies divided by the
-/// duration.
+/// The definition of the I/O share reproduces a published table: the percentage is the sum of latencies
+/// divided by the duration.
 #[test]
 fn io_share_is_the_studys() {
     // Table III, Angry Birds: 846 requests in 7414.26 ms, with an I/O share of 19.8508 percent. Each request
-    // here takes the mean that follows.
+    // of this test takes the mean latency computed from these numbers.
     let (requests, duration_us, percent) = (846u64, 7_414_260u64, 19.8508);
     let mean_us = duration_us as f64 * percent / 100.0 / requests as f64;
     let rows: Vec<Request> = (0..requests)

@@ -82,10 +82,8 @@ impl Files {
 }
 
 const LISTED_MAX: usize = 4096;
-/// Maximum number of processes distinguished per file.
 const CAUSES_MAX: usize = 8;
 
-/// Every kind of data, in the order of the table.
 const CONTENTS: [Content; 8] = [
     Content::Data,
     Content::SqliteDb,
@@ -106,7 +104,7 @@ pub(crate) struct FileTally {
     total_bytes: ByteCount,
     unknown_bytes: ByteCount,
     cause_unknown_bytes: ByteCount,
-    /// Whether any request showed its file or kind of data.
+    /// Whether any request had a known file or kind of data.
     is_shown: bool,
 }
 
@@ -116,11 +114,11 @@ struct Count {
     writes: u64,
     read_bytes: ByteCount,
     write_bytes: ByteCount,
-    /// Bytes by thread name and unit; `None` is unknown.
+    /// Bytes by thread name and unit; the key is `None` if the thread is unknown.
     causes: Vec<(Option<Cause>, ByteCount)>,
 }
 
-/// Number of a thread's name, and number of its unit.
+/// Index of a thread's name, and index of its unit.
 pub(crate) type Cause = (u32, Option<u32>);
 
 impl Count {
@@ -288,7 +286,7 @@ fn log_folder(path: &str) -> Option<&str> {
     ends.min().map(|end| &path[..end]).filter(|_| path.starts_with('/') && !path.contains(SYSTEM_LOG))
 }
 
-/// Part of the paths of journald's files.
+/// Identifies journald's files by their paths.
 const SYSTEM_LOG: &str = "/log/journal/";
 
 fn used(row: FileUse, count: &Count, threads: &Threads) -> FileUse {
@@ -334,8 +332,7 @@ mod tests {
             let comm = Some(comm.to_owned());
             analyser.thread(&Thread { tid, comm, cgroup, ..Thread::default() }).unwrap();
         }
-        // The first file was renamed. The last two files are one journal, which was deleted and created
-        // again.
+        // The test renames file 1. The last two files are one journal, which was deleted and created again.
         for row in [
             file(1, 0, Some("/notes.tmp")),
             file(1, 50, Some("/notes")),
@@ -367,7 +364,7 @@ mod tests {
         }
         rows.iter().for_each(|row| analyser.request(row).unwrap());
         let analysis = analyser.finish(&Meta::default());
-        // Of 24 KiB written, 4 are metadata.
+        // Of 24 KiB written, 4 KiB are metadata.
         let facts = crate::verdict::facts::facts(&analysis);
         assert_eq!(facts.value("files.metadata_write_share"), Some(4.0 / 24.0));
         assert_eq!(facts.value("files.metadata_writes"), Some(1.0));

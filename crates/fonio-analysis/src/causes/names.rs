@@ -1,18 +1,16 @@
-//! The names of files over time.
+//! Keeps the names of files over time.
 
 use fonio_core::File;
 use rustc_hash::FxHashMap;
 
-/// Maximum number of files whose names are kept.
 pub(super) const FILES_MAX: usize = 1 << 20;
 
-/// The last known names of files, by the file's number in the recording.
+/// The last known name of each file, by the file's number in the recording.
 #[derive(Debug, Default)]
 pub(crate) struct FileNames {
     names: FxHashMap<u32, Name>,
 }
 
-/// The known name, device and inode of a file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Name {
     pub(super) path: Option<String>,
@@ -21,7 +19,7 @@ pub(super) struct Name {
 }
 
 impl FileNames {
-    /// Stores the name of a file, replacing an earlier one.
+    /// Stores the name of a file, replacing an earlier name of that file.
     pub(crate) fn add(&mut self, row: &File) {
         if self.names.len() >= FILES_MAX && !self.names.contains_key(&row.file_id) {
             return;

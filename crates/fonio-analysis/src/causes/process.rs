@@ -1,4 +1,4 @@
-//! Processes by name, and the counts of their requests.
+//! Counts the requests of each process name.
 
 use fonio_core::{ByteCount, Nanos};
 use schemars::JsonSchema;
@@ -52,7 +52,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// The name, with the unit or container if known: `python3 (notes.service)`.
+    /// Returns the process name, with the unit or container if known: `python3 (notes.service)`.
     pub fn full_name(&self) -> String {
         match &self.unit {
             Some(unit) => format!("{} ({unit})", self.name),
@@ -71,7 +71,6 @@ use crate::question::seen::Seen;
 use crate::question::threads::{Threads, UNKNOWN_NAME};
 use crate::requests::class::Class;
 
-/// Counts by process name.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessCounts {
     counts: Vec<Count>,
@@ -80,7 +79,7 @@ pub(crate) struct ProcessCounts {
 #[derive(Debug, Default)]
 struct Count {
     requests: u64,
-    /// The unit of the first request, and whether a later request had a different unit.
+    /// The unit of the process name's first request, and whether a later request had a different unit.
     unit: Option<u32>,
     has_several_units: bool,
     reads: u64,

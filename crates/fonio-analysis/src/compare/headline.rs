@@ -11,20 +11,20 @@ use crate::over_time::slices::{LONG_RATE, RATES, SliceTimes};
 use crate::requests::class::Group;
 use crate::verdict::facts::facts;
 
-/// How directly users feel a figure.
+/// How directly users notice a change of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nearness {
     /// The run time of the work, and its time blocked on storage.
     Felt,
     /// Response times of reads and synchronous writes, for which programs wait.
     Waiting,
-    /// Figures that explain the others: service times, shares, rates, write-back.
+    /// Figures that explain other figures: service times, shares, rates, write-back.
     Explains,
 }
 
 impl Nearness {
-    /// The figure's share of the significance level. The work's own time gets most of the significance level,
-    /// although many other figures are tested too.
+    /// Returns the weight by which the figure shares in the significance level. The work's own time gets most
+    /// of the significance level, although many other figures are tested too.
     pub(super) fn weight(self) -> f64 {
         match self {
             Nearness::Felt => 40.0,
@@ -34,13 +34,13 @@ impl Nearness {
     }
 }
 
-/// A headline figure of one recording.
+/// A figure of one recording that is compared with other recordings.
 pub(super) struct Headline {
     pub(super) name: String,
-    /// The figure over the full span; absent if not recorded.
+    /// The figure over the full span; `None` if it was not recorded.
     pub(super) figure: Option<Figure>,
     pub(super) nearness: Nearness,
-    /// The interval around the value, if the recording allows one.
+    /// The confidence interval of the value, if one recording is enough to compute it.
     pub(super) within: Within,
 }
 
@@ -56,13 +56,14 @@ impl Headline {
     }
 }
 
-/// How precisely one recording can locate a figure.
+/// Whether one recording is enough for a confidence interval of a figure.
 pub(super) enum Within {
-    /// The figure has one value per recording, so its variation is known only from several recordings.
+    /// The figure has one value per recording, so the variation of the figure is known only from several
+    /// recordings.
     OneValue,
-    /// The recording has too few independent segments.
+    /// The recording has too few independent segments for an interval.
     TooFewPieces,
-    /// The figure has an interval at any level.
+    /// The figure has a confidence interval at any level.
     Known(Estimate),
 }
 
@@ -72,7 +73,7 @@ impl Within {
     }
 }
 
-/// The headline figures, in the same order for every analysis.
+/// Returns the headline figures, in the same order for every analysis.
 pub(super) fn headlines(analysis: &Analysis) -> Vec<Headline> {
     let mut facts = facts(analysis);
     put_own(analysis, &mut facts);
@@ -83,7 +84,6 @@ pub(super) fn headlines(analysis: &Analysis) -> Vec<Headline> {
     all
 }
 
-/// Adds the figures that only a comparison has.
 fn put_own(analysis: &Analysis, facts: &mut Facts) {
     facts.felt("run_time", "run time", Unit::Ns, analysis.run_time_ns.map(|ns| ns as f64));
     Launch::compared_figures(analysis.launch.as_ref(), facts);
@@ -93,7 +93,7 @@ fn put_own(analysis: &Analysis, facts: &mut Facts) {
 
 /// Returns the number of slices in one independent segment: the longest correlation of any latency. This
 /// number is used for all figures, because figures of rare events (such as a 99th percentile) have too few
-/// values for an estimate of their own.
+/// values for a separate estimate.
 fn memory(analysis: &Analysis) -> f64 {
     let slices = &analysis.slices;
     [&slices.read, &slices.write_sync, &slices.write_async]
@@ -104,7 +104,7 @@ fn memory(analysis: &Analysis) -> f64 {
         .fold(1.0, f64::max)
 }
 
-/// The figures with one value per recording.
+/// Returns the figures that have one value per recording.
 fn whole(facts: &Facts) -> Vec<Headline> {
     let figures = [
         ("run_time", Nearness::Felt),
@@ -122,7 +122,7 @@ fn whole(facts: &Facts) -> Vec<Headline> {
 fn latencies(analysis: &Analysis, facts: &Facts, memory: f64, all: &mut Vec<Headline>) {
     let slices = &analysis.slices;
     let async_group = if analysis.latency.sync_known { Group::WriteAsync } else { Group::WriteUnknown };
-    // Responses come first, because people feel them.
+    // Response times come before service times, because users notice response times.
     for kind in ["response", "service"] {
         for (group, of_slices) in [
             (Group::Reads, &slices.read),
@@ -170,17 +170,17 @@ fn rates(analysis: &Analysis, facts: &Facts, memory: f64, all: &mut Vec<Headline
 mod tests {
     use super::*;
 
-    /// The longer correlation of reads and writes is used.
+    /// Reads and writes differ in autocorrelation time; the longer one is used for all figures.
     #[test]
     fn the_longest_memory_holds_for_all_figures() {
         let mut analysis = Analysis::default();
-        assert_eq!(memory(&analysis), 1.0, "without latencies each slice stands for itself");
+        assert_eq!(memory(&analysis), 1.0, "without latencies, the slices count as independent");
         let slices = &mut analysis.slices;
         slices.write_sync.response.count = vec![10; 100];
         slices.write_sync.response.below_p50 = (0..100).map(|at| [0.0, 10.0][at % 2]).collect();
         slices.read.response.count = vec![10; 100];
-        // Ten slow slices alternate with ten quick ones. The correlations are about 1, 0.8, 0.6, 0.4, 0.2;
-        // twice their sum, minus 1, is 5.
+        // Ten slow slices alternate with ten quick ones. Their autocorrelations at lags 0 to 4 are about 1,
+        // 0.8, 0.6, 0.4, 0.2; twice their sum, minus 1, is 5.
         slices.read.response.below_p50 = (0..100).map(|at| [0.0, 10.0][at / 10 % 2]).collect();
         let found = memory(&analysis);
         assert!((4.5..5.5).contains(&found), "{found} slices");

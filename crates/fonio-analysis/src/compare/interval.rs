@@ -1,8 +1,8 @@
 //! Decides whether two values differ, and compares the run times of repeated runs.
 //!
 //! A difference is claimed if the complete interval of the ratio lies beyond [`LEAST_EFFECT`]. "No
-//! difference" is claimed only if the interval excludes a doubling and a halving. Otherwise the answer is
-//! unknown.
+//! difference" is claimed only if the interval excludes a doubling and a halving. If neither claim is
+//! possible, the answer is unknown.
 
 use fonio_core::statistics::sample::{self, Spread};
 use fonio_core::statistics::welch::{Interval, KnownMean};
@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::compare::statistics::{FAMILY_LEVEL, holm, student};
 
-/// The smallest reported difference is 5 percent (our choice). Identical runs differ by that much, because
-/// file locations and earlier writes to the device vary.
+/// The smallest reported difference is 5 percent (our choice). Identical runs can differ by 5 percent,
+/// because file locations and earlier writes to the device vary.
 pub const LEAST_EFFECT: f64 = 1.05;
 
 /// An interval that reaches this ratio or its inverse is too wide for "no difference" (our choice).
 const TOO_WIDE: f64 = 2.0;
 
-/// Minimum number of runs for an interval, because two runs give too poor an estimate of the spread.
+/// Minimum number of runs for an interval. Two runs are not enough to estimate the spread.
 pub const RUNS_MIN: usize = 3;
 
 /// The change from a first value to a second.
@@ -69,11 +69,11 @@ pub enum Unknown {
 }
 
 impl Unknown {
-    /// Returns the reason as shown in tables.
+    /// Returns the reason in the words used in tables.
     pub fn words(self) -> &'static str {
         match self {
             Unknown::NotMeasured => "not measured in both",
-            Unknown::TooFewRuns => "needs three runs of each",
+            Unknown::TooFewRuns => "fewer than three runs each",
             Unknown::OneValueEach => "one run each: no interval",
             Unknown::TooFewPieces => "too short to tell",
             Unknown::TooWide => "varies too much to tell",
@@ -82,12 +82,12 @@ impl Unknown {
 }
 
 impl Change {
-    /// Returns an unknown answer with its reason. `ratio` is the observed ratio, if any.
+    /// Returns a change whose answer is unknown, with the reason. `ratio` is the observed ratio, if any.
     pub(crate) fn unknown(ratio: Option<f64>, why: Unknown) -> Change {
         Change { ratio, low: None, high: None, confidence: None, answer: Answer::Unknown, unknown: Some(why) }
     }
 
-    /// Derives the change from an interval of the ratio at `level`.
+    /// Creates a change from the interval of the ratio at `level`.
     pub(crate) fn of_ratio(ratio: Interval, level: f64) -> Change {
         let Interval { low, value, high } = ratio;
         let (answer, unknown) = if low > LEAST_EFFECT {
@@ -109,7 +109,7 @@ impl Change {
         }
     }
 
-    /// Whether a difference is claimed.
+    /// Whether the answer claims a difference.
     pub fn is_claimed(&self) -> bool {
         matches!(self.answer, Answer::Lower | Answer::Higher)
     }
@@ -121,11 +121,12 @@ pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     possible.then(|| libm::exp(mean(&values.iter().map(|value| libm::log(*value)).collect::<Vec<f64>>())))
 }
 
-/// Compares runs with each of several fixes with runs without a fix, and tests all fixes together (Holm).
+/// For each of several fixes, compares runs with the fix to runs without any fix. All fixes are tested
+/// together (Holm).
 ///
 /// Run `r` with a fix is compared with run `r` without the fix. Both runs belong to round `r`, and have the
 /// same seed and machine state. The interval is Student's t of the logarithms of the rounds' ratios. A ratio
-/// below 1 means that the fix is faster.
+/// below 1 means that runs with the fix are faster.
 ///
 /// # Panics
 ///
@@ -158,8 +159,8 @@ fn paired(logarithms: &[f64], level: f64) -> Change {
 }
 
 /// Returns the number of rounds, estimated from a pilot, after which the interval lies within `factor` of the
-/// ratio of the run times. The result is at least the number of pilot rounds, and at most `most`. `None` if
-/// the pilot has fewer than three rounds.
+/// ratio of the run times. The number is at least the number of pilot rounds, and at most `most`. Returns
+/// `None` if the pilot has fewer than three rounds.
 ///
 /// `together` is the number of ratios tested together; the interval uses the strictest level of Holm's
 /// method. A short pilot may underestimate the spread. The plan therefore uses the upper end of the spread's
@@ -180,8 +181,8 @@ pub fn rounds_needed(base: &[f64], fix: &[f64], factor: f64, together: usize, mo
     Some((ratios.len()..most).find(enough).unwrap_or(most.max(ratios.len())))
 }
 
-/// Returns the standard deviation for planning after a pilot of at least three values: the upper end of its
-/// one-sided 80 percent interval.
+/// Returns the standard deviation to plan with after a pilot of at least three values: the upper end of the
+/// one-sided 80 percent interval of the standard deviation.
 pub(crate) fn deviation_of_pilot(values: &[f64]) -> f64 {
     let (count, freedom) = (values.len() as f64, values.len() as f64 - 1.0);
     (variance_of_mean(values) * count * freedom / chi_squared_lower_fifth(freedom)).sqrt()
@@ -213,7 +214,7 @@ pub(crate) fn compare_runs(first: &[f64], other: &[f64], level: f64) -> Change {
 }
 
 impl Change {
-    /// Derives the change from an interval of the difference. Used if a value is 0 and ratios are
+    /// Creates a change from the interval of a difference. This is used if a value is 0, which makes ratios
     /// meaningless.
     pub(crate) fn of_difference(difference: Interval, both_zero: bool, level: f64) -> Change {
         let answer = match difference {
@@ -237,7 +238,7 @@ fn mean(values: &[f64]) -> f64 {
     sample::mean(values).unwrap_or(f64::NAN)
 }
 
-/// The variance of the mean of at least two values.
+/// Returns the variance of the mean of at least two values.
 fn variance_of_mean(values: &[f64]) -> f64 {
     Spread::of(values).map_or(f64::NAN, |spread| spread.variance_of_mean())
 }
@@ -252,7 +253,8 @@ mod tests {
 
     #[test]
     fn rounds_are_paired() {
-        // Rounds of 10, 20 and 40 s. Unpaired, no difference is found; paired, a halving without spread.
+        // Rounds of 10, 20 and 40 s. As unpaired values, they show no difference; as pairs, they show a
+        // halving without spread.
         let base = [10.0, 20.0, 40.0];
         let change = &compare_rounds(&[(&base, &[5.0, 10.0, 20.0])])[0];
         assert_eq!((change.answer, change.confidence), (Answer::Lower, Some(0.95)));
@@ -293,8 +295,8 @@ mod tests {
 
     #[test]
     fn many_fixes_are_held_together() {
-        // The difference of one fix is found if that fix is tested alone, but not if it is tested together
-        // with nineteen fixes that have no effect.
+        // The effect of a fix is found if the fix is tested alone, but not if it is tested together with
+        // nineteen fixes that have no effect.
         let (base, fix) = ([1.0; 4], [0.80, 0.86, 0.79, 0.84]);
         let nothing = [1.01, 0.99, 1.0, 1.02];
         assert_eq!(compare_rounds(&[(&base, &fix)])[0].answer, Answer::Lower);
@@ -337,10 +339,10 @@ mod tests {
         // 17 rounds on, t * 0.42 / root(n) is below 0.223.
         let fix: Vec<f64> = [-0.2f64, 0.0, 0.2].iter().map(|value| 10.0 * libm::exp(*value)).collect();
         assert_eq!(rounds_needed(&base, &fix, 1.25, 1, 40), Some(17));
-        assert!(rounds_needed(&base, &fix, 1.25, 2, 40) > Some(17), "two ratios need stricter intervals");
+        assert!(rounds_needed(&base, &fix, 1.25, 2, 40) > Some(17), "two ratios need more rounds than one");
         assert_eq!(rounds_needed(&base, &fix, 1.25, 1, 4), Some(4));
         assert_eq!(rounds_needed(&base[..2], &fix[..2], 1.25, 1, 4), None);
-        // Tables: 0.446 for 2 degrees of freedom, 2.343 for 5.
+        // Values from tables: 0.446 for 2 degrees of freedom, 2.343 for 5.
         assert!((chi_squared_lower_fifth(2.0) - 0.446).abs() < 0.01);
         assert!((chi_squared_lower_fifth(5.0) - 2.343).abs() < 0.02);
     }

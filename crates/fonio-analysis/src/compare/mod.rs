@@ -1,15 +1,15 @@
-//! Compares recordings: differences with intervals, and "no difference" as a possible answer.
+//! Compares recordings. The answers are differences with intervals, "no difference", or "unknown".
 //!
-//! There are two methods, depending on the input:
+//! The method depends on the number of recordings:
 //!
 //! - **One recording per side.** Each recording is cut into slices of time, and the variation of a figure
 //!   between slices gives its interval ([`crate::compare::statistics`] accounts for autocorrelation). The
 //!   result holds for these recordings only, because this method cannot show how much identical runs differ.
 //! - **Several recordings per side.** Each recording gives one value, and the spread between recordings gives
-//!   the interval. A claim about a change should rest on this method.
+//!   the interval. Use several recordings per side to support a claim about a change.
 //!
 //! Both methods test all figures together (Holm, with weights), so that at most 5 percent of comparisons
-//! without a true difference claim any difference. `cargo studies compare` measures this.
+//! without a true difference claim any difference. `cargo studies compare` measures the rate of false claims.
 
 mod headline;
 pub mod interval;
@@ -25,12 +25,12 @@ use headline::{Headline, Within, headlines};
 use interval::{Change, Unknown, geometric_mean};
 use statistics::{FAMILY_LEVEL, holm};
 
-/// A value with a name.
+/// A value with the name of its recording or side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named<T> {
-    /// The name.
+    /// The name of the recording or side.
     pub name: String,
-    /// The value.
+    /// The named value.
     pub value: T,
 }
 
@@ -80,17 +80,17 @@ pub struct ComparisonRow {
     pub changes: Vec<Change>,
 }
 
-const METHOD_ONE: &str = "One recording a side: how each figure varies over slices of the recording's time gives its \
+const METHOD_ONE: &str = "One recording per side: the variation of each figure over time slices of the recording gives its \
 interval (equal-weighted cosines of the slices, so that slices may depend on each other; percentiles by Woodruff's \
 method). All figures are tested together (Holm, 5 percent), so the confidence of a single interval is higher than 95 \
 percent. A difference is named from 5 percent on. Slices of one recording cannot show how runs differ: give several \
-recordings a side for that (--before A… --after B…).";
+recordings per side for that (--before A… --after B…).";
 
-const METHOD_RUNS: &str = "Several recordings a side: each gives one value, and Welch's t on the logarithms gives the \
+const METHOD_RUNS: &str = "Several recordings per side: each recording gives one value, and Welch's t on the logarithms gives the \
 interval of the ratio. All figures are tested together (Holm, 5 percent), so the confidence of a single interval is higher \
 than 95 percent. A difference is named from 5 percent on.";
 
-/// Compares each side with the first. A side consists of the analyses of one or more recordings.
+/// Compares each further side with the first. A side consists of the analyses of one or more recordings.
 pub fn compare(sides: &[Named<Vec<Named<&Analysis>>>]) -> Comparison {
     let measured: Vec<Vec<Vec<Headline>>> = sides
         .iter()
@@ -111,7 +111,7 @@ pub fn compare(sides: &[Named<Vec<Named<&Analysis>>>]) -> Comparison {
                 between(&values(&measured[0], figure), &values(other, figure), level)
             }
         };
-        // A figure without an interval takes no share of the significance level.
+        // A figure without an interval gets no share of the significance level.
         let weight = |at: usize| match change(at, FAMILY_LEVEL).confidence {
             Some(_) => measured[0][0][known[at]].nearness.weight(),
             None => 0.0,
@@ -149,7 +149,7 @@ fn side(side: &Named<Vec<Named<&Analysis>>>) -> Side {
 fn row(measured: &[Vec<Vec<Headline>>], figure: usize) -> ComparisonRow {
     let first = &measured[0][0][figure];
     let known = measured.iter().flatten().find_map(|recording| recording[figure].figure.as_ref());
-    let known = known.expect("only figures that a recording has are compared");
+    let known = known.expect("each compared figure occurs in at least one recording");
     let runs: Vec<Vec<Option<f64>>> = measured.iter().map(|side| values(side, figure)).collect();
     let values: Vec<Option<f64>> = runs.iter().map(|runs| typical(runs)).collect();
     ComparisonRow {
@@ -177,7 +177,7 @@ fn typical(runs: &[Option<f64>]) -> Option<f64> {
     }
 }
 
-/// The change between one recording per side, from their slices.
+/// Computes the change between two sides with one recording each, from time slices.
 fn within(first: &Headline, other: &Headline, level: f64) -> Change {
     let (Some(a), Some(b)) = (first.value(), other.value()) else {
         return Change::unknown(None, Unknown::NotMeasured);

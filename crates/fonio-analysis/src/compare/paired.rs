@@ -1,5 +1,5 @@
-//! Tests whether a setting has an effect on a machine in use. It compares pairs of slices of time. Each pair
-//! consists of a slice with the setting and one without it, in random order.
+//! Tests whether a setting has an effect on a machine in use. The test compares pairs of time slices. Each
+//! pair consists of a slice with the setting and one without it, in random order.
 //!
 //! The figure is the time for which threads were blocked on storage, per second. Only the ratio of each pair
 //! is used, so a load that grows or shrinks over time cancels out. A difference is claimed if the interval of
@@ -20,11 +20,10 @@ pub const EFFECT: f64 = 0.8;
 /// Minimum number of pairs needed to claim a difference.
 pub const PAIRS_MIN: usize = 6;
 
-/// Constant that is added to both times of a pair, in seconds blocked per second. Nobody notices 0.1 ms per
+/// Constant that is added to both blocked times of a pair, in seconds per second. Nobody notices 0.1 ms per
 /// second, and ratios of times near 0 are meaningless.
 pub const FLOOR: f64 = 1e-4;
 
-/// Maximum of `pairs_needed`.
 const PAIRS_MAX: usize = 1000;
 
 /// Result of a comparison of pairs of slices.
@@ -62,7 +61,7 @@ pub enum PairedAnswer {
 }
 
 impl PairedAnswer {
-    /// Whether the test can end because more pairs would not change the answer.
+    /// Whether the test can end early, because more pairs would not change the answer.
     pub fn is_final(self) -> bool {
         self != PairedAnswer::NotShown
     }
@@ -73,11 +72,11 @@ impl PairedAnswer {
     }
 }
 
-/// Compares pairs of times in seconds blocked per second: without the setting, and with it.
+/// Compares pairs of blocked times in seconds per second: the first without the setting, the second with it.
 ///
 /// # Panics
 ///
-/// If a time is negative or not a number.
+/// If a blocked time is negative or not a number.
 pub fn compare_pairs(pairs: &[(f64, f64)]) -> Paired {
     let ratios = log_ratios(pairs);
     let mut paired = Paired {
@@ -112,7 +111,7 @@ pub fn compare_pairs(pairs: &[(f64, f64)]) -> Paired {
 /// Returns the logarithm of each pair's ratio: the time with the setting divided by the time without it.
 fn log_ratios(pairs: &[(f64, f64)]) -> Vec<f64> {
     let ratio = |&(without, with): &(f64, f64)| {
-        assert!(without >= 0.0 && with >= 0.0, "a time is at least 0");
+        assert!(without >= 0.0 && with >= 0.0, "a duration is not negative");
         libm::log((with + FLOOR) / (without + FLOOR))
     };
     pairs.iter().map(ratio).collect()
@@ -153,7 +152,7 @@ mod tests {
         let none = compare_pairs(&[]);
         assert_eq!((none.answer, none.ratio, none.pairs_needed), (PairedAnswer::NotShown, None, None));
         assert_eq!(compare_pairs(&[(0.0, 0.0); 10]).answer, PairedAnswer::LittleDifference);
-        // The times differ by a factor of 4, but are negligible.
+        // The blocked times differ by a factor of 4, but are negligible.
         assert_eq!(compare_pairs(&[(1e-6, 4e-6); 10]).answer, PairedAnswer::LittleDifference);
     }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::analyser::tests::{analyse_rows, request};
 use crate::compare::interval::Answer;
 
-/// Generates one synchronous write per millisecond for four seconds. Each takes `base` to `base` + 100
+/// Generates one synchronous write per millisecond for four seconds. Each write takes `base` to `base` + 100
 /// microseconds.
 fn writer(base: u64, seed: u64) -> Analysis {
     let mut draw = seed;

@@ -73,7 +73,6 @@ use crate::question::options::AnalysisOptions;
 use crate::question::ratio::{at, per_second, ratio};
 use crate::question::seen::Seen;
 
-/// Finds flushes and collects the gaps between them.
 #[derive(Debug, Default)]
 pub(crate) struct FlushTally {
     fua_counts: bool,
@@ -242,7 +241,7 @@ mod tests {
     fn a_preflush_counts_once() {
         // The block layer issues the flush first, then the write, which keeps the preflush flag.
         let split = ["FF q0 d5 c10", "FWFS 0+8 q0 d11 c20", "FF q30 d35 c40", "FWS 8+8 q30 d41 c50"];
-        // The source shows bios, or the flush belongs to an earlier write.
+        // Case in which the source shows bios, or the flush belongs to an earlier write.
         let whole = ["FWFS 0+8 q0 d11 c20", "FF q30 d31 c32", "FWS 8+8 q40 d41 c50"];
         let count = |lines: &[&str]| {
             let flushes = analyse(lines).flushes;

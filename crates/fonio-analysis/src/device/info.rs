@@ -1,4 +1,4 @@
-//! The devices with requests.
+//! Describes the devices that have requests.
 
 use fonio_core::DeviceId;
 use fonio_core::meta::{Device, Mount};
@@ -47,7 +47,7 @@ fn commits_often(mounts: &[Mount]) -> Option<String> {
     Some(mounts.iter().find(is_default)?.at.clone())
 }
 
-/// Returns the first writable mount with none of these options.
+/// Returns the first writable mount that has none of `options`.
 fn mounted_without(mounts: &[Mount], options: &[&str]) -> Option<String> {
     let has = |mount: &Mount, option: &str| mount.options.iter().any(|other| other == option);
     let lacks = |mount: &&Mount| !has(mount, "ro") && !options.iter().any(|option| has(mount, option));
@@ -55,7 +55,6 @@ fn mounted_without(mounts: &[Mount], options: &[&str]) -> Option<String> {
 }
 
 impl DeviceInfo {
-    /// Builds the description of a device from the recording's metadata.
     pub(crate) fn of(id: DeviceId, known: Option<&Device>, requests: u64) -> DeviceInfo {
         let device = id.to_string();
         let Some(known) = known else { return DeviceInfo { device, requests, ..DeviceInfo::default() } };
@@ -76,7 +75,7 @@ impl DeviceInfo {
         }
     }
 
-    /// Returns the name, or `major:minor` if the name is unknown.
+    /// Returns the device's name, or `major:minor` if the name is unknown.
     pub(crate) fn shown(&self) -> &str {
         self.name.as_ref().unwrap_or(&self.device)
     }

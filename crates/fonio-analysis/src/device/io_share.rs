@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// The storage load is light below this share (section IV.D of the block-trace study).
 pub const LIGHT_BELOW: f64 = 0.09;
-/// Storage load is heavy from this share on (our choice). The study gives no second threshold: its moderate
-/// group ends at 13.4 percent and its heavy group begins at 16.8.
+/// Storage load is called heavy if its share is at least this value (our choice). The study gives no second
+/// threshold: its moderate group ends at 13.4 percent and its heavy group begins at 16.8.
 pub const HEAVY_FROM: f64 = 0.15;
 
 /// The weight of storage.
@@ -64,7 +64,7 @@ use crate::question::context::Ending;
 use crate::question::ratio::{at, ratio};
 use crate::question::seen::Seen;
 
-/// Sums the latency and the time in flight.
+/// Sums the latencies and the time with requests in flight.
 #[derive(Debug, Default)]
 pub(crate) struct ShareTally {
     all: Union,
@@ -125,8 +125,7 @@ impl Union {
     #[inline]
     fn add(&mut self, start: Timestamp, end: Timestamp) {
         self.latency_sum += end - start;
-        // Requests come in the order of their start times, so it is enough to keep the end of the last
-        // interval.
+        // Requests arrive in order of their start times, so only the end of the last busy interval is stored.
         let from = start.max(self.busy_until);
         if end > from {
             self.busy += end - from;

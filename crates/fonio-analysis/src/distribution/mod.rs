@@ -1,4 +1,4 @@
-//! Distributions: exact count, sum, minimum and maximum, and quantiles with a known error.
+//! Defines distributions with exact count, sum, minimum and maximum, and with quantiles of known error.
 
 pub(crate) mod tally;
 

@@ -4,10 +4,10 @@ use crate::distribution::{Bounds, Cdf, Distribution, Missing};
 use crate::question::loss::Loss;
 use fonio_core::statistics::steps::Steps;
 
-/// Binary logarithm of the steps per doubling. The error of a quantile is at most 0.2 percent; values below
-/// 512 are exact.
+/// Binary logarithm of the number of histogram steps per doubling. The error of a quantile is at most 0.2
+/// percent; values below 512 are exact.
 const BITS: u32 = 8;
-/// The same for sizes: exact below 2048 sectors (1 MiB).
+/// Binary logarithm of the histogram steps per doubling for sizes; exact below 2048 sectors (1 MiB).
 const SIZE_BITS: u32 = 10;
 
 /// The quantiles of a [`Distribution`] as fractions, with the number of values that each needs.
@@ -21,8 +21,8 @@ const QUANTILES: [(u64, u64, u64); 7] = [
     (9_999, 10_000, 10_000),
 ];
 
-/// Bounds within this relative distance are reported as one value (our choice). It is about ten times the
-/// histogram's error, and smaller than the difference between identical runs.
+/// Bounds within this relative distance are reported as one value (our choice). The distance is about ten
+/// times the histogram's error, and smaller than the difference between identical runs.
 const AGREE: f64 = 0.05;
 
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ impl<const STEP_BITS: u32> Default for Tally<STEP_BITS> {
     }
 }
 
-/// Whether a [`Cdf`] is wanted.
+/// Whether a distribution includes a [`Cdf`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Curve {
     With,
@@ -66,7 +66,6 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
         self.steps.add(key);
     }
 
-    /// Combines several tallies.
     pub(crate) fn together<'a>(tallies: impl IntoIterator<Item = &'a Tally<STEP_BITS>>) -> Tally<STEP_BITS> {
         let mut all = Tally::default();
         for tally in tallies {
@@ -79,7 +78,7 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
         all
     }
 
-    /// Returns the distribution; `None` if there are no values. `scale` is the size of one histogram step.
+    /// Returns the distribution, or `None` if there are no values. `scale` is the size of one histogram step.
     pub(crate) fn distribution(&self, scale: u64, curve: Curve) -> Option<Distribution> {
         if self.count == 0 {
             return None;
@@ -168,7 +167,7 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
     fn bounds(&self, part: u64, all: u64, missing: u64, scale: u64) -> Bounds {
         let rank = |count: u128| (count * u128::from(part)).div_ceil(u128::from(all));
         // Missing values below the quantile lower it, and missing values above it raise it. The maximum
-        // number of missing values is therefore the worst case in both directions.
+        // number of missing values is therefore the worst case for both bounds.
         let count = u128::from(self.count) + u128::from(missing);
         Bounds {
             low: rank(count)
@@ -191,7 +190,7 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
     }
 }
 
-/// The grid of a curve: 4/4, 5/4, 6/4 and 7/4 of each power of two.
+/// The values at which a curve is sampled: 4/4, 5/4, 6/4 and 7/4 of each power of two.
 struct Step {
     quarters: u64,
     exponent: u32,
@@ -206,7 +205,7 @@ impl Step {
     }
     fn advance(&mut self) {
         let before = self.value();
-        // Below 4, the quarters are not integers.
+        // For values below 4, quarters of a value are not integers.
         while self.value() == before && self.exponent < u64::BITS {
             self.quarters += 1;
             if self.quarters == 8 {
@@ -260,14 +259,13 @@ mod tests {
 
     #[test]
     fn what_was_lost_withholds_quantiles_and_the_maximum() {
-        // A hundred values of 100 and ten of 1000.
         let values: Vec<u64> = [vec![100; 100], vec![1000; 10]].concat();
         let of = |loss| tally(&values).distribution_despite(loss, 1, Curve::Without).unwrap();
         assert_eq!(of(Loss::Nothing), tally(&values).distribution(1, Curve::Without).unwrap());
 
         let one = of(Loss::UpTo(1));
         assert_eq!((one.max, one.p50, one.p90), (None, Some(100), Some(100)));
-        // With one missing value, p99 has rank 110 of 111. For 99.9 percent there are too few values.
+        // With one missing value, p99 is the value of rank 110 among 111. There are too few values for p999.
         assert_eq!((one.p99, one.p999), (Some(1000), None));
         let missing = one.missing.unwrap();
         assert_eq!((missing.at_most, missing.max_at_least), (Some(1), 1000));
@@ -286,7 +284,7 @@ mod tests {
     }
 
     proptest! {
-        /// The bounds contain the true quantile, whichever values were removed.
+        /// The bounds contain the quantile of all values, whichever values were removed.
         #[test]
         fn bounds_hold_the_quantile_of_all(
             all in prop::collection::vec((0u64..400, any::<bool>()), 2..200), more in 0u64..5

@@ -11,36 +11,34 @@ use crate::causes::process::Processes;
 use crate::device::info::DeviceInfo;
 use crate::distribution::Distribution;
 
-/// Figures and words, by name.
+/// Figures and words of an analysis, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) figures: BTreeMap<String, Figure>,
-    /// Names that sentences mention: processes, thermal zones or interfaces.
+    /// Words used in sentences, by name: processes, thermal zones or interfaces.
     pub(crate) words: BTreeMap<String, String>,
 }
 
-/// The parts of an analysis that figures of several questions refer to.
+/// The parts of an analysis that several questions need to compute their figures.
 pub(crate) struct Frame<'a> {
     pub(crate) devices: &'a [DeviceInfo],
     pub(crate) processes: &'a Processes,
-    /// Whether any event or gap is known to be lost.
     pub(crate) has_loss: bool,
 }
 
 impl Frame<'_> {
-    /// The number of requests of all devices.
     pub(crate) fn requests(&self) -> u64 {
         self.devices.iter().map(|device| device.requests).sum()
     }
 
-    /// Returns the name of the device with this index.
+    /// Returns the name of the device at an index of `devices`.
     pub(crate) fn device(&self, place: u32) -> Option<&str> {
         self.devices.get(place as usize).map(DeviceInfo::shown)
     }
 }
 
 impl Facts {
-    /// Adds a figure without a direction, which explains others.
+    /// Adds a figure that explains other figures, and for which neither direction is better.
     pub(crate) fn put(
         &mut self,
         name: impl Into<String>,
@@ -51,7 +49,7 @@ impl Facts {
         self.add(Figure::new(name, label, unit, None, value.into()));
     }
 
-    /// Adds a share without a direction.
+    /// Adds a share for which neither direction is better.
     pub(crate) fn share(
         &mut self,
         name: impl Into<String>,
@@ -61,7 +59,7 @@ impl Facts {
         self.put(name, label, Unit::Share, value);
     }
 
-    /// Adds a figure without a direction, in bytes, nanoseconds or another unit.
+    /// Adds a figure in bytes, nanoseconds or another unit, for which neither direction is better.
     pub(crate) fn amount(
         &mut self,
         name: impl Into<String>,
@@ -72,8 +70,8 @@ impl Facts {
         self.put(name, label, unit, value.into().map(|value| value as f64));
     }
 
-    /// Adds a figure that users feel: lower is better. Service times and rates have no direction: with fewer
-    /// requests, the service time can rise and the rate can fall.
+    /// Adds a figure that users notice, for which lower is better. Service times and rates have no direction:
+    /// with fewer requests, the service time can rise and the rate can fall.
     pub(crate) fn felt(
         &mut self,
         name: impl Into<String>,
@@ -84,7 +82,7 @@ impl Facts {
         self.add(Figure::new(name, label, unit, Some(Better::Lower), value.into()));
     }
 
-    /// Adds a count without a direction.
+    /// Adds a count for which neither direction is better.
     pub(crate) fn count(
         &mut self,
         name: impl Into<String>,
@@ -94,12 +92,12 @@ impl Facts {
         self.amount(name, label, Unit::Count, value);
     }
 
-    /// Adds each statistic of a distribution without a direction.
+    /// Adds each statistic of a distribution for which neither direction is better.
     pub(crate) fn distribution(&mut self, name: &str, of: &str, unit: Unit, distribution: &Distribution) {
         self.statistics(name, of, unit, None, distribution);
     }
 
-    /// Adds each statistic of a distribution that users feel.
+    /// Adds each statistic of a distribution that users notice and for which lower is better.
     pub(crate) fn felt_distribution(
         &mut self,
         name: &str,
@@ -141,7 +139,6 @@ impl Facts {
         self.words.insert(name.to_owned(), word.to_owned());
     }
 
-    /// Returns the value of a figure, if known.
     pub(crate) fn value(&self, name: &str) -> Option<f64> {
         self.figures.get(name)?.value
     }

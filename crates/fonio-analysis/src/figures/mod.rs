@@ -1,8 +1,8 @@
-//! Figures: every named number of an analysis.
+//! Defines figures: the named numbers of an analysis.
 //!
-//! Budgets, rules, comparisons and `fonio report --figures` read all figures from here. Names are stable;
-//! labels are for people. A figure that the recording does not show is listed without a value. Each question
-//! declares its own figures, in its own file.
+//! Budgets, rules, comparisons and `fonio report --figures` read all figures from here. Names of figures are
+//! stable; labels may change. A figure that the recording does not show is listed without a value. Each
+//! question declares its own figures, in its own file.
 
 pub(crate) mod facts;
 
@@ -28,7 +28,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// A figure with its text.
+    /// Creates a figure with its label.
     pub fn new(
         name: impl Into<String>,
         label: impl Into<String>,

@@ -1,4 +1,4 @@
-//! Filters by device, process, unit, file, op and time range.
+//! Filters rows by device, process, unit, file, op and time range.
 //!
 //! A [`Filter`] passes only the matching rows to another sink. The sink computes values such as requests in
 //! flight, gaps between flushes and sequential requests only from requests that passed.
@@ -44,34 +44,34 @@ pub struct FilterOptions {
     pub until_ns: Option<u64>,
 }
 
-/// An invalid filter.
+/// The reason why a filter is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilterError {
-    /// A device that is not `major:minor`.
+    /// A device of the filter is not in the form `major:minor`.
     #[error("{device:?} is not a device number; use major:minor, 179:0 for example")]
     Device {
-        /// The given device.
+        /// The device as given by the user.
         device: String,
     },
-    /// An unknown op.
+    /// The filter contains an unknown op.
     #[error("{op:?} is not an op; the ops are {}", Op::ALL.map(Op::name).join(", "))]
     Op {
-        /// The given op.
+        /// The op as given by the user.
         op: String,
     },
-    /// A range that ends before it begins.
+    /// The time range of the filter ends before it begins.
     #[error("the time range ends at {until_ns} ns, before it begins at {from_ns} ns")]
     EmptyRange {
-        /// Its start in nanoseconds since the recording began.
+        /// The start of the range in nanoseconds since the recording began.
         from_ns: u64,
-        /// Its end, likewise.
+        /// The end of the range in nanoseconds since the recording began.
         until_ns: u64,
     },
 }
 
 impl FilterOptions {
-    /// Whether the filter passes everything.
+    /// Whether the filter passes every row.
     pub fn is_empty(&self) -> bool {
         *self == FilterOptions::default()
     }
@@ -83,7 +83,6 @@ impl FilterOptions {
         is_by_whose || !(devices.is_empty() && ops.is_empty())
     }
 
-    /// Whether there is a time range.
     pub(crate) fn has_range(&self) -> bool {
         self.from_ns.is_some() || self.until_ns.is_some()
     }
@@ -95,7 +94,7 @@ impl FilterOptions {
     }
 }
 
-/// Passes matching rows to the next sink.
+/// Passes the rows that match a filter to the next sink.
 ///
 /// Requests and bios are filtered by device, process, unit, file, op and time (a request's time in the table,
 /// a bio's queue time). Calls and waits are filtered by process, unit, file and begin time, marks and samples
@@ -106,20 +105,20 @@ pub struct Filter<S> {
     options: FilterOptions,
     devices: Vec<DeviceId>,
     ops: Vec<Op>,
-    /// Indexed by the number of a process name: whether the name passes; `None` if it was not checked yet.
+    /// For each number of a process name: whether the name passes; `None` if the name was not checked yet.
     names: Vec<Option<bool>>,
-    /// Indexed by the number of a unit: whether the unit passes; `None` if it was not checked yet.
+    /// For each number of a unit: whether the unit passes; `None` if the unit was not checked yet.
     units: Vec<Option<bool>>,
-    /// Files with at least one name that passes.
+    /// Files that have had at least one name that matches the filter.
     files: FxHashSet<u32>,
     threads: Threads,
-    /// The time range; known once the recording has begun.
+    /// The filter's time range; `None` before the recording has begun.
     range: Option<(Timestamp, Timestamp)>,
     next: S,
 }
 
 impl<S: RowSink> Filter<S> {
-    /// Creates a filter that passes rows to `next`.
+    /// Creates a filter that passes matching rows to `next`.
     ///
     /// # Errors
     /// If a device is not `major:minor`, an op is unknown, or a range ends before it begins.
@@ -150,12 +149,12 @@ impl<S: RowSink> Filter<S> {
         })
     }
 
-    /// The options of the filter.
+    /// Returns the options of the filter.
     pub fn options(&self) -> &FilterOptions {
         &self.options
     }
 
-    /// The sink to which the filter passes rows.
+    /// Returns the sink to which the filter passes rows.
     pub fn into_inner(self) -> S {
         self.next
     }
@@ -168,7 +167,7 @@ impl<S: RowSink> Filter<S> {
         (from..until).contains(&time)
     }
 
-    /// Whether an interval overlaps the time range. An interval without an end is open.
+    /// Whether an interval overlaps the time range. `ended` is `None` for an interval that has not ended.
     fn overlaps_range(&mut self, began: Timestamp, ended: Option<Timestamp>) -> bool {
         self.in_range(began)
             || self.range.is_some_and(|(from, until)| began < until && ended.is_none_or(|ended| ended > from))
@@ -185,7 +184,7 @@ impl<S: RowSink> Filter<S> {
         if comms.is_empty() {
             return false;
         }
-        // The thread to which the analysis assigns the request.
+        // The analysis assigns the request to this thread.
         let tid = tids[0].or(tids[1]);
         let number = self.threads.name_at(tid, time);
         let name = self.threads.name(number);
@@ -214,7 +213,7 @@ impl<S: RowSink> Filter<S> {
         self.options.files.is_empty() || file.is_some_and(|file| self.files.contains(&file))
     }
 
-    /// Whether rows of a thread and file pass.
+    /// Whether rows of these threads and this file pass the thread, unit and file filters.
     fn whose_passes(&mut self, tids: [Option<u32>; 2], file: Option<u32>, time: Timestamp) -> bool {
         self.file_passes(file) && self.process_passes(tids, time) && self.unit_passes(tids, time)
     }
@@ -338,7 +337,6 @@ mod tests {
     use super::*;
     use crate::analyser::tests::rows;
 
-    /// Records the ids of the requests that pass.
     #[derive(Default)]
     struct Passed(Vec<u64>);
     impl RowSink for Passed {

@@ -2,7 +2,6 @@
 
 use wildmatch::WildMatch;
 
-/// Whether a text matches the pattern.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     WildMatch::new(pattern).matches(text)
 }

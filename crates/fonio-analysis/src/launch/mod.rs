@@ -1,15 +1,15 @@
 //! Computes the critical path of a launch, and divides the launch time by cause.
 //!
 //! A launch is the span of the mark `launch`: a command from its start to its end, or until it became quiet.
-//! Its critical path is followed backwards from the end. Time in which the thread ran is processor time. Time
-//! in which the thread was blocked belongs to the cause of the wait. If another thread of the launch ended
-//! the wait (a lock, a pipe, the end of a child), the path continues in that other thread. At the start of a
-//! thread, the path continues in its creator. Every moment is thus counted once, and the parts sum to the
-//! duration of the launch.
+//! The critical path is followed backwards from the end of the launch. Time in which a thread on the path ran
+//! is processor time. Time in which the thread was blocked belongs to the cause of the wait. If another
+//! thread of the launch ended the wait (a lock, a pipe, the end of a child), the path continues in that other
+//! thread. At the start of a thread, the path continues in its creator. Every moment is thus counted once,
+//! and the parts sum to the duration of the launch.
 //!
 //! Nguyen et al. (MobiSys 2015, section 7.4) divide a launch into user, system, storage and network time.
-//! Their equation (1) computes the storage part from the interval's own rates, which yields the interval
-//! itself. This module uses measured times.
+//! Equation (1) of that paper computes the storage part of an interval from the interval's own rates, which
+//! yields the interval itself. This module uses the measured times of the waits instead.
 
 use fonio_core::{Nanos, Timestamp, Unit, WaitReason};
 use rustc_hash::FxHashMap;
@@ -22,9 +22,10 @@ use crate::question::threads::Threads;
 use crate::question::{Question, Row};
 
 const MARK: &str = "launch";
-/// Maximum number of waits kept. With more, no critical path is computed.
+/// Maximum number of waits stored. If a launch has more waits, no critical path is computed.
 const WAITS_MAX: usize = 4_000_000;
-/// The verdict mentions storage from this share on. Courville and Chen call smaller shares light.
+/// The verdict mentions storage if its share is at least this value. Courville and Chen call smaller shares
+/// light.
 const LIGHT_BELOW: f64 = 0.09;
 const THREADS_LISTED: usize = 20;
 
@@ -94,7 +95,7 @@ impl Launch {
 }
 
 impl Parts {
-    /// Returns the part to which waits for `reason` are added.
+    /// Returns the part of the critical path to which waits for `reason` are added.
     fn of(&mut self, reason: WaitReason) -> &mut u64 {
         match reason {
             WaitReason::Storage => &mut self.storage_ns,
@@ -107,7 +108,7 @@ impl Parts {
         }
     }
 
-    /// The sum of all parts.
+    /// Returns the sum of all parts of the critical path.
     pub fn sum_ns(&self) -> u64 {
         let Parts { running_ns, storage_ns, network_ns, timer_ns, lock_ns, thread_ns, cpu_ns, unknown_ns } =
             self;
@@ -128,7 +129,7 @@ impl Parts {
         ];
         let percent = |ns: u64| format!("{:.0} %", ns as f64 / whole * 100.0);
         let (storage_ns, storage) = (self.storage_ns, percent(self.storage_ns));
-        // Of equal parts, use the first.
+        // If several parts are largest, use the first of them.
         let (what, most) = parts.iter().rev().max_by_key(|(_, ns)| *ns).expect("there are seven");
         if *most == storage_ns {
             format!("{storage} of the launch is spent waiting for storage.")
@@ -155,7 +156,6 @@ struct Interval {
     has_request: bool,
 }
 
-/// Collects the waits and the mark.
 #[derive(Debug, Default)]
 pub(crate) struct LaunchTally {
     mark: Option<(Timestamp, Option<Timestamp>, Option<u32>)>,
@@ -187,7 +187,7 @@ impl Question for LaunchTally {
         }
     }
 
-    /// Returns `None` if there is no launch or it has too many waits.
+    /// Returns `None` if there is no launch, or if the launch has too many waits.
     fn finish(mut self, end_of_rows: &mut Ending) -> Option<Launch> {
         let (meta, span_began) = (end_of_rows.meta, end_of_rows.began());
         let names = &mut end_of_rows.context.threads;
@@ -222,20 +222,20 @@ impl Question for LaunchTally {
 }
 
 impl LaunchTally {
-    /// Returns the end of the path. If the first thread ended, the path ends there. Otherwise, the path ends
-    /// when the last active thread of the launch began to wait.
+    /// Returns the end of the critical path. If the launch's first thread ended, the path ends at that time.
+    /// Otherwise, the path ends when the last active thread of the launch began to wait.
     fn last_active(&self, root: u32, began: Timestamp, until: Timestamp) -> (Timestamp, u32) {
         let waits_at_end = self.threads[&root].iter().any(|i| i.began < until && until < i.ended);
         if !waits_at_end {
             return (until, root);
         }
-        // The table does not show when a thread ended. A thread that still lives has a later wait, at the
-        // latest at its own end.
+        // The `waits` table does not show when a thread ended. A thread that still exists has a later wait,
+        // at the latest when it ends.
         let lives = |intervals: &[Interval]| intervals.iter().any(|i| i.ended > until);
         let last =
             self.threads.iter().filter(|(_, intervals)| lives(intervals)).filter_map(|(tid, intervals)| {
                 let before = intervals[..intervals.partition_point(|i| i.began <= until)].last()?;
-                // A thread that runs at the end of the launch was active until then.
+                // A thread that runs at the end of the launch was active until the end.
                 let active = if before.ended < until { until } else { before.began };
                 Some((active, std::cmp::Reverse(*tid)))
             });
@@ -265,7 +265,8 @@ impl LaunchTally {
             let intervals = self.threads.get(&tid).map_or(&[][..], Vec::as_slice);
             let place = intervals.partition_point(|interval| interval.began < at);
             let Some(interval) = place.checked_sub(1).map(|place| intervals[place]) else {
-                // The path has reached the thread's start, or nothing is known about the thread.
+                // The path has reached the start of the thread, or the recording shows nothing about the
+                // thread.
                 match intervals.first().and_then(|first| first.waker) {
                     Some(maker) if jumps <= self.threads.len() && self.threads.contains_key(&maker) => {
                         tid = maker;
@@ -299,7 +300,7 @@ impl LaunchTally {
             spend(&|parts| parts.of(interval.reason), interval.began, &mut at);
             jumps = 0;
         }
-        assert!(launch.path.sum_ns() == launch.duration_ns, "each moment of a launch counts once");
+        assert!(launch.path.sum_ns() == launch.duration_ns, "the path covers the launch exactly once");
         let mut programs: Vec<ProgramTime> = programs
             .into_iter()
             .map(|(program, path)| ProgramTime { name: names.name(program).to_owned(), path })

@@ -33,7 +33,7 @@ fn launch(until: u64, waits: &str) -> Option<Launch> {
     tally.finish(&mut context.end(&meta))
 }
 
-/// Returns the parts of the path in milliseconds, in the order of the struct. The parts sum to the launch.
+/// Returns the parts of the critical path in milliseconds. The parts must sum to the launch's duration.
 fn parts(launch: &Launch) -> [u64; 8] {
     let path = &launch.path;
     assert_eq!(path.sum_ns(), launch.duration_ns);
@@ -83,8 +83,8 @@ fn who_waits_for_another_thread_waits_for_what_that_does() {
          1 91..92 cpu",
     )
     .expect("a launch");
-    // Thread 1 runs from 1 to 11 ms. From 11 ms, thread 2: cpu 5, runs 4, storage 50, runs 5, lock 5, runs
-    // 11. Then thread 1: cpu 1, runs 9.
+    // Thread 1 runs from 1 to 11 ms. The path then follows thread 2 (cpu 5, runs 4, storage 50, runs 5, lock
+    // 5, runs 11) and returns to thread 1 (cpu 1, runs 9).
     assert_eq!(parts(&found), [39, 50, 0, 0, 5, 0, 6, 0]);
     assert_eq!(found.programs[0].name, "t2");
     assert_eq!(found.all_threads.thread_ns, 79_000_000);
@@ -112,8 +112,8 @@ fn a_launch_that_became_quiet_ends_with_its_last_activity() {
 
 #[test]
 fn a_thread_that_has_ended_does_not_run_to_the_quiet_end() {
-    // 2 ended after 21. Thread 3 still runs at the end of the launch. Its last wait comes later, when the
-    // thread ends.
+    // Thread 2 ended after 21 ms. Thread 3 still runs at the end of the launch; its last wait begins when it
+    // ends.
     let quiet = "1 1..2 cpu by 9
          1 10..50 thread by 2
          2 11..11 cpu by 1

@@ -1,5 +1,5 @@
-//! A bounded number of time bins of equal width. When time passes the last bin, neighbouring bins are merged
-//! in pairs and the width doubles.
+//! Keeps values in a bounded number of time bins of equal width. When time passes the last bin, neighbouring
+//! bins are merged in pairs and the width doubles.
 //!
 //! The first timestamp is the origin; requests with earlier timestamps fall into the first bin. Nearly all
 //! requests fall into the same bin as the previous one, so that bin is cached.
@@ -7,7 +7,7 @@
 use fonio_core::{Nanos, Timestamp};
 
 pub(crate) trait Fold: Default {
-    /// Merges the contents of the following bin.
+    /// Merges the values of the following bin into this bin.
     fn fold(&mut self, later: Self);
 }
 
@@ -21,7 +21,8 @@ pub(crate) struct Bins<T, const LIMIT: usize> {
     current_until: Timestamp,
 }
 
-/// Initial width: 1 ms. 512 of these bins cover half a second, which is shorter than any useful recording.
+/// Initial width of a bin: 1 ms. 512 bins of this width cover half a second, which is shorter than any useful
+/// recording.
 const FIRST_WIDTH: Nanos = Nanos(1_000_000);
 
 impl<T, const LIMIT: usize> Default for Bins<T, LIMIT> {
@@ -43,7 +44,7 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
         self.width
     }
 
-    /// The origin; 0 before it is known.
+    /// Returns the start of the first bin, or 0 before it is known.
     pub(crate) fn origin(&self) -> Timestamp {
         self.origin.unwrap_or_default()
     }
@@ -52,18 +53,17 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
         &self.bins
     }
 
-    /// The start of a bin.
     pub(crate) fn begin_of(&self, index: u64) -> Timestamp {
         self.origin() + Nanos(index.saturating_mul(self.width.0))
     }
 
     /// Sets the start of the first bin, before any bin is requested.
     pub(crate) fn begin_at(&mut self, origin: Timestamp) {
-        assert!(self.bins.is_empty(), "bins are laid out from their origin");
+        assert!(self.bins.is_empty(), "the origin is set before the first bin exists");
         self.origin = Some(origin);
     }
 
-    /// Returns the bin of a timestamp.
+    /// Returns the bin that contains `time`, creating it if needed.
     #[inline]
     pub(crate) fn at(&mut self, time: Timestamp) -> &mut T {
         if time < self.current_from || time >= self.current_until {
@@ -78,7 +78,7 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
             self.halve();
         }
         let index = (offset / self.width.0) as usize;
-        assert!(index < LIMIT, "bins were folded until the time fits");
+        assert!(index < LIMIT, "bins are merged until the timestamp fits");
         if self.bins.len() <= index {
             self.bins.resize_with(index + 1, T::default);
         }
@@ -94,7 +94,6 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
         }
     }
 
-    /// Halves the number of bins and doubles their width.
     pub(crate) fn halve(&mut self) {
         let mut old = std::mem::take(&mut self.bins).into_iter();
         while let Some(mut bin) = old.next() {
@@ -117,8 +116,8 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
         if start >= self.current_from && end <= self.current_until && start >= self.origin() {
             return give(&mut self.bins[self.current], end - start);
         }
-        // Look up the end bin first, because this can merge bins, which would change the index of the start
-        // bin.
+        // Look up the end bin first, because this look-up can merge bins and thus change the index of the
+        // start bin.
         self.at(start);
         self.at(Timestamp(end.0 - 1));
         let origin = self.origin();
@@ -175,7 +174,6 @@ mod tests {
     }
 
     proptest! {
-        /// `spread` assigns every nanosecond to exactly one bin.
         #[test]
         fn spreads_add_up(spans in prop::collection::vec((0u64..20_000_000, 0u64..9_000_000), 1..30)) {
             let mut bins = Bins::<Sum, 8>::default();

@@ -1,4 +1,4 @@
-//! Changes over time, in bins of equal width.
+//! Shows changes over time, in bins of equal width.
 
 pub(crate) mod bins;
 pub mod series;

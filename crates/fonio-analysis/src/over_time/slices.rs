@@ -73,15 +73,15 @@ use crate::question::seen::Seen;
 use crate::requests::class::Class;
 use crate::waits::outstanding::{LONG, may_be_waited_for};
 
-/// Maximum number of slices. It is large enough to detect autocorrelation over a hundredth of the span or
-/// more.
+/// Maximum number of time slices. The number is large enough to detect autocorrelation over a hundredth of
+/// the span or more.
 const SLICES: usize = 128;
 
 /// A rate: its name, a function that returns the value of each slice, and the number of nanoseconds in its
 /// unit of time.
 type Rate = (&'static str, fn(&Slices) -> &[u64], f64);
 
-/// The rate of long responses.
+/// Name of the figure for the rate of long responses.
 pub(crate) const LONG_RATE: &str = "long.per_s";
 
 pub(crate) const RATES: [Rate; 7] = [
@@ -117,11 +117,10 @@ struct Slice {
     service_sum: Nanos,
     busy: Nanos,
     long: u64,
-    /// Service and response of reads, sync writes and other writes.
+    /// Service and response times of reads, synchronous writes and other writes.
     times: [[Times; 2]; 3],
 }
 
-/// A sum and a coarse histogram: 32 steps per doubling.
 #[derive(Debug, Default)]
 struct Times {
     count: u64,
@@ -129,8 +128,8 @@ struct Times {
     steps: Steps<STEP_BITS>,
 }
 
-/// Binary logarithm of the number of steps per doubling. With 5, the error of a slice's percentile is at most
-/// 1.6 percent.
+/// Binary logarithm of the number of histogram steps per doubling. With 5, the error of a slice's percentile
+/// is at most 1.6 percent.
 const STEP_BITS: u32 = 5;
 
 impl Times {
@@ -147,7 +146,8 @@ impl Times {
         self.steps.fold(&later.steps);
     }
 
-    /// Returns the middle of the percentile's step, and the share of the step's values below the percentile.
+    /// Returns the middle of the histogram step with the percentile, and the share of this step's values
+    /// below the percentile.
     fn quantile_step(&self, percent: u64) -> Option<(u64, f64)> {
         let wanted = self.count as f64 * percent as f64 / 100.0;
         let mut seen = 0u64;

@@ -16,7 +16,7 @@ use crate::filter::FilterOptions;
 use crate::requests::class::Class;
 use crate::requests::times::{ResponseTally, ServiceTally};
 
-/// State shared by several questions.
+/// State that several questions share during the analysis.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) threads: Threads,
@@ -26,13 +26,12 @@ pub(crate) struct Context {
     pub(crate) processes: ProcessCounts,
     filter: Option<FilterOptions>,
     flushes: FlushFinder,
-    /// When the recording began, according to its producer.
+    /// Start of the recording according to its producer.
     began: Option<Timestamp>,
     /// The end of the filter's time range; requests in flight are cut there.
     cut: Timestamp,
     first: Option<Timestamp>,
     last: Timestamp,
-    /// The time of the last row in table order.
     at: Timestamp,
     /// The end of the last interval with a request in flight on any device.
     busy_until: Timestamp,
@@ -48,13 +47,11 @@ pub(crate) struct Ending<'a> {
     pub(crate) span: Span,
     /// The end of the span on the recording's clock.
     pub(crate) ended: Timestamp,
-    /// The events lost within the span.
     pub(crate) lost: LostInSpan,
     /// The number of values that may be missing from a distribution.
     pub(crate) loss: Loss,
-    /// Whether a filter left out requests of the span.
     pub(crate) is_filtered: bool,
-    /// The row in the table of processes, by process number.
+    /// For each process number: the index of its row in the table of processes.
     pub(crate) places: Vec<u32>,
     pub(crate) context: Context,
 }
@@ -93,7 +90,7 @@ impl Context {
         from
     }
 
-    /// The span to which waits are cut.
+    /// Returns the time span to which waits are clipped.
     pub(crate) fn span_of_waits(&self) -> (Timestamp, Timestamp) {
         let began = self.began.unwrap_or_default();
         (self.filter.as_ref().map_or(began, |filter| filter.range(began).0), self.cut)
@@ -104,7 +101,7 @@ impl Context {
     pub(crate) fn see(&mut self, row: &Request) -> Seen {
         let time = row.order_time();
         self.first = Some(self.first.map_or(time, |first| first.min(time)));
-        // Questions rely on table order, so a row out of order gets the time of the row before it.
+        // Questions rely on table order, so a row that is out of order gets the time of the preceding row.
         self.at = self.at.max(time);
         let begins = row.issued.or(row.queued);
         let flight = begins.zip(row.completed).and_then(|(_, completed)| {
@@ -141,11 +138,11 @@ impl Context {
         seen
     }
 
-    /// Returns the part of an interval after all earlier intervals. Intervals come in the order of their
-    /// start.
+    /// Returns the part of an interval that follows all earlier intervals. Callers pass intervals in order of
+    /// their start times.
     #[inline]
     fn stretch(&mut self, start: Timestamp, end: Timestamp) -> Option<(Timestamp, Timestamp)> {
-        assert!(start <= end, "a flight ends after it begins");
+        assert!(start <= end, "an interval does not end before it starts");
         let from = start.max(self.busy_until);
         if end <= from {
             return None;
@@ -167,7 +164,6 @@ impl Context {
         self.last_device
     }
 
-    /// The devices with requests, by number.
     pub(crate) fn devices(&self, meta: &Meta) -> Vec<DeviceInfo> {
         let known: FxHashMap<DeviceId, _> = meta.devices.iter().map(|device| (device.id, device)).collect();
         let devices = self.devices.iter().zip(&self.device_requests);
@@ -175,7 +171,7 @@ impl Context {
     }
 
     pub(crate) fn end(self, meta: &Meta) -> Ending<'_> {
-        assert!(self.devices.len() == self.device_requests.len(), "each device has a count");
+        assert!(self.devices.len() == self.device_requests.len(), "each device has a request count");
         let (span, ended) = self.span(meta);
         let lost = LostInSpan::of(meta, &span);
         Ending {
@@ -190,7 +186,7 @@ impl Context {
         }
     }
 
-    /// The span, and its end on the recording's clock.
+    /// Returns the span, and its end on the recording's clock.
     fn span(&self, meta: &Meta) -> (Span, Timestamp) {
         let known = meta.began.zip(meta.ended);
         let seen = self.first.map(|first| (first, self.last.max(first)));
@@ -220,7 +216,6 @@ impl<'a> Ending<'a> {
         Context::new(&AnalysisOptions::default()).end(meta)
     }
 
-    /// The start of the span on the recording's clock.
     pub(crate) fn began(&self) -> Timestamp {
         Timestamp(self.span.began_ns)
     }

@@ -5,18 +5,15 @@ use fonio_core::{Flags, Op, Timestamp};
 use super::ratio::at;
 use crate::requests::class::Class;
 
-/// The form of a flush.
+/// How a flush reaches the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flush {
-    /// A flush request.
     Request,
-    /// A write with preflush.
     Preflush,
-    /// A write with FUA, if the option counts it as a flush.
+    /// A write with FUA, if an option counts writes with FUA as flushes.
     Fua,
 }
 
-/// Finds flushes in requests in table order.
 #[derive(Debug, Default)]
 pub(crate) struct FlushFinder {
     fua_counts: bool,
@@ -30,8 +27,8 @@ impl FlushFinder {
         FlushFinder { fua_counts, last_requests: Vec::new() }
     }
 
-    /// Returns the kind of flush, if the request is one. `time` is the request's time in the table; `queued`
-    /// is its queue time.
+    /// Returns the form of the flush, if the request is a flush. `time` is the request's time in the table;
+    /// `queued` is its queue time.
     #[inline]
     pub(crate) fn find(
         &mut self,

@@ -1,9 +1,9 @@
 //! Finds the gaps in which events were lost, and the number of values that may be missing as a result.
 //!
 //! A lost event can be the completion of a known request, or the only event of an unknown request. Every lost
-//! event therefore hides at most one latency. These may be the slowest requests of any group. If any event
-//! was lost, known requests without a value are also counted as missing values, because their completions may
-//! have been lost.
+//! event therefore hides at most one latency. The hidden latencies may belong to the slowest requests of any
+//! group. If any event was lost, known requests without a value are also counted as missing values, because
+//! their completions may have been lost.
 
 use fonio_core::{Meta, Nanos};
 use schemars::JsonSchema;
@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 
 use super::span::Span;
 
-/// Maximum number of gaps listed.
 const PLACES_MAX: usize = 50;
 
 /// A gap in which events were lost.
@@ -36,7 +35,7 @@ pub(crate) enum Loss {
 }
 
 impl Loss {
-    /// Adds requests that were seen without a value.
+    /// Adds the number of requests whose value is missing.
     pub(crate) fn and(self, without: u64) -> Loss {
         match self {
             Loss::UpTo(events) => Loss::UpTo(events.saturating_add(without)),
@@ -44,23 +43,20 @@ impl Loss {
         }
     }
 
-    /// Returns the loss for a figure that a single lost event can change arbitrarily.
+    /// Returns the loss to use for a figure that a single lost event can change arbitrarily.
     pub(crate) fn beyond_bounds(self) -> Loss {
         if self == Loss::Nothing { self } else { Loss::Unknown }
     }
 }
 
-/// The events lost within the span.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LostInSpan {
-    /// The number of events known to be lost.
     pub(crate) events: u64,
     /// Gaps of unknown size, and the sum of their lengths.
     pub(crate) uncounted: u64,
     pub(crate) uncounted_time: Nanos,
-    /// The number of all gaps.
     pub(crate) gaps: u64,
-    /// The largest gaps, in time order.
+    /// The largest gaps, sorted by time.
     pub(crate) places: Vec<LostPlace>,
 }
 
@@ -92,7 +88,7 @@ impl LostInSpan {
         let unnumbered = gaps.iter().filter(|gap| gap.count.is_none()).count() as u64;
         LostInSpan {
             events: if located { known } else { lost.events },
-            // A gap without a number is not uncounted if its events were counted by other means.
+            // A gap without a number of events is not uncounted if its events were counted by other means.
             uncounted: if lost.gaps_beyond == 0 { lost.uncounted.min(unnumbered) } else { lost.uncounted },
             uncounted_time,
             gaps: gaps.len() as u64 + lost.gaps_beyond,

@@ -1,4 +1,4 @@
-//! The interface of a question: its tally, the rows that the tally takes, and its figures.
+//! Defines the interface of a question: its tally, the rows that the tally takes, and its figures.
 
 pub(crate) mod context;
 pub(crate) mod flush;
@@ -22,7 +22,7 @@ use seen::Seen;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Row<'r> {
     Wait(&'r Wait),
-    /// A wait that the filter leaves out.
+    /// A wait that the filter drops.
     WaitLeftOut(&'r Wait),
     BlockedCount(&'r BlockedCount),
     Thread(&'r Thread),
@@ -36,25 +36,26 @@ pub(crate) enum Row<'r> {
 
 /// A question, which takes rows and returns its answer at the end.
 ///
-/// The file of a question has a tally that implements this trait, an answer (plain data with a JSON schema),
-/// and figures. A line in `analyser/questions.rs` registers it. All questions take each row, in no particular
-/// order. Shared values are in [`Seen`] and [`Context`].
+/// The file of each question defines a tally that implements this trait, an answer (plain data with a JSON
+/// schema), and figures. A line in `analyser/questions.rs` registers the question. Each row is passed to all
+/// questions, in no particular order. [`Seen`] and [`Context`] contain values that several questions need.
 pub(crate) trait Question: Default {
-    /// The answer, a field of the analysis.
+    /// The question's answer, which becomes a field of the analysis.
     type Answer;
 
-    /// Creates an empty tally.
+    /// Creates a tally that has not seen any rows.
     fn with(_options: &AnalysisOptions) -> Self {
         Self::default()
     }
 
-    /// Sets the start of the span, if the producer states it. Called before any row.
+    /// Sets the start of the span, if the producer states it. This function is called before any row is
+    /// passed.
     fn begin_at(&mut self, _began: Timestamp) {}
 
     /// Takes a request; requests come in table order, after all other rows.
     fn request(&mut self, _row: &Request, _seen: &Seen) {}
 
-    /// Takes a row that is not a request.
+    /// Takes a row of any table except requests.
     fn row(&mut self, _row: Row, _context: &mut Context) {}
 
     fn finish(self, end: &mut Ending) -> Self::Answer;

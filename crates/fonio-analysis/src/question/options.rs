@@ -7,11 +7,12 @@ use crate::filter::FilterOptions;
 pub struct AnalysisOptions {
     /// Number of earlier requests that a sequential request may continue; 1 to 16.
     pub sequential_window: u32,
-    /// Whether a write with FUA counts as a flush.
+    /// Whether a write with FUA (durable on completion) counts as a flush.
     pub fua_counts_as_flush: bool,
-    /// Maximum number of requests in the point sample.
+    /// Maximum number of requests that the analysis lists as single points.
     pub sample_points: u32,
-    /// The filter before the analyser, if any. The analysis contains it and uses its time range as the span.
+    /// The filter whose rows reach the analyser, if any. The analysis contains the filter and uses its time
+    /// range as the span.
     pub filter: Option<FilterOptions>,
 }
 

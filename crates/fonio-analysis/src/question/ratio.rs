@@ -1,10 +1,9 @@
-//! Ratios, rates, and lists that grow on demand.
+//! Computes ratios and rates, and provides lists that grow on demand.
 
 use fonio_core::{ByteCount, Nanos};
 
-/// An amount: a count, or a number with a unit.
+/// A value that can be divided: a count, or a number with a unit.
 pub(crate) trait Amount {
-    /// The number without its unit.
     fn number(self) -> u64;
 }
 
@@ -26,13 +25,13 @@ impl Amount for ByteCount {
     }
 }
 
-/// `part / whole`; `None` if `whole` is 0.
+/// Returns `part / whole`, or `None` if `whole` is 0.
 pub(crate) fn ratio<A: Amount>(part: A, whole: A) -> Option<f64> {
     let (part, whole) = (part.number(), whole.number());
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// The rate of `count` events or bytes in `span`, per second.
+/// Returns the rate of `count` events or bytes in `span`, per second.
 pub(crate) fn per_second(count: impl Amount, span: Nanos) -> Option<f64> {
     (span.0 > 0).then(|| count.number() as f64 * 1e9 / span.0 as f64)
 }

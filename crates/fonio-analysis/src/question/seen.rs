@@ -1,4 +1,4 @@
-//! A request with the values that several questions need. These values are computed once.
+//! Describes a request by the values that several questions need, which are computed once.
 
 use fonio_core::{ByteCount, Flags, Nanos, Op, Sector, Timestamp};
 
@@ -16,7 +16,7 @@ pub(crate) struct Seen {
     pub(crate) bytes: ByteCount,
     pub(crate) queued: Option<Timestamp>,
     /// The request's time in the table: the time of issue, otherwise of queueing, otherwise of completion.
-    /// Never earlier than the request before it.
+    /// The value is never earlier than `at` of the preceding request.
     pub(crate) at: Timestamp,
     /// Start and end of the time in flight: issue (otherwise queueing) to completion, cut at the end of the
     /// filter's time range.
@@ -27,14 +27,12 @@ pub(crate) struct Seen {
     pub(crate) response: Option<Nanos>,
     pub(crate) queue: Option<Nanos>,
     pub(crate) process: u32,
-    /// Number of the process's unit, if known.
     pub(crate) unit: Option<u32>,
-    /// The kind of flush, if the request is one.
+    /// The form of the flush, if the request is a flush.
     pub(crate) flush: Option<Flush>,
 }
 
 impl Seen {
-    /// Whether the request moves data.
     pub(crate) fn has_data(&self) -> bool {
         self.class.is_read() || self.class.is_write()
     }

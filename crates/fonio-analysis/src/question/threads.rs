@@ -1,23 +1,23 @@
-//! The names of threads over time.
+//! Keeps the names that threads had over time.
 
 use fonio_core::{Thread, Timestamp, unit_name};
 use rustc_hash::FxHashMap;
 
-/// Maximum number of distinct names. A phone has a few hundred.
+/// Maximum number of distinct thread names. A phone has a few hundred.
 pub(crate) const NAMES_MAX: usize = 1024;
 /// Maximum number of name rows kept. Later renames are ignored, so a thread keeps its last known name.
 const ROWS_MAX: usize = 1 << 20;
-/// Slots of the cache for recent lookups.
+/// Number of slots in the cache of recently looked-up names.
 const SLOTS: usize = 256;
 
-/// Placeholder for a missing name.
+/// Number that stands for a missing thread name.
 pub(crate) const UNKNOWN: u32 = 0;
 /// Process name of requests whose thread is unknown.
 pub(crate) const UNKNOWN_NAME: &str = "(unknown)";
-/// Placeholder for all names beyond [`NAMES_MAX`].
+/// Number that stands for all names beyond [`NAMES_MAX`].
 pub(crate) const OTHER: u32 = 1;
 
-/// The names that threads had over time.
+/// The thread names and units of a recording over time.
 #[derive(Debug)]
 pub(crate) struct Threads {
     names: Vec<String>,
@@ -26,13 +26,12 @@ pub(crate) struct Threads {
     /// For each thread, the start time and number of each of its names, in time order.
     rows: FxHashMap<u32, Vec<(Timestamp, u32)>>,
     row_count: usize,
-    /// Names of units.
     units: Vec<String>,
     in_units: FxHashMap<u32, Vec<(Timestamp, u32)>>,
     slots: Box<[Slot; SLOTS]>,
 }
 
-/// `tid` has `name` in `from..until`.
+/// A cached lookup: thread `tid` has the name from `from` until `until`.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     tid: u32,
@@ -65,7 +64,8 @@ impl Threads {
         if self.row_count >= ROWS_MAX {
             return;
         }
-        // A worker changes its name with every work item: kworker/0:1-events, kworker/u8:3-flush-179:0.
+        // The name of a kernel worker changes with every work item: kworker/0:1-events,
+        // kworker/u8:3-flush-179:0.
         let name = if comm.starts_with("kworker/") { "kworker" } else { comm };
         let number = self.number(name);
         let rows = self.rows.entry(row.tid).or_default();
@@ -79,7 +79,7 @@ impl Threads {
     }
 
     fn add_unit(&mut self, row: &Thread) {
-        // Older recordings have only the cgroup.
+        // Older recordings contain only the thread's cgroup, not its unit.
         let by_cgroup = || row.cgroup.as_deref().and_then(unit_name);
         let Some(unit) = row.unit.clone().or_else(by_cgroup) else { return };
         let known = self.units.iter().position(|known| *known == unit);
@@ -125,8 +125,8 @@ impl Threads {
         number
     }
 
-    /// Returns the number of the thread's name at `time`. Before the thread's first row, its first name is
-    /// used.
+    /// Returns the number of the thread's name at `time`. For times before the thread's first row, its first
+    /// name is used.
     #[inline]
     pub(crate) fn name_at(&mut self, tid: Option<u32>, time: Timestamp) -> u32 {
         let Some(tid) = tid else { return UNKNOWN };

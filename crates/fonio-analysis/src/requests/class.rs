@@ -1,4 +1,4 @@
-//! Kinds of requests that the studies distinguish, and groups of kinds that tables list.
+//! Defines the classes of requests that the studies distinguish, and the groups of classes that tables list.
 
 use fonio_core::{Flags, Op, Request};
 use schemars::JsonSchema;
@@ -28,7 +28,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// All classes, in table order.
+    /// All classes, in the order of tables.
     pub const ALL: [Class; 8] = [
         Class::Read,
         Class::Readahead,
@@ -39,10 +39,10 @@ impl Class {
         Class::Discard,
         Class::Other,
     ];
-    /// The number of classes.
+    /// The number of request classes.
     pub const COUNT: usize = Class::ALL.len();
 
-    /// The class of a request.
+    /// Returns the class of a request.
     pub fn of(request: &Request) -> Class {
         match request.op {
             Op::Read if request.flags.contains(Flags::READAHEAD) => Class::Readahead,
@@ -56,12 +56,12 @@ impl Class {
         }
     }
 
-    /// The name in JSON and in figures.
+    /// Returns the name of the class in JSON and in figures.
     pub fn name(self) -> &'static str {
         Group::from(self).name()
     }
 
-    /// One request of the class, in words: "a synchronous write".
+    /// Describes one request of the class, such as "a synchronous write".
     pub fn one(self) -> &'static str {
         match self {
             Class::Read => "a read",
@@ -115,7 +115,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// All groups, in table order.
+    /// All groups, in the order of tables.
     pub const ALL: [Group; 11] = [
         Group::All,
         Group::Reads,
@@ -130,7 +130,7 @@ impl Group {
         Group::Other,
     ];
 
-    /// Returns the name in JSON and figures, the plural noun, and the attributive form.
+    /// Returns the group's name in JSON and figures, its plural noun, and its attributive form.
     fn words(self) -> [&'static str; 3] {
         match self {
             Group::All => ["all", "requests", "request"],
@@ -162,7 +162,6 @@ impl Group {
         self.words()[2]
     }
 
-    /// Returns the classes in the group.
     pub(crate) fn classes(self) -> impl Iterator<Item = Class> {
         Class::ALL.into_iter().filter(move |class| self.includes(*class))
     }

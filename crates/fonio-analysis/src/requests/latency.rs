@@ -1,4 +1,4 @@
-//! Service and response times by kind of request, and each kind's share of the sum of latencies (the
+//! Computes service and response times by kind of request, and each kind's share of the sum of latencies (the
 //! block-trace study's Figure 2, right, and its main finding: sync writes dominate).
 
 use fonio_core::Unit;

@@ -1,4 +1,4 @@
-//! Requests: their number, sizes and latencies.
+//! Analyses the number, sizes and latencies of requests.
 
 pub mod class;
 pub mod latency;

@@ -1,4 +1,4 @@
-//! One request of a scatter plot or a list.
+//! Describes one request for a scatter plot or a list.
 
 use fonio_core::Timestamp;
 use schemars::JsonSchema;
@@ -31,7 +31,8 @@ pub struct Point {
 }
 
 impl Point {
-    /// Creates a point with the time on the recording's clock and the number of the thread's name as process.
+    /// Creates a point. Its time is on the recording's clock, and its process is the number of the thread's
+    /// name.
     pub(crate) fn of(seen: &Seen) -> Point {
         Point {
             request_id: seen.id,

@@ -1,4 +1,4 @@
-//! Single requests for scatter plots: a sample by hash of the request id, and the slowest requests.
+//! Selects single requests for scatter plots: a sample by hash of the request id, and the slowest requests.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -26,7 +26,6 @@ use crate::question::context::Ending;
 use crate::question::options::AnalysisOptions;
 use crate::question::seen::Seen;
 
-/// The number of slowest requests kept.
 const SLOWEST: usize = 1000;
 
 /// Keeps the requests with the smallest hashes (a uniform sample without random numbers), and the slowest
@@ -35,19 +34,20 @@ const SLOWEST: usize = 1000;
 pub(crate) struct PointTally {
     sample_max: usize,
     of_requests: u64,
-    /// Hash and point. When the list reaches twice the wanted number, the half with the greater hashes is
-    /// dropped.
+    /// The points with their hashes. When the list reaches twice the wanted number, the half with the greater
+    /// hashes is dropped.
     sample: Vec<(u64, Point)>,
-    /// Points with this hash or a greater one are ignored.
+    /// Points whose hash is not below this bound are ignored.
     bound: u64,
-    /// The slowest requests, sorted by latency, then by ascending id. The fastest of them is on top.
+    /// The slowest requests, sorted by latency, then by ascending id. The fastest of the slowest requests is
+    /// on top of the heap.
     slow: BinaryHeap<Reverse<(Nanos, Reverse<u64>, u32)>>,
     slow_points: Vec<Point>,
 }
 
 impl PointTally {
-    /// Drops the half with the greater hashes. This is cheaper than a heap, which moves entries for every
-    /// point.
+    /// Drops the half of the points with the greater hashes. Dropping half at a time is cheaper than a heap,
+    /// which moves entries for every point.
     #[cold]
     fn drop_half(&mut self) {
         if self.sample.len() > self.sample_max {
@@ -56,7 +56,7 @@ impl PointTally {
             self.bound = first_dropped.0;
             self.sample.truncate(self.sample_max);
         }
-        assert!(self.sample.len() <= self.sample_max, "the half with the smaller hashes is left");
+        assert!(self.sample.len() <= self.sample_max, "only the points with the smallest hashes are kept");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Service time by size class (the block-trace study's Figure 3).
+//! Computes service times by size class (Figure 3 of the block-trace study).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

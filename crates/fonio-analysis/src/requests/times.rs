@@ -1,4 +1,4 @@
-//! Service and response times by class, shared by several questions.
+//! Collects service and response times by class, for several questions.
 
 use fonio_core::ByteCount;
 
@@ -6,17 +6,16 @@ use super::class::{Class, Group};
 use crate::distribution::tally::Tally;
 use crate::question::seen::Seen;
 
-/// Upper bounds of the size classes in bytes. The first is one page, and each further bound is twice the
-/// previous one. A further class holds all larger sizes.
+/// Upper bounds of the size classes in bytes. The first bound is one page, and each further bound is twice
+/// the previous one. One more size class holds all larger requests.
 pub(super) const BOUNDS: [u64; 10] =
     [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20];
 pub(super) const SIZES: usize = BOUNDS.len() + 1;
 
-/// Collects service times by class and size class.
 #[derive(Debug)]
 pub(crate) struct ServiceTally {
     tallies: Vec<[Tally; SIZES]>,
-    /// Requests without a service time.
+    /// For each class and size class: the number of requests without a service time.
     without: Vec<[u64; SIZES]>,
 }
 
@@ -45,29 +44,29 @@ impl ServiceTally {
         }
     }
 
-    /// The summed service time of a class.
+    /// Returns the sum of the service times of a class.
     pub(crate) fn sum_ns(&self, class: Class) -> u64 {
         self.tallies[class as usize].iter().map(|tally| tally.sum).fold(0, u64::saturating_add)
     }
 
-    /// Service times of a group, for all sizes.
+    /// Returns the service times of a group, over all sizes.
     pub(crate) fn of_group(&self, group: Group) -> Tally {
         Tally::together(group.classes().flat_map(|class| &self.tallies[class as usize]))
     }
 
-    /// The number of requests of a group without a service time.
+    /// Returns the number of requests of a group without a service time.
     pub(crate) fn without(&self, group: Group) -> u64 {
         group.classes().flat_map(|class| &self.without[class as usize]).sum()
     }
 
-    /// Service times of a group in one size class, and the number of requests without a service time.
+    /// Returns the service times of a group in one size class, and the number of requests without a service
+    /// time.
     pub(super) fn of_size(&self, group: Group, size: usize) -> (Tally, u64) {
         let tally = Tally::together(group.classes().map(|class| &self.tallies[class as usize][size]));
         (tally, group.classes().map(|class| self.without[class as usize][size]).sum())
     }
 }
 
-/// Collects responses by class.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseTally {
     requests: [u64; Class::COUNT],
@@ -85,13 +84,13 @@ impl ResponseTally {
         self.readahead_unknown += u64::from(seen.class == Class::Read && !readahead_known);
     }
 
-    /// The responses of each class for which `wanted` is true.
+    /// Returns the response times of each class for which `wanted` is true.
     pub(crate) fn of_classes(&self, wanted: fn(Class) -> bool) -> impl Iterator<Item = &Tally> {
         let classes = Class::ALL.into_iter().filter(move |class| wanted(*class));
         classes.map(|class| &self.response[class as usize])
     }
 
-    /// The requests of a group, and their responses.
+    /// Returns the number of requests of a group, and their response times.
     pub(super) fn of_group(&self, group: Group) -> (u64, Tally) {
         let requests = group.classes().map(|class| self.requests[class as usize]).sum();
         (requests, Tally::together(group.classes().map(|class| &self.response[class as usize])))

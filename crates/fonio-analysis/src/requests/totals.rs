@@ -1,4 +1,5 @@
-//! Requests and bytes by op, and the ratio of reads to writes (the block-trace study's Table I).
+//! Counts requests and bytes by op, and computes the ratio of reads to writes (the block-trace study's Table
+//! I).
 
 use fonio_core::{ByteCount, Flags, Op, Request, Unit};
 use schemars::JsonSchema;
@@ -158,7 +159,6 @@ mod tests {
         assert_eq!((totals.requests, totals.reads, totals.writes, totals.fua_writes), (6, 3, 2, 1));
         assert_eq!((totals.read_bytes, totals.write_bytes), (72 * 512, 24 * 512));
         assert_eq!((totals.read_write_ratio, totals.read_write_bytes_ratio), (Some(1.5), Some(3.0)));
-        // Six requests in one millisecond.
         assert_eq!(totals.requests_per_s, Some(6000.0));
         let ops: Vec<_> = totals.by_op.iter().map(|op| (op.op.as_str(), op.requests)).collect();
         assert_eq!(ops, [("read", 3), ("write", 2), ("flush", 1)]);

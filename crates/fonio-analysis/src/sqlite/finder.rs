@@ -1,13 +1,14 @@
 //! Finds the transactions of one database in the calls on its files.
 //!
-//! A commit is visible for every value of `synchronous`. The journal is deleted (DELETE), truncated to 0
-//! (TRUNCATE), or its header is zeroed (PERSIST); in WAL mode, a frame with the size of the database is
-//! written. A rollback ends a rollback journal in the same way, but the database was not written, or the
-//! journal was read back into it. In WAL mode, the next transaction overwrites the frames. SQLite's locks
-//! allow one writer at a time, so the calls of all threads and processes form one sequence per database.
+//! A commit is visible in the calls whatever the value of `synchronous`. A commit deletes the journal
+//! (DELETE), truncates it to 0 (TRUNCATE), or zeroes its header (PERSIST); in WAL mode, it writes a frame
+//! with the size of the database. A rollback ends a rollback journal in the same way as a commit, but the
+//! database was not written, or the journal was read back into it. In WAL mode, the frames of a transaction
+//! that was rolled back are overwritten by the next transaction. SQLite's locks allow one writer at a time,
+//! so the calls of all threads and processes form one sequence per database.
 //!
-//! With `journal_mode=OFF` or `MEMORY`, only writes to the database are visible. They are counted, but cannot
-//! be assigned to transactions.
+//! With `journal_mode=OFF` or `MEMORY`, only writes to the database are visible. Such writes are counted, but
+//! cannot be assigned to transactions.
 
 use fonio_core::{ByteCount, SqliteWrite};
 
@@ -16,9 +17,9 @@ pub(super) enum Role {
     Database,
     Journal,
     Wal,
-    /// The index of the WAL, which processes share.
+    /// The index of the WAL, shared by all processes that use the database.
     Shm,
-    /// The folder, which SQLite syncs after it creates a journal.
+    /// The folder of the database, which SQLite syncs after it creates a journal.
     Folder,
 }
 
@@ -27,23 +28,22 @@ pub(super) enum Act {
     Read,
     Write(Option<SqliteWrite>),
     Sync,
-    /// Truncation to this length.
+    /// The file was truncated to this length.
     Truncate(u64),
     Delete,
     Other,
 }
 
-/// A successful call on a file of the database.
+/// A successful call on a file of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub role: Role,
     pub act: Act,
     pub offset: u64,
-    /// The bytes read or written.
+    /// Number of bytes that the call read or wrote.
     pub bytes: ByteCount,
 }
 
-/// Journal mode in which a transaction was committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Mode {
     Delete,
@@ -55,7 +55,6 @@ pub(super) enum Mode {
 impl Mode {
     pub(super) const ALL: [Mode; 4] = [Mode::Delete, Mode::Truncate, Mode::Persist, Mode::Wal];
 
-    /// Its name in `PRAGMA journal_mode`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Mode::Delete => "delete",
@@ -68,7 +67,7 @@ impl Mode {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// A transaction begins to write. A previously open transaction was rolled back.
+    /// A transaction begins to write. If another transaction is still open, it was rolled back.
     Begin,
     Commit(Mode),
     Rollback,
@@ -78,10 +77,11 @@ pub(super) enum Event {
     Unjournaled,
 }
 
-/// Minimum size of a journal read that reads a page. Headers and numbers are read in smaller units.
+/// Minimum size of a journal read that reads a database page. SQLite reads headers and numbers in smaller
+/// units.
 const PAGE_MIN: ByteCount = ByteCount(512);
 
-/// Follows the calls on one database.
+/// Finds transactions in the calls on the files of one database.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Finder {
     /// Whether a transaction has written to its journal or WAL and has not ended.
@@ -98,7 +98,7 @@ pub(super) struct Finder {
 }
 
 impl Finder {
-    /// Processes a step, and passes the resulting events to `give`, in order.
+    /// Processes a call on the database, and passes the resulting events to `give`, in order.
     pub(super) fn step(&mut self, step: &Step, give: &mut dyn FnMut(Event)) {
         match step.role {
             Role::Journal => self.journal(step, give),
@@ -165,17 +165,17 @@ impl Finder {
     fn wal(&mut self, step: &Step, give: &mut dyn FnMut(Event)) {
         match step.act {
             Act::Write(Some(SqliteWrite::WalHeader)) => {
-                // The WAL restarts from the beginning.
+                // SQLite restarts the WAL from its beginning.
                 self.last_commit = None;
                 self.is_wal = true;
                 self.begin(give);
             }
             Act::Write(Some(SqliteWrite::WalFrame)) => self.frame(step.offset, false, give),
             Act::Write(Some(SqliteWrite::WalCommit)) => self.frame(step.offset, true, give),
-            // The page of a frame follows its header.
+            // A frame consists of a header and a page, which SQLite writes after the header.
             Act::Write(_) => self.is_wal = true,
             Act::Read => self.is_wal = true,
-            // The last connection checkpoints, then deletes the WAL.
+            // The last connection runs a checkpoint, then deletes the WAL.
             Act::Delete => *self = Finder::default(),
             Act::Sync | Act::Truncate(_) | Act::Other => {}
         }
@@ -183,7 +183,7 @@ impl Finder {
 
     fn frame(&mut self, offset: u64, is_commit: bool, give: &mut dyn FnMut(Event)) {
         self.is_wal = true;
-        // At the end of a transaction, SQLite may rewrite frame headers with new checksums.
+        // At the end of a transaction, SQLite may rewrite the headers of earlier frames with new checksums.
         if !self.is_open && self.last_commit.is_some_and(|last| offset <= last) {
             return;
         }

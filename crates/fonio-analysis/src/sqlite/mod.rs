@@ -1,10 +1,10 @@
-//! Computes the cost of the transactions of SQLite databases.
+//! Computes the cost of SQLite transactions.
 //!
 //! The module finds transactions in the recorded calls, without changes to the application. A request with a
 //! file belongs to that file's database. Journal and metadata requests of the file system, and flushes, have
-//! no file. Such requests belong to the database on which the causing thread was working. The time of a
-//! request identifies its transaction. The statement that the thread was executing (`sqlite3_step`)
-//! identifies the cause of a transaction.
+//! no file. Such requests belong to the database on which the causing thread was working. The transaction of
+//! a request is the one that was running at the time of the request. The statement that the thread was
+//! executing (`sqlite3_step`) identifies the cause of a transaction.
 
 mod finder;
 mod names;
@@ -99,7 +99,6 @@ const LISTED_MAX: usize = 256;
 /// Maximum number of groups of statements in the table of a database.
 const STATEMENTS_MAX: usize = 32;
 
-/// Collects calls, waits and requests.
 #[derive(Debug, Default)]
 pub(crate) struct SqliteTally {
     has_calls: bool,
@@ -112,11 +111,11 @@ pub(crate) struct SqliteTally {
     statements: Statements,
     has_statements: bool,
     statements_lost: u64,
-    /// Blocked time of each thread in waits that were only counted.
+    /// For each thread: its blocked time in waits that were only counted.
     counted: FxHashMap<u32, Nanos>,
 }
 
-/// Maximum number of threads whose counted waits are kept.
+/// Maximum number of threads for which the time in counted waits is kept.
 const THREADS_MAX: usize = 1 << 16;
 
 #[derive(Debug, Default)]
@@ -131,7 +130,7 @@ impl SqliteTally {
         self.states.get_mut(database)?.slots.at(time)
     }
 
-    /// Takes a call. Files come before calls, and calls are in order of their begin times.
+    /// Takes a file-system call. Files come before calls, and calls are in order of their begin times.
     fn call(&mut self, row: &Call) {
         self.has_calls = true;
         // Failed calls changed nothing; the effect of unfinished calls is unknown.
@@ -175,7 +174,7 @@ impl SqliteTally {
         }
     }
 
-    /// Takes a wait, after all calls.
+    /// Takes a wait; waits come after all calls.
     fn wait(&mut self, row: &Wait) {
         let Some(operation) = row.blocked_in else { return };
         self.has_waits = true;
@@ -188,7 +187,7 @@ impl SqliteTally {
         }
     }
 
-    /// Takes a count of short waits, after all calls.
+    /// Takes a count of short waits; counts come after all calls.
     fn blocked_count(&mut self, row: &BlockedCount) {
         self.has_waits = true;
         if row.blocked_in.is_for_storage(row.reason)
@@ -206,7 +205,7 @@ impl Question for SqliteTally {
         match row {
             Row::File(row) => self.databases.file(row),
             Row::Call(row) => self.call(row),
-            // Steps of statements are in order of their begin times.
+            // Steps of statements arrive in order of their begin times.
             Row::Statement(row) => {
                 self.has_statements = true;
                 self.statements.add(row);
@@ -219,7 +218,7 @@ impl Question for SqliteTally {
         }
     }
 
-    /// Takes a request, after all calls.
+    /// Takes a request; requests come after all calls.
     #[inline]
     fn request(&mut self, row: &Request, _: &Seen) {
         if !self.has_calls || !matches!(row.op, Op::Write | Op::WriteZeroes | Op::ZoneAppend | Op::Flush) {
@@ -229,7 +228,7 @@ impl Question for SqliteTally {
         let of_file = row.file_id.and_then(|file| self.databases.of(file));
         let of = match (of_file, row.file_id) {
             (Some((database, role)), _) => Some((database, bytes_of(row.content, Some(role)))),
-            // Skip data of other files. A flush may be for the database's folder.
+            // Skip requests for data of other files. Keep flushes, which may be for the database's folder.
             (None, Some(file)) if row.op != Op::Flush && self.databases.has_path(file) => None,
             (None, _) => {
                 let cause = row.cause_tid.or(row.tid);
@@ -247,7 +246,7 @@ impl Question for SqliteTally {
         }
     }
 
-    /// `None` if the recording has no calls.
+    /// Returns the answer, or `None` if the recording has no file-system calls.
     fn finish(self, end: &mut Ending) -> Option<Sqlite> {
         let shows = |what: &str| end.meta.source.shows.iter().any(|shown| shown == what);
         if !self.has_calls && !shows(SHOWS_CALLS) {
@@ -325,7 +324,7 @@ impl Question for SqliteTally {
         let complete = sqlite.as_ref().filter(|sqlite| sqlite.is_complete);
         let all = Labels { before: "", transaction: "SQLite transaction", wrote: "that SQLite wrote" };
         receipt::figures("sqlite", &all, complete.map(|sqlite| &sqlite.all), facts);
-        // A lost run may hide BEGIN.
+        // A lost statement run may have been BEGIN.
         let known = complete.filter(|sqlite| sqlite.statements_lost == 0);
         let label = "SQLite transactions of one statement, without BEGIN";
         facts.count("sqlite.autocommits", label, known.and_then(|sqlite| sqlite.autocommits));

@@ -1,8 +1,8 @@
-//! The database to which each file belongs.
+//! Finds the database to which each file belongs.
 //!
-//! The recorder recognises databases, journals and WALs by their names and first bytes. The index of a WAL
-//! (`-shm`) is recognised by its name here. If the database could not be read, a file with one of these names
-//! is recognised if a call shows that SQLite wrote it.
+//! The recorder recognises databases, journals and WALs by their names and first bytes. This module
+//! recognises the index of a WAL (`-shm`) by its name. If the database could not be read, a file with the
+//! name of a journal or WAL is recognised if a call shows that SQLite wrote it.
 
 use fonio_core::{Content, File};
 use rustc_hash::FxHashMap;
@@ -17,19 +17,18 @@ const SUFFIXES: [(&str, Role); 3] = [("-journal", Role::Journal), ("-wal", Role:
 
 #[derive(Debug, Default)]
 pub(super) struct Databases {
-    /// The path of each database.
     pub(super) paths: Vec<String>,
     numbers: FxHashMap<String, usize>,
     /// The path of each file, by the file's number in the recording.
     files: FxHashMap<u32, String>,
-    /// Cached database of each file.
+    /// For each file: its database and role, cached; `None` for files of no database.
     known: FxHashMap<u32, Option<(usize, Role)>>,
-    /// Databases beyond the maximum number.
+    /// Number of databases dropped because the maximum number was reached.
     pub(super) beyond: u64,
 }
 
 impl Databases {
-    /// Takes the name of a file. Later names of a file are ignored, because SQLite keeps using the old name.
+    /// Stores the name of a file. Later names of a file are ignored, because SQLite keeps using the old name.
     pub(super) fn file(&mut self, row: &File) {
         let Some(path) = &row.path else { return };
         if self.files.len() < FILES_MAX {
@@ -54,14 +53,14 @@ impl Databases {
             self.beyond += 1;
             return None;
         }
-        // Files without a database may belong to this one.
+        // Files that had no database until now may belong to this database.
         self.known.clear();
         self.paths.push(path.to_owned());
         self.numbers.insert(path.to_owned(), self.paths.len() - 1);
         Some(self.paths.len() - 1)
     }
 
-    /// Marks a file as written by SQLite.
+    /// Records that SQLite wrote to a file, which adds the file's database.
     pub(super) fn is_of_sqlite(&mut self, file: u32) {
         if self.of(file).is_some() {
             return;
@@ -72,7 +71,7 @@ impl Databases {
         }
     }
 
-    /// Returns the database of a file and the file's role.
+    /// Returns the database to which a file belongs, and the file's role in it.
     pub(super) fn of(&mut self, file: u32) -> Option<(usize, Role)> {
         if let Some(known) = self.known.get(&file) {
             return *known;
@@ -87,14 +86,12 @@ impl Databases {
         of
     }
 
-    /// Whether a file is the folder of a database.
     pub(super) fn is_folder(&self, file: u32, database: usize) -> bool {
         let folder =
             self.paths.get(database).and_then(|path| path.rsplit_once('/')).map(|(folder, _)| folder);
         folder.is_some() && folder == self.files.get(&file).map(String::as_str)
     }
 
-    /// Whether the path of a file is known.
     pub(super) fn has_path(&self, file: u32) -> bool {
         self.files.contains_key(&file)
     }

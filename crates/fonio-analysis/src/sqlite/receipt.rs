@@ -1,4 +1,4 @@
-//! Sums up the costs of transactions.
+//! Sums up the costs of transactions, for each database and for all.
 
 use fonio_core::{ByteCount, Nanos, Unit};
 use rustc_hash::FxHashMap;
@@ -81,7 +81,6 @@ pub struct Amplification {
     pub fs_journal: Option<f64>,
 }
 
-/// Sums up the costs of slots.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
     commits: u64,
@@ -89,11 +88,11 @@ pub(super) struct Sums {
     committed: Cost,
     all: Cost,
     counts: FxHashMap<(u64, u64, u64), u64>,
-    /// Time blocked in waits that were only counted.
+    /// Total time of waits for which the recording has only counts.
     pub(super) counted_blocked: Nanos,
 }
 
-/// Maximum number of combinations of counts.
+/// Maximum number of distinct combinations of sync calls, writes and flushes.
 const COMBINATIONS_MAX: usize = 4096;
 
 impl Sums {
@@ -124,19 +123,19 @@ impl Sums {
         self.counted_blocked += other.counted_blocked;
     }
 
-    /// Whether at least 95 % of the blocked time is in waits with rows. Counted waits cannot be assigned to
-    /// transactions.
+    /// Whether at least 95 % of the blocked time is in waits with rows. Waits that were only counted cannot
+    /// be assigned to transactions.
     pub(super) fn is_blocked_by_rows(&self) -> bool {
         self.counted_blocked.0 <= self.committed.blocked.0 / 20
     }
 
-    /// Whether the device was recorded. On a recorded device, sync calls cause requests.
+    /// Whether the device of the database was recorded. If it was, its sync calls caused recorded requests.
     pub(super) fn is_on_recorded_device(&self) -> bool {
         self.all.syncs == 0 || self.all.writes + self.all.flushes > 0
     }
 
-    /// Returns the receipt. `has_blocked` and `has_device` say whether waits of threads and requests were
-    /// recorded.
+    /// Returns the summed costs as a receipt. `has_blocked` and `has_device` say whether waits of threads and
+    /// requests were recorded.
     pub(super) fn receipt(&self, has_blocked: bool, has_device: bool) -> Receipt {
         let per = |sum: u64| sum as f64 / self.commits as f64;
         let on_device = |sum: u64| has_device.then(|| per(sum));
@@ -182,16 +181,15 @@ impl Sums {
     }
 }
 
-/// Words for the labels of a receipt's figures.
+/// Words with which the labels of a receipt's figures are built.
 pub(super) struct Labels<'a> {
-    /// The prefix, with the name of the database.
+    /// The prefix of each label, with the name of the database.
     pub(super) before: &'a str,
     pub(super) transaction: &'a str,
-    /// The words after `bytes on the device per byte`.
+    /// The words that follow `bytes on the device per byte` in a label.
     pub(super) wrote: &'a str,
 }
 
-/// Adds the figures of a receipt.
 pub(super) fn figures(name: &str, labels: &Labels, receipt: Option<&Receipt>, facts: &mut Facts) {
     let Labels { before, transaction, wrote } = labels;
     let transactions = receipt.map(|receipt| receipt.transactions);

@@ -1,4 +1,4 @@
-//! The cost of each transaction: its calls and requests.
+//! Computes the cost of each transaction from its calls and requests.
 //!
 //! A transaction's costs run from its first write to the next transaction's first write. A checkpoint, and
 //! calls after a commit, are therefore charged to the preceding transaction.
@@ -10,7 +10,7 @@ use super::finder::{Event, Mode};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bytes {
     Database,
-    /// The journal, the WAL, and the index of the WAL.
+    /// The rollback journal, the WAL, and the index of the WAL.
     Journal,
     FsJournal,
     FsMetadata,
@@ -22,12 +22,12 @@ pub(super) const KINDS: usize = 5;
 /// The cost of a transaction: syncs, bytes, requests and blocked time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cost {
-    /// Sync calls, and the time in them.
+    /// Number of sync calls; `sync` is the time in these calls.
     pub syncs: u64,
     pub sync: Nanos,
-    /// Bytes that the calls wrote.
+    /// Number of bytes written by the calls.
     pub written: ByteCount,
-    /// Requests.
+    /// Number of write requests; `flushes` counts flush requests.
     pub writes: u64,
     pub flushes: u64,
     pub bytes: [ByteCount; KINDS],
@@ -60,14 +60,13 @@ pub(super) enum Outcome {
     Rollback,
 }
 
-/// A transaction with its costs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub begun: Timestamp,
     pub outcome: Outcome,
-    /// Thread and begin time of the committing call.
+    /// Thread and begin time of the call that committed the transaction.
     pub committed: Option<(u32, Timestamp)>,
-    /// The end of the last call.
+    /// The end of the transaction's last call.
     pub until: Timestamp,
     pub cost: Cost,
 }
@@ -75,18 +74,18 @@ pub(super) struct Slot {
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     pub slots: Vec<Slot>,
-    /// The costs before the first transaction.
+    /// The costs of calls and requests before the first transaction.
     pub before: Cost,
-    /// Begin time of the first transaction without a slot. Costs from then on are not counted.
+    /// Begin time of the first transaction that did not get a slot. Later costs are not counted.
     pub full_at: Option<Timestamp>,
     pub checkpoints: u64,
-    /// Writes to the database without a journal.
+    /// Number of writes to the database without a journal.
     pub unjournaled: u64,
 }
 
 impl Slots {
     /// Processes an event of the finder; `tid` and `at` are the thread and the time of the call. Returns
-    /// whether a slot was used. If `has_room` is false, no slot is used.
+    /// whether the event used a slot. If `has_room` is false, events use no slots.
     pub(super) fn event(&mut self, event: Event, (tid, at): (u32, Timestamp), has_room: bool) -> bool {
         match event {
             Event::Begin => {
@@ -119,7 +118,7 @@ impl Slots {
         }
     }
 
-    /// Records the end of the current call.
+    /// Extends the current transaction to the end of a call.
     pub(super) fn until(&mut self, exited: Timestamp) {
         if let (None, Some(slot)) = (self.full_at, self.slots.last_mut()) {
             slot.until = slot.until.max(exited);

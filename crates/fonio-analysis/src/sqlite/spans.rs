@@ -1,18 +1,18 @@
-//! The times at which each thread worked on each database. Journal and metadata requests of the kernel have
-//! no file; the thread's calls at that time identify the database.
+//! Records when each thread worked on each database. Journal and metadata requests of the kernel have
+//! no file; the calls of the causing thread at that time identify the database.
 
 use fonio_core::Timestamp;
 use rustc_hash::FxHashMap;
 
-/// Maximum number of spans for all threads, 24 bytes each.
+/// Maximum number of spans over all threads. A span takes 24 bytes.
 const SPANS_MAX: usize = 1 << 20;
 
-/// A span in which all calls of a thread were on the same database.
+/// A time span in which all calls of a thread were on the same database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     from: Timestamp,
     until: Timestamp,
-    /// `None` for calls that make other files durable.
+    /// `None` during calls that make files of no database durable.
     database: Option<u32>,
 }
 
@@ -20,12 +20,12 @@ struct Span {
 pub(super) struct Spans {
     threads: FxHashMap<u32, Vec<Span>>,
     count: usize,
-    /// Number of spans dropped because the table was full.
+    /// Number of time spans dropped because the table was full.
     pub(super) beyond: u64,
 }
 
 impl Spans {
-    /// Adds a call. Calls are in order of their begin times.
+    /// Adds the time of a call. Calls must be added in order of their begin times.
     pub(super) fn add(&mut self, tid: u32, from: Timestamp, until: Timestamp, database: Option<usize>) {
         let database = database.map(|database| database as u32);
         let spans = self.threads.entry(tid).or_default();
@@ -43,14 +43,14 @@ impl Spans {
         spans.push(Span { from, until, database });
     }
 
-    /// Returns the database on which a thread worked at `time`.
+    /// Returns the database on which thread `tid` worked at `time`.
     pub(super) fn at(&self, tid: u32, time: Timestamp) -> Option<usize> {
         let spans = self.threads.get(&tid)?;
         let span = spans.get(spans.partition_point(|span| span.from <= time).checked_sub(1)?)?;
         span.database.filter(|_| time <= span.until).map(|database| database as usize)
     }
 
-    /// Returns the database of a thread's last call.
+    /// Returns the database on which a thread's last call worked.
     pub(super) fn last(&self, tid: u32) -> Option<usize> {
         self.threads.get(&tid)?.last()?.database.map(|database| database as usize)
     }

@@ -1,4 +1,4 @@
-//! Calls and requests written by hand.
+//! Tests the analysis of SQLite databases with handwritten calls and requests.
 
 use fonio_core::meta::{SHOWS_BLOCKED, SHOWS_CALLS};
 use fonio_core::{
@@ -11,7 +11,7 @@ use super::*;
 use crate::analyser::tests::{request, wait};
 use crate::question::options::AnalysisOptions;
 
-/// The files of the tests: their numbers, paths and kinds.
+/// The files of the tests: number, path and kind of data.
 const FILES: [(u32, &str, Content); 9] = [
     (1, "/d/a.db", Content::SqliteDb),
     (2, "/d/a.db-journal", Content::SqliteJournal),
@@ -21,12 +21,12 @@ const FILES: [(u32, &str, Content); 9] = [
     (6, "/d/b.db-journal", Content::SqliteJournal),
     (7, "/d", Content::Data),
     (8, "/d/log", Content::Data),
-    // A database that could not be read, with a WAL.
+    // The WAL of a database file that could not be read.
     (9, "/d/c.db-wal", Content::Data),
 ];
 
-/// Parses `thread time name file [offset+bytes] [mark] [=result]`, in microseconds. A call takes 1 µs. Files
-/// are named by the end of their path.
+/// Parses `thread time name file [offset+bytes] [mark] [=result]`, in microseconds. A call takes 1 µs. The
+/// text names a file by the end of its path.
 fn call(text: &str) -> Call {
     let words: Vec<&str> = text.split_whitespace().collect();
     let entered = words[1].parse::<u64>().unwrap() * 1000;
@@ -91,10 +91,10 @@ fn transaction(mode: &str, thread: u32, at: u64, database: &str) -> Vec<String> 
             "pwrite64 @-journal 0+28 journal_end",
             "fdatasync @-journal",
         ],
-        // Without synchronous.
+        // Transactions with `synchronous=OFF`.
         "off" => &["pwrite64 @-journal 0+512 journal_header", "pwrite64 @ 0+4096", "unlink @-journal"],
         "rollback" => &["pwrite64 @-journal 0+512 journal_header", "unlink @-journal"],
-        // The database was written, and the old page is restored.
+        // The rollback restores a page that was already written to the database.
         "spilled-rollback" => &[
             "pwrite64 @-journal 0+512 journal_header",
             "fdatasync @-journal",
@@ -104,7 +104,7 @@ fn transaction(mode: &str, thread: u32, at: u64, database: &str) -> Vec<String> 
             "pwrite64 @ 0+4096",
             "ftruncate @-journal 0+",
         ],
-        // One statement is rolled back, the rest is committed.
+        // One statement of the transaction is rolled back; the rest is committed.
         "savepoint" => &[
             "pwrite64 @-journal 0+512 journal_header",
             "pread64 @-journal 516+4096",
@@ -146,7 +146,6 @@ fn finished(tally: SqliteTally) -> Sqlite {
     tally.finish(&mut Ending::without_requests(&meta())).unwrap()
 }
 
-/// One line for each database.
 fn told(sqlite: &Sqlite) -> String {
     let mut text = String::new();
     for database in &sqlite.databases {
@@ -174,7 +173,7 @@ fn transactions(modes: &[&str]) -> Vec<String> {
     all.flat_map(|(number, mode)| transaction(mode, 7, 1000 * number as u64, "a.db")).collect()
 }
 
-/// Returns the calls of a WAL transaction with these frames; the last frame is the commit.
+/// Returns the calls of a WAL transaction that writes the frames `frames`; the last frame is the commit.
 fn wal(thread: u32, at: u64, frames: std::ops::Range<u64>) -> Vec<String> {
     let mut calls = Vec::new();
     for frame in frames.clone() {
@@ -228,20 +227,20 @@ fn a_wal_shows_commits_checkpoints_and_rollbacks() {
     calls.extend(wal(7, 10, 0..1));
     calls.push("7 20 fdatasync a.db-wal".into());
     calls.extend(wal(7, 30, 1..4));
-    // A checkpoint of two pages.
+    // A checkpoint writes two pages.
     calls.extend(["7 60 pwrite64 a.db 0+4096", "7 61 pwrite64 a.db 4096+4096"].map(str::to_owned));
     calls.push("7 62 fdatasync a.db".into());
-    // The WAL restarts. A transaction that wrote frames is rolled back, so the next transaction overwrites
-    // these frames.
+    // SQLite restarts the WAL. A transaction that wrote frames is rolled back, so the next transaction
+    // overwrites these frames.
     calls.push("7 70 pwrite64 a.db-wal 0+32 wal_header".into());
     calls.extend(wal(7, 80, 0..2));
     calls.extend(
         ["9 100 pwrite64 a.db-wal 8272+24 wal_frame", "9 101 pwrite64 a.db-wal 8296+4096"].map(str::to_owned),
     );
     calls.extend(wal(7, 110, 2..3));
-    // The headers are written again with new checksums.
+    // SQLite writes the frame headers again with new checksums.
     calls.push("7 130 pwrite64 a.db-wal 8272+24 wal_commit".into());
-    // The last connection closes.
+    // The last connection runs a checkpoint and closes.
     calls.push("7 140 pwrite64 a.db 0+4096".into());
     calls.push("7 150 unlink a.db-wal".into());
     check(&calls, &["/d/a.db: [4 wal], 1 rolled back, 2 checkpoints, 0 without journal, 0.5 syncs"]);
@@ -261,7 +260,7 @@ fn databases_processes_and_other_files_are_kept_apart() {
     let mut calls = transaction("truncate", 7, 0, "a.db");
     calls.extend(transaction("delete", 8, 1, "b.db"));
     calls.extend(transaction("truncate", 8, 100, "a.db"));
-    // Calls that failed, and calls on files of no database.
+    // Failed calls, and calls on files of no database, are ignored.
     calls.push("7 300 unlink a.db-journal =-2".into());
     calls.push("7 310 pwrite64 log 0+4096".into());
     calls.push("7 311 fdatasync log".into());
@@ -292,7 +291,7 @@ fn with_requests(mut tally: SqliteTally) -> SqliteTally {
         give(&line("WS 0+16"), Some(2), Content::SqliteJournal, Some(7));
         give(&line("WM 800+24"), None, Content::FsJournal, Some(7));
         give(&line("FF"), None, Content::FsJournal, Some(7));
-        // A flush from the fsync of the folder, and a flush of a thread without calls.
+        // A flush caused by an fsync of the folder, and a flush of a thread without calls.
         give(&line("FF"), Some(7), Content::Unknown, Some(7));
         give(&line("FF"), None, Content::Unknown, Some(99));
         give(&line("W 1600+8"), Some(8), Content::Data, Some(7));
@@ -390,7 +389,7 @@ fn losses_and_filters_make_it_incomplete() {
 }
 
 proptest! {
-    /// For any calls and requests, sums agree and nothing panics.
+    /// For any calls and requests, the sums agree and nothing panics.
     #[test]
     fn any_calls_are_counted_once(
         steps in prop::collection::vec((0usize..9, 0usize..7, 0u64..4, 0u64..3, 0u32..3, -1i64..3), 0..200)

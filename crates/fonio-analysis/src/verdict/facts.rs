@@ -17,7 +17,6 @@ impl Analysis {
     }
 }
 
-/// The figures and words of an analysis.
 pub(crate) fn facts(analysis: &Analysis) -> Facts {
     let mut facts = Facts::default();
     analysis.figures_of_questions(&mut facts);
@@ -48,7 +47,7 @@ fn of_devices(facts: &mut Facts, analysis: &Analysis) {
         let devices = analysis.devices.iter().filter(|device| which(device));
         ratio(devices.map(|device| device.requests).sum(), analysis.totals.requests)
     };
-    // Only devices known to rotate. A device of unknown kind is treated as flash.
+    // The share includes only devices known to rotate. A device of unknown kind is treated as flash.
     let share = requests(|device| device.rotational == Some(true));
     facts.share("devices.rotating_share", "requests to rotating disks, share", share);
     let share = requests(|device| device.device.starts_with(LOOP_MAJOR));
@@ -74,7 +73,7 @@ pub(crate) mod tests {
             let Figure { name, label, .. } = figure;
             assert!(label != name && !label.contains('_'), "{name} has no label");
             if let Some(other) = seen.insert(label.clone(), name.clone()).filter(|other| *other != name) {
-                panic!("{name} and {other} are both called {label:?}");
+                panic!("the figures {name} and {other} have the same label {label:?}");
             }
         }
         assert!(seen.len() > 200, "{} figures", seen.len());
@@ -87,7 +86,7 @@ pub(crate) mod tests {
     /// Returns the names of all figures and words, taken from the analysis of a recording in which all of
     /// them are known.
     pub(crate) fn names_of_everything() -> BTreeSet<String> {
-        // Some words exist only if the recording lacks a value.
+        // Some words exist only if the recording lacks certain values.
         let mut bare = request(0, "W 0+8 d0 c10");
         bare.flags_known = fonio_core::Flags::NONE;
         let bare = analyse_rows(&[bare], &fonio_core::Meta::default());
@@ -95,12 +94,11 @@ pub(crate) mod tests {
         all.flat_map(|facts| facts.figures.into_keys().chain(facts.words.into_keys())).collect()
     }
 
-    /// The names of the figures alone.
     pub(crate) fn figures_of_everything() -> BTreeSet<String> {
         everything_twice().iter().flat_map(|analysis| facts(analysis).figures.into_keys()).collect()
     }
 
-    /// Checks `docs/figures.md`; `UPDATE_EXPECT=1 cargo test` regenerates it.
+    /// Checks that `docs/figures.md` is up to date; `UPDATE_EXPECT=1 cargo test` regenerates it.
     #[test]
     fn the_published_list_is_up_to_date() {
         const INTRODUCTION: &str = "\
@@ -121,8 +119,8 @@ recording does not show is *unknown*.
         for analysis in everything_twice() {
             let figures = facts(&analysis).figures;
             for figure in figures.values() {
-                // List one subject in place of all subjects, and the median in place of all statistics of a
-                // distribution.
+                // For brevity, list one subject instead of all subjects, and the median instead of all
+                // statistics of a distribution.
                 let name = match (figure.name.split_once('['), figure.name.rsplit_once('.')) {
                     (Some((area, _)), Some((_, part))) => format!("{area}[NAME].{part}"),
                     (None, Some((of, "p50"))) => format!("{of}.STATISTIC"),
@@ -134,7 +132,7 @@ recording does not show is *unknown*.
         }
         let mut text = INTRODUCTION.to_owned();
         for (name, figure) in &all {
-            // The label begins with the name of the subject.
+            // The label of a figure begins with the name of its subject.
             let subject = figure.name.split_once('[').and_then(|(_, rest)| Some(rest.rsplit_once(']')?.0));
             let meaning = match (name.strip_suffix(".STATISTIC"), subject) {
                 (Some(_), _) => figure.label.trim_end_matches(", median"),

@@ -1,4 +1,4 @@
-//! A finding: a sentence that explains figures.
+//! A finding: a sentence about one or more figures, with its consequence and fixes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

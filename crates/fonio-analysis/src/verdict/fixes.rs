@@ -1,6 +1,7 @@
-//! Words for fixes: the command that makes a change on the recorded machine, or advice if no command is
-//! known. A word is absent if its change is already in force (scheduler, read-ahead, commit interval, access
-//! times, discards). Words for a unit are absent if the recorded scheduler ignores units' I/O settings.
+//! Provides the words for fixes: the command that applies a change on the recorded machine, or advice if no
+//! command is known. A word is absent if its change is already in force (scheduler, read-ahead, commit
+//! interval, access times, discards). Words for a unit are absent if the recorded scheduler ignores units'
+//! I/O settings.
 
 use crate::analyser::Analysis;
 use crate::device::info::DeviceInfo;
@@ -10,21 +11,20 @@ use crate::over_time::series::Series;
 /// Schedulers that put reads and synchronous writes before other writes.
 const PREFER_READS: [&str; 3] = ["bfq", "mq-deadline", "kyber"];
 /// A scheduler that prefers reads and also delays writes briefly after a read, because another read often
-/// follows. It is not part of Linux, so it is offered only if the recorded machine has it.
+/// follows. This scheduler is not part of Linux, so it is offered only if the recorded machine has it.
 const ISOLATES_READS: &str = "smartio";
-/// Schedulers that use the I/O class of a unit, and the scheduler that uses a unit's weight.
+/// Schedulers that respect a unit's I/O class, and the scheduler that respects a unit's weight.
 const HEED_CLASSES: [&str; 3] = ["bfq", "mq-deadline", ISOLATES_READS];
 const HEEDS_WEIGHTS: &str = "bfq";
-/// The advice if the scheduler is not known.
+/// The advice if the device's scheduler is not known.
 const HEEDED: &str = "`ionice -c idle`, which the schedulers bfq and mq-deadline heed";
-/// Maximum read-ahead offered: more hardly helps.
+/// Maximum read-ahead that a fix sets, because more hardly helps.
 const READ_AHEAD_KB: u32 = 512;
 const SECOND_NS: u64 = 1_000_000_000;
 /// Dirty-page limit in MiB if the device's write rate is unknown, and the bounds of the limit. With a lower
 /// limit, write-back cannot combine writes; a higher limit does not help with 1 GiB of memory.
 const DIRTY_MIB_DEFAULT: u64 = 32;
 const DIRTY_MIB: (u64, u64) = (8, 256);
-/// File name suffix of SQLite's rollback journal.
 const JOURNAL: &str = "-journal";
 
 pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
@@ -135,8 +135,9 @@ fn dirty_limit(series: &Series) -> String {
     format!("{} (at most {} MiB/s were written here)", command(limit), mib.max(1))
 }
 
-/// Adds the I/O class for programs that write. With schedulers other than [`ISOLATES_READS`], only this class
-/// prevents their writes from delaying reads. `now` is the current scheduler, `best` the offered one.
+/// Adds advice on the I/O class of programs that write. With schedulers other than [`ISOLATES_READS`], only
+/// the I/O class prevents these programs' writes from delaying reads. `now` is the current scheduler, `best`
+/// the offered one.
 fn writers_class(facts: &mut Facts, now: Option<&str>, best: Option<&str>) {
     let heeds = |name: &str| HEED_CLASSES.contains(&name);
     match now {
@@ -149,7 +150,6 @@ fn writers_class(facts: &mut Facts, now: Option<&str>, best: Option<&str>) {
     }
 }
 
-/// Quotes a path for the shell.
 fn quoted(path: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "/-_.,:@+".contains(letter);
     if path.chars().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', "'\\''")) }
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(offered(&["none", "kyber"], "none"), best("kyber"));
         assert_eq!(offered(&["none"], "none"), None);
         assert_eq!(offered(&["none", "bfq", "kyber"], "kyber"), None);
-        // Old recordings do not list schedulers.
+        // Old recordings do not list a device's schedulers.
         assert_eq!(offered(&[], "none"), best("bfq"));
     }
 
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(told(SECOND_NS / 2, &[1, 20, 30, 3]), seen(64, 50));
         assert_eq!(told(4 * SECOND_NS, &[4, 8]), seen(8, 2));
         assert_eq!(told(SECOND_NS, &[2000]), seen(256, 2000));
-        // Nothing was written, or the recording is shorter than a second.
+        // In these cases, nothing was written or the recording is shorter than a second.
         for series in [&[0, 0][..], &[]] {
             assert_eq!(told(SECOND_NS, series), "`fonio fix apply dirty-limit=32MiB`");
         }
@@ -316,7 +316,7 @@ mod tests {
         );
         let cases = [("/data", "/data"), ("/media/My Card", "'/media/My Card'"), ("/a';x", "'/a'\\'';x'")];
         assert!(cases.iter().all(|(path, word)| quoted(path) == *word));
-        // A fix that is already made is not offered.
+        // A fix that is already in force is not offered.
         assert_eq!(
             words(tuned, "/data/notes.db-wal"),
             told(&[
@@ -329,7 +329,7 @@ mod tests {
         );
         let zram = DeviceInfo { name: Some("zram0".to_owned()), requests: 1, ..DeviceInfo::default() };
         assert!(!words(zram, "x").iter().any(|(name, _)| name == "fix.swap"));
-        // Traces of other tools do not name the device.
+        // Traces of other tools do not contain device names.
         assert_eq!(
             words(DeviceInfo { requests: 1, ..DeviceInfo::default() }, "x"),
             told(&[

@@ -69,28 +69,29 @@ use crate::question::{Question, Row};
 /// Share of lost events at which figures become unreliable (our choice). At 1 %, all values above the 99th
 /// percentile may be lost.
 const LOST_SHARE_MAX: f64 = 0.01;
-/// Share of ambiguous events at which latencies become unreliable (our choice, for the same reason as above).
+/// Share of ambiguous events at which latencies become unreliable (our choice, for the same reason as for
+/// lost events).
 const AMBIGUOUS_SHARE_MAX: f64 = 0.01;
 /// Share of requests without completion at which figures become unreliable (our choice). The end of a
 /// recording can cut off the requests of a full queue, but not every tenth request.
 const INCOMPLETE_SHARE_MAX: f64 = 0.1;
-/// Number of completions that may be missing: a full queue.
+/// Number of completions that may be missing: the requests of a full queue.
 const QUEUE_FULL: u64 = 64;
-/// Maximum pause of a device, for example for garbage collection. After it, a completion counts as missed.
+/// Maximum pause of a device, for example for garbage collection. A request without completion after this
+/// time counts as missed.
 const PAUSE_MAX: Nanos = Nanos(1_000_000_000);
 /// Maximum number of incomplete requests whose times are kept; only the latest are kept.
 const INCOMPLETE_MAX: usize = 64 * 1024;
 /// Minimum number of events of a request in a trace: issue and completion.
 const EVENTS_OF_REQUEST: u64 = 2;
 
-/// Diagnostic for a completion whose issue was not seen.
+/// Code of the diagnostic for a completion whose issue was not seen.
 const UNISSUED: &str = "completions-without-issue";
-/// The format of fonio's own recordings.
+/// The source format of fonio's own recordings.
 const LIVE: &str = "tracefs";
-/// Maximum number of diagnostics shown; the recording has all of them.
+/// Maximum number of diagnostics shown; the recording contains all diagnostics.
 const INPUT_MAX: usize = 20;
 
-/// Counts missing, ambiguous and lost events.
 #[derive(Debug, Default)]
 pub(crate) struct ValidityTally {
     requests: u64,
@@ -102,7 +103,7 @@ pub(crate) struct ValidityTally {
     without_issue: u64,
     without_completion: u64,
     unissued: u64,
-    /// Issue times of the latest requests without completion.
+    /// Issue times of the latest requests that did not complete.
     incomplete: VecDeque<Timestamp>,
     service_max: Nanos,
     out_of_order_times: u64,
@@ -158,7 +159,8 @@ impl Question for ValidityTally {
         let in_flight_at_end = self.in_flight_at_end(meta);
         let missing = without_completion.saturating_sub(in_flight_at_end);
         let mut problems = Vec::new();
-        // A live recording without activity is valid. A trace without requests usually lacks the events.
+        // A live recording without requests is valid: nothing happened. A trace without requests usually
+        // lacks the required events.
         let is_live = [LIVE, SOURCE_PROCFS].contains(&meta.source.format.as_str());
         let idle = self.requests == 0 && is_live && lost.gaps == 0 && lost.events == 0;
         if self.requests == 0 {
@@ -166,12 +168,12 @@ impl Question for ValidityTally {
                 problems.push("There are no requests to analyse.".to_owned());
             }
         } else if self.without_completion == self.requests {
-            problems.push("No completion was seen, so nothing is known about latency.".to_owned());
+            problems.push("No completion was recorded, so the latency is unknown.".to_owned());
         } else if missing > QUEUE_FULL {
             let issued = self.requests - never_issued;
             let share = ratio(missing, issued).unwrap_or(0.0);
             if share >= INCOMPLETE_SHARE_MAX {
-                problems.push(format!("The completions of {missing} of {issued} requests were not seen."));
+                problems.push(format!("The completions of {missing} of {issued} requests are missing."));
             }
         }
         let events = self.requests.saturating_mul(EVENTS_OF_REQUEST).saturating_add(lost.events);
@@ -185,7 +187,7 @@ impl Question for ValidityTally {
             && ratio(lost.uncounted_time, end.duration()).is_none_or(|share| share >= LOST_SHARE_MAX)
         {
             problems.push(format!(
-                "{} were lost while recording, over {} of {}.",
+                "{} were lost while recording, within gaps of {} in a recording of {}.",
                 sentence_case(&lost_in_words(lost.events, lost.uncounted)),
                 Unit::Ns.format(lost.uncounted_time.0 as f64),
                 Unit::Ns.format(span.duration_ns as f64)
@@ -271,7 +273,7 @@ impl ValidityTally {
         self.incomplete.push_back(issued);
     }
 
-    /// Requests that may have been in flight when the recording ended.
+    /// Returns the number of requests that may have been in flight when the recording ended.
     fn in_flight_at_end(&self, meta: &Meta) -> u64 {
         let Some(ended) = meta.ended else { return 0 };
         let pause = self.service_max.max(PAUSE_MAX);
@@ -338,7 +340,7 @@ fn sentence(row: &Diagnostic) -> String {
         }
     }
     let colon = if place.is_empty() { "" } else { ": " };
-    // Some messages already state the number.
+    // Some messages already contain the number.
     let has_number =
         row.message.split(|letter: char| !letter.is_ascii_digit()).any(|word| word == row.count.to_string());
     let times = if row.count > 1 && !has_number { format!(" ({} times)", row.count) } else { String::new() };
@@ -355,7 +357,6 @@ mod tests {
     use crate::filter::FilterOptions;
     use crate::question::options::AnalysisOptions;
 
-    /// A thousand reads of 1 µs each.
     fn reads() -> Vec<Request> {
         (0..1000).map(|id| request(id, &format!("R 0+8 d{id} c{}", id + 1))).collect()
     }
@@ -400,7 +401,7 @@ mod tests {
         let validity = analyse_rows(&rows, &Meta::default()).validity;
         assert!(validity.ok, "{:?}", validity.problems);
         assert_eq!((validity.never_issued, validity.without_completion, validity.without_issue), (300, 0, 0));
-        // This is unknown if a source shows no issues.
+        // The number is unknown if a source does not show when requests are issued.
         let validity = analyse_rows(&rows[100..], &Meta::default()).validity;
         assert!(!validity.ok);
         assert_eq!(
@@ -425,8 +426,8 @@ mod tests {
     #[test]
     fn loss_of_unknown_size_is_neither_one_nor_nothing() {
         let rows = reads();
-        // The rows span 1 ms. The number of lost events is unknown for the gap of 1 us, or for the gap of 100
-        // us.
+        // The rows span 1 ms. In these two cases, the number of lost events is unknown for the gap of 1 us or
+        // for the gap of 100 us.
         for (until, ok) in [(501_000, true), (600_000, false)] {
             let mut meta = Meta::default();
             meta.lost.add(gap(None, 500_000, until));

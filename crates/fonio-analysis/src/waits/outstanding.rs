@@ -1,9 +1,10 @@
 //! Computes the time for which programs may have waited for storage: time with outstanding requests, and
 //! single long responses.
 //!
-//! The verdict uses this figure. The time includes only requests for which a program may wait, from queueing
-//! to completion. Overlapping time is counted once. A sum of service times would count overlaps several times
-//! and include write-back, which makes light loads look heavy.
+//! The verdict uses the time for which programs may have waited. The time includes only requests for which a
+//! program may wait, from queueing to completion. Time with several outstanding requests is counted once. A
+//! sum of service times would count overlaps several times and include write-back, which makes light loads
+//! look heavy.
 
 use fonio_core::{Nanos, Request, Timestamp, Unit};
 use schemars::JsonSchema;
@@ -107,7 +108,6 @@ use crate::question::ratio::{at, ratio};
 use crate::question::seen::Seen;
 use crate::requests::class::Class;
 
-/// The number of long responses listed.
 const NAMED: usize = 10;
 /// Maximum number of busy periods that a late request can still extend; older periods are final.
 const OPEN: usize = 256;
@@ -117,16 +117,16 @@ pub(crate) fn may_be_waited_for(class: Class) -> bool {
     !matches!(class, Class::WriteAsync | Class::Discard)
 }
 
-/// Collects the time with requests outstanding.
 #[derive(Debug, Default)]
 pub(crate) struct OutstandingTally {
-    /// Start of the span. Requests queued earlier are counted from here.
+    /// Start of the analysed span. For requests queued before the span, time is counted from its start.
     began: Timestamp,
     classes: [Union; Class::COUNT],
     reads: Union,
     waited: Union,
     processes: Vec<ProcessUnion>,
-    /// Service times of requests for which a program may wait, if the source does not show their queueing.
+    /// Service times of requests for which a program may wait, for sources that do not show when requests are
+    /// queued.
     service: Tally,
     queue_sum: Nanos,
     response_sum: Nanos,
@@ -146,25 +146,26 @@ struct ProcessUnion {
     longest: Nanos,
 }
 
-/// The union of intervals. They come in order of issue, so an interval may begin before previous ones.
+/// The union of time intervals. Intervals are added in order of issue, so an interval may begin before
+/// previous ones.
 #[derive(Debug, Default)]
 struct Union {
     total: Nanos,
-    /// End of the last busy period that no interval can extend.
+    /// End of the last busy period that later intervals cannot extend.
     settled: Timestamp,
-    /// The latest busy periods: disjoint, in time order.
+    /// The latest busy periods, sorted by time and without overlaps.
     open: VecDeque<(Timestamp, Timestamp)>,
 }
 
 impl Union {
     #[inline]
     fn add(&mut self, start: Timestamp, end: Timestamp) {
-        assert!(start <= end, "an interval ends after it begins");
+        assert!(start <= end, "an interval does not end before it starts");
         if let Some((earlier, later)) = self.open.back_mut()
             && *earlier <= start
             && start <= *later
         {
-            // The usual case: the latest busy period grows or stays the same.
+            // In the usual case, the latest busy period grows or stays the same.
             self.total += end - *later;
             *later = end.max(*later);
             return;
@@ -355,7 +356,7 @@ impl LongResponses {
         facts.felt("long.count", "responses of 100 ms or longer", Unit::Count, count as f64);
         facts.count("long.background", "write-back of 100 ms or longer", self.background);
         if count > 0 {
-            // Lost events may have hidden more long waits.
+            // If events were lost, there may be more long waits than counted.
             let least = if frame.has_loss { "at least " } else { "" };
             let requests = if count == 1 { "request" } else { "requests" };
             let number = Unit::Count.format(count as f64);
@@ -392,7 +393,7 @@ fn of_processes(delays: &[OutstandingProcess], frame: &Frame, facts: &mut Facts)
         let bytes = first.write_bytes;
         facts.amount("process.write_bytes", "bytes written by the first process", Unit::Bytes, bytes);
     }
-    // If several processes share a name, the last of them in the table gives the figures.
+    // If several processes share a name, the figures are those of the last of them in the table.
     let mut delays: Vec<&OutstandingProcess> = delays.iter().collect();
     delays.sort_by_key(|delay| delay.process);
     for delay in delays {
@@ -471,7 +472,7 @@ mod tests {
         }
         assert_eq!((union.total, union.open.len()), (Nanos(50_000), OPEN));
         union.add(Timestamp(0), Timestamp(100_000));
-        // Settled busy periods are unchanged; all later time is covered.
+        // Settled busy periods stay as they are; all time after them is covered.
         let settled = (10_000 - OPEN as u64) * 10 - 5;
         assert_eq!(union.total.0, (10_000 - OPEN as u64) * 5 + 100_000 - settled);
     }
@@ -481,7 +482,6 @@ mod tests {
         fn as_counted_at_every_instant(
             mut spans in prop::collection::vec((0u64..80, 0u64..30, 0u64..25, 0usize..4), 1..60)
         ) {
-            // Issue, queue time, service time, kind.
             spans.sort_by_key(|(issued, ..)| *issued);
             let rows: Vec<_> = spans.iter().enumerate().map(|(id, (issued, queue, service, kind))| {
                 let (issued, op) = (issued + 30, ["R", "WS", "W", "FF"][*kind]);

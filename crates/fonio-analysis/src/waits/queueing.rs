@@ -1,4 +1,4 @@
-//! Queue time, service time, depth and busy time.
+//! Computes queue time, service time, queue depth and busy time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -75,15 +75,14 @@ use crate::question::ratio::{at, ratio};
 use crate::question::seen::Seen;
 use crate::requests::class::Class;
 
-/// Number of distinct depths; the last one includes all greater depths. eMMC, SD and UFS queues hold fewer
-/// than 64.
+/// Number of queue depths distinguished; the last one includes all greater depths. eMMC, SD and UFS queues
+/// hold fewer than 64.
 const DEPTHS: usize = 65;
 
-/// Collects queue times, and tracks the requests in flight.
 #[derive(Debug, Default)]
 pub(crate) struct QueueTally {
     queue: [Tally; Class::COUNT],
-    /// Requests without a queue time.
+    /// For each class: the number of requests without a queue time.
     without_queue: [u64; Class::COUNT],
     queue_sum: Nanos,
     response_sum: Nanos,
@@ -94,7 +93,7 @@ pub(crate) struct QueueTally {
 /// Requests in flight on one device, at the time of the last added request.
 #[derive(Debug)]
 struct InFlight {
-    /// Ends of the requests, earliest on top.
+    /// End times of the requests in flight, earliest on top.
     ends: BinaryHeap<Reverse<Timestamp>>,
     now: Timestamp,
     max_depth: u64,
@@ -119,7 +118,7 @@ impl Default for InFlight {
 }
 
 impl InFlight {
-    /// Removes the requests that end up to `time`.
+    /// Removes requests that have ended by `time`.
     #[inline]
     fn advance(&mut self, time: Timestamp) {
         while let Some(Reverse(end)) = self.ends.peek().copied() {
@@ -137,7 +136,7 @@ impl InFlight {
 
     #[inline]
     fn pass(&mut self, time: Timestamp) {
-        assert!(self.now <= time, "requests come in the order of their issue");
+        assert!(self.now <= time, "requests arrive in the order of their issue");
         let depth = self.ends.len();
         let passed = time - self.now;
         self.time_at_depth[depth.min(DEPTHS - 1)] += passed;
@@ -247,7 +246,7 @@ impl Question for QueueTally {
     }
 }
 
-/// Adds the figures of a device, or of the busiest device. Labels begin with `of`.
+/// Adds the figures of a device, or of the busiest device. The figures' labels begin with `of`.
 fn of_device(row: &DeviceDepth, name: &str, of: &str, facts: &mut Facts) {
     let depth = row.mean_depth;
     facts.put(format!("{name}.mean_depth"), format!("{of}queue depth, mean"), Unit::Number, depth);

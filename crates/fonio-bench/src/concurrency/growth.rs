@@ -1,19 +1,20 @@
 //! Finds the number of concurrent requests beyond which throughput no longer grows.
 //!
-//! This is the smallest number within [`TOLERANCE`] of the best. The means of a few runs do not show this
-//! number directly: on a plateau, the best of ten noisy means is always above the other nine. So a number of
-//! requests is rejected only if a larger one was *shown* to be faster by more than the tolerance.
+//! The result is the smallest number of requests whose throughput is within [`TOLERANCE`] of the best
+//! throughput. The means of a few runs do not show this number directly: on a plateau, the best of ten noisy
+//! means is always above the other nine. So a number of requests is rejected only if a larger number was
+//! *shown* to be faster by more than the tolerance.
 //!
-//! A bootstrap gives the bounds. Each rate is divided by the mean of its round, which removes slowdowns
-//! between rounds. The error of a run is its difference from the mean of all runs with the same number of
-//! requests. The errors for all numbers of requests form one pool, because five runs are too few to estimate
-//! a spread. Each resample draws new errors.
+//! A bootstrap gives the bounds of the confidence interval. Each rate is divided by the mean of its round,
+//! which removes slowdowns between rounds. The error of a run is its difference from the mean of all runs
+//! with the same number of requests. The errors for all numbers of requests form one pool, because five runs
+//! are too few to estimate a spread. Each resample draws its errors from this pool.
 
 use fonio_core::Random;
 use fonio_core::statistics::sample::mean;
 
-/// A number of requests is enough if its throughput is at most this share below the best. Our choice: a
-/// smaller gain does not justify requests that wait for each other in the device.
+/// A number of requests is enough if its throughput is at most this share below the best. This is our choice:
+/// a smaller gain does not justify requests that wait for each other in the device.
 pub const TOLERANCE: f64 = 0.02;
 
 /// Maximum error probability of each bound, so the interval has 95 % confidence.
@@ -23,7 +24,7 @@ const RESAMPLES: usize = 2000;
 
 const SEED: u64 = 0x0c0c;
 
-/// The result, as indices into the list of numbers of requests.
+/// The numbers of requests found, as indices into the list of numbers that were measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enough {
     /// The smallest number of requests whose throughput no other number was shown to exceed by more than
@@ -33,15 +34,16 @@ pub struct Enough {
     pub high: Option<usize>,
 }
 
-/// Finds the number of requests that is enough. `rates` contains, for each number in ascending order, the
-/// throughput in each round. Returns `None` if there are no numbers or no rounds.
+/// Finds the smallest number of concurrent requests that reaches nearly the best throughput. `rates`
+/// contains, for each number of requests in ascending order, the throughput in each round. Returns `None` if
+/// `rates` is empty or has no rounds.
 ///
 /// # Panics
 ///
-/// If the numbers have different counts of rounds.
+/// If the numbers of requests were measured in different numbers of rounds.
 pub fn enough(rates: &[Vec<f64>]) -> Option<Enough> {
     let rounds = rates.first()?.len();
-    assert!(rates.iter().all(|of_number| of_number.len() == rounds), "a round measures every number");
+    assert!(rates.iter().all(|of_number| of_number.len() == rounds), "every round measures every number");
     if rounds == 0 {
         return None;
     }
@@ -75,8 +77,8 @@ pub fn enough(rates: &[Vec<f64>]) -> Option<Enough> {
     Some(Enough { at, high: Some(highs[upper].max(at)) })
 }
 
-/// Index of the first rate that the greatest rate exceeds by at most [`TOLERANCE`] combined with the relative
-/// `margin`.
+/// Returns the index of the first rate that is close to the greatest rate: within [`TOLERANCE`], combined
+/// with the relative `margin`.
 fn first_within(rates: &[f64], margin: f64) -> usize {
     let best = greatest(rates);
     let is_within = |rate: &f64| best * (1.0 - TOLERANCE) <= rate * (1.0 + margin);
@@ -87,8 +89,8 @@ fn greatest(rates: &[f64]) -> f64 {
     rates.iter().copied().fold(0.0, f64::max)
 }
 
-/// The errors of all runs, relative to the mean for their number of requests. Subtracting the means makes the
-/// errors too small; a factor corrects this.
+/// Returns the errors of all runs, each relative to the mean of the runs with the same number of requests.
+/// Subtracting the means makes the errors too small; a factor corrects this.
 fn errors(relative: &[Vec<f64>], means: &[f64]) -> Vec<f64> {
     let (numbers, rounds) = (means.len() as f64, relative[0].len() as f64);
     let lost = (rounds / (rounds - 1.0) * numbers / (numbers - 1.0)).sqrt();
@@ -113,7 +115,7 @@ mod tests {
         ("never", [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0], 9),
     ];
 
-    /// Approximately normal with a standard deviation of 1: the sum of twelve uniform numbers.
+    /// Returns a nearly normal number with a standard deviation of 1: a sum of twelve uniform numbers.
     fn normal(random: &mut Random) -> f64 {
         (0..12).map(|_| random.uniform()).sum::<f64>() - 6.0
     }
@@ -140,8 +142,9 @@ mod tests {
         assert_eq!(enough(&[vec![1.0, 2.0]]), Some(Enough { at: 0, high: Some(0) }));
     }
 
-    /// The number found exceeds the true one in at most 5 of 100 measurements, even if all numbers of
-    /// requests give the same throughput. The interval contains the true number with its stated probability.
+    /// The number of requests found exceeds the true number in at most 5 of 100 measurements, even if all
+    /// numbers of requests give the same throughput. The interval contains the true number of requests with
+    /// the stated probability.
     #[test]
     fn intervals_hold_the_number_and_equal_numbers_do_not_differ() {
         const MEASUREMENTS: u64 = 60;
@@ -158,12 +161,12 @@ mod tests {
                 if spread <= 0.01 && name != "slow end" {
                     assert!(
                         exact >= MEASUREMENTS * 9 / 10,
-                        "{name}, {rounds} rounds, {spread}: {exact} exact"
+                        "{name}, {rounds} rounds, spread {spread}: only {exact} numbers are exact"
                     );
                 }
                 // A binomial count with these probabilities exceeds the bound once in ten thousand cases.
-                assert!(too_large <= 7, "{name}, {rounds} rounds, {spread}: {too_large} too large");
-                assert!(missed <= 10, "{name}, {rounds} rounds, {spread}: {missed} missed");
+                assert!(too_large <= 7, "{name}, {rounds} rounds, spread {spread}: {too_large} too large");
+                assert!(missed <= 10, "{name}, {rounds} rounds, spread {spread}: {missed} missed");
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Limits of a disk's queue. The limits are lifted during the measurement of the concurrency parameters,
-//! whose result becomes a new setting.
+//! Handles limits of a disk's queue. The limits are lifted during the measurement of the concurrency
+//! parameters, whose result becomes a new setting.
 
 use std::path::Path;
 
@@ -15,38 +15,38 @@ use crate::result::Parameter;
 /// The minimum length of a queue (`BLKDEV_MIN_RQ` of the kernel's `include/linux/blkdev.h`).
 const QUEUE_MIN: u32 = 4;
 
-/// A disk with a queue that can be limited.
+/// A disk whose queue length can be limited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
     name: String,
-    /// Its scheduler.
+    /// Name of the disk's I/O scheduler.
     pub scheduler: String,
 }
 
 impl Disk {
-    /// Returns the disk `target`, or the disk that contains it.
+    /// Returns the disk that is `target`, or the disk that contains `target`.
     ///
     /// # Errors
     ///
     /// If `target` is not on a disk with a changeable queue.
     pub fn of(target: &Path) -> Result<Disk, BenchError> {
         let probe = Setting::requests(QUEUE_MIN).plan_or_current(target)?;
-        let name = probe.target.disk().expect("the number of requests belongs to a disk").to_owned();
+        let name = probe.target.disk().expect("the setting `requests` is a setting of a disk").to_owned();
         let (scheduler, _) = Queue::of(&name).schedulers()?;
         Ok(Disk { name, scheduler })
     }
 
-    /// Its device node.
+    /// Returns the path of the disk's device node.
     pub fn node(&self) -> String {
         format!("/dev/{}", self.name)
     }
 
-    /// Whether its scheduler has a limit per kind of I/O.
+    /// Whether the disk's scheduler has a limit for each kind of I/O.
     pub fn is_smartio(&self) -> bool {
         self.scheduler == SMARTIO
     }
 
-    /// Describes the setting that a result changes.
+    /// Describes, in words, the setting that a measured result changes.
     pub fn subject(&self) -> String {
         let (node, scheduler) = (self.node(), &self.scheduler);
         if self.is_smartio() {
@@ -58,12 +58,12 @@ impl Disk {
         }
     }
 
-    /// Converts concurrency parameters to a setting.
+    /// Converts concurrency parameters to a setting of this disk.
     pub fn setting(&self, found: Concurrency) -> Setting {
         if self.is_smartio() {
             return parameters(found);
         }
-        // Reads and writes share the queue.
+        // Reads and writes share the queue, so add their numbers.
         let Concurrency { seq_read, rand_read, seq_write, rand_write } = found;
         Setting::requests((seq_read.max(rand_read) + seq_write.max(rand_write)).max(QUEUE_MIN))
     }
@@ -76,8 +76,8 @@ impl Disk {
         Ok(is_shorter.then(|| Applied { new: planned.old.clone(), ..planned }))
     }
 
-    /// The settings that lift the active limits: smartio's concurrency parameters, and the number of requests
-    /// if a fix of fonio changed it. Only root can read the record of fixes.
+    /// Returns the settings that lift the active limits: smartio's concurrency parameters, and the number of
+    /// requests if a fix of fonio changed it. Only root can read fonio's record of applied fixes.
     pub fn lifting(&self, is_root: bool) -> Result<Vec<Setting>, BenchError> {
         let mut limits = Vec::new();
         if self.is_smartio() {
@@ -95,12 +95,12 @@ impl Disk {
 }
 
 fn parameters(numbers: Concurrency) -> Setting {
-    Setting::parse(&format!("concurrency={numbers}")).expect("the scheduler takes these numbers")
+    Setting::parse(&format!("concurrency={numbers}")).expect("measured numbers are valid concurrency values")
 }
 
-/// Queue limits that are lifted during a measurement. Otherwise, a measurement would only find the limits
-/// that an earlier measurement has set. Dropping the value restores the limits; after `kill -9`, the next
-/// fonio command restores them.
+/// Queue limits that are lifted during a measurement. With these limits, a measurement would only find the
+/// limits that an earlier measurement has set. Dropping the value restores the limits; after `kill -9`, the
+/// next fonio command restores them.
 #[derive(Debug)]
 pub struct Lifted {
     ledger: Ledger,
@@ -108,8 +108,8 @@ pub struct Lifted {
 }
 
 impl Lifted {
-    /// Lifts the `limits` of a disk, and calls `note` with a sentence for each limit. `None` if no limit is
-    /// active.
+    /// Lifts the `limits` of a disk, and calls `note` with a sentence for each limit. Returns `None` if no
+    /// limit is active.
     pub fn lift(
         disk: &Disk,
         limits: &[Setting],
@@ -138,7 +138,7 @@ impl Lifted {
         Ok(lifted)
     }
 
-    /// Restores the limits.
+    /// Restores the queue limits.
     pub fn restore(self) -> Result<(), BenchError> {
         Ok(self.ledger.close()?)
     }
@@ -150,16 +150,16 @@ pub fn short_queue(target: &Path) -> Option<String> {
     let number: u32 = planned.old.parse().ok()?;
     let most = AT_ONCE.last().copied().filter(|most| number < *most)?;
     Some(format!(
-        "The queue of {} has room for only {number} requests (nr_requests). The measurement issued up to {most} at once, so some waited in the kernel.",
+        "The queue of {} has room for only {number} requests (nr_requests). The measurement issued up to {most} requests at once, so some of them waited in the kernel.",
         planned.target.path().display()
     ))
 }
 
-/// The parameters of all four kinds.
+/// Returns the concurrency parameters of all four kinds of I/O.
 ///
 /// # Errors
 ///
-/// The reason why they are not precise enough to be set.
+/// The reason why the parameters are not precise enough to be set.
 pub fn known(parameters: &[Parameter]) -> Result<Concurrency, &'static str> {
     let of = |access: Access| -> Result<u32, &'static str> {
         let found = parameters.iter().find(|found| found.access == access);

@@ -1,13 +1,13 @@
-//! The concurrency parameters of a device (Nguyen et al. 2015, sections 4.5 and 5): for sequential and random
-//! reads and writes, the number of concurrent requests beyond which throughput no longer grows.
+//! Measures the concurrency parameters of a device (Nguyen et al. 2015, sections 4.5 and 5): for sequential
+//! and random reads and writes, the number of concurrent requests beyond which throughput no longer grows.
 //!
 //! Each test has a number of processes with one request in flight each. The study gives every process its own
-//! 32 MB, so a test with more processes covers a larger range. On some devices, the larger range alone makes
-//! it slower. Here all processes of a test share one range in equal parts.
+//! 32 MB, so a test with more processes covers a larger range. On some devices, the larger range alone lowers
+//! the throughput. Here all processes of a test share one range in equal parts.
 //!
-//! Every round measures each test once. The kinds of I/O, and the numbers of processes within a kind, are in
-//! random order. So a device that slows down or heats up favours no number of processes. [`growth`] reads the
-//! parameters from the rounds.
+//! In every round, each test runs once. The kinds of I/O, and the numbers of processes within a kind, are in
+//! random order. So if the device slows down or heats up, no number of processes is favoured. [`growth`]
+//! computes the parameters from the results of the rounds.
 
 pub mod growth;
 pub mod limits;
@@ -19,21 +19,21 @@ use self::growth::Enough;
 use crate::result::{Benchmark, Parameter, Run, TestResult};
 use crate::test::{Set, Test};
 
-/// Measured numbers of concurrent requests. The study uses 1, 2, 4, … 32 processes; we added numbers between
-/// these.
+/// The numbers of concurrent requests that are measured. The study uses 1, 2, 4, … 32 processes; we added
+/// numbers between these.
 pub const AT_ONCE: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32];
 
-/// The numbers of a quick measurement, as in the study.
+/// The numbers of concurrent requests of a quick measurement, as in the study.
 pub const AT_ONCE_QUICK: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
-/// The smallest range: 128 KiB for each of 32 processes.
+/// The smallest range of a test: 128 KiB for each of 32 processes.
 pub const RANGE_MIN: u64 = 4 << 20;
 
-/// Maximum total number of requests in a run. Only fast devices reach this number before the time limit of a
-/// run.
+/// Maximum number of requests of a run, over all processes. Only fast devices reach this number before the
+/// time limit of a run.
 const REQUESTS: u64 = 16_384;
 
-/// Request size, as in the study.
+/// Size of a request, as in the study.
 const REQUEST_BYTES: u64 = 4096;
 
 /// Returns the tests with these numbers of processes, which share `range` bytes.
@@ -57,7 +57,7 @@ fn test(access: Access, processes: u32, range: u64) -> Test {
     }
 }
 
-/// The order of one round: indices of `tests`, grouped by kind.
+/// Returns the order of the tests in one round: indices of `tests`, grouped by kind of I/O.
 pub(crate) fn order(tests: &[Test], random: &mut Random) -> Vec<usize> {
     let mut kinds = Access::ALL;
     random.shuffle(&mut kinds);
@@ -69,7 +69,8 @@ pub(crate) fn order(tests: &[Test], random: &mut Random) -> Vec<usize> {
     kinds.into_iter().flat_map(of_kind).collect()
 }
 
-/// Returns the parameters from the tests of [`Set::ConcurrencyParameters`]; an empty list if there are none.
+/// Returns the parameters from the tests of [`Set::ConcurrencyParameters`]; the list is empty if there are no
+/// such tests.
 pub fn parameters(benchmark: &Benchmark) -> Vec<Parameter> {
     let tests: Vec<&TestResult> = benchmark.of(Set::ConcurrencyParameters).collect();
     Access::ALL.into_iter().filter_map(|access| parameter(access, &tests)).collect()
@@ -103,7 +104,7 @@ pub(crate) fn are_known(tests: &[Test], runs: &[Vec<Run>]) -> bool {
     Access::ALL.into_iter().all(is_known)
 }
 
-/// Describes the parameters in a sentence; `None` if there are none.
+/// Describes the parameters in a sentence; returns `None` if there are no parameters.
 pub(crate) fn sentence(parameters: &[Parameter]) -> Option<String> {
     let best = parameters.iter().max_by(|left, right| left.speedup.total_cmp(&right.speedup))?;
     if parameters.iter().all(|found| found.requests == 1) {
@@ -130,7 +131,6 @@ pub(crate) fn sentence(parameters: &[Parameter]) -> Option<String> {
     ))
 }
 
-/// [`growth::TOLERANCE`] in percent, for messages.
 const TOLERANCE_PERCENT: f64 = growth::TOLERANCE * 100.0;
 
 fn capitalised(words: &str) -> String {

@@ -1,4 +1,4 @@
-//! Measures tests in rounds.
+//! Measures tests in rounds, in which each test runs once.
 
 use fonio_core::Random;
 use fonio_core::statistics::sample::is_known;
@@ -10,8 +10,8 @@ use crate::session::{Effort, Session};
 use crate::test::Test;
 
 /// Runs every test once per round, until the parameters are stable. Before each run, calls `progress` with
-/// the test's name and the round's number. A round that exceeds the time limit is discarded, so that all
-/// tests have the same number of runs.
+/// the test's name and the round's number. A round that exceeds the time limit is discarded, so all tests
+/// have the same number of runs.
 ///
 /// # Errors
 ///
@@ -45,7 +45,7 @@ pub(crate) fn measure(
     Ok(tests.iter().zip(runs).map(result).collect())
 }
 
-/// Runs every test once. Returns the runs in the order of `tests`.
+/// Runs every test once. Returns one run per test, in the order of `tests`.
 fn round(
     session: &mut Session<'_>,
     tests: &[Test],

@@ -1,4 +1,4 @@
-//! Tests the parameters of models with known parallelism.
+//! Tests the concurrency parameters of models with known parallelism.
 
 use expect_test::expect;
 use fonio_core::ByteCount;
@@ -38,7 +38,7 @@ fn overlapping(factor: u64) -> Profile {
     ] {
         set(key, nanoseconds);
     }
-    // 80 µs plus the transfer of 4 KiB at 200 MB/s.
+    // A request takes 80 µs plus the transfer of 4 KiB at 200 MB/s.
     let busy = 80_000 + 20_480;
     set("interface.read_latency", busy * (factor - 1));
     set("interface.write_latency", busy * (factor - 1));
@@ -50,7 +50,7 @@ fn overlapping(factor: u64) -> Profile {
 #[test]
 fn the_known_number_of_overlapping_requests_is_found() {
     let benchmark = measured(&shipped("transcend"), 2);
-    assert_eq!(numbers(&benchmark), [(1, Some(1)); 4], "it does one thing at a time: {}", benchmark.verdict);
+    assert_eq!(numbers(&benchmark), [(1, Some(1)); 4], "not one request at a time: {}", benchmark.verdict);
     assert!(benchmark.verdict.starts_with("One request at a time is enough"), "{}", benchmark.verdict);
     for factor in [1, 2, 4, 8, 16] {
         let benchmark = measured(&overlapping(u64::from(factor)), 2);
@@ -60,7 +60,7 @@ fn the_known_number_of_overlapping_requests_is_found() {
 
 /// The phone's model reaches the speedups of the study's figure (1.45, 1.29, 1.55 and 1.41) with two
 /// requests. The study states that 2, 4, 4 and 2 processes are best, but it does not state the smallest
-/// number within 2 % of the best. Two requests keep the eMMC's controller busy.
+/// number within 2 % of the best. Two concurrent requests keep the controller of the eMMC model busy.
 #[test]
 fn models_have_their_parameters() {
     let mut shown = String::new();

@@ -1,4 +1,4 @@
-//! Runs fio.
+//! Runs the benchmark program fio.
 //!
 //! fio runs in its own process group, so Ctrl-C reaches it only through this process. If util-linux's
 //! `setpriv` is installed, fio ends together with this process; otherwise the time limit of its job ends it.
@@ -19,11 +19,11 @@ use crate::error::BenchError;
 use crate::plan::{Set, Test};
 use crate::result::Run;
 
-/// The installed fio.
+/// The installed program fio.
 #[derive(Clone, Debug)]
 pub struct Fio {
     program: PathBuf,
-    /// The name and version that it reports, such as `fio-3.33`.
+    /// The name and version that fio reports, such as `fio-3.33`.
     pub version: String,
     setpriv: Option<PathBuf>,
 }
@@ -37,24 +37,24 @@ const IF_OUR_CHILD: &str = r#"test "$PPID" = "$0" && exec "$@""#;
 /// Averaging interval for the throughput of a sustained write.
 pub const RATE_INTERVAL_MS: u64 = 500;
 
-/// Reasons to end fio early.
+/// Conditions under which fio is stopped early.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit<'a> {
-    /// Set when the user interrupts.
+    /// Set when the user interrupts the benchmark.
     pub stop: &'a AtomicBool,
-    /// End of the time limit.
+    /// The time at which fio is stopped.
     pub until: Instant,
 }
 
-/// Request size of the preparation, equal to the model's.
+/// Request size of a preparation; the simulator uses the same size.
 const PREPARE_REQUEST_BYTES: u64 = 512 << 10;
 
 impl Fio {
-    /// Finds the installed fio.
+    /// Finds the fio program in `PATH`.
     ///
     /// # Errors
     ///
-    /// [`BenchError::FioMissing`] if it is not installed or does not run.
+    /// [`BenchError::FioMissing`] if fio is not installed or does not run.
     pub fn find() -> Result<Fio, BenchError> {
         let program = on_path("fio").ok_or(BenchError::FioMissing)?;
         let out = Command::new(&program).arg("--version").output().map_err(|_| BenchError::FioMissing)?;
@@ -62,11 +62,11 @@ impl Fio {
         Ok(Fio { program, version, setpriv: on_path("setpriv") })
     }
 
-    /// Writes and syncs the first `bytes` sequentially.
+    /// Writes the first `bytes` of `file` sequentially and syncs them.
     ///
     /// # Errors
     ///
-    /// If fio fails; [`BenchError::Interrupted`] or [`BenchError::TimeOver`] if `limit` ended it.
+    /// If fio fails; [`BenchError::Interrupted`] or [`BenchError::TimeOver`] if `limit` ended fio.
     pub fn prepare(&self, file: &Path, bytes: u64, limit: Limit<'_>) -> Result<(), BenchError> {
         let mut arguments = shared(file, 0);
         arguments.extend(words(&[
@@ -94,7 +94,7 @@ impl Fio {
         let request = format!("--bs={}", test.request_bytes);
         arguments.extend(words(&[&runtime, &size, &request]));
         let in_rounds = test.set == Set::ConcurrencyParameters;
-        // If a process ended early, the others would run with fewer concurrent requests.
+        // If one fio process ended early, the other processes would run with fewer concurrent requests.
         if test.beside.is_some() || in_rounds {
             arguments.extend(words(&["--exitall"]));
         }
@@ -122,8 +122,8 @@ impl Fio {
         let scratch = scratch()?;
         let rates = test.set == Set::Sustained;
         if rates {
-            // With `overwrite`, fio would first write the complete file, and so fill the fast cache of the
-            // device.
+            // With the option `overwrite`, fio would first write the complete file, which would fill the
+            // device's fast cache.
             arguments.extend(words(&["--overwrite=0", "--fallocate=native"]));
             let prefix = scratch.path().join("rate");
             arguments.extend(words(&[
@@ -169,7 +169,7 @@ impl Fio {
             }
             let stopped = limit.stop.load(Ordering::Relaxed);
             if stopped || Instant::now() >= limit.until {
-                // This fails if it has just ended.
+                // `kill` fails if fio has just ended.
                 let _ = child.kill();
                 child.wait().map_err(BenchError::system("wait for", &self.program))?;
                 return Err(if stopped { BenchError::Interrupted } else { BenchError::TimeOver });
@@ -196,11 +196,11 @@ fn scratch() -> Result<tempfile::TempDir, BenchError> {
     tempfile::tempdir().map_err(BenchError::system("make a folder in", &std::env::temp_dir()))
 }
 
-/// Options of all jobs: direct I/O, one request in flight, and random addresses that can repeat, as in the
-/// model.
+/// Returns the options of all jobs: direct I/O, one request in flight, and random addresses that can repeat,
+/// as in the model.
 fn shared(file: &Path, seed: u64) -> Vec<OsString> {
     let mut name = OsString::from("--filename=");
-    // A colon would end the file name in fio's syntax.
+    // In fio's syntax, an unescaped colon would end the file name.
     name.push(file.to_string_lossy().replace(':', "\\:"));
     let mut arguments = words(&[
         "--output-format=json",

@@ -1,4 +1,5 @@
-//! The needed parts of fio 3's JSON. Times are in nanoseconds, except `runtime` in milliseconds.
+//! Parses the parts of fio 3's JSON output that benchmarks need. Times are in nanoseconds, except `runtime`
+//! in milliseconds.
 
 use serde::Deserialize;
 
@@ -45,7 +46,7 @@ struct Percentiles {
     p99: Option<u64>,
 }
 
-/// Parses the result of `test` from fio's standard output. Skips notes that fio prints before its JSON.
+/// Parses the result of `test` from fio's standard output. Notes that fio prints before the JSON are skipped.
 ///
 /// # Errors
 ///
@@ -57,7 +58,7 @@ pub fn parse(text: &str, test: &Test) -> Result<Run, BenchError> {
     let document: Document = serde_json::Deserializer::from_str(&text[start..])
         .into_iter()
         .next()
-        .ok_or_else(|| wrong("its JSON is empty".to_owned()))?
+        .ok_or_else(|| wrong("the JSON is empty".to_owned()))?
         .map_err(|error| wrong(format!("{error}, in the JSON that begins at byte {start}")))?;
     // In a test of two concurrent access patterns, each process has its own job; otherwise the processes form
     // one group.
@@ -69,23 +70,24 @@ pub fn parse(text: &str, test: &Test) -> Result<Run, BenchError> {
         sides.push(if test.access.writes() { &job.write } else { &job.read });
     }
     if sides.is_empty() {
-        return Err(wrong("it has no job `measured`".to_owned()));
+        return Err(wrong("the JSON has no job `measured`".to_owned()));
     }
     let requests: u64 = sides.iter().map(|side| side.total_ios).sum();
     if requests == 0 {
         return Err(wrong("no request was completed before the time was over".to_owned()));
     }
     let (mean, sigma) = together(&sides, requests);
-    // For one process with one request in flight, the duration is the sum of its response times. This is more
-    // precise than fio's milliseconds. For several processes, and for one process that is compared with
-    // several, the duration is the run time of the group. The sum would exclude the time between requests.
+    // For one process with one request in flight, the duration is the sum of its response times. The sum is
+    // more precise than fio's run time in milliseconds. For several processes, and for one process that is
+    // compared with several, the duration is the run time of the group. The sum of the response times would
+    // exclude the time between requests.
     let runtime = sides.iter().map(|side| side.runtime).max().unwrap_or(0);
     let span_ns = if test.processes == 1 && test.set != Set::ConcurrencyParameters {
         (mean * requests as f64) as u64
     } else {
         runtime.max(1) * 1_000_000
     };
-    // Percentiles of several jobs cannot be combined.
+    // Percentiles of several jobs cannot be combined into one.
     let percentile = |of: fn(&Percentiles) -> Option<u64>| match sides[..] {
         [only] => of(&only.clat_ns.percentile),
         _ => None,
@@ -103,7 +105,7 @@ pub fn parse(text: &str, test: &Test) -> Result<Run, BenchError> {
     })
 }
 
-/// The mean and standard deviation of the response times over all jobs.
+/// Returns the mean and standard deviation of the response times over all jobs.
 fn together(sides: &[&Side], requests: u64) -> (f64, f64) {
     let weighted = |value: &dyn Fn(&Side) -> f64| {
         sides.iter().map(|side| value(side) * side.total_ios as f64).sum::<f64>() / requests as f64
@@ -117,14 +119,14 @@ fn together(sides: &[&Side], requests: u64) -> (f64, f64) {
 ///
 /// # Errors
 ///
-/// [`BenchError::FioOutput`] with the first invalid line.
+/// [`BenchError::FioOutput`], which contains the first invalid line.
 pub fn rates(log: &str) -> Result<Vec<f64>, BenchError> {
     log.lines()
         .enumerate()
         .map(|(at, line)| {
             let rate = line.split(',').nth(1).and_then(|field| field.trim().parse::<u64>().ok());
             rate.map(|kib_s| kib_s as f64 * 1024.0 / 1e6).ok_or_else(|| BenchError::FioOutput {
-                what: format!("line {} of its bandwidth log is `{line}`", at + 1),
+                what: format!("line {} of fio's bandwidth log is `{line}`", at + 1),
             })
         })
         .collect()

@@ -11,16 +11,16 @@ use serde::Serialize;
 use super::solve::{self, Knob, NEARBY};
 use super::{FitError, Observation};
 
-/// The interval of a fitted number.
+/// The confidence interval of a fitted number.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Interval {
-    /// The key in the profile.
+    /// The number's key in the profile.
     pub key: &'static str,
     /// The fitted value, with its unit.
     pub value: String,
-    /// The 5th percentile of the resamples.
+    /// The 5th percentile of the value over the resamples.
     pub low: String,
-    /// The 95th percentile of the resamples.
+    /// The 95th percentile of the value over the resamples.
     pub high: String,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn intervals(
 fn interval(knob: &Knob, profile: &Profile, mut values: Vec<f64>) -> Interval {
     values.sort_by(f64::total_cmp);
     let at = |percent: usize| values[(values.len() - 1) * percent / 100];
-    // A rate is stored as a time, so the ends of its interval are swapped.
+    // A rate is fitted as a time, so the ends of the rate's interval are swapped.
     let (mut low, mut high) = (knob.show(at(5)), knob.show(at(95)));
     if knob.key.ends_with("_rate") {
         std::mem::swap(&mut low, &mut high);

@@ -3,27 +3,27 @@
 use fonio_sim::profile::ProfileError;
 use thiserror::Error;
 
-/// A fit that failed.
+/// The reason why a fit failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FitError {
-    /// The benchmark lacks a measurement.
+    /// The benchmark lacks a measurement that the fit needs.
     #[error(
         "the benchmark has no {what}; measure with --set four,response,address-range,fit (it lacks `{set}`)"
     )]
     NotMeasured {
-        /// The missing measurement.
+        /// The name of the missing measurement.
         what: String,
-        /// The set that contains it.
+        /// The test set that contains the missing measurement.
         set: &'static str,
     },
-    /// No structure fits this capacity.
+    /// No device structure known to the fit has this capacity.
     #[error("no device model has a capacity of {capacity_bytes} bytes")]
     NoStructure {
-        /// The capacity.
+        /// The capacity of the benchmarked device in bytes.
         capacity_bytes: u64,
     },
-    /// The profile is invalid.
+    /// The fitted profile is invalid.
     #[error(transparent)]
     Profile(#[from] ProfileError),
 }

@@ -4,7 +4,7 @@
 //! 2. `structure` lists possible devices with these layers: page, erase block, log blocks.
 //! 3. `solve` finds the times and rates of each model that reproduce the measured numbers. The structure
 //!    whose model comes closest to all measurements is chosen.
-//! 4. [`bootstrap`] computes the intervals of the numbers.
+//! 4. [`bootstrap`] computes confidence intervals of the fitted numbers.
 //!
 //! The fit does not use the tests of [`Set::HeldBack`]; [`predict`] compares the predictions of a profile
 //! with these tests.
@@ -30,39 +30,40 @@ use solve::Knob;
 
 const SEED: u64 = 1;
 
-/// All structures are solved roughly; then the best ones, up to this number, are solved precisely.
+/// All structures are solved roughly; then this number of the best structures is solved precisely.
 const FINALISTS: usize = 3;
 
 /// The result of a fit.
 #[derive(Clone, Debug)]
 pub struct Fitted {
-    /// The profile. Its numbers are `fitted`, or `assumed` if the benchmark cannot determine them.
+    /// The fitted profile. The origin of its numbers is `fitted`, or `assumed` for numbers that the benchmark
+    /// cannot determine.
     pub profile: Profile,
-    /// The shape that determined the translation layers.
+    /// The shape of the random-write curve, which determined the possible translation layers.
     pub shape: Shape,
-    /// Number of structures that were tried.
+    /// Number of device structures that the fit tried.
     pub structures: usize,
-    /// The tests that the fit used, with the profile's predictions.
+    /// The tests used for the fit, with the profile's predictions.
     pub used: Vec<Prediction>,
-    /// 90 % intervals of the fitted numbers; empty if there was no resampling.
+    /// 90 % confidence intervals of the fitted numbers; empty if there was no resampling.
     pub intervals: Vec<Interval>,
-    /// Properties that the profile lacks, with reasons.
+    /// Properties of the device that the profile does not model, with reasons.
     pub notes: Vec<String>,
 }
 
 /// A test with its measured value and the prediction of a profile.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
-    /// The test's name.
+    /// The name of the test.
     pub test: String,
-    /// The measured value in 10⁶ bytes per second.
+    /// The measured throughput in 10⁶ bytes per second.
     pub measured_mb_s: f64,
-    /// The value of the model.
+    /// The throughput that the profile's model predicts, in 10⁶ bytes per second.
     pub predicted_mb_s: f64,
 }
 
 impl Prediction {
-    /// Relative error: predicted divided by measured, minus one.
+    /// Returns the relative error: predicted divided by measured throughput, minus one.
     pub fn error(&self) -> f64 {
         self.predicted_mb_s / self.measured_mb_s - 1.0
     }
@@ -108,11 +109,11 @@ impl Observation {
 }
 
 /// Fits a profile named `name`. `resamples` is the number of resamples for the intervals; 0 omits them.
-/// `progress` receives the current step.
+/// `progress` is called with a description of each step.
 ///
 /// # Errors
 ///
-/// [`FitError::NotMeasured`] if a required measurement is missing.
+/// [`FitError::NotMeasured`] if the benchmark lacks a required measurement.
 pub fn fit(
     benchmark: &Benchmark,
     name: &str,
@@ -155,7 +156,8 @@ pub fn fit(
     Ok(Fitted { used, notes: notes(benchmark), profile, shape, structures: structures.len(), intervals })
 }
 
-/// Compares `profile` with the held-back tests of `benchmark`, or with all tests if there are none.
+/// Compares `profile` with the held-back tests of `benchmark`, or with all its tests if no tests were held
+/// back.
 pub fn predict(profile: &Profile, benchmark: &Benchmark) -> Result<Vec<Prediction>, FitError> {
     let held_back = benchmark.tests.iter().any(|result| result.test.set == Set::HeldBack);
     benchmark
@@ -174,13 +176,13 @@ fn prediction(observation: &Observation, profile: &Profile) -> Result<Prediction
     })
 }
 
-/// Selects the tests with a single process whose starting state a fresh model can have.
+/// Selects the tests with a single process that start in a state that a new model can have.
 fn is_used(test: &Test) -> bool {
     let simple = test.processes == 1 && test.beside.is_none();
     simple && !matches!(test.set, Set::HeldBack | Set::Sustained | Set::NearFull)
 }
 
-/// Ranges in bytes, each with the time per 4 KiB random write in microseconds.
+/// Returns ranges in bytes, each with the time per 4 KiB random write in microseconds.
 fn curve(observations: &[Observation]) -> Result<Vec<(u64, f64)>, FitError> {
     let mut curve: Vec<(u64, f64)> = observations
         .iter()
@@ -210,12 +212,12 @@ fn note_intervals(profile: &mut Profile, intervals: &[Interval], tool: &str) -> 
 
 fn notes(benchmark: &Benchmark) -> Vec<String> {
     let mut notes = vec![
-        "The times of a command, of the interface and of flash are told apart only as far as sizes tell them apart: \
-         single numbers are less certain than the throughput that they give together."
+        "The fit separates the times of commands, the interface and flash only by how they depend on request size: \
+         each time is less certain than the throughput that they predict together."
             .to_owned(),
     ];
     if benchmark.of(Set::Concurrency).next().is_some() {
-        notes.push("The model takes one request at a time; the concurrency tests were not used.".to_owned());
+        notes.push("The model serves one request at a time; concurrency tests were not used.".to_owned());
     }
     if benchmark.place.as_ref().is_some_and(|place| !place.raw_device) {
         notes.push("Measured through a file system: every number includes its work.".to_owned());

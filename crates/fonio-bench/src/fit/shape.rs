@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// Minimum number of ranges to determine a shape.
+/// Minimum number of ranges from which a shape can be determined.
 pub const POINTS_MIN: usize = 4;
 
 /// A curve is flat if it rises by less than this factor in total.
@@ -16,22 +16,22 @@ const CLIFF: f64 = 4.0;
 /// The first points form a plateau if they differ by less than this factor.
 const PLATEAU: f64 = 1.06;
 
-/// Smallest number of points of a plateau.
+/// Minimum number of points that form a plateau.
 const LEVEL_POINTS_MIN: usize = 3;
 
-/// The shape of a curve.
+/// The shape of the curve of random-write costs over ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// The cost does not depend on the range, so pages are mapped individually.
     Flat,
-    /// Flat up to a range, then a cliff. Up to this range, the data fit into the log blocks; each log block
-    /// belongs to one erase block.
+    /// The cost is constant up to a range, then rises steeply. Up to this range, the data fit into the log
+    /// blocks; each log block belongs to one erase block.
     Cliff {
-        /// The largest range before the cliff, in bytes.
+        /// The largest range before the steep rise, in bytes.
         before: u64,
     },
-    /// The cost rises from an early point: all data share the log blocks. If it follows a plateau, it can
-    /// also mean that only a part of the map is in RAM.
+    /// The cost rises from an early point, because all data share the log blocks. If the rise follows a
+    /// plateau, it can also mean that only a part of the map is in RAM.
     Smooth {
         /// The largest range of the plateau, in bytes; `None` if there is no plateau.
         level_until: Option<u64>,
@@ -40,7 +40,7 @@ pub enum Shape {
 
 impl Shape {
     /// Determines the shape of a curve of ranges in bytes and their costs. The ranges must increase, and
-    /// there must be at least [`POINTS_MIN`].
+    /// there must be at least [`POINTS_MIN`] ranges.
     ///
     /// # Panics
     ///
@@ -65,8 +65,8 @@ impl Shape {
     }
 }
 
-/// Removes disturbances from a curve. A larger range never costs less, so a cost that exceeds the cost at a
-/// larger range is disturbed.
+/// Removes disturbed measurements from a curve. A larger range never costs less, so a cost that exceeds the
+/// cost at a larger range is disturbed.
 fn rising(curve: &[(u64, f64)]) -> Vec<(u64, f64)> {
     let mut rising = curve.to_vec();
     for at in (1..rising.len()).rev() {
@@ -78,7 +78,7 @@ fn rising(curve: &[(u64, f64)]) -> Vec<(u64, f64)> {
 impl fmt::Display for Shape {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Shape::Flat => write!(out, "flat, so every page is mapped by itself"),
+            Shape::Flat => write!(out, "flat, so each page is mapped separately"),
             Shape::Cliff { before } => {
                 let mib = before >> 20;
                 write!(out, "a cliff beyond {mib} MiB, so log blocks of single erase blocks (BAST)")

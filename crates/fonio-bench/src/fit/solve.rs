@@ -4,16 +4,16 @@ use fonio_sim::profile::{Profile, ProfileError, Source};
 
 use super::Observation;
 
-/// An adjustable number. A rate is adjusted as the time per MiB, because times can be added but rates cannot.
+/// A number of a profile that the fit adjusts. A rate is adjusted as the time per MiB, because times can be
+/// added but rates cannot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Knob {
     pub(super) key: &'static str,
     is_rate: bool,
-    /// Bounds in microseconds (per MiB for a rate).
+    /// Lower bound of the knob in microseconds (per MiB for a rate); `high` is the upper bound.
     low: f64,
     high: f64,
-    /// The observation that depends most on this knob; `None` if only all observations together determine the
-    /// knob.
+    /// The observation that depends most on this knob; `None` if no single observation determines the knob.
     target: Option<usize>,
 }
 
@@ -23,11 +23,11 @@ impl Knob {
     }
 
     pub(super) fn rate(key: &'static str, target: Option<usize>) -> Knob {
-        // This is 100 GB/s down to 100 kB/s.
+        // These bounds allow rates from 100 kB/s to 100 GB/s.
         Knob { key, is_rate: true, low: 10.0, high: 1e7, target }
     }
 
-    /// Its value in microseconds.
+    /// Returns the knob's value in microseconds.
     pub(super) fn get(&self, profile: &Profile) -> f64 {
         let number = profile.number(self.key).unwrap_or(0) as f64;
         if self.is_rate { MIB * 1e6 / number.max(1.0) } else { number / 1e3 }
@@ -39,7 +39,6 @@ impl Knob {
         profile.set(self.key, number as u64, Source::Fitted, "a benchmark of the device")
     }
 
-    /// Formats its value for a profile.
     pub(super) fn show(&self, micros: f64) -> String {
         if self.is_rate { format!("{:.2} MB/s", MIB / micros) } else { format!("{micros:.0} µs") }
     }
@@ -47,11 +46,11 @@ impl Knob {
 
 const MIB: f64 = 1_048_576.0;
 
-/// Rounds over all knobs in the rough solution. The knobs affect each other's targets, but each target
-/// depends mostly on one knob.
+/// Number of rounds over all knobs to find the rough solution. The knobs affect each other's targets, but
+/// each target depends mostly on one knob.
 const ROUNDS: u32 = 4;
 
-/// Solves each knob's own target in turn with the secant method.
+/// Adjusts each knob in turn to its target with the secant method.
 pub(super) fn by_targets(
     mut profile: Profile,
     knobs: &[Knob],
@@ -74,16 +73,16 @@ pub(super) fn by_targets(
     Ok(profile)
 }
 
-/// Relative step sizes of the descent.
+/// Step sizes of the descent, relative to a knob's value.
 pub(super) const THOROUGH: &[f64] = &[0.3, 0.1, 0.03, 0.01];
 
-/// Step sizes for resamples, which start near their solution.
+/// Step sizes for resamples, whose descent starts near the solution.
 pub(super) const NEARBY: &[f64] = &[0.05, 0.015];
 
-/// Maximum number of rounds per step size, while the loss decreases.
+/// Maximum number of descent rounds per step size, while the loss decreases.
 const DESCENT_ROUNDS: u32 = 6;
 
-/// Minimum step in microseconds; it lets a knob leave zero.
+/// Minimum step of a knob in microseconds; lets a knob whose value is zero change.
 const STEP_MIN_US: f64 = 2.0;
 
 /// Minimises the [`loss`] over all observations, one knob at a time.
@@ -118,8 +117,9 @@ pub(super) fn by_descent(
     Ok((least, profile))
 }
 
-/// The mean of the relative differences. Each deviation is relative to the smaller value, so half and double
-/// count equally. The deviations are not squared, so a disturbed run does not outweigh the other runs.
+/// Returns the mean relative difference between modelled and measured times. Each deviation is relative to
+/// the smaller value, so half and double count equally. The deviations are not squared, so a disturbed run
+/// does not outweigh the other runs.
 pub(super) fn loss(profile: &Profile, observations: &[Observation]) -> Result<f64, ProfileError> {
     let mut sum = 0.0;
     for observation in observations {

@@ -10,18 +10,18 @@ use super::{FitError, Observation, Shape};
 const KIB: u64 = 1024;
 const MIB: u64 = 1 << 20;
 
-/// Candidate page sizes, summed over all planes.
+/// Candidate sizes of a flash page, summed over all planes.
 const PAGES: [u64; 4] = [4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB];
 
-/// Candidate erase block sizes, summed over all planes.
+/// Candidate sizes of an erase block, summed over all planes.
 const ERASE_BLOCKS: [u64; 5] = [512 * KIB, MIB, 2 * MIB, 4 * MIB, 8 * MIB];
 
 const LOG_BLOCKS: [u64; 6] = [1, 2, 3, 4, 8, 16];
 
-/// Candidate amounts of data covered by one cached unit of the map.
+/// Candidate amounts of data whose mapping fits into one cached unit of the map.
 const PIECES: [u64; 3] = [MIB, 4 * MIB, 16 * MIB];
 
-/// All properties of a profile except times and rates.
+/// All properties of a device profile except its times and rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Structure {
     layer: Layer,
@@ -43,7 +43,7 @@ pub(super) fn candidates(shape: &Shape) -> Vec<Structure> {
         match *shape {
             Shape::Flat => found.push(Structure { layer: Layer::PageMap, page, erase_block: 128 * page }),
             Shape::Cliff { before } => {
-                // The cliff is between two measured ranges.
+                // The true range of the cliff lies between two measured ranges.
                 for (logs, reach) in
                     LOG_BLOCKS.into_iter().flat_map(|logs| [(logs, before), (logs, before / 2 * 3)])
                 {
@@ -54,8 +54,8 @@ pub(super) fn candidates(shape: &Shape) -> Vec<Structure> {
                 }
             }
             Shape::Smooth { level_until } => {
-                // A disturbed measurement of a device with a flat curve can also look like this; the other
-                // tests decide between the two.
+                // A disturbed measurement of a device with a flat curve can also have this shape; the other
+                // tests decide between the two cases.
                 found.push(Structure { layer: Layer::PageMap, page, erase_block: 128 * page });
                 for reach in level_until.into_iter().flat_map(|level| [level, level / 2 * 3]) {
                     for piece in PIECES.into_iter().filter(|piece| *piece <= reach) {
@@ -75,8 +75,8 @@ pub(super) fn candidates(shape: &Shape) -> Vec<Structure> {
 }
 
 impl Structure {
-    /// Creates an initial profile and its adjustable numbers. `None` if the structure does not fit the
-    /// capacity.
+    /// Creates an initial profile with its adjustable numbers. Returns `None` if the structure does not fit
+    /// the capacity.
     pub(super) fn profile(
         &self,
         name: &str,
@@ -90,8 +90,8 @@ impl Structure {
         let seq_read = &observations[needed.seq_read];
         let seq_write = &observations[needed.seq_write];
         let fastest = seq_read.mb_s(seq_read.micros).max(seq_write.mb_s(seq_write.micros));
-        // Starts at 80 µs plus 25 µs per KiB, as in MLC flash of those years, unless the measured reads are
-        // faster.
+        // The read time starts at 80 µs plus 25 µs per KiB, as in MLC flash of those years, unless the
+        // measured reads are faster.
         let t_read_us = (80.0 + 25.0 * self.page as f64 / 1024.0).min(0.3 * page_us(seq_read));
         let ns = |micros: f64| (micros * 1e3) as u64;
         let text = format!(
@@ -99,7 +99,7 @@ impl Structure {
 [device]
 kind = {{ value = "flash", source = "assumed" }}
 capacity = {{ value = "{capacity} B", source = "measured", to = "its size" }}
-depth = {{ value = 1, source = "assumed", to = "the fit uses one request at a time" }}
+depth = {{ value = 1, source = "assumed", to = "the fit uses tests with one request at a time" }}
 command_max = {{ value = "512 KiB", source = "assumed" }}
 fua = {{ value = "no", source = "assumed" }}
 flush_blocks_all = {{ value = "yes", source = "assumed" }}
@@ -115,7 +115,7 @@ programs_while_receiving = {{ value = "no", source = "assumed" }}
 [flash]
 channels = {{ value = 1, source = "assumed" }}
 dies_per_channel = {{ value = 1, source = "assumed" }}
-planes = {{ value = 1, source = "assumed", to = "page is that of all planes" }}
+planes = {{ value = 1, source = "assumed", to = "`page` is the size of a page across all planes" }}
 page = {{ value = "{page} B", source = "fitted", to = "random writes of several sizes" }}
 pages_per_block = {{ value = {pages}, source = "fitted", to = "random writes in several ranges" }}
 t_read = {{ value = "{t_read} ns", source = "assumed" }}
@@ -136,7 +136,7 @@ reads_wait_for = {{ value = "queue", source = "assumed" }}
         );
         let profile = match Profile::parse(name, &text) {
             Ok(profile) => Some(profile),
-            // The values are valid, but do not fit the capacity.
+            // Each value of the structure is valid, but together they do not fit the capacity.
             Err(ProfileError::Contradiction { .. }) => None,
             Err(error) => return Err(error.into()),
         };
@@ -167,7 +167,7 @@ reads_wait_for = {{ value = "queue", source = "assumed" }}
 
 impl Layer {
     fn text(self) -> String {
-        let why = "the shape of random writes against their range";
+        let why = "the throughput of random writes by range";
         match self {
             Layer::PageMap => page_map(why),
             Layer::CachedMap { reach, piece } => format!(
@@ -196,7 +196,7 @@ fn page_map(why: &str) -> String {
     )
 }
 
-/// Indices of the observations that single knobs are adjusted to first.
+/// Indices of the observations to which single knobs are adjusted first.
 struct Needed {
     seq_read: usize,
     seq_read_small: usize,
@@ -215,7 +215,7 @@ impl Needed {
                 .ok_or_else(|| FitError::NotMeasured { what: what.to_owned(), set })
         };
         let request = |one: &Observation| one.test.request_bytes as i64;
-        // Small requests first, ordered by range.
+        // Sort small requests first, then by range.
         let near = |one: &Observation| (request(one) << 42) + one.test.range_bytes as i64;
         let far = |one: &Observation| (request(one) << 42) - one.test.range_bytes as i64;
         Ok(Needed {

@@ -2,15 +2,16 @@
 //! them over earlier writes.
 //!
 //! Test regions across the space are written, flushed from the device's cache, and read back with
-//! direct I/O. The content identifies the region. A device is reported as fake only if all of these
+//! direct I/O. The written content identifies its region. A device is reported as fake only if all of these
 //! conditions hold:
 //!
 //! - in two reads, no page of a region is correct, and neither the bus nor the file system reported an error;
 //! - at least two regions are wrong in this way, or one contains another region's content;
 //! - the region is still wrong after another write and flush, or contains another region's content.
 //!
-//! Otherwise there is no verdict. An error means that the connection or the device failed. Single damaged
-//! regions mean that the device loses data, as genuine devices do at the end of their life.
+//! If these conditions do not hold, there is no verdict. An error means that the connection or the device
+//! failed. A few damaged regions mean that the device loses data, as genuine devices do at the end of their
+//! life.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -29,15 +30,15 @@ use crate::error::BenchError;
 /// The strictest alignment of memory and offsets for direct I/O; also the unit of the content.
 const PAGE: usize = 4096;
 
-/// The beginning of each page of content.
+/// Magic number at the beginning of each page of a region.
 const MAGIC: [u8; 8] = *b"fonioCap";
 
-/// The test regions of a device.
+/// The test regions of a device, which can be written and read back.
 pub(super) trait Places {
     fn count(&self) -> u64;
     /// Writes [`PLACE_BYTES`] bytes to a region.
     fn write(&mut self, place: u64, content: &[u8]) -> io::Result<()>;
-    /// Flushes all writes, including the device's write cache.
+    /// Flushes all earlier writes, including the device's write cache.
     fn flush(&mut self) -> io::Result<()>;
     fn read(&mut self, place: u64, content: &mut [u8]) -> io::Result<()>;
 }
@@ -47,12 +48,12 @@ pub(super) struct Checked {
     pub written_bytes: u64,
 }
 
-/// Checks `places`. After the time `until`, it writes no more regions, but still reads back those already
-/// written. `complete` tells whether the regions are spread over the complete device.
+/// Checks the test regions `places`. After the time `until`, it writes no more regions, but still reads back
+/// those already written. `complete` tells whether the regions are spread over the complete device.
 ///
 /// # Errors
 ///
-/// [`BenchError::Interrupted`] if `stop` returns true.
+/// [`BenchError::Interrupted`] if `stop` returns true during the check.
 pub(super) fn check(
     places: &mut impl Places,
     seed: u64,
@@ -149,7 +150,7 @@ pub(super) fn check(
 }
 
 fn failed(doing: &str, place: u64, count: u64, error: &io::Error) -> String {
-    // The error text without a path.
+    // `SystemError` would add the path; keep only the error text.
     let error = error.to_string();
     format!(
         "{doing} place {} of {count} failed ({error}): the device, its reader or its cable reports errors, which a fake does \
@@ -162,13 +163,13 @@ fn failed(doing: &str, place: u64, count: u64, error: &io::Error) -> String {
 enum Found {
     Right,
     Other(u64),
-    /// No page is correct.
+    /// No page of the region is correct.
     Lost,
-    /// Some pages are correct.
+    /// Some pages of the region are correct.
     Damaged,
 }
 
-/// Reads a region, and reads it again if it differs.
+/// Reads a region; reads it a second time if the content differs.
 fn look(places: &mut impl Places, buffer: &mut Buffer, seed: u64, place: u64) -> io::Result<Found> {
     let mut expected = vec![0; PLACE_BYTES as usize];
     fill(&mut expected, seed, place);
@@ -234,17 +235,17 @@ pub(super) fn open(path: &Path, is_new: bool) -> io::Result<File> {
 
 /// Share of the free space that is left for other programs.
 const FREE_SHARE: f64 = 0.1;
-/// Minimum space that is left free.
+/// Minimum free space of the file system that is left for other programs.
 const FREE_MIN_BYTES: u64 = 256 << 20;
-/// Files on FAT must be smaller than 4 GiB.
+/// Maximum size of a file of the check; files on FAT must be smaller than 4 GiB.
 const FILE_MAX_BYTES: u64 = 3 << 30;
-/// Keeps the number of open files below a process's limit.
+/// Maximum number of files, which keeps the process below its limit of open files.
 const FILES_MAX: u64 = 512;
 
 impl FilePlaces {
     /// Reserves files that fill most of the free space of a file system, so that the beginnings of the files
-    /// are spread across this space. Their names are `prefix`, a number and `.data`. Returns `None` if the
-    /// file system cannot reserve space.
+    /// are spread across this space. The names of the files consist of `prefix`, a number and `.data`.
+    /// Returns `None` if the file system cannot reserve space.
     pub fn reserve(prefix: &Path, free_bytes: u64, count: u64) -> io::Result<Option<FilePlaces>> {
         let kept = ((free_bytes as f64 * FREE_SHARE) as u64).max(FREE_MIN_BYTES);
         let space = free_bytes.saturating_sub(kept);
@@ -259,7 +260,7 @@ impl FilePlaces {
             path.push(format!("-{number}.data"));
             let path = PathBuf::from(path);
             let file = open(&path, true)?;
-            // The next benchmark removes files without a lock.
+            // Lock the file, because the next benchmark removes unlocked files.
             file.try_lock().map_err(io::Error::from)?;
             reserved.files.push(path);
             match fallocate(&file, FallocateFlags::KEEP_SIZE, 0, each) {
@@ -275,7 +276,7 @@ impl FilePlaces {
         Ok(Some(reserved))
     }
 
-    /// Creates regions evenly across a device.
+    /// Creates regions at equal distances across a device.
     pub fn across(device: &Path, size_bytes: u64, count: u64) -> io::Result<FilePlaces> {
         let last = size_bytes.saturating_sub(PLACE_BYTES);
         let file = open(device, false)?;
@@ -292,7 +293,7 @@ impl FilePlaces {
 impl Drop for FilePlaces {
     fn drop(&mut self) {
         for file in &self.files {
-            // If this fails, the next benchmark in this folder removes the file.
+            // If the removal fails, the next benchmark in this folder removes the file.
             let _ = std::fs::remove_file(file);
         }
     }
@@ -328,13 +329,12 @@ mod tests {
     #[derive(Clone, Copy, Debug)]
     enum Kind {
         Sound,
-        /// Regions from this one on overwrite the first ones.
+        /// Writes to regions from this number on overwrite the first regions.
         Wraps(u64),
-        /// Regions from this one on are lost.
         Loses(u64),
-        /// Starting with this region, each region has a flipped bit whenever it is read.
+        /// Each region from this number on has a flipped bit whenever it is read.
         Flips(u64),
-        /// This region has a flipped bit only in the first read.
+        /// The region with this number has a flipped bit only in the first read.
         FlipsOnce(u64),
         FailsAt(u64),
     }

@@ -25,8 +25,8 @@ use rustix::time::{ClockId, clock_gettime};
 use super::parts::{NO_TIME, PartResult};
 use crate::error::BenchError;
 
-/// The folder of the apps' files. The folder is locked while in use, so a folder without a lock is from a
-/// killed run.
+/// The folder that contains the apps' files. The folder is locked while in use, so an unlocked folder is left
+/// over from a killed run.
 #[derive(Debug)]
 pub(super) struct AppsFolder {
     path: PathBuf,
@@ -34,7 +34,7 @@ pub(super) struct AppsFolder {
 }
 
 impl AppsFolder {
-    /// Creates the folder.
+    /// Creates the folder of the apps' files.
     pub fn make(path: PathBuf) -> io::Result<AppsFolder> {
         fs::create_dir(&path)?;
         let held = File::open(&path)?;
@@ -52,7 +52,7 @@ impl AppsFolder {
 
 impl Drop for AppsFolder {
     fn drop(&mut self) {
-        // If this fails, the next benchmark in this directory removes the folder.
+        // If the removal fails, the next benchmark in this directory removes the folder.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -163,7 +163,7 @@ fn figures(repetitions: &[Repetition], result: &mut PartResult) {
 }
 
 struct Repetition {
-    /// Seconds of the cold and the warm launch, per app.
+    /// Duration of the cold and of the warm launch of each app, in seconds.
     apps: BTreeMap<String, [f64; 2]>,
     ticks: Option<Ticks>,
 }
@@ -184,7 +184,7 @@ impl Repetition {
     }
 }
 
-/// Observes a run, and stops it when its time is over or the user interrupts it.
+/// Observes a run of the launches, and stops the run when its time is over or the user interrupts it.
 struct Spans<'a> {
     end: Arc<AtomicBool>,
     stop: &'a AtomicBool,
@@ -204,8 +204,8 @@ impl Observer for Spans<'_> {
     }
 }
 
-/// Drops the cached pages of all files below `folder`. Returns whether the kernel reports that all were
-/// dropped.
+/// Drops the cached pages of all files below `folder`. Returns whether the kernel reports that all cached
+/// pages were dropped.
 fn drop_caches(folder: &Path, notes: &mut Vec<String>) -> bool {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -272,7 +272,7 @@ impl Ticks {
         Ticks::parse(&fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// The line `cpu` of `/proc/stat` (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal.
+    /// Reads the line `cpu` of `/proc/stat` (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal.
     fn parse(text: &str) -> Option<Ticks> {
         let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
         let numbers: Vec<u64> =
@@ -285,12 +285,13 @@ impl Ticks {
         Ticks {
             active: self.active.saturating_sub(before.active),
             idle: self.idle.saturating_sub(before.idle),
-            // The kernel may decrease iowait (proc(5)).
+            // The kernel sometimes decreases the iowait counter (proc(5)).
             iowait: self.iowait.saturating_sub(before.iowait),
         }
     }
 
-    /// Active time in percent of total time, and iowait in percent of active time plus iowait.
+    /// Returns the active time in percent of the total time, and iowait in percent of the active time plus
+    /// iowait.
     fn shares(self) -> Option<(f64, f64)> {
         let all = self.active + self.idle + self.iowait;
         let busy = self.active + self.iowait;

@@ -1,4 +1,4 @@
-//! Describes the device and the machine of a run.
+//! Describes the device and the machine on which StoreBench runs.
 //!
 //! A description contains no serial numbers, because `fonio-machine` never opens files with serial numbers.
 
@@ -19,7 +19,7 @@ use crate::place::Place;
 #[derive(Clone, Debug)]
 struct Sources {
     machine: Here,
-    /// The host name, which is removed from every text.
+    /// The host name, which is removed from all texts of the document.
     host_name: String,
 }
 
@@ -30,11 +30,11 @@ impl Sources {
     }
 
     /// Removes control characters, the host name, and everything that looks like a path or a serial number.
-    /// Returns `None` if nothing is left.
+    /// Returns `None` if no text is left.
     fn clean(&self, text: &str) -> Option<String> {
         let mut text: String =
             text.trim_matches(['\0', '\n', ' ']).chars().filter(|c| !c.is_control()).collect();
-        // Shorter names are likely to be parts of words.
+        // A shorter host name may also occur as part of a word.
         if self.host_name.len() >= 4 {
             text = text.replace(&self.host_name, "");
         }
@@ -44,16 +44,17 @@ impl Sources {
     }
 }
 
-/// The measuring program and its start time.
+/// The name of the measuring program, and its start time.
 #[derive(Clone, Debug)]
 pub struct Began {
-    /// `fonio` and its version.
+    /// The word `fonio` with the version.
     pub tool: String,
-    /// Seconds since 1970.
+    /// Start time in seconds since 1970.
     pub unix_s: u64,
 }
 
-/// Describes the circumstances of a run at `place`. If `profile` is given, the device emulates it.
+/// Describes the circumstances of a run at `place`. `profile` is the device profile that an emulated device
+/// uses, if any.
 pub fn circumstances(
     target: PathBuf,
     settings: Settings,
@@ -93,8 +94,8 @@ fn file_system_word(name: &str) -> String {
     name.chars().take(16).map(word).collect()
 }
 
-/// Warnings about the results of a run at `place`; none for an emulated device, because its loop device is
-/// expected.
+/// Returns warnings about the results of a run at `place`. An emulated device gets no warnings, because its
+/// loop device is expected.
 pub fn notes(place: &Place) -> Vec<String> {
     if is_emulated(&Sources::here(), place) { Vec::new() } else { place.warnings() }
 }
@@ -145,7 +146,8 @@ fn device_of(machine: &Here, place: &Place) -> Option<DeviceId> {
     machine.device_named(OsStr::new(place.device.as_deref()?))
 }
 
-/// Mount options that affect speed. Other options can contain paths and names.
+/// Mount options that affect speed. Other mount options can contain paths and names, so the document omits
+/// them.
 const OPTIONS: &str = "noatime relatime nodiratime lazytime sync dirsync discard nodiscard barrier nobarrier data commit \
     journal_checksum journal_async_commit delalloc nodelalloc auto_da_alloc noauto_da_alloc ssd nossd compress \
     compress-force compress_algorithm nodatacow nodatasum autodefrag fsync_mode active_logs inline_data \
@@ -157,7 +159,7 @@ fn changes_speed(option: &str) -> bool {
 }
 
 /// Whether the device of `place` is emulated: a ublk device, or a loop device over fonio's image. A fonio
-/// model that is served in another way looks like a real device.
+/// model that is served by other means looks like a real device.
 fn is_emulated(sources: &Sources, place: &Place) -> bool {
     let machine = &sources.machine;
     let backing = || read_text(&machine.device_dir(device_of(machine, place)?).join("loop/backing_file"));
@@ -165,7 +167,7 @@ fn is_emulated(sources: &Sources, place: &Place) -> bool {
         || backing().is_some_and(|file| file.contains(EMULATED_FOLDER))
 }
 
-/// Name of the parent folder of emulated devices' images.
+/// Name of the folder that contains the folders of emulated devices' images.
 const EMULATED_FOLDER: &str = "/fonio";
 
 #[cfg(test)]

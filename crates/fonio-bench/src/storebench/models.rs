@@ -1,9 +1,9 @@
-//! Computes the results of the shipped profiles' models in virtual time. They form a data set that ships with
-//! fonio.
+//! Computes the results of the shipped profiles' models in virtual time. These results form a data set that
+//! ships with fonio.
 //!
 //! A model has no file system, no apps and no distribution of response times, so these figures are missing.
-//! `cargo studies storebench models` generates the data set. The data set is marked as generated, and never
-//! mixed with measured results.
+//! `cargo studies storebench models` generates the data set of these results. The data set is marked as
+//! generated, and never mixed with measured results.
 
 use fonio_core::{ByteCount, DeviceIdentity, DeviceKind, Op, Timestamp};
 use fonio_sim::measure::{Job, Order, run};
@@ -20,19 +20,19 @@ use crate::model;
 use crate::plan::{self, Scope, Set};
 use crate::result::{Benchmark, Run, TestResult};
 
-/// Profiles of devices that are not flash; flash devices are not compared with these.
+/// Profiles of devices that are not flash, with which flash devices are not compared.
 pub const NOT_FLASH: [&str; 2] = ["pcm", "ram"];
 
 const MIB: u64 = 1 << 20;
-/// The same range as in a full run.
+/// Address range of the tests; a full run uses the same range.
 const RANGE_BYTES: u64 = 64 * MIB;
-/// The capacity of the modelled devices. Their real capacities would only need more memory.
+/// The capacity of the modelled devices. Modelling their real capacities would only take more memory.
 const CAPACITY_BYTES: u64 = 2048 * MIB;
 const SUSTAINED_BYTES: u64 = 1024 * MIB;
-/// Seeds for different addresses of random requests.
+/// Number of runs per test, each with its own seed for random addresses.
 const RUNS: u32 = 3;
 
-/// Computes the result of a profile's model.
+/// Computes the StoreBench result of a device profile's model.
 pub fn document(profile: &Profile, tool: &str, began_unix_s: u64) -> Result<Document, ProfileError> {
     let capacity = ByteCount(CAPACITY_BYTES);
     let seed = 1;
@@ -61,10 +61,10 @@ pub fn document(profile: &Profile, tool: &str, began_unix_s: u64) -> Result<Docu
         (Part::Concurrency, concurrency::tests(&at_once, RANGE_BYTES)),
     ] {
         let benchmark = model::benchmark(profile, capacity, &tests, RUNS, seed)?;
-        kept.parts.push(PartResult::of_benchmark(part, &benchmark, "the model was not asked"));
+        kept.parts.push(PartResult::of_benchmark(part, &benchmark, "no model runs this part"));
     }
     let sustained = sustained(profile, capacity, seed)?;
-    kept.parts.push(PartResult::of_benchmark(Part::Sustained, &sustained, "the model was not asked"));
+    kept.parts.push(PartResult::of_benchmark(Part::Sustained, &sustained, "no model runs this part"));
     kept.parts.push(PartResult::not_measured(Part::Sync, NO_DISTRIBUTION));
     Ok(kept.document("a model has no file system and no apps"))
 }
@@ -137,7 +137,7 @@ mod tests {
         let old = of("sd_a1").expect("it is shipped");
         let profile = Profile::shipped("sd_a1").expect("a shipped profile");
         let new = document(&profile, &old.tool, old.began_unix_s).expect("it has the capacity");
-        // Reading JSON rounds the last digit of a number.
+        // Parsing a JSON number may change its last digit, so compare parsed values.
         let new = serde_json::to_vec(&new).expect("it can be written");
         let new = Document::parse(&new).expect("it can be read");
         assert_eq!(new.figures, old.figures, "run `cargo studies storebench models`");

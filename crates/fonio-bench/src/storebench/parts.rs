@@ -1,5 +1,5 @@
-//! Computes the figures of each part from its measurement. A model and fio both produce a [`Benchmark`], so
-//! this module serves both.
+//! Computes the figures of each part of a run from the measured values. A model and fio both produce a
+//! [`Benchmark`], so this module serves both.
 
 use std::collections::BTreeMap;
 
@@ -15,32 +15,32 @@ use crate::fio::RATE_INTERVAL_MS;
 use crate::result::{Benchmark, Run, TestResult};
 use crate::test::{Set, Test};
 
-/// The reason for a figure whose part ended too early.
+/// The reason given for a figure if the time ended before its part was complete.
 pub const NO_TIME: &str = "no time left";
 
-/// The reason for a model's missing medians and percentiles.
+/// The reason given for the medians and percentiles that a model does not have.
 pub const NO_DISTRIBUTION: &str = "the model has no distribution of response times";
 
-/// The result of a part. A run stores it as soon as the part ends.
+/// The result of a part of a run. The run stores the result as soon as the part ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PartResult {
-    /// The part.
+    /// The part to which the result belongs.
     pub part: Part,
-    /// All its figures.
+    /// All figures of the part, by name.
     pub figures: BTreeMap<String, Measure>,
-    /// The curve of the sustained write.
+    /// Throughput of the sustained write over time.
     pub curve: Option<Curve>,
-    /// The app launches.
+    /// The launch times of the apps.
     pub launches: Vec<Launch>,
-    /// The capacity check.
+    /// The verdict of the capacity check.
     pub capacity: Option<CapacityCheck>,
     /// Whether cached pages were dropped; `None` if the part uses no page cache.
     pub caches_dropped: Option<bool>,
-    /// Bytes written.
+    /// Number of bytes that the part wrote.
     pub written_bytes: u64,
     /// The duration of the part in seconds.
     pub took_s: f64,
-    /// Remarks, only for the user.
+    /// Remarks shown to the user but not included in the document.
     pub notes: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ impl PartResult {
         }
     }
 
-    /// Creates the result of a part measured by fio or a model. Figures without a test get the reason
+    /// Creates the result of a part measured by fio or a model. Figures whose test did not run get the reason
     /// `missing`.
     pub fn of_benchmark(part: Part, benchmark: &Benchmark, missing: &str) -> PartResult {
         let mut result = PartResult::not_measured(part, missing);
@@ -185,10 +185,10 @@ fn sustained(benchmark: &Benchmark, figures: &mut Figures) -> Option<Curve> {
     curve
 }
 
-/// The curve, with at most [`CURVE_POINTS_MAX`] points.
+/// Returns the throughput curve, with at most [`CURVE_POINTS_MAX`] points.
 fn curve(rates: &[f64]) -> Curve {
     let each = rates.len().div_ceil(CURVE_POINTS_MAX).max(1);
-    // A thousandth of 1 MB/s is finer than the precision of any rate.
+    // Round to a thousandth of 1 MB/s, which is finer than the precision of any rate.
     let rounded = |rate: f64| (rate * 1000.0).round() / 1000.0;
     let points = rates.chunks(each).filter_map(mean).map(rounded);
     Curve { interval_s: RATE_INTERVAL_MS as f64 / 1e3 * each as f64, mb_s: points.collect() }
@@ -203,7 +203,7 @@ fn concurrency(benchmark: &Benchmark, missing: &str, figures: &mut Figures) {
     for access in Access::ALL {
         let one = of(access, 1);
         for count in figures::AT_ONCE {
-            // Both tests were measured in the same rounds, so they are compared round by round.
+            // Both tests were measured in the same rounds, so their results are compared round by round.
             let ratios: Vec<f64> = of(access, count).iter().zip(&one).map(|(many, one)| many / one).collect();
             figures.insert(
                 format!("speedup.{}.{count}", access.name()),

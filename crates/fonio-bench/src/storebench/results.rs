@@ -1,4 +1,4 @@
-//! The files of results, unfinished runs and delete tokens in the persistent state folder.
+//! Manages the files of results, unfinished runs and delete tokens in the persistent state folder.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -19,24 +19,24 @@ fn folder() -> Result<PathBuf, BenchError> {
     Ok(folder)
 }
 
-/// Returns an unused file name for a result, based on its time.
+/// Returns an unused file name for a result, derived from the time of the result.
 pub fn new_file(document: &Document) -> Result<PathBuf, BenchError> {
     let folder = folder()?;
     let name = |number: u32| {
         let more = if number == 0 { String::new() } else { format!("-{number}") };
         folder.join(format!("storebench-{}{more}.json", document.began_unix_s))
     };
-    Ok((0..).map(name).find(|path| !path.exists()).expect("a folder has fewer files than there are numbers"))
+    Ok((0..).map(name).find(|path| !path.exists()).expect("a folder has fewer files than 2³²"))
 }
 
-/// Writes a result.
+/// Writes a result file.
 pub fn write(document: &Document, path: &Path) -> Result<(), BenchError> {
     let text = serde_json::to_string_pretty(document).map_err(std::io::Error::from);
     let written = text.and_then(|text| replace(path, (text + "\n").as_bytes()));
     written.map_err(BenchError::system("write", path))
 }
 
-/// Writes a file atomically; only this user can read it.
+/// Writes a file atomically, readable only by the current user.
 fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(format!(".{}.new", std::process::id()));
@@ -46,7 +46,7 @@ fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
         file.sync_all()
     });
     written.and_then(|()| fs::rename(&new, path)).inspect_err(|_| {
-        // After a failed write, the file can usually still be removed.
+        // Try to remove the file, which usually works even after a failed write.
         let _ = fs::remove_file(&new);
     })
 }
@@ -55,7 +55,7 @@ fn private(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
 }
 
-/// Reads and checks a result.
+/// Reads a result file and checks it.
 pub fn read(path: &Path) -> Result<Document, BenchError> {
     let json = fs::read(path).map_err(BenchError::system("read", path))?;
     let refused = |reason: String| BenchError::NotAResult { path: path.to_owned(), reason };
@@ -68,33 +68,33 @@ pub fn read(path: &Path) -> Result<Document, BenchError> {
     })
 }
 
-/// The file of an unfinished run on this target.
+/// The file that stores an unfinished run on one target.
 #[derive(Debug)]
 pub struct Unfinished {
     path: PathBuf,
 }
 
 impl Unfinished {
-    /// Returns the file for a target; it may not exist.
+    /// Returns the file for unfinished runs on a target; the file may not exist.
     pub fn of(target: &Path) -> Result<Unfinished, BenchError> {
         let name = format!("unfinished-{:016x}.json", number_of(target.as_os_str().as_bytes()));
         Ok(Unfinished { path: folder()?.join(name) })
     }
 
-    /// Reads the unfinished run. `None` if it is unreadable: another version of fonio wrote it, so the run
-    /// cannot be continued.
+    /// Reads the unfinished run from its file. Returns `None` if the file is unreadable, because another
+    /// version of fonio wrote it; then the run cannot be continued.
     pub fn read(&self) -> Option<Kept> {
         serde_json::from_slice(&fs::read(&self.path).ok()?).ok()
     }
 
-    /// Saves a run.
+    /// Saves a run to its file.
     pub fn save(&self, kept: &Kept) -> Result<(), BenchError> {
         let text = serde_json::to_vec(kept).map_err(std::io::Error::from);
         let saved = text.and_then(|text| replace(&self.path, &text));
-        saved.map_err(BenchError::system("keep the finished parts in", &self.path))
+        saved.map_err(BenchError::system("save the finished parts in", &self.path))
     }
 
-    /// Removes the saved run.
+    /// Removes the file of the unfinished run.
     pub fn remove(&self) -> Result<(), BenchError> {
         remove(&self.path)
     }
@@ -102,7 +102,7 @@ impl Unfinished {
 
 /// Returns the file for the delete token of a result on a server.
 fn token_file(server: &str, id: &str) -> Result<PathBuf, BenchError> {
-    // The id becomes a file name, and it comes from a server, so it is checked.
+    // Check the id, because it comes from a server and becomes a file name.
     let is_safe = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
     if id.is_empty() || id.len() > 128 || !id.chars().all(is_safe) {
         return Err(BenchError::NotAnId { id: id.escape_debug().to_string() });
@@ -112,7 +112,8 @@ fn token_file(server: &str, id: &str) -> Result<PathBuf, BenchError> {
     Ok(folder.join(format!("{:016x}-{id}", number_of(server.as_bytes()))))
 }
 
-/// Hashes a path or address for a file name. FNV-1a gives the same number in every version of fonio.
+/// Hashes a target's path or a server's address to a number for a file name. FNV-1a gives the same number in
+/// every version of fonio.
 fn number_of(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |number, byte| {
         (number ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -126,7 +127,7 @@ pub fn keep_token(server: &str, id: &str, token: &str) -> Result<PathBuf, BenchE
     Ok(path)
 }
 
-/// Reads the delete token of a result.
+/// Reads the token with which a submitted result can be deleted.
 pub fn token(server: &str, id: &str) -> Result<Option<String>, BenchError> {
     let path = token_file(server, id)?;
     match fs::read_to_string(&path) {
@@ -136,12 +137,11 @@ pub fn token(server: &str, id: &str) -> Result<Option<String>, BenchError> {
     }
 }
 
-/// Removes the token of a deleted result.
+/// Removes the stored delete token of a deleted result.
 pub fn forget_token(server: &str, id: &str) -> Result<(), BenchError> {
     remove(&token_file(server, id)?)
 }
 
-/// Removes a file if it exists.
 fn remove(path: &Path) -> Result<(), BenchError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(BenchError::system("remove", path)(error)),
@@ -171,6 +171,6 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).expect("it can be listed").count(), 1);
         assert!(matches!(read(&path), Err(BenchError::NotAResult { .. })));
         remove(&path).expect("it can be removed");
-        remove(&path).expect("a file that is not there needs not be removed");
+        remove(&path).expect("removing a missing file succeeds");
     }
 }

@@ -1,6 +1,6 @@
 //! Runs the parts of a schedule, stores each part as soon as it ends, and creates the document.
 //!
-//! Lifecycle: [`Kept`] holds the finished parts and is saved after each part, so a killed run continues with
+//! [`Kept`] holds the finished parts and is saved after each part, so a killed run continues with
 //! the next part. However a run ends, [`Kept::document`] creates a complete document, which gives a reason
 //! for each missing figure.
 
@@ -30,49 +30,49 @@ use crate::target::Target;
 /// Version of the format of [`Kept`]; runs with another version are not continued.
 const KEPT_VERSION: u32 = 1;
 
-/// Maximum age of a run that can be continued. After this time, the device may have changed.
+/// Maximum age of an interrupted run that can be continued. An older run's device may have changed.
 const CONTINUED_FOR_S: u64 = 24 * 3600;
 
-/// The finished parts of a run, and their common circumstances.
+/// The finished parts of a run, with the circumstances common to all parts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
     version: u32,
-    /// The circumstances of all parts.
+    /// The circumstances in which all parts were measured.
     #[serde(flatten)]
     pub of: Circumstances,
-    /// The finished parts.
+    /// The finished parts of the run.
     pub parts: Vec<PartResult>,
     /// Remarks on the complete run.
     pub notes: Vec<String>,
 }
 
-/// The common circumstances of all parts of a run.
+/// The circumstances that all parts of a run share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Circumstances {
-    /// The absolute path of the directory or device. It is not part of the document.
+    /// The absolute path of the directory or device. The path is not included in the document.
     pub target: PathBuf,
-    /// How the run measures.
+    /// Settings of the run.
     pub settings: Settings,
-    /// `fonio` and its version.
+    /// The word `fonio` with the version.
     pub tool: String,
-    /// The measuring program.
+    /// The name of the program that measures.
     pub engine: String,
-    /// The start time, in seconds since 1970.
+    /// The start time of the run, in seconds since 1970.
     pub began_unix_s: u64,
-    /// The origin of the figures.
+    /// Whether the figures were measured, emulated or modelled.
     pub origin: Origin,
-    /// The file system; `none` for a raw device.
+    /// The target's file system; `none` for a raw device.
     pub file_system: String,
-    /// The device.
+    /// The identity of the device.
     pub device: DeviceIdentity,
-    /// The machine.
+    /// The machine on which the run measures.
     pub machine: Machine,
-    /// The wear of the device.
+    /// The wear that the device reports.
     pub health: Option<Health>,
 }
 
 impl Kept {
-    /// Creates a run without parts.
+    /// Creates a run without finished parts.
     pub fn new(of: Circumstances) -> Kept {
         Kept { version: KEPT_VERSION, of, parts: Vec::new(), notes: Vec::new() }
     }
@@ -81,7 +81,7 @@ impl Kept {
     /// versions are equal, and this run began less than a day ago.
     pub fn can_continue(&self, other: &Kept) -> bool {
         let age = other.of.began_unix_s.checked_sub(self.of.began_unix_s);
-        // Capacity, model and revisions of the device identify the card.
+        // Capacity, model and revisions of the device must match to identify a card.
         let comparable = |Kept { version, of, .. }: &Kept| {
             let DeviceIdentity { kind, model, manufacturer_id, firmware, capacity_bytes, .. } =
                 of.device.clone();
@@ -92,17 +92,17 @@ impl Kept {
         age.is_some_and(|age_s| age_s < CONTINUED_FOR_S) && comparable(self) == comparable(other)
     }
 
-    /// Returns a part if it is finished.
+    /// Returns the result of a part, if the part is finished.
     pub fn part(&self, part: Part) -> Option<&PartResult> {
         self.parts.iter().find(|kept| kept.part == part)
     }
 
-    /// Total duration of the finished parts, in seconds.
+    /// Returns the total duration of the finished parts, in seconds.
     pub fn took_s(&self) -> f64 {
         self.parts.iter().map(|part| part.took_s).sum()
     }
 
-    /// Creates the document. Figures of unfinished parts get the reason `missing`.
+    /// Creates the result document. Figures of unfinished parts get the reason `missing`.
     pub fn document(&self, missing: &str) -> Document {
         let mut figures = BTreeMap::new();
         let (mut curve, mut launches, mut notes) = (None, Vec::new(), self.notes.clone());
@@ -157,32 +157,32 @@ impl Kept {
     }
 }
 
-/// The current step of a run.
+/// The current step of a run, for progress reports.
 #[derive(Clone, Debug)]
 pub struct Step<'a> {
-    /// The part.
+    /// The part that is measured.
     pub part: Part,
-    /// Its number among the measured parts, from 1.
+    /// Position of the part among the measured parts, from 1.
     pub number: usize,
-    /// The number of measured parts.
+    /// Number of parts that the run measures.
     pub parts: usize,
-    /// The test.
+    /// The name of the test.
     pub test: &'a str,
-    /// The repetition of the test.
+    /// The number of the test's current repetition.
     pub run: u32,
-    /// The maximum remaining time of the run.
+    /// The maximum time until the run ends.
     pub left_max: Duration,
 }
 
-/// Measures a target.
+/// Measures a directory or device with StoreBench.
 pub struct Session<'a> {
-    /// The installed fio.
+    /// The fio program that runs the tests.
     pub fio: &'a Fio,
-    /// The target.
+    /// The directory or device that is measured.
     pub target: &'a Target,
-    /// The schedule of the run.
+    /// The parts of the run and their planned work.
     pub schedule: &'a Schedule,
-    /// Set by a signal handler.
+    /// Set by a signal handler to interrupt the run.
     pub stop: &'a AtomicBool,
 }
 
@@ -282,9 +282,9 @@ impl Session<'_> {
         }
     }
 
-    /// Checks the capacity. Half of the time is reserved for reading back.
+    /// Checks the device's capacity. Half of the available time is reserved for reading the regions back.
     fn capacity(&self, count: u64, until: Instant, seed: u64) -> Result<PartResult, BenchError> {
-        let mut result = PartResult::not_measured(Part::Capacity, "the check did not begin");
+        let mut result = PartResult::not_measured(Part::Capacity, "the capacity check did not start");
         let until = Instant::now() + until.saturating_duration_since(Instant::now()) / 2;
         let place = self.target.place();
         let places = match self.target.beside() {
@@ -306,12 +306,12 @@ impl Session<'_> {
             }
             Ok(None) => {
                 result.capacity = not_checked(format!(
-                    "{} cannot reserve space, so regions across it cannot be chosen; use f3, which fills the space instead",
+                    "{} cannot reserve space, so fonio cannot choose regions across the device; use f3, which fills the free space instead",
                     place.file_system.as_deref().unwrap_or("the file system")
                 ));
             }
             Err(error) => {
-                result.capacity = not_checked(format!("reserving the space failed ({error})"));
+                result.capacity = not_checked(format!("cannot reserve the space ({error})"));
             }
         }
         Ok(result)

@@ -1,8 +1,8 @@
-//! The schedule of a run: its measurements, the amount that they write, and the division of the time.
+//! Schedules a run: its measurements, the amount that they write, and the division of the time.
 //!
-//! Each part gets a share of the remaining time, so later parts get the time that a fast device saves. The
-//! written amount is limited before the run: [`Schedule::within`] first shortens the long write, then reduces
-//! repetitions, and then omits parts.
+//! Each part gets a share of the remaining time, so the time that a fast device saves goes to later parts.
+//! The written amount is limited before the run: [`Schedule::within`] first shortens the long write, then
+//! reduces repetitions, and then omits parts.
 
 use std::time::Duration;
 
@@ -17,123 +17,124 @@ use crate::run;
 
 const MIB: u64 = 1 << 20;
 
-/// The reason for missing write figures on a read-only run.
+/// The reason given for missing write figures if the device was only read.
 pub const READS_ONLY: &str = "a device is only read unless --erase allows overwriting it";
 
-/// Size of a synchronous write.
+/// Size of a synchronous write in bytes.
 pub(super) const WRITE_BYTES: u64 = 4 << 10;
 
-/// The maximum time of a run.
+/// Maximum duration of a run.
 pub const TIME_MAX: Duration = Duration::from_secs(10 * 60);
 
-/// Default limit of the bytes that a run writes.
+/// Default maximum number of bytes that a run writes.
 pub const WRITE_MAX: u64 = 16 << 30;
 
-/// The settings of a run. An interrupted run is continued only with equal settings.
+/// The settings of a run. An interrupted run is continued only if its settings are equal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Full or quick.
+    /// Whether the run is full or quick.
     pub effort: document::Effort,
-    /// A directory, a raw device, or a raw device that is only read.
+    /// Whether the target is a directory, a raw device, or a raw device that is only read.
     pub mode: Mode,
-    /// The longest time.
+    /// Maximum duration of the run.
     pub time_max: Duration,
-    /// The largest number of bytes written.
+    /// Maximum number of bytes that the run writes.
     pub write_max: u64,
-    /// Seed of the random addresses.
+    /// Seed from which random addresses are drawn.
     pub seed: u64,
 }
 
-/// A part with its planned work.
+/// A part of a run with its planned work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScheduledPart {
-    /// The part.
+    /// The part that is planned.
     pub part: Part,
-    /// Its weight when the time is divided among the parts.
+    /// The part's weight when the time is divided among the parts.
     pub weight: u32,
-    /// The work of the part.
+    /// The work that the part does.
     pub work: Work,
-    /// Maximum number of bytes that it writes.
+    /// Maximum number of bytes that the part writes.
     pub writes_max: u64,
 }
 
-/// The work of a part.
+/// The work that a part of a run does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
-    /// Runs tests with fio.
+    /// Runs benchmark tests with fio.
     Tests {
-        /// The tests.
+        /// The tests that fio runs.
         tests: Vec<Test>,
         /// Minimum number of runs per test.
         runs_min: u32,
         /// Maximum number of runs per test.
         runs_max: u32,
-        /// Longest time of a run.
+        /// Maximum duration of a run of a test.
         run_time_max: Duration,
     },
-    /// Repeatedly writes 4 KiB and syncs.
+    /// Repeatedly writes 4 KiB and calls fdatasync.
     Sync(SyncWork),
-    /// Launches the apps.
+    /// Launches the apps repeatedly.
     Launch {
-        /// Largest number of repetitions.
+        /// Maximum number of repetitions of the launches.
         runs_max: u32,
-        /// Scale of the apps' amounts.
+        /// Factor that scales the amounts that the apps read and write.
         scale: f64,
     },
-    /// Writes regions and reads them back.
+    /// Writes test regions and reads them back, to check the capacity.
     Capacity {
-        /// Number of regions.
+        /// Number of test regions that are written.
         places: u64,
     },
-    /// No work, with the reason.
+    /// The part does not run, for the contained reason.
     LeftOut(String),
 }
 
-/// The amount of small synchronous writes.
+/// The number and range of small synchronous writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SyncWork {
-    /// The range of the writes.
+    /// The address range of the synchronous writes.
     pub range_bytes: u64,
-    /// Maximum number of writes in a run.
+    /// Maximum number of synchronous writes in a run.
     pub writes_max: u64,
-    /// Smallest number of runs.
+    /// Minimum number of runs of the synchronous writes.
     pub runs_min: u32,
-    /// Largest number of runs.
+    /// Maximum number of runs of the synchronous writes.
     pub runs_max: u32,
-    /// Longest time of a run.
+    /// Maximum duration of a run of synchronous writes.
     pub run_time_max: Duration,
 }
 
-/// The range of the tests. The studies' 128 MB and 1 GB would take minutes on a slow card.
+/// The address range of the tests. The studies' 128 MB and 1 GB would take minutes on a slow card.
 const RANGE_BYTES: u64 = 64 * MIB;
-/// The range of a quick run.
+/// The address range of the tests in a quick run.
 const RANGE_QUICK_BYTES: u64 = 16 * MIB;
 
-/// The range of synchronous writes: larger than the range whose mapping a small controller keeps in memory.
+/// Address range of synchronous writes. It is larger than the range whose mapping a small controller keeps in
+/// memory.
 const SYNC_BYTES: u64 = 16 * MIB;
 /// Synchronous writes per run: enough for a 99th percentile.
 const SYNC_WRITES: u64 = 1000;
 
-/// Bytes of the long write: larger than the fast cache of most cards and eMMC devices.
+/// Number of bytes of the long write, which is more than the fast cache of most cards and eMMC devices.
 const SUSTAINED_BYTES: u64 = 4096 * MIB;
 /// The minimum length of the long write, because a shorter write does not fill the cache of a device.
 const SUSTAINED_MIN_BYTES: u64 = 256 * MIB;
 const SUSTAINED_QUICK_BYTES: u64 = 128 * MIB;
 
-/// The apps' files: 264 MB of code, and settings (`fortyapps.toml`), rounded up.
+/// Size of the apps' files: 264 MB of code, plus settings (`fortyapps.toml`), rounded up.
 const APPS_BYTES: u64 = 272 * MIB;
 const APPS_QUICK_SCALE: f64 = 0.05;
 
-/// Regions of the capacity check.
+/// Number of regions that the capacity check writes.
 const PLACES: u64 = 64;
 const PLACES_QUICK: u64 = 16;
-/// The size of a region.
+/// Size of a region of the capacity check.
 pub const PLACE_BYTES: u64 = MIB;
 
-/// The parts of a run.
+/// The parts of a run with their planned work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// The parts, in the order of the run.
+    /// The parts, in the order in which they run.
     pub parts: Vec<ScheduledPart>,
 }
 
@@ -165,12 +166,12 @@ impl Schedule {
         }
     }
 
-    /// Maximum number of bytes that all parts write together.
+    /// Returns the maximum number of bytes that all parts together write.
     pub fn writes_max(&self) -> u64 {
         self.parts.iter().map(|part| part.writes_max).sum()
     }
 
-    /// The parts that are measured.
+    /// Returns the parts that are measured, without the omitted ones.
     pub fn measured(&self) -> impl Iterator<Item = &ScheduledPart> {
         self.parts.iter().filter(|part| !matches!(part.work, Work::LeftOut(_)))
     }
@@ -227,7 +228,7 @@ impl Shape {
                 if reads_only =>
             {
                 let tests = tests.into_iter().filter(|test| !test.access.writes());
-                // Reads the existing data; nothing is written first.
+                // The tests only read existing data, so no range is prepared.
                 let tests = tests.map(|test| Test { prepare_bytes: 0, ..test }).collect();
                 Work::Tests { tests, runs_min, runs_max, run_time_max }
             }
@@ -243,7 +244,7 @@ impl Shape {
                 Work::LeftOut("its writes would exceed the --max-write limit".to_owned())
             }
             work if extent(&work) > room => Work::LeftOut(format!(
-                "it needs {} MiB of free space, but only {} MiB are free",
+                "this part needs {} MiB of free space, but only {} MiB are free",
                 extent(&work) / MIB,
                 room / MIB
             )),
@@ -253,7 +254,7 @@ impl Shape {
     }
 }
 
-/// The space that a part needs, in bytes.
+/// Returns the space that a part needs on the target, in bytes.
 fn extent(work: &Work) -> u64 {
     match work {
         Work::Tests { tests, .. } => tests.iter().map(Test::extent_bytes).max().unwrap_or(0),
@@ -271,14 +272,14 @@ fn writes_max(work: &Work) -> u64 {
         }
         Work::Sync(work) => work.range_bytes + work.writes_max * u64::from(work.runs_max) * WRITE_BYTES,
         Work::Launch { runs_max, scale } => (APPS_BYTES as f64 * scale) as u64 * u64::from(*runs_max),
-        // A region with wrong content is written once more.
+        // A region that is read back wrong is written once more.
         Work::Capacity { places } => 2 * places * PLACE_BYTES,
         Work::LeftOut(_) => 0,
     }
 }
 
 impl ScheduledPart {
-    /// The limits for fio if the part has `time` left.
+    /// Returns the limits for fio if the part has `time` left.
     pub(super) fn effort(&self, time: Duration, seed: u64) -> Option<run::Effort> {
         let Work::Tests { runs_min, runs_max, run_time_max, .. } = &self.work else { return None };
         Some(run::Effort {
@@ -298,8 +299,9 @@ fn set(set: Set, range: u64, sustained: u64) -> Vec<Test> {
     plan::tests(&Scope { sustained: ByteCount(sustained), ..Scope::of(&[set], ByteCount(range)) })
 }
 
-/// Every access with every size. Reads come first, so they do not wait for work left over from writes. Then
-/// come the tests that the verdict needs, because the time may not suffice for all tests.
+/// Returns tests of every access pattern with every request size. Read tests come first, so they do not wait
+/// for work left over from writes. Within reads and writes, the tests that the verdict needs come first,
+/// because the time may not suffice for all tests.
 pub(super) fn sizes(range: u64) -> Vec<Test> {
     let mut tests = set(Set::Sizes, range, 0);
     let needed = |test: &Test| {
@@ -310,7 +312,7 @@ pub(super) fn sizes(range: u64) -> Vec<Test> {
     tests
 }
 
-/// Concurrent reads and writes. Random tests come first, because the verdict needs them.
+/// Returns the tests of concurrent reads and writes. Random tests come first, because the verdict needs them.
 pub(super) fn interference(range: u64) -> Vec<Test> {
     let mut tests = set(Set::Interference, range, 0);
     tests.sort_by_key(|test| test.access.is_sequential());

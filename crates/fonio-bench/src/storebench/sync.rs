@@ -1,8 +1,8 @@
 //! Measures small synchronous writes, such as the commits of a database: it repeatedly writes 4 KiB and calls
 //! fdatasync.
 //!
-//! The range is allocated and written first, so the file system changes no metadata. The writes bypass the
-//! page cache. If the device has a volatile cache, fdatasync flushes it.
+//! The range is allocated and written first, so the file system changes no metadata. The synchronous writes
+//! bypass the page cache. If the device has a volatile cache, fdatasync flushes it.
 
 use std::fs::File;
 use std::io;
@@ -22,10 +22,10 @@ use super::schedule::{PLACE_BYTES, SyncWork, WRITE_BYTES};
 use crate::aligned::Buffer;
 use crate::error::BenchError;
 
-/// Minimum number of writes for a 99th percentile.
+/// Minimum number of writes needed to compute a 99th percentile.
 const WRITES_MIN: usize = 100;
 
-/// The target of the writes: a file or a device.
+/// The file or device to which the synchronous writes go.
 #[derive(Debug)]
 pub(super) struct SyncTarget {
     file: File,
@@ -47,7 +47,7 @@ impl SyncTarget {
         Ok(target)
     }
 
-    /// Opens a device. Its beginning will be overwritten.
+    /// Opens a device for writing. The measurement overwrites the beginning of the device.
     pub fn device(path: &Path) -> Result<SyncTarget, BenchError> {
         let file = open(path, false).map_err(BenchError::system("open for direct I/O", path))?;
         Ok(SyncTarget { file, path: path.to_owned(), remove: false })
@@ -66,25 +66,24 @@ impl SyncTarget {
 impl Drop for SyncTarget {
     fn drop(&mut self) {
         if self.remove {
-            // If this fails, the next benchmark in this folder removes the file.
+            // If the removal fails, the next benchmark in this folder removes the file.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// The parameters of the measurement.
 pub(super) struct Syncing<'a> {
-    /// Their amount.
+    /// The number and range of the writes.
     pub work: SyncWork,
-    /// The seed of the addresses.
+    /// Seed from which the addresses of the writes are drawn.
     pub seed: u64,
-    /// The end of the part.
+    /// The time at which the measurement must end.
     pub until: Instant,
-    /// Set by a signal handler.
+    /// Set by a signal handler to interrupt the measurement.
     pub stop: &'a AtomicBool,
 }
 
-/// Measures until the medians are stable.
+/// Repeats the measurement until the median write time is stable.
 pub(super) fn measure(
     target: &SyncTarget,
     syncing: &Syncing<'_>,
@@ -93,7 +92,7 @@ pub(super) fn measure(
     let mut result = PartResult::not_measured(Part::Sync, NO_TIME);
     let mut buffer = Buffer::default();
     let mut random = Random::new(syncing.seed);
-    // Random bytes, which no device can compress or deduplicate.
+    // Random bytes, because a device might compress or deduplicate regular ones.
     buffer
         .of(PLACE_BYTES)
         .chunks_mut(8)
@@ -135,7 +134,7 @@ fn stopped(stop: &AtomicBool) -> Result<(), BenchError> {
     if stop.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(()) }
 }
 
-/// Measures the write times of a run, in milliseconds.
+/// Measures how long each write of a run takes, in milliseconds.
 fn one_run(
     target: &SyncTarget,
     syncing: &Syncing<'_>,
@@ -157,7 +156,7 @@ fn one_run(
     Ok(times)
 }
 
-/// Returns the quantile of sorted values at this share.
+/// Returns the value at the fraction `share` of the sorted values.
 fn at_share(sorted: &[f64], share: f64) -> f64 {
     let rank = (sorted.len() as f64 * share).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1]

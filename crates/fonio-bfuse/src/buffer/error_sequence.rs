@@ -1,9 +1,9 @@
-//! Errors of writes that were already acknowledged. Each open handle gets each error once, like the kernel's
-//! `errseq_t` for write-back errors (`lib/errseq.c`).
+//! Keeps errors of writes that were already acknowledged to the application. Each open handle gets each error
+//! once, like the kernel's `errseq_t` for write-back errors (`lib/errseq.c`).
 
 use rustix::io::Errno;
 
-/// The errors of one inode.
+/// The errors of an inode's buffered writes.
 #[derive(Debug, Default)]
 pub(crate) struct ErrorSequence {
     count: u32,

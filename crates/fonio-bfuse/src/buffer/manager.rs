@@ -1,9 +1,9 @@
-//! The management threads of the study. They flush full entries at once, and other data after the flush
-//! interval. They sleep while no data are pending.
+//! Runs the study's management threads (managers). Managers flush full entries at once, and other data after
+//! the flush interval. While no data are pending, managers sleep.
 //!
-//! With two managers, the device always has another entry to write, even while one of our threads waits for a
-//! CPU. While full entries are being written, old data and flushes that only free entries have to wait.
-//! Meanwhile, the entries with old data may become full.
+//! With two managers, the device always has another entry to write, even while one manager waits for a CPU.
+//! While full entries are being written, old data and flushes that only free entries have to wait. During
+//! this wait, the entries with old data may become full.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -16,7 +16,7 @@ const THREADS: usize = 2;
 /// Number of additional intervals for which old data wait while full entries are being written.
 const PATIENCE: u32 = 10;
 
-/// The managers. Dropping this value writes all data to the source.
+/// The threads that flush the buffer. Dropping this value writes all buffered data to the source.
 #[derive(Debug)]
 pub(crate) struct Manager {
     buffer: Arc<Buffer>,
@@ -24,7 +24,7 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    /// Starts the managers, unless the options disable them.
+    /// Starts the managers, unless the mount options disable them.
     ///
     /// # Errors
     /// If the system cannot start another thread.
@@ -35,8 +35,8 @@ impl Manager {
             let buffer = Arc::clone(buffer);
             manager.threads.push(std::thread::Builder::new().name("fonio-flush".to_owned()).spawn(
                 move || {
-                    // Otherwise, the kernel could reclaim memory for us by writing back through our own
-                    // mount. Needs a capability.
+                    // Without this call, the kernel could reclaim memory for this thread by writing back
+                    // through our own mount. The call needs a capability.
                     let _ = crate::kernel::forbid_io_recursion();
                     buffer.manage();
                 },
@@ -66,7 +66,7 @@ impl Buffer {
                 drop(dirty);
                 let mut state = pending.lock();
                 state.is_urgent = false;
-                // The thread that is writing the inode's data also flushes the rest.
+                // The thread that is already writing the inode's data also flushes its other data.
                 if state.in_flight {
                     drop(state);
                     dirty = self.lock_dirty();
@@ -75,7 +75,7 @@ impl Buffer {
                     drop(self.flush(&pending, state, Take::Sealed));
                     dirty = self.lock_dirty();
                     dirty.flushing -= 1;
-                    // The other manager may be waiting for this.
+                    // The other manager may be waiting for `flushing` to decrease.
                     self.work.notify_one();
                 }
                 continue;

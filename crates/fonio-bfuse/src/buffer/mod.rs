@@ -3,20 +3,20 @@
 //!
 //! Lifecycle of written data: *filling* (the data are in the last entry of their inode, which still has room)
 //! → *sealed* (the entry is full, or another entry follows) → *in flight* (a thread is writing it) → written
-//! below.
+//! to the source.
 //!
 //! Invariants, each protected by the lock of [`Pending`]:
 //! 1. The pending data of an inode, including data in flight, are one range `start..end` of the file without
 //!    holes. The inode's entries contain all data that are not in flight, in order. So pending data never
 //!    overlap, and are flushed in the order of writing.
 //! 2. A write that does not start at `end` drains all pending data first.
-//! 3. At most one thread at a time writes an inode's entries below (`in_flight`).
-//! 4. No thread waits for a free entry while it holds an inode's lock, because flushing an entry needs this
-//!    lock.
-//! 5. The memory is allocated when the buffer is created. A writer that needs an entry waits until an entry
-//!    is free.
-//! 6. A failed flush is counted, and recorded in the inode's error sequence. Each handle of the file gets the
-//!    error once.
+//! 3. At most one thread at a time writes an inode's entries to the source (`in_flight`).
+//! 4. No thread waits for a free entry while it holds an inode's lock, because flushing an entry needs the
+//!    inode's lock.
+//! 5. The memory of all entries is allocated when the buffer is created. A writer that needs an entry waits
+//!    until an entry is free.
+//! 6. A failed flush is counted, and recorded in the inode's error sequence. Each open handle of the file
+//!    gets the error of a failed flush once.
 
 mod error_sequence;
 mod manager;
@@ -40,8 +40,8 @@ use pool::{ALIGNMENT, Entry, Pool};
 use crate::options::BufferOptions;
 use crate::statistics::BufferStatistics;
 
-/// If the free space below is less than this plus twice the buffer size, nothing is buffered, so that a write
-/// without space fails itself.
+/// If the source's free space is less than this plus twice the buffer size, nothing is buffered. A write for
+/// which there is no space then fails immediately.
 const RESERVE_BYTES: u64 = 16 << 20;
 
 /// Shorter writes do not use direct I/O, because the device would be idle after each of them.
@@ -52,7 +52,7 @@ pub(crate) struct Buffer {
     options: BufferOptions,
     pool: Pool,
     dirty: Mutex<Dirty>,
-    /// Signalled when there is work for a manager.
+    /// Signalled when a manager has something to flush.
     work: Condvar,
     statistics: Arc<BufferStatistics>,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Buffer {
 struct Dirty {
     /// Inodes with pending data, and the time of the first pending write of each; oldest first.
     by_age: VecDeque<(Instant, Arc<Pending>)>,
-    /// Inodes with a sealed entry, to be flushed at once.
+    /// Inodes with a sealed entry, which a manager flushes at once.
     sealed: VecDeque<Arc<Pending>>,
     /// Number of writers that wait for a free entry.
     starving: usize,
@@ -70,16 +70,15 @@ struct Dirty {
     closed: bool,
 }
 
-/// Which entries of an inode to flush.
+/// Which entries of an inode a flush writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Take {
-    /// Only sealed entries, without the last entry.
+    /// Only sealed entries; the last entry, which still has room, is not flushed.
     Sealed,
     Everything,
 }
 
 impl Buffer {
-    /// Creates a buffer and allocates its memory.
     pub(crate) fn new(options: BufferOptions, statistics: Arc<BufferStatistics>) -> Self {
         let pool = Pool::new(options.entries(), options.entry_bytes);
         statistics.entries.set(options.entries() as u64);
@@ -88,12 +87,12 @@ impl Buffer {
         Self { options, pool, dirty: Mutex::default(), work: Condvar::new(), statistics }
     }
 
-    /// Writes `data` at `offset` of the inode of `pending`. `file` is the open file below. Data that continue
-    /// the last write are buffered; all other data are written directly.
+    /// Writes `data` at `offset` of the inode of `pending`. `file` is the open source file. Data that
+    /// continue the last write are buffered; all other data are written directly.
     ///
     /// # Errors
-    /// Errors of a direct write to the file below. [`Pending::error_for`] returns errors of buffered data
-    /// later.
+    /// Errors of a direct write to the source file. Errors of buffered data are returned later, by
+    /// [`Pending::error_for`].
     pub(crate) fn write(
         &self,
         pending: &Arc<Pending>,
@@ -176,14 +175,14 @@ impl Buffer {
             self.make_room();
             state = pending.lock();
             if state.end != offset {
-                // Another thread has written to this inode during the wait. The kernel serialises writes, so
-                // this was the write-back of a mapped page.
+                // Another thread has written to this inode while this thread waited for an entry. The kernel
+                // serialises writes, so this was the write-back of a mapped page.
                 state = self.drain_locked(pending, state);
             }
         }
     }
 
-    /// Waits until an entry is free. Without managers, flushes an inode to free one.
+    /// Waits until an entry is free. If there are no managers, flushes an inode to free an entry.
     fn make_room(&self) {
         if self.options.thread {
             let mut dirty = self.lock_dirty();
@@ -196,7 +195,7 @@ impl Buffer {
             let oldest = self.lock_dirty().by_age.pop_front();
             match oldest {
                 Some((_, oldest)) => self.flush_listed(&oldest),
-                // Other threads are flushing all entries.
+                // Other threads are already flushing all inodes that have data.
                 None => self.pool.wait(),
             }
         }
@@ -217,8 +216,8 @@ impl Buffer {
         }
     }
 
-    /// Writes the inode's pending data below, and waits for data in flight. Data that arrive during the call
-    /// may stay in the buffer.
+    /// Writes the inode's pending data to the source, and waits for data in flight. Data that arrive during
+    /// the call may stay in the buffer.
     pub(crate) fn drain(&self, pending: &Arc<Pending>) {
         let state = pending.lock();
         drop(self.drain_locked(pending, state));
@@ -245,7 +244,8 @@ impl Buffer {
         state
     }
 
-    /// Writes entries below. If another thread is doing so, waits for it.
+    /// Writes entries of an inode to the source. If another thread is already writing them, waits for that
+    /// thread.
     fn flush<'a>(
         &self,
         pending: &'a Arc<Pending>,
@@ -291,7 +291,7 @@ impl Buffer {
         state
     }
 
-    /// Wakes a manager for sealed entries, unless one was woken before or some are in flight.
+    /// Wakes a manager for sealed entries, unless a manager was already woken or some entries are in flight.
     fn call_for_sealed(&self, pending: &Arc<Pending>, state: &mut State) {
         if self.options.thread && state.has_sealed() && !state.in_flight && !state.is_urgent {
             state.is_urgent = true;
@@ -311,7 +311,7 @@ impl Buffer {
         }
     }
 
-    /// Writes all data below that were pending at the call.
+    /// Writes all data that were pending at the time of the call to the source.
     pub(crate) fn drain_all(&self) {
         let listed: Vec<_> = self.lock_dirty().by_age.drain(..).collect();
         for (_, pending) in listed {
@@ -323,23 +323,24 @@ impl Buffer {
         self.dirty.lock().expect("no thread panics while it holds the dirty list")
     }
 
-    /// Returns the maximum number of sealed entries in one flush. The other entries stay free for writers.
+    /// Returns the maximum number of sealed entries in one flush. Limiting the flush leaves free entries for
+    /// writers.
     fn sealed_max(&self) -> usize {
         (self.options.entries() / 2).max(1)
     }
 
-    /// Returns the number of bytes after which a stream bypasses the page cache below.
+    /// Returns the number of bytes after which a stream bypasses the page cache of the source file.
     fn direct_after(&self) -> u64 {
         if self.options.direct { self.options.entry_bytes as u64 } else { u64::MAX }
     }
 
-    /// Returns the maximum time of data in the buffer.
+    /// Returns the maximum time for which data stay in the buffer.
     fn interval(&self) -> Duration {
         self.options.flush
     }
 }
 
-/// Writes all data. If a write fails, the data before the failed position have been written.
+/// Writes all of `data` to a file. If a write fails, the data before the failed position have been written.
 pub(crate) fn write_all(file: &OwnedFd, mut offset: u64, mut data: &[u8]) -> Result<(), Errno> {
     while !data.is_empty() {
         match rustix::io::pwrite(file, data, offset) {
@@ -356,8 +357,8 @@ pub(crate) fn write_all(file: &OwnedFd, mut offset: u64, mut data: &[u8]) -> Res
 }
 
 /// Writes several entries with one call if they bypass the page cache, and returns the number of bytes
-/// written. This keeps the device busy until our thread runs again. If the call fails, the caller writes each
-/// entry separately, so that only data that cannot be written are lost.
+/// written. A single call keeps the device busy until the flushing thread runs again. If the call fails, the
+/// caller writes each entry separately, so that only data that cannot be written are lost.
 fn write_together(taken: &pending::Taken) -> usize {
     let are_aligned = taken.offset.is_multiple_of(ALIGNMENT as u64)
         && taken.entries.iter().all(|entry| entry.data().len().is_multiple_of(ALIGNMENT));
@@ -371,7 +372,7 @@ fn write_together(taken: &pending::Taken) -> usize {
 }
 
 /// Writes an entry, bypassing the page cache if possible. A long stream would evict all other pages from the
-/// cache, and page allocation is the most expensive part of a flush.
+/// page cache, and page allocation is the most expensive part of a flush.
 fn write_entry(file: &OwnedFd, direct: Option<&OwnedFd>, offset: u64, data: &[u8]) -> Result<(), Errno> {
     let is_aligned = offset.is_multiple_of(ALIGNMENT as u64) && data.len().is_multiple_of(ALIGNMENT);
     if let Some(direct) = direct.filter(|_| is_aligned && data.len() >= DIRECT_BYTES_MIN) {
@@ -384,13 +385,13 @@ fn write_entry(file: &OwnedFd, direct: Option<&OwnedFd>, offset: u64, data: &[u8
     write_all(file, offset, data)
 }
 
-/// Sets the modification time to the time of the application's last write.
+/// Sets a source file's modification time to the time of the application's last write.
 fn restore_modified(file: &OwnedFd, modified: Option<rustix::fs::Timespec>) {
     if let Some(modified) = modified {
         let omit = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
         let times = rustix::fs::Timestamps { last_access: omit, last_modification: modified };
-        // A user's daemon can set times only on the user's own files. On other files, the modification time
-        // is later than the application's write by at most the flush interval.
+        // A daemon run by a user can set times only on the user's own files. On other files, the modification
+        // time is later than the application's write by at most the flush interval.
         let _ = rustix::fs::futimens(file, &times);
     }
 }

@@ -1,4 +1,4 @@
-//! The data of one inode in the buffer.
+//! Keeps the buffered data of one inode.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,39 +11,39 @@ use rustix::time::{ClockId, clock_gettime};
 use super::error_sequence::{ErrorSequence, Seen};
 use super::{Entry, Take};
 
-/// One inode's part of the buffer, for all its names and handles.
+/// The part of the buffer that belongs to one inode, for all its names and handles.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     state: Mutex<State>,
-    /// Signalled when data in flight have been written.
+    /// Signalled when a thread has written the data in flight.
     settled: Condvar,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// The entries in order, without data in flight. Only the last one may have room.
+    /// The inode's entries in order, without data in flight. Only the last entry may have room.
     pub(super) entries: VecDeque<Entry>,
-    /// Start of the data that are not yet written below, including data in flight.
+    /// Start of the data that are not yet written to the source, including data in flight.
     pub(super) start: u64,
     pub(super) end: u64,
-    /// The offset of a write that continues the previous write.
+    /// The offset at which a write continues the previous write.
     pub(super) expected: u64,
     pub(super) in_flight: bool,
-    /// Whether the inode is in the list by age.
+    /// Whether the inode is in the list of inodes sorted by the age of their data.
     pub(super) is_listed: bool,
     /// Whether the inode is in the list of inodes with sealed entries.
     pub(super) is_urgent: bool,
     pub(super) modified: Option<Timespec>,
     pub(super) errors: ErrorSequence,
-    /// The file below, open for writing.
+    /// The source file, open for writing.
     file: Option<Arc<OwnedFd>>,
     /// Length of the sequential stream, up to and including the last write.
     pub(super) streamed: u64,
-    /// The file below, open for direct I/O.
+    /// The source file, open for direct I/O.
     direct: Direct,
 }
 
-/// Whether a file supports direct I/O.
+/// Whether a source file supports direct I/O.
 #[derive(Debug, Default)]
 enum Direct {
     #[default]
@@ -52,12 +52,12 @@ enum Direct {
     No,
 }
 
-/// The data of a flush, with their file and offset.
+/// Entries that a thread flushes, with their source file and offset.
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) entries: VecDeque<Entry>,
     pub(super) file: Arc<OwnedFd>,
-    /// The file for direct I/O, if the stream is long.
+    /// The source file open for direct I/O, if the stream is long enough.
     pub(super) direct: Option<Arc<OwnedFd>>,
     pub(super) offset: u64,
     pub(super) modified: Option<Timespec>,
@@ -75,7 +75,7 @@ impl State {
         self.file = Some(Arc::clone(file));
     }
 
-    /// Copies as much as fits into the last entry.
+    /// Copies into the last entry the part of `data` that fits, and returns its length.
     pub(super) fn fill(&mut self, data: &[u8]) -> usize {
         let Some(entry) = self.entries.back_mut() else { return 0 };
         let bytes = entry.fill(data);
@@ -90,8 +90,8 @@ impl State {
         self.entries.front().is_some_and(Entry::is_full)
     }
 
-    /// Removes and returns the entries to write below, at most `sealed_max` sealed entries. Streams longer
-    /// than `direct_after` bytes use direct I/O.
+    /// Removes and returns the entries to write to the source, at most `sealed_max` sealed entries. Streams
+    /// longer than `direct_after` bytes are written with direct I/O.
     pub(super) fn take(&mut self, take: Take, sealed_max: usize, direct_after: u64) -> Option<Taken> {
         assert!(!self.in_flight, "invariant 3: one thread at a time writes entries below");
         let held: usize = self.entries.iter().map(|entry| entry.data().len()).sum();
@@ -133,20 +133,20 @@ impl Pending {
         self.settled.notify_all();
     }
 
-    /// Returns whether the inode has ever had data in the buffer. If so, attributes read from the file below
+    /// Returns whether the inode has ever had data in the buffer. If so, attributes read from the source file
     /// may be out of date.
     pub(crate) fn was_used(&self) -> bool {
         self.lock().modified.is_some()
     }
 
-    /// Returns the end and the modification time of the file, if the buffer has newer values than the file
-    /// system below.
+    /// Returns the end and the modification time of the file, if the buffer has newer values than the source
+    /// file system.
     pub(crate) fn end_and_time(&self) -> Option<(u64, Timespec)> {
         let state = self.lock();
         state.has_data().then_some(state.end).zip(state.modified)
     }
 
-    /// Releases the file after its last close.
+    /// Releases the source file after its last close, unless data are pending.
     pub(crate) fn let_go(&self) {
         let mut state = self.lock();
         if !state.has_data() {
@@ -155,7 +155,7 @@ impl Pending {
         }
     }
 
-    /// Returns the error-sequence state of a new handle.
+    /// Returns the error-sequence state with which a new handle starts.
     pub(crate) fn errors_now(&self) -> Seen {
         self.lock().errors.now()
     }

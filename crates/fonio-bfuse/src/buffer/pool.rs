@@ -1,4 +1,4 @@
-//! The memory of the buffer: entries of equal size, allocated once.
+//! Provides the memory of the buffer: entries of equal size, allocated once.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 
@@ -9,11 +9,11 @@ pub(super) const ALIGNMENT: usize = 4096;
 /// Size of a huge page on most processors.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// An entry: memory of fixed size that is filled from the front.
+/// A buffer entry: memory of fixed size that is filled from the front.
 #[derive(Debug)]
 pub(super) struct Entry {
     memory: Box<[u8]>,
-    /// Index of the first aligned byte.
+    /// Index of the first aligned byte in `memory`.
     from: usize,
     bytes: usize,
     used: usize,
@@ -38,7 +38,6 @@ impl Entry {
     }
 }
 
-/// The free entries.
 #[derive(Debug)]
 pub(super) struct Pool {
     free: Mutex<Vec<Entry>>,
@@ -58,7 +57,7 @@ impl Pool {
                 let from = memory.as_ptr().align_offset(alignment);
                 let bytes = &memory[from..from + entry_bytes];
                 if is_huge {
-                    // With huge pages, a flush passes one page to the device instead of 512. They are
+                    // With huge pages, a flush passes one page to the device instead of 512. Huge pages are
                     // optional.
                     let _ = kernel::ask_for_huge_pages(bytes);
                 }
@@ -87,13 +86,13 @@ impl Pool {
     pub(super) fn give_back(&self, mut entry: Entry) {
         entry.used = 0;
         let mut free = self.lock();
-        assert!(free.len() < self.entries, "invariant 5: an entry is returned once");
+        assert!(free.len() < self.entries, "invariant 5: each entry is returned only once");
         free.push(entry);
         drop(free);
         self.freed.notify_one();
     }
 
-    /// Waits until an entry is free. Another thread may take it first.
+    /// Waits until an entry is free. Another thread may take the entry first.
     pub(super) fn wait(&self) {
         let mut free = self.lock();
         while free.is_empty() {

@@ -1,4 +1,4 @@
-//! Compares the buffer on real files with a model: a vector per file.
+//! Compares the buffer on real files with a model, which has a vector per file.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -22,7 +22,7 @@ const ENTRY_BYTES: usize = 4096;
 
 #[derive(Clone, Debug)]
 enum Step {
-    // A write at the end of the file's last write.
+    // A write that begins where the file's previous write ended.
     Continue { file: usize, bytes: usize },
     Write { file: usize, offset: u64, bytes: usize },
     Settle { file: usize, offset: u64, bytes: u64 },
@@ -77,10 +77,10 @@ impl Oracle {
     fn check_size(&self) {
         let below = std::fs::metadata(&self.path).expect("it exists").len();
         let pending = self.pending.end_and_time().map_or(0, |(end, _)| end);
-        // These reads are in the opposite order of `FileSystem::attributes`, so a flush between them could
-        // make `below` outdated.
+        // These reads have the opposite order of the reads in `FileSystem::attributes`, so a flush between
+        // them could make `below` outdated.
         let below = below.max(std::fs::metadata(&self.path).expect("it exists").len());
-        assert_eq!(below.max(pending), self.content.len() as u64, "the size that users see");
+        assert_eq!(below.max(pending), self.content.len() as u64, "wrong file size shown to users");
     }
 }
 
@@ -119,7 +119,7 @@ fn run(steps: &[Step], options: BufferOptions) {
         let mut seen = Seen::default();
         assert_eq!(file.pending.error_for(&mut seen), None);
     }
-    assert_eq!(statistics.fill_bytes.get(), 0, "nothing is left in the buffer");
+    assert_eq!(statistics.fill_bytes.get(), 0, "data are left in the buffer");
     assert_eq!(statistics.bytes_in.get(), statistics.flush_bytes.sum(), "all buffered bytes were flushed");
 }
 
@@ -170,7 +170,7 @@ fn several_writers_share_fewer_entries() {
 
 #[test]
 fn each_handle_hears_of_an_error_once() {
-    let full = File::options().write(true).open("/dev/full").expect("every Linux system has it");
+    let full = File::options().write(true).open("/dev/full").expect("every Linux system has /dev/full");
     let statistics = Arc::new(BufferStatistics::default());
     let buffer = Buffer::new(options(4, false, Duration::from_secs(1)), Arc::clone(&statistics));
     let (pending, full) = (Arc::new(Pending::default()), Arc::new(OwnedFd::from(full)));
@@ -186,7 +186,7 @@ fn each_handle_hears_of_an_error_once() {
     assert_eq!(statistics.lost_bytes.get(), 100);
 }
 
-/// Checks the length of the file below after each write of a stream, without management threads.
+/// Checks the length of the source file after each write of a stream, without management threads.
 #[test]
 fn full_entries_go_below_with_the_write_that_fills_them_and_others_stay() {
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -210,7 +210,7 @@ fn data_younger_than_the_interval_stay_and_older_ones_go() {
         let mut file = Oracle::new(dir.path(), number);
         file.write(&buffer, 0, 100, 1);
         let length = || std::fs::metadata(&file.path).expect("it exists").len();
-        // Long enough for a manager that flushes at once. If a flush must happen, the test waits for it.
+        // A manager that flushes at once needs less time. If a flush must happen, the test waits longer.
         std::thread::sleep(Duration::from_millis(50));
         let arrived = (0..1000).any(|_| {
             std::thread::sleep(Duration::from_millis(if length() < below { 10 } else { 0 }));
@@ -222,7 +222,7 @@ fn data_younger_than_the_interval_stay_and_older_ones_go() {
     }
 }
 
-/// A small tmpfs. It is unmounted when this value is dropped.
+/// A small tmpfs. Dropping this value unmounts it.
 struct Small(tempfile::TempDir);
 
 impl Small {

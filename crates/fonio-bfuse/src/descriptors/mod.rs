@@ -2,8 +2,9 @@
 //!
 //! The daemon holds a descriptor for each inode in the kernel's cache (`crate::node`), and the kernel caches
 //! inodes until it needs their memory. When three quarters of the descriptors are in use, a thread asks the
-//! kernel to forget unused inodes until half of the descriptors are free. A request without a free descriptor
-//! waits for a moment. So applications get `EMFILE` only if they have too many files open at the same time.
+//! kernel to forget unused inodes until half of the descriptors are free. A request that finds no free
+//! descriptor waits up to [`WAIT_MAX`]. So applications get `EMFILE` only if they have too many files open at
+//! the same time.
 //!
 //! The thread holds no lock while it calls the kernel, because this call may wait for requests that other
 //! threads of the daemon serve.
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 pub(crate) use pruner::Pruner;
 use rustix::io::Errno;
 
-/// Descriptors for other purposes: sockets, pipes, `/dev/fuse`.
+/// Descriptors that the daemon needs for other purposes: sockets, pipes, `/dev/fuse`.
 const OWN: u64 = 48;
 /// Maximum time that a request waits for a descriptor: much longer than the kernel needs to forget inodes.
 const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -26,16 +27,16 @@ const VAIN_MAX: u64 = 2;
 
 const UNPOISONED: &str = "no thread panics while it holds the state of the descriptors";
 
-/// The limits on descriptors, and the thread's state.
+/// The limits on descriptors, and the state of the thread that frees them.
 #[derive(Debug)]
 pub(crate) struct Descriptors {
-    /// `RLIMIT_NOFILE`.
+    /// The process's limit of open files, `RLIMIT_NOFILE`.
     pub(crate) limit: u64,
-    /// If inodes and open files hold more descriptors than this, some must be freed.
+    /// If inodes and open files hold more descriptors than this number, some must be freed.
     high: u64,
-    /// Target number of descriptors in use after a pass.
+    /// Number of descriptors in use at which a pass is complete.
     low: u64,
-    /// Whether the thread has already been asked; avoids the lock.
+    /// Whether the thread has already been asked to free descriptors; can be read without the lock.
     is_asked: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -46,17 +47,16 @@ struct State {
     is_wanted: bool,
     /// Whether a request found no free descriptor.
     is_needed: bool,
-    /// Directories locked by the kernel for waiting requests.
+    /// Directories that the kernel locks while their requests wait for a descriptor.
     locked: Vec<u64>,
     is_closed: bool,
     passes: u64,
-    /// Number of consecutive passes that freed nothing.
     in_vain: u64,
 }
 
 impl Descriptors {
     /// Creates the limits for a process that may open `limit` files and has `threads` threads, which need
-    /// some of these descriptors.
+    /// some of the descriptors.
     pub(crate) fn new(limit: u64, threads: u64) -> Self {
         let all = limit.saturating_sub(OWN + 2 * threads).max(limit / 4);
         Self {
@@ -73,12 +73,12 @@ impl Descriptors {
         self.state.lock().expect(UNPOISONED)
     }
 
-    /// Returns whether `used` descriptors are too many.
+    /// Returns whether `used` descriptors are more than the thread tolerates.
     pub(crate) fn are_short(&self, used: u64) -> bool {
         used > self.high
     }
 
-    /// Asks the thread to make the kernel forget inodes.
+    /// Asks the thread to free descriptors by making the kernel forget inodes.
     pub(crate) fn ask(&self) {
         if !self.is_asked.swap(true, Ordering::Relaxed) {
             self.lock().is_wanted = true;
@@ -86,8 +86,8 @@ impl Descriptors {
         }
     }
 
-    /// Calls `open` until it gets a descriptor or times out. During the call, the kernel holds the lock of
-    /// the directory `locked`.
+    /// Calls `open` until it gets a descriptor or [`WAIT_MAX`] has passed. During the call, the kernel holds
+    /// the lock of the directory `locked`.
     pub(crate) fn find_one<T>(
         &self,
         locked: Option<u64>,
@@ -122,7 +122,7 @@ impl Descriptors {
         if let Some(directory) = locked {
             let mut state = self.lock();
             let at = state.locked.iter().position(|known| *known == directory);
-            state.locked.swap_remove(at.expect("the directory was added before"));
+            state.locked.swap_remove(at.expect("the directory was added to the locked directories"));
         }
         outcome
     }
@@ -153,7 +153,7 @@ mod tests {
         let descriptors = Descriptors::new(1024, 8);
         assert_eq!(descriptors.find_one(None, || Err::<(), _>(Errno::NOENT)), Err(Errno::NOENT));
         assert!(!descriptors.lock().is_wanted);
-        // Simulates a finished pass of the thread.
+        // Simulates a pass of the thread that frees descriptors.
         let pass = |has_helped: bool| {
             let mut state = descriptors.lock();
             state.passes += 1;

@@ -1,4 +1,4 @@
-//! A thread that asks the kernel to forget inodes when descriptors are scarce.
+//! Runs a thread that asks the kernel to forget inodes when descriptors are scarce.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,17 +11,17 @@ use crate::protocol::{HEADER_OUT, Record, notify};
 
 /// First minor version of the protocol with a notification that forgets inodes by number.
 const PRUNE_MINOR: u32 = 45;
-/// Maximum number of inodes in a message: the kernel's limit.
+/// Maximum number of inodes in a notification, as limited by the kernel.
 const BATCH: usize = 512;
-/// Pause after a pass that freed nothing.
+/// Pause after a pass that freed no descriptor.
 const PAUSE: Duration = Duration::from_millis(200);
 /// The kernel reports forgotten inodes as requests. After a few pauses of this length without such a request,
-/// it has reported all forgotten inodes.
+/// the kernel has reported all forgotten inodes.
 const SETTLE: Duration = Duration::from_millis(5);
 const QUIET: usize = 3;
 const SETTLES_MAX: usize = 100;
 
-/// The thread. It ends when this value is dropped.
+/// The thread that asks the kernel to forget inodes. Dropping this value ends it.
 #[derive(Debug)]
 pub(crate) struct Pruner {
     file_system: Arc<FileSystem>,
@@ -29,7 +29,7 @@ pub(crate) struct Pruner {
 }
 
 impl Pruner {
-    /// Starts the thread for protocol version 7.`minor`.
+    /// Starts the thread; version 7.`minor` of the FUSE protocol is in use.
     ///
     /// # Errors
     /// If the system cannot start another thread.
@@ -76,7 +76,8 @@ fn watch(file_system: &FileSystem, forget: impl Fn(&[u64])) {
         while file_system.descriptors_used() > enough {
             let before = file_system.nodes.forgotten();
             pass(file_system, enough, &forget);
-            // The kernel can forget a directory only after its entries, so in the next pass.
+            // The kernel can forget a directory only after its entries, so it forgets the directory in the
+            // next pass.
             if file_system.nodes.forgotten() == before || descriptors.lock().is_closed {
                 break;
             }
@@ -92,8 +93,8 @@ fn watch(file_system: &FileSystem, forget: impl Fn(&[u64])) {
     }
 }
 
-/// Asks the kernel to forget inodes until at most `enough` descriptors are in use. Each inode is in at most
-/// one message.
+/// Asks the kernel to forget inodes until at most `enough` descriptors are in use. A pass names each inode in
+/// at most one notification.
 fn pass(file_system: &FileSystem, enough: u64, forget: impl Fn(&[u64])) {
     file_system.statistics.prunes.add(1);
     let too_many = || file_system.descriptors_used().saturating_sub(enough);
@@ -113,7 +114,7 @@ fn pass(file_system: &FileSystem, enough: u64, forget: impl Fn(&[u64])) {
     settle(file_system);
 }
 
-/// Waits for the kernel's reports of forgotten inodes.
+/// Waits until the kernel has reported the inodes that it has forgotten.
 fn settle(file_system: &FileSystem) {
     let mut quiet = 0;
     for _ in 0..SETTLES_MAX {

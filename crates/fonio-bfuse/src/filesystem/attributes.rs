@@ -1,4 +1,4 @@
-//! Attributes of inodes and of the file system.
+//! Handles requests for the attributes of inodes and of the file system.
 
 use rustix::fs::{Access, AtFlags, Gid, Mode, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
 
@@ -47,7 +47,7 @@ impl FileSystem {
         let (uid, gid) = (fields.u32()?, fields.u32()?);
         let handle = if valid & setattr::HANDLE != 0 { self.handle(handle).ok() } else { None };
 
-        // Drain first: a later flush must not overwrite the new attributes.
+        // Drain the buffer first: a later flush must not overwrite the new attributes.
         self.buffer.drain(&node.pending);
         if valid & setattr::KILL_SUIDGID != 0 && valid & setattr::SIZE != 0 {
             let file = self.open_below(&node, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK)?;
@@ -109,8 +109,8 @@ impl FileSystem {
         Ok(record.length())
     }
 
-    /// Serves access(2). The kernel sends this request only if it does not check permissions itself; then the
-    /// caller is the mounting user.
+    /// Serves the system call access(2). The kernel sends this request only if it does not check permissions
+    /// itself; in this case, the caller is the mounting user.
     pub(super) fn access(&self, request: &Request<'_>) -> Answer {
         let node = self.node(request.header.node)?;
         let wanted = Access::from_bits_truncate(request.fields().u32()?);

@@ -1,4 +1,4 @@
-//! Reading directories.
+//! Serves requests that read directories.
 
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -14,17 +14,16 @@ use super::{Answer, FileSystem};
 use crate::node::Node;
 use crate::protocol::{FSYNC_DATA_ONLY, Record, Request, open as opened};
 
-/// Size of a read from the source directory.
+/// Number of bytes requested in each read of a source directory.
 const BATCH_BYTES: usize = 32 << 10;
 
 /// Size of `struct fuse_entry_out`, which precedes each entry if the kernel requests attributes too.
 const ENTRY_BYTES: usize = 128;
-/// Size of `struct fuse_dirent` before the name.
 const DIRENT_BYTES: usize = 24;
 
-/// The kernel may cache a directory's names while the modification time stays the same. This time has the
-/// resolution of a clock tick, up to 10 ms. If less than this constant has passed since the last change,
-/// another change may leave the time unchanged.
+/// The kernel may cache a directory's names while the modification time stays the same. The modification time
+/// has the resolution of a clock tick, up to 10 ms. If less than this constant has passed since the last
+/// change, another change may leave the time unchanged.
 const AT_REST_NANOSECONDS: i128 = 50_000_000;
 
 /// Returns whether the next change of the directory is certain to change its modification time.
@@ -42,7 +41,8 @@ pub(crate) struct Directory {
     read: Mutex<ReadState>,
 }
 
-/// Invariant: `ahead` contains the entries that were read and come after `position`.
+/// The state of reading a directory. Invariant: `ahead` contains the entries that were read and come after
+/// `position`.
 #[derive(Debug, Default)]
 struct ReadState {
     position: u64,
@@ -54,7 +54,7 @@ struct Name {
     name: CString,
     inode: u64,
     kind: FileType,
-    /// Offset of the next entry.
+    /// Offset from which a read of the directory continues after this entry.
     next: u64,
 }
 
@@ -127,7 +127,7 @@ impl FileSystem {
             if state.ahead.is_empty() {
                 match directory.read_batch(&mut state) {
                     Ok(()) => {}
-                    // Return the entries before the error; the next request gets the error.
+                    // Reply with the entries read before the error; the next request gets the error.
                     Err(_) if record.length() > 0 => break,
                     Err(error) => return Err(error),
                 }
@@ -142,7 +142,7 @@ impl FileSystem {
         Ok(record.length())
     }
 
-    /// Writes an entry; returns false if it does not fit.
+    /// Writes a directory entry; returns false if the entry does not fit.
     fn write_name(
         &self,
         record: &mut Record<'_>,
@@ -165,8 +165,8 @@ impl FileSystem {
                     inode = attributes.inode;
                     self.write_entry(record, &node, &attributes);
                 }
-                // The file was deleted, or descriptors are scarce: return only the name. The kernel looks it
-                // up when needed.
+                // The file was deleted, or descriptors are scarce: return only the name. The kernel looks the
+                // name up when needed.
                 None => {
                     record.zeros(ENTRY_BYTES);
                 }

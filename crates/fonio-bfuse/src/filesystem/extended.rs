@@ -1,4 +1,4 @@
-//! Extended attributes, including ACLs, and the inode flags of `chattr`.
+//! Handles extended attributes, including ACLs, and the inode flags of `chattr`.
 
 use rustix::io::Errno;
 
@@ -53,8 +53,8 @@ impl FileSystem {
         Ok(0)
     }
 
-    /// Executes only the ioctls for inode flags (`lsattr`, `chattr`) and project quotas. The effects of other
-    /// ioctls are unknown here.
+    /// Executes only the ioctls for inode flags (`lsattr`, `chattr`) and project quotas. Other ioctls could
+    /// have effects that are unknown to the daemon.
     pub(super) fn control(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
         let mut fields = request.fields();
         let handle = fields.u64()?;
@@ -76,7 +76,7 @@ impl FileSystem {
                 self.tell_attributes(&node);
                 Ok(Record::new(out).zeros(16).length())
             }
-            // The kernel requests these attributes before it allows a change of flags.
+            // The kernel requests these inode attributes before it allows a change of inode flags.
             GET_ATTRIBUTES => {
                 let found = kernel::inode_attributes(self.open_below(&node, flags)?)?;
                 let mut record = Record::new(out);
@@ -94,14 +94,14 @@ impl FileSystem {
     }
 }
 
-/// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS` of a 64-bit kernel, `include/uapi/linux/fs.h`.
+/// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS` of a 64-bit kernel (`include/uapi/linux/fs.h`).
 const GET_FLAGS: u32 = 0x8008_6601;
 const SET_FLAGS: u32 = 0x4008_6602;
 /// `FS_IOC_FSGETXATTR` and `FS_IOC_FSSETXATTR`.
 const GET_ATTRIBUTES: u32 = 0x801c_581f;
 const SET_ATTRIBUTES: u32 = 0x401c_5820;
 
-/// Replies with the size of a value, which the kernel requests first.
+/// Replies with the size of an extended attribute's value, which the kernel requests before the value.
 fn answer_size(out: &mut [u8], size: usize) -> Answer {
     let size = u32::try_from(size).unwrap_or(u32::MAX);
     Ok(Record::new(out).u32(size).u32(0).length())

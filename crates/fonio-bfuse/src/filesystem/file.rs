@@ -1,4 +1,4 @@
-//! Opens, creates and closes files, and chooses how each is served (`crate::modes`).
+//! Opens, creates and closes files, and chooses how each file is served (`crate::modes`).
 
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
@@ -15,9 +15,9 @@ use crate::modes::Serving;
 use crate::node::{Node, version_of};
 use crate::protocol::{OPEN_KILL_SUIDGID, Record, Request, open as opened};
 
-/// Open flags that are not used for the file below. `O_APPEND`: each write request states whether it appends,
-/// because the kernel also writes back mapped pages through such a handle. `O_DIRECT`: our buffers would have
-/// to be aligned to sectors.
+/// Open flags that are not passed on when the source file is opened. `O_APPEND`: each write request states
+/// whether it appends, because the kernel also writes back mapped pages through such a handle. `O_DIRECT`:
+/// the daemon's buffers would have to be aligned to sectors.
 const WITHHELD: OFlags = OFlags::APPEND
     .union(OFlags::DIRECT)
     .union(OFlags::CREATE)
@@ -26,28 +26,27 @@ const WITHHELD: OFlags = OFlags::APPEND
     .union(OFlags::NOFOLLOW);
 
 impl FileSystem {
-    /// Returns the flags for opening the file below when an application opens a file with `flags`.
+    /// Returns the flags with which to open the source file when an application opens a file with `flags`.
     fn flags_below(&self, flags: OFlags) -> OFlags {
         let mut below = flags - WITHHELD;
-        // Write-back reads the rest of a partly written page.
+        // In write-back mode, the kernel reads the rest of a partly written page.
         if self.chosen.writeback() && below & OFlags::RWMODE == OFlags::WRONLY {
             below = (below - OFlags::RWMODE) | OFlags::RDWR;
         }
         below
     }
 
-    /// Opens the file of a known node.
     fn open_known(&self, node: &Arc<Node>, flags: OFlags, kills: bool) -> Result<OwnedFd, Errno> {
         if flags.contains(OFlags::TRUNC) {
             self.buffer.drain(&node.pending);
         }
         let below = self.flags_below(flags);
         let file = match self.open_below(node, below) {
-            // A user's daemon may only have write permission.
+            // A daemon run by a user may only have write permission for the file.
             Err(Errno::ACCESS) if below & OFlags::RWMODE != flags & OFlags::RWMODE => {
                 self.open_below(node, flags - WITHHELD)?
             }
-            // The file is append-only.
+            // An append-only file can only be opened for appending.
             Err(Errno::PERM) if flags.contains(OFlags::APPEND) => {
                 self.open_below(node, below | OFlags::APPEND)?
             }
@@ -109,7 +108,7 @@ impl FileSystem {
         let flags = OFlags::from_bits_retain(fields.u32()?);
         let (mode, umask) = (fields.u32()?, fields.u32()?);
         keep_group_bit(worker, mode)?;
-        // Without `O_EXCL`, the application can link the file later.
+        // If `O_EXCL` is not set, the application can link the file later.
         let mut below = (self.flags_below(flags) | OFlags::TMPFILE | OFlags::CLOEXEC) - OFlags::TRUNC;
         below |= flags & OFlags::EXCL;
         let file = self.descriptors.find_one(None, || {
@@ -139,8 +138,8 @@ impl FileSystem {
         Ok(record.length())
     }
 
-    /// Opens a newly created file as `O_PATH` by name, which is faster than through `/proc`. `None` if
-    /// another file has replaced it in the source.
+    /// Opens a newly created file as `O_PATH` by name, which is faster than through `/proc`. Returns `None`
+    /// if another file has replaced it in the source.
     fn path_descriptor(parent: &Node, name: &CStr, made: &Stat) -> Option<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let path = rustix::fs::openat(&parent.file, name, flags, Mode::empty()).ok()?;
@@ -148,7 +147,7 @@ impl FileSystem {
         ((found.st_dev, found.st_ino) == (made.st_dev, made.st_ino)).then_some(path)
     }
 
-    /// Creates a handle and writes `struct fuse_open_out`.
+    /// Creates a handle for an open file and writes the reply, `struct fuse_open_out`.
     fn hand_out(
         &self,
         worker: &mut Worker,
@@ -188,7 +187,7 @@ impl FileSystem {
             None
         };
         if serving == Serving::Writeback && Self::only_appends(&file, flags) {
-            // The kernel cannot write single pages of an append-only file.
+            // For an append-only file, the kernel cannot write single pages.
             answer |= opened::DIRECT_IO;
         }
         if !(serving == Serving::Buffered && writable) && changed.is_none() {
@@ -218,7 +217,7 @@ impl FileSystem {
         record.u64(handle.number).u32(answer).u32(backing_id.cast_unsigned());
     }
 
-    /// Returns whether the file below is append-only.
+    /// Returns whether the source file was opened for appending only.
     fn only_appends(file: &OwnedFd, flags: OFlags) -> bool {
         flags.contains(OFlags::APPEND)
             && rustix::fs::fcntl_getfl(file).is_ok_and(|below| below.contains(OFlags::APPEND))
@@ -240,7 +239,8 @@ impl FileSystem {
         (is_mappable || is_privileged).then(|| AtomicI64::new(change_time(stat)))
     }
 
-    /// Registers the file for passthrough. If the kernel refuses, counts the refusal and returns `None`.
+    /// Registers a source file with the kernel for passthrough. If the kernel refuses, counts the refusal and
+    /// returns `None`.
     fn back(&self, worker: &mut Worker, file: &OwnedFd) -> Option<Backing> {
         use std::os::fd::AsFd;
         let outcome =
@@ -259,12 +259,12 @@ impl FileSystem {
     pub(super) fn release(&self, request: &Request<'_>) -> Answer {
         let handle = self.handles.remove(request.fields().u64()?).ok_or(Errno::BADF)?;
         self.statistics.handles.subtract(1);
-        // Flushes mapped pages that were written after the close. The application got all errors at the
-        // close.
+        // Flushes pages that the application wrote through a mapping after the close. All errors were
+        // reported at the close.
         self.buffer.drain(&handle.node.pending);
         self.tell_change(&handle);
         let mut state = handle.node.lock_open();
-        assert!(state.opens > 0, "opens and closes are paired");
+        assert!(state.opens > 0, "a file is closed only after it was opened");
         state.opens -= 1;
         if state.opens == 0 {
             state.serving = None;

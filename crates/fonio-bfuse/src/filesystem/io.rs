@@ -1,4 +1,4 @@
-//! Reads, writes and syncs.
+//! Serves reads, writes and syncs of open files.
 
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
@@ -25,11 +25,11 @@ impl FileSystem {
         while done < out.len() {
             let at = offset + done as u64;
             match rustix::io::pread(&handle.file, &mut out[done..], at) {
-                // The pending data start after a hole, which the file below does not contain yet.
+                // The pending data start after a hole, which the source file does not contain yet.
                 Ok(0) if handle.node.pending.end_and_time().is_some_and(|(end, _)| end > at) => {
                     self.buffer.drain(&handle.node.pending);
                 }
-                // The data that were pending during the read have now been written below.
+                // The data that were pending during the read have now been written to the source.
                 Ok(0) if self.end_of(&handle)? > at => {}
                 Ok(0) => break,
                 Ok(read) => done += read,
@@ -82,11 +82,12 @@ impl FileSystem {
             write_all(&handle.file, offset, data)?;
             return Ok(data.len());
         }
-        // The bytes before an error count as written. The application gets the error when it writes the rest.
+        // Bytes before an error are reported as written. The application gets the error when it writes the
+        // remaining bytes.
         rustix::io::pwrite(&handle.file, data, offset)
     }
 
-    /// Returns the end of the file, including pending data.
+    /// Returns the end of the source file, including pending data.
     fn end_of(&self, handle: &Handle) -> Result<u64, Errno> {
         let pending = handle.node.pending.end_and_time();
         let below = rustix::fs::fstat(&handle.file)?.st_size.cast_unsigned();
@@ -101,7 +102,8 @@ impl FileSystem {
 
     pub(super) fn flush(&self, request: &Request<'_>) -> Answer {
         if self.chosen.writeback() {
-            // The kernel has already written all its pages, and does not need to send this request again.
+            // The kernel has already written all pages of the file, and does not need to send this request
+            // again.
             return Err(Errno::NOSYS);
         }
         let handle = self.handle(request.fields().u64()?)?;
@@ -124,8 +126,8 @@ impl FileSystem {
         }
     }
 
-    /// Runs `work`, which changes a file's content, as the caller. A user's change clears set-user-ID bits,
-    /// which the kernel's inode does not show.
+    /// Runs `work`, which changes a file's content, with the caller's identity. A user's change clears
+    /// set-user-ID bits, which the kernel's inode does not show.
     fn change(
         &self,
         worker: &mut Worker,
@@ -158,9 +160,9 @@ impl FileSystem {
 
     pub(super) fn seek(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
         if self.chosen.writeback() {
-            // Pages that the kernel has not written back yet can be holes in the file below, and the kernel
-            // does not write them back before this request. After `ENOSYS`, the kernel treats the complete
-            // file as data, which is always correct.
+            // Pages that the kernel has not written back yet can be holes in the source file, and the kernel
+            // does not write back these pages before this request. After `ENOSYS`, the kernel treats the
+            // complete file as data, which is always correct.
             return Err(Errno::NOSYS);
         }
         let mut fields = request.fields();
@@ -185,17 +187,17 @@ impl FileSystem {
         let (mut target, length) = (fields.u64()?, fields.u64()?);
         self.buffer.drain(&from.node.pending);
         self.buffer.drain(&to.node.pending);
-        // The reply has 32 bits for the length.
+        // The reply has only 32 bits for the copied length.
         let length = usize::try_from(length.min(u64::from(u32::MAX) & !0xfff)).unwrap_or(usize::MAX);
         let copied = self.change(worker, request, &to, || {
             rustix::fs::copy_file_range(&from.file, Some(&mut offset), &to.file, Some(&mut target), length)
         })?;
-        let copied = u32::try_from(copied).expect("at most the requested length");
+        let copied = u32::try_from(copied).expect("the kernel copies at most the requested length");
         Ok(Record::new(out).u32(copied).u32(0).length())
     }
 
     /// Clears set-user-ID, set-group-ID and capabilities of a file, like a write by an unprivileged user. The
-    /// kernel requests this and ignores the result.
+    /// kernel requests this change and ignores its result.
     pub(super) fn kill_privileges(&self, node: &Node, file: &OwnedFd) -> Result<(), Errno> {
         let mode = Mode::from_raw_mode(rustix::fs::fstat(file)?.st_mode);
         let mut kept = mode - Mode::SUID;
@@ -227,7 +229,6 @@ impl FileSystem {
     }
 }
 
-/// The extended attribute with the capabilities of a program.
 const CAPABILITIES: &CStr = c"security.capability";
 
 fn has_attribute(file: &OwnedFd, name: &CStr) -> bool {
@@ -235,7 +236,6 @@ fn has_attribute(file: &OwnedFd, name: &CStr) -> bool {
     rustix::fs::fgetxattr(file, name, &mut nothing[..]) != Err(Errno::NODATA)
 }
 
-/// Flags of `setxattr(2)`.
 pub(super) fn xattr_flags(bits: u32) -> XattrFlags {
     XattrFlags::from_bits_retain(bits)
 }

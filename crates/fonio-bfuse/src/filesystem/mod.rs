@@ -1,8 +1,8 @@
-//! The file system: executes each request on the source directory.
+//! Implements the file system, which executes each request on the source directory.
 //!
 //! Either the kernel checks permissions (`default_permissions`), or only the mounting user has access. So the
-//! daemon executes every request with its own identity. It uses the caller's identity only to create a file,
-//! because the file must belong to the caller.
+//! daemon executes every request with its own identity. The daemon uses the caller's identity only to create
+//! a file, because the file must belong to the caller.
 
 mod attributes;
 mod directory;
@@ -31,10 +31,9 @@ use crate::statistics::Statistics;
 use crate::write_behind::WriteBehind;
 use directory::Directory;
 
-/// The length of a reply, or an error.
+/// The length of the reply to a request, or an error.
 pub(crate) type Answer = Result<usize, Errno>;
 
-/// A mounted directory.
 #[derive(Debug)]
 pub(crate) struct FileSystem {
     pub(crate) chosen: ChosenMode,
@@ -45,12 +44,13 @@ pub(crate) struct FileSystem {
     pub(crate) behind: Arc<WriteBehind>,
     handles: Slab<Handle>,
     directories: Slab<Directory>,
-    /// `/dev/fuse`, for backing files and notifications.
+    /// `/dev/fuse`, used to register backing files and to send notifications.
     device: Arc<OwnedFd>,
     pub(crate) descriptors: Descriptors,
-    /// `/proc/self/fd`, to open the files of `O_PATH` descriptors.
+    /// `/proc/self/fd`, used to open the files to which `O_PATH` descriptors refer.
     descriptor_links: OwnedFd,
-    /// The device of the root. Inodes of other devices get different numbers to avoid collisions.
+    /// The device of the source's root. Inodes of other devices get new numbers, so inode numbers do not
+    /// collide.
     root_device: u64,
 }
 
@@ -60,12 +60,12 @@ pub(crate) struct Handle {
     node: Arc<Node>,
     file: Arc<OwnedFd>,
     serving: Serving,
-    /// Whether writes append (`O_APPEND`).
+    /// Whether the handle appends on each write (`O_APPEND`).
     appends: bool,
-    /// Whether each write must be durable (`O_SYNC`).
+    /// Whether each write through this handle must be durable (`O_SYNC`).
     is_sync: bool,
     writable: bool,
-    /// The inode's errors that this handle has received.
+    /// The position in the inode's error sequence up to which this handle has received errors.
     seen: Mutex<Seen>,
     /// The time of the last change reported to the kernel, in nanoseconds; only for a passed-through file
     /// that can change without the kernel's inode.
@@ -175,7 +175,7 @@ impl FileSystem {
     }
 
     fn node(&self, id: u64) -> Result<Arc<Node>, Errno> {
-        // The kernel uses only IDs that it has not forgotten.
+        // The kernel only sends IDs of nodes that it has not forgotten.
         self.nodes.get(id).ok_or(Errno::STALE)
     }
 
@@ -187,7 +187,7 @@ impl FileSystem {
         self.directories.get(number).ok_or(Errno::BADF)
     }
 
-    /// Opens a node's file again.
+    /// Opens the source file of a node again.
     fn open_below(&self, node: &Node, flags: OFlags) -> Result<OwnedFd, Errno> {
         self.reopen(&node.file, None, flags)
     }
@@ -204,7 +204,7 @@ impl FileSystem {
         self.nodes.count() + self.handles.count() + self.directories.count()
     }
 
-    /// Returns whether the kernel should forget inodes, and should get no new ones.
+    /// Returns whether descriptors are short, so that the kernel should forget inodes and get no new inodes.
     pub(crate) fn is_short_of_descriptors(&self) -> bool {
         self.descriptors.are_short(self.descriptors_used())
     }
@@ -230,9 +230,9 @@ impl FileSystem {
         format!("/proc/self/fd/{}", node.file.as_raw_fd())
     }
 
-    /// Returns the attributes that applications see, including pending data.
+    /// Returns the attributes of a node as applications see them, including pending data.
     fn attributes(&self, node: &Node) -> Result<Attributes, Errno> {
-        // Reads the buffer first: data that leave the buffer afterwards are then visible below.
+        // Read the buffer first: data that leave the buffer afterwards are then visible in the source file.
         let pending = node.pending.end_and_time();
         let stat = rustix::fs::fstat(&node.file)?;
         Ok(self.overlay(&stat, pending))
@@ -250,15 +250,14 @@ impl FileSystem {
         attributes
     }
 
-    /// Writes a `struct fuse_entry_out`.
     fn write_entry(&self, record: &mut Record<'_>, node: &Node, attributes: &Attributes) {
         let (seconds, nanoseconds) = (self.options.timeout.as_secs(), self.options.timeout.subsec_nanos());
         record.u64(node.id).u64(0).u64(seconds).u64(seconds).u32(nanoseconds).u32(nanoseconds);
         record.attributes(attributes);
     }
 
-    /// Invalidates the kernel's attributes of a file that has changed below: through a mapping, or by losing
-    /// set-user-ID bits.
+    /// Invalidates the kernel's attributes of a file that has changed in the source: through a mapping, or by
+    /// losing set-user-ID bits.
     fn tell_change(&self, handle: &Handle) {
         let Some(told) = &handle.changed else { return };
         let Ok(stat) = rustix::fs::fstat(&handle.file) else { return };
@@ -278,7 +277,7 @@ impl FileSystem {
         self.tell(&message);
     }
 
-    /// Sends a notification to the kernel. The call fails for inodes that the kernel has forgotten, which is
+    /// Sends a notification to the kernel. The write fails for inodes that the kernel has forgotten, which is
     /// harmless.
     pub(crate) fn tell(&self, message: &[u8]) {
         let _ = rustix::io::write(&*self.device, message);

@@ -1,4 +1,4 @@
-//! Operations on names: look up, create, link, rename, remove.
+//! Implements operations on names: look up, create, link, rename, remove.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl FileSystem {
         let (mode, device, umask) = (fields.u32()?, fields.u32()?, fields.u32()?);
         keep_group_bit(worker, mode)?;
         let kind = rustix::fs::FileType::from_raw_mode(mode);
-        // As `new_decode_dev` in include/linux/kdev_t.h.
+        // Decode the device number like `new_decode_dev` in include/linux/kdev_t.h.
         let (major, minor) = ((device & 0xf_ff00) >> 8, (device & 0xff) | ((device >> 12) & 0xf_ff00));
         worker.identity.act_as(Self::caller(request), umask, || {
             let device = rustix::fs::makedev(major, minor);
@@ -101,8 +101,8 @@ impl FileSystem {
         };
         let to = self.node(target)?;
         let (name, new_name) = (names.name()?, names.name()?);
-        // Applications replace a file safely by writing a new file and renaming it over the old one. The data
-        // must be written below before the rename.
+        // Applications replace a file safely by writing a new file and renaming it over the old one. Buffered
+        // data must be written to the source before the rename.
         if let Ok(stat) = rustix::fs::statat(&from.file, name, AtFlags::SYMLINK_NOFOLLOW)
             && let Some(node) = self.nodes.find(stat.st_dev, stat.st_ino)
         {

@@ -1,4 +1,5 @@
-//! Ioctls on `/dev/fuse`: another descriptor of a connection, and backing files for passthrough.
+//! Wraps ioctls on `/dev/fuse`: opening another descriptor of a connection, and registering backing files for
+//! passthrough.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -19,8 +20,8 @@ struct BackingMap {
     padding: u64,
 }
 
-/// Opens another descriptor of the same connection. It has its own queue of pending replies, so threads do
-/// not contend for one lock.
+/// Opens another descriptor of the same FUSE connection. The new descriptor has its own queue of pending
+/// replies, so threads do not contend for one lock.
 ///
 /// # Errors
 /// Errors of the kernel.
@@ -33,7 +34,7 @@ pub(crate) fn clone_device(session: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(device) }
 }
 
-/// A source file registered as a backing file of the connection. Dropping this value deregisters it.
+/// A source file registered as a backing file of the connection. Dropping this value deregisters the file.
 #[derive(Debug)]
 pub(crate) struct Backing {
     device: Arc<OwnedFd>,
@@ -41,8 +42,8 @@ pub(crate) struct Backing {
 }
 
 impl Backing {
-    /// Registers `file`. The calling thread needs `CAP_SYS_ADMIN`. The kernel uses the thread's current
-    /// credentials for all writes to this file.
+    /// Registers `file` as a backing file. The calling thread needs `CAP_SYS_ADMIN`. The kernel uses the
+    /// thread's current credentials for all writes to this file.
     ///
     /// # Errors
     /// `EPERM` without the capability, `ELOOP` if the source is on a stacked file system, `EOPNOTSUPP` if the kernel was
@@ -57,7 +58,7 @@ impl Backing {
         Ok(Self { device: Arc::clone(device), id })
     }
 
-    /// Returns its positive ID, for the reply to an open.
+    /// Returns the positive ID of the backing file, for the reply to an open.
     pub(crate) fn id(&self) -> i32 {
         self.id
     }

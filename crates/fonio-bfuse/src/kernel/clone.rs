@@ -1,4 +1,4 @@
-//! A private clone of a mount, with other mount flags.
+//! Creates a private clone of a mount, with other mount flags.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -6,12 +6,12 @@ use std::path::Path;
 
 use rustix::mount::{MountFlags, OpenTreeFlags, open_tree};
 
-/// The effect of reads on access times: `MOUNT_ATTR_*` of `include/uapi/linux/mount.h`.
+/// Rules for updating access times on reads: `MOUNT_ATTR_*` of `include/uapi/linux/mount.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AccessTimes(u64);
 
 impl AccessTimes {
-    /// Converts flags of `mount(2)`; `None` if they contain no rule.
+    /// Converts flags of `mount(2)`; returns `None` if the flags contain no access-time rule.
     pub(crate) fn of(flags: MountFlags) -> Option<Self> {
         let kinds = [
             (MountFlags::NOATIME, libc::MOUNT_ATTR_NOATIME),
@@ -25,11 +25,11 @@ impl AccessTimes {
     }
 }
 
-/// Clones `dir` and its submounts with these access-time rules, and returns an `O_PATH` descriptor. The clone
-/// is not in any mount namespace, and disappears after its last use.
+/// Clones `dir` and its submounts with the access-time rules `times`, and returns an `O_PATH` descriptor. The
+/// clone is not in any mount namespace, and disappears after its last use.
 ///
 /// # Errors
-/// If the process is not root, or before Linux 5.12.
+/// If the process is not root, or the kernel is older than Linux 5.12.
 pub(crate) fn with_access_times(dir: &Path, times: AccessTimes) -> io::Result<OwnedFd> {
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;

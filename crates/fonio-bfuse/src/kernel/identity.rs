@@ -1,11 +1,12 @@
-//! The identity of a thread for operations on the source. Linux has user, group, capabilities and umask per
-//! thread, but glibc changes them for the whole process. So this module uses system calls directly.
+//! Sets the identity with which a thread executes operations on the source. Linux has user, group,
+//! capabilities and umask per thread, but glibc changes them for the whole process. So this module calls the
+//! kernel directly.
 
 use std::io;
 
 use super::process::checked;
 
-/// Capabilities, by their number in `include/uapi/linux/capability.h`.
+/// Numbers of capabilities, from `include/uapi/linux/capability.h`.
 const CAP_DAC_OVERRIDE: u32 = 1;
 const CAP_DAC_READ_SEARCH: u32 = 2;
 const CAP_FSETID: u32 = 4;
@@ -39,30 +40,30 @@ struct CapabilityWords {
     inheritable: u32,
 }
 
-/// The identity of a thread that serves requests. The value must stay on the thread that created it.
+/// The identity of a thread that serves requests. The value must not be moved to another thread.
 #[derive(Debug)]
 pub(crate) struct Identity {
     /// Whether the thread can change its identity; otherwise it acts as the mounting user.
     is_root: bool,
-    /// All permitted capabilities except `CAP_SYS_RESOURCE`: quotas must apply to our writes.
+    /// All permitted capabilities except `CAP_SYS_RESOURCE`: quotas must apply to the daemon's writes.
     capabilities: [CapabilityWords; 2],
-    /// The effective capabilities; unknown after a change of the user, with which the kernel changes them
+    /// The effective capabilities; unknown after a change of the user, because the kernel then changes them
     /// too.
     effective: Option<u32>,
     umask: u32,
 }
 
 impl Identity {
-    /// Gives the calling thread its own identity.
+    /// Gives the calling thread an identity separate from other threads.
     ///
     /// # Errors
     /// Errors of the kernel, if the thread cannot have its own umask or drop a capability.
     pub(crate) fn of_this_thread() -> io::Result<Self> {
         // SAFETY: no memory is passed; the thread gets its own umask and working directory.
         checked(unsafe { libc::unshare(libc::CLONE_FS) })?;
-        // SAFETY: no memory is passed.
+        // SAFETY: the call passes no memory.
         let umask = unsafe { libc::umask(0o022) };
-        // SAFETY: as above; this restores the previous umask.
+        // SAFETY: the call passes no memory; it restores the previous umask.
         unsafe { libc::umask(umask) };
         let mut capabilities = [CapabilityWords::default(); 2];
         let header = CapabilityHeader { version: CAPABILITY_VERSION, pid: 0 };
@@ -71,7 +72,7 @@ impl Identity {
         let is_root = rustix::process::geteuid().is_root();
         let mut identity = Self { is_root, capabilities, effective: None, umask };
         if identity.is_root {
-            // Starts from the permitted set, because the parent thread may have reduced its effective set.
+            // Start from the permitted set, because the parent thread may have reduced its effective set.
             for words in &mut identity.capabilities {
                 words.effective = words.permitted;
             }
@@ -82,8 +83,8 @@ impl Identity {
     }
 
     /// Runs `work` as `caller` with the umask `umask`: new files belong to the caller, and the directory's
-    /// default ACL applies. Permissions are not checked again: the kernel has already checked them, and the
-    /// daemon does not know the caller's other groups and capabilities.
+    /// default ACL applies. The source file system does not check permissions again: the kernel has already
+    /// checked them, and the daemon does not know the caller's other groups and capabilities.
     ///
     /// # Errors
     /// Errors of `work`, and `EPERM` if the thread cannot take the identity.
@@ -133,10 +134,12 @@ impl Identity {
         outcome
     }
 
-    /// Makes all permitted capabilities effective. Call this before an operation that needs them.
+    /// Makes all permitted capabilities effective. Call this before an operation that needs more than the
+    /// effective ones.
     ///
     /// # Errors
-    /// `EPERM`, which the kernel does not return for permitted capabilities.
+    /// Returns `EPERM` only if the kernel refuses to make permitted capabilities effective, which it never
+    /// does.
     pub(crate) fn take_back(&mut self) -> rustix::io::Result<()> {
         if self.is_root {
             self.set_effective(self.capabilities[0].effective).map_err(|_| rustix::io::Errno::PERM)?;
@@ -149,7 +152,7 @@ impl Identity {
     /// for any user.
     ///
     /// # Errors
-    /// Errors of `work` and of the kernel.
+    /// Errors of `work`, and of the system call that changes capabilities.
     pub(crate) fn without_keeping_privileges<T>(
         &mut self,
         work: impl FnOnce() -> io::Result<T>,
@@ -161,8 +164,8 @@ impl Identity {
         work()
     }
 
-    /// Sets the effective capabilities. Skips the system call if the capabilities are unchanged, as they are
-    /// for most requests.
+    /// Sets the effective capabilities of this thread. Skips the system call if the capabilities are
+    /// unchanged, as they are for most requests.
     fn set_effective(&mut self, effective: u32) -> io::Result<()> {
         if self.effective == Some(effective) {
             return Ok(());
@@ -182,9 +185,9 @@ impl Identity {
 const FILE_SYSTEM_CAPABILITIES: u32 = 0b1_1111 | 1 << 9 | 1 << 27;
 
 fn set_file_system_ids(uid: u32, gid: u32) {
-    // These two calls return the old identity and cannot fail with CAP_SETUID and CAP_SETGID. Set the group
-    // first, because the thread cannot set it after it has lost the user's privilege. SAFETY: no memory is
-    // passed.
+    // `setfsgid` and `setfsuid` return the old identity and cannot fail with CAP_SETUID and CAP_SETGID. Set
+    // the group first, because the thread cannot set it after it has lost the user's privilege. SAFETY: no
+    // memory is passed.
     unsafe {
         libc::syscall(libc::SYS_setfsgid, gid);
         libc::syscall(libc::SYS_setfsuid, uid);
@@ -192,8 +195,8 @@ fn set_file_system_ids(uid: u32, gid: u32) {
 }
 
 fn set_groups(groups: &[u32]) -> rustix::io::Result<()> {
-    // SAFETY: the kernel reads `groups.len()` IDs. Unlike glibc's function, the system call affects only this
-    // thread.
+    // SAFETY: the kernel reads `groups.len()` IDs. Unlike glibc's `setgroups`, the system call affects only
+    // this thread.
     let outcome = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
     if outcome == 0 { Ok(()) } else { Err(rustix::io::Errno::PERM) }
 }

@@ -1,4 +1,4 @@
-//! System calls for the process: open-file limit, locked memory, I/O recursion, scheduling, and early
+//! Wraps system calls for the process: open-file limit, locked memory, I/O recursion, scheduling, and early
 //! write-back.
 
 use std::io;
@@ -13,22 +13,22 @@ pub(super) fn checked<T: PartialEq + Default>(outcome: T) -> io::Result<()> {
     if outcome == T::default() { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Resources used since the start of the process.
+/// Resources that the process has used since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProcessUse {
     pub(crate) user: Duration,
     pub(crate) system: Duration,
-    /// Voluntary context switches: the process waited.
+    /// Number of voluntary context switches, in which the process waited.
     pub(crate) switches_voluntary: u64,
-    /// Involuntary context switches: the kernel preempted the process.
+    /// Number of involuntary context switches, in which the kernel preempted the process.
     pub(crate) switches_involuntary: u64,
 }
 
 /// Returns the resources used by all threads of this process.
 pub(crate) fn process_use() -> ProcessUse {
-    // SAFETY: `rusage` consists of numbers, for which zero is valid.
+    // SAFETY: `rusage` consists of integers, for which zero is a valid value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes one `rusage` through the pointer.
+    // SAFETY: the kernel writes one `rusage` through the pointer, which is valid during the call.
     if unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) } != 0 {
         return ProcessUse::default();
     }
@@ -53,14 +53,14 @@ pub(crate) fn raise_open_files(wanted: Option<u64>) -> u64 {
     if setrlimit(Resource::Nofile, all).is_err() {
         let found = getrlimit(Resource::Nofile);
         let within = Rlimit { current: found.maximum, maximum: found.maximum };
-        // If this fails too, the current limit stays.
+        // If raising the limit fails here too, the current limit stays.
         let _ = setrlimit(Resource::Nofile, within);
     }
     let found = getrlimit(Resource::Nofile);
     let all = found.current.unwrap_or(most);
     match wanted.filter(|wanted| *wanted < all) {
         Some(wanted) => {
-            // A process may always lower its limit.
+            // A process is always allowed to lower its limit.
             let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..found });
             wanted
         }
@@ -68,11 +68,12 @@ pub(crate) fn raise_open_files(wanted: Option<u64>) -> u64 {
     }
 }
 
-/// Starts the write-back of dirty pages in the `length` bytes from `offset`. Waits until the requests are
-/// issued, not until they complete.
+/// Starts the write-back of dirty pages in the `length` bytes from `offset`. Returns when the requests have
+/// been issued, without waiting for their completion.
 ///
 /// # Errors
-/// If the file cannot be written back. Later errors are returned when the file is synced.
+/// If write-back of the file cannot be started. Errors of the write-back itself are returned when the file is
+/// synced.
 pub(crate) fn start_writing(file: impl AsFd, offset: u64, length: u64) -> io::Result<()> {
     let signed = |value: u64| i64::try_from(value).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
     let (descriptor, flags) = (file.as_fd().as_raw_fd(), libc::SYNC_FILE_RANGE_WRITE);
@@ -88,7 +89,7 @@ pub(crate) enum Policy {
     Idle,
 }
 
-/// Sets the policy of the thread with ID `thread`.
+/// Sets the scheduling policy of the thread with ID `thread`.
 ///
 /// # Errors
 /// If the thread has ended, or if this unprivileged user may not return to the default policy.
@@ -97,14 +98,15 @@ pub(crate) fn set_policy(thread: i32, policy: Policy) -> io::Result<()> {
         Policy::Other => libc::SCHED_OTHER,
         Policy::Idle => libc::SCHED_IDLE,
     };
-    // The kernel's `sched_param`. musl has no `sched_setscheduler`, and its `sched_param` differs.
+    // The kernel's `sched_param`. musl does not implement `sched_setscheduler`, and defines `sched_param`
+    // differently.
     let priority: libc::c_int = 0;
     // SAFETY: the kernel reads one `int` through the pointer, which is valid during the call.
     checked(unsafe { libc::syscall(libc::SYS_sched_setscheduler, thread, number, &raw const priority) })
 }
 
 /// Stops the kernel from reclaiming memory for this thread through a FUSE file system. If this file system
-/// were our own mount, the thread would wait for itself.
+/// were fonio's own mount, the thread would wait for itself.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_RESOURCE`.
@@ -113,7 +115,7 @@ pub(crate) fn forbid_io_recursion() -> io::Result<()> {
     checked(unsafe { libc::prctl(SET_IO_FLUSHER, 1, 0, 0, 0) })
 }
 
-/// Locks `memory` until the process ends, because the swap file could be on our own mount.
+/// Locks `memory` until the process ends, because the swap file could be on fonio's own mount.
 ///
 /// # Errors
 /// `ENOMEM` or `EPERM` if the user's limit of locked memory is lower.

@@ -1,10 +1,10 @@
-//! FUSE over io_uring, since Linux 6.14 (`include/uapi/linux/fuse.h`,
+//! Implements FUSE over io_uring, which exists since Linux 6.14 (`include/uapi/linux/fuse.h`,
 //! `Documentation/filesystems/fuse-io-uring.rst`): one system call sends a reply and waits for the next
 //! request, on the caller's CPU.
 //!
-//! The kernel has a queue for each CPU. A queue entry is memory of the daemon: the kernel copies a request
-//! into it and reads the reply from it. Each [`Entry`] has its own ring, so the threads of a CPU can serve
-//! requests concurrently. The kernel gives the next request to the thread that became idle last.
+//! The kernel has one request queue for each CPU. A queue entry is memory of the daemon: the kernel copies a
+//! request into it and reads the reply from it. Each [`Entry`] has its own ring, so the threads of a CPU can
+//! serve requests concurrently. The kernel gives the next request to the thread that became idle last.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -18,13 +18,13 @@ use crate::protocol::HEADER_OUT;
 const REGISTER: u32 = 1;
 /// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`.
 const COMMIT_AND_FETCH: u32 = 2;
-/// Offset of `len` in `struct io_uring_sqe`. The io_uring crate does not set this field for commands.
+/// Offset of `len` in `struct io_uring_sqe`. The io_uring crate does not set `len` for commands.
 const LENGTH_AT: usize = 24;
 
 /// `struct fuse_uring_req_header`.
 #[repr(C, align(8))]
 struct Headers {
-    /// The request's `struct fuse_in_header`, replaced by the reply's `struct fuse_out_header`.
+    /// The request's `struct fuse_in_header`, later replaced by the reply's `struct fuse_out_header`.
     header: [u8; 128],
     record: [u8; 128],
     /// `struct fuse_uring_ent_in_out`.
@@ -40,10 +40,9 @@ pub(crate) struct Entry {
     ring: IoUring<Entry128, cqueue::Entry>,
     device: i32,
     queue: u16,
-    /// Boxed, because registered memory must not move.
+    /// The headers are boxed, because memory registered with the kernel must not move.
     headers: Box<Headers>,
     payload: Box<[u8]>,
-    /// The command for the next submission.
     command: u32,
 }
 
@@ -58,10 +57,10 @@ pub(crate) struct Parts<'a> {
 
 impl Entry {
     /// Allocates an entry for the queue of CPU `queue` of `device`'s connection, with room for a payload of
-    /// `payload_bytes`. It belongs to the calling thread.
+    /// `payload_bytes`. Only the calling thread may use the entry.
     ///
     /// # Errors
-    /// If the kernel cannot create a ring.
+    /// If the kernel cannot create an io_uring instance.
     pub(crate) fn new(device: BorrowedFd<'_>, queue: u16, payload_bytes: usize) -> io::Result<Self> {
         // With these flags, the kernel copies requests only while this thread waits for them.
         let ring = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(1)?;
@@ -91,7 +90,7 @@ impl Entry {
             },
             libc::iovec { iov_base: self.payload.as_mut_ptr().cast(), iov_len: self.payload.len() },
         ];
-        // `struct fuse_uring_cmd_req`: flags, the replied request, the queue.
+        // Fields of `struct fuse_uring_cmd_req`: flags, commit ID of the answered request, queue.
         let mut command = [0; 80];
         command[8..16].copy_from_slice(&self.headers.commit_id.to_ne_bytes());
         command[16..18].copy_from_slice(&self.queue.to_ne_bytes());
@@ -129,7 +128,7 @@ impl Entry {
         })
     }
 
-    /// Returns the payload, to write the reply.
+    /// Returns the payload memory, into which the reply is written.
     pub(crate) fn payload(&mut self) -> &mut [u8] {
         &mut self.payload
     }

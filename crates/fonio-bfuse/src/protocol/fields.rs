@@ -1,8 +1,8 @@
-//! Reads the numbers and names of a record in sequence.
+//! Reads the numbers and names of a FUSE record, one after the other.
 
 use std::ffi::CStr;
 
-/// The record is too short for the expected value.
+/// The error for a record that is too short for the next value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
@@ -12,7 +12,7 @@ impl From<Malformed> for rustix::io::Errno {
     }
 }
 
-/// A position in a record.
+/// The unread rest of a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields<'a> {
     rest: &'a [u8],
@@ -46,7 +46,7 @@ impl<'a> Fields<'a> {
         Ok(())
     }
 
-    /// Reads a name that ends with a zero byte.
+    /// Reads a name, which ends with a zero byte.
     pub(crate) fn name(&mut self) -> Result<&'a CStr, Malformed> {
         let name = CStr::from_bytes_until_nul(self.rest).map_err(|_| Malformed)?;
         self.rest = self.rest.get(name.to_bytes_with_nul().len()..).ok_or(Malformed)?;

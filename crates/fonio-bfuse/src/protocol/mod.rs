@@ -1,8 +1,8 @@
-//! The FUSE protocol, version 7 (`include/uapi/linux/fuse.h`): small records of native-endian numbers at
-//! fixed offsets.
+//! Implements the FUSE protocol, version 7 (`include/uapi/linux/fuse.h`): small records of native-endian
+//! numbers at fixed offsets.
 //!
 //! A request consists of a header, the fixed record of its opcode, and a payload (names, data). The three
-//! parts are kept separately, as io_uring delivers them; over `/dev/fuse` they are adjacent.
+//! parts are kept separately, as io_uring delivers them; over `/dev/fuse`, they are adjacent in one buffer.
 
 mod fields;
 mod opcode;
@@ -12,9 +12,10 @@ pub(crate) use fields::{Fields, Malformed};
 pub(crate) use opcode::Opcode;
 pub(crate) use reply::{Attributes, Record, attributes_of};
 
-/// Our major version of the protocol. The kernel uses the lower of its version and ours.
+/// Major version of the FUSE protocol that the daemon supports. The kernel uses the lower of its version and
+/// this one.
 pub(crate) const MAJOR: u32 = 7;
-/// The first minor version in which `fuse_init_out` has the fields that we set.
+/// The first minor version in which `fuse_init_out` has all the fields that the daemon sets.
 pub(crate) const MINOR: u32 = 42;
 
 /// Size of `struct fuse_in_header`.
@@ -24,7 +25,7 @@ pub(crate) const HEADER_OUT: usize = 16;
 /// The node ID of the mount's root.
 pub(crate) const ROOT_ID: u64 = 1;
 
-/// Feature bits: `flags` and `flags2` of `FUSE_INIT`, as one number.
+/// Feature bits of `FUSE_INIT`: `flags` and `flags2` combined in one number.
 pub(crate) mod init {
     pub(crate) const ASYNC_READ: u64 = 1;
     pub(crate) const ATOMIC_O_TRUNC: u64 = 1 << 3;
@@ -45,7 +46,7 @@ pub(crate) mod init {
     pub(crate) const OVER_IO_URING: u64 = 1 << 41;
 }
 
-/// Bits of the reply to an open.
+/// Flags in the reply to an open request.
 pub(crate) mod open {
     pub(crate) const DIRECT_IO: u32 = 1 << 0;
     pub(crate) const KEEP_CACHE: u32 = 1 << 1;
@@ -54,7 +55,7 @@ pub(crate) mod open {
     pub(crate) const PASSTHROUGH: u32 = 1 << 7;
 }
 
-/// Notifications that we send without a request.
+/// Notifications that the daemon sends without a request.
 pub(crate) mod notify {
     /// Invalidates attributes: `struct fuse_notify_inval_inode_out`; a negative offset keeps cached data.
     pub(crate) const INVAL_INODE: u32 = 2;
@@ -67,9 +68,9 @@ pub(crate) mod notify {
     pub(crate) const PRUNE_BYTES: usize = 16;
 }
 
-/// `FUSE_OPEN_KILL_SUIDGID`, a bit of open requests.
+/// `FUSE_OPEN_KILL_SUIDGID`, a flag of open requests.
 pub(crate) const OPEN_KILL_SUIDGID: u32 = 1;
-/// `FUSE_WRITE_CACHE`: the kernel writes back a page, with any handle of the file.
+/// `FUSE_WRITE_CACHE`: the write is the write-back of a cached page, through any handle of the file.
 pub(crate) const WRITE_CACHE: u32 = 1;
 /// `FUSE_WRITE_KILL_SUIDGID`.
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 4;
@@ -79,10 +80,10 @@ pub(crate) const FSYNC_DATA_ONLY: u32 = 1;
 pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1;
 /// `FUSE_GETATTR_FH`.
 pub(crate) const GETATTR_HANDLE: u32 = 1;
-/// `FUSE_EXT_GROUPS`, the type of the extension with a supplementary group.
+/// `FUSE_EXT_GROUPS`: the type of the request extension that contains a supplementary group.
 pub(crate) const EXTENSION_GROUPS: u32 = 32;
 
-/// The fields that a `FUSE_SETATTR` changes.
+/// Bits that say which fields a `FUSE_SETATTR` request changes.
 pub(crate) mod setattr {
     pub(crate) const MODE: u32 = 1;
     pub(crate) const UID: u32 = 1 << 1;
@@ -101,7 +102,7 @@ pub(crate) mod setattr {
 pub(crate) struct Header {
     pub(crate) length: u32,
     pub(crate) opcode: u32,
-    /// Number of the request, repeated in the reply.
+    /// Number of the request, which the reply repeats.
     pub(crate) unique: u64,
     pub(crate) node: u64,
     pub(crate) uid: u32,
@@ -111,10 +112,10 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Reads a header.
+    /// Reads the header of a request.
     ///
     /// # Errors
-    /// If there are fewer bytes than [`HEADER_IN`].
+    /// If `bytes` is shorter than [`HEADER_IN`].
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut fields = Fields::new(bytes);
         let length = fields.u32()?;
@@ -134,12 +135,12 @@ pub(crate) struct Request<'a> {
     pub(crate) header: Header,
     pub(crate) opcode: Opcode,
     pub(crate) record: &'a [u8],
-    /// Names, data, extensions.
+    /// Names, data and extensions of the request.
     pub(crate) payload: &'a [u8],
 }
 
 impl<'a> Request<'a> {
-    /// Splits the bytes that `/dev/fuse` delivers.
+    /// Splits a request read from `/dev/fuse` into header, record and payload.
     ///
     /// # Errors
     /// If there are fewer bytes than the header states or the opcode needs.
@@ -151,7 +152,7 @@ impl<'a> Request<'a> {
         Ok(Self { header, opcode, record, payload })
     }
 
-    /// Returns the fields of the opcode's record.
+    /// Returns a reader for the fields of the request's record.
     pub(crate) fn fields(&self) -> Fields<'a> {
         Fields::new(self.record)
     }

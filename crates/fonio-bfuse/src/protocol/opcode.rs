@@ -1,8 +1,8 @@
-//! The requests of the kernel.
+//! Defines the requests that the kernel sends.
 
 macro_rules! opcodes {
     ($($opcode:ident $number:literal $record_bytes:literal $name:literal)*) => {
-        /// An opcode. After a reply of `ENOSYS`, the kernel stops sending an unknown opcode.
+        /// The opcode of a request. After a reply of `ENOSYS`, the kernel stops sending an unknown opcode.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub(crate) enum Opcode {
@@ -18,7 +18,7 @@ macro_rules! opcodes {
     };
 }
 
-// Opcode, number, length of the record, name.
+// Each line: opcode, number, length of the record in bytes, name.
 opcodes! {
     Lookup 1 0 "lookup"
     Forget 2 8 "forget"
@@ -63,7 +63,7 @@ opcodes! {
     Statx 52 24 "statx"
 }
 
-/// Higher than all known numbers.
+/// Length of the table by number; must exceed all opcode numbers.
 const NUMBERS: usize = 64;
 
 const fn by_number() -> [Opcode; NUMBERS] {
@@ -89,12 +89,11 @@ impl Opcode {
         self as usize
     }
 
-    /// Returns the length of the record before names and data.
+    /// Returns the length of the fixed record that precedes names and data.
     pub(crate) fn record_bytes(self) -> usize {
         OPCODES[self.index()].2
     }
 
-    /// Returns all opcodes, with their names.
     pub(crate) fn all() -> impl Iterator<Item = (Self, &'static str)> {
         OPCODES.iter().map(|entry| (entry.0, entry.3))
     }

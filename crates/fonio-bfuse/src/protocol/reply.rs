@@ -1,4 +1,4 @@
-//! Writes the records of replies.
+//! Writes the records of FUSE replies.
 
 use rustix::fs::Stat;
 
@@ -15,7 +15,7 @@ impl<'a> Record<'a> {
     }
 
     /// # Panics
-    /// Never: the transport's buffer has room for every record.
+    /// Never: the buffer of the transport has room for every record.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         let end = self.used + bytes.len();
         self.out[self.used..end].copy_from_slice(bytes);
@@ -46,12 +46,11 @@ impl<'a> Record<'a> {
         self.used
     }
 
-    /// Returns the number of bytes left in the buffer.
+    /// Returns the number of bytes that the record can still take.
     pub(crate) fn room(&self) -> usize {
         self.out.len() - self.used
     }
 
-    /// Writes a `struct fuse_attr`, 88 bytes.
     pub(crate) fn attributes(&mut self, attributes: &Attributes) -> &mut Self {
         self.u64(attributes.inode)
             .u64(attributes.size)
@@ -72,7 +71,8 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The attributes of an inode in the kernel's format. Times are seconds (two's complement) and nanoseconds since 1970.
+/// The attributes of an inode, in the format of the FUSE protocol. Times are seconds (two's complement) and
+/// nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Attributes {
     pub(crate) inode: u64,
@@ -90,9 +90,9 @@ pub(crate) struct Attributes {
     pub(crate) block_bytes: u32,
 }
 
-/// Converts the attributes of the file below.
+/// Converts the attributes of a source file to the format of the FUSE protocol.
 pub(crate) fn attributes_of(stat: &Stat) -> Attributes {
-    // The widths of these fields depend on the processor.
+    // The widths of the fields of `Stat` depend on the processor architecture.
     let time = |seconds: i64, nanoseconds: i64| {
         (seconds.cast_unsigned(), u32::try_from(nanoseconds).expect("a second has 10^9 nanoseconds"))
     };
@@ -112,7 +112,7 @@ pub(crate) fn attributes_of(stat: &Stat) -> Attributes {
     }
 }
 
-/// Encodes like `new_encode_dev` in `include/linux/kdev_t.h`.
+/// Encodes a device number like `new_encode_dev` in `include/linux/kdev_t.h`.
 fn encode_device(device: u64) -> u32 {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)

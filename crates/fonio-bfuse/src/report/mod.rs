@@ -1,4 +1,4 @@
-//! The statistics of a running mount, as JSON over a socket and as text for Prometheus.
+//! Reports the statistics of a running mount, as JSON over a socket and as text for Prometheus.
 
 mod prometheus;
 mod server;
@@ -19,66 +19,66 @@ use crate::statistics::{BufferReport, BufferStatistics, Distribution};
 
 pub(crate) use server::{Server, is_served, sweep};
 
-/// Statistics of a mount since it was mounted.
+/// Statistics of a mount from mounting until now.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Report {
-    /// The mode in use.
+    /// The mode of the mount.
     pub mode: String,
-    /// Process ID of the daemon.
+    /// Process ID of the mount's daemon.
     pub pid: u32,
-    /// Maximum request size.
+    /// Maximum size of a request in bytes.
     pub io_bytes: u32,
-    /// Statistics of the opcodes that occurred.
+    /// Statistics of each opcode that the kernel has sent.
     pub requests: Vec<OpcodeReport>,
-    /// Sizes of write requests.
+    /// Distribution of the sizes of write requests.
     pub write_bytes: Distribution,
-    /// Sizes of read requests.
+    /// Distribution of the sizes of read requests.
     pub read_bytes: Distribution,
-    /// Write calls to the source file system, including the buffer's.
+    /// Number of write calls to the source file system, including those of the write buffer.
     pub write_calls_below: u64,
-    /// The buffer.
+    /// Statistics of the write buffer.
     pub buffer: BufferReport,
     /// Number of opens by kind of serving: `through`, `buffered`, `writeback`, `passthrough`.
     pub opened: Vec<(String, u64)>,
-    /// Files for which the kernel refused passthrough.
+    /// Number of opens for which the kernel refused passthrough.
     pub passthrough_refused: u64,
-    /// Error number of the last refusal; 0 if there was none.
+    /// Error number of the last refused passthrough; 0 if none was refused.
     pub passthrough_errno: u64,
-    /// Bytes of passed-through streams with write-back started by the daemon.
+    /// Bytes of passed-through streams whose write-back the daemon has started.
     #[serde(default)]
     pub written_behind_bytes: u64,
-    /// Inodes in the kernel's cache.
+    /// Number of inodes that the kernel has cached.
     pub inodes: u64,
-    /// Open files.
+    /// Number of open files.
     pub open_files: u64,
-    /// Descriptors held by inodes and open files.
+    /// Number of descriptors that inodes and open files hold.
     pub descriptors: u64,
-    /// Maximum number of descriptors of the daemon.
+    /// Maximum number of descriptors that the daemon may have open.
     pub descriptors_max: u64,
-    /// Number of times that the daemon asked the kernel to forget inodes, to free descriptors.
+    /// Number of times that the daemon asked the kernel to forget inodes, which frees descriptors.
     pub prunes: u64,
-    /// Threads that serve requests.
+    /// Number of threads that serve requests.
     pub threads: u64,
-    /// CPU time of the daemon in user mode, in nanoseconds.
+    /// CPU time that the daemon has spent in user mode, in nanoseconds.
     pub cpu_user_ns: u64,
-    /// CPU time of the daemon in the kernel, in nanoseconds.
+    /// CPU time that the daemon has spent in the kernel, in nanoseconds.
     pub cpu_system_ns: u64,
-    /// Voluntary context switches: the daemon waited.
+    /// Number of voluntary context switches, in which the daemon waited.
     pub switches_voluntary: u64,
-    /// Involuntary context switches: the kernel preempted the daemon.
+    /// Number of involuntary context switches, in which the kernel preempted the daemon.
     pub switches_involuntary: u64,
 }
 
-/// Statistics of one opcode.
+/// Statistics of the requests with one opcode.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OpcodeReport {
-    /// Its name: `lookup`, `write`, …
+    /// The opcode's name, such as `lookup` or `write`.
     pub name: String,
     /// Number of requests with an error reply, including lookups of missing names.
     pub errors: u64,
-    /// Time to reply, in nanoseconds.
+    /// Distribution of the times from request to reply, in nanoseconds.
     pub time_ns: Distribution,
 }
 

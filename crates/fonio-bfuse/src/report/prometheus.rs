@@ -1,4 +1,4 @@
-//! The statistics of a mount for Prometheus.
+//! Formats the statistics of a mount for Prometheus.
 
 use fonio_core::prometheus::{Kind, Labels, Metric, Text};
 
@@ -8,7 +8,7 @@ use crate::statistics::Distribution;
 pub(super) fn text(report: &Report) -> String {
     let mut text = Text::default();
     let Report { buffer, passthrough_refused, written_behind_bytes, .. } = report;
-    text.metric("fonio_mount_info", Kind::Gauge, "The mode in use.").row(&[("mode", &report.mode)], 1);
+    text.metric("fonio_mount_info", Kind::Gauge, "The mount's mode.").row(&[("mode", &report.mode)], 1);
     let mut times =
         text.metric("fonio_mount_request_seconds", Kind::Histogram, "Time to reply to a request.");
     for request in &report.requests {
@@ -19,7 +19,7 @@ pub(super) fn text(report: &Report) -> String {
     for request in &report.requests {
         errors.row(&[("opcode", &request.name)], request.errors);
     }
-    let mut opens = text.metric("fonio_mount_opens_total", Kind::Counter, "Opens by kind of serving.");
+    let mut opens = text.metric("fonio_mount_opens_total", Kind::Counter, "Opens by method of serving.");
     for (serving, count) in &report.opened {
         opens.row(&[("serving", serving)], count);
     }
@@ -32,11 +32,11 @@ pub(super) fn text(report: &Report) -> String {
             "Files for which the kernel refused passthrough.",
             *passthrough_refused,
         ),
-        ("written_behind_bytes_total", "Bytes of streams with early write-back.", *written_behind_bytes),
+        ("written_behind_bytes_total", "Bytes of streams written back early.", *written_behind_bytes),
         ("buffer_writes_total", "Writes into the buffer.", buffer.writes),
         ("buffer_through_total", "Writes that bypassed the buffer.", buffer.through),
-        ("buffer_flushes_total", "Write calls of the buffer.", buffer.flush_bytes.count),
-        ("buffer_waits_total", "Waits for a free entry.", buffer.waits),
+        ("buffer_flushes_total", "Write calls that flush the buffer.", buffer.flush_bytes.count),
+        ("buffer_waits_total", "Waits for a free buffer entry.", buffer.waits),
         ("buffer_errors_total", "Flushes that failed.", buffer.errors),
         ("buffer_lost_bytes_total", "Acknowledged bytes that could not be written.", buffer.lost_bytes),
         ("prunes_total", "Requests to the kernel to forget inodes.", report.prunes),

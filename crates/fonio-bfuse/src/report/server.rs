@@ -1,4 +1,4 @@
-//! The sockets that serve the statistics of a mount.
+//! Serves the statistics of a mount on sockets.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -22,13 +22,13 @@ use crate::statistics::BufferStatistics;
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Returns the path of this mount's socket. Its name contains the mount's device number, which is unique
+/// Returns the path of a mount's socket. The file name contains the mount's device number, which is unique
 /// while the mount exists.
 pub(super) fn socket_of(mount: &MountPoint) -> PathBuf {
     state::folder().join(format!("mount-{}.socket", mount.device))
 }
 
-/// Returns whether the mount's daemon responds.
+/// Returns whether the daemon of a mount accepts connections.
 pub(crate) fn is_served(mount: &MountPoint) -> bool {
     UnixStream::connect(socket_of(mount)).is_ok()
 }
@@ -41,19 +41,19 @@ pub(crate) fn sweep() {
         let name = entry.file_name();
         let is_mounts =
             name.to_str().is_some_and(|name| name.starts_with("mount-") && name.ends_with(".socket"));
-        // A new mount may not be listening yet.
+        // The daemon of a new mount may not be listening yet.
         if !is_mounts || standing.contains(&path) {
             continue;
         }
-        // Keep the socket of a daemon in another mount namespace, whose mount we do not see.
+        // Keep the socket of a daemon in another mount namespace, whose mount this process does not see.
         if UnixStream::connect(&path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-            // Another process may have removed it.
+            // Another process may have removed the socket already.
             let _ = std::fs::remove_file(&path);
         }
     }
 }
 
-/// The server. It stops when this value is dropped.
+/// The server of a mount's statistics. Dropping this value stops it.
 #[derive(Debug)]
 pub(crate) struct Server {
     /// Serves the metrics to Prometheus, if an address was given.
@@ -77,7 +77,7 @@ impl Server {
         let socket = socket_of(mount);
         let folder = state::folder();
         state::make(&folder).map_err(MountError::system("create the folder", &folder))?;
-        // A killed daemon may have left this socket; the device number is now ours.
+        // A killed daemon may have left this socket; its device number now belongs to this mount.
         let _ = std::fs::remove_file(&socket);
         let listener = UnixListener::bind(&socket).map_err(MountError::system("listen at", &socket))?;
         let metrics = prometheus.map(|address| serve_metrics(address, file_system, buffer)).transpose()?;
@@ -126,7 +126,7 @@ fn answer(listener: &UnixListener, stopped: &OwnedFd, report: impl Fn() -> Repor
         if stop {
             return;
         }
-        // An error means that the client has disconnected early.
+        // If `accept` fails, the client has already disconnected.
         if client {
             let _ = listener.accept().and_then(|(stream, _)| answer_json(stream, &report()));
         }

@@ -1,10 +1,11 @@
-//! Threads that read requests from `/dev/fuse` and reply to them.
+//! Runs the threads that read requests from `/dev/fuse` and reply to them.
 //!
-//! Two threads wait for requests. When a thread receives a potentially slow request (an fsync, a write) and
-//! no other thread is waiting, it starts another thread, up to the limit. A thread ends if two others are
-//! waiting when it becomes idle. More waiting threads would be slower. The kernel wakes waiting threads in
-//! turn, even for asynchronous requests (forgets, releases). So each request would run on a thread with
-//! colder caches, and our threads would take the caller's CPU. `docs/bfuse-design.md` has the measurements.
+//! At most two threads wait for requests. When a thread receives a potentially slow request (an fsync, a
+//! write) and no other thread is waiting, it starts another thread, up to the limit. A thread ends if two
+//! others are waiting when it becomes idle. With more waiting threads, requests would be slower. The kernel
+//! wakes waiting threads in turn, even for asynchronous requests (forgets, releases). So each request would
+//! run on a thread with colder caches, and the serving threads would take the caller's CPU.
+//! `docs/bfuse-design.md` contains the measurements.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,28 +26,28 @@ mod ring;
 use placement::Placement;
 pub(crate) use ring::queues;
 
-/// Maximum number of threads that wait for a request.
+/// Maximum number of threads that wait for requests at the same time.
 const IDLE_MAX: usize = 2;
-/// Default maximum number of serving threads.
+/// Default maximum number of threads that serve requests.
 const THREADS_MAX: usize = 8;
 
-/// Additional threads that may wait for a free descriptor.
+/// Maximum number of additional threads that wait for a free descriptor.
 const READERS_MORE_WHEN_SHORT: usize = 24;
 
-/// Pause after a forget over `/dev/fuse`. No process waits for a reply to a forget, and forgets that arrive
-/// during the pause need no wake-up.
+/// Pause after a forget request over `/dev/fuse`. No process waits for a reply to a forget, and forgets that
+/// arrive during the pause need no wake-up.
 const FORGET_PAUSE: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
 pub(crate) struct Session {
     file_system: Arc<FileSystem>,
     device: Arc<OwnedFd>,
-    /// Whether requests come through io_uring; `/dev/fuse` then only delivers forgets.
+    /// Whether requests come through io_uring; if so, `/dev/fuse` only delivers forget requests.
     over_ring: AtomicBool,
     placement: Arc<Placement>,
     idle: AtomicUsize,
     running: Mutex<Running>,
-    /// Signalled when the last thread has ended.
+    /// Signalled when the last serving thread has ended.
     ended: Condvar,
     threads_max: usize,
 }
@@ -54,15 +55,14 @@ pub(crate) struct Session {
 #[derive(Debug, Default)]
 struct Running {
     all: usize,
-    /// Number of threads that read `/dev/fuse`.
     readers: usize,
 }
 
-/// Callback for the end of the connection.
+/// Called when the FUSE connection has ended.
 type OnEnd = Arc<dyn Fn() + Send + Sync>;
 
 impl Session {
-    /// Starts the threads.
+    /// Starts the threads that serve the mount.
     ///
     /// # Errors
     /// If the first thread cannot be started or cannot get its own identity.
@@ -91,7 +91,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Returns the maximum number of threads of a mount.
+    /// Returns the maximum number of threads that serve a mount.
     pub(crate) fn threads_max(options: &Options, over_ring: bool) -> u64 {
         let readers = options.threads.unwrap_or(THREADS_MAX) as u64;
         let ring = if over_ring { ring::threads(options.threads.unwrap_or(THREADS_MAX)) as u64 } else { 0 };
@@ -135,7 +135,7 @@ impl Session {
             let is_last = running.all == 0;
             drop(running);
             if let Err(error) = outcome {
-                eprintln!("fonio: a serving thread of the mount ended: {error}");
+                eprintln!("fonio: a thread that serves the mount failed: {error}");
             }
             if is_last {
                 session.placement.close();
@@ -158,11 +158,11 @@ impl Session {
     }
 
     fn serve(self: &Arc<Self>, on_end: &OnEnd) -> io::Result<()> {
-        // Otherwise, the kernel could reclaim memory for us by writing back through our own mount. Needs a
-        // capability.
+        // Otherwise, the kernel could reclaim memory for us by writing back through our own mount. The call
+        // needs a capability.
         let _ = kernel::forbid_io_recursion();
         let mut worker = Worker { identity: Identity::of_this_thread()? };
-        // If the descriptor cannot be cloned, the thread uses the first one.
+        // If the descriptor cannot be cloned, the thread uses the original descriptor.
         let own = kernel::clone_device(self.device.as_fd()).ok();
         let device = own.as_ref().unwrap_or(&self.device);
         let bytes = self.file_system.chosen.request_bytes();
@@ -215,13 +215,13 @@ fn may_last(opcode: Opcode) -> bool {
     )
 }
 
-/// Reads the next request and returns its length; `None` after the unmount.
+/// Reads the next request and returns its length; returns `None` after the unmount.
 fn read_request(device: &OwnedFd, into: &mut [u8]) -> io::Result<Option<usize>> {
     loop {
         match rustix::io::read(device, &mut *into) {
             Ok(length) => return Ok(Some(length)),
             Err(Errno::NODEV) => return Ok(None),
-            // The request was interrupted before we read it.
+            // The request was interrupted before the daemon read it.
             Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
             Err(error) => return Err(error.into()),
         }
@@ -246,7 +246,7 @@ fn send(device: &OwnedFd, request: &Request<'_>, answer: Answer, out: &mut [u8])
     }
     let length = write_header(out, answer, request.header.unique);
     match rustix::io::write(device, &out[..length]) {
-        // The caller or the mount no longer exists; the next read fails if it is the mount.
+        // The caller or the mount no longer exists. If it is the mount, the next read fails.
         Ok(_) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -1,9 +1,10 @@
 //! Keeps a caller on its CPU while it sends many requests.
 //!
 //! A reply wakes the caller, and Linux looks for an idle CPU to run the caller on. The caller's own CPU is
-//! not idle, because our thread still runs on it. So a caller with many small requests would move to another,
-//! sleeping CPU at each request. Linux treats a CPU as idle if it runs only threads with the policy
-//! `SCHED_IDLE`. So our threads use this policy while many requests arrive, and callers stay on their CPU.
+//! not idle, because the serving thread still runs on it. So a caller with many small requests would move to
+//! another, sleeping CPU at each request. Linux treats a CPU as idle if it runs only threads with the policy
+//! `SCHED_IDLE`. So the serving threads use this policy while many requests arrive, and callers stay on their
+//! CPU.
 //!
 //! A thread with this policy starves if other threads need its CPU. So a watcher thread with the default
 //! policy checks every [`INTERVAL`] how long the serving threads waited for a CPU. After a wait of
@@ -22,27 +23,27 @@ use fonio_system::procfs::Schedule;
 
 use crate::kernel::{Policy, set_policy};
 
-/// Time between two checks while requests arrive. A caller may have to wait for this time.
+/// Time between two checks of the threads while requests arrive. A caller may have to wait for this long.
 const INTERVAL: Duration = Duration::from_millis(5);
 /// A wait for a CPU of this length is not accidental.
 const WAIT_MAX: Duration = Duration::from_millis(1);
 /// With at least this number of requests per interval, moving callers costs more than a few percent of a CPU.
 const REQUESTS_MIN: u32 = 20;
-/// Number of requests between two reads of the clock.
+/// Number of requests after which the clock is read again.
 const BATCH: u32 = 64;
 /// The watcher sleeps after this number of intervals with fewer requests.
 const QUIET_MAX: u32 = 20;
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(64);
 
-/// The watched threads and the watcher's state.
+/// The threads that are watched, and the state of the watcher thread.
 #[derive(Debug)]
 pub(super) struct Placement {
     began: Instant,
     served: AtomicU64,
     /// Start of the current batch of requests, in nanoseconds since `began`.
     batch_began: AtomicU64,
-    /// Whether the watcher sleeps; many requests wake it.
+    /// Whether the watcher thread sleeps; many requests wake it.
     sleeps: AtomicBool,
     state: Mutex<State>,
     woken: Condvar,
@@ -58,7 +59,7 @@ struct State {
 #[derive(Debug)]
 struct Thread {
     number: i32,
-    /// Its `schedstat` file.
+    /// The thread's `schedstat` file.
     waiting: File,
     waited: Duration,
 }
@@ -92,7 +93,7 @@ impl Placement {
         self.state.lock().expect("no thread panics while it holds the list of threads")
     }
 
-    /// Adds the calling thread to the watched threads.
+    /// Adds the calling thread to the threads that are watched.
     ///
     /// # Errors
     /// If the kernel does not report the wait times of threads.
@@ -116,7 +117,7 @@ impl Placement {
         }
     }
 
-    /// Makes [`Placement::watch`] return.
+    /// Ends [`Placement::watch`], so that the watcher thread can be joined.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.woken.notify_one();
@@ -134,7 +135,7 @@ impl Placement {
             state.awake = false;
             let now = Instant::now();
             if now < paused_until {
-                // Until then, requests do not wake the watcher.
+                // During the pause, requests do not wake the watcher.
                 let waited = self.woken.wait_timeout(state, paused_until - now);
                 state = waited.expect("no thread panics while it holds the list of threads").0;
                 continue;
@@ -175,7 +176,7 @@ impl Placement {
 impl State {
     fn take(&self, policy: Policy) {
         for thread in &self.threads {
-            // This fails for a thread that has ended, which is harmless.
+            // This call fails for a thread that has ended, which is harmless.
             let _ = set_policy(thread.number, policy);
         }
     }

@@ -1,8 +1,9 @@
-//! Serves requests over io_uring. Each thread stays on one CPU and serves the callers of this CPU.
+//! Serves requests of the kernel over io_uring. Each thread stays on one CPU and serves the callers of this
+//! CPU.
 //!
-//! A caller sleeps until it gets the reply, so its CPU is free for our thread; this CPU is awake and its
-//! caches are warm. Over `/dev/fuse`, the kernel wakes the thread that has waited longest, usually on another
-//! CPU that must first wake up. The reply wakes the caller in the same way.
+//! A caller sleeps until it gets the reply, so its CPU is free for the serving thread. This CPU is awake and
+//! its caches are warm. Over `/dev/fuse`, the kernel wakes the thread that has waited longest, usually on
+//! another CPU that must first wake up. The reply likewise wakes the caller, usually on another CPU.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -19,20 +20,21 @@ use crate::protocol::{HEADER_OUT, Header, Opcode, Request};
 /// Minimum number of threads per CPU: while one waits for the device, the other serves requests for names.
 const THREADS_MIN: usize = 2;
 
-/// The kernel's maximum number of queues.
+/// Upper bound of the number of io_uring queues that the kernel supports.
 const QUEUES_MAX: usize = 1 << 16;
 
 /// The maximum size of a reply to a request with data.
 const SHORT_ANSWER_BYTES: usize = 64;
 
-/// Returns the number of queues: one for each possible CPU. The kernel uses none before all are served.
+/// Returns the number of queues: one for each possible CPU. The kernel uses the queues only after a thread
+/// has registered with each of them.
 pub(crate) fn queues() -> Option<u16> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;
     let last = text.trim().rsplit([',', '-']).next()?.parse::<usize>().ok()?;
     u16::try_from(last + 1).ok().filter(|queues| usize::from(*queues) < QUEUES_MAX)
 }
 
-/// Returns the total number of threads for `wanted` concurrent requests.
+/// Returns the total number of threads needed for `wanted` concurrent requests.
 pub(super) fn threads(wanted: usize) -> usize {
     let queues = queues().map_or(1, usize::from);
     queues * per_queue(wanted, queues)
@@ -65,13 +67,13 @@ impl Session {
             // This call fails for a CPU that may be added later; such a CPU runs no callers yet.
             let _ = sched_setaffinity(None, &cpus);
         }
-        // Otherwise, the kernel could reclaim memory for us by writing back through our own mount. Needs a
-        // capability.
+        // Otherwise, the kernel could reclaim memory for us by writing back through our own mount. The call
+        // needs a capability.
         let _ = kernel::forbid_io_recursion();
         let mut worker = Worker { identity: Identity::of_this_thread()? };
         let mut entry =
             kernel::RingEntry::new(self.device.as_fd(), queue, self.file_system.chosen.request_bytes())?;
-        // Without this, callers move to other CPUs more often.
+        // If this fails, callers move to other CPUs more often.
         let is_watched = self.placement.enter().is_ok();
         let mut received = Vec::new();
         loop {
@@ -95,7 +97,8 @@ impl Session {
             }
             let mut out = [0; HEADER_OUT];
             if opcode == Opcode::Write {
-                // The reply overwrites the request's data, but only after they have been written below.
+                // The reply overwrites the request's data, but only after the data have been written to the
+                // source.
                 let request = Request { header, opcode, record, payload };
                 let mut short = [0; SHORT_ANSWER_BYTES];
                 let answer = self.file_system.serve(&mut worker, &request, &mut short);
@@ -114,7 +117,7 @@ impl Session {
     }
 }
 
-/// Returns whether this error means that the mount no longer exists.
+/// Returns whether `error` means that the mount no longer exists.
 fn has_ended(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECANCELED | libc::ECONNABORTED | libc::ENODEV))
 }

@@ -1,6 +1,6 @@
-//! A mount with a separate daemon process, as for users; a test can hang or kill only this process.
+//! Provides mounts with a separate daemon process, as for users. A test can hang or kill this process alone.
 
-#![allow(dead_code, reason = "each test program uses a part")]
+#![allow(dead_code, reason = "each test program uses only a part of this module")]
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -14,13 +14,14 @@ pub fn can_mount() -> bool {
     fonio_testing::has(&[fonio_testing::Need::Root, fonio_testing::Need::Fuse])
 }
 
-/// Mounts a new folder; `None` if this machine cannot mount.
+/// Mounts a new folder; returns `None` if this machine cannot mount.
 #[track_caller]
 pub fn mount(options: &str) -> Option<Mounted> {
     can_mount().then(|| Mounted::new(options))
 }
 
-/// Mounts a new folder with each of the options, one after the other; empty if this machine cannot mount.
+/// Mounts a new folder with each of the options, one after the other; the iterator is empty if this machine
+/// cannot mount.
 #[track_caller]
 pub fn mounts<'a>(options: &'a [&'a str]) -> impl Iterator<Item = (&'a str, Mounted)> {
     let possible = if can_mount() { options } else { &[] };
@@ -29,13 +30,13 @@ pub fn mounts<'a>(options: &'a [&'a str]) -> impl Iterator<Item = (&'a str, Moun
 
 /// Returns the program of `examples/mount.rs`, which cargo builds with the tests.
 pub fn program() -> PathBuf {
-    let mut path = std::env::current_exe().expect("a test has a path");
+    let mut path = std::env::current_exe().expect("the path of a test program is known");
     path.pop();
     path.pop();
     path.join("examples/mount")
 }
 
-/// A mounted directory. Dropping this value unmounts it.
+/// A directory mounted for a test. Dropping this value unmounts the directory.
 pub struct Mounted {
     pub folder: TempDir,
     pub source: PathBuf,
@@ -63,7 +64,7 @@ impl Mounted {
             .expect("cargo has built the example");
         let mut mode = String::new();
         BufReader::new(daemon.stdout.take().expect("it is piped")).read_line(&mut mode).expect("it is text");
-        assert!(!mode.is_empty(), "the mount failed; its error is above");
+        assert!(!mode.is_empty(), "the mount failed; the daemon's error is printed above");
         Self { folder, source, dir, daemon, mode: mode.trim().to_owned() }
     }
 
@@ -78,13 +79,13 @@ impl Mounted {
     /// Terminates the daemon, and returns whether it ended successfully.
     pub fn terminate(&mut self) -> bool {
         let pid = rustix::process::Pid::from_child(&self.daemon);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is a child process");
-        self.daemon.wait().expect("it is a child process").success()
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("the daemon is our child");
+        self.daemon.wait().expect("the daemon is our child").success()
     }
 
     pub fn kill(&mut self) {
-        self.daemon.kill().expect("it is a child process");
-        self.daemon.wait().expect("it is a child process");
+        self.daemon.kill().expect("the daemon is our child");
+        self.daemon.wait().expect("the daemon is our child");
     }
 
     pub fn unmount_lazily(&self) {
@@ -100,7 +101,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Pseudorandom numbers, the same for the same seed.
+/// Generates pseudorandom numbers; the same seed gives the same numbers.
 pub struct Numbers(Random);
 
 impl Numbers {

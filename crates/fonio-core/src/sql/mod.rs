@@ -1,4 +1,4 @@
-//! SQL statements of SQLite without their values.
+//! Normalises SQL statements of SQLite: removes their values.
 //!
 //! [`normalised`] replaces every value by `?`. This removes secrets, and statements that differ only in
 //! values become equal. It accepts any bytes, because statements come from other programs and can be
@@ -11,14 +11,13 @@ use tokens::{Token, Tokens};
 
 /// Maximum number of characters of a normalised statement, including the ellipsis of a truncated one.
 pub const TEXT_MAX: usize = 240;
-/// The end of a truncated statement.
 const CUT: &str = "…";
-/// Replaces all values after the first.
+/// Stands for all values of a list after the first.
 const MORE: &str = "...";
 
-/// Returns the statement with `?` instead of values. It has one line, capital keywords and at most
-/// [`TEXT_MAX`] characters. `is_cut` means that `text` is truncated. Its last word can then be incomplete and
-/// is omitted.
+/// Returns the statement with `?` instead of its values. The result has one line, capital keywords and at
+/// most [`TEXT_MAX`] characters. `is_cut` means that `text` is truncated. The last word of a truncated
+/// statement can be incomplete and is omitted.
 ///
 /// Values are numbers, text, blobs, parameters, `TRUE` and `FALSE`, and `NULL` where an expression can stand.
 /// Several values in a row become `?, ...`; several rows of values become `(?, ...), ...`. A name in double
@@ -59,23 +58,24 @@ pub fn with_names(text: &str, mut name: impl FnMut(&str) -> String) -> String {
 /// The effect of a statement on transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `BEGIN`.
+    /// The statement `BEGIN`.
     Begin,
-    /// `COMMIT`, `END`.
+    /// The statements `COMMIT` and `END`.
     Commit,
-    /// `ROLLBACK`, but not to a savepoint.
+    /// `ROLLBACK`, except `ROLLBACK TO` a savepoint.
     Rollback,
-    /// `SAVEPOINT`, which begins a transaction if none is open.
+    /// `SAVEPOINT`, which begins a transaction if no transaction is open.
     Savepoint,
     /// `RELEASE`, which commits a transaction if a savepoint began it.
     Release,
-    /// Changes nothing in a database by itself: `SELECT`, `EXPLAIN`, `ATTACH`, `DETACH`, `ROLLBACK TO`.
+    /// A statement that by itself changes nothing in a database: `SELECT`, `EXPLAIN`, `ATTACH`, `DETACH`,
+    /// `ROLLBACK TO`.
     Read,
-    /// Anything else.
+    /// Any other statement.
     Write,
 }
 
-/// The kind of a normalised statement.
+/// Returns the kind of a normalised statement.
 pub fn kind(text: &str) -> Kind {
     match text.split([' ', '(']).next().unwrap_or_default() {
         "BEGIN" => Kind::Begin,
@@ -88,7 +88,6 @@ pub fn kind(text: &str) -> Kind {
     }
 }
 
-/// The kind of the last written token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Last {
     #[default]
@@ -96,21 +95,20 @@ enum Last {
     Keyword,
     Name,
     Value,
-    /// `(` or `.`, which no space follows.
+    /// `(` or `.`, after which no space is written.
     Open,
     Close,
     Comma,
-    /// A sign that may belong to the next value.
+    /// A `+` or `-` sign that may belong to the next value.
     Operator,
 }
 
-/// Writes the tokens.
 #[derive(Debug, Default)]
 struct Writer {
     out: String,
     chars: usize,
     last: Last,
-    /// Whether the last word precedes the name of a table.
+    /// Whether the last written word precedes the name of a table.
     names_table: bool,
     is_pragma: bool,
     /// The offset of a sign that belongs to the value after it.
@@ -122,7 +120,7 @@ struct Writer {
 
 impl Writer {
     fn is_full(&self) -> bool {
-        // A few more than the limit, to detect truncation.
+        // Read a few more characters than the limit, to detect truncation.
         self.chars > 2 * TEXT_MAX
     }
 
@@ -138,7 +136,6 @@ impl Writer {
         self.last = last;
     }
 
-    /// Truncates the text.
     fn cut(&mut self, length: usize) {
         self.chars -= self.out[length..].chars().count();
         self.out.truncate(length);
@@ -165,17 +162,16 @@ impl Writer {
         }
     }
 
-    /// Whether the value of a PRAGMA follows.
+    /// Whether the next token is the value of a PRAGMA.
     fn sets(&self) -> bool {
         self.out.contains(['=', '('])
     }
 
-    /// Whether an expression follows. NULL is then a value and not a part of `NOT NULL` or `IS NULL`.
+    /// Whether an expression follows. If so, NULL is a value and not a part of `NOT NULL` or `IS NULL`.
     fn expects_expression(&self) -> bool {
         matches!(self.last, Last::Open | Last::Comma | Last::Operator)
     }
 
-    /// Writes a word. `names_table` is whether the previous word precedes the name of a table.
     fn word(&mut self, word: &[u8], names_table: bool) {
         self.values = None;
         if !words::is_keyword(word) || words::is_mostly_name(word) {
@@ -183,7 +179,7 @@ impl Writer {
         }
         let word = printable(word).to_ascii_uppercase();
         self.is_pragma |= self.last == Last::Nothing && word == "PRAGMA";
-        // `IS DISTINCT FROM` compares with a value.
+        // `IS DISTINCT FROM` compares with a value, so a NULL after it is a value.
         let compares = word == "FROM" && self.out.ends_with("DISTINCT");
         self.names_table =
             words::names_table(&word) && !compares || names_table && words::is_before_name(&word);
@@ -197,7 +193,7 @@ impl Writer {
             self.last = self.before_sign();
         }
         if self.values.is_some() && self.last == Last::Comma {
-            // `?,` becomes `?, ...` once, whatever follows.
+            // Replace `?,` by `?, ...` once, whatever follows the comma.
             let comma = self.out.len() - 1;
             self.cut(comma);
             if !self.out.ends_with(MORE) {
@@ -212,7 +208,6 @@ impl Writer {
         self.values = Some(at);
     }
 
-    /// The kind of token before a sign that is removed.
     fn before_sign(&self) -> Last {
         match self.out.bytes().last() {
             None => Last::Nothing,
@@ -256,7 +251,7 @@ impl Writer {
         self.sign = None;
     }
 
-    /// Ends brackets. A second list of values is omitted: `(?, ...), ...`.
+    /// Writes a closing bracket. A second list of values is omitted: `(?, ...), ...`.
     fn close(&mut self) {
         let only_values = self.values.filter(|at| self.out[..*at].ends_with('('));
         self.put(")", Last::Close);
@@ -294,13 +289,12 @@ impl Writer {
     }
 }
 
-/// Returns the bytes as text without control characters, which are unsafe in a terminal.
+/// Converts the bytes to text without control characters, which are unsafe in a terminal.
 fn printable(bytes: &[u8]) -> String {
     let shown = |c: char| if c.is_control() || is_direction(c) { ' ' } else { c };
     String::from_utf8_lossy(bytes).chars().map(shown).collect()
 }
 
-/// Whether a character changes the text direction.
 fn is_direction(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,4 +1,4 @@
-//! Statements with values, and their normalised form.
+//! Checks the normalised forms of statements with values.
 
 use proptest::prelude::*;
 
@@ -100,7 +100,8 @@ fn kinds_are_known_by_the_first_word() {
     }
 }
 
-/// A naive tokenizer: it goes byte by byte, and the first byte of a token decides which bytes can follow.
+/// A naive tokenizer: it reads one byte at a time, and the first byte of a token decides which bytes can
+/// follow.
 fn naive(text: &[u8]) -> Vec<(char, Vec<u8>)> {
     let mut found: Vec<(char, Vec<u8>)> = Vec::new();
     let byte = |at: usize| text.get(at).copied().unwrap_or(0);

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-/// A token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'t> {
     /// A keyword or a name.
@@ -17,7 +16,6 @@ pub(super) enum Token<'t> {
     Sign(&'t [u8]),
 }
 
-/// The tokens of a statement.
 #[derive(Clone, Debug)]
 pub(super) struct Tokens<'t> {
     text: &'t [u8],
@@ -26,12 +24,11 @@ pub(super) struct Tokens<'t> {
 }
 
 impl<'t> Tokens<'t> {
-    /// `is_cut` means that the statement is truncated. A word at the end is then omitted.
+    /// `is_cut` means that the statement is truncated. If so, a word at the end is omitted.
     pub(super) fn new(text: &'t [u8], is_cut: bool) -> Tokens<'t> {
         Tokens { text, at: 0, is_cut }
     }
 
-    /// The tokens with their ranges in the text.
     pub(super) fn with_places(mut self) -> impl Iterator<Item = (Token<'t>, Range<usize>)> {
         std::iter::from_fn(move || {
             let (token, start) = self.step()?;
@@ -39,7 +36,7 @@ impl<'t> Tokens<'t> {
         })
     }
 
-    /// Returns the next token, and its range.
+    /// Returns the next token and its start offset in the text.
     fn step(&mut self) -> Option<(Token<'t>, usize)> {
         self.skip_spaces();
         let (start, rest) = (self.at, &self.text[self.at..]);
@@ -67,7 +64,7 @@ impl<'t> Tokens<'t> {
                 [b'/', b'*', inside @ ..] => {
                     inside.windows(2).position(|end| end == b"*/").map_or(rest.len(), |at| at + 4)
                 }
-                // A byte order mark.
+                // Skip a byte order mark.
                 [0xef, 0xbb, 0xbf, ..] if self.at == 0 => 3,
                 _ => return,
             };
@@ -83,7 +80,6 @@ impl<'t> Iterator for Tokens<'t> {
     }
 }
 
-/// The kinds of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Word,
@@ -93,7 +89,7 @@ enum Shape {
     Sign,
 }
 
-/// The kind and the length of the token at the beginning of `text`.
+/// Returns the kind and the length of the token at the beginning of `text`.
 fn token(text: &[u8]) -> Option<(Shape, usize)> {
     let value = |length| (Shape::Value, length);
     Some(match text {
@@ -128,7 +124,7 @@ fn length_until(text: &[u8], is_end: impl Fn(u8) -> bool) -> usize {
     text.iter().position(|byte| is_end(*byte)).unwrap_or(text.len())
 }
 
-/// The length of a quoted text (with doubled quotes inside), and whether it is terminated.
+/// Returns the length of a quoted text, in which quotes are doubled, and whether the closing quote exists.
 fn quoted(text: &[u8]) -> (usize, bool) {
     let mark = text[0];
     let mut at = 1;
@@ -142,7 +138,7 @@ fn quoted(text: &[u8]) -> (usize, bool) {
     }
 }
 
-/// The length of a number, including all directly following letters and digits.
+/// Returns the length of a number, including all directly following letters and digits.
 fn number(text: &[u8]) -> usize {
     let mut at = 0;
     loop {
@@ -156,7 +152,7 @@ fn number(text: &[u8]) -> usize {
     }
 }
 
-/// The length of the name of a parameter. Tcl allows `$a::b(c)`.
+/// Returns the length of a parameter's name. Tcl's parameter names can have the form `$a::b(c)`.
 fn parameter(text: &[u8]) -> usize {
     let mut at = 0;
     loop {

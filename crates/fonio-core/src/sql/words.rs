@@ -2,7 +2,6 @@
 
 use std::sync::LazyLock;
 
-/// Words in capitals and in order.
 type Words = LazyLock<Vec<&'static str>>;
 
 fn words(text: &'static str) -> Vec<&'static str> {
@@ -41,7 +40,7 @@ static SETTINGS: Words = LazyLock::new(|| {
 });
 
 fn is_among(word: &[u8], words: &[&str]) -> bool {
-    // The longest keyword; limits the work for hostile statements.
+    // The longest keyword has 17 letters. This check limits the work for hostile statements.
     if word.len() > 17 {
         return false;
     }
@@ -49,27 +48,25 @@ fn is_among(word: &[u8], words: &[&str]) -> bool {
     words.binary_search_by(|known| known.as_bytes().cmp(&word)).is_ok()
 }
 
-/// Whether a word is a keyword, in any case.
 pub(super) fn is_keyword(word: &[u8]) -> bool {
     is_among(word, &KEYWORDS)
 }
 
-/// Whether a word is a keyword that is usually a column name; its case is kept.
+/// Whether a word is a keyword that is usually a column name, so that its case is kept.
 pub(super) fn is_mostly_name(word: &[u8]) -> bool {
     is_among(word, &NAMES)
 }
 
-/// Whether a word is a value.
+/// Whether a word is a literal value, such as `TRUE`.
 pub(super) fn is_value(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"true") || word.eq_ignore_ascii_case(b"false")
 }
 
-/// Whether a word is a known value of a PRAGMA.
+/// Whether a word is a known PRAGMA value that is not secret.
 pub(super) fn says_nothing(word: &[u8]) -> bool {
     is_among(word, &SETTINGS)
 }
 
-/// Whether the name of a table, an index or a view follows a keyword.
 pub(super) fn names_table(keyword: &str) -> bool {
     matches!(keyword, "FROM" | "INDEX" | "INTO" | "JOIN" | "TABLE" | "TRIGGER" | "UPDATE" | "VIEW")
 }

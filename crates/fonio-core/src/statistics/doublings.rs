@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The class of a value: 0 for the value 0, else one more than the integer part of its binary logarithm.
-/// Class *k* holds the values from 2ᵏ⁻¹ to 2ᵏ - 1.
+/// Returns the class of a value: 0 for the value 0, else one more than the integer part of its binary
+/// logarithm. Class *k* holds the values from 2ᵏ⁻¹ to 2ᵏ - 1.
 pub fn class_of(value: u64) -> usize {
     (u64::BITS - value.leading_zeros()) as usize
 }
 
-/// The first value above a class; `u64::MAX` for the last class.
+/// Returns the first value above a class; `u64::MAX` for the last class.
 pub fn end_of(class: usize) -> u64 {
     u32::try_from(class).ok().and_then(|class| 1_u64.checked_shl(class)).unwrap_or(u64::MAX)
 }
@@ -17,12 +17,10 @@ pub fn end_of(class: usize) -> u64 {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Doublings {
-    /// The counts up to the highest class with values.
     counts: Vec<u64>,
 }
 
 impl Doublings {
-    /// Adds `count` values to a class.
     pub fn add(&mut self, class: usize, count: u64) {
         if self.counts.len() <= class {
             self.counts.resize(class + 1, 0);
@@ -37,18 +35,18 @@ impl Doublings {
         }
     }
 
-    /// The number of values.
+    /// Returns the number of values in the histogram.
     pub fn count(&self) -> u64 {
         self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// The number of values in each class, up to the highest class with values.
+    /// Returns the number of values in each class, up to the highest class with values.
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }
 
-    /// The class of the quantile `thousandths` / 1000: the lowest class whose cumulative share is at least
-    /// this value. `None` without values.
+    /// Returns the class of the quantile `thousandths` / 1000: the lowest class whose cumulative share is at
+    /// least this quantile. `None` if the histogram is empty.
     pub fn class_of_quantile(&self, thousandths: u64) -> Option<usize> {
         let rank = u128::from(self.count()) * u128::from(thousandths.min(1000));
         let mut seen = 0;

@@ -1,9 +1,9 @@
-//! Holm's procedure with weights, in the form of intervals (Holm, *A Simple Sequentially Rejective Multiple Test
-//! Procedure*, 1979).
+//! Holm's procedure with weights, in the form of intervals (Holm, *A Simple Sequentially Rejective Multiple
+//! Test Procedure*, 1979).
 //!
-//! Each figure is tested at its share of the level. Figures that differ are removed, and their shares of the
-//! level go to the remaining figures. This repeats until no remaining figure differs. The probability of any
-//! false claim is at most the level, whichever figures truly differ.
+//! Each figure is tested at its share of the error level. Figures that differ are removed, and their shares
+//! of the level go to the remaining figures. The procedure repeats until no remaining figure differs. The
+//! probability of any false claim is at most the level, whichever figures truly differ.
 
 /// Tests figures with `weights` together at `level`. `claims(figure, level)` returns whether the figure
 /// differs at a level; it must be monotonic in the level. Returns the last level at which each figure was
@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn as_by_hand() {
-        // p values; equal weights: 0.05/3, then 0.05/2, then 0.05.
+        // Test p values with equal weights: the levels are 0.05/3, 0.05/2 and 0.05.
         let of = |p: [f64; 3]| levels(0.05, &[1.0; 3], |figure, level| p[figure] <= level);
         let claimed = |p: [f64; 3]| of(p).iter().zip(p).filter(|(level, p)| p <= *level).count();
         assert_eq!(claimed([0.01, 0.02, 0.04]), 3);

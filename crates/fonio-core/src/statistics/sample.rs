@@ -1,22 +1,22 @@
-//! Mean, variance and median of a sample.
+//! Computes the mean, variance and median of a sample.
 
 /// Mean, variance and limits of a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// The number of values.
+    /// The number of values in the sample.
     pub count: usize,
-    /// The arithmetic mean.
+    /// The arithmetic mean of the values.
     pub mean: f64,
-    /// The variance (n - 1 in the denominator); 0 for a single value.
+    /// The sample variance (n - 1 in the denominator); 0 for a single value.
     pub variance: f64,
-    /// The smallest value.
+    /// The smallest value of the sample.
     pub min: f64,
-    /// The largest value.
+    /// The largest value of the sample.
     pub max: f64,
 }
 
 impl Spread {
-    /// The spread of `values`; `None` if there are none.
+    /// Returns the spread of `values`; `None` if there are no values.
     pub fn of(values: &[f64]) -> Option<Spread> {
         let mean = mean(values)?;
         let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
@@ -26,35 +26,36 @@ impl Spread {
         Some(Spread { count: values.len(), mean, variance, min, max })
     }
 
-    /// The standard deviation.
+    /// Returns the standard deviation of the values.
     pub fn sigma(&self) -> f64 {
         self.variance.sqrt()
     }
 
-    /// The standard error of the mean.
+    /// Returns the standard error of the mean.
     pub fn error(&self) -> f64 {
         self.sigma() / (self.count as f64).sqrt()
     }
 
-    /// The variance of the mean: the square of its standard error.
+    /// Returns the variance of the mean: the square of its standard error.
     pub fn variance_of_mean(&self) -> f64 {
         self.variance / self.count as f64
     }
 }
 
-/// Whether the standard error of the mean is at most the share `relative` of the mean. False for a single
-/// value.
+/// Whether the standard error of the mean is at most the share `relative` of the mean. Returns false for a
+/// single value.
 pub fn is_known(values: &[f64], relative: f64) -> bool {
     Spread::of(values)
         .is_some_and(|spread| spread.count > 1 && spread.error() <= relative * spread.mean.abs())
 }
 
-/// The arithmetic mean; `None` if there are no values.
+/// Returns the arithmetic mean of the values; `None` if there are no values.
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The median; for an even number of values, the mean of the middle two. `None` without values.
+/// Returns the median; for an even number of values, the mean of the middle two. `None` if there are no
+/// values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);

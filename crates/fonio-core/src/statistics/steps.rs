@@ -4,18 +4,18 @@
 //! Updating HdrHistograms took a fifth of the time of a report, because each request is counted in a dozen
 //! histograms.
 
-/// Each power of two is cut into `1 << BITS` steps. Each value below `2 << BITS` has its own step. For larger
-/// values, the middle of the step differs from the value by at most half a step, which is `1 / (2 << BITS)`
-/// of the value.
+/// Each power of two is cut into `1 << BITS` steps. Each value below `2 << BITS` has a step of its own. For
+/// larger values, the middle of the step differs from the value by at most half a step, which is `1 / (2 <<
+/// BITS)` of the value.
 #[derive(Clone, Debug, Default)]
 pub struct Steps<const BITS: u32> {
     counts: Vec<u32>,
 }
 
 impl<const BITS: u32> Steps<BITS> {
-    /// Each value below this has its own step.
+    /// Each value below this limit has a step of its own.
     pub const EXACT_BELOW: u64 = 2 << BITS;
-    /// Maximum relative distance of a step's middle from its values.
+    /// Maximum relative distance between the middle of a step and a value in this step.
     pub const RELATIVE_ERROR: f64 = 1.0 / Self::EXACT_BELOW as f64;
 
     #[inline]
@@ -24,19 +24,18 @@ impl<const BITS: u32> Steps<BITS> {
         ((shift as usize) << BITS) + (value >> shift) as usize
     }
 
-    /// The middle of a step; the value itself if the step has one value.
+    /// Returns the middle of a step, which is the value itself if the step has only one.
     fn middle(step: usize) -> u64 {
         let (low, width) = Self::range(step);
         low + (width >> 1)
     }
 
-    /// The largest value of a step.
     fn end(step: usize) -> u64 {
         let (low, width) = Self::range(step);
         low + (width - 1)
     }
 
-    /// The smallest value of a step, and the number of its values.
+    /// Returns the smallest value of a step, and how many values it spans.
     fn range(step: usize) -> (u64, u64) {
         if (step as u64) < Self::EXACT_BELOW {
             return (step as u64, 1);
@@ -45,7 +44,7 @@ impl<const BITS: u32> Steps<BITS> {
         (((step & ((1 << BITS) - 1)) as u64 + (1 << BITS)) << shift, 1 << shift)
     }
 
-    /// Adds a value.
+    /// Adds a value to the histogram.
     #[inline]
     pub fn add(&mut self, value: u64) {
         let step = Self::of(value);
@@ -72,12 +71,12 @@ impl<const BITS: u32> Steps<BITS> {
         }
     }
 
-    /// Each step with values: its middle, and the number of values.
+    /// Returns, for each step with values, its middle and the number of values.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         self.filled().map(|(step, count)| (Self::middle(step), count))
     }
 
-    /// Each step with values: its largest value, and the number of values.
+    /// Returns, for each step with values, its largest value and the number of values.
     pub fn ends(&self) -> impl Iterator<Item = (u64, u64)> {
         self.filled().map(|(step, count)| (Self::end(step), count))
     }
@@ -121,7 +120,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// The naive oracle: the sorted values.
+        /// Compares quantiles with a naive oracle: the sorted values.
         #[test]
         fn values_are_counted_in_order(mut values in proptest::collection::vec(0..1_u64 << 40, 0..200)) {
             let mut steps = Steps::<4>::default();

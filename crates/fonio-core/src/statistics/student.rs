@@ -1,15 +1,16 @@
-//! Student's t for integer degrees of freedom, by the finite series of Abramowitz and Stegun, *Handbook of Mathematical
-//! Functions* (1964), 26.7.3 and 26.7.4.
+//! Student's t for integer degrees of freedom, by the finite series of Abramowitz and Stegun, *Handbook of
+//! Mathematical Functions* (1964), 26.7.3 and 26.7.4.
 
 /// Above this number of degrees of freedom, t changes by less than 1 % at any level used here.
 const FREEDOM_MAX: u32 = 200;
 
-/// The probability that |t| is at most `t` with `freedom` degrees of freedom.
+/// Returns the probability that |t| is at most `t` with `freedom` degrees of freedom.
 fn within(t: f64, freedom: u32) -> f64 {
     let nu = f64::from(freedom);
     let (sine, cosine) = (t / (nu + t * t).sqrt(), (nu / (nu + t * t)).sqrt());
     let cosine_squared = cosine * cosine;
-    // Odd: 2/3, 2*4/(3*5), … times odd powers of the cosine. Even: 1/2, 1*3/(2*4), … times even powers.
+    // For odd degrees of freedom, the terms are 2/3, 2*4/(3*5), … times odd powers of the cosine; for even
+    // degrees, 1/2, 1*3/(2*4), … times even powers.
     let (mut term, first) = if freedom % 2 == 1 { (cosine, 3) } else { (1.0, 2) };
     let mut sum = if freedom == 1 { 0.0 } else { term };
     let mut below = first;
@@ -24,14 +25,14 @@ fn within(t: f64, freedom: u32) -> f64 {
     }
 }
 
-/// The `t` that |t| exceeds with probability `level`. Degrees of freedom are rounded down, so the interval is
-/// never too narrow.
+/// Returns the `t` that |t| exceeds with probability `level`. Degrees of freedom are rounded down, so the
+/// interval is never too narrow.
 ///
 /// # Panics
 ///
-/// If there is less than one degree of freedom, or `level` is not between 0 and 1.
+/// If `freedom` is less than one, or `level` is not between 0 and 1.
 pub fn two_sided(level: f64, freedom: f64) -> f64 {
-    assert!(freedom >= 1.0 && level > 0.0 && level < 1.0, "t at level {level} with {freedom} degrees");
+    assert!(freedom >= 1.0 && level > 0.0 && level < 1.0, "no t value for level {level}, {freedom} degrees");
     let freedom = (freedom as u32).min(FREEDOM_MAX);
     let (mut low, mut high) = (0.0f64, 1.0f64);
     while within(high, freedom) < 1.0 - level && high < 1e9 {
@@ -64,7 +65,7 @@ mod tests {
             (0.0002, 7.0, 7.063),
         ] {
             let found = two_sided(level, freedom);
-            assert!((found - t).abs() < 0.002, "{level} {freedom}: {found}, not {t}");
+            assert!((found - t).abs() < 0.002, "level {level}, {freedom} degrees: {found}, not {t}");
         }
     }
 

@@ -4,21 +4,21 @@
 use super::sample::Spread;
 use super::student;
 
-/// A value with an interval.
+/// A value with a confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// The lower end.
+    /// The lower end of the interval.
     pub low: f64,
-    /// The value.
+    /// The value to which the interval belongs.
     pub value: f64,
-    /// The upper end.
+    /// The upper end of the interval.
     pub high: f64,
 }
 
 impl Interval {
-    /// The ratio `other` / `self`, with an interval that is computed from the intervals of both means by the
-    /// method of variance estimates recovery, applied to the logarithms (Donner and Zou 2012). `None` if one
-    /// of the values is 0.
+    /// Returns the ratio `other` / `self`, with an interval that is computed from the intervals of both means
+    /// by the method of variance estimates recovery, applied to the logarithms (Donner and Zou 2012). `None`
+    /// if one of the values is 0.
     pub fn ratio_of(self, other: Interval) -> Option<Interval> {
         if self.value <= 0.0 || other.value <= 0.0 {
             return None;
@@ -35,7 +35,7 @@ impl Interval {
         })
     }
 
-    /// `other` minus `self`, by the same method.
+    /// Returns `other` minus `self`, with an interval from the method of variance estimates recovery.
     pub fn difference_to(self, other: Interval) -> Interval {
         let apart = |a: f64, b: f64| (a * a + b * b).sqrt();
         let value = other.value - self.value;
@@ -47,19 +47,19 @@ impl Interval {
     }
 }
 
-/// A mean and its precision.
+/// A mean, with its variance and degrees of freedom.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KnownMean {
-    /// The mean.
+    /// The mean of the values.
     pub mean: f64,
     /// The variance of the mean: the square of its standard error.
     pub variance: f64,
-    /// Degrees of freedom, at least 1.
+    /// The degrees of freedom of the variance, at least 1.
     pub freedom: f64,
 }
 
 impl KnownMean {
-    /// The mean of the values; `None` for fewer than two values, because their spread is unknown.
+    /// Returns the mean of the values; `None` for fewer than two values, because their spread is unknown.
     pub fn of(values: &[f64]) -> Option<KnownMean> {
         let spread = Spread::of(values).filter(|spread| spread.count > 1)?;
         Some(KnownMean {
@@ -69,8 +69,8 @@ impl KnownMean {
         })
     }
 
-    /// `other` minus this mean, with its confidence interval; `level` is the error probability.
-    /// Without any variance, the interval is a point.
+    /// Returns `other` minus this mean, with the confidence interval of the difference; `level` is the error
+    /// probability. Without any variance, the interval is a point.
     pub fn difference(&self, other: &KnownMean, level: f64) -> Interval {
         let value = other.mean - self.mean;
         let both = self.variance + other.variance;
@@ -83,7 +83,7 @@ impl KnownMean {
         Interval { low: value - half, value, high: value + half }
     }
 
-    /// Whether two means differ at a level.
+    /// Whether the two means differ significantly at an error level.
     pub fn differs(&self, other: &KnownMean, level: f64) -> bool {
         let Interval { low, high, .. } = self.difference(other, level);
         low > 0.0 || high < 0.0
@@ -135,7 +135,7 @@ mod tests {
             }
             // The expected count is 1900 (95 % of 2000), with a standard deviation of 10. It can be higher,
             // because degrees of freedom are rounded down.
-            assert!((1870..=1985).contains(&held), "{first} and {other} values: {held}");
+            assert!((1870..=1985).contains(&held), "{first} and {other} values: {held} intervals hold");
         }
     }
 

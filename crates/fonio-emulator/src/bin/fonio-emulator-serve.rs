@@ -5,7 +5,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     match fonio_emulator::serve() {
         Ok(()) => ExitCode::SUCCESS,
-        // The owner gets the error on standard output.
+        // The owner receives the error on standard output.
         Err(_) => ExitCode::FAILURE,
     }
 }

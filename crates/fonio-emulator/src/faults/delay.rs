@@ -1,4 +1,4 @@
-//! `delay`: commands take longer, by `add`.
+//! The fault `delay`: commands take longer by the time `add`.
 
 use fonio_core::Nanos;
 use fonio_sim::Random;
@@ -13,7 +13,7 @@ struct Delay {
 }
 
 pub(super) fn parse(settings: &mut Settings<'_>) -> Result<Box<dyn Judge>, String> {
-    let add = settings.take("add").ok_or("it needs `add`, such as add=50ms")?;
+    let add = settings.take("add").ok_or("`add` is missing; write add=50ms")?;
     Ok(Box::new(Delay { add: parse_duration(add)?, scope: Scope::parse(settings)? }))
 }
 

@@ -1,4 +1,4 @@
-//! Injects faults, with one file per kind.
+//! Injects faults. Each kind of fault has its own file.
 //!
 //! The text of a fault is `KIND:KEY=VALUE,KEY=VALUE…`. All kinds that affect single commands have the keys
 //! `op` (read, write, flush, discard; several with `+`; default: all ops that the kind supports), `range`
@@ -20,24 +20,23 @@ use fonio_sim::Random;
 use crate::error::EmulatorError;
 use scope::Scope;
 
-/// Properties of a command that faults use.
+/// Properties of a command on which faults depend.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) op: Op,
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
-    /// Time since serving began.
+    /// Time since the server started serving.
     pub(crate) elapsed: Nanos,
 }
 
-/// Effect of faults on a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
     /// The command fails without writing.
     pub(crate) fails: bool,
     /// The device has disappeared: this command and all later commands fail.
     pub(crate) vanished: bool,
-    /// The command takes longer by this time.
+    /// The time by which the command takes longer.
     pub(crate) delay: Nanos,
     /// Positions of flipped bits in the data of a read, relative to the command's first bit.
     pub(crate) flips: Vec<u64>,
@@ -47,7 +46,6 @@ trait Judge: Debug + Send {
     fn judge(&mut self, asked: &Asked, random: &mut Random, verdict: &mut Verdict);
 }
 
-/// Creates a fault from its keys.
 type Parse = fn(&mut scope::Settings<'_>) -> Result<Box<dyn Judge>, String>;
 
 const KINDS: [(&str, Parse); 4] =
@@ -75,7 +73,7 @@ impl FromStr for Fault {
 
 #[derive(Default)]
 pub(crate) struct Faults {
-    /// Each fault has its own random numbers, so adding one does not change the others.
+    /// Each fault has its own random numbers, so adding a fault does not change the others.
     judges: Vec<(Box<dyn Judge>, Random)>,
     vanished: bool,
 }
@@ -184,14 +182,14 @@ mod tests {
             "error:probability=2",
             expect!["fault `error:probability=2`: `2` is not a probability; write a number from 0 to 1"],
         );
-        check("delay:op=read", expect!["fault `delay:op=read`: it needs `add`, such as add=50ms"]);
+        check("delay:op=read", expect!["fault `delay:op=read`: `add` is missing; write add=50ms"]);
         check(
             "delay:add=50",
             expect![
                 "fault `delay:add=50`: `50` needs a unit; write a time in ns, us, ms, s, min or h, such as 30s"
             ],
         );
-        check("vanish", expect!["fault `vanish`: it needs `after` (a duration) or `commands` (a number)"]);
+        check("vanish", expect!["fault `vanish`: `after` (a duration) or `commands` (a number) is missing"]);
         check("flip:colour=red", expect!["fault `flip:colour=red`: unknown key `colour`"]);
         check("flip:op=write", expect!["fault `flip:op=write`: unknown key `op`"]);
     }

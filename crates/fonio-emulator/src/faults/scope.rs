@@ -8,7 +8,7 @@ use fonio_sim::Random;
 
 use super::Asked;
 
-/// The unused keys of a fault.
+/// The keys of a fault that are not yet parsed.
 pub(super) struct Settings<'a> {
     left: Vec<(&'a str, &'a str)>,
 }
@@ -31,31 +31,30 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// The commands that a fault affects.
 #[derive(Debug)]
 pub(super) struct Scope {
-    /// The affected ops; `None` for all.
+    /// The affected operations; `None` for all operations.
     ops: Option<Vec<Op>>,
     range: Option<Range<u64>>,
-    /// Probability in units of 2⁻⁶⁴; `None` for 1.
+    /// Probability that the fault affects a command, in units of 2⁻⁶⁴; `None` for 1.
     threshold: Option<u64>,
 }
 
 impl Scope {
-    /// Uses the keys `op`, `range` and `probability`.
     pub(super) fn parse(settings: &mut Settings<'_>) -> Result<Scope, String> {
         let ops = settings.take("op").map(parse_ops).transpose()?;
         Ok(Scope { ops, ..Scope::of_reads(settings)? })
     }
 
-    /// Uses the keys `range` and `probability`; affects reads only.
+    /// Parses the keys `range` and `probability` of a fault that affects only reads.
     pub(super) fn of_reads(settings: &mut Settings<'_>) -> Result<Scope, String> {
         let range = settings.take("range").map(parse_range).transpose()?;
         let threshold = settings.take("probability").map(parse_probability).transpose()?.flatten();
         Ok(Scope { ops: Some(vec![Op::Read]), range, threshold })
     }
 
-    /// Returns the affected part of the command, in bytes of the device; `None` if it is not affected.
+    /// Returns the affected part of the command, as byte offsets on the device; `None` if the fault does not
+    /// affect this command.
     pub(super) fn strikes(&self, asked: &Asked, random: &mut Random) -> Option<Range<u64>> {
         if self.ops.as_ref().is_some_and(|ops| !ops.contains(&asked.op)) {
             return None;
@@ -90,13 +89,12 @@ fn parse_ops(text: &str) -> Result<Vec<Op>, String> {
 fn parse_range(text: &str) -> Result<Range<u64>, String> {
     let (from, to) = text
         .split_once('-')
-        .ok_or_else(|| format!("`{text}` is not a range; write one such as 1MiB-2MiB"))?;
+        .ok_or_else(|| format!("`{text}` is not a range; write a range such as 1MiB-2MiB"))?;
     let bytes = |text: &str| parse_bytes(text).map_err(|error| error.to_string());
     let range = bytes(from)?..bytes(to)?;
     if range.is_empty() { Err(format!("the range `{text}` is empty")) } else { Ok(range) }
 }
 
-/// Converts a probability to units of 2⁻⁶⁴; `None` for 1.
 fn parse_probability(text: &str) -> Result<Option<u64>, String> {
     let number = text.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number));
     let number =

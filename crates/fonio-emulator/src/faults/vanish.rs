@@ -17,7 +17,7 @@ pub(super) fn parse(settings: &mut Settings<'_>) -> Result<Box<dyn Judge>, Strin
         Some(after) => Vanish::After(parse_duration(after)?),
         None => {
             let commands = settings.take("commands").and_then(|text| text.parse().ok());
-            Vanish::Commands(commands.ok_or("it needs `after` (a duration) or `commands` (a number)")?)
+            Vanish::Commands(commands.ok_or("`after` (a duration) or `commands` (a number) is missing")?)
         }
     };
     Ok(Box::new(vanish))

@@ -1,10 +1,10 @@
-//! An NBD server on a Unix socket, for virtual machines.
+//! An NBD server on a Unix socket, which serves the device to virtual machines.
 //!
 //! The protocol is described in <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>: fixed
 //! newstyle negotiation with `NBD_OPT_GO`, `NBD_OPT_INFO`, `NBD_OPT_EXPORT_NAME`, `NBD_OPT_LIST` and
-//! `NBD_OPT_ABORT`, then read, write, flush, trim, write zeroes and disconnect with simple replies. Any name
-//! selects the only export. Each reply is sent at the model's completion time, so replies may be in another
-//! order than requests.
+//! `NBD_OPT_ABORT`, then read, write, flush, trim, write zeroes and disconnect with simple replies. The
+//! server has a single export, which any name selects. Each reply is sent at the model's completion time, so
+//! replies may be in another order than requests.
 
 mod negotiate;
 
@@ -51,7 +51,7 @@ pub(crate) fn serve(disk: &Arc<Disk>, listener: UnixListener) -> io::Result<()> 
     Ok(())
 }
 
-/// Connection for replies, shared by the threads that complete commands.
+/// The client's connection for replies, shared by the threads that complete commands.
 type Replies = Arc<Mutex<UnixStream>>;
 
 fn converse(disk: &Arc<Disk>, stream: UnixStream) -> io::Result<()> {
@@ -132,7 +132,7 @@ impl Header {
     }
 }
 
-/// Sends a reply. Ignores errors, because a disconnected client needs no reply.
+/// Sends a reply. Errors are ignored, because a disconnected client needs no reply.
 fn reply(replies: &Replies, cookie: u64, error: u32, data: &[u8]) {
     let mut bytes = Vec::with_capacity(16 + data.len());
     bytes.extend(REPLY_MAGIC.to_be_bytes());

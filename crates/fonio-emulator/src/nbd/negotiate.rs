@@ -1,4 +1,4 @@
-//! The negotiation: the server offers its export, and the client chooses.
+//! The negotiation: the server offers its export, and the client selects it.
 
 use std::io::{self, Read, Write};
 

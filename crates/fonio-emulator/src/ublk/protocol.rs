@@ -1,4 +1,4 @@
-//! Requests and completions of the kernel's ublk driver (linux/ublk_cmd.h).
+//! Describes the requests and completions of the kernel's ublk driver (linux/ublk_cmd.h).
 
 use std::fs::File;
 use std::io;
@@ -7,10 +7,10 @@ use fonio_core::SECTOR_BYTES;
 use rustix::ioctl::{Opcode, opcode};
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// Fetches a request. This command completes when the driver has a request.
+/// Fetches a request. The command completes when the driver has a request.
 pub(super) const FETCH: Opcode = opcode::read_write::<Answer>(b'u', 0x20);
 
-/// Completes a request and fetches another one with the same tag.
+/// Completes a request and fetches another request with the same tag.
 pub(super) const COMMIT_AND_FETCH: Opcode = opcode::read_write::<Answer>(b'u', 0x21);
 
 const OP_READ: u32 = 0;
@@ -38,8 +38,6 @@ pub(super) struct Answer {
 const _: () = assert!(size_of::<Answer>() == 16 && size_of::<Descriptor>() == 24);
 
 impl Answer {
-    /// Returns the encoded completion of the request with this tag. `result` is the number of bytes
-    /// transferred, or a negated error number.
     pub(super) fn bytes(tag: u16, result: i32) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[2..4].copy_from_slice(&tag.to_ne_bytes());
@@ -68,7 +66,7 @@ pub(super) enum Kind {
 }
 
 impl Descriptor {
-    /// Returns the kind; `None` if it is unknown.
+    /// Returns the operation of the request; `None` if it is unknown.
     pub(super) fn kind(&self) -> Option<Kind> {
         Some(match self.op_and_flags & 0xff {
             OP_READ => Kind::Read,
@@ -98,7 +96,7 @@ pub(super) fn data_offset(tag: u16) -> u64 {
     DATA_OFFSET + (u64::from(tag) << DATA_BITS)
 }
 
-/// The table of requests, one per tag, filled by the driver.
+/// The table of requests, with one entry per tag, which the driver fills.
 #[derive(Debug)]
 pub(super) struct Descriptors {
     start: *const Descriptor,
@@ -107,7 +105,7 @@ pub(super) struct Descriptors {
 }
 
 impl Descriptors {
-    /// Maps the table of the only queue.
+    /// Maps the table of requests of the device's only queue.
     pub(super) fn map(node: &File, depth: u16) -> io::Result<Descriptors> {
         let table_bytes = usize::from(depth) * size_of::<Descriptor>();
         let map_bytes = table_bytes.next_multiple_of(rustix::param::page_size());
@@ -118,13 +116,13 @@ impl Descriptors {
         Ok(Descriptors { start: start?.cast(), map_bytes, depth })
     }
 
-    /// Returns the request with this tag. It is valid from the completion of a fetch command until the
-    /// request is completed.
+    /// Returns the descriptor of the request with this tag. The descriptor is valid from the completion of a
+    /// fetch command until the request is completed.
     ///
     /// # Panics
-    /// If the queue has no such tag.
+    /// If the queue has no request with this tag.
     pub(super) fn get(&self, tag: u16) -> Descriptor {
-        assert!(tag < self.depth, "tag {tag} in a queue of depth {}", self.depth);
+        assert!(tag < self.depth, "the queue of depth {} has no tag {tag}", self.depth);
         // SAFETY: the table has `depth` entries and is mapped until this value is dropped. Every bit pattern is a valid
         // descriptor. The read is volatile, because the driver writes the table.
         unsafe { self.start.add(usize::from(tag)).read_volatile() }
@@ -153,7 +151,7 @@ mod tests {
         assert_eq!(
             (&kinds[..4], kinds[4]),
             (known.as_slice(), None),
-            "write same is not used by current kernels"
+            "exactly the operation WRITE SAME must be unknown"
         );
     }
 

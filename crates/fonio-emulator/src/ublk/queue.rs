@@ -1,4 +1,4 @@
-//! The thread that serves the queue of a ublk device.
+//! Runs the thread that serves the queue of a ublk device.
 //!
 //! Each tag of the queue is in one of four states: fetching, in the model, completed (the completion waits
 //! for the next system call), or cancelled. The driver cancels the fetch commands when the device is stopped,
@@ -21,7 +21,7 @@ use super::protocol::{Answer, COMMIT_AND_FETCH, Descriptor, Descriptors, FETCH, 
 use crate::disk::{Disk, Failure, Outcome, Request};
 use crate::pacer;
 
-/// Number of attempts to open the node, which udev or devtmpfs creates shortly after the device.
+/// Number of attempts to open the character node, which udev or devtmpfs creates shortly after the device.
 const TRIES: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -30,7 +30,7 @@ const CANCELLED: i32 = -libc::ENODEV;
 
 const FAILED: i32 = -libc::EIO;
 
-/// Starts the thread that serves the device `number`. When this returns, the device can be started.
+/// Starts the thread that serves the device `number`. After this function returns, the device can be started.
 pub(crate) fn serve(disk: &Arc<Disk>, number: u32) -> io::Result<()> {
     let (ready, is_ready) = mpsc::channel();
     let disk = Arc::clone(disk);
@@ -41,7 +41,7 @@ pub(crate) fn serve(disk: &Arc<Disk>, number: u32) -> io::Result<()> {
             Ok(mut queue) => {
                 let _ = ready.send(Ok(()));
                 // Without this thread, no request would complete. If the process ends, the requests fail.
-                queue.run().expect("the ring of an open ublk device works");
+                queue.run().expect("the io_uring of an open ublk device works");
             }
             Err(error) => drop(ready.send(Err(error))),
         }
@@ -49,16 +49,15 @@ pub(crate) fn serve(disk: &Arc<Disk>, number: u32) -> io::Result<()> {
     is_ready.recv().unwrap_or_else(|_| Err(io::Error::other("its thread ended")))
 }
 
-/// A request that the model has completed.
 struct Finished {
     tag: u16,
-    /// Bytes transferred by a successful read or write; 0 for other requests.
+    /// Number of bytes that a successful read or write transferred; 0 for other requests.
     moved: u32,
     outcome: Outcome,
 }
 
 struct Queue {
-    // The ring is closed first, because it refers to the node.
+    // The ring is dropped before the node, because it refers to the node.
     ring: IoUring,
     descriptors: Descriptors,
     node: File,
@@ -66,7 +65,7 @@ struct Queue {
     finished: Arc<Mutex<Vec<Finished>>>,
     depth: u16,
     cancelled: u16,
-    /// Time before a deadline during which the thread polls instead of sleeping.
+    /// Time before a deadline during which the thread polls the clock instead of sleeping.
     poll: Duration,
 }
 
@@ -75,7 +74,7 @@ impl Queue {
     fn open(disk: Arc<Disk>, number: u32) -> io::Result<Queue> {
         let node = open_node(&format!("/dev/ublkc{number}"))?;
         let depth = u16::try_from(disk.limits().depth.clamp(1, fonio_host::UBLK_DEPTH_MAX))
-            .expect("the driver's largest depth fits");
+            .expect("the maximum depth of ublk fits in 16 bits");
         let mut queue = Queue {
             ring: IoUring::new(u32::from(depth))?,
             descriptors: Descriptors::map(&node, depth)?,
@@ -107,15 +106,15 @@ impl Queue {
         Ok(())
     }
 
-    /// Passes new requests to the model.
+    /// Passes the requests that have arrived to the model.
     ///
     /// # Errors
-    /// The driver's error if it rejects a completion.
+    /// The driver's error if the driver rejects a completion.
     fn take(&mut self) -> io::Result<()> {
         while let Some((tag, result)) = self.completed() {
             if result == CANCELLED {
                 self.cancelled += 1;
-                assert!(self.cancelled <= self.depth, "the driver cancels each tag once");
+                assert!(self.cancelled <= self.depth, "the driver cancels each tag only once");
                 continue;
             }
             if result < 0 {
@@ -129,7 +128,6 @@ impl Queue {
         Ok(())
     }
 
-    /// Returns the tag and the result of the next completed fetch command.
     fn completed(&mut self) -> Option<(u16, i32)> {
         let completed = self.ring.completion().next()?;
         Some((u16::try_from(completed.user_data()).expect("a tag"), completed.result()))
@@ -179,10 +177,10 @@ impl Queue {
         let entry = command.build().user_data(tag.into());
         // SAFETY: the command has no buffer, and the node is open until after the ring is closed.
         let pushed = unsafe { self.ring.submission().push(&entry) };
-        pushed.expect("the ring has room for one command of each tag");
+        pushed.expect("the ring has room for one command per tag");
     }
 
-    /// Submits the completions, and waits until a request arrives or until shortly before `next`.
+    /// Submits the queued completions, and waits for a request, but at most until shortly before `next`.
     fn wait(&mut self, next: Option<Instant>) -> io::Result<()> {
         if self.cancelled == self.depth {
             return Ok(());
@@ -219,7 +217,7 @@ fn open_node(path: &str) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(path)
 }
 
-/// Locks the list, ignoring poison: it is consistent between calls.
+/// Locks the list of completed requests, ignoring poison: the list is consistent between calls.
 fn lock(finished: &Mutex<Vec<Finished>>) -> MutexGuard<'_, Vec<Finished>> {
     finished.lock().unwrap_or_else(PoisonError::into_inner)
 }

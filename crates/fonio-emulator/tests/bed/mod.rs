@@ -1,5 +1,5 @@
 //! Shared code of the tests with real emulated devices.
-#![allow(dead_code, reason = "each test program uses only a part")]
+#![allow(dead_code, reason = "each test program uses only a part of this module")]
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub fn server() -> Command {
     Command::new(env!("CARGO_BIN_EXE_fonio-emulator-serve"))
 }
 
-/// Returns the options of a device of `mib` MiB with constant service times.
+/// Creates the options for a device of `mib` MiB with constant service times.
 pub fn options(state: &Path, mib: u64) -> Options {
     let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/profiles/steady.toml");
     let serve = ServeConfig::of(profile, ByteCount(mib << 20), 1);
@@ -32,7 +32,6 @@ pub fn options(state: &Path, mib: u64) -> Options {
     }
 }
 
-/// Kills the serving process and waits until it ends.
 pub fn kill_server(emulated: &mut Emulated) {
     let server = rustix::process::Pid::from_raw(emulated.server_pid().cast_signed()).expect("a process");
     rustix::process::kill_process(server, rustix::process::Signal::KILL).expect("kill");
@@ -46,7 +45,7 @@ pub fn folder_of_owner() -> Option<PathBuf> {
     std::env::var_os("FONIO_TEST_STATE").map(PathBuf::from)
 }
 
-/// Prints the device, then sleeps until killed.
+/// Prints the path of the emulated device, then sleeps until this process is killed.
 pub fn wait_to_be_killed(emulated: &Emulated) -> ! {
     eprintln!("{}", emulated.device().expect("device").display());
     loop {
@@ -54,8 +53,8 @@ pub fn wait_to_be_killed(emulated: &Emulated) -> ! {
     }
 }
 
-/// Starts the test `name` in another process, as the owner of a device in `folder`, and kills it. Returns the
-/// device.
+/// Starts the test `name` in another process, as the owner of a device in `folder`, and kills that process.
+/// Returns the path of the device.
 pub fn kill_owner(name: &str, folder: &Path) -> PathBuf {
     let mut owner = Command::new(std::env::current_exe().expect("this test"));
     owner.args(["--exact", name, "--nocapture"]).env("FONIO_TEST_STATE", folder);

@@ -1,8 +1,8 @@
 //! Cuts the power of SQLite databases under a sync policy, and checks for lost transactions and corruption.
 //!
 //! A program commits transactions, each in two tables, and reports each commit. The test then adds a mark to
-//! the device's log before the program continues. So if the mark precedes a cut, the transaction was
-//! acknowledged, and all writes that it required precede the cut too. Meanwhile, another process makes the
+//! the device's log before the program continues. If the mark precedes a cut, the transaction was
+//! acknowledged, and all writes that it required precede the cut too. During this, another process makes the
 //! kernel write pages back without a flush, so at a cut, writes of all files are in doubt.
 
 use std::error::Error;
@@ -17,32 +17,31 @@ use fonio_emulator::{Cut, CutImages, Emulated, Kind, Log, Options, Tear, scratch
 use fonio_host::{Filesystem, Ledger, LoopDevice, LoopOptions, Step};
 use serde::{Deserialize, Serialize};
 
-/// A program, its database and the policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Mode {
-    /// Name in tables.
+    /// Name of the mode in tables.
     pub name: &'static str,
-    /// Journal mode of the database, also requested by the program.
+    /// Journal mode of the database, which the program also requests.
     pub journal: &'static str,
-    /// Level of `synchronous` requested by the program.
+    /// Level of SQLite's `synchronous` that the program requests.
     pub synchronous: &'static str,
-    /// Pages in the write-ahead log after which SQLite copies them into the database.
+    /// Number of pages in the write-ahead log after which SQLite copies the pages into the database.
     pub checkpoint: u32,
-    /// Rule of the policy; `None` without the library.
+    /// Class of the database in the sync policy; `None` if the program runs without the library.
     pub class: Option<&'static str>,
     pub promise: Promise,
 }
 
-/// The promise of a mode.
+/// What a mode promises to preserve in a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
-    /// No acknowledged transaction is lost.
+    /// A power cut loses no acknowledged transaction.
     Durable,
-    /// The database is intact, and the lost transactions span at most this time.
+    /// The database is intact, and all lost transactions were acknowledged within a window of this length.
     Within(Duration),
-    /// Either there is no database, or it has every acknowledged transaction.
+    /// Either there is no database, or the database has every acknowledged transaction.
     NeverStale,
-    /// No promise: this mode shows that the cuts can corrupt a database.
+    /// The mode promises nothing, and shows that the cuts can corrupt a database.
     Nothing,
 }
 
@@ -55,13 +54,13 @@ const fn mode(
     Mode { name, journal, synchronous, checkpoint, class, promise }
 }
 
-/// With few pages per checkpoint, cuts hit many checkpoints. With SQLite's default, cuts hit the end of a
-/// window more often.
+/// With few pages per checkpoint, power cuts hit many checkpoints. With SQLite's default, cuts hit the end of
+/// a window more often.
 const WAL: (&str, &str, u32) = ("wal", "FULL", 60);
 const LONG_WAL: (&str, &str, u32) = ("wal", "FULL", 1000);
 const TRUNCATE: (&str, &str, u32) = ("truncate", "FULL", 0);
 
-/// All modes, with the control first.
+/// All modes, beginning with the mode without a promise.
 pub const MODES: [Mode; 8] = [
     mode("synchronous=OFF, without the library", ("truncate", "OFF", 0), None, Promise::Nothing),
     mode("durable, write-ahead log", WAL, Some("class = 'durable'"), Promise::Durable),
@@ -83,15 +82,15 @@ pub const MODES: [Mode; 8] = [
     mode("cache, rollback journal", TRUNCATE, Some("class = 'cache'"), Promise::NeverStale),
 ];
 
-/// The result of power cuts.
+/// Counts the results of power cuts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub cuts: u32,
-    /// Cuts that left an intact database.
+    /// Number of cuts that left an intact database.
     pub intact: u32,
-    /// Cuts that left a damaged database or half of a transaction.
+    /// Number of cuts that left a damaged database or half of a transaction.
     pub corrupt: u32,
-    /// Cuts after which the first open removed the database.
+    /// Number of cuts after which the first open removed the database.
     pub removed: u32,
     /// Maximum number of acknowledged transactions missing in an intact database.
     pub lost_most: u64,
@@ -99,14 +98,13 @@ pub struct Outcome {
     pub span_ms_most: f64,
     /// Maximum time from the first missing transaction to the cut, in milliseconds.
     pub age_ms_most: f64,
-    /// Cuts after which the promise was broken.
+    /// Number of cuts that broke the mode's promise.
     pub broken: u32,
-    /// The first error.
+    /// Message of the first error.
     pub example: Option<String>,
 }
 
 impl Outcome {
-    /// Adds another outcome.
     pub fn add(&mut self, other: &Outcome) {
         self.cuts += other.cuts;
         self.intact += other.intact;
@@ -129,8 +127,8 @@ const PREPARE: &str = "
     INSERT INTO right_side SELECT * FROM left_side;
 ";
 
-/// Commits until its standard input ends, and prints each transaction's number after its commit. Checkpoints
-/// are frequent, so cuts hit them.
+/// A program that commits transactions until its standard input ends, and prints each transaction's number
+/// after its commit. Checkpoints are frequent, so that power cuts hit some of them.
 const WRITER: &str = "
 import sqlite3, sys
 path, journal, level, checkpoint = sys.argv[1:5]
@@ -152,8 +150,8 @@ while True:
         break
 ";
 
-/// Makes the kernel write pages back now and then without a flush, with POSIX_FADV_DONTNEED. It is a separate
-/// process, because closing a file would drop SQLite's locks on it.
+/// A program that makes the kernel write pages back now and then without a flush, with POSIX_FADV_DONTNEED.
+/// It runs as a separate process, because closing a file would drop SQLite's locks on it.
 const DISTURBER: &str = "
 import os, random, sys, time
 random.seed(int(sys.argv[2]))
@@ -189,7 +187,7 @@ pub struct Recorded {
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 impl Recorded {
-    /// Runs the program for `lasting`.
+    /// Records the device's writes while the program runs for `lasting`.
     pub fn new(
         mode: Mode,
         library: &Path,
@@ -244,13 +242,13 @@ impl Recorded {
             let answer = answers.next().ok_or("the writer has ended")??;
             count += 1;
             if answer != count.to_string() {
-                return Err(format!("the writer says {answer} instead of {count}").into());
+                return Err(format!("the writer reports {answer} instead of {count}").into());
             }
             emulated.mark("ack")?;
             writeln!(go_on)?;
         }
         drop(_disturber);
-        // Kill the writer, so closing does not sync.
+        // Kill the writer, because closing the database would sync it.
         drop(writer);
         emulated.mark("end")?;
         emulated.stop()?;
@@ -264,7 +262,7 @@ impl Recorded {
         Ok(Recorded { log, acknowledged, state, library: library.to_owned(), mode })
     }
 
-    /// Returns the mean writes, flushes and bytes per transaction.
+    /// Returns the mean number of writes, flushes and bytes per transaction.
     pub fn costs(&self) -> Result<[f64; 3]> {
         let from = self.log.mark("begin")?.unwrap_or(0);
         let to = self.log.mark("end")?.unwrap_or(self.log.records.len());
@@ -282,7 +280,6 @@ impl Recorded {
         Ok(costs.map(|cost| cost / self.acknowledged.len().max(1) as f64))
     }
 
-    /// Returns the number of acknowledged transactions.
     pub fn transactions(&self) -> usize {
         self.acknowledged.len()
     }
@@ -348,7 +345,7 @@ impl Recorded {
                         Promise::Nothing => false,
                     };
                     if is_broken {
-                        broken = Some(format!("{} transactions of {span:?} are lost", lost.len()));
+                        broken = Some(format!("{} transactions within {span:?} are lost", lost.len()));
                     }
                 }
             }
@@ -385,12 +382,12 @@ impl Recorded {
         match String::from_utf8_lossy(&out.stdout).trim() {
             "0" => Ok(true),
             "3" => Ok(false),
-            _ => Err(format!("cannot look at a cache: {out:?}").into()),
+            _ => Err(format!("cannot read the cache database: {out:?}").into()),
         }
     }
 }
 
-/// A child that is killed when this goes out of scope.
+/// A child that is killed when this value is dropped.
 struct Running(std::process::Child);
 
 impl Drop for Running {
@@ -400,7 +397,7 @@ impl Drop for Running {
     }
 }
 
-/// A file that is removed when this goes out of scope.
+/// A file that is removed when this value is dropped.
 struct Removed(PathBuf);
 
 impl Drop for Removed {

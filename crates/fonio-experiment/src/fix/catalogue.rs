@@ -1,4 +1,5 @@
-//! The list of fixes. Each setting is described in its own file of `fonio-host`; the other fixes are described here.
+//! Lists all fixes. Each setting is described in its own file of `fonio-host`; the other fixes are described
+//! here.
 
 use std::sync::LazyLock;
 
@@ -11,7 +12,7 @@ use crate::setup::Medium;
 
 const KIM: &str = "Kim et al. (TOS 2012)";
 
-/// All fixes, in the order of the printed list.
+/// All fixes, in the order in which they are listed to the user.
 pub static FIXES: LazyLock<Vec<Fix>> =
     LazyLock::new(|| Setting::fixes().map(of_setting).chain(OTHERS.iter().copied()).collect());
 
@@ -21,7 +22,7 @@ fn of_setting(fix: &'static SettingFix) -> Fix {
     Fix { name, changes, does, loses, source, real, change: Change::Setting(trial) }
 }
 
-/// The fixes that are not settings of this machine.
+/// All fixes that do not change settings of this machine.
 const OTHERS: &[Fix] = &[
     Fix {
         name: "wal-normal",
@@ -139,8 +140,8 @@ const OTHERS: &[Fix] = &[
         name: "f2fs",
         changes: Group::Filesystem,
         does: "uses F2FS, a log-structured file system for flash; reformats the device",
-        // With fsync_mode=posix. DEF_CP_INTERVAL in fs/f2fs/f2fs.h is 60 s; while the device is busy, F2FS
-        // delays checkpoints further.
+        // This loss applies with fsync_mode=posix. DEF_CP_INTERVAL in fs/f2fs/f2fs.h is 60 s; while the
+        // device is busy, F2FS delays checkpoints further.
         loses: Loss::Recent(
             "A power cut loses no synced file, but can lose about the last minute of unsynced changes. Unlike on ext4, syncing one file does not make earlier renames of other files durable.",
         ),
@@ -155,7 +156,7 @@ const OTHERS: &[Fix] = &[
         changes: Group::Filesystem,
         does: "uses NILFS2, a log-structured file system with checkpoints; reformats the device",
         // NILFS2 writes a checkpoint every few seconds and at every sync, with order=relaxed or order=strict.
-        // ext4 by default keeps unsynced data longer.
+        // By default, ext4 keeps unsynced data in memory longer.
         loses: Loss::Nothing,
         source: "NILFS2's documentation",
         real: Real::ByHand(

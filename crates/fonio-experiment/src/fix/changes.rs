@@ -1,15 +1,15 @@
-//! Applies a fix to a setup for a trial.
+//! Applies fixes to setups for trials.
 
 use fonio_host::{Filesystem, Setting, Trial};
 use fonio_workload::definition::{Journal, Synchronous, Workload};
 
 use crate::setup::{Medium, Setup, Storage};
 
-/// Why a fix cannot be tried with a command.
+/// The reason why a fix of a program cannot be tried with a command.
 pub(super) const OF_PROGRAM: &str =
-    "it changes a program's behaviour; with a command, only settings can be tried";
+    "the fix changes a program's behaviour; with a command, only settings can be tried";
 
-/// Why a fix of a folder cannot be tried with a command.
+/// The reason why a fix of a folder cannot be tried with a command.
 pub(super) const OF_FOLDER: &str = "the command's folder is in use; a workload gets its own folder";
 
 /// Tries a setting: changes it as on a machine in use, or passes it as an option of the new file system or

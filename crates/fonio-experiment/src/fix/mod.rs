@@ -1,5 +1,5 @@
-//! The fixes that fonio can prove, with the changes that each fix makes and the data that a power cut can
-//! lose with it.
+//! Describes the fixes that fonio can prove, with the changes that each fix makes and the data that a power
+//! cut can lose with it.
 //!
 //! | fix | study |
 //! |---|---|
@@ -17,7 +17,7 @@ use crate::error::ExperimentError;
 use crate::setup::{Setup, Storage};
 pub use catalogue::FIXES;
 
-/// A change of a setup.
+/// A change of a setup that can make it faster.
 #[derive(Clone, Copy, Debug)]
 pub struct Fix {
     /// The fix's name on the command line.
@@ -30,52 +30,52 @@ pub struct Fix {
     pub loses: Loss,
     /// The study that measured the fix, or a note that only fonio measures it.
     pub source: &'static str,
-    /// How to make the fix on a real machine.
+    /// How to apply the fix on a real machine.
     pub real: Real,
     change: Change,
 }
 
-/// How a fix changes a setup for a trial.
 #[derive(Clone, Copy, Debug)]
 enum Change {
-    /// Like a setting.
+    /// The fix is tried like a setting of the machine.
     Setting(Trial),
-    /// A function that changes the setup and its workload. The workload is `None` if a user's command runs,
-    /// whose I/O cannot be changed.
+    /// The fix is tried by a function that changes the setup and its workload. The workload is `None` if a
+    /// user's command runs, whose I/O cannot be changed.
     Setup(fn(&mut Setup, Option<&Workload>) -> Result<(), &'static str>),
 }
 
 /// The kinds of experiment that can measure a fix's gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasuredWith {
-    /// A workload or a command.
+    /// The gain can be measured with a workload or a command.
     WorkloadOrCommand,
-    /// A workload, in a directory or on an emulated device.
+    /// The gain can be measured with a workload, in a directory or on an emulated device.
     Workload,
-    /// A workload on an emulated device.
+    /// The gain can be measured only with a workload on an emulated device.
     Emulated,
-    /// Neither, for this reason.
+    /// The gain cannot be measured, for this reason.
     Neither(&'static str),
 }
 
-/// How to make a fix on a real machine.
+/// How to apply a fix on a real machine.
 #[derive(Clone, Copy, Debug)]
 pub enum Real {
-    /// A setting that fonio can change and restore.
+    /// The fix is a setting that fonio can change and restore.
     Setting(&'static SettingFix),
-    /// A single trim of a file system, which cannot be undone. With `--keep`, it is a setting.
+    /// The fix trims a file system once, which cannot be undone. With `--keep`, regular trimming is a
+    /// setting.
     Trim,
-    /// Instructions for changing the app or buying a device.
+    /// The user changes the app or buys a device, following these instructions.
     ByHand(&'static str),
 }
 
 impl Fix {
-    /// Returns the fix of this name. `device=PROFILE` is not in the list; [`Candidate`] has it.
+    /// Returns the listed fix with this name. Another device (`device=PROFILE`) is only a [`Candidate`].
     pub fn named(name: &str) -> Option<&'static Fix> {
         FIXES.iter().find(|fix| fix.name == name)
     }
 
-    /// Returns the fixes of a group.
+    /// Returns all fixes that change this part of a setup.
     pub fn of_group(group: Group) -> impl Iterator<Item = &'static Fix> {
         FIXES.iter().filter(move |fix| fix.changes == group)
     }
@@ -95,7 +95,7 @@ impl Fix {
         }
     }
 
-    /// Makes the fix's changes to `setup`; `setting` is the setting and its value, if the fix is a setting.
+    /// Changes `setup` as the fix requires; `setting` is the setting with its value if the fix is a setting.
     fn try_on(
         &self,
         setting: Option<Setting>,
@@ -104,13 +104,13 @@ impl Fix {
     ) -> Result<(), &'static str> {
         match (self.change, setting) {
             (Change::Setting(trial), Some(setting)) => try_setting(trial, setting, setup, workload),
-            (Change::Setting(_), None) => unreachable!("a fix that is tried as a setting is one"),
+            (Change::Setting(_), None) => unreachable!("a fix that is tried as a setting has a setting"),
             (Change::Setup(change), _) => change(setup, workload),
         }
     }
 
-    /// Returns how the fix can be measured. To find out, applies the fix to a setup with a directory and a
-    /// command.
+    /// Returns which kinds of experiment can measure the fix. To find out, the method applies the fix to a
+    /// setup.
     pub fn measured_with(&self) -> MeasuredWith {
         let mut setup = Setup::on(Storage::Directory("/".into()));
         match (self.try_on(self.setting(), &mut setup, None), self.real) {
@@ -125,28 +125,28 @@ impl Fix {
 /// A change to try on a setup: a listed fix, or another device.
 #[derive(Clone, Debug)]
 pub enum Candidate {
-    /// A fix of [`FIXES`].
+    /// A fix in the list [`FIXES`].
     Listed(&'static Fix),
-    /// A setting with a value that the user chose, such as `read-ahead=1MiB`.
+    /// A listed setting with the user's own value, such as `read-ahead=1MiB`.
     WithValue {
-        /// The fix.
+        /// The listed fix.
         fix: &'static Fix,
-        /// The text of the value.
+        /// The value as the user wrote it.
         value: String,
-        /// The setting with the value.
+        /// The setting with the parsed value.
         setting: Setting,
     },
-    /// The same setup on the device of another profile.
+    /// The same setup on an emulated device with another profile.
     Device(String),
 }
 
 impl Candidate {
-    /// Parses `wal-normal`, `read-ahead=1MiB` or `device=kingston`.
+    /// Parses a candidate such as `wal-normal`, `read-ahead=1MiB` or `device=kingston`.
     ///
     /// # Errors
     ///
-    /// [`ExperimentError::UnknownFix`] with the nearest name, and [`ExperimentError::NotApplicable`] for a
-    /// value that the fix does not accept.
+    /// [`ExperimentError::UnknownFix`] with the most similar name, and [`ExperimentError::NotApplicable`] for
+    /// a value that the fix does not accept.
     pub fn parse(text: &str) -> Result<Candidate, ExperimentError> {
         if let Some(profile) = text.strip_prefix("device=").filter(|profile| !profile.is_empty()) {
             return Ok(Candidate::Device(profile.to_owned()));
@@ -159,7 +159,7 @@ impl Candidate {
         let Some(value) = value else { return Ok(Candidate::Listed(fix)) };
         let setting = match fix.real {
             Real::Setting(_) => Setting::parse(text),
-            Real::ByHand(_) | Real::Trim => Err("it takes no value".to_owned()),
+            Real::ByHand(_) | Real::Trim => Err("this fix has no value".to_owned()),
         };
         match setting {
             Ok(setting) => Ok(Candidate::WithValue { fix, value: value.to_owned(), setting }),
@@ -167,7 +167,7 @@ impl Candidate {
         }
     }
 
-    /// Returns the candidate's name.
+    /// Returns the name of the candidate on the command line.
     pub fn name(&self) -> String {
         match self {
             Candidate::Listed(fix) => fix.name.to_owned(),
@@ -176,7 +176,7 @@ impl Candidate {
         }
     }
 
-    /// Returns the fix; `None` if the candidate is another device.
+    /// Returns the candidate's fix; `None` if the candidate is another device.
     pub fn fix(&self) -> Option<&'static Fix> {
         match self {
             Candidate::Listed(fix) | Candidate::WithValue { fix, .. } => Some(fix),
@@ -184,7 +184,7 @@ impl Candidate {
         }
     }
 
-    /// Returns the setting with its value; `None` if the candidate is not a setting.
+    /// Returns the candidate's setting with its value; `None` if the candidate is not a setting.
     pub fn setting(&self) -> Option<Setting> {
         match self {
             Candidate::Listed(fix) => fix.setting(),
@@ -193,13 +193,13 @@ impl Candidate {
         }
     }
 
-    /// Returns what a power cut can lose with the candidate.
+    /// Returns the data that a power cut can lose with the candidate.
     pub fn loses(&self) -> Loss {
         self.fix().map_or(Loss::Nothing, |fix| fix.loses)
     }
 
-    /// Applies the candidate to `setup`, and to `workload` if the fix changes it. A command has no workload,
-    /// so only fixes of the setup apply.
+    /// Applies the candidate to `setup`, and to `workload` if the fix changes the workload. A command has no
+    /// workload, so only fixes of the setup apply.
     pub fn apply(&self, setup: &mut Setup, workload: Option<&Workload>) -> Result<(), ExperimentError> {
         let changed = match self {
             Candidate::Listed(fix) | Candidate::WithValue { fix, .. } => {
@@ -216,7 +216,6 @@ impl Candidate {
 mod tests {
     use super::*;
 
-    /// A row of the table in `docs/fixes.md`.
     fn row(fix: &Fix) -> String {
         let Fix { name, does, loses, .. } = fix;
         let (needs, kept, undone) = match fix.setting() {
@@ -227,12 +226,12 @@ mod tests {
         format!("| `{name}` | {does} | {needs} | {} | {kept} | {undone} |\n", loses.sentence())
     }
 
-    /// Checks the tables in `docs/fixes.md`; `UPDATE_EXPECT=1 cargo test` regenerates them.
+    /// Checks the tables in `docs/fixes.md`; `UPDATE_EXPECT=1 cargo test` regenerates these tables.
     #[test]
     fn the_document_has_every_fix() {
         let known = include_str!("../../../../docs/fixes.md");
         let begin = known.find("## Scheduler").expect("the first table");
-        let end = known.find("## Notes").expect("the text after the tables");
+        let end = known.find("## Notes").expect("a heading after the tables");
         let mut text = known[..begin].to_owned();
         for group in Group::ALL {
             text.push_str(&format!("## {}\n\n", group.heading()));

@@ -1,4 +1,4 @@
-//! Drops the cached pages of a command's files.
+//! Drops the page-cache pages of the files that a command opens.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use fonio_host::{cached_bytes, drop_file_cache};
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of listed files that stayed in the cache. Files with the most cached bytes come first.
+/// Maximum number of listed files that stayed in the cache. Files with the most bytes come first.
 const NAMED: usize = 5;
 
 /// The pages that were dropped before a cold launch.
@@ -14,22 +14,23 @@ const NAMED: usize = 5;
 pub struct Dropped {
     /// Number of files that the command opens.
     pub files: usize,
-    /// Cached bytes of these files before the drop; `None` if the kernel cannot report them (before Linux 6.5).
+    /// Cached bytes of these files before the drop; `None` if the kernel cannot report them (before Linux
+    /// 6.5).
     pub held_bytes: Option<u64>,
-    /// Cached bytes of these files after the drop: pages that other processes map or use.
+    /// Cached bytes of these files after the drop, in pages that other processes map or use.
     pub kept_bytes: Option<u64>,
-    /// The files with the most bytes still cached.
+    /// The files with the most bytes that are still cached.
     pub kept: Vec<Kept>,
-    /// Files that could not be dropped, and why.
+    /// Files whose pages could not be dropped, and why.
     pub failed: Vec<String>,
 }
 
 /// A file that stayed in the cache, completely or partly.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Bytes of the file that are still cached.
+    /// Number of bytes of the file that are still cached.
     pub bytes: u64,
 }
 

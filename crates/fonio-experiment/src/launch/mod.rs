@@ -1,10 +1,10 @@
 //! Measures launches: how long a command takes, and what it waits for.
 //!
 //! The command runs under the recorder, which records its waits; [`fonio_analysis::launch`] divides the time
-//! into parts. Before the first measured launch on a setup, the command runs once without being measured.
-//! For warm launches, this fills the cache. For cold launches, it shows which files the command opens:
-//! their cached pages are dropped before each launch. Only pages of these files are dropped. Pages that
-//! other processes map stay cached, as do directory entries and inodes. [`Dropped`] reports what stayed.
+//! into parts. Before the first measured launch on a setup, the command runs once without being measured. For
+//! warm launches, this run fills the cache. For cold launches, it shows which files the command opens: their
+//! cached pages are dropped before each launch. Only the pages of these files are dropped. Pages that other
+//! processes map stay cached, as do directory entries and inodes. [`Dropped`] reports what stayed.
 
 mod caches;
 mod report;
@@ -32,16 +32,16 @@ pub use caches::{Dropped, Kept};
 pub use report::launch_document;
 pub use results::{LaunchFigures, LaunchPart, LaunchResult, LaunchSeries, PartKind};
 
-/// The environment variable that holds the address of the server behind the link: `ADDRESS:PORT`.
+/// The environment variable with the address of the server behind the link: `ADDRESS:PORT`.
 const HTTP_VARIABLE: &str = "FONIO_HTTP";
 
 /// The contents of the page cache when a launch begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheState {
-    /// No pages of the files that the command opens, except pages that other processes map.
+    /// The cache has no pages of the files that the command opens, except pages that other processes map.
     Cold,
-    /// The pages that an earlier launch left.
+    /// The cache has the pages that an earlier launch left.
     Warm,
 }
 
@@ -50,7 +50,7 @@ pub enum CacheState {
 pub struct LaunchOptions<'a> {
     /// The program and its arguments.
     pub command: &'a [OsString],
-    /// The state of the page cache at the start.
+    /// The state of the page cache when a launch starts.
     pub cache: CacheState,
     /// The condition under which a command that does not end by itself counts as launched.
     pub until_idle: Option<Quiet>,
@@ -62,19 +62,19 @@ pub struct LaunchOptions<'a> {
     pub show_output: bool,
     /// The seed of the device model.
     pub seed: u64,
-    /// How this program starts its own processes.
+    /// The command lines with which this program starts its own processes.
     pub roles: &'a Roles,
     /// Set by a signal handler to end the launch as soon as possible.
     pub stop: &'a AtomicBool,
 }
 
 /// Launches the command on every setup in rounds, records and analyses each launch once, and compares the
-/// setups with the first. Also returns the analysis of the first launch. `begins` is called before each
-/// launch; recordings go to folders in `out`.
+/// setups with the first. Also returns the analysis of the first launch. Calls `begins` before each launch,
+/// and writes recordings to folders in `out`.
 ///
 /// # Panics
 ///
-/// Like [`Design::run`].
+/// In the same cases as [`Design::run`].
 pub fn launch_series(
     places: &[Arm<Setup>],
     rounds: Rounds,
@@ -83,7 +83,7 @@ pub fn launch_series(
     begins: &mut dyn FnMut(&Measurement<'_, Setup>),
 ) -> Result<(LaunchSeries, Analysed), ExperimentError> {
     std::fs::create_dir_all(out).map_err(ExperimentError::system("make", out))?;
-    // The files that the command opens, by arm. In a directory, it opens the same files at each launch.
+    // The files that the command opens, by arm. In a directory, all launches open the same files.
     let mut opened: BTreeMap<usize, BTreeSet<PathBuf>> = BTreeMap::new();
     let mut notes = Notes::default();
     let mut first = None;
@@ -103,7 +103,7 @@ pub fn launch_series(
     Ok((results::series(places, runs, options), first.expect("a design has at least one measurement")))
 }
 
-/// Makes the test bed, launches the command, and undoes the test bed. `opened` holds the files that an
+/// Creates the test bed, launches the command, and removes the test bed. `opened` holds the files that an
 /// earlier launch on this setup opened.
 fn launch_once(
     setup: &Setup,
@@ -146,12 +146,12 @@ fn launch_once(
         Some(figures) => Ok((figures, analysed)),
         None => Err(ExperimentError::NotSeen {
             command: command(),
-            reason: "the recording holds none of its waits; run `fonio report` on it to see what was lost",
+            reason: "the recording has no waits of the command; run `fonio report` on it to see what was lost",
         }),
     }
 }
 
-/// Launches without measuring, and returns the opened files.
+/// Launches the command without measuring it, and returns the files that it opened.
 fn first_launch(
     bed: &mut TestBed,
     options: &LaunchOptions<'_>,
@@ -195,7 +195,7 @@ fn record_options(
     }
 }
 
-/// The threads of a launch.
+/// Collects the threads of a launch from the rows of a recording.
 #[derive(Default)]
 struct Tids(BTreeSet<u32>);
 

@@ -9,7 +9,8 @@ use fonio_system::command::Failure;
 
 use super::{CacheState, Dropped, LaunchFigures, LaunchPart, LaunchResult, LaunchSeries, PartKind};
 
-/// Returns the report on `series`. `explained` is the report on the first launch's recording; its sections follow.
+/// Returns the report on a series of launches. `explained` is the report on the first launch's recording,
+/// whose sections follow.
 pub fn launch_document(series: &LaunchSeries, explained: Option<Document>) -> Document {
     let explained = explained.unwrap_or_default();
     Document {
@@ -69,7 +70,6 @@ fn verdict(series: &LaunchSeries) -> Verdict {
     Verdict { tone, sentence: first.verdict.clone(), reasons }
 }
 
-/// Returns how a command failed.
 fn failure(run: &LaunchFigures) -> Option<String> {
     Some(match run.failure()? {
         Failure::Code(code) => format!("ended with exit code {code}"),
@@ -77,7 +77,7 @@ fn failure(run: &LaunchFigures) -> Option<String> {
     })
 }
 
-/// Returns where a launch ran, for a sentence.
+/// Returns a phrase for sentences that says on which storage a launch ran.
 fn on(place: &str) -> String {
     match place {
         "." => "in this folder".to_owned(),
@@ -90,14 +90,14 @@ fn comparison(place: &LaunchResult) -> Option<String> {
     let times = |ratio: f64, low: f64, high: f64| format!("{ratio:.2} ({low:.2} to {high:.2})");
     Some(match (change.answer, change.ratio.zip(change.low).zip(change.high)) {
         (Answer::Lower, Some(((ratio, low), high))) => {
-            format!("It is {} times as fast as {first}.", times(1.0 / ratio, 1.0 / high, 1.0 / low))
+            format!("This launch is {} times as fast as {first}.", times(1.0 / ratio, 1.0 / high, 1.0 / low))
         }
         (Answer::Higher, Some(((ratio, low), high))) => {
-            format!("It takes {} times as long as {first}.", times(ratio, low, high))
+            format!("This launch takes {} times as long as {first}.", times(ratio, low, high))
         }
         (Answer::NoDifference, _) => format!("No difference from a launch {first} was shown."),
         _ => format!(
-            "{} launches do not show whether it differs from a launch {first} (--runs 10).",
+            "{} launches do not show whether the time differs from a launch {first} (--runs 10).",
             place.runs.len()
         ),
     })
@@ -164,7 +164,6 @@ fn words(kind: PartKind) -> &'static str {
     }
 }
 
-/// Returns a sentence on the dropped and the remaining pages.
 fn cold(dropped: &Dropped) -> String {
     let size = |bytes: u64| Unit::Bytes.format(bytes as f64);
     let files = dropped.files;
@@ -174,7 +173,7 @@ fn cold(dropped: &Dropped) -> String {
         );
     };
     let mut text = format!(
-        "before the first, {} of the {} cached from {files} files were dropped",
+        "before the first launch, {} of the {} cached from {files} files were dropped",
         size(held.saturating_sub(kept)),
         size(held)
     );
@@ -184,7 +183,7 @@ fn cold(dropped: &Dropped) -> String {
             .iter()
             .map(|kept| format!("{} ({})", kept.path.display(), size(kept.bytes)))
             .collect();
-        text += &format!("; {} stayed, in use by other processes: {}", size(kept), names.join(", "));
+        text += &format!("; {} stayed cached, used by other processes: {}", size(kept), names.join(", "));
     }
     text + ". Names and inodes stay cached."
 }
@@ -205,7 +204,7 @@ mod tests {
         assert_eq!(ended(Some(0), None, false), "");
         assert_eq!(ended(Some(3), None, false), "ended with exit code 3");
         assert_eq!(ended(None, Some(9), false), "was ended by signal 9");
-        assert_eq!(ended(None, Some(15), true), "", "it was ended because it was quiet");
+        assert_eq!(ended(None, Some(15), true), "", "fonio itself ended the quiet command");
     }
 
     #[test]
@@ -213,7 +212,7 @@ mod tests {
         let mut dropped =
             Dropped { files: 3, held_bytes: Some(3 << 20), kept_bytes: Some(0), ..Dropped::default() };
         let all = cold(&dropped);
-        assert!(all.starts_with("before the first, 3 MiB of the 3 MiB") && !all.contains("stayed"), "{all}");
+        assert!(all.starts_with("before the first launch, 3 MiB of the") && !all.contains("stayed"), "{all}");
         dropped.kept_bytes = Some(1 << 20);
         dropped.kept = vec![Kept { path: PathBuf::from("/lib/libc.so"), bytes: 1 << 20 }];
         let some = cold(&dropped);

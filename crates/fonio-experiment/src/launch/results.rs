@@ -18,47 +18,48 @@ use crate::setup::{Conditions, Setup};
 pub struct LaunchFigures {
     /// Run time in seconds, from the command's start until it ended or became quiet.
     pub wall_s: f64,
-    /// Running on a processor in user mode; `None` if the kernel did not report the mode.
+    /// Seconds of the critical path in user mode; `None` if the kernel did not report the mode.
     pub user_s: Option<f64>,
-    /// On a processor, in the kernel.
+    /// Seconds of the critical path in the kernel, on a processor.
     pub system_s: Option<f64>,
-    /// On a processor, in both modes.
+    /// Seconds of the critical path on a processor, in user mode or in the kernel.
     pub running_s: f64,
-    /// Blocked on storage.
+    /// Seconds of the critical path blocked on storage.
     pub storage_s: f64,
-    /// Blocked on the network.
+    /// Seconds of the critical path blocked on the network.
     pub network_s: f64,
-    /// Blocked on a timer that the command set itself.
+    /// Seconds of the critical path blocked on a timer that the command set itself.
     pub timer_s: f64,
-    /// Blocked on processes outside the launch or on locks that they held.
+    /// Seconds of the critical path blocked on processes outside the launch or on locks that they held.
     pub others_s: f64,
-    /// Ready to run, but without a processor.
+    /// Seconds of the critical path in which a thread was ready to run, but had no processor.
     pub cpu_wait_s: f64,
-    /// Blocked on something that the recording does not show.
+    /// Seconds of the critical path blocked on something that the recording does not show.
     pub unknown_s: f64,
-    /// Number of threads of the launch.
+    /// Number of threads that the launch started.
     pub threads: u64,
     /// Number of waits for storage on the critical path.
     pub storage_waits: u64,
     /// Number of requests to all devices during the launch.
     pub requests: u64,
-    /// Bytes read by these requests.
+    /// Bytes that all requests during the launch read.
     pub read_bytes: u64,
-    /// Bytes written by these requests.
+    /// Bytes that all requests during the launch wrote.
     pub write_bytes: u64,
-    /// The command's exit code; `None` if fonio ended it because it became quiet, or if a signal ended it.
+    /// The command's exit code; `None` if fonio ended it because the command became quiet, or if a signal
+    /// ended it.
     pub exit: Option<i32>,
-    /// The number of the signal that ended the command.
+    /// The number of the signal that ended the command; `None` if no signal ended it.
     pub signal: Option<i32>,
-    /// Whether fonio ended the command because it became quiet.
+    /// Whether fonio ended the command because the command became quiet.
     pub became_quiet: bool,
     /// The pages dropped from the cache before the launch; `None` for a warm launch.
     pub dropped: Option<Dropped>,
-    /// A sentence that says where the time went.
+    /// A sentence that says how the launch spent its time.
     pub verdict: String,
-    /// Whether the measurement is valid.
+    /// Whether the measurement of the launch is valid.
     pub valid: bool,
-    /// The recording's directory.
+    /// The directory of the launch's recording.
     pub recording: PathBuf,
 }
 
@@ -69,14 +70,14 @@ impl Timed for LaunchFigures {
 }
 
 impl LaunchFigures {
-    /// Returns how the command failed. fonio ended a command that became quiet on purpose, so the command
-    /// did not fail.
+    /// Returns how the command failed; `None` if it succeeded. A command that fonio ended because it became
+    /// quiet did not fail.
     pub fn failure(&self) -> Option<Failure> {
         Failure::of(self.exit, self.signal)
             .filter(|failure| matches!(failure, Failure::Code(_)) || !self.became_quiet)
     }
 
-    /// Returns `None` if the recording does not contain the launch.
+    /// Returns the figures of the launch in a recording; `None` if the recording does not contain the launch.
     pub(super) fn of(
         analysis: &Analysis,
         summary: &RecordSummary,
@@ -117,37 +118,37 @@ impl LaunchFigures {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PartKind {
-    /// Running in user mode.
+    /// The thread ran in user mode.
     User,
-    /// Running in the kernel.
+    /// The thread ran in the kernel.
     System,
-    /// Running in a mode that the kernel did not report.
+    /// The thread ran in a mode that the kernel did not report.
     Running,
-    /// Waiting for storage.
+    /// The thread waited for storage.
     Storage,
-    /// Waiting for the network.
+    /// The thread waited for the network.
     Network,
-    /// Waiting for a timer that the command set itself.
+    /// The thread waited for a timer that the command set itself.
     Timer,
-    /// Waiting for processes outside the launch.
+    /// The thread waited for processes outside the launch.
     Others,
-    /// Ready to run, but without a processor.
+    /// The thread was ready to run, but had no processor.
     CpuWait,
-    /// Waiting for something that the recording does not show.
+    /// The thread waited for something that the recording does not show.
     Unknown,
 }
 
-/// A part of the run time, over the repeated launches.
+/// A part of the run time, with its statistics over all launches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaunchPart {
-    /// The kind of the part.
+    /// The activity or wait that this part counts.
     #[serde(rename = "name")]
     pub kind: PartKind,
-    /// Mean in seconds.
+    /// Mean length of the part in seconds.
     pub mean_s: f64,
-    /// Minimum of the launches, in seconds.
+    /// Minimum length of the part in seconds.
     pub min_s: f64,
-    /// Maximum of the launches, in seconds.
+    /// Maximum length of the part in seconds.
     pub max_s: f64,
     /// The part's mean divided by the mean run time.
     pub share: f64,
@@ -156,38 +157,38 @@ pub struct LaunchPart {
 /// The results of the launches on one setup.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaunchResult {
-    /// The place's name.
+    /// The name of the setup.
     pub name: String,
-    /// The first setup's name; `None` for the first setup itself.
+    /// The name of the setup with which this one is compared; `None` for the first setup.
     pub compared_with: Option<String>,
-    /// A sentence that says where the time goes.
+    /// A sentence that says how launches on this setup spend their time.
     pub verdict: String,
-    /// The setup's run times.
+    /// The run times of the launches on this setup.
     #[serde(flatten)]
     pub times: RunTimes,
-    /// The parts of the run time. Their means sum to the mean run time.
+    /// The parts of the run time. The means of all parts sum to the mean run time.
     pub parts: Vec<LaunchPart>,
-    /// The figures of each launch.
+    /// The figures of each launch on this setup.
     pub runs: Vec<LaunchFigures>,
 }
 
-/// The results of launches.
+/// The results of a series of launches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaunchSeries {
-    /// The command.
+    /// The launched program and its arguments.
     pub command: Vec<String>,
     /// The state of the page cache when each launch began.
     pub cache: CacheState,
-    /// The conditions that all setups have in common.
+    /// The conditions that all setups of the series have in common.
     #[serde(flatten)]
     pub conditions: Conditions,
     /// The seed of the device model.
     pub seed: u64,
-    /// The result of each setup.
+    /// The results of each setup.
     pub places: Vec<LaunchResult>,
 }
 
-/// A kind of part, and the time in seconds that such parts took in a launch.
+/// A kind of part, and a function that returns the seconds of this kind in a launch.
 type Kind = (PartKind, fn(&LaunchFigures) -> f64);
 
 const WAITS: [Kind; 6] = [
@@ -240,7 +241,6 @@ fn parts(runs: &[LaunchFigures], wall_s: f64) -> Vec<LaunchPart> {
     running.iter().chain(&WAITS).map(part).collect()
 }
 
-/// Returns a sentence on the means of several launches.
 fn verdict(runs: &[LaunchFigures]) -> String {
     let ns = |of: fn(&LaunchFigures) -> f64| (runs.iter().map(of).sum::<f64>() * 1e9).round() as u64;
     let parts = Parts {

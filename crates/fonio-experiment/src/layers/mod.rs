@@ -26,32 +26,32 @@ use crate::test_bed::Roles;
 /// The layers to measure, and the number of repetitions.
 #[derive(Clone, Debug)]
 pub struct LayersOptions<'a> {
-    /// A directory on the device. The test files are created in it and removed again.
+    /// A directory on the device to measure. The test files are created in this directory and removed again.
     pub dir: &'a Path,
-    /// Size of each write and read in bytes.
+    /// Number of bytes that each measurement writes and reads.
     pub bytes: u64,
-    /// Number of rounds; each measures every layer once.
+    /// Number of rounds; each round measures every layer once.
     pub rounds: u32,
     /// A raw device to overwrite, and the user's confirmation. If `None`, the device of `dir` is only read.
     pub erase: Option<(&'a Path, &'a Path)>,
-    /// Options of FUSE mounts; each is a layer.
+    /// The mount options of each FUSE layer to measure.
     pub modes: &'a [&'a str],
-    /// How this program starts its own processes.
+    /// The command lines with which this program starts its own processes.
     pub roles: &'a Roles,
-    /// Set by a signal handler to start no further measurement.
+    /// Set by a signal handler so that no further measurement starts.
     pub stop: &'a AtomicBool,
 }
 
-/// The results, from the device upwards.
+/// The results of all layers, from the device upwards.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Layers {
     /// A sentence that names the layer where most throughput is lost.
     pub verdict: String,
     /// The measured directory.
     pub place: Place,
-    /// Size of each write and read in bytes.
+    /// Number of bytes that each measurement writes and reads.
     pub bytes: u64,
-    /// Number of times each layer was measured.
+    /// Number of times that each layer was measured.
     pub rounds: u32,
     /// The result of each layer.
     pub layers: Vec<LayerResult>,
@@ -60,47 +60,47 @@ pub struct Layers {
 /// The throughput through one layer. Rates are in 10^6 bytes per second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LayerResult {
-    /// `device, scheduler none`, `ext4`, `FUSE, mode=auto`, …
+    /// The name of the layer: `device, scheduler none`, `ext4`, `FUSE, mode=auto`, …
     pub name: String,
-    /// The layer with which this one is compared.
+    /// The layer with which this layer is compared.
     pub compared_with: Option<String>,
-    /// Median over the rounds of the rate of writing and syncing.
+    /// Median over all rounds of the rate of writing and syncing.
     pub write_mb_s: Option<f64>,
-    /// Median over the rounds of the rate of reading from the device, not from the page cache.
+    /// Median over all rounds of the rate of reading from the device, not from the page cache.
     pub read_mb_s: Option<f64>,
-    /// Rate of writing and syncing in each round; empty unless measured in every round.
+    /// Rate of writing and syncing in each round; empty if some round did not measure it.
     pub write_rounds_mb_s: Vec<f64>,
-    /// Rate of reading in each round; empty unless measured in every round.
+    /// Rate of reading in each round; empty if some round did not measure it.
     pub read_rounds_mb_s: Vec<f64>,
-    /// The write rate divided by the compared layer's write rate, by rounds.
+    /// The write rate divided by the compared layer's write rate, paired by rounds.
     pub write_change: Option<Change>,
-    /// The read rate divided by the compared layer's read rate, by rounds.
+    /// The read rate divided by the compared layer's read rate, paired by rounds.
     pub read_change: Option<Change>,
-    /// The layers that could not be measured, with the reasons.
+    /// A note on what could not be measured in this layer, and why.
     pub note: Option<String>,
 }
 
 /// A layer of the I/O path.
 #[derive(Clone, Debug)]
 pub enum Layer {
-    /// The raw device.
+    /// The raw device under the file system.
     Device {
-        /// The device's node.
+        /// The path of the device node.
         path: PathBuf,
         /// The device's name, if its scheduler is set to `none` for the measurement.
         without_scheduler: Option<String>,
-        /// Whether it may be overwritten.
+        /// Whether the measurement may overwrite the device.
         writes: bool,
     },
-    /// The file system.
+    /// The file system, without FUSE.
     Filesystem,
-    /// The directory, mounted through FUSE with these options.
+    /// The directory on the file system, mounted through FUSE with these options.
     Fuse(String),
     /// A layer that cannot be measured, with the reason.
     Absent(String),
 }
 
-/// The rates of one measurement.
+/// The rates that one measurement of a layer found.
 #[derive(Clone, Debug, Default)]
 struct LayerRun {
     write_mb_s: Option<f64>,
@@ -121,7 +121,7 @@ impl Timed for LayerRun {
     }
 }
 
-/// Measures every layer in rounds. `begins` is called before each measurement.
+/// Measures the throughput of every layer in rounds. Calls `begins` before each measurement.
 ///
 /// # Errors
 ///
@@ -137,7 +137,7 @@ pub fn measure_layers(
     if room < options.bytes {
         return Err(BenchError::NoRoom { path: dir, free: room, needed: options.bytes }.into());
     }
-    // Held until the end, to keep other processes off the device during the measurement.
+    // Hold the device until the end, to keep other processes off the device during the measurement.
     let target = match options.erase {
         Some((device, confirmed)) => Some(Target::open(device, Some(confirmed))?),
         None => None,
@@ -157,7 +157,6 @@ pub fn measure_layers(
     })
 }
 
-/// Returns the layers from the device upwards.
 fn arms(place: &Place, target: Option<&Target>, options: &LayersOptions<'_>) -> Vec<Arm<Layer>> {
     let mut arms: Vec<Arm<Layer>> = Vec::new();
     let below = |arms: &[Arm<Layer>]| arms.len().checked_sub(1);
@@ -222,7 +221,6 @@ fn measure(
     }
 }
 
-/// Measures direct I/O on a device.
 fn on_device(path: &Path, writes: bool, bytes: u64) -> LayerRun {
     let mut run = LayerRun::default();
     if writes {
@@ -231,7 +229,7 @@ fn on_device(path: &Path, writes: bool, bytes: u64) -> LayerRun {
             Err(error) => run.note = Some(error.to_string()),
         }
     } else {
-        run.note = Some("read only, because it holds data".to_owned());
+        run.note = Some("only reads were measured, because the device holds data".to_owned());
     }
     match throughput::read_device(path, bytes) {
         Ok(rate) => run.read_mb_s = Some(rate),
@@ -240,7 +238,7 @@ fn on_device(path: &Path, writes: bool, bytes: u64) -> LayerRun {
     run
 }
 
-/// Measures buffered I/O in `dir`, a mount of `source`.
+/// Measures the throughput of buffered I/O in `dir`, a mount of `source`.
 fn in_directory(dir: &Path, source: &Path, bytes: u64) -> Result<LayerRun, ExperimentError> {
     let path = dir.join("file");
     let failed = || ExperimentError::system("measure in", dir);
@@ -286,8 +284,7 @@ fn merge_reasons(arms: &[Arm<Layer>], layers: &mut Vec<LayerResult>) {
     }
 }
 
-/// Names the layer that loses the largest share of the throughput of the layer below it, if the loss was
-/// shown.
+/// Names the layer that loses the largest share of the throughput of the layer below it, if shown.
 fn verdict(layers: &[LayerResult], rounds: u32) -> String {
     type Of = fn(&LayerResult) -> Option<&Change>;
     let kinds: [(&str, Of); 2] =
@@ -315,7 +312,7 @@ fn verdict(layers: &[LayerResult], rounds: u32) -> String {
         }
         None if steps.is_empty() => "Nothing could be compared.".to_owned(),
         None if rounds < PILOT_ROUNDS => {
-            format!("Fewer than {PILOT_ROUNDS} rounds show no loss (--runs {PILOT_ROUNDS}).")
+            format!("Fewer than {PILOT_ROUNDS} rounds cannot show a loss (--runs {PILOT_ROUNDS}).")
         }
         None if steps.iter().all(|(_, _, change)| change.answer != Answer::Unknown) => {
             "No layer was shown to cost more than 5 % of the throughput.".to_owned()
@@ -330,7 +327,6 @@ mod tests {
 
     const TIGHT: [f64; 3] = [1.0, 1.01, 0.99];
 
-    /// Returns layers with these mean write rates and a small spread.
     fn measured(rates: &[(&str, Option<f64>)], rounds: usize) -> Vec<LayerResult> {
         let filesystem = rates.iter().position(|(name, _)| *name == "ext4");
         let arm = |(at, (name, _)): (usize, &(&str, Option<f64>))| {
@@ -355,7 +351,7 @@ mod tests {
 
     #[test]
     fn the_layer_that_loses_most_is_named() {
-        // The study's phone, Figure 2.
+        // These are the rates of the phone in Figure 2 of the study.
         let phone = [
             ("device, scheduler none", Some(39.0)),
             ("device, scheduler cfq", Some(36.3)),
@@ -365,7 +361,7 @@ mod tests {
         let said = verdict(&measured(&phone, 3), 3);
         assert!(said.starts_with("Most write throughput is lost at `FUSE, mode=stock`: 79 % ("), "{said}");
         assert!(said.ends_with(" of the rate of `ext4`."), "{said}");
-        assert_eq!(verdict(&measured(&phone, 2), 2), "Fewer than 3 rounds show no loss (--runs 3).");
+        assert_eq!(verdict(&measured(&phone, 2), 2), "Fewer than 3 rounds cannot show a loss (--runs 3).");
         let fine =
             [("device, scheduler none", Some(39.0)), ("ext4", Some(38.0)), ("FUSE, mode=auto", Some(38.5))];
         assert_eq!(

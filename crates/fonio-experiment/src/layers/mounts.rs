@@ -1,4 +1,5 @@
-//! The directories, FUSE mounts and queue settings of a layer measurement. The ledger undoes them, even after kill -9.
+//! Manages the directories, FUSE mounts and queue settings of a layer measurement. The ledger undoes all
+//! these changes, even after kill -9.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -18,7 +19,7 @@ pub(super) struct Mounts {
 }
 
 impl Mounts {
-    /// Makes a directory in `dir` for the test files, and a directory to mount it on.
+    /// Creates a directory in `dir` for the test files, and a mount point for it.
     pub(super) fn make(dir: &Path) -> Result<Mounts, ExperimentError> {
         let mut ledger = Ledger::open(&Ledger::default_dir())?;
         let own = dir.join(format!(".fonio-layers-{}", std::process::id()));
@@ -35,12 +36,12 @@ impl Mounts {
         Ok(Mounts { ledger, source, mounted })
     }
 
-    /// Returns the directory on the file system, not through FUSE.
+    /// Returns the directory on the file system itself, not its FUSE mount.
     pub(super) fn source(&self) -> &Path {
         &self.source
     }
 
-    /// Measures with the scheduler of the device `name` set to `none`.
+    /// Calls a measurement with the scheduler of the device `name` set to `none`.
     pub(super) fn without_scheduler(
         &mut self,
         device: &str,
@@ -49,7 +50,7 @@ impl Mounts {
         let entry = match borrow_scheduler(&Path::new("/dev").join(device), "none", &mut self.ledger) {
             Ok(entry) => entry,
             Err(error) => {
-                return Ok(LayerRun::not_measured(format!("the scheduler cannot be switched: {error}")));
+                return Ok(LayerRun::not_measured(format!("cannot switch the scheduler: {error}")));
             }
         };
         let run = measure();
@@ -57,7 +58,8 @@ impl Mounts {
         Ok(run)
     }
 
-    /// Measures with the source mounted through FUSE with `options`. `measure` receives the mount and the source.
+    /// Calls `measure` with the source mounted through FUSE with `options`. The function `measure` receives
+    /// the paths of the mount and of the source.
     pub(super) fn mounted(
         &mut self,
         options: &str,
@@ -78,13 +80,11 @@ impl Mounts {
         run
     }
 
-    /// Removes the directories.
     pub(super) fn close(self) -> Result<(), ExperimentError> {
         Ok(self.ledger.close()?)
     }
 }
 
-/// The process that serves a FUSE mount.
 struct Daemon {
     child: Child,
     /// `None` if the process had ended before the ledger could record it.
@@ -92,7 +92,8 @@ struct Daemon {
 }
 
 impl Daemon {
-    /// Starts the process and waits until the mount is ready. The inner error says why the mount failed.
+    /// Starts the process that serves a mount, and waits until the mount is ready. The inner error is the
+    /// reason why the mount failed.
     fn start(
         source: &Path,
         dir: &Path,
@@ -102,8 +103,7 @@ impl Daemon {
     ) -> Result<Result<Daemon, String>, ExperimentError> {
         let mut command = Command::new(&roles.program);
         command.args(&roles.mount).args(["--mount-options", options]).args([source, dir]);
-        // Use a separate process group, so that Ctrl-C in the terminal does not kill the process during a
-        // measurement.
+        // Use a separate process group, so that Ctrl-C does not kill the process during a measurement.
         command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(ExperimentError::system("start", &roles.program))?;
         let entry = enter_process(ledger, &child)?;
@@ -122,12 +122,12 @@ impl Daemon {
                 reason.trim().trim_start_matches("fonio: ").lines().map(str::trim).collect();
             return Ok(Err(lines.join("; ")));
         }
-        // Later messages are about the measurement.
+        // Later messages of the process concern the measurement, so show them to the user.
         std::thread::spawn(move || io::copy(&mut errors, &mut io::stderr()));
         Ok(Ok(daemon))
     }
 
-    /// Asks the process to unmount and end, and waits for its end.
+    /// Asks the serving process to unmount and exit, and waits until it has exited.
     fn stop(mut self, ledger: &mut Ledger) -> Result<(), ExperimentError> {
         // `kill` fails if the process has already ended, which is fine.
         let _ = Command::new("kill").arg(self.child.id().to_string()).stderr(Stdio::null()).status();

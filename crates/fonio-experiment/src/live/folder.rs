@@ -1,4 +1,4 @@
-//! The folder of a test: its plan, its slices with their recordings, and the result so far.
+//! Manages the folder of a test: its plan, its slices with their recordings, and the result so far.
 //!
 //! | file | contents |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | `live.json` | the result so far ([`LiveResult`]) |
 //! | `slices.csv` | the slices as a table |
 //!
-//! Each file is complete or absent, also after `kill -9`: it is written under another name and then renamed.
+//! Each file of the folder is complete or absent, even after `kill -9`, because it is renamed when complete.
 
 use std::fs;
 use std::io::{self, Write};
@@ -24,7 +24,6 @@ const PLAN: &str = "plan.json";
 const RESULT: &str = "live.json";
 const TABLE: &str = "slices.csv";
 
-/// The folder of a test.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
@@ -32,8 +31,8 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder for `plan`, or opens the folder of the same test. An existing folder determines the
-    /// order of slices.
+    /// Creates the folder for `plan`, or opens an existing folder of the same test. An existing folder
+    /// determines the order of slices.
     pub(super) fn begin(path: &Path, plan: &LivePlan) -> Result<Folder, ExperimentError> {
         fs::create_dir_all(path).map_err(ExperimentError::system("make", path))?;
         let mut folder = Folder { path: path.to_owned(), plan: plan.clone() };
@@ -50,7 +49,6 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Returns the plan in the folder `path`; `None` if there is no plan.
     pub(super) fn plan_in(path: &Path) -> Result<Option<LivePlan>, ExperimentError> {
         read(&path.join(PLAN))
     }
@@ -59,12 +57,10 @@ impl Folder {
         &self.plan
     }
 
-    /// Returns the folder for the recording of a slice.
     pub(super) fn recording(&self, number: u32) -> PathBuf {
         self.path.join(format!("slice-{number:03}"))
     }
 
-    /// Returns the complete slices in order.
     pub(super) fn slices(&self) -> Result<Vec<MeasuredSlice>, ExperimentError> {
         let listing = fs::read_dir(&self.path).map_err(ExperimentError::system("list", &self.path))?;
         let mut slices: Vec<MeasuredSlice> = Vec::new();
@@ -83,14 +79,13 @@ impl Folder {
         self.write(&format!("slice-{:03}.json", slice.number), slice)
     }
 
-    /// Writes the result so far and the table of slices.
     pub(super) fn write_result(&self, result: &LiveResult) -> Result<(), ExperimentError> {
         self.write(RESULT, result)?;
         self.replace(TABLE, result.table().as_bytes())
     }
 
     fn write(&self, name: &str, value: &impl Serialize) -> Result<(), ExperimentError> {
-        let mut text = serde_json::to_vec_pretty(value).expect("all its keys are text");
+        let mut text = serde_json::to_vec_pretty(value).expect("all keys of the value are text");
         text.push(b'\n');
         self.replace(name, &text)
     }
@@ -130,7 +125,7 @@ fn difference(found: &LivePlan, asked: &LivePlan) -> Option<String> {
         ("carry-over in seconds", found.carry_over_s.to_string(), asked.carry_over_s.to_string()),
     ];
     let (what, found, asked) = parts.into_iter().find(|(_, found, asked)| found != asked)?;
-    Some(format!("{what}: {found} there, {asked} now"))
+    Some(format!("{what}: {found} in the folder, {asked} now"))
 }
 
 #[cfg(test)]
@@ -151,7 +146,7 @@ mod tests {
         assert_eq!(again.plan().order_seed, plan().order_seed);
         assert_eq!(again.slices().expect("two"), [slice(1, 1, false, 9), slice(2, 1, true, 5)]);
         let error = Folder::begin(&path, &LivePlan { slice_s: 3.0, ..plan() }).expect_err("another");
-        let says = "holds the slices of another test (slices in seconds: 40 there, 3 now)";
+        let says = "holds the slices of another test (slices in seconds: 40 in the folder, 3 now)";
         assert!(error.to_string().contains(says), "{error}");
         fs::write(path.join("slice-004.json"), "{").expect("damaged");
         let error = again.slices().expect_err("damaged").to_string();

@@ -1,16 +1,16 @@
-//! Switches a setting of the machine in use back and forth, in slices of time, and compares how long threads were blocked
-//! on storage with and without it.
+//! Switches a setting of the machine in use back and forth, in slices of time, and compares how long threads
+//! were blocked on storage with and without it.
 //!
-//! The life of a slice:
+//! A slice goes through these steps:
 //!
 //! 1. One slice of each pair has the setting; the seed decides which slice.
 //! 2. Before a slice with the setting, the old value is written to the ledger; then the new value is set.
-//! 3. The carry-over time is not measured, so requests from before the switch can complete.
-//! 4. The slice is recorded, like any other recording.
-//! 5. The old value is restored, and the slice is analysed and written to the folder.
+//! 3. The carry-over time is not measured, so that requests from before the switch can complete.
+//! 4. The I/O during the slice is recorded, as in any other recording.
+//! 5. The setting's old value is restored, and the slice is analysed and written to the folder.
 //!
-//! Between slices, the old value is in force. So whenever and for whatever reason a test ends, it leaves
-//! the machine as it was. A pair with only one measured slice is left out.
+//! Between slices, the setting's old value is in force. So a test leaves the machine as it was, whenever and
+//! for whatever reason the test ends. The result leaves out a pair with only one measured slice.
 
 mod folder;
 mod result;
@@ -41,24 +41,24 @@ pub use slice::{BlockedProgramTime, MeasuredSlice, PressureShares};
 /// plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LivePlan {
-    /// The version of the folder's files.
+    /// The version of the file format in the folder.
     pub version: u32,
-    /// The name of the fix.
+    /// The name of the tested fix.
     pub fix: String,
-    /// The setting, with its current value and the tested value.
+    /// The tested setting, with its current value and the tested value.
     pub setting: Applied,
     /// The unit whose threads are measured; `None` for all programs that are not bulk work.
     pub unit: Option<String>,
-    /// The measured time of a slice, in seconds.
+    /// The measured time of each slice, in seconds.
     pub slice_s: f64,
-    /// The time between a switch and the measurement, in seconds.
+    /// The time between a switch of the setting and the measurement, in seconds.
     pub carry_over_s: f64,
-    /// The seed of the order within pairs.
+    /// The seed that decides the order of the slices within each pair.
     pub order_seed: u64,
 }
 
 impl LivePlan {
-    /// The version of the folder's files.
+    /// The current version of the file format in the folder.
     pub const VERSION: u32 = 1;
 
     /// Returns the plan of the test in `folder`; `None` if the folder has no plan.
@@ -66,7 +66,7 @@ impl LivePlan {
         Folder::plan_in(folder)
     }
 
-    /// Returns whether the setting comes first in the pair with this number, from 1.
+    /// Returns whether the slice with the setting comes first in this pair. Pairs are numbered from 1.
     pub fn is_setting_first(&self, pair: u32) -> bool {
         Random::new(seed_for(self.order_seed, u64::from(pair))).below(2) == 1
     }
@@ -76,7 +76,7 @@ impl LivePlan {
         Duration::from_secs_f64(2.0 * (self.slice_s + self.carry_over_s))
     }
 
-    /// Returns the measured programs, for sentences.
+    /// Returns a phrase for sentences that names the measured programs.
     fn whose(&self) -> String {
         match &self.unit {
             Some(unit) => format!("threads of {unit}"),
@@ -90,30 +90,30 @@ impl LivePlan {
 pub struct LiveOptions<'a> {
     /// The duration of the test: a pair that would end later is not started.
     pub lasting: Duration,
-    /// The folder for the slices; it can already hold slices of the same test.
+    /// The folder for the slices; the folder can already hold slices of the same test.
     pub folder: &'a Path,
     /// Set by a signal handler to end the test as soon as possible.
     pub stop: &'a AtomicBool,
 }
 
-/// Messages of a running test.
+/// Progress messages of a running test.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LiveProgress<'a> {
-    /// One sentence for the user.
+    /// A sentence for the user.
     Note(&'a str),
     /// A slice was measured.
     Slice {
-        /// The slice.
+        /// The slice that was measured.
         slice: &'a MeasuredSlice,
-        /// The time blocked in the slice, in seconds per second.
+        /// The time for which threads were blocked in the slice, in seconds per second.
         blocked: f64,
-        /// The remaining time.
+        /// The time until the test ends.
         left: Duration,
     },
     /// A pair is complete.
     Pair {
-        /// The result of all pairs.
+        /// The result of all complete pairs.
         paired: &'a Paired,
     },
 }
@@ -122,29 +122,29 @@ pub enum LiveProgress<'a> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Ended {
-    /// The answer is clear.
+    /// The test has shown clearly whether the setting helps.
     Answered,
-    /// The time limit was reached.
+    /// The time limit of the test was reached.
     Time,
-    /// The user asked to stop, or something failed. The setting is restored.
+    /// The user stopped the test, or an operation failed. The setting is restored.
     Error(ExperimentError),
 }
 
 /// The outcome of a test that started, even if it failed.
 #[derive(Debug)]
 pub struct LiveOutcome {
-    /// The result of the complete pairs.
+    /// The result of the complete pairs of slices.
     pub result: LiveResult,
-    /// Why it ended.
+    /// Why the test ended.
     pub ended: Ended,
 }
 
-/// Runs the test of `plan`, or resumes the test in the folder, and reports the progress.
+/// Runs the test of `plan`, or resumes the test in the folder, and reports progress to the caller.
 ///
 /// # Errors
 ///
 /// If the test cannot start: another fonio process is changing the setting, the unit does not exist, or the
-/// folder holds another test. Later errors are in [`LiveOutcome::ended`].
+/// folder holds another test. Errors after the start are in [`LiveOutcome::ended`].
 pub fn run_live(
     plan: &LivePlan,
     options: &LiveOptions<'_>,
@@ -176,22 +176,19 @@ pub fn run_live(
     let result = LiveResult::of(&plan, &slices);
     folder.write_result(&result)?;
     match closed {
-        // If the old value could not be restored, report that error instead of the error that ended the
-        // test.
+        // If the old value could not be restored, report this error, not the one that ended the test.
         Err(error) => Ok(LiveOutcome { result, ended: Ended::Error(error.into()) }),
         Ok(()) => Ok(LiveOutcome { result, ended }),
     }
 }
 
-/// A running test.
 struct Test<'a> {
     plan: LivePlan,
     options: &'a LiveOptions<'a>,
     folder: Folder,
-    /// All slices, including slices from before a resume.
+    /// All slices of the test, including slices from before a resume.
     slices: Vec<MeasuredSlice>,
     ledger: Ledger,
-    /// The unit's pressure file.
     pressure: Option<PathBuf>,
     notes: Notes,
     began: Instant,
@@ -205,8 +202,7 @@ impl Test<'_> {
         loop {
             let result = LiveResult::of(&self.plan, &self.slices);
             self.folder.write_result(&result)?;
-            // A resumed test measures at least one slice, even if the earlier slices already give a final
-            // answer.
+            // A resumed test measures at least one slice, even if earlier slices give a final answer.
             if result.paired.answer.is_final() && self.measured_here > 0 {
                 return Ok(Ended::Answered);
             }
@@ -254,7 +250,7 @@ impl Test<'_> {
             self.ledger.undo(entry)?;
         }
         let slice = measured.inspect_err(|_| {
-            // The folder has an incomplete slice. An error while removing it does not matter.
+            // The folder holds an incomplete slice. An error while removing the slice does not matter.
             let _ = std::fs::remove_dir_all(&to);
         })?;
         self.folder.write_slice(&slice)?;
@@ -271,7 +267,7 @@ impl Test<'_> {
         Ok(())
     }
 
-    /// Returns the time of a pair, including the time to write recordings if it is known.
+    /// Returns the time that a pair of slices takes, including the time to write recordings, if known.
     fn pair_time(&self) -> Duration {
         match self.measured_here {
             0 => self.plan.pair_time(),
@@ -326,8 +322,8 @@ fn check_unit(unit: &str) -> Result<BTreeSet<String>, ExperimentError> {
         .ok_or_else(|| ExperimentError::NoUnit { unit: unit.to_owned(), seen: now.into_keys().collect() })
 }
 
-/// Returns the pressure file of the control group that contains all `groups`; `None` for the root, or if the
-/// kernel does not measure pressure.
+/// Returns the pressure file of the control group that contains all `groups`; `None` if that group is the
+/// root, or if the kernel does not measure pressure.
 fn pressure_file(groups: &BTreeSet<String>) -> Option<PathBuf> {
     let root = MountTable::read().ok()?.of_kind("cgroup2").next()?.dir.clone();
     let mut groups = groups.iter();
@@ -364,7 +360,7 @@ mod tests {
         }
     }
 
-    /// Returns a slice of 40 s with one program, blocked for this many milliseconds.
+    /// Creates a slice of 40 s with one program, blocked for this many milliseconds.
     pub(super) fn slice(number: u32, pair: u32, with_setting: bool, blocked_ms: u64) -> MeasuredSlice {
         MeasuredSlice {
             number,
@@ -396,9 +392,9 @@ mod tests {
         for seed in 0..20 {
             let order = order(seed);
             let first = order.iter().filter(|first| **first).count();
-            assert!((150..=250).contains(&first), "{first} of 400 with seed {seed}");
+            assert!((150..=250).contains(&first), "seed {seed}: the same order in {first} of 400 pairs");
             let changes = order.windows(2).filter(|two| two[0] != two[1]).count();
-            assert!((150..=250).contains(&changes), "{changes} changes with seed {seed}");
+            assert!((150..=250).contains(&changes), "seed {seed}: the order changes {changes} times");
         }
     }
 
@@ -418,7 +414,7 @@ mod tests {
     fn groups_of_a_unit_share_the_pressure_of_the_group_above_them() {
         let groups = |groups: &[&str]| groups.iter().map(|group| (*group).to_owned()).collect();
         assert_eq!(pressure_file(&groups(&["/a.slice/no-such.service"])), None);
-        assert_eq!(pressure_file(&groups(&["/a/b", "/c/d"])), None, "the root is not the unit's");
+        assert_eq!(pressure_file(&groups(&["/a/b", "/c/d"])), None, "the root group is not the unit's");
         assert_eq!(pressure_file(&groups(&[])), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The result of a test: numbers, a sentence and a table.
+//! Computes the result of a test: numbers, a sentence and a table.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -11,60 +11,59 @@ use serde::{Deserialize, Serialize};
 use super::slice::counts;
 use super::{LivePlan, MeasuredSlice, PressureShares};
 
-/// If threads were blocked for less than this time, in seconds per second, users notice no effect of
-/// storage. Our choice.
+/// If threads were blocked for less than this time, in seconds per second, users notice no effect of storage
+/// (our limit).
 const HARDLY: f64 = 1e-3;
-/// A program that is blocked for at least this time, in seconds per second, counts as blocked nearly
-/// always.
+/// A program that is blocked for at least this many seconds per second counts as blocked nearly always.
 const NEARLY_ALWAYS: f64 = 0.9;
 
 /// The result of a complete or running test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LiveResult {
-    /// One sentence.
+    /// One sentence that answers the test's question.
     pub verdict: String,
-    /// The interval and the answer.
+    /// The confidence interval of the effect, and the answer.
     pub paired: Paired,
     /// The measurement time in seconds that an effect of 20 percent needs to be shown, without the time to
     /// write recordings; `None` with fewer than three pairs.
     pub needed_s: Option<f64>,
-    /// The tested setting and the method.
+    /// The plan: the tested setting and the method.
     pub plan: LivePlan,
-    /// The means over the slices without the setting.
+    /// The means over all slices without the setting.
     pub without: Option<OfArm>,
-    /// The means over the slices with the setting.
+    /// The means over all slices with the setting.
     pub with: Option<OfArm>,
-    /// The valid pairs.
+    /// The pairs in which both slices are valid.
     pub pairs: Vec<LivePair>,
     /// Number of slices left out because they had a problem or because their pair is incomplete.
     pub slices_left_out: usize,
-    /// All slices.
+    /// All slices, including invalid ones.
     pub slices: Vec<MeasuredSlice>,
 }
 
-/// A pair of slices.
+/// A pair of slices, one with the setting and one without it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LivePair {
-    /// Its number, from 1.
+    /// The number of the pair, counted from 1.
     pub pair: u32,
-    /// Whether the slice with the setting came first.
+    /// Whether the slice with the setting was the first of the pair.
     pub setting_first: bool,
-    /// The time blocked without the setting, in seconds per second.
+    /// The time for which threads were blocked without the setting, in seconds per second.
     pub without: f64,
-    /// The time blocked with the setting, in seconds per second.
+    /// The time for which threads were blocked with the setting, in seconds per second.
     pub with: f64,
 }
 
 /// The means of the slices with, or without, the setting.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OfArm {
-    /// The time blocked, in seconds per second.
+    /// The time for which threads were blocked, in seconds per second.
     pub blocked: f64,
-    /// Waits of 100 ms and more per minute.
+    /// Number of waits of at least 100 ms, per minute.
     pub long_per_min: f64,
-    /// The pressure on the machine.
+    /// The I/O pressure on the machine; `None` if the kernel does not measure it.
     pub machine_pressure: Option<PressureShares>,
-    /// The pressure in the unit's control group.
+    /// The I/O pressure in the unit's control group; `None` if it was not measured.
     pub unit_pressure: Option<PressureShares>,
 }
 
@@ -82,8 +81,6 @@ impl<'a> Counted<'a> {
 }
 
 impl LiveResult {
-    /// Computes the result from `slices`.
-    ///
     /// A program that is bulk work in one slice is left out of both slices. Otherwise, a pair would compare
     /// different programs.
     pub(super) fn of(plan: &LivePlan, slices: &[MeasuredSlice]) -> LiveResult {
@@ -118,7 +115,7 @@ impl LiveResult {
         }
     }
 
-    /// Returns the slices as CSV. Times are in seconds per second; pressure is a share.
+    /// Returns all slices as CSV. Times are in seconds per second; pressure values are shares of the time.
     pub(super) fn table(&self) -> String {
         let mut text = "slice,pair,with_setting,measured_s,blocked_s_per_s,long_waits,machine_some,machine_full,unit_some,\
             unit_full,counts\n"
@@ -154,7 +151,6 @@ impl LiveResult {
     }
 }
 
-/// Returns the pairs in which both slices are valid.
 fn counted(slices: &[MeasuredSlice]) -> Vec<Counted<'_>> {
     let find = |pair: u32, with_setting: bool| {
         slices
@@ -201,7 +197,6 @@ impl OfArm {
     }
 }
 
-/// The sentence.
 fn verdict(plan: &LivePlan, paired: &Paired, needed_s: Option<f64>, arms: [Option<&OfArm>; 2]) -> String {
     let (fix, slice) = (&plan.fix, Unit::S.format(plan.slice_s));
     let time = format!("the time that {} are blocked on storage", plan.whose());
@@ -258,7 +253,8 @@ fn verdict(plan: &LivePlan, paired: &Paired, needed_s: Option<f64>, arms: [Optio
     sentence
 }
 
-/// Formats a ratio as a change: `-41 %`, `+20 %`, `3.2 times`, or `any change` for an open end of an interval.
+/// Formats a ratio as a change: `-41 %`, `+20 %`, `3.2 times`, or `any change` for an open end of an
+/// interval.
 fn change(ratio: Option<f64>) -> String {
     match ratio {
         None => "any change".to_owned(),
@@ -285,7 +281,7 @@ mod tests {
     use super::super::{BlockedProgramTime, LivePlan};
     use super::*;
 
-    /// Each pair gives the blocked milliseconds per second, first without and then with the setting.
+    /// Computes the result of pairs. Each pair has the blocked ms per second without and with the setting.
     fn result(pairs: &[(u64, u64)], plan: &LivePlan) -> LiveResult {
         let slices: Vec<MeasuredSlice> = (pairs.iter().zip(1..))
             .flat_map(|(&(without, with), pair)| {
@@ -360,6 +356,6 @@ mod tests {
         assert_eq!((pair.without, pair.with), (0.025, 0.025));
         let of_unit = LivePlan { unit: Some("cp.service".to_owned()), ..plan() };
         let pair = LiveResult::of(&of_unit, &slices).pairs[0];
-        assert_eq!((pair.without, pair.with), (0.5, 1.0), "a unit that the user named counts in any case");
+        assert_eq!((pair.without, pair.with), (0.5, 1.0), "a unit that the user named always counts");
     }
 }

@@ -1,4 +1,4 @@
-//! Records one slice of time, and keeps the blocked time of each program.
+//! Records one slice of time, and keeps how long each program was blocked.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -19,11 +19,9 @@ use crate::analysed::Analysed;
 use crate::error::ExperimentError;
 use crate::rounds::check_stop;
 
-/// The machine's pressure file.
 const MACHINE_PRESSURE: &str = "/proc/pressure/io";
 
-/// A slice is left out if at least this share of its waits was lost. The limit for lost events elsewhere is
-/// the same.
+/// A slice is left out if at least this share of its waits was lost. Other lost events have the same limit.
 const LOST_SHARE_MAX: f64 = 0.01;
 
 /// A slice shorter than this share of the planned time is left out.
@@ -32,36 +30,36 @@ const SHORT_SHARE: f64 = 0.9;
 /// A slice of time with or without the setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredSlice {
-    /// Its number, from 1.
+    /// The number of the slice, counted from 1.
     pub number: u32,
-    /// The number of its pair, from 1.
+    /// The number of the pair to which the slice belongs, counted from 1.
     pub pair: u32,
-    /// Whether the setting was in force.
+    /// Whether the setting was in force during the slice.
     pub with_setting: bool,
-    /// The measured time in seconds.
+    /// The measured time of the slice in seconds.
     pub measured_s: f64,
-    /// The programs whose threads were blocked, except those of the kernel.
+    /// The programs whose threads were blocked, except kernel threads.
     pub programs: Vec<BlockedProgramTime>,
-    /// The pressure on the complete machine; `None` if the kernel does not measure pressure.
+    /// The I/O pressure on the complete machine; `None` if the kernel does not measure pressure.
     pub machine_pressure: Option<PressureShares>,
-    /// The pressure in the unit's control group.
+    /// The I/O pressure in the unit's control group.
     pub unit_pressure: Option<PressureShares>,
-    /// The reason why the slice is left out; `None` if it is valid.
+    /// The reason why the slice is left out; `None` if the slice is valid.
     pub problem: Option<String>,
-    /// Its recording, a folder in the test's folder.
+    /// The path of the slice's recording, a folder in the test's folder.
     pub recording: String,
 }
 
 /// The time for which a program's threads were blocked in a slice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockedProgramTime {
-    /// The threads' name.
+    /// The name of the program's threads.
     pub name: String,
-    /// Their unit, if known.
+    /// The unit of the program's threads, if known.
     pub unit: Option<String>,
-    /// Their role in the verdict.
+    /// The role of the program's threads in the verdict.
     pub role: Role,
-    /// The blocked time, summed over the threads.
+    /// The blocked time in nanoseconds, summed over the program's threads.
     pub time_ns: u64,
     /// Number of waits of at least 100 ms in operations that users wait for.
     pub long: u64,
@@ -70,9 +68,9 @@ pub struct BlockedProgramTime {
 /// The shares of a slice in which I/O stalled tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PressureShares {
-    /// At least one task.
+    /// The share of the slice in which at least one task was stalled.
     pub some: Option<f64>,
-    /// All tasks that were not idle.
+    /// The share of the slice in which all tasks that were not idle were stalled.
     pub full: Option<f64>,
 }
 
@@ -86,27 +84,26 @@ impl PressureShares {
 }
 
 impl MeasuredSlice {
-    /// Returns how long the threads of measured programs were blocked, in seconds per second.
+    /// Returns how long the threads of the programs selected by `counts` were blocked, in seconds per second.
     pub fn blocked(&self, counts: impl Fn(&BlockedProgramTime) -> bool) -> f64 {
         let ns: u64 =
             self.programs.iter().filter(|program| counts(program)).map(|program| program.time_ns).sum();
         ns as f64 / 1e9 / self.measured_s
     }
 
-    /// Returns the number of long waits of measured programs.
+    /// Returns the number of long waits of the programs selected by `counts`.
     pub(super) fn long(&self, counts: impl Fn(&BlockedProgramTime) -> bool) -> u64 {
         self.programs.iter().filter(|program| counts(program)).map(|program| program.long).sum()
     }
 
-    /// Returns the programs that were bulk work in this slice.
     pub(super) fn bulk(&self) -> impl Iterator<Item = (String, Option<String>)> {
         let bulk = self.programs.iter().filter(|program| program.role == Role::BulkWork);
         bulk.map(|program| (program.name.clone(), program.unit.clone()))
     }
 }
 
-/// Returns whether a program is measured. If the plan names a unit, its programs are measured. Otherwise,
-/// all programs are measured, except bulk work according to `program` or `bulk`.
+/// Returns whether the test measures a program. If the plan names a unit, the programs of this unit are
+/// measured. Otherwise, all programs are measured, except bulk work according to `program` or `bulk`.
 pub(super) fn counts(
     program: &BlockedProgramTime,
     plan: &LivePlan,
@@ -120,26 +117,23 @@ pub(super) fn counts(
     }
 }
 
-/// The counters at one time.
 #[derive(Clone, Copy, Debug)]
 struct Pressures {
     machine: Option<Pressure>,
     unit: Option<Pressure>,
 }
 
-/// The position of a slice in the test.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     pub(super) number: u32,
     pub(super) pair: u32,
     pub(super) with_setting: bool,
-    /// The unit's pressure file.
     pub(super) pressure: Option<&'a Path>,
-    /// The folder for the recording.
+    /// The folder for the recording of the slice.
     pub(super) to: &'a Path,
 }
 
-/// Waits for the carry-over time and records the slice. The caller has switched the setting.
+/// Waits for the carry-over time and records the slice. The caller must have switched the setting.
 pub(super) fn measure(
     plan: &LivePlan,
     place: Place<'_>,
@@ -167,8 +161,7 @@ pub(super) fn measure(
             note(text);
         }
         Progress::Started { .. } => before = Some((Instant::now(), pressures())),
-        // No message reports the end of the capture, so take the time of this message, which arrives once a
-        // second.
+        // No message reports the end of the capture, so take the time of this message, sent once a second.
         Progress::Running { .. } => after = Some((Instant::now(), pressures())),
         _ => {}
     })?;
@@ -185,7 +178,7 @@ pub(super) fn measure(
     let problem = if summary.stopped_by == StopReason::BufferFull {
         Some(format!("the recorder's buffer was full after {measured_s:.0} s; use shorter slices"))
     } else if measured_s < SHORT_SHARE * plan.slice_s {
-        Some(format!("it lasted only {measured_s:.1} s"))
+        Some(format!("the slice lasted only {measured_s:.1} s"))
     } else if lost.0 as f64 > LOST_SHARE_MAX * (waits + lost.0) as f64 {
         Some(format!("{} of {} waits were lost", lost.0, waits + lost.0))
     } else {
@@ -217,7 +210,7 @@ pub(super) fn measure(
     })
 }
 
-/// The devices to watch: the device of the setting, or all devices for a setting of the machine.
+/// Returns the devices to record: the device of the setting, or all devices for a setting of the machine.
 fn watched(target: &Target) -> Vec<Selector> {
     match target.scope() {
         Scope::Disk => vec![Selector::Device(target.path().into_os_string())],
@@ -226,9 +219,8 @@ fn watched(target: &Target) -> Vec<Selector> {
     }
 }
 
-/// Sleeps, but returns early if `stop` is set.
 fn sleep(time: Duration, stop: &AtomicBool) -> Result<(), ExperimentError> {
-    /// Nobody who pressed Ctrl-C notices a tenth of a second.
+    /// Interval at which `stop` is checked. A user who pressed Ctrl-C does not notice a tenth of a second.
     const LOOK: Duration = Duration::from_millis(100);
     let began = Instant::now();
     loop {
@@ -241,7 +233,7 @@ fn sleep(time: Duration, stop: &AtomicBool) -> Result<(), ExperimentError> {
     }
 }
 
-/// Returns the number of waits that the recorder lost.
+/// Counts the waits that the recorder lost, in the rows of a recording.
 #[derive(Default)]
 struct LostWaits(u64);
 

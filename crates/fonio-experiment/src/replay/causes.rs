@@ -10,28 +10,27 @@ use rustc_hash::FxHashMap;
 use super::lanes::Threaded;
 use super::since;
 
-/// Maximum length of a chain of waiting threads.
+/// Maximum length of a chain of threads that wait for each other.
 const CHAIN_MAX: usize = 16;
 
-/// An access that must complete first.
+/// An access that must complete before a later one starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cause {
-    /// Its thread.
+    /// The thread of the access.
     pub tid: u32,
-    /// Its index among that thread's accesses.
+    /// The index of the access among all accesses of its thread.
     pub at: usize,
-    /// When it ended.
+    /// When the access completed.
     pub ended: Timestamp,
 }
 
-/// The accesses, waits and parents of a recording.
+/// The accesses, waits and parents of all threads in a recording.
 #[derive(Debug, Default)]
 pub(super) struct Causes {
     /// For each thread, the completion times and indexes of its accesses.
     accesses: FxHashMap<u32, Vec<(Timestamp, usize)>>,
-    /// For each thread, its waits for other threads: the end of the wait, and the thread that ended it.
+    /// For each thread, the end of each wait for another thread, and the thread that ended this wait.
     waits: FxHashMap<u32, Vec<(Timestamp, u32)>>,
-    /// The thread that started each thread.
     parents: FxHashMap<u32, u32>,
 }
 
@@ -45,8 +44,8 @@ impl Causes {
 
     pub(super) fn add_thread(&mut self, row: &Thread) {
         let starter = match row.pid {
-            // A recording shows parents only for processes. The starter of any other thread is the main
-            // thread of its process.
+            // Recordings show only parents of processes. Other threads count as started by their process's
+            // main thread.
             Some(pid) if pid != row.tid => Some(pid),
             _ => row.parent_pid,
         };
@@ -56,18 +55,18 @@ impl Causes {
         }
     }
 
-    /// Adds the access `at` of a thread.
+    /// Adds the access with index `at` of a thread.
     pub(super) fn add_access(&mut self, tid: u32, at: usize, ended: Timestamp) {
         self.accesses.entry(tid).or_default().push((ended, at));
     }
 
-    /// Sorts the entries; call it after the last one.
+    /// Sorts the entries. Call this method after the last entry has been added.
     fn settle(&mut self) {
         self.accesses.values_mut().for_each(|ends| ends.sort_unstable());
         self.waits.values_mut().for_each(|waits| waits.sort_unstable());
     }
 
-    /// Returns the last completed access for which the thread had waited by the given time. A thread
+    /// Returns the last completed access for which the thread `tid` had waited by the given time. A thread
     /// without earlier accesses and waits had waited for the thread that started it.
     fn of(&self, tid: u32, at: Timestamp) -> Option<Cause> {
         self.chain(tid, at, CHAIN_MAX)
@@ -89,12 +88,12 @@ impl Causes {
     }
 }
 
-/// The signals that accesses set when they complete, by number.
+/// Assigns numbers to the signals that accesses set when they complete.
 #[derive(Debug, Default)]
 struct SignalNumbers(FxHashMap<(u32, usize), u32>);
 
 impl SignalNumbers {
-    /// Returns the signal of the access that must complete first.
+    /// Returns the signal of an access for which another access waits.
     fn wanted(&mut self, cause: &Cause) -> u32 {
         let next = self.count();
         *self.0.entry((cause.tid, cause.at)).or_insert(next)
@@ -112,25 +111,23 @@ impl SignalNumbers {
 
 /// An access that can wait for another thread's access, and for which other threads can wait.
 pub(super) trait Waits {
-    /// When it begins.
     fn begins(&mut self) -> &mut Begins;
-    /// The signal that it sets when it completes.
+    /// Returns the signal that the access sets when it completes.
     fn signal(&mut self) -> &mut Option<u32>;
 }
 
-/// An access that may have waited for another thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MayWait {
-    /// Its thread.
+    /// The thread of the access.
     pub tid: u32,
-    /// Its index among that thread's accesses.
+    /// The index of the access among all accesses of its thread.
     pub at: usize,
-    /// When it began.
+    /// When the access began.
     pub began: Timestamp,
 }
 
-/// Makes each access start after the other thread's access for which it had waited, if any. Returns the
-/// number of signals.
+/// Makes each access start after the other thread's access for which it had waited, if there is one. Returns
+/// the number of signals that accesses set.
 pub(super) fn link<A: Waits>(
     threads: &mut BTreeMap<u32, Threaded<A>>,
     mut causes: Causes,
@@ -153,7 +150,7 @@ pub(super) fn link<A: Waits>(
     signals.count()
 }
 
-/// Returns the last entry that is not later than `at`.
+/// Returns the last of the sorted entries that is not later than `at`.
 fn last<T: Copy>(entries: Option<&Vec<(Timestamp, T)>>, at: Timestamp) -> Option<(Timestamp, T)> {
     let entries = entries?;
     let count = entries.partition_point(|(time, _)| *time <= at);
@@ -180,8 +177,8 @@ mod tests {
     #[test]
     fn a_thread_waits_for_itself_for_those_who_woke_it_or_for_its_starter() {
         let mut causes = Causes::default();
-        // Thread 1 starts the threads 2 and 3. Thread 2 wakes thread 3, which wakes thread 4 and has no
-        // accesses. The threads 5 and 6 wake each other and have no accesses.
+        // Thread 1 starts threads 2 and 3. Thread 2 wakes thread 3, which wakes thread 4 and has no accesses.
+        // The threads 5 and 6 wake each other and have no accesses.
         for (tid, parent) in [(2, 1), (3, 1), (4, 1), (5, 9), (6, 9)] {
             causes.add_thread(&Thread { tid, pid: Some(tid), parent_pid: Some(parent), ..Thread::default() });
         }
@@ -200,17 +197,16 @@ mod tests {
             ((1, 100), Some((1, 0))),
             // Thread 2 woke thread 1 at 350, after the access of thread 2 had completed at 300.
             ((1, 360), Some((2, 0))),
-            // Waits for timers are ignored.
+            // A wait for a timer is ignored.
             ((1, 899), Some((2, 0))),
             ((1, 950), Some((1, 1))),
-            // Started by 1.
             ((2, 200), Some((1, 0))),
             ((7, 310), Some((2, 0))),
-            // Through the chain.
+            // The cause is found through the chain of threads that woke each other.
             ((3, 515), Some((2, 1))),
             ((4, 530), Some((2, 1))),
             ((4, 515), Some((2, 0))),
-            // Two threads that wait for each other, and an unknown parent.
+            // These two threads wait for each other, and their parent is unknown.
             ((5, 1000), None),
         ];
         for ((tid, at), expected) in cases {

@@ -5,18 +5,17 @@
 
 use fonio_core::Timestamp;
 
-/// The accesses of a recorded thread.
 #[derive(Debug)]
 pub(super) struct Threaded<A> {
-    /// The start of the first access.
+    /// When the thread's first access began.
     pub began: Timestamp,
-    /// The end of the last access.
+    /// When the thread's last access ended.
     pub ended: Timestamp,
-    /// All accesses, ordered by time.
+    /// All accesses of the thread, ordered by time.
     pub accesses: Vec<A>,
 }
 
-/// Returns lists of successive accesses: as many lists as threads ran at the same time.
+/// Returns lists of successive accesses. There are as many lists as threads ran at the same time.
 pub(super) fn lanes<A>(mut threads: Vec<Threaded<A>>) -> Vec<Vec<A>> {
     threads.retain(|thread| !thread.accesses.is_empty());
     threads.sort_by_key(|thread| thread.began);
@@ -49,7 +48,7 @@ mod tests {
         let threads = vec![
             thread(0, 10, 'a'),
             thread(5, 20, 'b'),
-            // This thread follows both earlier threads, so it is appended to the one that ended last.
+            // This thread follows both earlier threads, so it is appended to the thread that ended last.
             thread(20, 30, 'c'),
             thread(21, 25, 'd'),
             Threaded { accesses: Vec::new(), ..thread(0, 99, 'x') },

@@ -1,12 +1,12 @@
-//! Replays a recording on any storage, so a user's own load becomes a workload.
+//! Replays a recording on any storage, so that a user's own load becomes a workload.
 //!
 //! [`What::Blocks`] replays the reads, writes and flushes of the device. They bypass the page cache and use
 //! one file that holds every accessed chunk. [`What::Calls`] replays the file-system calls. They use the
 //! page cache and the file system, with files of the recorded lengths.
 //!
-//! Each recorded thread is a thread of the replay. If an access began after the thread's previous access had completed,
-//! the replay starts it after that completion and the same pause. So the thread continues earlier on a
-//! faster device. An access also waits for another thread's access if the recording shows that the other
+//! Each recorded thread is a thread of the replay. If an access began after the thread's previous access had
+//! completed, the replay starts it after that completion and the same pause. So the thread continues earlier
+//! on a faster device. An access also waits for another thread's access if the recording shows that the other
 //! thread woke or started the thread of the access.
 
 pub mod blocks;
@@ -36,23 +36,22 @@ use signals::Signals;
 /// The part of a recording that is replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum What {
-    /// The I/O of the device.
+    /// The I/O of the device is replayed.
     #[default]
     Blocks,
-    /// The file-system calls.
+    /// The file-system calls are replayed.
     Calls,
 }
 
-/// The accesses or calls of a replay.
+/// The sequence of accesses or calls that are replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sequence {
-    /// The I/O of the device.
+    /// The reads, writes and flushes of the device.
     Blocks(blocks::Sequence),
-    /// The file-system calls.
+    /// The recorded file-system calls.
     Calls(calls::Sequence),
 }
 
-/// The state that all threads of a replay share.
 struct Shared {
     began: Instant,
     fast: bool,
@@ -73,7 +72,7 @@ impl Shared {
     }
 
     /// Waits until an access is due. The thread's previous access lasted from `began` to `ended`. Returns
-    /// false if the replay fails first.
+    /// false if the replay fails before the access is due.
     fn wait(&self, begins: Begins, (began, ended): (Instant, Instant)) -> bool {
         let (after, pause) = match begins {
             Begins::At(time) => (self.began, time),
@@ -112,7 +111,7 @@ fn since(later: Timestamp, earlier: Timestamp) -> Nanos {
 /// The size of the chunks of accessed data in the replay's files.
 const CHUNK: u64 = 1 << 20;
 
-/// Reads a replay's sequence from the recording in `dir`.
+/// Computes a replay's sequence from the recording in `dir`.
 pub fn sequence(dir: &Path, what: What) -> Result<Sequence, ExperimentError> {
     let recording = Recording::open(dir)?;
     let both = Tables::NONE.with(Table::Threads).with(Table::Waits);
@@ -148,7 +147,7 @@ impl Sequence {
         }
     }
 
-    /// Returns the name of the replay's file or folder.
+    /// Returns the file name of the replay's file or folder.
     pub fn name(&self) -> &'static str {
         match self {
             Sequence::Blocks(_) => "fonio-replay.dat",
@@ -156,7 +155,6 @@ impl Sequence {
         }
     }
 
-    /// Returns the ledger step that removes that file or folder.
     pub(crate) fn step(&self, at: &Path) -> Step {
         match self {
             Sequence::Blocks(_) => Step::File { path: at.to_owned() },
@@ -164,7 +162,7 @@ impl Sequence {
         }
     }
 
-    /// Returns the maximum space that it takes.
+    /// Returns the maximum space that the replay's file or folder occupies.
     pub fn room(&self) -> ByteCount {
         match self {
             Sequence::Blocks(sequence) => sequence.file_bytes,
@@ -172,7 +170,7 @@ impl Sequence {
         }
     }
 
-    /// Makes the replay's file or folder. Its data are durable and not in the page cache, because an access
+    /// Creates the replay's file or folder. Its data are durable and not in the page cache, because an access
     /// to a hole or to the page cache would not reach the device.
     pub fn prepare(&self, at: &Path) -> Result<(), ExperimentError> {
         let parent = at.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -187,7 +185,7 @@ impl Sequence {
         made.map_err(ExperimentError::system("write", at))
     }
 
-    /// Replays on the file or folder of [`Sequence::prepare`]; `fast` skips all pauses.
+    /// Replays on the file or folder that [`Sequence::prepare`] created; `fast` skips all pauses.
     pub fn replay(&self, at: &Path, fast: bool) -> Result<Replayed, ExperimentError> {
         let began = Instant::now();
         let done = match self {
@@ -204,16 +202,16 @@ impl Sequence {
 pub struct Replayed {
     /// The time from the start of the first access to the end of the last access.
     pub took: Duration,
-    /// Accesses, or calls.
+    /// The number of replayed accesses or calls.
     pub accesses: u64,
-    /// Bytes read and written.
+    /// The number of bytes that were read and written.
     pub bytes: ByteCount,
-    /// Reads that returned less than recorded, because the file was shorter.
+    /// The number of reads that returned fewer bytes than recorded, because the file was shorter.
     pub short_reads: u64,
 }
 
 impl Replayed {
-    /// Writes it to a file.
+    /// Writes the result to a file.
     pub fn save(&self, file: &Path) -> Result<(), ExperimentError> {
         let text = serde_json::to_vec(self).expect("numbers are JSON");
         std::fs::write(file, text).map_err(ExperimentError::system("write", file))

@@ -1,4 +1,4 @@
-//! Signals to a replay's threads that another thread's access has completed.
+//! Tells the threads of a replay that another thread's access has completed.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 /// The interval at which waiting threads check whether the replay has failed.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The signals that threads wait for.
 #[derive(Debug, Default)]
 pub(super) struct Signals(Vec<(Mutex<Option<Instant>>, Condvar)>);
 

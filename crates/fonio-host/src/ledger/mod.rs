@@ -1,14 +1,14 @@
-//! The ledger: a record of steps to undo.
+//! Keeps the ledger, which records the steps to undo.
 //!
-//! A ledger is a file with one JSON value per line. The first line names the owner. A `begin` line is written
-//! *before* each step, and an `end` line after the step was undone. So a process killed at any point leaves a
-//! ledger that names all steps to undo. A step in the ledger may not have been done, so undoing first checks
-//! that the object exists and is ours.
+//! A ledger is a file with one JSON value per line. The first line of a ledger names its owner. A `begin`
+//! line is written *before* each step, and an `end` line after the step was undone. So a process killed at
+//! any point leaves a ledger that names all steps to undo. A step in the ledger may not have been done, so
+//! undoing first checks that the object exists and is ours.
 //!
-//! Steps are undone in reverse order. The owner undoes all steps when it drops the ledger, and can undo
-//! single steps earlier. [`Ledger::recover`] undoes the steps of owners that no longer run.
+//! The steps of a ledger are undone in reverse order. The owner undoes all steps when it drops the ledger,
+//! and can undo single steps earlier. [`Ledger::recover`] undoes the steps of owners that no longer run.
 //!
-//! This file has no code for devices, mounts or processes. The function that undoes a step ([`undo`]) is
+//! This module has no code for devices, mounts or processes. The function that undoes a step ([`undo`]) is
 //! passed when a ledger is opened.
 
 mod undo;
@@ -30,20 +30,19 @@ use crate::settings::{Applied, LOCK, remove_free_lock};
 #[serde(rename_all = "snake_case", tag = "kind")]
 #[allow(missing_docs, reason = "the comments on the variants explain the fields")]
 pub enum Step {
-    /// A folder was created. Undoing removes it if it is empty.
+    /// A folder was created. Undoing removes the folder if it is empty.
     Directory { path: PathBuf },
-    /// A folder was created, and all its contents are ours. Undoing removes it with its contents, but fails
-    /// if a file system is mounted in it.
+    /// A folder was created, and all its contents are fonio's. Undoing removes the folder with its contents,
+    /// but fails if a file system is mounted in it.
     Tree { path: PathBuf },
-    /// A file was created.
+    /// A file was created. Undoing removes the file.
     File { path: PathBuf },
-    /// A process was started that must not outlive us. If it leads a process group, the group is killed with it.
+    /// A process was started that must not outlive this one. If it leads a process group, the group is killed
+    /// with it.
     Process { id: ProcessId, leads_group: bool },
-    /// The device `/dev/loopN` was added. `backing` is its backing file as shown in sysfs
-    /// (`loop/backing_file`).
+    /// The device `/dev/loopN` was added. Sysfs shows its backing file as `backing` (`loop/backing_file`).
     Loop { number: u32, backing: PathBuf },
-    /// The device `/dev/ublkbN` was added. The kernel stores `tag` with the device, which identifies it as
-    /// ours.
+    /// The device `/dev/ublkbN` was added. The kernel stores `tag` with the device, as proof of ownership.
     Ublk { number: u32, tag: u64 },
     /// The array `/dev/mdN` was added. The names of its devices, such as `ublkb700`, identify it as ours.
     Md { number: u32, devices: Vec<String> },
@@ -51,29 +50,29 @@ pub enum Step {
     Mount { dir: PathBuf, source: String },
     /// A control group was created. Undoing moves its remaining processes to the parent group.
     Cgroup { path: PathBuf },
-    /// A kernel setting in sysfs was changed. `was` is the old value.
+    /// A kernel setting in sysfs was changed. `was` is the old value of the setting.
     Setting { path: PathBuf, was: String },
-    /// A setting of the user's device, mount or machine was changed. Undoing restores it, unless the device
-    /// is gone or another program has changed it again.
+    /// A setting of the user's device, mount or machine was changed. Undoing restores its old value, unless
+    /// the device is gone or another program has changed the setting since.
     Borrowed { setting: Applied },
     /// A network namespace was created with this name in `/run/netns`.
     Namespace { name: String },
 }
 
-/// Index of a step in its ledger.
+/// The index of a step in its ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry(usize);
 
-/// The result of [`Ledger::recover`].
+/// The steps that [`Ledger::recover`] undid or failed to undo.
 #[derive(Debug, Default)]
 pub struct Recovery {
-    /// Undone steps, one sentence each.
+    /// One sentence for each step that was undone.
     pub undone: Vec<String>,
-    /// Failures, one sentence each; the steps stay in their ledgers.
+    /// One sentence for each step that could not be undone. These steps stay in their ledgers.
     pub failed: Vec<String>,
 }
 
-/// The steps of this process that have not been undone.
+/// The ledger of a process: its steps that are not yet undone.
 #[derive(Debug)]
 pub struct Ledger {
     path: PathBuf,
@@ -82,7 +81,7 @@ pub struct Ledger {
     undo: Undo,
 }
 
-/// Undoes a step. Succeeds also if there is nothing to undo.
+/// Undoes a step. The function also succeeds if there is nothing to undo.
 type Undo = fn(&Step) -> Result<(), HostError>;
 
 #[derive(Serialize, Deserialize)]
@@ -94,8 +93,8 @@ enum Line {
 }
 
 impl Ledger {
-    /// Returns the folder of ledgers: the state folder. A reboot empties the folder, and also undoes all
-    /// steps.
+    /// Returns the default folder of ledgers: fonio's state folder. A reboot empties this folder, but it also
+    /// undoes all steps.
     pub fn default_dir() -> PathBuf {
         state::folder()
     }
@@ -110,13 +109,13 @@ impl Ledger {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(HostError::system("write", path)(error)),
             };
-            // Hold the lock while the ledger is open, so two processes never undo the same ledger.
+            // Hold the lock while the ledger is open, so that two processes never undo the same ledger.
             file.lock().map_err(HostError::system("lock", &path))?;
             let mut ledger = Ledger { path, file, steps: Vec::new(), undo };
             ledger.write(&Line::Owner(own))?;
             return Ok(ledger);
         }
-        unreachable!("a process does not hold four thousand million ledgers")
+        unreachable!("a process holds fewer than 2³² ledgers")
     }
 
     /// Returns the folder of this ledger, for other files of the same run.
@@ -124,33 +123,33 @@ impl Ledger {
         self.path.parent().unwrap_or(Path::new("/"))
     }
 
-    /// Returns the path of a file next to the ledger that no other run uses. Creates nothing.
+    /// Returns the path of a file next to the ledger that no other run uses. Does not create this file.
     pub fn own_path(&self, name: &str) -> PathBuf {
         self.path.with_extension(name)
     }
 
-    /// Returns the number of steps begun so far. Callers use it in names.
+    /// Returns the number of steps that the ledger has recorded so far. Callers use this number in names.
     pub fn steps(&self) -> usize {
         self.steps.len()
     }
 
-    /// Records `step` before the caller does it.
+    /// Records `step` before the caller executes the step.
     ///
     /// # Errors
-    /// [`HostError::System`]; the caller must then not do the step.
+    /// [`HostError::System`]; if so, the caller must not execute the step.
     pub fn begin(&mut self, step: Step) -> Result<Entry, HostError> {
         let at = self.steps.len();
         let is_open = self.steps.iter().flatten().any(|open| *open == step);
-        assert!(!is_open, "{step} is in the ledger already, and would be undone twice");
+        assert!(!is_open, "{step} is already in the ledger, and would be undone twice");
         self.write(&Line::Begin { at, step: step.clone() })?;
         self.steps.push(Some(step));
         Ok(Entry(at))
     }
 
-    /// Records `step` and does it. A failed step is not undone later.
+    /// Records `step` and executes it. A failed step is not undone later.
     ///
     /// # Errors
-    /// Errors of [`Ledger::begin`] and of `act`.
+    /// The errors of [`Ledger::begin`] and of `act`.
     pub(crate) fn perform(
         &mut self,
         step: Step,
@@ -163,19 +162,19 @@ impl Ledger {
         }
     }
 
-    /// Records that the step was not done or that the caller has undone it.
+    /// Records that the step was not executed, or that the caller has undone the step.
     pub fn end(&mut self, entry: Entry) -> Result<(), HostError> {
-        assert!(entry.0 < self.steps.len(), "step {} is of another ledger", entry.0);
+        assert!(entry.0 < self.steps.len(), "step {} belongs to another ledger", entry.0);
         if self.steps[entry.0].take().is_some() {
             self.write(&Line::End { at: entry.0 })?;
         }
         Ok(())
     }
 
-    /// Undoes one step unless it is already undone.
+    /// Undoes one step unless the step is already undone.
     ///
     /// # Errors
-    /// If the step cannot be undone; it then stays in the ledger.
+    /// If the step cannot be undone. The step then stays in the ledger.
     pub fn undo(&mut self, entry: Entry) -> Result<(), HostError> {
         let Some(step) = &self.steps[entry.0] else { return Ok(()) };
         (self.undo)(step)?;
@@ -185,7 +184,7 @@ impl Ledger {
     /// Undoes the remaining steps in reverse order and removes the ledger.
     ///
     /// # Errors
-    /// [`HostError::NotUndone`] if steps could not be undone. The ledger keeps them; all others were undone.
+    /// [`HostError::NotUndone`] if some steps could not be undone. The ledger keeps only these steps.
     pub fn close(mut self) -> Result<(), HostError> {
         self.undo_all()
     }
@@ -235,11 +234,11 @@ impl Ledger {
         paths.into_iter().try_for_each(|path| recover_one(path, undo, recovery))
     }
 
-    /// Writes a line with its newline in one call. So if the process is killed, at most the last line is
-    /// incomplete.
+    /// Writes a line with its newline to the ledger in one call. So if the process is killed, at most the
+    /// last line is incomplete.
     fn write(&mut self, line: &Line) -> Result<(), HostError> {
-        let mut text = serde_json::to_string(line).expect("paths of ours are UTF-8");
-        assert!(!text.contains('\n'), "an entry of a ledger is one line: {text}");
+        let mut text = serde_json::to_string(line).expect("fonio's own paths are UTF-8");
+        assert!(!text.contains('\n'), "a ledger entry has several lines: {text}");
         text.push('\n');
         self.file.write_all(text.as_bytes()).map_err(HostError::system("write", &self.path))
     }
@@ -265,12 +264,13 @@ fn recover_one(path: PathBuf, undo: Undo, recovery: &mut Recovery) -> Result<(),
     };
     match read()? {
         None => return Ok(()),
-        // The owner is about to write the first line.
+        // The file is new, so its owner may be about to write the first line.
         Some((None, _)) if is_young(&file) => return Ok(()),
         Some((owner, _)) if owner.is_some_and(ProcessId::runs) => return Ok(()),
         Some(_) => {}
     }
-    // The owner's lock ended with its process. Another process may be undoing this ledger; wait for it.
+    // The owner's lock on the ledger ended with the owner's process. Another process may be undoing this
+    // ledger; wait until it has finished.
     file.lock().map_err(HostError::system("lock", &path))?;
     let Some((_, steps)) = read()? else { return Ok(()) };
     let mut ledger = Ledger { path, file, steps, undo };
@@ -281,19 +281,18 @@ fn recover_one(path: PathBuf, undo: Undo, recovery: &mut Recovery) -> Result<(),
             Err(error) => recovery.failed.push(chain(&error)),
         }
     }
-    // Dropping removes the file unless steps remain.
+    // Dropping the ledger removes its file unless steps remain.
     drop(ledger);
     Ok(())
 }
 
-/// Returns whether the file was modified within the last minute.
+/// Returns whether the ledger file was modified within the last minute.
 fn is_young(file: &File) -> bool {
     let changed = file.metadata().and_then(|metadata| metadata.modified());
     changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age.as_secs() < 60))
 }
 
-/// Returns the owner and the steps that have not been undone. Ignores an incomplete last line, whose step was
-/// never begun.
+/// Returns the owner and the steps that have not been undone. Ignores an incomplete last line.
 fn parse(path: &Path, text: &str) -> Result<(Option<ProcessId>, Vec<Option<Step>>), HostError> {
     let mut owner = None;
     let mut steps = Vec::new();
@@ -309,7 +308,7 @@ fn parse(path: &Path, text: &str) -> Result<(Option<ProcessId>, Vec<Option<Step>
             Line::Begin { at, step } if at == steps.len() => steps.push(Some(step)),
             Line::End { at } if at < steps.len() => steps[at] = None,
             Line::Begin { .. } | Line::End { .. } => {
-                let source = serde::de::Error::custom("its number is out of order");
+                let source = serde::de::Error::custom("the step number is out of order");
                 return Err(HostError::Ledger { path: path.to_owned(), line: number + 1, source });
             }
         }
@@ -388,13 +387,13 @@ mod tests {
         let path = Path::new("x.ledger");
         let error =
             parse(path, "{\"owner\":{\"pid\":1,\"started_ticks\":2}}\nnonsense\n").expect_err("damaged");
-        assert_eq!(error.to_string(), "x.ledger: line 2 is not an entry of a ledger");
+        assert_eq!(error.to_string(), "x.ledger: line 2 is not a ledger entry");
         assert!(parse(path, "{\"end\":{\"at\":3}}\n").is_err());
     }
 
     proptest! {
-        /// At whatever byte the writer is killed, the ledger names the steps with a complete `begin` line and
-        /// no `end` line.
+        /// Tests that, at whatever byte the writer is killed, the ledger names the steps with a complete
+        /// `begin` line and no `end` line.
         #[test]
         fn any_prefix_of_a_ledger_can_be_read(
             ends in prop::collection::vec(any::<bool>(), 0..20),
@@ -409,7 +408,7 @@ mod tests {
                 }
             }
             let prefix = &text[..cut.index(text.len() + 1)];
-            let (_, steps) = parse(Path::new("x"), prefix).expect("a prefix is a ledger");
+            let (_, steps) = parse(Path::new("x"), prefix).expect("each prefix of a ledger is a ledger");
             let whole = &prefix[..prefix.rfind('\n').map_or(0, |end| end + 1)];
             prop_assert_eq!(steps.len(), whole.matches("begin").count());
             let open = steps.iter().filter(|step| step.is_some()).count();

@@ -14,7 +14,7 @@ impl Ledger {
     /// Creates a ledger for this process in `dir`, which is created if missing.
     ///
     /// # Errors
-    /// [`HostError::System`] if it cannot be written.
+    /// [`HostError::System`] if the ledger cannot be written.
     pub fn open(dir: &Path) -> Result<Ledger, HostError> {
         Ledger::create(dir, undo)
     }
@@ -46,7 +46,7 @@ fn undo(step: &Step) -> Result<(), HostError> {
         Step::Mount { dir, source } => unmount::undo(dir, source),
         Step::Cgroup { path } => control_group::undo(path),
         Step::Setting { path, was } => match fs::write(path, was) {
-            // The device of the setting is gone.
+            // If the file does not exist, the device of the setting is gone.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             outcome => outcome.map_err(HostError::system("write", path)),
         },
@@ -57,7 +57,7 @@ fn undo(step: &Step) -> Result<(), HostError> {
 
 fn remove_tree(path: &Path) -> Result<(), HostError> {
     if unmount::mounts_under(path)?.iter().any(|dir| dir != Path::new("/")) {
-        let busy = std::io::Error::new(ErrorKind::ResourceBusy, "a file system is mounted in it");
+        let busy = std::io::Error::new(ErrorKind::ResourceBusy, "a file system is mounted in this folder");
         return Err(HostError::system("remove", path)(busy));
     }
     match fs::remove_dir_all(path) {
@@ -69,7 +69,7 @@ fn remove_tree(path: &Path) -> Result<(), HostError> {
 fn kill_group(leader: u32) {
     let pid = i32::try_from(leader).ok().and_then(rustix::process::Pid::from_raw);
     if let Some(pid) = pid {
-        // Fails if the group has already ended.
+        // This call fails if the group has already ended.
         let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
     }
 }

@@ -1,4 +1,4 @@
-//! Interface to the kernel's loop driver, with the numbers from linux/loop.h.
+//! Calls the kernel's loop driver, with the numbers from linux/loop.h.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -12,8 +12,7 @@ use rustix::ioctl::{self, IntegerSetter, NoArg, Opcode, Setter};
 use crate::device_users::users_of;
 use crate::error::HostError;
 
-/// Number of attempts while a device is still busy after its last user has ended, or while its node is
-/// missing.
+/// Number of attempts while a device is still busy after its last user has ended, or has no node yet.
 const TRIES: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -32,10 +31,10 @@ pub(super) const FLAG_DIRECT_IO: u32 = 16;
 #[derive(Default)]
 #[repr(C)]
 struct LoopInfo64 {
-    /// From `lo_device` to `lo_encrypt_key_size`.
+    /// The unused fields from `lo_device` to `lo_encrypt_key_size`.
     unused: [u32; 13],
     flags: u32,
-    /// From `lo_file_name` to `lo_init`.
+    /// The unused fields from `lo_file_name` to `lo_init`.
     unused_2: [u64; 22],
 }
 
@@ -59,7 +58,6 @@ pub(super) fn control() -> Result<File, HostError> {
     OpenOptions::new().read(true).write(true).open(CONTROL).map_err(HostError::system("open", CONTROL))
 }
 
-/// Adds the loop device with this number.
 pub(super) fn add(control: &File, number: u32) -> Result<(), Errno> {
     // SAFETY: LOOP_CTL_ADD takes a number, not a pointer.
     unsafe { ioctl::ioctl(control, IntegerSetter::<LOOP_CTL_ADD>::new_usize(number as usize)) }
@@ -72,14 +70,14 @@ pub(super) fn configure(device: &File, file: &File, block_bytes: u32, flags: u32
         info: LoopInfo64 { flags, ..LoopInfo64::default() },
         ..LoopConfig::default()
     };
-    // SAFETY: LOOP_CONFIGURE reads a `struct loop_config`, whose layout `LoopConfig` has (asserted above), and keeps no
-    // pointer to it.
+    // SAFETY: LOOP_CONFIGURE reads a `struct loop_config`, whose layout `LoopConfig` has (asserted above),
+    // and keeps no pointer to it.
     unsafe { ioctl::ioctl(device, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) }
 }
 
 /// Binds a free loop device from the ordinary range to a file that is open for reading and writing. Uses
-/// direct I/O if the file system supports it. The kernel unbinds the device when it is no longer open or
-/// mounted. Returns the open device and its node.
+/// direct I/O if the file's file system supports this. The kernel unbinds the device when it is no longer
+/// open or mounted. Returns the open device and its node.
 pub(crate) fn attach_while_used(file: &File) -> Result<(File, PathBuf), HostError> {
     let control = control()?;
     for _ in 0..TRIES {
@@ -89,13 +87,13 @@ pub(crate) fn attach_while_used(file: &File) -> Result<(File, PathBuf), HostErro
         let path = PathBuf::from(format!("/dev/loop{number}"));
         let device = open_node(&path)?;
         let bound = match configure(&device, file, 512, FLAG_AUTOCLEAR | FLAG_DIRECT_IO) {
-            // Some kernels reject direct I/O here; others ignore the flag.
+            // Some kernels reject direct I/O on this file; others ignore the flag.
             Err(Errno::INVAL) => configure(&device, file, 512, FLAG_AUTOCLEAR),
             bound => bound,
         };
         match bound {
             Ok(()) => return Ok((device, path)),
-            // Another process was faster.
+            // Another process has bound this loop device first.
             Err(Errno::BUSY) => {}
             Err(error) => return Err(HostError::system("bind", path)(error)),
         }
@@ -103,7 +101,7 @@ pub(crate) fn attach_while_used(file: &File) -> Result<(File, PathBuf), HostErro
     Err(HostError::system("find a free loop device through", CONTROL)(Errno::BUSY))
 }
 
-/// ioctl that returns the number of a free loop device. The kernel adds one if needed.
+/// An ioctl that returns the number of a free loop device. The kernel adds a device if none is free.
 struct GetFree;
 
 // SAFETY: the request takes no pointer; the kernel returns the number as the result of the call.
@@ -127,7 +125,7 @@ unsafe impl ioctl::Ioctl for GetFree {
     }
 }
 
-/// Opens the node, which udev or devtmpfs creates shortly after the device.
+/// Opens a device node, which udev or devtmpfs creates shortly after the device.
 pub(crate) fn open_node(path: &Path) -> Result<File, HostError> {
     let mut last = None;
     for _ in 0..TRIES {
@@ -168,7 +166,7 @@ pub(crate) fn remove(number: u32, backing: &Path) -> Result<(), HostError> {
             unsafe { ioctl::ioctl(&control, IntegerSetter::<LOOP_CTL_REMOVE>::new_usize(number as usize)) };
         match removed {
             Ok(()) | Err(Errno::NODEV) => return Ok(()),
-            // Another process has since taken the number.
+            // Another process has since added a device with this number.
             Err(Errno::BUSY) if bound().is_some_and(|bound| !is_ours(&bound)) => return Ok(()),
             Err(Errno::BUSY) => thread::sleep(PAUSE),
             Err(error) => return Err(HostError::system("remove", path)(error)),
@@ -178,8 +176,9 @@ pub(crate) fn remove(number: u32, backing: &Path) -> Result<(), HostError> {
     Err(HostError::InUse { path, by })
 }
 
-/// Returns whether the backing file's path in sysfs means `backing`. If the file's mount is gone, the kernel
-/// shows the path inside that mount. If the file was deleted, the kernel adds a suffix.
+/// Returns whether the backing file's path in sysfs names the file `backing`. If the file's mount is gone,
+/// the kernel shows the path inside that mount. If the file was deleted, the kernel adds a suffix to the
+/// path.
 pub(crate) fn is_backing(shown: &str, backing: &Path) -> bool {
     let shown = Path::new(shown.strip_suffix(" (deleted)").unwrap_or(shown));
     shown == backing || shown.is_absolute() && backing.ends_with(shown.strip_prefix("/").unwrap_or(shown))

@@ -1,4 +1,4 @@
-//! Creates loop devices.
+//! Creates loop devices that the ledger removes.
 //!
 //! This module never reuses an existing device. A depth set through `nr_requests` lasts until the device is
 //! removed, so the depth of a used device can differ from the depth in sysfs.
@@ -17,18 +17,18 @@ use crate::ledger::{Entry, Ledger, Step};
 use crate::numbered;
 use crate::queue::Queue;
 
-/// Options of a loop device.
+/// The options of a loop device.
 #[derive(Clone, Debug, Default)]
 pub struct LoopOptions {
-    /// The device refuses writes.
+    /// Whether the device refuses writes.
     pub read_only: bool,
-    /// The device bypasses the page cache of the backing file and sends it many requests at a time.
+    /// Whether the device bypasses the page cache of its backing file and sends it many requests at a time.
     pub direct_io: bool,
     /// The logical block size in bytes, a power of two from 512 to 4096; `None` for 512.
     pub block_bytes: Option<u32>,
 }
 
-/// A loop device that we added. Undoing its ledger removes it.
+/// A loop device that this process added. Undoing its ledger removes the device.
 #[derive(Debug)]
 pub struct LoopDevice {
     number: u32,
@@ -40,8 +40,8 @@ impl LoopDevice {
     /// Adds a loop device and binds it to the file `backing`.
     ///
     /// # Errors
-    /// [`HostError::NotRoot`], [`HostError::NoNumber`], or [`HostError::System`], also if the backing file
-    /// does not support the requested direct I/O.
+    /// [`HostError::NotRoot`], [`HostError::NoNumber`], or [`HostError::System`], for example if the backing
+    /// file does not support the requested direct I/O.
     pub fn attach(
         ledger: &mut Ledger,
         backing: &Path,
@@ -63,7 +63,7 @@ impl LoopDevice {
             numbered::add(ledger, "loop", CONTROL, sysfs, step, |number| driver::add(&control, number))?;
         let bound = bind(number, &file, options);
         if bound.is_err() {
-            // The first error is returned. If undoing fails too, the device stays in the ledger.
+            // Return the first error. If undoing fails too, the device stays in the ledger.
             let _ = ledger.undo(entry);
         }
         let device = LoopDevice { number, path: bound?, entry };
@@ -76,7 +76,7 @@ impl LoopDevice {
         Ok(device)
     }
 
-    /// Returns the device node, such as `/dev/loop700`.
+    /// Returns the path of the device node, such as `/dev/loop700`.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -86,15 +86,15 @@ impl LoopDevice {
         format!("loop{}", self.number)
     }
 
-    /// Returns the device's queue.
+    /// Returns the device's request queue.
     pub fn queue(&self) -> Queue {
         Queue::of(&self.name())
     }
 
-    /// Detaches and removes the device.
+    /// Detaches the loop device from its file and removes it.
     ///
     /// # Errors
-    /// [`HostError::System`], also if it is still mounted.
+    /// [`HostError::System`], for example if the device is still mounted.
     pub fn detach(self, ledger: &mut Ledger) -> Result<(), HostError> {
         ledger.undo(self.entry)
     }

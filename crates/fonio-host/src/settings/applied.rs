@@ -1,23 +1,23 @@
-//! Makes and undoes a change of a setting.
+//! Changes a setting, and undoes the change.
 
 use serde::{Deserialize, Serialize};
 
 use super::target::Target;
 use crate::error::HostError;
 
-/// A setting that was changed, or is about to be.
+/// A change of a setting that was made or is about to be made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
-    /// The kind of setting, and its object.
+    /// The changed setting and its object.
     pub target: Target,
-    /// The value before the change.
+    /// The setting's value before the change.
     pub old: String,
-    /// The value after the change.
+    /// The setting's value after the change.
     pub new: String,
 }
 
 impl Applied {
-    /// Returns whether the new value differs from the old one.
+    /// Returns whether the new value differs from the old value.
     pub fn is_new(&self) -> bool {
         self.old != self.new
     }
@@ -33,41 +33,40 @@ impl Applied {
         })
     }
 
-    /// Checks that undoing would lose no data, for example by unmounting a file system in use. Changes
-    /// nothing.
+    /// Checks that undoing would lose no data, for example by unmounting a file system in use.
     ///
-    /// # Errors [`HostError::InUse`] with the programs that use it.
+    /// # Errors
+    ///
+    /// [`HostError::InUse`] with the programs that use the file system.
     pub fn check_undo(&self) -> Result<(), HostError> {
         self.target.check_restore()
     }
 
-    /// Checks that the new value is in force. This must hold from [`Applied::borrow`] until the ledger is
-    /// undone.
+    /// Checks that the setting's new value is in force. The new value must stay in force from
+    /// [`Applied::borrow`] until the ledger is undone.
     ///
     /// # Errors
-    /// [`HostError::NotSettable`] if another user or program has changed the setting, or the device or mount
-    /// is gone.
+    /// [`HostError::NotSettable`] if somebody else has changed the setting, or the device or mount is gone.
     pub fn expect_new(&self) -> Result<(), HostError> {
         self.target.expect_still(&self.new, &self.new)
     }
 
-    /// Checks that the old value is in force.
+    /// Checks that the setting's old value is in force.
     ///
     /// # Errors
-    /// Errors of [`Applied::expect_new`].
+    /// The errors of [`Applied::expect_new`].
     pub fn expect_old(&self) -> Result<(), HostError> {
         self.target.expect_still(&self.old, &self.new)
     }
 
-    /// Restores the old value if the new value is in force.
+    /// Restores the setting's old value if the new value is in force.
     pub fn undo(&self) -> Result<Undone, HostError> {
         let undone = self.would_undo()?;
         self.finish(&undone)?;
         Ok(undone)
     }
 
-    /// Restores the old value, unless `found` ([`Applied::would_undo`]) shows that another program has
-    /// changed the setting.
+    /// Restores the old value, unless `found` ([`Applied::would_undo`]) shows a change by another program.
     pub(super) fn finish(&self, found: &Undone) -> Result<(), HostError> {
         match found {
             Undone::ChangedSince(_) => Ok(()),
@@ -76,14 +75,13 @@ impl Applied {
     }
 }
 
-/// The result of restoring a setting.
+/// The result of restoring a setting's old value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Undone {
-    /// The old value is in force again.
+    /// The setting's old value is in force again.
     Restored,
-    /// There was nothing to restore: the old value was already in force, or the device or mount no longer
-    /// exists.
+    /// Nothing had to be restored: the old value was in force, or the device or mount no longer exists.
     NothingLeft,
-    /// Another program has changed the setting to this value. It was left alone and stays on record.
+    /// Another program has changed the setting to this value, so it was not restored and stays on record.
     ChangedSince(String),
 }

@@ -1,4 +1,4 @@
-//! Temporary setting changes, undone by a ledger.
+//! Changes settings temporarily; a ledger undoes the changes.
 
 use std::path::Path;
 
@@ -11,17 +11,18 @@ use crate::ledger::{Entry, Ledger, Step};
 use crate::queue::Queue;
 
 impl Applied {
-    /// Makes the planned change, which the ledger undoes. Restores the old value if the kernel refuses or
+    /// Makes a planned change, which the ledger undoes later. Restores the old value if the kernel refuses or
     /// alters the new one.
     ///
-    /// # Errors [`HostError::System`], or [`HostError::NotSettable`] if the kernel kept another value or the
-    /// old value is no longer in force. In all cases, nothing is changed.
+    /// # Errors
+    ///
+    /// old value is no longer in force. If an error occurs, the setting keeps its old value.
     pub fn borrow(&self, ledger: &mut Ledger) -> Result<Entry, HostError> {
         let Applied { target, old, new } = self;
         target.expect_still(old, new)?;
         let entry = ledger.begin(Step::Borrowed { setting: self.clone() })?;
         if let Err(error) = target.set(new).and_then(|()| target.expect(new)) {
-            // If this fails too, the ledger keeps the step.
+            // If restoring fails too, the ledger keeps the step.
             target.restore(old)?;
             ledger.end(entry)?;
             return Err(error);
@@ -34,7 +35,7 @@ impl Applied {
 /// lock, a file in the ledger's folder, until then.
 ///
 /// # Errors
-/// Errors of [`Setting::plan`], [`OnlyChanger::begin`] and [`Applied::borrow`].
+/// The errors of [`Setting::plan`], [`OnlyChanger::begin`] and [`Applied::borrow`].
 pub fn borrow_setting(
     setting: &Setting,
     path: &Path,
@@ -45,11 +46,12 @@ pub fn borrow_setting(
     Ok((entry, only))
 }
 
-/// Sets the scheduler of the disk at `path` (its node or a partition) and records the old one in the ledger.
-/// Undoing the entry restores it.
+/// Sets the scheduler of the disk at `path` (its node or a partition) and records the old scheduler in the
+/// ledger. Undoing the entry restores the old scheduler.
 ///
 /// # Errors
-/// [`HostError::NotSettable`] if `path` is not on a disk with a scheduler; otherwise those of [`Queue::set_scheduler`].
+/// [`HostError::NotSettable`] if `path` is not on a disk with a scheduler; otherwise the errors of
+/// [`Queue::set_scheduler`].
 pub fn borrow_scheduler(path: &Path, name: &str, ledger: &mut Ledger) -> Result<Entry, HostError> {
     let queue = Queue::of(&disk_of(path).map_err(|refusal| refusal.of(name, path))?);
     let (was, _) = queue.schedulers()?;

@@ -18,7 +18,7 @@ const WITH_CLASSES: [&str; 3] = ["bfq", "mq-deadline", SMARTIO];
 pub(super) fn check_class(machine: &Machine) -> Result<(), String> {
     has_one_of(machine, &WITH_CLASSES).map_err(|has| {
         format!(
-            "only the schedulers bfq, mq-deadline and smartio use it, and {has}: `fonio fix apply bfq DISK`"
+            "only the schedulers bfq, mq-deadline and smartio use this setting, and {has}: `fonio fix apply bfq DISK`"
         )
     })
 }
@@ -26,7 +26,7 @@ pub(super) fn check_class(machine: &Machine) -> Result<(), String> {
 /// Checks that the kernel can control the I/O of units; the error is the reason why it cannot.
 pub(super) fn check_controller(machine: &Machine) -> Result<(), String> {
     let Some(controllers) = read_text(&machine.file(GROUPS).join("cgroup.controllers")) else {
-        return Err("it needs control groups v2, which are not mounted on /sys/fs/cgroup".to_owned());
+        return Err("control groups v2 must be mounted on /sys/fs/cgroup".to_owned());
     };
     if controllers.split_whitespace().any(|name| name == "io") {
         return Ok(());
@@ -39,7 +39,7 @@ pub(super) fn check_weight(machine: &Machine) -> Result<(), String> {
     check_controller(machine)?;
     match has_one_of(machine, &["bfq"]) {
         Err(has) if !costs(machine) => Err(format!(
-            "only the scheduler bfq and the controller io.cost use it, and {has}: `fonio fix apply io-cost DISK` or `fonio fix apply bfq DISK`"
+            "only the scheduler bfq and the controller io.cost use this setting, and {has}: `fonio fix apply io-cost DISK` or `fonio fix apply bfq DISK`"
         )),
         _ => Ok(()),
     }
@@ -67,7 +67,7 @@ pub(super) fn group_at(path: &Path) -> Result<PathBuf, String> {
     let dir = Path::new(GROUPS).join(inside);
     let is_group = !inside.as_os_str().is_empty() && dir.join("cgroup.procs").exists();
     let dir = fs::canonicalize(&dir).ok().filter(|dir| is_group && dir.starts_with(GROUPS));
-    dir.ok_or_else(|| format!("it is neither a systemd unit nor a control group below {GROUPS}"))
+    dir.ok_or_else(|| format!("this is neither a systemd unit nor a control group below {GROUPS}"))
 }
 
 /// Returns the file with the weight of a group; bfq has a separate one.
@@ -102,9 +102,9 @@ mod tests {
 
     #[test]
     fn what_would_have_no_effect_is_refused() {
-        let needs_bfq = "only the scheduler bfq and the controller io.cost use it, and sda has none: `fonio fix apply io-cost DISK` or `fonio fix apply bfq DISK`";
-        let needs_either = "only the schedulers bfq, mq-deadline and smartio use it, and sda has none: `fonio fix apply bfq DISK`";
-        let v2 = "it needs control groups v2, which are not mounted on /sys/fs/cgroup";
+        let needs_bfq = "only the scheduler bfq and the controller io.cost use this setting, and sda has none: `fonio fix apply io-cost DISK` or `fonio fix apply bfq DISK`";
+        let needs_either = "only the schedulers bfq, mq-deadline and smartio use this setting, and sda has none: `fonio fix apply bfq DISK`";
+        let v2 = "control groups v2 must be mounted on /sys/fs/cgroup";
         let io = "this kernel has no io controller (CONFIG_BLK_CGROUP)";
         for (controllers, cost, scheduler, of, expected) in [
             (Some("cpu io memory"), "", "none mq-deadline [bfq]", "weight", Ok(())),

@@ -1,19 +1,19 @@
 //! Makes and undoes changes of settings, and updates two records: of the changes until the next boot
 //! ([`Settings`]), and of the settings kept across reboots ([`Keeper`]).
 //!
-//! Rules:
+//! These rules apply:
 //!
-//! 1. Only one process at a time changes a setting. The process first takes the lock, then checks that the
+//! 1. Only one process at a time may change a setting. The process first takes the lock, then checks that the
 //!    setting still has the expected value.
 //! 2. A change is put in force before it is written to configuration files, so no file contains a value that
-//!    the kernel refuses. If it cannot be written, it is reverted. A change that survives a reboot by itself
-//!    is recorded first: if the process is then killed, the permanent record has the old value.
+//!    the kernel refuses. If a change cannot be written, it is reverted. A change that survives a reboot by
+//!    itself is recorded first: if the process is then killed, the permanent record has the old value.
 //! 3. Changes are undone in reverse order. For example, removing a scheduler also changes the maximum number
 //!    of requests, so if that number was set after the scheduler, it is restored first.
 //! 4. A kept setting is removed from its files before its old value is restored, because the files could put
 //!    it in force again. There are two exceptions, whose old value is restored first: a folder, which needs
 //!    these files while programs use it, and a setting that survives a reboot by itself.
-//! 5. A change that cannot be undone stays on record. The other changes are undone.
+//! 5. A change that cannot be undone stays on record. All other changes are undone.
 //!
 //! Undoing restores the value from before the first change, even after several changes.
 
@@ -28,19 +28,18 @@ use super::setting::Setting;
 use crate::error::HostError;
 use crate::ledger::Ledger;
 
-/// A change to make.
+/// A planned change of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// The setting with its old and new value. The values are equal if the change only keeps the setting
-    /// across reboots.
+    /// The changed setting with its old and new value. The values are equal if the change only keeps the
+    /// setting across reboots.
     pub change: Applied,
-    /// Whether to keep it across reboots.
+    /// Whether to keep the setting across reboots.
     pub keep: bool,
 }
 
 impl Planned {
-    /// Plans a setting for `path`, kept across reboots if `keep` is set or the setting requires it. Changes
-    /// nothing.
+    /// Plans a setting for `path`, kept across reboots if `keep` is set or the setting requires it.
     ///
     /// # Errors
     /// [`HostError::NotSettable`] with the reason; also if the setting already has this value.
@@ -51,40 +50,40 @@ impl Planned {
         if keep || lasts || change.is_new() {
             return Ok(Planned { change, keep });
         }
-        // Already in force: `plan` returns this as an error.
+        // The setting already has this value, which `plan` would return as an error.
         Ok(Planned { change: setting.plan(path)?, keep })
     }
 
-    /// Returns how the change would be kept across reboots; `None` if it would not be kept. Changes nothing.
+    /// Returns how the change would be kept across reboots; `None` if it would not be kept. Changes no file.
     ///
     /// # Errors
-    /// [`HostError::NotKept`] with the reason.
+    /// [`HostError::NotKept`] with the reason why the change cannot be kept.
     pub fn would_keep(&self, files: KeptFiles) -> Result<Option<Kept>, HostError> {
         if self.keep { Keeper::open(files)?.plan(&self.change).map(Some) } else { Ok(None) }
     }
 }
 
-/// A change that was made.
+/// A change of a setting that was made.
 #[derive(Debug)]
 pub struct Made {
-    /// How it is kept across reboots, if at all.
+    /// How the change is kept across reboots; `None` if it is not kept.
     pub kept: Option<Kept>,
-    /// The value that undoing restores.
+    /// The value that undoing the change restores.
     pub brings_back: String,
 }
 
-/// A change to undo.
+/// A change of a setting that can be undone.
 #[derive(Debug)]
 pub struct Undoing {
-    /// The change, with the value from before the first change.
+    /// The change, with the setting's value from before the first change.
     pub change: Applied,
-    /// How it is kept across reboots, if at all.
+    /// How the change is kept across reboots; `None` if it is not kept.
     pub kept: Option<Kept>,
-    /// Whether it was made since boot.
+    /// Whether the change was made since the last boot.
     is_of_this_boot: bool,
 }
 
-/// Both records, locked.
+/// The locked records of changes until the next boot and of kept settings.
 #[derive(Debug)]
 pub struct Changes {
     settings: Settings,
@@ -93,10 +92,10 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Opens the records of this machine.
+    /// Opens and locks the records of this machine.
     ///
     /// # Errors
-    /// [`HostError::System`], also if a record cannot be parsed.
+    /// [`HostError::System`], for example if a record cannot be parsed.
     pub fn of_machine() -> Result<Changes, HostError> {
         Changes::open(&Ledger::default_dir(), KeptFiles::of_machine())
     }
@@ -105,7 +104,7 @@ impl Changes {
         Ok(Changes { settings: Settings::open(dir)?, keeper: Keeper::open(files)?, locks: dir.to_owned() })
     }
 
-    /// Makes a change. If it cannot be made and kept as planned, nothing is changed.
+    /// Makes a planned change. If the change cannot be made and kept as planned, nothing is changed.
     ///
     /// # Errors
     /// [`HostError::BeingTested`] if another process is changing the setting; [`HostError::NotSettable`] if
@@ -114,7 +113,7 @@ impl Changes {
     pub fn make(&mut self, planned: &Planned) -> Result<Made, HostError> {
         let Planned { change, keep } = planned;
         let _only = OnlyChanger::begin(&self.locks, &change.target)?;
-        // A trial may have changed it between the plan and the lock.
+        // A trial may have changed the setting between the plan and the lock.
         change.expect_old()?;
         let first = |known: &Applied| (known.target == change.target).then(|| known.old.clone());
         let before = self.keeper.kept().iter().find_map(|kept| first(&kept.applied));
@@ -125,19 +124,19 @@ impl Changes {
             return Ok(Made { kept: None, brings_back });
         }
         let from = Applied { old: brings_back.clone(), ..change.clone() };
-        // Fails before anything is changed.
+        // This check fails before anything is changed.
         self.keeper.plan(&from)?;
         let kept = if change.target.lasts() {
             let kept = self.keeper.keep(&from)?;
             self.apply(change).inspect_err(|_| {
-                // Report the first error.
+                // Report the first error rather than an error of this call.
                 let _ = self.keeper.forget(&change.target);
             })?;
             kept
         } else {
             self.apply(change)?;
             self.keeper.keep(&from).inspect_err(|_| {
-                // Report the first error.
+                // Report the first error rather than an error of undoing.
                 if change.is_new() && self.settings.applied().contains(change) {
                     let _ = self.settings.undo(change);
                 }
@@ -150,8 +149,7 @@ impl Changes {
         if change.is_new() { self.settings.apply(change).map(drop) } else { Ok(()) }
     }
 
-    /// Returns the changes of a setting, or all changes, in undo order; with `path`, only changes of that
-    /// object.
+    /// Returns the changes of one or all settings, in undo order; with `path`, only changes of that object.
     pub fn to_undo(&self, setting: Option<&Setting>, path: Option<&Path>) -> Vec<Undoing> {
         let is_chosen = |change: &Applied| {
             setting.is_none_or(|setting| setting.undoes(change))
@@ -164,11 +162,11 @@ impl Changes {
         for kept in self.keeper.kept().iter().filter(|kept| is_chosen(&kept.applied)) {
             match chosen.iter_mut().find(|undoing| undoing.change.target == kept.applied.target) {
                 Some(undoing) => {
-                    // It was put in force again after a reboot.
+                    // The kept setting was put in force again after a reboot.
                     undoing.change.old.clone_from(&kept.applied.old);
                     undoing.kept = Some(kept.clone());
                 }
-                // After a reboot, only the record of kept settings remains.
+                // After a reboot, only the record of kept settings lists this change.
                 None => chosen.push(Undoing {
                     change: kept.applied.clone(),
                     kept: Some(kept.clone()),
@@ -185,10 +183,10 @@ impl Changes {
         undoing.kept.as_ref().is_none_or(|kept| undoing.is_of_this_boot || self.keeper.is_same_disk(kept))
     }
 
-    /// Returns the result that [`Changes::undo`] would have. Changes nothing.
+    /// Returns the result that [`Changes::undo`] would have. Does not change the setting.
     ///
     /// # Errors
-    /// [`HostError::InUse`] with the programs or [`HostError::NotSettable`] if data would be lost;
+    /// [`HostError::InUse`] (naming the programs) or [`HostError::NotSettable`] if data would be lost;
     /// [`HostError::System`].
     pub fn would_undo(&self, undoing: &Undoing) -> Result<Undone, HostError> {
         if !self.is_here(undoing) {
@@ -202,7 +200,8 @@ impl Changes {
     /// Restores the value from before a change and removes the change from the files that keep it.
     ///
     /// # Errors
-    /// Errors of [`Changes::would_undo`], and [`HostError::BeingTested`]. The change then stays on record.
+    /// The errors of [`Changes::would_undo`], and [`HostError::BeingTested`]. If an error occurs, the change
+    /// stays on record.
     pub fn undo(&mut self, undoing: &Undoing) -> Result<Undone, HostError> {
         let Undoing { change, kept, .. } = undoing;
         let _only = OnlyChanger::begin(&self.locks, &change.target)?;
@@ -219,7 +218,7 @@ impl Changes {
             self.keeper.forget(&change.target)?;
         }
         let is_kept = self.keeper.kept().iter().any(|kept| kept.applied.target == change.target);
-        assert!(!is_kept, "{} is no longer in the record of kept settings", change.target);
+        assert!(!is_kept, "{} is still in the record of kept settings", change.target);
         Ok(undone)
     }
 }
@@ -237,8 +236,8 @@ mod tests {
     use crate::settings::target::Target;
     use crate::settings::value::Value;
 
-    /// A setting stored in a file. It logs its values and whether it is kept. If the file `refuse` exists,
-    /// the setting refuses changes; if the file `in-use` exists, its object is busy.
+    /// A setting for tests, stored in a file. This setting logs its values and whether it is kept. If the
+    /// file `refuse` exists, the setting refuses changes; if the file `in-use` exists, its object is busy.
     struct Logged(Facts);
 
     static MOUNT: Logged = Logged(Facts { tag: "logged_mount", title: "a mount", ..Facts::OF_MOUNT });
@@ -302,7 +301,6 @@ mod tests {
         (dir, changes)
     }
 
-    /// A target with the value `old`.
     fn target(kind: &'static Logged, dir: &Path, name: &str) -> Target {
         let dir = dir.join(name);
         fs::create_dir(&dir).expect("mkdir");
@@ -376,7 +374,7 @@ mod tests {
         assert_eq!(order, [&targets[2], &targets[1], &targets[0]]);
         let undone: Vec<bool> = to_undo.iter().map(|undoing| changes.undo(undoing).is_ok()).collect();
         assert_eq!(undone, [true, false, true]);
-        // It is unchanged, in force and kept.
+        // The setting is unchanged, in force and kept.
         assert_eq!(read(&targets[1], "value"), "new");
         assert!(kept_file(targets[1].object()).exists());
         let left = changes.to_undo(None, None);
@@ -390,7 +388,7 @@ mod tests {
         for kind in [&MOUNT, &LASTING] {
             let (dir, mut changes) = machine();
             let target = target(kind, dir.path(), "it");
-            // It cannot be set.
+            // The setting now refuses to be set.
             fs::write(target.path().join("refuse"), "").expect("written");
             changes.make(&planned(&target, "new", true)).expect_err("refused");
             fs::remove_file(target.path().join("refuse")).expect("removed");
@@ -417,7 +415,7 @@ mod tests {
         assert_eq!(changes.undo(&to_undo[0]).expect("left"), theirs);
         assert_eq!(read(&target, "value"), "theirs");
         assert_eq!(changes.to_undo(None, None).len(), 1, "it stays on record");
-        // A plan from before the failure cannot be made either.
+        // A change that was planned before the failure cannot be made either.
         let late = Planned { change: to_undo[0].change.clone(), keep: false };
         assert!(matches!(changes.make(&late), Err(HostError::NotSettable { .. })));
     }

@@ -1,8 +1,8 @@
-//! Settings of journald and systemd units, in drop-ins.
+//! Changes settings of journald and systemd units in drop-ins.
 //!
 //! A drop-in is a file with a part of the configuration. A drop-in in `/run/systemd` lasts until the next
-//! boot; kept settings have one in `/etc/systemd` ([`super::Keeper`]). The name of the file in `/run` sorts
-//! later, so its value overrides a kept value.
+//! boot; a kept setting has a drop-in in `/etc/systemd` ([`super::Keeper`]). The name of the file in `/run`
+//! sorts later, so its value overrides a kept value.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,23 +15,22 @@ use crate::error::HostError;
 use crate::files;
 use crate::program::run;
 
-/// Folder of drop-ins that last until the next boot.
 const UNTIL_BOOT: &str = "/run/systemd";
-/// Value of keys that no file sets.
+/// Shown as the value of keys that no file sets.
 const UNSET: &str = "unset";
 const COMMA: &str = ", ";
 
 /// The keys that a setting assigns, and the name of its drop-ins.
 #[derive(Debug)]
 pub(super) struct Keys {
-    /// Name of the fix, used in the file name.
+    /// Name of the fix, which is part of the file name.
     pub name: &'static str,
     pub keys: &'static [&'static str],
     /// Whether a key can be assigned several times, once for each disk.
     pub are_lists: bool,
-    /// Only assignments that contain this text belong to the setting.
+    /// The text that an assignment must contain to belong to the setting.
     pub only_with: &'static str,
-    /// Additional lines of the drop-in.
+    /// Additional lines that each drop-in contains.
     pub more: &'static [&'static str],
 }
 
@@ -41,11 +40,10 @@ impl Keys {
     }
 }
 
-/// A drop-in written by fonio.
+/// A drop-in that fonio writes for a setting.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DropIn<'u> {
     keys: &'static Keys,
-    /// The unit; `None` for journald.
     unit: Option<&'u str>,
 }
 
@@ -62,7 +60,7 @@ impl<'u> DropIn<'u> {
         kind[..1].to_uppercase() + &kind[1..]
     }
 
-    /// Returns the folder of drop-ins in a systemd folder.
+    /// Returns the folder of drop-ins below `systemd`, systemd's configuration folder.
     fn folder(&self, systemd: &Path) -> PathBuf {
         match self.unit {
             None => systemd.join("journald.conf.d"),
@@ -70,18 +68,16 @@ impl<'u> DropIn<'u> {
         }
     }
 
-    /// Returns the file that keeps a value, below `/etc/systemd`.
+    /// Returns the drop-in that keeps a value across reboots, below `/etc/systemd`.
     pub(super) fn kept_file(&self, systemd: &Path, value: &str) -> OwnFile {
         let path = self.folder(systemd).join(format!("90-fonio-{}.conf", self.keys.name));
         OwnFile { path, lines: self.lines(value) }
     }
 
-    /// Returns the file that lasts until the next boot.
     fn file(&self) -> PathBuf {
         self.folder(Path::new(UNTIL_BOOT)).join(format!("95-fonio-{}.conf", self.keys.name))
     }
 
-    /// Returns the lines of a file that sets this value.
     fn lines(&self, value: &str) -> Vec<String> {
         let assignments = value.split(COMMA).filter(|assignment| *assignment != UNSET);
         let mut lines: Vec<String> =
@@ -92,7 +88,7 @@ impl<'u> DropIn<'u> {
         lines
     }
 
-    /// Returns the value in systemd's files; `None` if the unit is gone.
+    /// Returns the value that systemd's files assign; `None` if the unit is gone.
     pub(super) fn current(&self) -> Result<Option<String>, HostError> {
         let refused = |reason| HostError::NotSettable {
             setting: self.keys.keys[0].to_owned(),
@@ -108,7 +104,7 @@ impl<'u> DropIn<'u> {
         Ok(Some(in_force(&text, &self.section(), self.keys)))
     }
 
-    /// Puts the value in force until the next boot.
+    /// Puts a value in force until the next boot.
     pub(super) fn set(&self, value: &str) -> Result<(), HostError> {
         let file = self.file();
         let folder = file.parent().expect("it has one");
@@ -118,7 +114,7 @@ impl<'u> DropIn<'u> {
         self.tell()
     }
 
-    /// Removes the file that lasts until the next boot, and reloads systemd.
+    /// Removes the drop-in that lasts until the next boot, and reloads systemd.
     pub(super) fn take_back(&self) -> Result<(), HostError> {
         let file = self.file();
         files::remove(&file)?;
@@ -126,7 +122,6 @@ impl<'u> DropIn<'u> {
         self.tell()
     }
 
-    /// Reloads the configuration of systemd or journald.
     fn tell(&self) -> Result<(), HostError> {
         match self.unit {
             None => systemd::systemctl(&["restart", "systemd-journald.service"]),
@@ -136,8 +131,7 @@ impl<'u> DropIn<'u> {
     }
 }
 
-/// Returns the assignments of `keys` in systemd's files that are in force, given the order in which systemd
-/// reads the files.
+/// Returns the assignments of `keys` that are in force, from systemd's files in the order of reading.
 fn in_force(text: &str, section: &str, keys: &Keys) -> String {
     let mut values: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut now = "";

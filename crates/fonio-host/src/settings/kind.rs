@@ -1,5 +1,5 @@
-//! A kind of setting. Each kind has a file in [`super::kinds`] that defines its fixes, its requirements, and
-//! how to read, set, keep and restore its value.
+//! Defines what a kind of setting is. Each kind has a file in [`super::kinds`] that defines its fixes, its
+//! requirements, and how to read, set, keep and restore its value.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use super::drop_in::DropIn;
 use super::folder::folder_at;
 use super::kept::own::OwnFile;
 use super::places::{disk_of, mount_on_device};
-// Names that all kinds use.
+// All kinds of settings use these names.
 pub(super) use super::drop_in::Keys;
 pub(super) use super::kept::files::KeptFiles;
 pub(super) use super::object::{Object, Scope};
@@ -25,16 +25,16 @@ pub(super) use crate::schedulers::SMARTIO;
 pub(super) trait Kind: Sync {
     fn facts(&self) -> &'static Facts;
 
-    /// Parses the value of the fix `name`; without `text`, returns the default. Kinds without values return
-    /// the name of the fix.
+    /// Parses the value of the fix `name`; without `text`, returns the default value. A kind without values
+    /// returns the name of the fix.
     fn parse(&self, name: &str, text: Option<&str>) -> Result<Value, String> {
         match text {
             None => Ok(Value::Word(self.facts().only_value.unwrap_or(name).to_owned())),
-            Some(_) => Err("it takes no value".to_owned()),
+            Some(_) => Err("this fix has no value".to_owned()),
         }
     }
 
-    /// Returns the object at `path` or containing it.
+    /// Returns the object at `path`, or the object that contains `path`.
     fn object(&self, _wanted: &Wanted<'_>, path: &Path) -> Result<Object, Refusal> {
         Ok(match self.facts().scope {
             Scope::Disk => Object::Disk(disk_of(path)?),
@@ -46,7 +46,7 @@ pub(super) trait Kind: Sync {
         })
     }
 
-    /// Returns the value that the object gets, as recorded.
+    /// Returns the value that the object gets, in the form in which it is recorded.
     fn value(&self, wanted: &Value, _on: &Object) -> Result<String, Refusal> {
         Ok(wanted.to_string())
     }
@@ -56,7 +56,7 @@ pub(super) trait Kind: Sync {
         Ok(())
     }
 
-    /// Returns the value in force; `None` if the object is gone.
+    /// Returns the setting's value in force; `None` if its object is gone.
     fn current(&self, on: &Object) -> Result<Option<String>, HostError> {
         match &self.facts().held {
             Held::QueueFile(file) => Queue::of(on.disk()).read(file).map(Some),
@@ -65,7 +65,7 @@ pub(super) trait Kind: Sync {
         }
     }
 
-    /// Puts a value in force.
+    /// Puts a value of the setting in force.
     fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
         match &self.facts().held {
             Held::QueueFile(file) => Queue::of(on.disk()).write(file, value),
@@ -85,17 +85,17 @@ pub(super) trait Kind: Sync {
         }
     }
 
-    /// Fails if restoring would lose data. Called before anything is changed.
+    /// Fails if restoring the old value would lose data. This method is called before anything is changed.
     fn check_restore(&self, _on: &Object) -> Result<(), HostError> {
         Ok(())
     }
 
-    /// Returns a sentence on the resources that restoring needs.
+    /// Returns a sentence on the resources that restoring the old value needs.
     fn restore_needs(&self, _on: &Object) -> Option<String> {
         None
     }
 
-    /// Returns how the value is kept across reboots.
+    /// Returns how a value of the setting is kept across reboots.
     fn kept_as(&self, on: &Object, value: &str, files: &KeptFiles) -> Result<KeptAs, Refusal> {
         Ok(match &self.facts().held {
             Held::QueueFile(file) => KeptAs::queue_files([(*file, value)]),
@@ -107,7 +107,7 @@ pub(super) trait Kind: Sync {
         })
     }
 
-    /// Describes the setting, as in `the scheduler of /dev/sda`.
+    /// Describes the setting with its object, as in `the scheduler of /dev/sda`.
     fn describe(&self, on: &Object) -> String {
         let title = self.facts().title;
         match on {
@@ -116,7 +116,7 @@ pub(super) trait Kind: Sync {
         }
     }
 
-    /// Returns the device node, mount point, folder, file, unit, or path of a machine setting.
+    /// Returns the path of the object: a device node, mount point, folder, file, unit or machine setting.
     fn path(&self, on: &Object) -> PathBuf {
         match on {
             Object::Disk(device) => Path::new("/dev").join(device),
@@ -126,7 +126,7 @@ pub(super) trait Kind: Sync {
         }
     }
 
-    /// Returns whether a fix with this value changed the object.
+    /// Returns whether a change of this object can come from a fix with this value.
     fn is_of(&self, _wanted: &Value, _on: &Object) -> bool {
         true
     }
@@ -141,7 +141,7 @@ pub(super) trait Kind: Sync {
         None
     }
 
-    /// Returns the scheduler that the setting needs, if any.
+    /// Returns the scheduler that the wanted value needs, if any.
     fn scheduler<'v>(&self, _wanted: &'v Value) -> Option<&'v str> {
         None
     }
@@ -163,45 +163,44 @@ impl fmt::Debug for dyn Kind {
 }
 
 pub(super) struct Facts {
-    /// Its name in records. Some kinds have the same name, and differ in a second name, `of`. Neither name
-    /// may ever change, because later versions of fonio must be able to read the records.
+    /// The name of this kind of setting in records. Kinds with the same name differ in a second name, `of`.
+    /// Neither name may ever change, because later versions of fonio must be able to read the records.
     pub tag: &'static str,
     pub of: Option<&'static str>,
-    /// Its name in records if the object is a control group that is not a unit.
+    /// The name of this kind in records if the object is a control group that is not a unit.
     pub tag_of_group: Option<&'static str>,
-    /// Name in records of the folder or image that has the object's content.
+    /// The name under which records store the folder or image that has the object's content.
     pub content: Option<&'static str>,
     pub scope: Scope,
-    /// The setting in a sentence, as in `the scheduler of /dev/sda`.
+    /// The name of the setting in a sentence, such as `the scheduler` in `the scheduler of /dev/sda`.
     pub title: &'static str,
-    /// For a machine setting, the path in errors.
+    /// The path that errors show for a setting of the machine.
     pub of_machine: &'static str,
-    /// Storage of its value.
+    /// Where the setting's value is stored.
     pub held: Held,
-    /// Storage of the kept value, as text for users.
+    /// Where the kept value is stored, as text for users.
     pub kept_in: &'static str,
-    /// Effect of undoing, as text for users.
+    /// The effect of undoing the setting, as text for users.
     pub undone: &'static str,
-    /// Whether the setting always survives a reboot, so applying it also keeps it.
+    /// Whether the setting always survives a reboot, so that applying the setting also keeps it.
     pub lasts: bool,
-    /// Whether the setting must survive a reboot, because otherwise programs would see older data after it.
+    /// Whether the setting must survive a reboot, because without it, programs would see older data.
     pub must_be_kept: bool,
-    /// Why the setting cannot be switched back and forth while programs run; `None` if it can.
+    /// Why the setting cannot be switched back and forth while programs run; `None` if it can be switched.
     pub cannot_switch: Option<&'static str>,
     /// Whether the value has parts, separated by blanks, that are set one after the other.
     pub has_parts: bool,
-    /// Whether setting it changes other settings of its object, so it must precede them when kept settings
-    /// are restored.
+    /// Whether this setting changes other settings of its object, so that it must be restored before them.
     pub comes_first: bool,
-    /// The value of its fixes, if they take no argument.
+    /// The value of the setting's fixes, if these fixes have no argument.
     pub only_value: Option<&'static str>,
-    /// Placeholder for a value that users must choose.
+    /// The placeholder for a value that users must choose.
     pub needs_value: Option<&'static str>,
     pub fixes: &'static [SettingFix],
 }
 
 impl Facts {
-    /// A disk setting whose former value is restored.
+    /// The properties that most kinds share: a disk setting whose former value is restored.
     pub(super) const DEFAULT: Facts = Facts {
         tag: "",
         of: None,
@@ -250,38 +249,39 @@ impl Facts {
     };
 }
 
-/// Storage of a setting's value, now and across reboots. A kind can override how it is read and set.
+/// Where a setting's value is stored, now and across reboots. A kind can override how the value is read and
+/// set.
 pub(super) enum Held {
-    /// In this file in a disk's `queue` folder in sysfs. A udev rule keeps the setting.
+    /// The value is in this file in a disk's `queue` folder in sysfs. A udev rule keeps the setting.
     QueueFile(&'static str),
-    /// In a systemd drop-in, which also keeps the setting.
+    /// The value is in a systemd drop-in, which also keeps the setting.
     DropIn(Keys),
-    /// In the mount option with this prefix. The mount table keeps the setting.
+    /// The value is in the mount option with this prefix. The mount table keeps the setting.
     MountOption(&'static str),
-    /// In sysctl settings: the value is their assignments.
+    /// The value is a list of assignments to sysctl settings.
     Sysctl,
-    /// In its object, where it survives reboots.
+    /// The value is stored in the setting's object, where it survives reboots.
     Itself,
-    /// Elsewhere: the kind itself reads, sets and keeps it.
+    /// The value is stored elsewhere: the kind itself reads, sets and keeps the value.
     ByKind,
 }
 
 /// A fix that is a setting.
 #[derive(Clone, Copy, Debug)]
 pub struct SettingFix {
-    /// Its name on the command line.
+    /// The name of the fix on the command line.
     pub name: &'static str,
-    /// The group of things that it changes.
+    /// The part of the system that the fix changes.
     pub changes: Group,
-    /// Its effect, in one line.
+    /// The effect of the fix, in one line.
     pub does: &'static str,
-    /// Requirements on the machine.
+    /// The fix's requirements on the machine.
     pub needs: &'static str,
-    /// Additional data that a power cut can lose with it.
+    /// The additional data that a power cut can lose with the fix.
     pub loses: Loss,
-    /// The study of the fix, or a note that we measure it ourselves.
+    /// The study of the fix, or a note that only fonio measures it.
     pub source: &'static str,
-    /// How a trial applies it.
+    /// How a trial applies the fix.
     pub trial: Trial,
 }
 
@@ -298,27 +298,27 @@ impl SettingFix {
     };
 }
 
-/// The part of the system that a fix changes, in the order of the printed list.
+/// The part of the system that a fix changes, in the order in which fixes are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// The scheduler or the queue of a disk.
+    /// The fix changes the scheduler or the queue of a disk.
     Scheduler,
-    /// The file system or its mount.
+    /// The fix changes a file system or its mount.
     Filesystem,
-    /// The page cache and swap.
+    /// The fix changes the page cache or swap.
     Memory,
-    /// The system's logs.
+    /// The fix changes how the system writes its logs.
     Logs,
-    /// A systemd unit, or a container.
+    /// The fix changes a systemd unit or a container.
     Unit,
-    /// An application and its files.
+    /// The fix changes an application or its files.
     Application,
-    /// The device itself.
+    /// The fix changes the device itself.
     Device,
 }
 
 impl Group {
-    /// All groups.
+    /// All groups of fixes, in the order of the list.
     pub const ALL: [Group; 7] = [
         Group::Scheduler,
         Group::Filesystem,
@@ -329,7 +329,7 @@ impl Group {
         Group::Device,
     ];
 
-    /// Returns the heading above its fixes.
+    /// Returns the heading above the group's fixes in the list.
     pub fn heading(self) -> &'static str {
         match self {
             Group::Scheduler => "Scheduler and queue",
@@ -343,19 +343,20 @@ impl Group {
     }
 }
 
-/// The data that a power cut can lose.
+/// The data that a power cut can lose with a fix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Nothing more than before.
+    /// A power cut loses no more data than without the fix.
     Nothing,
-    /// The last seconds of writes; the text gives their number. Older data are intact.
+    /// A power cut loses the last seconds of writes; the text gives their number. Older data stay intact.
     Recent(&'static str),
-    /// Data that were moved or are no longer synced: for caches only. The text names the data.
+    /// A power cut loses data that were moved or are no longer synced, so the fix is only for caches. The
+    /// text names these data.
     Content(&'static str),
 }
 
 impl Loss {
-    /// Returns the sentence for users.
+    /// Returns the sentence that tells users which data can be lost.
     pub fn sentence(self) -> &'static str {
         match self {
             Loss::Nothing => "A power cut loses no more data than without the fix.",
@@ -372,35 +373,36 @@ impl Loss {
 /// How a trial applies a fix to a workload or a command.
 #[derive(Clone, Copy, Debug)]
 pub enum Trial {
-    /// In the same way as the fix.
+    /// The trial applies the fix as on a machine in use.
     AsMade,
-    /// In a directory, in the same way as the fix. If the trial creates a file system, it uses this mount
-    /// option, if the file system supports it.
+    /// In a directory, the trial applies the fix as on a machine in use. A file system that the trial creates
+    /// is mounted with this option if it supports the option.
     MountOption(&'static str, fn(Filesystem) -> bool),
-    /// In a directory, in the same way as the fix. A device created for the trial gets the scheduler from the
-    /// start.
+    /// In a directory, the trial applies the fix as on a machine in use. A device created for the trial gets
+    /// the scheduler from the start.
     Scheduler,
-    /// In the same way as the fix, if the device has this scheduler.
+    /// The trial applies the fix as on a machine in use if the device has this scheduler.
     WithScheduler(&'static str),
-    /// In the same way as the fix, if the file system supports discards.
+    /// The trial applies the fix as on a machine in use if the file system supports discards.
     Discards,
-    /// The workload opens its databases with a write-ahead log.
+    /// The trial runs a workload that opens its databases with a write-ahead log.
     WriteAheadLog,
-    /// On the workload's folder, which nothing else uses.
+    /// The trial applies the fix to the workload's own folder, which no other program uses.
     OwnFolder,
-    /// Not at all, because the fix changes the device permanently; the text says how. Only its regular
-    /// repetition is a setting.
+    /// A trial cannot apply the fix, because it changes the device permanently; the text says how. Only the
+    /// regular repetition of the fix is a setting.
     Once(&'static str),
-    /// Not at all, for this reason.
+    /// A trial cannot apply the fix, for this reason.
     None(&'static str),
 }
 
-/// Reason why settings of system services cannot be tried with a workload or a command.
+/// The reason why settings of system services cannot be tried with a workload or a command.
 pub(super) const OF_SERVICES: Trial = Trial::None(
     "it changes system services; record them with `fonio record` before and after applying it, then run `fonio compare`",
 );
 
-/// Reason why a mount over a folder cannot be tried: no other program may use the folder during the trial.
+/// The reason why a mount over a folder cannot be tried: no other program may use the folder during the
+/// trial.
 pub(super) const OF_FOLDERS: Trial = Trial::None(
     "it mounts something over a folder that programs use; record them with `fonio record` before and after applying it, then run `fonio compare`",
 );
@@ -409,23 +411,24 @@ pub(super) const OF_FOLDERS: Trial = Trial::None(
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'v> {
     pub value: &'v Value,
-    /// Applies the setting even if programs have files open and would continue to use the covered files.
+    /// Whether to apply the setting even if programs have files open and would continue to use the covered
+    /// files.
     pub despite_writers: bool,
 }
 
 /// How a setting is kept across reboots.
 pub(super) enum KeptAs {
-    /// Udev rules for its disk, with one action each.
+    /// The setting is kept by udev rules for its disk, with one action each.
     Rules(Vec<String>),
-    /// An option of its mount.
+    /// The setting is kept by an option of its mount.
     MountOption(String),
-    /// A line of the mount table that mounts something over its folder.
+    /// The setting is kept by a line of the mount table that covers its folder with a mount.
     MountLine(String),
-    /// Files that belong only to fonio.
+    /// The setting is kept by files that belong only to fonio.
     Files(Vec<OwnFile>),
-    /// Sysctl assignments.
+    /// The setting is kept by sysctl assignments.
     Sysctl(Vec<(String, String)>),
-    /// It survives reboots by itself.
+    /// The setting survives reboots by itself.
     Itself,
 }
 
@@ -433,7 +436,7 @@ impl KeptAs {
     /// Returns udev rules that write these contents to files in a disk's `queue` folder in sysfs.
     pub(super) fn queue_files<'f>(files: impl IntoIterator<Item = (&'f str, &'f str)>) -> KeptAs {
         let action = |(file, value): (&str, &str)| {
-            // A scheduler's own files exist only with that scheduler.
+            // The files of a scheduler exist only while the disk uses that scheduler.
             let there = if file.contains('/') { format!("TEST==\"queue/{file}\", ") } else { String::new() };
             format!("{there}ATTR{{queue/{file}}}=\"{value}\"")
         };

@@ -10,8 +10,8 @@
 //! | changes that survive reboots | [`Keeper`] |
 //! | the order of records, locks and changes | [`Changes`] |
 //!
-//! The record is not a ledger: settings in the record are restored only on request. For temporary changes,
-//! use a ledger ([`borrow_setting`]).
+//! The record of these changes is not a ledger: its settings are restored only on request. For temporary
+//! changes, use a ledger ([`borrow_setting`]).
 
 mod applied;
 mod borrow;

@@ -1,43 +1,42 @@
-//! The object to which a setting applies.
+//! Describes the object to which a setting applies.
 
 use std::path::{Path, PathBuf};
 
 /// The kind of object that a setting applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// A disk: a device, or a path on it.
+    /// The setting applies to a disk, which the user names by its device or by a path on it.
     Disk,
-    /// A mount: a path in it.
+    /// The setting applies to a mount, which the user names by a path in it.
     Mount,
-    /// The machine.
+    /// The setting applies to the complete machine.
     Machine,
-    /// A systemd unit, or a control group by its path.
+    /// The setting applies to a systemd unit, or to a control group that the user names by its path.
     Unit,
-    /// An SQLite database: its file.
+    /// The setting applies to an SQLite database, which the user names by its file.
     Database,
-    /// A folder.
+    /// The setting applies to a folder.
     Folder,
 }
 
-/// The object of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Object {
     /// A disk, by its name in `/sys/block`.
     Disk(String),
     /// A mount, by its mount point.
     Mount(PathBuf),
-    /// The machine.
+    /// The complete machine.
     Machine,
     /// A systemd unit, by its name.
     Unit(String),
     /// A control group that is not a unit, by its folder.
     Group(PathBuf),
-    /// A database, by its file.
+    /// An SQLite database, by its file.
     Database(PathBuf),
-    /// A folder.
+    /// A folder, by its path.
     Folder {
         dir: PathBuf,
-        /// The other folder or image that has its content.
+        /// The other folder or the image that has the folder's content.
         content: Option<PathBuf>,
     },
 }
@@ -70,7 +69,7 @@ impl Object {
         }
     }
 
-    /// Returns the mount point, folder or database file.
+    /// Returns the path of the object: a mount point, folder or database file.
     pub(super) fn path(&self) -> &Path {
         match self {
             Object::Mount(dir) | Object::Group(dir) | Object::Folder { dir, .. } => dir,
@@ -83,7 +82,7 @@ impl Object {
     pub(super) fn with_content(&self) -> (&Path, &Path) {
         match self {
             Object::Folder { dir, content: Some(content) } => (dir, content),
-            other => panic!("{other:?} has its own content"),
+            other => panic!("{other:?} has no separate content"),
         }
     }
 }

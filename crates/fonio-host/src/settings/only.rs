@@ -1,4 +1,4 @@
-//! A lock that lets only one process at a time change a setting.
+//! Provides a lock that lets only one process at a time change a setting.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::MetadataExt;
@@ -10,8 +10,8 @@ use crate::files::make_private_folder;
 
 pub(crate) const LOCK: &str = "lock";
 
-/// The exclusive right to change a setting, held until dropped. A trial switches the setting back and forth;
-/// without this lock, another process would mistake the current value for the user's own.
+/// The exclusive right to change a setting, held until this value is dropped. A trial switches the setting
+/// back and forth; without this lock, another process would mistake the current value for the user's own.
 #[derive(Debug)]
 pub struct OnlyChanger {
     path: PathBuf,
@@ -19,11 +19,11 @@ pub struct OnlyChanger {
 }
 
 impl OnlyChanger {
-    /// Locks `target` in the state folder `dir`, which is created if missing. The kernel releases the lock
-    /// when the process is killed.
+    /// Locks `target` in the state folder `dir`, which is created if it does not exist. The kernel also
+    /// releases the lock when the process is killed.
     ///
     /// # Errors
-    /// [`HostError::BeingTested`] if another process holds it, and [`HostError::System`].
+    /// [`HostError::BeingTested`] if another process holds the lock, and [`HostError::System`].
     pub fn begin(dir: &Path, target: &Target) -> Result<OnlyChanger, HostError> {
         make_private_folder(dir)?;
         let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
@@ -35,8 +35,8 @@ impl OnlyChanger {
                 TryLockError::WouldBlock => HostError::BeingTested { setting: target.to_string() },
                 TryLockError::Error(error) => HostError::system("lock", &path)(error),
             })?;
-            // The previous owner may have removed the file after we opened it and before we locked it.
-            // Another process could then lock a new file of the same name.
+            // The previous owner may have removed the file after this process opened it and before this
+            // process locked it. Another process could then lock a new file with the same name.
             let ours = lock.metadata().map_err(HostError::system("look at", &path))?;
             if fs::metadata(&path).is_ok_and(|there| there.ino() == ours.ino() && there.dev() == ours.dev()) {
                 return Ok(OnlyChanger { path, _lock: lock });
@@ -49,14 +49,14 @@ impl OnlyChanger {
 pub(crate) fn remove_free_lock(path: &Path) {
     let Ok(lock) = OpenOptions::new().append(true).open(path) else { return };
     if lock.try_lock().is_ok() {
-        // If the file stays, the next process reuses it.
+        // Ignore the error: if the file stays, the next process reuses it.
         let _ = fs::remove_file(path);
     }
 }
 
 impl Drop for OnlyChanger {
     fn drop(&mut self) {
-        // If the file stays, the next process reuses it.
+        // Ignore the error: if the file stays, the next process reuses it.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -84,7 +84,7 @@ mod tests {
         fs::write(&file, "").expect("as after kill -9");
         remove_free_lock(&file);
         assert!(!file.exists(), "nobody has it");
-        drop(OnlyChanger::begin(&state, &swappiness).expect("nobody changes it any more"));
+        drop(OnlyChanger::begin(&state, &swappiness).expect("no process changes the swappiness any more"));
         assert_eq!(fs::read_dir(&state).expect("it was made").count(), 0);
     }
 }

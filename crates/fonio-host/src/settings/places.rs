@@ -1,4 +1,4 @@
-//! Finds the mount or disk of a path, and changes mount options.
+//! Finds the mount or disk that contains a path, and changes mount options.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -15,7 +15,7 @@ use rustix::mount::{
 use super::refusal::Refusal;
 use crate::error::HostError;
 
-/// `MS_NOSYMFOLLOW` of Linux 5.10.
+/// The mount flag `MS_NOSYMFOLLOW` of Linux 5.10.
 const NOSYMFOLLOW: MountFlags = MountFlags::from_bits_retain(256);
 
 pub(super) fn mounted_at(dir: &Path) -> Result<MountPoint, HostError> {
@@ -37,18 +37,18 @@ pub(super) fn mount_of(path: &Path) -> Result<MountPoint, HostError> {
     found.cloned().ok_or_else(|| HostError::system("find the mount of", &path)(std::io::ErrorKind::NotFound))
 }
 
-/// Returns the mount point of the mount that contains a path. Its file system must be on a device.
+/// Returns the mount point of the mount that contains a path. The mounted file system must be on a device.
 pub(super) fn mount_on_device(path: &Path) -> Result<PathBuf, Refusal> {
     let MountPoint { dir, filesystem, .. } = mount_of(path)?;
-    // The kernel marks file systems without a block device.
+    // In this file, the kernel marks the file systems that need no block device.
     let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
     if known.lines().any(|line| line.split_once('\t') == Some(("nodev", &filesystem))) {
-        return Err(Refusal::On(dir, format!("it is {filesystem}, which is not on a device")));
+        return Err(Refusal::On(dir, format!("the file system {filesystem} is not on a device")));
     }
     Ok(dir)
 }
 
-/// Fails if the file system is mounted read-only.
+/// Fails if the file system at `dir` is mounted read-only.
 pub(super) fn check_writable(dir: &Path) -> Result<(), Refusal> {
     match mounted_at(dir)?.filesystem_options.iter().any(|option| option == "ro") {
         true => Err(Refusal::Reason("it is read-only".to_owned())),
@@ -56,7 +56,7 @@ pub(super) fn check_writable(dir: &Path) -> Result<(), Refusal> {
     }
 }
 
-/// Returns the flags of a mount except the access time flags; the error is the reason why they are not known.
+/// Returns the flags of a mount except the access time flags; the error tells why they are unknown.
 pub(super) fn mount_flags(options: &[String]) -> Result<MountFlags, String> {
     let mut flags = MountFlags::empty();
     for option in options {
@@ -68,14 +68,14 @@ pub(super) fn mount_flags(options: &[String]) -> Result<MountFlags, String> {
             "noexec" => MountFlags::NOEXEC,
             "nodiratime" => MountFlags::NODIRATIME,
             "nosymfollow" => NOSYMFOLLOW,
-            other => return Err(format!("its option {other} could not be kept")),
+            other => return Err(format!("the mount option {other} cannot be preserved")),
         };
     }
     Ok(flags)
 }
 
 /// Changes one parameter of the file system mounted on a folder: a flag such as `ro`, or a key with a value.
-/// Keeps all others.
+/// Keeps all other parameters.
 pub(super) fn reconfigure(dir: &Path, key: &str, value: Option<&str>) -> Result<(), Errno> {
     let picked = fspick(CWD, dir, FsPickFlags::FSPICK_CLOEXEC)?;
     match value {
@@ -85,14 +85,14 @@ pub(super) fn reconfigure(dir: &Path, key: &str, value: Option<&str>) -> Result<
     fsconfig_reconfigure(&picked)
 }
 
-/// Returns the name in `/sys/block` of the disk that contains a path. The path may also be the disk's or a
-/// partition's node.
+/// Returns the name in `/sys/block` of the disk that contains a path. The path may also be the node of the
+/// disk or of a partition.
 pub(crate) fn disk_of(path: &Path) -> Result<String, Refusal> {
     let (name, below) = device_of(path)?;
     if below.is_empty() {
         return Ok(name);
     }
-    Err(Refusal::Reason(format!("it is mapped to {}: name one of these devices", below.join(", "))))
+    Err(Refusal::Reason(format!("this device is mapped to {}: name one of those devices", below.join(", "))))
 }
 
 /// Like [`disk_of`], but also returns the devices that the disk is mapped to.
@@ -103,7 +103,7 @@ pub(super) fn device_of(path: &Path) -> Result<(String, Vec<String>), Refusal> {
     let found = machine.device_below(path).map_err(HostError::system("find", path))?;
     let disk = found.map(|id| machine.disk_of(id));
     let named = disk.and_then(|disk| Some((machine.name_of(disk)?, machine.names_mapped_to(disk))));
-    named.ok_or_else(|| Refusal::Reason("it is not on a block device".to_owned()))
+    named.ok_or_else(|| Refusal::Reason("this path is not on a block device".to_owned()))
 }
 
 #[cfg(test)]
@@ -120,6 +120,6 @@ mod tests {
     fn what_could_not_be_kept_is_named() {
         let of = |options: &str| mount_flags(&options.split(',').map(str::to_owned).collect::<Vec<_>>());
         assert_eq!(of("rw,nosuid,relatime"), Ok(MountFlags::NOSUID));
-        assert_eq!(of("rw,idmapped"), Err("its option idmapped could not be kept".to_owned()));
+        assert_eq!(of("rw,idmapped"), Err("the mount option idmapped cannot be preserved".to_owned()));
     }
 }

@@ -1,6 +1,6 @@
-//! The record of settings changed until the next boot.
+//! Keeps the record of settings that are changed until the next boot.
 //!
-//! Invariant: the old value is recorded before a setting is changed, so it can always be restored. Each
+//! Invariant: the old value is recorded before a setting is changed, so that it can always be restored. Each
 //! setting is recorded once, with the value from before its first change.
 
 use std::fs::File;
@@ -18,13 +18,13 @@ const RECORD: &str = "settings.json";
 struct Recorded {
     #[serde(flatten)]
     applied: Applied,
-    /// The first value, while a second one is being set. If the process is killed then, either value may be
-    /// in force.
+    /// The first new value, while a second new value is being set. If the process is killed then, either
+    /// value may be in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     instead_of: Option<String>,
 }
 
-/// The record of changed settings, locked while open.
+/// The record of changed settings, which is locked while it is open.
 #[derive(Debug)]
 pub struct Settings {
     path: PathBuf,
@@ -33,12 +33,12 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Opens the record in `dir`, which is created if missing.
+    /// Opens the record in `dir`, which is created if it does not exist.
     ///
     /// # Errors
-    /// [`HostError::System`], also if the record cannot be parsed; then nothing is changed.
+    /// [`HostError::System`], for example if the record cannot be parsed; nothing is changed in this case.
     pub fn open(dir: &Path) -> Result<Settings, HostError> {
-        // The folder is locked, because every change replaces the record file.
+        // Lock the folder rather than the file, because every change replaces the record file.
         let lock = lock_private_folder(dir)?;
         let path = dir.join(RECORD);
         let recorded: Vec<Recorded> = read_record(&path)?;
@@ -51,15 +51,15 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Reads the record in `dir` without locking it, to show it.
+    /// Reads the record in `dir` without locking it, so that it can be shown.
     ///
     /// # Errors
-    /// [`HostError::System`] if it cannot be read or parsed.
+    /// [`HostError::System`] if the record cannot be read or parsed.
     pub fn on_record(dir: &Path) -> Result<Vec<Applied>, HostError> {
         read_record(&dir.join(RECORD))?.into_iter().map(now_in_force).collect()
     }
 
-    /// Returns the settings that were changed and not restored.
+    /// Returns the settings that were changed and have not been restored.
     pub fn applied(&self) -> &[Applied] {
         &self.applied
     }
@@ -68,7 +68,7 @@ impl Settings {
     /// change.
     ///
     /// # Errors
-    /// [`HostError::System`]; the record then has the old value.
+    /// [`HostError::System`] if the change fails; the record still has the old value then.
     pub fn apply(&mut self, planned: &Applied) -> Result<String, HostError> {
         assert!(planned.is_new(), "{} is {} already", planned.target, planned.new);
         let before = self.applied.clone();
@@ -96,22 +96,22 @@ impl Settings {
         set.map(|()| brings_back)
     }
 
-    /// Restores the value from before `applied` and removes it from the record.
+    /// Restores the value from before `applied`, and removes the setting from the record.
     ///
     /// # Errors
-    /// [`HostError::System`]; the setting then stays on record.
+    /// [`HostError::System`] if the value cannot be restored; the setting then stays on record.
     pub fn undo(&mut self, applied: &Applied) -> Result<Undone, HostError> {
         let undone = applied.would_undo()?;
         self.finish_undo(applied, &undone)?;
         Ok(undone)
     }
 
-    /// Like [`Settings::undo`], but uses a result of [`Applied::would_undo`] that was obtained before the
-    /// setting was removed from the files that keep it, because changing these files may change the value in
-    /// force.
+    /// Undoes a change like [`Settings::undo`], but uses a result of [`Applied::would_undo`] that was
+    /// obtained before the setting was removed from the files that keep it, because changing these files may
+    /// change the value in force.
     ///
     /// # Errors
-    /// [`HostError::System`]; the setting then stays on record.
+    /// [`HostError::System`] if the value cannot be restored; the setting then stays on record.
     pub fn finish_undo(&mut self, applied: &Applied, found: &Undone) -> Result<(), HostError> {
         applied.finish(found)?;
         if matches!(found, Undone::ChangedSince(_)) {
@@ -121,15 +121,15 @@ impl Settings {
         self.save(None)
     }
 
-    /// Replaces the file atomically, or removes it if there are no entries. `second` is a change of a setting
-    /// that is already on record.
+    /// Replaces the record file atomically, or removes it if the record has no entries. `second` is a change
+    /// of a setting that is already on record.
     fn save(&self, second: Option<&Applied>) -> Result<(), HostError> {
         if self.applied.is_empty() {
             return files::remove(&self.path);
         }
         let is_first =
             |at: usize| self.applied[..at].iter().all(|other| other.target != self.applied[at].target);
-        assert!((0..self.applied.len()).all(is_first), "each setting is on record once: {:?}", self.applied);
+        assert!((0..self.applied.len()).all(is_first), "a setting is on record twice: {:?}", self.applied);
         let recorded = |applied: &Applied| Recorded {
             applied: applied.clone(),
             instead_of: second
@@ -137,13 +137,13 @@ impl Settings {
                 .map(|second| second.old.clone()),
         };
         let recorded: Vec<Recorded> = self.applied.iter().map(recorded).collect();
-        let text = serde_json::to_string_pretty(&recorded).expect("paths of ours are UTF-8");
+        let text = serde_json::to_string_pretty(&recorded).expect("fonio's own paths are UTF-8");
         files::replace(&self.path, &text, |_| Ok(()))
     }
 }
 
-/// Returns the change in force. If a process was killed while it set a second value, the value in force is
-/// the first, the second, or a mixture of parts of both.
+/// Returns the recorded change that is in force. If a process was killed while it set a second value, the
+/// value in force is the first, the second, or a mixture of parts of both.
 fn now_in_force(recorded: Recorded) -> Result<Applied, HostError> {
     let Recorded { mut applied, instead_of } = recorded;
     if let Some(earlier) = instead_of
@@ -227,7 +227,7 @@ mod tests {
         let state = dir.path().join("state");
         let now = now(SWAPPINESS);
         let change = |old: &str, new: &str| change(SWAPPINESS, old, new);
-        // The value in force is the first value, the second value, or a value set by another program.
+        // The value in force is the first value, the second value, or one set by another program.
         for (first, second, expected) in
             [(now.as_str(), "201", now.as_str()), ("201", &now, &now), ("201", "202", "202")]
         {

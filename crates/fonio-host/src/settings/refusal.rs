@@ -1,22 +1,21 @@
-//! Reasons why a setting cannot be applied.
+//! Lists the reasons why a setting cannot be applied.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::HostError;
 
-/// The reason why a setting is not possible.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// A clause about the object.
+    /// The reason is a clause about the setting's object.
     Reason(String),
-    /// A clause about another object, with that object.
+    /// The reason is a clause about another object, whose path is given.
     On(PathBuf, String),
-    /// A complete error.
+    /// The reason is a complete error.
     Error(HostError),
 }
 
 impl Refusal {
-    /// Returns the error that `setting` is not possible on `path`.
+    /// Returns the error that `setting` cannot be applied to `path`.
     pub(super) fn of(self, setting: &str, path: &Path) -> HostError {
         let not_settable =
             |path: PathBuf, reason| HostError::NotSettable { setting: setting.to_owned(), path, reason };

@@ -1,4 +1,4 @@
-//! A setting with the requested value.
+//! Represents a setting with the value that the user requests.
 
 use std::fmt;
 use std::path::Path;
@@ -11,11 +11,11 @@ use super::target::Target;
 use super::value::Value;
 use crate::error::HostError;
 
-/// A setting with its value.
+/// A setting with the requested value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     kind: &'static dyn Kind,
-    /// The fix as written by the user: `read-ahead=1MiB`.
+    /// The fix as the user wrote it, such as `read-ahead=1MiB`.
     name: String,
     value: Value,
     despite_writers: bool,
@@ -27,31 +27,31 @@ impl Setting {
         KINDS.iter().flat_map(|kind| kind.facts().fixes)
     }
 
-    /// Parses a fix that is a setting: `noatime`, or `read-ahead=1MiB`.
+    /// Parses a fix that is a setting, such as `noatime` or `read-ahead=1MiB`.
     ///
     /// # Errors
-    /// A sentence on what to write instead.
+    /// The error is a sentence that tells the user what to write instead.
     pub fn parse(text: &str) -> Result<Setting, String> {
         let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
         let (kind, _) = fix_named(name).ok_or_else(|| format!("{name} is not a setting"))?;
         Ok(Setting { kind, name: text.to_owned(), value: kind.parse(name, value)?, despite_writers: false })
     }
 
-    /// Returns the setting for the number of requests in a queue. Accepts numbers that users cannot write, to
-    /// restore old values.
+    /// Returns the setting for the number of requests in a queue. To restore old values, the setting accepts
+    /// numbers that users cannot write.
     pub fn requests(number: u32) -> Setting {
         Setting::with_value("requests", Value::Number(number))
     }
 
     pub(super) fn with_value(name: &str, value: Value) -> Setting {
-        let (kind, _) = fix_named(name).expect("the table has this fix");
+        let (kind, _) = fix_named(name).expect("the table of fixes has this name");
         Setting { kind, name: format!("{name}={value}"), value, despite_writers: false }
     }
 
-    /// Returns the fix.
+    /// Returns the fix to which the setting belongs.
     pub fn fix(&self) -> &'static SettingFix {
         let name = self.name.split_once('=').map_or(self.name.as_str(), |(name, _)| name);
-        fix_named(name).expect("a setting is made from a fix").1
+        fix_named(name).expect("each setting belongs to a fix").1
     }
 
     /// Returns the kind of object that the setting applies to.
@@ -59,7 +59,7 @@ impl Setting {
         self.kind.facts().scope
     }
 
-    /// Returns whether the setting applies to the whole machine, regardless of the path.
+    /// Returns whether the setting applies to the complete machine, regardless of the path.
     pub fn is_of_machine(&self) -> bool {
         self.scope() == Scope::Machine
     }
@@ -69,7 +69,7 @@ impl Setting {
         self.kind.facts().kept_in
     }
 
-    /// Returns the effect of undoing, as text for users.
+    /// Returns the effect of undoing the setting, as text for users.
     pub fn undone(&self) -> &'static str {
         self.kind.facts().undone
     }
@@ -80,7 +80,7 @@ impl Setting {
         facts.lasts || facts.must_be_kept
     }
 
-    /// If the user must choose a value and has not, returns the placeholder for it.
+    /// If the user must choose a value and has not, returns the placeholder for this value.
     pub fn missing_value(&self) -> Option<&'static str> {
         self.kind.facts().needs_value.filter(|_| self.value == Value::None)
     }
@@ -96,30 +96,30 @@ impl Setting {
     }
 
     /// Allows the setting even if programs have files open and would continue to use the covered files. Most
-    /// settings ignore this.
+    /// settings ignore this permission.
     #[must_use]
     pub fn despite_writers(self) -> Setting {
         Setting { despite_writers: true, ..self }
     }
 
     /// If the device cannot have this setting's value, returns a clause that explains how the planned value
-    /// differs from it.
+    /// differs from this value.
     pub fn fitted_to(&self, planned: &Applied) -> Option<String> {
         self.kind.difference(&self.value, planned.target.object(), &planned.new)
     }
 
-    /// Returns whether this setting sets `target`.
+    /// Returns whether this setting changes the value of `target`.
     pub fn is_of(&self, target: &Target) -> bool {
         *self.kind == *target.kind() && self.kind.is_of(&self.value, target.object())
     }
 
-    /// Returns whether `applied` sets the same kind of setting to this value.
+    /// Returns whether `applied` sets this kind of setting to this setting's value.
     pub fn is_in_force_as(&self, applied: &Applied) -> bool {
         self.is_of(&applied.target) && self.value_on(&applied.target).is_ok_and(|value| value == applied.new)
     }
 
-    /// Returns whether undoing this fix undoes `applied`. A fix without a value, such as `read-ahead`, undoes
-    /// any value. If a setting has several fixes, each undoes only its own value.
+    /// Returns whether undoing this fix undoes the change `applied`. A fix without a value, such as
+    /// `read-ahead`, undoes any value. If a setting has several fixes, each undoes only its own value.
     pub(super) fn undoes(&self, applied: &Applied) -> bool {
         let is_any = !self.name.contains('=') && self.kind.facts().fixes.len() == 1;
         if is_any { self.is_of(&applied.target) } else { self.is_in_force_as(applied) }
@@ -129,36 +129,37 @@ impl Setting {
         Wanted { value: &self.value, despite_writers: self.despite_writers }
     }
 
-    /// Returns the target of this setting for `path`, which is a device, or a file or folder on it.
+    /// Returns the target of this setting for `path`, which is a device, or a file or folder on a device.
     pub(super) fn target(&self, path: &Path) -> Result<Target, HostError> {
         let object = self.kind.object(&self.wanted(), path);
         object.map(|object| Target::new(self.kind, object)).map_err(|refusal| refusal.of(&self.name, path))
     }
 
-    /// Returns the value to set on this target; fails if the target cannot have it.
+    /// Returns the value to set on this target; fails if the target cannot have this value.
     fn value_on(&self, target: &Target) -> Result<String, HostError> {
         self.kind
             .value(&self.value, target.object())
             .map_err(|refusal| refusal.of(&self.name, &target.path()))
     }
 
-    /// Returns the change that applying the setting to `path` would make. Changes nothing.
+    /// Returns the change that applying the setting to `path` would make. Does not change the setting.
     ///
     /// # Errors
-    /// [`HostError::NotSettable`] with the reason, also if the value is already in force.
+    /// [`HostError::NotSettable`] with the reason, for example if the value is already in force.
     pub fn plan(&self, path: &Path) -> Result<Applied, HostError> {
         let planned = self.plan_or_current(path)?;
         if planned.is_new() {
             return Ok(planned);
         }
-        let why = self.fitted_to(&planned).map(|how| format!("{how}, and that is already in force"));
-        Err(self.refused(&planned.target, why.as_deref().unwrap_or("it is already in force")))
+        let why = self.fitted_to(&planned).map(|how| format!("{how}, and this value is already in force"));
+        Err(self.refused(&planned.target, why.as_deref().unwrap_or("this value is already in force")))
     }
 
-    /// Like [`Setting::plan`], but a value that is already in force is not an error: `old` and `new` are then equal.
+    /// Like [`Setting::plan`], but a value that is already in force is not an error: `old` and `new` are then
+    /// equal.
     ///
     /// # Errors
-    /// [`HostError::NotSettable`] with the reason.
+    /// [`HostError::NotSettable`] with the reason why the setting cannot be applied.
     pub fn plan_or_current(&self, path: &Path) -> Result<Applied, HostError> {
         let target = self.target(path)?;
         let new = self.value_on(&target)?;
@@ -195,15 +196,15 @@ mod tests {
         };
         assert_eq!(
             refused("commit-30s", "/proc/self"),
-            "commit-30s cannot be set on /proc: it is proc, and only ext4 has it"
+            "commit-30s cannot be set on /proc: the file system is proc, and only ext4 has a commit interval"
         );
         assert_eq!(
             refused("noatime", "/proc/self"),
-            "noatime cannot be set on /proc: it is proc, which is not on a device"
+            "noatime cannot be set on /proc: the file system proc is not on a device"
         );
         assert_eq!(
             refused("read-ahead=128KiB", "/proc/self"),
-            "read-ahead=128KiB cannot be set on /proc/self: it is not on a block device"
+            "read-ahead=128KiB cannot be set on /proc/self: this path is not on a block device"
         );
         assert!(refused("noatime", "/no/such/file").contains("/no/such/file"));
     }
@@ -211,19 +212,19 @@ mod tests {
     #[test]
     fn settings_of_the_machine_need_no_path() {
         let limit = Setting::parse("dirty-limit").expect("a setting");
-        let target = limit.target(Path::new("/no/such/file")).expect("it is of the machine");
+        let target = limit.target(Path::new("/no/such/file")).expect("a machine setting needs no path");
         assert_eq!(*target.object(), Object::Machine);
         assert!(limit.is_of_machine() && !Setting::parse("noatime").expect("a setting").is_of_machine());
     }
 
-    /// Checks the table of kinds, so a mistake in a new line is found before a user encounters it.
+    /// Checks the table of kinds, so that a mistake in a new line is found before a user encounters it.
     #[test]
     fn the_table_is_complete_and_has_nothing_twice() {
         let mut names: Vec<&str> = Setting::fixes().map(|fix| fix.name).collect();
         let all = names.len();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), all, "two fixes with one name");
+        assert_eq!(names.len(), all, "two fixes have the same name");
         for (at, kind) in KINDS.iter().enumerate() {
             let Facts { tag, of, scope, title, of_machine, kept_in, fixes, .. } = kind.facts();
             assert!(!tag.is_empty() && !kept_in.is_empty() && !fixes.is_empty(), "{tag} {of:?}");
@@ -232,7 +233,7 @@ mod tests {
             assert!(KINDS[..at].iter().all(|other| **other != **kind), "{tag} {of:?} twice");
             for SettingFix { name, does, needs, source, .. } in *fixes {
                 assert!([name, does, needs, source].into_iter().all(|text| !text.is_empty()), "{name}");
-                let setting = Setting::parse(name).expect("it has a value without one written");
+                let setting = Setting::parse(name).expect("the setting has a default value");
                 assert!(*setting.kind == **kind);
                 assert!(Setting::parse(&format!("{name}=nonsense")).is_err(), "{name}");
             }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::HostError;
 
-/// Returns the file of a setting such as `vm.swappiness`.
+/// Returns the path of a setting such as `vm.swappiness`.
 fn file(name: &str) -> PathBuf {
     Path::new("/proc/sys").join(name.replace('.', "/"))
 }
@@ -21,7 +21,7 @@ pub(super) fn write(name: &str, value: &str) -> Result<(), HostError> {
     fs::write(&path, value).map_err(HostError::system("write", path))
 }
 
-/// Parses assignments separated by blanks into names and values.
+/// Splits assignments, separated by blanks, into names and values.
 pub(super) fn assignments(text: &str) -> Vec<(String, String)> {
     let pairs = text.split(' ').filter_map(|assignment| assignment.split_once('='));
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()

@@ -1,30 +1,26 @@
-//! Runs systemctl: queries units and reloads changed files.
+//! Runs systemctl to query units and to reload changed files.
 
 use std::path::Path;
 
 use crate::error::HostError;
 use crate::program::run;
 
-/// Exists while systemd is the first process (`sd_booted(3)`).
+/// The folder that exists if systemd is the init system (`sd_booted(3)`).
 pub(super) const RUNS: &str = "/run/systemd/system";
 
-/// Kinds of units that have a control group.
 const KINDS: [&str; 6] = ["service", "slice", "scope", "socket", "mount", "swap"];
 
-/// Checks that systemd runs.
 pub(super) fn check() -> Result<(), String> {
     let runs = Path::new(RUNS).exists();
-    if runs { Ok(()) } else { Err("it needs systemd, which does not run here".to_owned()) }
+    if runs { Ok(()) } else { Err("systemd is needed, but does not run here".to_owned()) }
 }
 
-/// Runs systemctl with `arguments`; returns what it printed.
 pub(super) fn systemctl(arguments: &[&str]) -> Result<String, HostError> {
     let said = run("systemctl", "systemd", arguments)?;
     Ok(said.trim_end().to_owned())
 }
 
-/// Returns the value of a unit's property, such as `LoadState`; empty if the unit does not have this
-/// property.
+/// Returns the value of a unit's property, such as `LoadState`; empty if the unit has no such property.
 pub(super) fn property(unit: &str, name: &str) -> Result<String, HostError> {
     systemctl(&["show", &format!("--property={name}"), "--value", "--", unit])
 }
@@ -53,5 +49,5 @@ pub(super) fn unit_named(word: &Path) -> Result<String, String> {
 /// processes.
 pub(super) fn restart(unit: &Path) -> String {
     let unit = unit.display();
-    format!("It applies only to new processes of the unit: run `systemctl restart {unit}`.")
+    format!("The setting applies only to new processes of the unit: run `systemctl restart {unit}`.")
 }

@@ -1,4 +1,5 @@
-//! A kind of setting on its object: its name in records, and how to read, set and restore its value.
+//! Describes a kind of setting on its object: its name in records, and how to read, set and restore its
+//! value.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -29,12 +30,12 @@ pub struct Target {
 impl Target {
     pub(super) fn new(kind: &'static dyn Kind, object: Object) -> Target {
         let facts = kind.facts();
-        assert_eq!(object.scope(), facts.scope, "an object of the scope of {}", facts.title);
+        assert_eq!(object.scope(), facts.scope, "the object has the wrong scope for {}", facts.title);
         let has_content = matches!(object, Object::Folder { content: Some(_), .. });
         assert_eq!(
             has_content,
             facts.content.is_some(),
-            "the folder that has the content for {}",
+            "the content folder is missing or unexpected for {}",
             facts.title
         );
         Target { kind, object }
@@ -48,17 +49,18 @@ impl Target {
         &self.object
     }
 
-    /// Returns the device node, mount point, unit, file, or folder of the machine's settings.
+    /// Returns the path of the setting's object: a device node, mount point, unit, file, or folder of the
+    /// machine's settings.
     pub fn path(&self) -> PathBuf {
         self.kind.path(&self.object)
     }
 
-    /// Returns the kind of the object.
+    /// Returns the kind of object that the setting applies to.
     pub fn scope(&self) -> Scope {
         self.kind.facts().scope
     }
 
-    /// Returns whether `path` is the object or lies on it.
+    /// Returns whether `path` is the setting's object or lies on it.
     pub(super) fn is_on(&self, path: &Path) -> bool {
         path == self.path()
             || match &self.object {
@@ -72,13 +74,12 @@ impl Target {
             }
     }
 
-    /// Returns whether the setting always survives a reboot, so applying it also keeps it.
+    /// Returns whether the setting always survives a reboot, so that applying the setting also keeps it.
     pub fn lasts(&self) -> bool {
         self.kind.facts().lasts
     }
 
-    /// Returns whether the setting must survive a reboot, because otherwise programs would see older data
-    /// after it.
+    /// Returns whether the setting must survive a reboot, because without it, programs would see older data.
     pub fn must_be_kept(&self) -> bool {
         self.kind.facts().must_be_kept
     }
@@ -91,7 +92,7 @@ impl Target {
     }
 
     /// Returns the reason why the setting cannot be switched back and forth while programs run; `None` if it
-    /// can.
+    /// can be switched.
     pub fn cannot_switch(&self) -> Option<&'static str> {
         self.kind.facts().cannot_switch
     }
@@ -107,7 +108,7 @@ impl Target {
         self.kind.facts().has_parts && is_between(now, one, other)
     }
 
-    /// Returns the value in force; `None` if the object is gone.
+    /// Returns the setting's value in force; `None` if its object is gone.
     pub(super) fn current(&self) -> Result<Option<String>, HostError> {
         match self.disk() {
             Some(device) if Machine::here().device_named(device.as_ref()).is_none() => Ok(None),
@@ -119,12 +120,12 @@ impl Target {
         self.kind.set(&self.object, value)
     }
 
-    /// Fails if [`Target::restore`] would lose data. Changes nothing.
+    /// Fails if restoring the old value ([`Target::restore`]) would lose data. Does not change the setting.
     pub(super) fn check_restore(&self) -> Result<(), HostError> {
         self.kind.check_restore(&self.object)
     }
 
-    /// Returns a sentence on the resources that restoring needs.
+    /// Returns a sentence on the resources that restoring the old value needs.
     pub fn restore_needs(&self) -> Option<String> {
         self.kind.restore_needs(&self.object)
     }
@@ -132,10 +133,11 @@ impl Target {
     /// Restores the value from before a change, unless that value is already in force or the object no longer
     /// exists.
     pub(crate) fn restore(&self, was: &str) -> Result<(), HostError> {
-        // Do this even if the old value is in force, because systemd may not have reread its files.
+        // Release the setting even if the old value is in force, because systemd may not have reread its
+        // files.
         self.kind.release(&self.object)?;
         if self.scope() == Scope::Folder {
-            // Do this even if nothing is mounted, because units or an unfinished copy may remain.
+            // Set the value even if nothing is mounted, because units or an unfinished copy may remain.
             return self.set(was);
         }
         match self.current()? {
@@ -148,7 +150,8 @@ impl Target {
         self.kind.kept_as(&self.object, value, files)
     }
 
-    /// Returns whether the setting must precede other kept settings of its object, because it changes them.
+    /// Returns whether the setting must precede other kept settings of its object, because changing this
+    /// setting changes them.
     pub(super) fn comes_first(&self) -> bool {
         self.kind.facts().comes_first
     }
@@ -165,12 +168,11 @@ impl Target {
         }
     }
 
-    /// Checks that the setting still has `value`, which we read or set. `setting` is the value named in the
-    /// error.
+    /// Checks that the setting still has `value`, which this process read or set. The error names `setting`.
     pub(super) fn expect_still(&self, value: &str, setting: &str) -> Result<(), HostError> {
         let reason = match self.current()? {
             Some(now) if now == value => return Ok(()),
-            Some(now) => format!("it was {value}, but another program has since changed it to {now}"),
+            Some(now) => format!("the value was {value}, but another program has since changed it to {now}"),
             None => "the device or mount no longer exists".to_owned(),
         };
         Err(HostError::NotSettable { setting: setting.to_owned(), path: self.path(), reason })
@@ -183,7 +185,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// Serializes the target as in records: `kind`, the object and, where several kinds have the same `kind`, a
+/// Serializes the target as in records: `kind`, the object and, if several kinds have the same `kind`, a
 /// second name.
 impl Serialize for Target {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,4 +1,4 @@
-//! The values that users write for settings, such as the size in `read-ahead=1MiB`.
+//! Parses the values that users write for settings, such as the size in `read-ahead=1MiB`.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -18,9 +18,11 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// Returns the size.
+    /// Returns the size that the user wrote.
     ///
-    /// # Panics If it is not a size. A kind gets only values that it has parsed.
+    /// # Panics
+    ///
+    /// If the value is not a size. A kind gets only values that it has parsed.
     pub(super) fn size(&self) -> ByteCount {
         match self {
             Value::Size(size) => *size,
@@ -28,7 +30,7 @@ impl Value {
         }
     }
 
-    /// Returns the word, if the value is one.
+    /// Returns the word that the user wrote; `None` if the value is not a word.
     pub(super) fn word(&self) -> Option<&str> {
         if let Value::Word(word) = self { Some(word) } else { None }
     }
@@ -46,10 +48,10 @@ impl fmt::Display for Value {
     }
 }
 
-/// Maximum size in a setting, more than any device needs.
+/// Maximum size that a setting accepts, which is more than any device needs.
 const SIZE_MAX: u64 = 64 << 30;
 
-/// Parses a multiple of `step`.
+/// Parses a size, which must be a multiple of `step`.
 pub(super) fn size(text: Option<&str>, default: u64, step: u64) -> Result<Value, String> {
     let bytes = text.map_or(Ok(default), |text| parse_bytes(text).map_err(|error| error.to_string()))?;
     if bytes < step || bytes % step > 0 {
@@ -82,7 +84,7 @@ pub(super) fn seconds(text: Option<&str>, default: u32, range: RangeInclusive<u3
         .ok_or_else(|| format!("write a time in whole seconds from {}s to {}s", range.start(), range.end()))
 }
 
-/// Parses one of several words; the first is the default.
+/// Parses one of several words; the first word is the default.
 pub(super) fn one_of(text: Option<&str>, words: &[&str]) -> Result<Value, String> {
     let found = words.iter().find(|word| text.is_none_or(|text| text == **word));
     found.map(|word| Value::Word((*word).to_owned())).ok_or_else(|| format!("write {}", words.join(" or ")))

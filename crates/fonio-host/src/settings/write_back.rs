@@ -1,21 +1,21 @@
-//! The time until the kernel writes back dirty pages.
+//! Reads the time until the kernel writes back dirty pages.
 
 use std::time::Duration;
 
 use super::sysctl;
 use crate::error::HostError;
 
-/// Timing of write-back.
+/// The timing of the kernel's write-back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteBack {
-    /// Age at which a dirty page is written (`vm.dirty_expire_centisecs`).
+    /// The age at which a dirty page is written back (`vm.dirty_expire_centisecs`).
     pub expiry: Duration,
-    /// Time between two wake-ups of write-back (`vm.dirty_writeback_centisecs`).
+    /// The time between two wake-ups of the write-back threads (`vm.dirty_writeback_centisecs`).
     pub interval: Duration,
 }
 
 impl WriteBack {
-    /// Reads this machine's values.
+    /// Reads the write-back timing of this machine.
     pub fn of_machine() -> Result<WriteBack, HostError> {
         let time = |name: &str| {
             let text = sysctl::read(name)?;

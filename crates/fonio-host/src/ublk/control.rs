@@ -1,7 +1,7 @@
-//! The commands of `/dev/ublk-control` (linux/ublk_cmd.h), each sent through its own io_uring.
+//! Sends the commands of `/dev/ublk-control` (linux/ublk_cmd.h), each through its own io_uring.
 //!
-//! A command that the kernel cannot finish, such as the deletion of a device whose server is stuck, is cancelled when its
-//! ring is closed.
+//! A command that the kernel cannot finish, such as the deletion of a device whose server is stuck, is
+//! cancelled when its ring is closed.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -30,10 +30,9 @@ const START_DEV: Opcode = ioctl::read_write::<Command>(b'u', 0x06);
 const STOP_DEV: Opcode = ioctl::read_write::<Command>(b'u', 0x07);
 const SET_PARAMS: Opcode = ioctl::read_write::<Command>(b'u', 0x08);
 
-/// Queue number in a command for the whole device.
 const NO_QUEUE: u16 = u16::MAX;
 
-/// `struct ublksrv_ctrl_cmd`.
+/// The kernel's `struct ublksrv_ctrl_cmd`.
 #[derive(Default)]
 #[repr(C)]
 struct Command {
@@ -67,7 +66,7 @@ pub(super) struct DevInfo {
     pub(super) reserved: [u64; 2],
 }
 
-/// `struct ublk_param_basic`.
+/// The kernel's `struct ublk_param_basic`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Basic {
@@ -82,7 +81,7 @@ pub(super) struct Basic {
     pub(super) virtual_boundary_mask: u64,
 }
 
-/// `struct ublk_param_discard`.
+/// The kernel's `struct ublk_param_discard`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Discard {
@@ -107,7 +106,6 @@ pub(super) struct Params {
 const _: () = assert!(size_of::<Command>() == 32 && size_of::<DevInfo>() == 64);
 const _: () = assert!(size_of::<Basic>() == 32 && size_of::<Discard>() == 20 && size_of::<Params>() == 64);
 
-/// The control node and the ring for one command.
 pub(super) struct Control {
     ring: IoUring<Entry128, cqueue::Entry>,
     node: File,
@@ -135,10 +133,11 @@ impl Control {
         Ok(Control { ring, node })
     }
 
-    /// Adds the device described by `info`. The driver adjusts `info`.
+    /// Adds the ublk device that `info` describes. The driver adjusts the fields of `info`.
     pub(super) fn add(self, info: &mut DevInfo) -> Result<(), Errno> {
         let command = with_buffer(info.number, info);
-        // SAFETY: the buffer is a `struct ublksrv_ctrl_dev_info`, which the command reads and writes before it completes.
+        // SAFETY: the buffer is a `struct ublksrv_ctrl_dev_info`, which the command reads and writes before
+        // it completes.
         unsafe { self.run(ADD_DEV, &command, None) }
     }
 
@@ -152,7 +151,8 @@ impl Control {
     pub(super) fn info(self, number: u32) -> Result<DevInfo, Errno> {
         let mut info = DevInfo::default();
         let command = with_buffer(number, &mut info);
-        // SAFETY: the buffer is a `struct ublksrv_ctrl_dev_info`, which the command writes before it completes.
+        // SAFETY: the buffer is a `struct ublksrv_ctrl_dev_info`, which the command writes before it
+        // completes.
         unsafe { self.run(GET_DEV_INFO, &command, None) }?;
         Ok(info)
     }
@@ -173,7 +173,7 @@ impl Control {
         unsafe { self.run(DEL_DEV, &without_buffer(number), Some(within)) }
     }
 
-    /// Sends `command` and waits for its result; if `within` is given, waits at most for that time.
+    /// Sends `command` and waits for its result; if `within` is given, waits at most for this time.
     ///
     /// # Safety
     /// The command's buffer, if any, must have the type that `code` expects. A command with a buffer must
@@ -215,7 +215,7 @@ fn without_buffer(number: u32) -> Command {
 }
 
 fn with_buffer<T>(number: u32, buffer: &mut T) -> Command {
-    let buffer_bytes = u16::try_from(size_of::<T>()).expect("the structures of ublk are small");
+    let buffer_bytes = u16::try_from(size_of::<T>()).expect("ublk structures are smaller than 64 KiB");
     Command { buffer_bytes, buffer: std::ptr::from_mut(buffer) as u64, ..without_buffer(number) }
 }
 

@@ -1,17 +1,17 @@
-//! Creates ublk devices: block devices whose requests are served by a process.
+//! Creates ublk devices: block devices whose requests a process serves.
 //!
 //! Two processes take part. This module sends the commands that add, start, stop and delete a device. The
 //! server process opens the device's character node `/dev/ublkcN`; see `fonio-emulator`.
 //!
-//! 1. [`UblkDevice::add`] records and adds the device; the character node appears.
+//! 1. [`UblkDevice::add`] records and adds the device, which creates the character node.
 //! 2. The server opens this node and submits fetch commands for requests.
 //! 3. [`UblkDevice::start`] creates the block device `/dev/ublkbN`.
-//! 4. [`UblkDevice::detach`], or the ledger of a killed owner, stops and deletes it. If the server was
-//!    killed, the kernel has already removed the block device, but the character node remains until the
+//! 4. [`UblkDevice::detach`], or the ledger of a killed owner, stops and deletes the device. If the server
+//!    was killed, the kernel has already removed the block device, but the character node remains until the
 //!    device is deleted.
 //!
-//! The kernel stores a number for the owner with each device. We store a tag that is unique for each owner,
-//! so the ledger never deletes another program's device.
+//! The kernel stores a number for the owner with each device. fonio stores a tag that is unique for each
+//! owner, so that the ledger never deletes another program's device.
 
 mod control;
 
@@ -38,38 +38,38 @@ const COMMAND_MAX: u64 = 1 << 25;
 /// Minimum request size limit that the kernel accepts: one page.
 const COMMAND_MIN: u64 = 4096;
 
-/// The server copies the data itself, with read and write on the character node (`UBLK_F_USER_COPY`).
+/// The server copies the data itself, with reads and writes on the character node (`UBLK_F_USER_COPY`).
 const FLAG_USER_COPY: u64 = 1 << 7;
 
-/// Time limit for the server's first fetch commands and for the requests of the partition scan, which
+/// Time limit for the server's first fetch commands and for the partition scan's requests, all of which
 /// complete at once.
 const START_WITHIN: Duration = Duration::from_secs(30);
 
-/// Time limit for the completion of the requests in flight. On a slow device, each can take seconds.
+/// The time limit for completing the requests in flight. On a slow device, a request can take seconds.
 const STOP_WITHIN: Duration = Duration::from_secs(120);
 
 /// Time limit for all users to close the block device, and for the server to close the character node. The
-/// server closes it when the device stops.
+/// server closes this node when the device stops.
 const DELETE_WITHIN: Duration = Duration::from_secs(2);
 
-/// The properties of a ublk device. Its logical blocks have 512 bytes, and it is non-rotational.
+/// The properties of a ublk device. The device has logical blocks of 512 bytes, and is non-rotational.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UblkOptions {
-    /// Its size.
+    /// The size of the device.
     pub capacity: ByteCount,
-    /// Queue depth, clamped to 1 to [`UBLK_DEPTH_MAX`].
+    /// The queue depth, which is clamped to the range from 1 to [`UBLK_DEPTH_MAX`].
     pub depth: u32,
-    /// Maximum size of a read or write, clamped to 4 KiB to 32 MiB.
+    /// Maximum size of a read or write, which is clamped to the range from 4 KiB to 32 MiB.
     pub command_max: ByteCount,
-    /// Whether the kernel sends flushes.
+    /// Whether the device has a volatile cache, so that the kernel sends flushes.
     pub volatile_cache: bool,
-    /// Whether the kernel sends writes with forced unit access instead of a write and a flush.
+    /// Whether the kernel sends writes with forced unit access instead of writes followed by flushes.
     pub fua: bool,
     /// The unit of a discard; `None` if the kernel must not send discards.
     pub discard_granularity: Option<ByteCount>,
 }
 
-/// A ublk device that we added. Undoing its ledger deletes it.
+/// A ublk device that this process added. Undoing its ledger deletes the device.
 #[derive(Debug)]
 pub struct UblkDevice {
     number: u32,
@@ -77,7 +77,7 @@ pub struct UblkDevice {
     entry: Entry,
 }
 
-/// Checks that ublk devices can be created here.
+/// Checks that ublk devices can be created on this machine.
 ///
 /// # Errors
 /// [`HostError::NoUblk`] if the driver is not loaded or this process may not use io_uring.
@@ -86,7 +86,7 @@ pub fn check_ublk() -> Result<(), HostError> {
 }
 
 impl UblkDevice {
-    /// Adds a device with one hardware queue. It has no block device until it is started.
+    /// Adds a device with one hardware queue. The block device exists only after [`UblkDevice::start`].
     ///
     /// # Errors
     /// [`HostError::NotRoot`], [`HostError::NoUblk`], [`HostError::NoNumber`], or [`HostError::System`].
@@ -106,13 +106,13 @@ impl UblkDevice {
                 owner_tag: tag,
                 ..DevInfo::default()
             };
-            // The node was there a moment ago.
+            // The control node existed when it was checked above.
             Control::open().map_err(|_| Errno::NODEV)?.add(&mut info)
         })?;
         let device = UblkDevice { number, path: format!("/dev/ublkb{number}").into(), entry };
         let prepared = device.prepare(&info, options);
         if prepared.is_err() {
-            // The first error is returned; if this fails too, the ledger keeps the device.
+            // Return the first error. If undoing fails too, the device stays in the ledger.
             let _ = ledger.undo(entry);
         }
         prepared.map(|()| device)
@@ -128,18 +128,18 @@ impl UblkDevice {
         set.map_err(HostError::system("set the limits of", &self.path))
     }
 
-    /// Creates the block device. The process `server` must have opened the character node and submitted a
-    /// fetch command for each slot of the queue.
+    /// Starts the device, which creates its block device. The process `server` must have opened the character
+    /// node and submitted a fetch command for each slot of the queue.
     ///
     /// # Errors
-    /// [`HostError::System`], also if the server does not complete the first requests.
+    /// [`HostError::System`], for example if the server does not complete the first requests.
     pub fn start(&self, server: u32) -> Result<(), HostError> {
         let started = Control::open()?.start(self.number, server, START_WITHIN);
         started.map_err(HostError::system("start", &self.path))?;
         open_node(&self.path).map(drop)
     }
 
-    /// Returns the block device node, such as `/dev/ublkb700`.
+    /// Returns the path of the block device node, such as `/dev/ublkb700`.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -149,12 +149,12 @@ impl UblkDevice {
         self.number
     }
 
-    /// Returns the device's queue.
+    /// Returns the request queue of the block device.
     pub fn queue(&self) -> Queue {
         Queue::of(&format!("ublkb{}", self.number))
     }
 
-    /// Stops and deletes the device. The server must end when the kernel aborts its fetch commands.
+    /// Stops and deletes the ublk device. The server must end when the kernel aborts its fetch commands.
     pub fn detach(self, ledger: &mut Ledger) -> Result<(), HostError> {
         ledger.undo(self.entry)
     }
@@ -177,7 +177,7 @@ fn command_max(options: &UblkOptions) -> u64 {
 
 fn params(options: &UblkOptions) -> Params {
     const BLOCK_SHIFT: u8 = SECTOR_BYTES.ilog2() as u8;
-    /// Maximum discard, limited by the 32-bit byte count of a request.
+    /// Maximum size of a discard in sectors, which the 32-bit byte count of a request limits.
     const SECTORS_MAX: u32 = u32::MAX / SECTOR_BYTES as u32;
     let sectors = |bytes: u64| u32::try_from(bytes / SECTOR_BYTES).unwrap_or(SECTORS_MAX);
     let attribute = |present: bool, bit: u32| if present { bit } else { 0 };
@@ -207,9 +207,9 @@ fn params(options: &UblkOptions) -> Params {
     }
 }
 
-/// Stops and deletes the device `number` if `tag` shows that it is ours.
+/// Stops and deletes the device `number` if `tag` shows that it is fonio's.
 pub(crate) fn remove(number: u32, tag: u64) -> Result<(), HostError> {
-    // Without the driver there is no device.
+    // If the driver is not loaded, the device does not exist.
     if !Path::new(control::NODE).exists() {
         return Ok(());
     }
@@ -225,8 +225,7 @@ pub(crate) fn remove(number: u32, tag: u64) -> Result<(), HostError> {
     }
     match Control::open()?.delete(number, DELETE_WITHIN) {
         Ok(()) | Err(Errno::NODEV) => Ok(()),
-        // The device is deleted. The kernel frees it when its last user, such as a mounted file system,
-        // closes it.
+        // The device is deleted; the kernel frees it when its last user, such as a mount, closes it.
         Err(Errno::TIMEDOUT) if !sysfs(number).exists() => Ok(()),
         Err(error) => Err(HostError::system("delete", path)(error)),
     }

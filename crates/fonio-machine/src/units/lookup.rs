@@ -16,10 +16,11 @@ use super::names::{self, Packages};
 
 /// Maximum number of control groups whose names are kept.
 const KNOWN_MAX: usize = 10_000;
-/// Maximum size of a file to read. Podman's container list has about 1 KiB per container.
+/// Maximum size of a container engine's file that is read, in bytes. Podman's container list has about 1 KiB
+/// per container.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Docker's data: as packaged, and by snap.
+/// Docker's data directory, for distribution packages and for the snap.
 const DOCKER_ROOTS: [&str; 2] = ["var/lib/docker", "var/snap/docker/common/var-lib-docker"];
 /// The storage folders of Podman and CRI-O; the second folder is for containers that do not survive a reboot.
 const PODMAN_ROOTS: [&str; 2] = ["var/lib/containers/storage", "run/containers/storage"];
@@ -33,10 +34,10 @@ const CONTAINERD_ROOTS: [&str; 4] = [
 ];
 const PACKAGES: &str = "data/system/packages.list";
 
-/// Looks up names and caches them.
+/// Looks up and caches the names of control groups and users.
 #[derive(Debug)]
 pub struct Units {
-    /// The root of the machine's files; tests have another one.
+    /// The directory that serves as `/`; tests use a copy of the files.
     root: PathBuf,
     known: FxHashMap<String, Option<String>>,
     /// `None` before the first lookup; then the packages if this is Android, or `Some(None)` otherwise.
@@ -110,7 +111,8 @@ impl Units {
         let set = read(&self.root.join("etc/containers/storage.conf"));
         roots.extend(set.and_then(|text| names::podman_root(&text)).map(|root| self.placed(&root)));
         roots.extend(home.map(|home| home.join(".local/share/containers/storage")));
-        // `overlay-containers`, or the name of another driver instead of `overlay`.
+        // The directory is `overlay-containers`, or has the name of another storage driver instead of
+        // `overlay`.
         let drivers = roots.iter().flat_map(|root| folders(root)).filter(|dir| {
             dir.file_name().is_some_and(|name| name.to_string_lossy().ends_with("-containers"))
         });
@@ -126,8 +128,8 @@ impl Units {
         namespaces.into_iter().find_map(|dir| names::containerd(&read(&dir.join(id).join("config.json"))?))
     }
 
-    /// Returns the home folder of the user whose slice contains a control group. It is needed because users
-    /// can run containers without root.
+    /// Returns the home folder of the user whose slice contains a control group. Containers that users run
+    /// without root are stored there.
     fn home(&self, cgroup: &str) -> Option<PathBuf> {
         let uid = cgroup.split('/').find_map(|part| part.strip_prefix("user-")?.strip_suffix(".slice"))?;
         let home = names::home(&read(&self.root.join("etc/passwd"))?, uid)?;
@@ -140,20 +142,20 @@ impl Units {
         packages.as_ref()?.of(uid)
     }
 
-    /// Returns an absolute path relocated below our root.
+    /// Returns an absolute path below `root`.
     fn placed(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 }
 
-/// Reads a text file if it is not too long.
+/// Reads a text file of at most [`FILE_BYTES_MAX`] bytes.
 fn read(path: &Path) -> Option<String> {
     let mut text = String::new();
     File::open(path).ok()?.take(FILE_BYTES_MAX).read_to_string(&mut text).ok()?;
     Some(text)
 }
 
-/// Returns the subfolders of a folder, in name order.
+/// Returns the subfolders of a folder, sorted by name.
 fn folders(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let mut folders: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
@@ -247,7 +249,7 @@ mod tests {
             let mut units = Units::below(root.path());
             assert_eq!(units.of(Some(&cgroup), None).as_deref(), Some(expected), "{cgroup}");
             assert_eq!(units.unnamed(), u64::from(expected.contains(" id ")), "{cgroup}");
-            // A removed container keeps its name.
+            // The name of a removed container is still known.
             drop(root);
             assert_eq!(units.of(Some(&cgroup), None).as_deref(), Some(expected), "{cgroup}");
         }

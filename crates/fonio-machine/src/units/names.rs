@@ -1,5 +1,4 @@
-//! Parses the names of containers and packages from the files of container engines and Android. Pure
-//! functions.
+//! Parses the names of containers and packages from the text of files of container engines and Android.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +26,7 @@ pub(super) fn docker(config: &str) -> Option<String> {
         labels: Option<BTreeMap<String, String>>,
     }
     let config: Config = serde_json::from_str(config).ok()?;
-    // Docker stores the name with a leading slash.
+    // Docker stores the container's name with a leading slash.
     let name = config.name.strip_prefix('/').unwrap_or(&config.name);
     let labels = config.config.and_then(|inner| inner.labels).unwrap_or_default();
     // Home Assistant's images have the first label; containers created by its supervisor have the second.
@@ -85,16 +84,16 @@ fn of_kubernetes(name: &str) -> Option<String> {
     let mut parts = name.strip_prefix("k8s_")?.split('_');
     let (container, pod) = (parts.next()?, parts.next()?);
     let container = if container == "POD" { "pause" } else { container };
-    // Namespace, user id and attempt follow.
+    // The namespace, user id and attempt follow the pod name.
     (parts.count() >= 3).then(|| format!("pod {pod}/{container}"))
 }
 
-/// The packages of an Android device by app user id, from `packages.list`. Packages can share an id.
+/// The packages of an Android device by app user id, from `packages.list`. Several packages can share an id.
 #[derive(Debug, Default)]
 pub(super) struct Packages(FxHashMap<u32, Vec<String>>);
 
 impl Packages {
-    /// Parses lines such as `com.example.notes 10123 0 /data/user/0/com.example.notes …`.
+    /// Parses lines of `packages.list` such as `com.example.notes 10123 0 /data/user/0/com.example.notes …`.
     pub(super) fn parse(text: &str) -> Packages {
         let mut packages: FxHashMap<u32, Vec<String>> = FxHashMap::default();
         for line in text.lines() {
@@ -137,7 +136,7 @@ pub(super) fn podman_root(storage: &str) -> Option<String> {
     })
 }
 
-/// Returns the home of a user from `/etc/passwd`.
+/// Returns the home directory of a user from the text of `/etc/passwd`.
 pub(super) fn home(passwd: &str, uid: &str) -> Option<String> {
     passwd.lines().find_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();
@@ -220,10 +219,10 @@ mod tests {
         let packages = Packages::parse(include_str!("data/packages.list"));
         for (uid, expected) in [
             (10_123, Some("com.example.notes")),
-            // The second user of the device.
+            // The app under the second user of an Android device.
             (1_010_123, Some("com.example.notes")),
             (10_300, Some("com.shared.a and 1 more")),
-            // A system id, shared by many packages.
+            // A system user id, which many packages share.
             (1000, None),
             (10_999, None),
             (99_001, None),

@@ -1,11 +1,12 @@
-//! The cost of recording which threads are blocked.
+//! Measures the cost of recording which threads are blocked.
 //!
-//! Three loads run under a recording: fio with 10,000 requests a second, two threads that pass a byte back and forth, and threads
-//! that are blocked for more than a millisecond about 2,000 times a second. In one recording, the kernel measures the run time of
-//! the BPF programs (`BPF_ENABLE_STATS`); the clock for this measurement takes a part of that time. Other
-//! recordings show the recorder's processor time: with the BPF programs, with tracefs instead of BPF, and
-//! without waits. The fixed cost of an empty recording is measured separately and is not included. The number
-//! of times that the byte is passed shows the cost of tracefs in the kernel.
+//! Three loads run under a recording: fio with 10,000 requests a second, two threads that pass a byte back
+//! and forth, and threads that are blocked for more than a millisecond about 2,000 times a second. In one
+//! recording, the kernel measures the run time of the BPF programs (`BPF_ENABLE_STATS`); the clock for this
+//! measurement takes a part of that time. Other recordings show the recorder's processor time: with the BPF
+//! programs, with tracefs instead of BPF, and without waits. The fixed cost of an empty recording is measured
+//! separately and is not included. The number of times that the byte is passed shows the cost of tracefs in
+//! the kernel.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -22,11 +23,11 @@ use crate::{LoopDevice, Result, row, span_s};
 /// The file to which the switching threads write how often they passed the byte.
 const PASSES: &str = "passes";
 const RATE: u64 = 10_000;
-/// Threads that are blocked, and for how long each time.
+/// Number of threads that are blocked, and the length of each wait.
 const BLOCKED_THREADS: u32 = 4;
 const BLOCKED: Duration = Duration::from_micros(1500);
 
-/// Measures each load in each round.
+/// Measures the cost under each load, once per round.
 pub fn run(rounds: u64, seconds: u64) -> Result<()> {
     let dir = tempfile::tempdir_in("/dev/shm")?;
     let device = LoopDevice::over(dir.path())?;
@@ -47,14 +48,14 @@ pub fn run(rounds: u64, seconds: u64) -> Result<()> {
     Ok(())
 }
 
-/// Runs a load in this process.
+/// Runs a load in this process, for recording by another process.
 pub fn load(name: &str, seconds: u64, passes_to: &str) -> Result<()> {
     let time = Duration::from_secs(seconds);
     if name == "switch" { switch_for(time, passes_to) } else { block_for(time) }
 }
 
 /// Passes a byte back and forth between two threads, which sleep in between. Writes the number of passes into
-/// a file.
+/// the file `passes_to`.
 fn switch_for(time: Duration, passes_to: &str) -> Result<()> {
     let (mut from_there, mut to_here) = std::io::pipe()?;
     let (mut from_here, mut to_there) = std::io::pipe()?;
@@ -91,23 +92,23 @@ fn block_for(time: Duration) -> Result<()> {
 
 fn block_once() {
     let flags = libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: without CLONE_VM the copy has its own memory, as after fork. It only sleeps and ends.
+    // SAFETY: without CLONE_VM the child has its own memory, as after fork. The child only sleeps and exits.
     let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0_usize, 0_usize, 0_usize, 0_usize) };
     if pid == 0 {
-        // SAFETY: both only make a system call.
+        // SAFETY: both functions only make a system call.
         unsafe {
             libc::usleep(BLOCKED.as_micros() as u32);
             libc::_exit(0)
         }
     }
-    // SAFETY: waits for the copy made above.
+    // SAFETY: waits for the child created above.
     unsafe { libc::waitpid(pid as i32, std::ptr::null_mut(), 0) };
 }
 
-/// The runs and the run time of a program.
+/// The number of runs and the run time of each BPF program, by program name.
 type Runs = HashMap<String, (u64, Duration)>;
 
-/// The statistics of the BPF programs that were loaded after the programs with the ids `before`.
+/// Returns the statistics of the BPF programs that were loaded after the programs with the ids `before`.
 fn statistics(before: &[u32]) -> Runs {
     let programs = loaded_programs().filter_map(std::result::Result::ok);
     let named = programs.filter(|program| !before.contains(&program.id())).filter_map(|program| {
@@ -121,7 +122,7 @@ fn statistics(before: &[u32]) -> Runs {
 fn counted(record: impl FnOnce() -> Result<RecordSummary>) -> Result<(RecordSummary, Runs)> {
     let before: Vec<u32> =
         loaded_programs().filter_map(std::result::Result::ok).map(|program| program.id()).collect();
-    // The measurement ends when this is closed.
+    // The kernel measures the BPF programs until this descriptor is closed.
     let _stats = enable_stats(Stats::RunTime)?;
     let ended = AtomicBool::new(false);
     let (summary, runs) = std::thread::scope(|scope| {
@@ -155,8 +156,8 @@ fn measure(title: &str, command: &[String], device: &Path, dir: &Path) -> Result
         };
         Ok(record(&options, &mut |_| {})?)
     };
-    // The recorder's share of a processor in percent, without the fixed cost of an empty recording; this
-    // fixed cost in milliseconds; and the time to pass the byte once, in nanoseconds.
+    // Returns the recorder's share of a processor in percent, without the fixed cost of an empty recording;
+    // this fixed cost in milliseconds; and the time to pass the byte once, in nanoseconds.
     let cost = |blocked: BlockedBy| -> Result<(f64, f64, Option<f64>)> {
         let summary = recorded(blocked, command)?;
         summary.notes.iter().for_each(|note| eprintln!("{title}: note: {note}"));

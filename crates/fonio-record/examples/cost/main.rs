@@ -1,7 +1,7 @@
 //! Measures the cost of recording for `cargo xtask bench record|blocked|statements`, as root.
 //!
-//! Each round prints a line for each row of the result: its name and its values, separated by tabs; `-` stands for a missing
-//! value.
+//! Each round prints a line for each row of the result: its name and its values, separated by tabs; `-`
+//! stands for a missing value.
 
 mod blocked;
 mod requests;
@@ -27,13 +27,13 @@ fn main() -> Result<()> {
     }
 }
 
-/// Prints the values of a row in this round.
+/// Prints the values that were measured for a row in this round.
 fn row(name: &str, values: &[Option<f64>]) {
     let values = values.iter().map(|value| value.map_or("-".to_owned(), |value| value.to_string()));
     println!("{name}\t{}", values.collect::<Vec<_>>().join("\t"));
 }
 
-/// The length of a capture in seconds.
+/// Returns the length of the recorded period in seconds.
 fn span_s(summary: &RecordSummary) -> f64 {
     (summary.ended.0 - summary.began.0).max(1) as f64 / 1e9
 }
@@ -52,15 +52,15 @@ impl LoopDevice {
             return Err(format!("losetup: {}", String::from_utf8_lossy(&out.stderr).trim()).into());
         }
         let device = LoopDevice(PathBuf::from(String::from_utf8(out.stdout)?.trim()));
-        // Allocates the file's pages before the measurement. At the device's end, dd fails with "no space left", as
-        // expected.
+        // Allocates the file's pages before the measurement. At the device's end, dd fails with "no space
+        // left", as expected.
         let mut dd = Command::new("dd");
         dd.args(["if=/dev/zero", "bs=1M", "oflag=direct"]).arg(format!("of={}", device.0.display()));
         dd.stderr(Stdio::null()).status()?;
         Ok(device)
     }
 
-    /// The command-line arguments of an fio job with direct random writes of 4 KiB.
+    /// Returns the arguments of an fio job with direct random writes of 4 KiB.
     fn fio(&self, more: &[String]) -> Vec<String> {
         let words = ["fio", "--name=cost", "--rw=randwrite", "--bs=4k", "--direct=1", "--randrepeat=1"];
         let device = [format!("--filename={}", self.0.display()), format!("--filesize={DEVICE_BYTES}")];

@@ -1,4 +1,4 @@
-//! The cost of recording requests, files, causes and waits.
+//! Measures the cost of recording requests, files, causes and waits.
 //!
 //! A fixed fio job runs on a loop device in pairs of runs, one with and one without recording: at 1,000 and
 //! 10,000 requests a second, and at an unlimited rate with 1 and 32 requests in flight. The unlimited rate
@@ -13,12 +13,11 @@ use fonio_record::{RecordOptions, RecordSummary, Selector, record};
 
 use crate::{LoopDevice, Result, row, span_s};
 
-/// A load.
 struct Load {
     name: &'static str,
-    /// Requests a second; `None` means unlimited.
+    /// Requests per second; `None` for an unlimited rate.
     rate: Option<u64>,
-    /// Requests in flight.
+    /// Number of requests in flight.
     depth: u32,
     /// The number of requests a second that determines the length of a run. For loads with an unlimited rate,
     /// it is an estimate, so that all loads take about the same time.
@@ -32,7 +31,7 @@ const LOADS: [Load; 4] = [
     Load { name: "unlimited, 32 at once", rate: None, depth: 32, a_second: 100_000 },
 ];
 
-/// Measures each load in pairs of runs.
+/// Measures each load in pairs of runs, with and without recording.
 pub fn run(rounds: u64, seconds: u64) -> Result<()> {
     let dir = tempfile::tempdir_in("/dev/shm")?;
     let device = LoopDevice::over(dir.path())?;
@@ -100,7 +99,7 @@ impl Job<'_> {
     }
 
     fn command(&self) -> Vec<String> {
-        // One at a time, most programs call and wait.
+        // At queue depth 1, most programs use blocking system calls.
         let engine = if self.load.depth == 1 { "psync" } else { "libaio" };
         let bytes = self.requests * 4096;
         let mut words = vec![
@@ -158,7 +157,7 @@ impl Job<'_> {
     }
 }
 
-/// Active ticks of all processors since boot.
+/// Returns the processor time of all processors since boot without idle time, in milliseconds.
 fn busy_ms() -> Result<f64> {
     let stat = fs::read_to_string("/proc/stat")?;
     let first = stat.lines().next().unwrap_or("");

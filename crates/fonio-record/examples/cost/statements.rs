@@ -1,7 +1,8 @@
 //! Measures the cost that the probes for SQL statements cause in a Python program.
 //!
-//! It inserts rows into a database in memory, all in one transaction with one prepared statement, so each row is one step of SQLite
-//! and makes no system call. Runs without a recording, with calls, and with calls and statements are interleaved.
+//! The program inserts rows into a database in memory, all in one transaction with one prepared statement, so
+//! each row is one step of SQLite and makes no system call. Runs without recording alternate with runs that
+//! record calls, and with runs that record calls and statements.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -26,13 +27,13 @@ db.execute('COMMIT')
 open(sys.argv[2], 'w').write(str(took))
 ";
 
-/// The recordings that run during the program.
+/// What is recorded while the program runs.
 const RECORDED: [&str; 3] = ["nothing", "calls", "calls and statements"];
 
-/// Measures each kind in each round.
+/// Measures the program with each of [`RECORDED`] in each round.
 pub fn run(rounds: u64, rows: u64) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    // The first round warms up and does not count.
+    // The first round only warms up and is not counted.
     for round in 0..=rounds {
         let mut step_ns = [0.0; 3];
         // The order rotates, so that a drift of the machine does not look like a cost.
@@ -50,7 +51,7 @@ pub fn run(rounds: u64, rows: u64) -> Result<()> {
     Ok(())
 }
 
-/// Runs the program with one of [`RECORDED`].
+/// Runs the program while recording one of [`RECORDED`].
 fn took_ns(which: usize, rows: u64, folder: &Path) -> Result<f64> {
     let took = folder.join("took");
     let mut command = Command::new("python3");
@@ -74,7 +75,7 @@ fn took_ns(which: usize, rows: u64, folder: &Path) -> Result<f64> {
             return Err(format!("python3 ended with {:?}", summary.command_exit).into());
         }
         if summary.rows.contains_key("statements") != (which == 2) {
-            return Err(format!("the recording has these rows: {:?}", summary.rows).into());
+            return Err(format!("the recording has unexpected tables: {:?}", summary.rows).into());
         }
     }
     Ok(std::fs::read_to_string(took)?.trim().parse()?)

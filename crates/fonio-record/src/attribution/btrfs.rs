@@ -11,7 +11,7 @@ use fonio_tracefs::ring_buffer::Btrfs;
 
 use crate::attribution::files::subvolume;
 
-/// Returns every mounted btrfs file system, sorted by number.
+/// Returns every mounted btrfs file system, sorted by its number.
 pub(crate) fn mounted(machine: &Machine) -> Vec<Btrfs> {
     let table = machine.mounts();
     let mut by_number: BTreeMap<DeviceId, Vec<&MountPoint>> = BTreeMap::new();

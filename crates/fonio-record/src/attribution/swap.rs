@@ -16,7 +16,7 @@ const EXTENTS_PER_CALL: usize = 256;
 const EXTENTS_MAX: usize = 1 << 16;
 /// `FIEMAP_EXTENT_LAST` of `include/uapi/linux/fiemap.h`.
 const LAST: u32 = 1;
-/// `FIEMAP_EXTENT_UNKNOWN | FIEMAP_EXTENT_ENCODED`: the offset on the device is unknown.
+/// `FIEMAP_EXTENT_UNKNOWN | FIEMAP_EXTENT_ENCODED`: the extent's offset on the device is unknown.
 const NO_PLACE: u32 = 2 | 8;
 
 /// Returns the sectors of disks and mapped devices that are in use for swap. A swap file on a file system
@@ -55,7 +55,7 @@ fn extents(file: &File) -> Vec<Range<u64>> {
         flags: u32,
         reserved_too: [u32; 3],
     }
-    /// `struct fiemap`.
+    /// The kernel's `struct fiemap`.
     #[repr(C)]
     struct Request {
         start: u64,
@@ -66,7 +66,7 @@ fn extents(file: &File) -> Vec<Range<u64>> {
         reserved: u32,
         extents: [Extent; EXTENTS_PER_CALL],
     }
-    /// `_IOWR('f', 11, struct fiemap)`. The size excludes the extents.
+    /// `_IOWR('f', 11, struct fiemap)`. The structure's size excludes the extents.
     const FIEMAP: u32 = 3 << 30 | 32 << 16 | 0x66 << 8 | 11;
     let mut found = Vec::new();
     let mut start = 0;

@@ -10,19 +10,19 @@ use crate::attribution::threads::{NewThread, Threads};
 
 /// Size of a name in bytes, including the final zero (`TASK_COMM_LEN`).
 const COMM_MAX: usize = 16;
-/// Maximum number of known threads.
+/// Maximum number of threads whose names are kept.
 const KNOWN_MAX: usize = 100_000;
 
-/// The threads that programs and events reported.
+/// The names and processes of threads, as reported by BPF programs and trace events.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadNames {
     known: FxHashMap<u32, (u32, [u8; COMM_MAX])>,
-    /// Threads added since the last [`take_new`](ThreadNames::take_new).
+    /// Threads added since the last call of [`take_new`](ThreadNames::take_new).
     new: Vec<NewThread>,
 }
 
 impl ThreadNames {
-    /// Notes a thread. A later name replaces an earlier one.
+    /// Notes the name and process of a thread. A later name replaces an earlier one.
     pub(crate) fn note(&mut self, tid: u32, (tgid, parent): (u32, u32), comm: [u8; COMM_MAX]) {
         let is_full = self.known.len() >= KNOWN_MAX;
         match self.known.get_mut(&tid) {
@@ -35,12 +35,12 @@ impl ThreadNames {
         }
     }
 
-    /// The number of known threads.
+    /// Returns the number of known threads.
     pub(crate) fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Returns the threads added since the last call.
+    /// Returns the threads added since the previous call.
     pub(crate) fn take_new(&mut self) -> Vec<NewThread> {
         std::mem::take(&mut self.new)
     }
@@ -65,12 +65,12 @@ impl ThreadNames {
         Ok(())
     }
 
-    /// The process and unconverted name of a thread.
+    /// Returns the process of a thread, and the thread's name as bytes.
     pub(crate) fn raw(&self, tid: u32) -> Option<(u32, [u8; COMM_MAX])> {
         self.known.get(&tid).copied()
     }
 
-    /// The process and the name of a thread.
+    /// Returns the process of a thread, and the thread's name as text.
     pub(crate) fn get(&self, tid: u32) -> Option<(u32, String)> {
         let (tgid, comm) = self.known.get(&tid)?;
         let length = comm.iter().position(|byte| *byte == 0).unwrap_or(comm.len());

@@ -13,17 +13,17 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Maximum number of look-ups per wake-up, which limits the cost of many short-lived processes.
 const LOOKUPS_PER_WAKE: usize = 64;
-/// Maximum number of known threads.
+/// Maximum number of threads whose identity is kept.
 const KNOWN_MAX: usize = 100_000;
 /// How long a thread may still cause events after its exit event, because it closes its files after this
 /// event.
 const CLOSES_WITHIN_NS: u64 = 100_000_000;
-/// The unit of start times: `USER_HZ` is always 100.
+/// The unit of thread start times in procfs: `USER_HZ` is always 100.
 const TICK_NS: u64 = 10_000_000;
-/// Maximum number of identities kept per number.
+/// Maximum number of identities kept per thread id.
 const IDENTITIES_MAX: usize = 64;
 
-/// Facts of a thread from procfs.
+/// Facts about a thread from procfs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Identity {
     pid: Option<u32>,
@@ -35,30 +35,29 @@ pub(crate) struct Identity {
     comm: Option<String>,
 }
 
-/// One of the threads that had a number.
+/// One of the successive threads with the same thread id.
 #[derive(Debug, Default)]
 struct Known {
-    /// `None` until the thread is looked up.
+    /// Facts from procfs; `None` until the thread is looked up.
     identity: Option<Identity>,
     /// Times of the first and the last known event of the thread.
     first: Timestamp,
     seen: Timestamp,
-    /// When it ended.
     ended: Option<Timestamp>,
 }
 
-/// The threads seen so far.
+/// All threads that events have shown so far.
 #[derive(Debug)]
 pub(crate) struct Threads {
     /// The threads that had each thread id; the latest is last.
     known: FxHashMap<u32, Vec<Known>>,
     due: Vec<u32>,
     last: u32,
-    /// The processes that started others. They may have no I/O of their own.
+    /// The processes that started other processes. These parents may have no I/O of their own.
     parents: FxHashSet<u32>,
     /// The process of a thread, and the parent of that process when the thread was first seen.
     first_seen: FxHashMap<u32, (u32, u32)>,
-    /// The parents of processes started during the capture.
+    /// The parent process of each process that was started during the capture.
     started_by: FxHashMap<u32, u32>,
     units: Units,
     /// How long the machine has been suspended since boot: the clock of start times minus the clock of
@@ -70,9 +69,9 @@ pub(crate) struct Threads {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NewThread {
     pub tid: u32,
-    /// Its process; 0 if the program does not report it.
+    /// The thread's process; 0 if the BPF program does not report it.
     pub pid: u32,
-    /// The parent of that process; 0 for none.
+    /// The parent of that process; 0 if it is unknown or does not exist.
     pub parent: u32,
 }
 
@@ -111,23 +110,24 @@ impl Threads {
         }
     }
 
-    /// Notes the thread of an event.
+    /// Notes the thread of an event at `at`.
     pub(crate) fn add_if_new(&mut self, tid: u32, at: Timestamp) {
-        // Consecutive events are mostly from the same thread. 0 is the idle thread of every processor.
+        // Consecutive events are mostly from the same thread. Thread id 0 is the idle thread of every
+        // processor.
         if tid != self.last && tid != 0 {
             self.last = tid;
             self.add(tid, at);
         }
     }
 
-    /// Notes one thread, which existed at `at`.
+    /// Notes a thread that existed at `at`.
     pub(crate) fn add(&mut self, tid: u32, at: Timestamp) {
         if !self.known.contains_key(&tid) && self.known.len() >= KNOWN_MAX {
             return;
         }
         let known = self.known.entry(tid).or_default();
         if let Some(last) = known.last_mut() {
-            // Pages of different processors are not ordered by time.
+            // Ring-buffer pages of different processors are not ordered by time.
             if last.ended.is_none_or(|ended| at <= ended) {
                 last.seen = last.seen.max(at);
                 last.first = last.first.min(at);
@@ -161,7 +161,7 @@ impl Threads {
     /// Notes a thread with known process and parent that existed at or before `at`. At the time of the
     /// look-up, the process may have ended, and its children may have been reparented.
     pub(crate) fn add_with_parent(&mut self, thread: NewThread, at: Timestamp) {
-        // It may have ended before `at`.
+        // The thread may have ended before `at`.
         if !self.known.contains_key(&thread.tid) {
             self.add(thread.tid, at);
         }
@@ -182,7 +182,7 @@ impl Threads {
         self.started_by = started_by;
     }
 
-    /// Looks up some of the new threads.
+    /// Looks up some of the new threads in procfs.
     pub(crate) fn look_up(&mut self, machine: &Machine) {
         // The newest threads come first: they are the most likely to still exist.
         for _ in 0..LOOKUPS_PER_WAKE {
@@ -192,7 +192,7 @@ impl Threads {
                 continue;
             }
             let task = machine.task(tid);
-            // A process remains until its parent has waited for it.
+            // An ended process remains in procfs until its parent has waited for it.
             let started_ns = task.stat().map(|stat| stat.started_ticks.saturating_mul(TICK_NS));
             let identity = read_identity(&task, &mut self.units);
             if let Some(parent) = identity.parent_pid.filter(|parent| *parent != 0) {
@@ -208,8 +208,8 @@ impl Threads {
         }
     }
 
-    /// Returns a row for each known process that started another process. They trace a thread back to the
-    /// command.
+    /// Returns a row for each known process that started another process. These rows trace a thread back to
+    /// the command.
     pub(crate) fn parents(&self, from: Timestamp) -> Vec<Thread> {
         let mut all = self.parents.clone();
         let identities = self.known.values().flatten().filter_map(|known| known.identity.as_ref());
@@ -266,7 +266,7 @@ impl Threads {
         found.or_else(closing)
     }
 
-    /// Number of containers without a known name.
+    /// Returns the number of containers whose name was not found.
     pub(crate) fn unnamed_containers(&self) -> u64 {
         self.units.unnamed()
     }
@@ -299,11 +299,11 @@ mod tests {
         assert_eq!(threads.due, [own]);
         let mut row = Thread { tid: own, ..Thread::default() };
         threads.complete(&mut row);
-        assert_eq!(row.pid, None, "before it is looked up");
+        assert_eq!(row.pid, None, "the process is unknown before the look-up");
         threads.look_up(&Machine::here());
         threads.look_up(&Machine::here());
         assert!(threads.due.is_empty());
-        // Its parents have rows, up to the first process.
+        // The thread's parent processes have rows, up to the first process.
         let parents = threads.parents(Timestamp(7));
         let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
         assert!(parents.iter().any(|row| Some(row.tid) == parent && row.from == Timestamp(7)), "{parents:?}");
@@ -313,7 +313,7 @@ mod tests {
         for tid in 0..KNOWN_MAX as u32 + 10 {
             threads.add(tid + (1 << 24), Timestamp(0));
         }
-        assert_eq!(threads.known.len(), KNOWN_MAX, "a storm of threads takes no more memory");
+        assert_eq!(threads.known.len(), KNOWN_MAX, "too many threads are kept");
     }
 
     const MS: u64 = 1_000_000;
@@ -334,7 +334,7 @@ mod tests {
         Threads::naming(Units::below(root), Nanos(0))
     }
 
-    /// The unit of the thread that had the id 7 at this time.
+    /// Returns the unit of the thread that had the id 7 at this time.
     fn unit(threads: &Threads, at_ms: u64) -> String {
         let mut row = Thread { tid: 7, from: Timestamp(at_ms * MS), ..Thread::default() };
         threads.complete(&mut row);
@@ -371,7 +371,7 @@ mod tests {
         threads.ended(7, at(200));
         threads.look_up(&machine_with(root, "second.service", 250));
         assert_eq!(unit(&threads, 100), "");
-        // The number is used again and again.
+        // Many threads use the same id, one after another.
         for times in 0..1000 {
             threads.add(7, at(1000 * times));
             threads.ended(7, at(1000 * times + 500));

@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::attribution::files::{Files, is_cause};
 use crate::attribution::threads::Threads;
 
-/// Maximum number of files with a row.
+/// Maximum number of files with a row in the recording.
 const FILES_MAX: usize = 1 << 20;
 /// Maximum number of threads that have a row because they caused I/O of other threads.
 const CAUSES_MAX: usize = 100_000;
@@ -21,13 +21,13 @@ const CAUSES_MAX: usize = 100_000;
 /// owner.
 const OWNERS_MAX: usize = 16;
 
-/// Follows file events while a capture is read.
+/// Follows file events while the pages of a capture are read.
 pub(crate) struct Follower<'a> {
     decoder: &'a FileDecoder,
     attribution: &'a RefCell<Attribution>,
     /// The threads that have a row because they can be a cause.
     causes: FxHashSet<u32>,
-    /// The names of renamed threads. The look-up may have been earlier.
+    /// The new names of renamed threads, which may have been renamed after their look-up.
     renamed: FxHashMap<u32, String>,
     rows: Vec<Thread>,
 }
@@ -105,7 +105,7 @@ struct Owner {
     content: Content,
 }
 
-/// A file with a row.
+/// A file that has a row in the recording.
 #[derive(Clone, Copy, Debug)]
 struct Listed {
     id: u32,
@@ -114,8 +114,8 @@ struct Listed {
 
 /// Fills in `file_id`, `cause_tid` and `content`, and adds the rows of `files`.
 ///
-/// A request gets the owner of most of its bytes. If two owners have equally many bytes, it gets the owner of
-/// the earlier bio.
+/// A request gets the owner of most of its bytes. If two owners have the same number of bytes, the request
+/// gets the owner of the earlier bio.
 pub(crate) struct WithFiles<'a> {
     inner: &'a mut dyn RowSink,
     attribution: &'a RefCell<Attribution>,
@@ -124,9 +124,9 @@ pub(crate) struct WithFiles<'a> {
     listed: FxHashMap<FileKey, Listed>,
     /// The listed files by inode number, each with the time of the preceding deletion.
     by_inode: FxHashMap<Inode, Vec<(Timestamp, u32)>>,
-    /// The bytes of open requests by owner, in bio order.
+    /// The bytes of each open request by owner, in the order of its bios.
     requests: FxHashMap<u64, Vec<(Owner, u64)>>,
-    /// Number of requests with bios of several files or threads.
+    /// Number of requests with bios of different files or threads.
     pub mixed: u64,
     /// Number of files that have no row, because the maximum number of rows was reached.
     files_beyond: u64,
@@ -173,8 +173,8 @@ impl<'a> WithFiles<'a> {
         Ok(Owner { file_id: listed.map(|listed| listed.id), cause: whose.cause, content })
     }
 
-    /// Returns the recording's file id for the file that had this inode number at the time `at`. Writes its
-    /// rows at the first use.
+    /// Returns the recording's file id for the file that had this inode number at the time `at`. At the first
+    /// use, writes the file's rows.
     pub(crate) fn file_at(&mut self, inode: Inode, at: Timestamp) -> io::Result<Option<u32>> {
         let inode = self.files.below_overlay(inode, at).unwrap_or(inode);
         let freed = self.files.freed_before(inode, at);
@@ -186,7 +186,7 @@ impl<'a> WithFiles<'a> {
         Ok(self.listed(&FileKey { inode, after: freed })?.map(|listed| listed.id))
     }
 
-    /// Returns the number of a file. Writes its rows at the first use.
+    /// Returns the recording's file id of a file. At the first use, writes the file's rows.
     fn listed(&mut self, file: &FileKey) -> io::Result<Option<Listed>> {
         if let Some(listed) = self.listed.get(file) {
             return Ok(Some(*listed));
@@ -283,7 +283,8 @@ impl RowSink for WithFiles<'_> {
     }
 }
 
-/// Returns the owner of most bytes; if several owners have equally many bytes, the first of these.
+/// Returns the owner of most bytes; if several owners have the same number of bytes, the first of these
+/// owners.
 fn most(shares: &[(Owner, u64)]) -> Owner {
     let mut best: Option<(Owner, u64)> = None;
     for &(owner, bytes) in shares {

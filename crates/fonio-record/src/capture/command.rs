@@ -1,4 +1,4 @@
-//! The command that runs during the capture.
+//! Runs the command during the capture.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -18,20 +18,20 @@ use crate::tracefs::file_error;
 /// Time between two checks for the end of a killed command.
 const GONE_PAUSE: Duration = Duration::from_millis(1);
 
-/// A running or ended command.
+/// A command that is running or has ended.
 #[derive(Debug)]
 pub(crate) struct Command {
     child: Child,
-    /// Becomes readable when the command ends. `None` on kernels before 5.3.
+    /// A descriptor that becomes readable when the command ends. `None` on kernels before 5.3.
     ended: Option<OwnedFd>,
     status: Option<ExitStatus>,
     own_group: bool,
-    /// Processor time of our children before the command began.
+    /// User and system processor time of our child processes before the command began.
     cpu_before: (Duration, Duration),
 }
 
 impl Command {
-    /// Starts the command in `options`, if there is one.
+    /// Starts the command in `options`; returns `None` if `options` has no command.
     pub(crate) fn start(options: &RecordOptions) -> Result<Option<Command>, RecordError> {
         let Some(words) = &options.command else { return Ok(None) };
         let (program, arguments) = words.split_first().ok_or(RecordError::EmptyCommand)?;
@@ -70,12 +70,11 @@ impl Command {
         self.child.id()
     }
 
-    /// The file descriptor that becomes readable when the command ends.
+    /// Returns the file descriptor that becomes readable when the command ends.
     pub(crate) fn ended(&self) -> Option<&OwnedFd> {
         self.ended.as_ref()
     }
 
-    /// Whether the command has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         if self.status.is_none() {
             self.status = self.child.try_wait().unwrap_or_default();
@@ -83,7 +82,7 @@ impl Command {
         self.status.is_some()
     }
 
-    /// Sends SIGTERM if the command still runs.
+    /// Sends SIGTERM to the command if it still runs.
     pub(crate) fn terminate(&mut self) {
         if !self.has_ended() {
             self.send(Signal::TERM);
@@ -93,7 +92,7 @@ impl Command {
     /// Kills the command (or its process group, if the command has its own), and waits until the command has
     /// ended.
     pub(crate) fn kill(&mut self) {
-        // Its children may still run after it has ended.
+        // The command's children may still run after the command has ended.
         self.send(Signal::KILL);
         while !self.has_ended() {
             std::thread::sleep(GONE_PAUSE);
@@ -102,7 +101,7 @@ impl Command {
 
     fn send(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
-        // Fails if it has already ended.
+        // Sending fails if the process or process group no longer exists.
         let _ = match (self.own_group, self.status) {
             (true, _) => kill_process_group(pid, signal),
             (false, None) => kill_process(pid, signal),
@@ -110,8 +109,8 @@ impl Command {
         };
     }
 
-    /// User and system processor time of the command and of the children that it waited for. `None` until it
-    /// has ended.
+    /// Returns the user and system processor time of the command and of the children that it waited for.
+    /// `None` until the command has ended.
     pub(crate) fn cpu(&self) -> Option<(Duration, Duration)> {
         self.status?;
         let (user, system) = children_cpu();
@@ -131,7 +130,7 @@ impl Command {
 /// Keeps this thread in a control group, so that new processes start there. Joining a control group takes
 /// some milliseconds, which must not count as time of the command.
 struct Joined {
-    /// The file to write to in order to return.
+    /// The `tasks` or `cgroup.procs` file of the control group to return to.
     back: PathBuf,
 }
 
@@ -168,21 +167,20 @@ impl Drop for Joined {
 fn controller(root: &Path) -> Option<String> {
     let mounts = MountTable::read().ok()?;
     let mounted = mounts.of_kind("cgroup").find(|mount| mount.dir == root)?;
-    // The other options of the mount are not controllers.
     let mut options = mounted.filesystem_options.iter();
     options.find(|option| !matches!(option.as_str(), "rw" | "ro" | "none")).cloned()
 }
 
 fn enter(path: &Path) -> Result<(), RecordError> {
-    // 0 means the writing thread.
+    // The number 0 stands for the thread that writes it.
     std::fs::write(path, "0").map_err(file_error(path, "writing"))
 }
 
-/// User and system processor time of the children that we have waited for.
+/// Returns the user and system processor time of the child processes that we have waited for.
 fn children_cpu() -> (Duration, Duration) {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the call writes at most one `rusage` to the pointer, which has room for one. Zeros are valid
-    // for fields that it does not write.
+    // for fields that the call does not write.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
         usage.assume_init()

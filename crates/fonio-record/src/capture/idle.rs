@@ -15,10 +15,10 @@ use rustc_hash::FxHashMap;
 
 use crate::options::Quiet;
 
-/// Time between two samples.
+/// Time between two samples of the command's threads.
 pub(crate) const SAMPLE_EVERY: Duration = Duration::from_millis(10);
 
-/// Recent samples of a command's threads.
+/// Recent samples of the processor time of a command's threads.
 pub(crate) struct IdleWatch {
     quiet: Quiet,
     ran: FxHashMap<u32, Nanos>,
@@ -44,8 +44,8 @@ impl IdleWatch {
         IdleWatch { quiet, ran: FxHashMap::default(), before: now, window: VecDeque::new() }
     }
 
-    /// Takes a sample of the threads. Once the command has been quiet for long enough, returns the beginning
-    /// of the quiet period.
+    /// Takes a sample of the command's threads. Once the command has been quiet for long enough, returns the
+    /// start of the quiet period.
     pub(crate) fn look(&mut self, machine: &Machine, tids: &[u32], now: Timestamp) -> Option<Timestamp> {
         let mut busy = Nanos(0);
         let mut ran_now = FxHashMap::default();
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn quiet_is_a_share_below_for_a_time() {
         assert_eq!(quiet(&[10, 10, 0, 0, 0, 0, 0, 0]), Some((70, 20)));
-        // The partly busy third sample does not count as quiet.
+        // The third sample is partly busy, so it is not quiet.
         assert_eq!(quiet(&[10, 10, 2, 0, 0, 0, 0, 0]), Some((70, 30)));
         assert_eq!(quiet(&[10, 0, 0, 10, 0, 0, 0, 0, 0]), Some((90, 40)));
         assert_eq!(quiet(&[1, 1, 1, 1, 1, 1, 1, 1, 1]), None);

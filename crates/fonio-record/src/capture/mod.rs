@@ -39,23 +39,22 @@ use crate::tracefs::{CpuStats, Instance};
 
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
-/// A finished capture.
 pub(crate) struct Captured {
-    /// Amount of raw trace in the store.
+    /// Size of the raw trace in the page store.
     pub trace_bytes: ByteCount,
     pub threads: Threads,
     pub files: Files,
     pub monitor: Option<Monitor>,
     pub began: Timestamp,
     pub ended: Timestamp,
-    /// The wall clock when the trace clock was 0.
+    /// The wall-clock time at which the trace clock was 0.
     pub unix_ns_at_zero: i64,
     pub stopped_by: StopReason,
     pub command: Option<Command>,
     pub command_mark: Option<Mark>,
-    /// When the command became quiet, if that ended the capture.
+    /// When the command became quiet; `None` if another reason ended the capture.
     pub quiet_since: Option<Timestamp>,
-    /// The lost block events, and the lost scheduler events.
+    /// The missed block events; `waits_missed` has the missed scheduler events.
     pub missed: Missed,
     pub waits_missed: Missed,
     /// The blocked threads, or why they were not recorded; `None` if the user did not want them.
@@ -65,12 +64,12 @@ pub(crate) struct Captured {
     pub cpu: Duration,
 }
 
-/// Events that did not reach the store.
+/// Events that were not kept in the page store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Missed {
     /// The kernel's count of losses in each processor's buffer; `None` if the kernel has no count.
     pub kernel: Vec<(u32, Option<CpuStats>)>,
-    /// The events that did not fit into the store.
+    /// The events that did not fit into the page store.
     pub left_out: Option<LeftOut>,
 }
 
@@ -89,39 +88,38 @@ impl Missed {
     }
 }
 
-/// The input of a capture.
+/// The options and tools of a capture.
 pub(crate) struct Capture<'a> {
     pub options: &'a RecordOptions,
     pub machine: Machine,
-    /// The notes that the user got.
+    /// The notes that have been shown to the user.
     pub notes: Vec<String>,
     pub signals: Listener,
     pub layout: PageLayout,
     pub decoder: BlockDecoder,
     /// The scope and decoder of file events, if files are recorded.
     pub files: Option<(FileScope, FileDecoder)>,
-    /// The decoder of scheduler events, if waits are recorded.
+    /// The decoder of scheduler events; `None` if waits are not recorded.
     pub sched: Option<SchedDecoder>,
 }
 
 /// The probes for waits and calls, or why they are unavailable; `None` if the user does not want them.
 #[derive(Debug, Default)]
 pub(crate) struct Probes {
-    /// Records which threads are blocked.
+    /// The probe that records which threads are blocked.
     pub blocked: Option<Result<Probe, NotRecorded>>,
-    /// Records file-system calls, initially of `processes`.
+    /// The probe that records file-system calls, initially of `processes`.
     pub calls: Option<Result<CallsProbe, Unavailable>>,
     pub processes: Vec<u32>,
 }
 
-/// An instance and the store for its pages.
 pub(crate) struct Feed<'a> {
     pub instance: &'a Instance,
     pub store: PageStore,
 }
 
 impl Feed<'_> {
-    /// Counts the missed events. The instance must be disabled and fully read.
+    /// Counts the missed events. The instance must be disabled and fully read before this call.
     fn missed(&self) -> io::Result<Missed> {
         // The kernel counts the overwritten events of a page only when the page is read.
         let left_out = self.store.is_full().then(|| self.store.leave_out_rest()).transpose()?;
@@ -130,12 +128,11 @@ impl Feed<'_> {
     }
 }
 
-/// The id of the thread that records.
+/// Returns the id of the current thread, which records.
 fn own_tid() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }
 
-/// A capture with enabled events.
 struct Running<'a> {
     capture: &'a Capture<'a>,
     block: Feed<'a>,
@@ -151,13 +148,13 @@ struct Running<'a> {
     quiet_since: Option<Timestamp>,
     began: Timestamp,
     unix_ns_at_zero: i64,
-    /// Processor time of this process at the beginning.
+    /// Processor time that this process had used when the capture began.
     cpu_began: Duration,
 }
 
 impl Capture<'_> {
-    /// Runs the capture and returns the pages of block events and scheduler events. At the end, it disables
-    /// the tracefs instances and reads all remaining pages.
+    /// Runs the capture and returns the pages of block events and scheduler events. At the end of the
+    /// capture, disables the tracefs instances and reads all remaining pages.
     pub(crate) fn run(
         &self,
         block: Feed<'_>,
@@ -172,7 +169,7 @@ impl Capture<'_> {
         running.collect(stopped_by, ended)
     }
 
-    /// Enables the events, then starts the command.
+    /// Enables the events, and then starts the command.
     fn begin<'a>(
         &'a self,
         block: Feed<'a>,
@@ -188,7 +185,7 @@ impl Capture<'_> {
         block.instance.switch(true)?;
         let cpu_began = cpu_time();
         if let Some(waits) = &waits {
-            // This thread creates the command. So if tracing follows this thread, it follows the command from
+            // This thread starts the command. So if tracing follows this thread, it follows the command from
             // its beginning.
             waits.instance.follow(own_tid())?;
             waits.instance.switch(true)?;
@@ -332,8 +329,8 @@ impl Running<'_> {
         }
     }
 
-    /// Sleeps for `longest` or until the earliest of `deadlines`. Signals and the end of the command wake it
-    /// early.
+    /// Sleeps for `longest` or until the earliest of `deadlines`. Signals and the end of the command end the
+    /// sleep early.
     fn sleep(&self, longest: Duration, deadlines: [Option<Timestamp>; 2]) -> Result<(), RecordError> {
         let mut time = if self.idle.is_some() { longest.min(SAMPLE_EVERY) } else { longest };
         for deadline in deadlines.into_iter().flatten() {
@@ -370,7 +367,7 @@ impl Running<'_> {
             self.files.name_opened(from, machine);
             drained.most = drained.most.max(self.scaled((used, size)));
         }
-        // Files first: many exist only for a moment.
+        // Look up files before threads: many files exist only for a moment.
         self.files.look_up(&self.capture.machine);
         self.threads.look_up(&self.capture.machine);
         Ok(drained)
@@ -390,7 +387,7 @@ impl Running<'_> {
         }
     }
 
-    /// Disables the events, and returns the end of the recording.
+    /// Disables the events, and returns the time at which the recording ends.
     fn switch_off(&self) -> Result<Timestamp, RecordError> {
         self.block.instance.switch(false)?;
         if let Some(waits) = &self.waits {
@@ -399,8 +396,8 @@ impl Running<'_> {
         Ok(now())
     }
 
-    /// If the command has its own process group, ends all processes of the group. After a full buffer, the
-    /// command continues undisturbed.
+    /// If the command has its own process group, ends all processes of the group. If the capture ended
+    /// because the buffer was full, the command continues undisturbed.
     fn settle_command(&mut self, stopped_by: StopReason, ended: Timestamp) {
         if let Some(mark) = &mut self.command_mark {
             mark.until = Some(ended);

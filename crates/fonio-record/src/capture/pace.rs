@@ -12,18 +12,18 @@ const WAKE_MIN: Duration = Duration::from_millis(5);
 /// Chooses the time to sleep between two wake-ups according to the rate at which the kernel's buffers fill.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// The size of one processor's buffer.
+    /// The size of one processor's ring buffer.
     ring: ByteCount,
     pub sleep: Duration,
 }
 
 impl Pace {
     pub(crate) fn new(ring: ByteCount) -> Pace {
-        // A command may start with a burst of I/O.
+        // Start with a short sleep, because a command may start with a burst of I/O.
         Pace { ring, sleep: WAKE_MAX / 4 }
     }
 
-    /// Adapts to the fullest processor buffer of a wake-up.
+    /// Adapts the sleep to the amount of data in the fullest processor buffer at a wake-up.
     pub(crate) fn note(&mut self, most: ByteCount) {
         // Leave room for a late wake-up on a busy machine.
         if most.0 > self.ring.0 / 4 {

@@ -1,5 +1,5 @@
-//! Decides when a capture ends and which signals its command gets. Contains decisions only: no clock, signals
-//! or processes.
+//! Decides when a capture ends and which signals its command gets. This module only decides: it uses no
+//! clock, signals or processes.
 //!
 //! After Ctrl-C, SIGTERM, a quiet period or the stated duration, the recorder asks a command that still runs
 //! to end and continues the capture for a grace period. A full buffer ends the capture at once and does not
@@ -15,44 +15,42 @@ use crate::options::StopReason;
 /// Time that a command has to end after the recorder asked it to end.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The state at one wake-up.
+/// The state of the capture at one wake-up.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     pub now: Timestamp,
-    /// Another page does not fit into the store.
+    /// Whether the next page does not fit into the page store.
     pub buffer_full: bool,
-    /// Numbers of Ctrl-C and of SIGTERM since the capture began.
+    /// Number of Ctrl-C presses since the capture began.
     pub interrupts: usize,
     pub terminations: usize,
     pub command_ended: bool,
-    /// The command has been quiet for long enough.
+    /// Whether the command has been quiet for long enough.
     pub quiet: bool,
 }
 
-/// The next action of the capture.
+/// What the capture does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// Continue the capture.
     Continue,
     /// Send SIGTERM to the command, and continue the capture.
     Terminate,
-    /// End the capture.
     Stop {
         reason: StopReason,
-        /// Kill the command: it was quiet but still runs.
+        /// Whether to kill the command, because it was quiet but still runs.
         kill: bool,
     },
-    /// Abort the capture, and send SIGTERM to the command.
+    /// Abort the capture without a recording, and send SIGTERM to the command.
     GiveUp,
 }
 
-/// Decides at each wake-up of one capture.
+/// Decides at each wake-up whether the capture ends.
 #[derive(Debug)]
 pub(crate) struct StopPolicy {
-    /// When the stated duration ends.
+    /// When the duration given by the user ends.
     end: Option<Timestamp>,
     has_command: bool,
-    /// Whether the terminal sends Ctrl-C to the command too.
+    /// Whether Ctrl-C in the terminal also reaches the command.
     command_hears_interrupts: bool,
     ending: Option<Ending>,
 }
@@ -68,7 +66,7 @@ struct Ending {
 }
 
 impl StopPolicy {
-    /// Creates the policy of a capture without a command.
+    /// Creates the policy for a capture without a command.
     pub(crate) fn new(end: Option<Timestamp>) -> StopPolicy {
         StopPolicy { end, has_command: false, command_hears_interrupts: false, ending: None }
     }
@@ -79,7 +77,7 @@ impl StopPolicy {
         StopPolicy { has_command: true, command_hears_interrupts: hears_interrupts, ..self }
     }
 
-    /// Whether the command was asked to end or got Ctrl-C.
+    /// Returns whether the command was asked to end or received Ctrl-C.
     pub(crate) fn is_ending(&self) -> bool {
         self.ending.is_some()
     }
@@ -92,7 +90,7 @@ impl StopPolicy {
         }
     }
 
-    /// Decides what to do at one wake-up.
+    /// Decides what the capture does after one wake-up.
     pub(crate) fn decide(&mut self, seen: &Seen) -> Decision {
         if seen.buffer_full {
             return Decision::Stop { reason: StopReason::BufferFull, kill: false };
@@ -123,7 +121,7 @@ impl StopPolicy {
 
     fn begin_to_end(&mut self, reason: StopReason, now: Timestamp) -> Decision {
         if reason == StopReason::Interrupted && self.command_hears_interrupts {
-            // Only a command that ignored Ctrl-C gets SIGTERM.
+            // A command that received Ctrl-C gets SIGTERM only if it does not end.
             let terminate_at = after(now, GRACE);
             let by = after(terminate_at, GRACE);
             self.ending = Some(Ending { reason, terminate_at: Some(terminate_at), by });
@@ -159,14 +157,14 @@ mod tests {
     #[derive(Clone, Copy)]
     enum Command {
         None,
-        /// In our process group.
+        /// The command is in our process group.
         Beside,
-        /// In a group of its own.
+        /// The command is in its own process group.
         Apart,
     }
 
     /// Wakes the policy of a ten-second capture every 100 ms, and compares each decision except `Continue`,
-    /// with its time. `happens` lists the events with their wake-ups.
+    /// with its time. `happens` lists the wake-up of each event, and the event.
     fn check(command: Command, happens: &[(u64, Happening)], expected: &[(u64, Decision)]) {
         let policy = StopPolicy::new(Some(Timestamp(10_000 * MS)));
         let mut policy = match command {
@@ -235,7 +233,7 @@ mod tests {
         );
         let end = StopReason::Terminated;
         check(Command::Beside, &[(300, TERMINATION)], &[(300, Decision::Terminate), (2_300, stop(end))]);
-        // Later events do not change the reason.
+        // Events after the first reason to end do not change the reason.
         check(
             Command::Apart,
             &[(300, TERMINATION), (400, INTERRUPT), (500, QUIET), (600, TERMINATION)],

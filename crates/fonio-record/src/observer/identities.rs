@@ -10,29 +10,28 @@ use rustc_hash::FxHashMap;
 
 use super::{Party, PartyId, PartyKind};
 
-/// Maximum number of threads, and of parties. A machine has tens of units.
+/// Maximum number of known threads, and of known parties. A machine has tens of units.
 const THREADS_MAX: usize = 4096;
 const PARTIES_MAX: usize = 1000;
-/// Minimum time between two listings of the control groups.
+/// Minimum time between two listings of all control groups.
 const LIST_EVERY: Duration = Duration::from_secs(10);
-/// Maximum number of control groups in the list.
+/// Maximum number of control groups in a listing.
 const GROUPS_MAX: usize = 10_000;
-/// The common name of all parties beyond the limit.
+/// The shared name of all parties beyond the limit.
 const OTHERS: &str = "others";
 
-/// A thread as shown by the kernel.
+/// A thread as a kernel event or procfs shows it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
     pub tid: u32,
-    /// 0 if unknown.
+    /// The process id; 0 if unknown.
     pub pid: u32,
     pub comm: [u8; 16],
-    /// The number of its control group.
+    /// The id of the thread's control group.
     pub cgroup: Option<u64>,
     pub is_kernel: bool,
 }
 
-/// A thread and its party.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub pid: u32,
@@ -42,7 +41,7 @@ pub(super) struct Known {
     shown: [u8; 16],
 }
 
-/// Threads and parties, each looked up once.
+/// The known threads and parties. Each is looked up once.
 #[derive(Debug)]
 pub(super) struct Identities {
     machine: Machine,
@@ -76,7 +75,7 @@ impl Identities {
         self.threads.get(&tid)
     }
 
-    /// Returns the party of a thread. A changed name reveals that the number was reused.
+    /// Returns the party of a thread. If the name has changed, the thread id may have been reused.
     pub(super) fn of(&mut self, shown: &Shown) -> PartyId {
         if let Some(known) = self.threads.get(&shown.tid)
             && known.shown == shown.comm
@@ -203,7 +202,7 @@ mod tests {
             &Party { name: "mosquitto.service".into(), kind: PartyKind::Unit }
         );
         assert_eq!(identities.of(&shown(7, "worker")), unit);
-        // Another thread got the number, and has ended.
+        // The thread id was reused by another thread, which has ended.
         let gone = identities.of(&shown(8, "sync"));
         assert_eq!(identities.party(gone), &Party { name: "sync".into(), kind: PartyKind::Program });
         let kernel = identities.of(&Shown { is_kernel: true, ..shown(9, "kworker/u8:3-e") });

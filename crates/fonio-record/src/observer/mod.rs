@@ -36,7 +36,7 @@ const PAUSE_PER_LOOK: u32 = 400;
 /// the file's inode number can be reused for another file.
 const PATHS_MAX: usize = 2048;
 const PATH_HOLDS: Duration = Duration::from_secs(600);
-/// How often the swap areas are read.
+/// Minimum time between two readings of the swap areas.
 const SWAP_EVERY: Duration = Duration::from_secs(60);
 
 /// A unit, a program that belongs to no unit, or a kind of kernel thread.
@@ -45,79 +45,80 @@ pub struct Party {
     /// The name of the unit, container or package; otherwise, the name of the program, or the name of the
     /// kernel thread without its number.
     pub name: String,
-    /// The kind of the party.
+    /// What the party is.
     pub kind: PartyKind,
 }
 
-/// The kind of a [`Party`].
+/// What a [`Party`] is: a unit, a program, or the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PartyKind {
     /// A systemd unit, a container, an add-on or an Android package.
     Unit,
-    /// A program outside of these.
+    /// A program that belongs to none of these.
     Program,
-    /// A thread of the kernel.
+    /// A kernel thread.
     Kernel,
 }
 
-/// The number of a [`Party`] within one observer.
+/// The id of a [`Party`] within one observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartyId(pub u32);
 
 /// A completed request, and the party that caused it.
 ///
-/// The row has the flags SYNC, META, FUA, PREFLUSH and READAHEAD. `queued` is the time at which its first bio
-/// was queued; for a flush, the time at which the first flush that it served was queued. It has no `file_id`.
+/// The row has the flags SYNC, META, FUA, PREFLUSH and READAHEAD. `queued` is the time at which the request's
+/// first bio was queued; for a flush, the time at which the first flush that it served was queued. The row
+/// has no `file_id`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedRequest {
-    /// The request.
+    /// The completed request.
     pub row: Request,
-    /// The party that caused it.
+    /// The party that caused the request.
     pub party: Option<PartyId>,
-    /// `None` also for direct I/O, whose pages do not show the file.
+    /// The file whose data the request carries; `None` also for direct I/O, whose pages do not show the file.
     pub file: Option<Inode>,
 }
 
 impl ObservedRequest {
-    /// Returns when it was queued, and when it completed.
+    /// Returns when the request was queued, and when it completed.
     ///
     /// # Panics
-    /// If one is missing. An observer sees only completed requests.
+    /// If one of these times is missing. An observer sees only completed requests.
     pub fn span(&self) -> (Timestamp, Timestamp) {
         self.row.queued.zip(self.row.completed).expect("an observed request was queued and has completed")
     }
 }
 
-/// A long wait of a thread. The row has no `file_id`.
+/// A long wait of a thread. The row of the wait has no `file_id`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedWait {
-    /// The wait.
+    /// The long wait of the thread.
     pub row: Wait,
-    /// The party of the waiting thread.
+    /// The party to which the waiting thread belongs.
     pub party: PartyId,
-    /// The file of the operation.
+    /// The file of the operation in which the thread waited.
     pub file: Option<Inode>,
 }
 
 impl ObservedWait {
-    /// Whether it is a program, and not a kernel thread, that waits for storage.
+    /// Returns whether a program, not a kernel thread, waits for storage.
     pub fn is_for_storage(&self) -> bool {
         let blocked_in = self.row.blocked_in.unwrap_or(BlockedIn::Unknown);
         blocked_in != BlockedIn::KernelThread && blocked_in.is_for_storage(self.row.reason)
     }
 }
 
-/// Counts of short waits of one thread.
+/// The number of short waits of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObservedCount {
-    /// The counts.
+    /// The number of short waits and their total time.
     pub row: BlockedCount,
     /// The party of the waiting thread.
     pub party: PartyId,
 }
 
-/// An observation.
+/// A request, a long wait, or a count of short waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Observed {
@@ -126,18 +127,18 @@ pub enum Observed {
     Count(ObservedCount),
 }
 
-/// The known facts about a thread.
+/// Facts about a recently seen thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct ObservedThread {
-    /// `None` if unknown.
+    /// The process id; `None` if unknown.
     pub pid: Option<u32>,
     pub comm: String,
     pub cgroup: Option<String>,
     pub party: PartyId,
 }
 
-/// Numbers of requests and waits that the observer missed.
+/// Numbers of requests and waits that the observer did not see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unobserved {
     /// Requests missed since the beginning, because the kernel's buffer was full.
@@ -155,7 +156,8 @@ pub struct Observer {
     paths: FxHashMap<Inode, (Instant, Option<(String, Content)>)>,
     swap: Vec<(DeviceId, std::ops::Range<u64>)>,
     swap_read: Instant,
-    /// The threads that were blocked when the observer began. Only their waits can have begun earlier.
+    /// The threads that were blocked when the observer began. Only waits of these threads can have begun
+    /// earlier.
     blocked_before: FxHashSet<u32>,
     /// When short waits were last counted.
     counted: Timestamp,
@@ -169,8 +171,8 @@ enum Source {
 
 /// Makes the C library return large freed blocks of memory to the kernel immediately.
 ///
-/// At first, glibc returns them, but then it keeps ever larger blocks: after the recorder has read the
-/// kernel's types, glibc keeps 16 MiB until the process ends. musl always returns them.
+/// At first, glibc returns these blocks, but then it keeps ever larger ones: after the recorder has read the
+/// kernel's types, glibc keeps 16 MiB until the process ends. musl always returns large blocks.
 fn return_large_blocks() {
     // SAFETY: it only sets a parameter of the allocator, under the allocator's own lock.
     #[cfg(target_env = "gnu")]
@@ -180,7 +182,7 @@ fn return_large_blocks() {
 }
 
 impl Observer {
-    /// Begins to observe.
+    /// Begins to observe the machine.
     pub fn begin() -> Observer {
         return_large_blocks();
         let machine = Machine::here();
@@ -214,7 +216,7 @@ impl Observer {
         }
     }
 
-    /// Sleeps for `longest`. Data to take, or a signal, ends the sleep early.
+    /// Sleeps for `longest`. New data or a signal ends the sleep early.
     pub fn sleep(&self, longest: Duration) {
         let longest = match &self.source {
             Source::Bpf { .. } => longest,
@@ -226,7 +228,7 @@ impl Observer {
         };
         let filling = self.filling();
         let mut polled: Vec<PollFd<'_>> = filling.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-        // An interrupted sleep is just a shorter one.
+        // If a signal interrupts the sleep, it is only shorter.
         let _ = poll(&mut polled, Some(&time));
     }
 
@@ -271,7 +273,7 @@ impl Observer {
         at
     }
 
-    /// Returns the open waits that have lasted at least `least`. Takes some milliseconds.
+    /// Returns the open waits that have lasted `least` or longer. This call takes some milliseconds.
     pub fn open_waits(&mut self, least: Duration) -> Vec<ObservedWait> {
         let at = now();
         let is_long = |began: &Timestamp| {
@@ -283,7 +285,7 @@ impl Observer {
                 let open: Vec<(u32, Timestamp)> = open.collect();
                 open.into_iter().filter_map(|(tid, began)| self.open_wait(tid, began)).collect()
             }
-            // This source reports a long wait only after its end.
+            // Sampling reports a long wait only after its end.
             Source::Procfs { .. } => Vec::new(),
         }
     }
@@ -311,7 +313,7 @@ impl Observer {
         Some(ObservedWait { row, party, file: None })
     }
 
-    /// Returns the number of missed requests and waits.
+    /// Returns the numbers of requests and waits that the observer did not see.
     pub fn unobserved(&self) -> Unobserved {
         match &self.source {
             Source::Bpf { requests, blocked } => {
@@ -321,12 +323,12 @@ impl Observer {
         }
     }
 
-    /// Returns a party by its number.
+    /// Returns the party with this id.
     pub fn party(&self, id: PartyId) -> &Party {
         self.identities.party(id)
     }
 
-    /// Returns the known facts about a recently seen thread.
+    /// Returns the known facts about a thread that was seen recently.
     pub fn thread(&self, tid: u32) -> Option<ObservedThread> {
         let known = self.identities.thread(tid)?;
         Some(ObservedThread {

@@ -9,20 +9,20 @@ use fonio_system::{Task, device};
 
 use crate::probes::blocked::judged_in_procfs;
 
-/// A thread that was blocked at a look.
+/// A thread that was blocked when procfs was sampled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Blocked {
     pub tid: u32,
     pub pid: u32,
-    /// How often it has left a processor. Looks with the same number show the same wait. `None` if the kernel
-    /// does not count it (`CONFIG_SCHED_INFO`).
+    /// How often the thread has left a processor. Samples with the same number show the same wait. `None` if
+    /// the kernel does not count this (`CONFIG_SCHED_INFO`).
     pub switches: Option<u64>,
     pub blocked_in: BlockedIn,
     pub reason: WaitReason,
     pub file: Option<OpenFile>,
 }
 
-/// The file of a system call.
+/// The open file on which a system call operates.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OpenFile {
     pub device: DeviceId,
@@ -30,7 +30,7 @@ pub(crate) struct OpenFile {
     pub path: PathBuf,
 }
 
-/// Samples the threads of the machine.
+/// Samples the threads of the machine in procfs.
 #[derive(Debug)]
 pub(crate) struct Looker {
     machine: Machine,
@@ -42,9 +42,9 @@ impl Looker {
         Looker { machine: machine.clone(), own_pid: std::process::id() }
     }
 
-    /// Number of threads that wait for I/O now, by the kernel's count (`procs_blocked`). This count excludes
-    /// threads that wait for other threads, for example for a journal commit. `None` if the kernel does not
-    /// show it.
+    /// Returns the number of threads that wait for I/O now, by the kernel's count (`procs_blocked`). This
+    /// count excludes threads that wait for other threads, for example for a journal commit. `None` if the
+    /// kernel does not show the count.
     fn waiting_for_io(&self) -> Option<u64> {
         let text = read_text(&self.machine.proc("stat"))?;
         text.lines().rev().find_map(|line| line.strip_prefix("procs_blocked "))?.trim().parse().ok()
@@ -71,7 +71,7 @@ impl Looker {
         found
     }
 
-    /// Reads the state of a thread. A thread that has ended is not blocked.
+    /// Returns whether a thread is blocked. A thread that has ended is not blocked.
     fn is_blocked(&self, pid: u32, tid: u32) -> bool {
         let Ok(stat) = std::fs::read(self.machine.proc(format!("{pid}/task/{tid}/stat"))) else {
             return false;
@@ -102,7 +102,7 @@ impl Looker {
         };
         if !self.is_blocked(pid, tid) || switches() != began {
             // The wait ended before all files were read, so the files show the thread's next activity. Most
-            // waits this short are for I/O.
+            // waits of this length are for I/O.
             return Blocked {
                 blocked_in: BlockedIn::Unknown,
                 reason: WaitReason::Storage,

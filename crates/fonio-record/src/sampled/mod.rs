@@ -29,7 +29,7 @@ use crate::write::writer::{RecordingWriter, check_place, not_written};
 pub(crate) use look::Looker;
 pub(crate) use tally::Tally;
 
-/// Minimum time between two looks.
+/// Minimum time between two samples of procfs.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The pause after a look, as a multiple of the look's duration, so that sampling uses at most 2 % of one
 /// processor.
@@ -37,8 +37,8 @@ const PAUSE_PER_LOOK: u32 = 50;
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 impl RecordError {
-    /// Whether the error means that the kernel cannot trace or that this user may not trace.
-    /// [`record_sampled`] is still possible then.
+    /// Returns whether the error means that the kernel cannot trace or that this user may not trace.
+    /// After such an error, [`record_sampled`] is still possible.
     pub fn is_about_tracing(&self) -> bool {
         matches!(
             self,
@@ -55,8 +55,8 @@ impl RecordError {
 }
 
 /// Records blocked threads by sampling procfs up to fifty times a second, for the duration in `options` or
-/// until Ctrl-C. Writes a recording without requests. `instead` is why tracing was impossible; the recording
-/// includes it. Options that concern traces have no effect, and no command is started.
+/// until Ctrl-C. Writes a recording without requests. `instead` is the reason why tracing was impossible; the
+/// recording includes this reason. Options that concern traces have no effect, and no command is started.
 ///
 /// # Errors
 /// [`RecordError`], if the recording cannot be written or the named device does not exist.
@@ -83,7 +83,7 @@ pub fn record_sampled(
     sampled.write(options, stopped_by, (devices, note), progress)
 }
 
-/// A running recording.
+/// A recording for which procfs is being sampled.
 struct Sampled {
     machine: Machine,
     looker: Looker,
@@ -113,7 +113,7 @@ impl Sampled {
         }
     }
 
-    /// Samples until there is a reason to stop.
+    /// Takes samples until there is a reason to stop.
     fn watch(
         &mut self,
         signals: &Listener,
@@ -157,7 +157,7 @@ impl Sampled {
         }
     }
 
-    /// Takes one look. Returns how long it took.
+    /// Takes one sample of the blocked threads. Returns how long this took.
     fn look(&mut self) -> Duration {
         let at = now();
         let blocked = self.looker.blocked();

@@ -1,9 +1,11 @@
-//! Derives waits from looks (samples of procfs). Contains decisions only: no clock and no procfs.
+//! Derives waits from looks (samples of procfs). This module only decides: it uses no clock and does not read
+//! procfs.
 //!
-//! A thread that is blocked at two looks and did not run between them was blocked throughout. Its wait has a
-//! row, from half an interval before the first look until half an interval after the last one. On average,
-//! this is the length of the wait. A thread that is blocked at a single look is counted for one interval. So
-//! each sighting of a blocked thread counts for one interval, which makes the estimated time unbiased.
+//! A thread that is blocked at two looks and did not run between them was blocked throughout. The thread's
+//! wait has a row, from half an interval before the first look until half an interval after the last one. On
+//! average, the row has the same length as the wait. A thread that is blocked at a single look is counted for
+//! one interval. So each sighting of a blocked thread counts for one interval, which makes the estimated time
+//! unbiased.
 
 use fonio_core::{BlockedIn, Nanos, Timestamp, Wait, WaitReason};
 use rustc_hash::FxHashMap;
@@ -13,19 +15,19 @@ use crate::probes::blocked::ShortWaits;
 
 /// Maximum number of waits with their own rows.
 const WAITS_MAX: usize = 1 << 18;
-/// Maximum number of files.
+/// Maximum number of files that are kept.
 const FILES_MAX: usize = 1 << 16;
 
-/// How long counts are summed up.
+/// Length of the periods for which short waits are counted.
 const PERIOD: Nanos = Nanos(1_000_000_000);
 
-/// A wait that was seen at the last look.
+/// A wait that was still open at the last look.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     switches: Option<u64>,
     /// The beginning of the first look's interval: halfway between it and the previous look.
     began: Timestamp,
-    /// The last look at which it was seen.
+    /// The last look at which the wait was seen.
     last: Timestamp,
     looks: u32,
     /// The length of the interval that the first look represents.
@@ -35,31 +37,29 @@ struct Open {
     file: Option<u32>,
 }
 
-/// The waits so far.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     open: FxHashMap<u32, Open>,
     pub waits: Vec<Wait>,
     pub counts: ShortWaits,
-    /// The files, indexed by number.
+    /// The open files of the waits, indexed by file number.
     pub files: Vec<(OpenFile, Timestamp)>,
     numbers: FxHashMap<OpenFile, u32>,
     pub looks: u64,
-    /// When the last look was.
+    /// The time of the last look.
     last: Option<Timestamp>,
     period: u32,
     period_began: Timestamp,
 }
 
 impl Tally {
-    /// Begins at `began`.
     pub(crate) fn new(began: Timestamp) -> Tally {
         let mut tally = Tally { period_began: began, last: Some(began), ..Tally::default() };
         tally.counts.begin(0, began);
         tally
     }
 
-    /// Processes the threads blocked at `at`.
+    /// Processes the threads that were blocked at the look at `at`.
     pub(crate) fn look(&mut self, at: Timestamp, blocked: Vec<Blocked>) {
         let before = self.last.replace(at).unwrap_or(at);
         let interval = at.since(before).unwrap_or_default();
@@ -98,7 +98,7 @@ impl Tally {
         }
     }
 
-    /// Ends at `ended`. Waits seen at the last look are still open.
+    /// Ends the tally at `ended`. Waits seen at the last look are still open.
     pub(crate) fn finish(&mut self, ended: Timestamp) {
         for (tid, open) in std::mem::take(&mut self.open) {
             self.close(tid, &open, ended);

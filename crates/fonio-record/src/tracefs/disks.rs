@@ -12,20 +12,20 @@ use rustix::fs::FileType;
 use crate::error::RecordError;
 use crate::options::Selector;
 
-/// The disks to watch.
+/// The disks whose requests are recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Watched {
-    /// These disks, the disks below them, and the mapped devices above any of these, sorted by device number.
-    /// The bios of an upper device show whose data they carry; below it, the workers of dm-crypt issue the
-    /// encrypted data of all processes.
+    /// Only the listed disks: disks that the user named, the disks below them, and the mapped devices above
+    /// any of these, sorted by device number. The bios of an upper device show whose data they carry; below
+    /// it, the workers of dm-crypt issue the encrypted data of all processes.
     Only(Vec<DeviceId>),
-    /// Every disk except these, which are loop devices over a file on another disk: on that disk, the same
-    /// I/O appears again.
+    /// Every disk except the listed loop devices over a file on another disk: on that disk, the same I/O
+    /// appears again.
     AllBut(Vec<DeviceId>),
 }
 
 impl Watched {
-    /// The disks that were named.
+    /// Returns the disks that the user named.
     pub(crate) fn named(&self) -> &[DeviceId] {
         match self {
             Watched::Only(devices) => devices,
@@ -33,7 +33,7 @@ impl Watched {
         }
     }
 
-    /// The kernel's event filter; `None` if every event passes.
+    /// Returns the filter for block events in the kernel's syntax; `None` if every event passes.
     pub(crate) fn event_filter(&self) -> Option<String> {
         let (devices, comparison, join) = match self {
             Watched::Only(devices) => (devices, "==", "||"),
@@ -44,7 +44,7 @@ impl Watched {
     }
 }
 
-/// Resolves the selectors. If the user named none, chooses disks that show each I/O only once.
+/// Resolves the user's device selectors. Without selectors, chooses disks that show each I/O only once.
 pub(crate) fn resolve(machine: &Machine, selectors: &[Selector]) -> Result<Watched, RecordError> {
     if selectors.is_empty() {
         // A mapped device (dm, md) has no requests of its own; a loop device has its own requests.
@@ -77,7 +77,7 @@ fn named_device(machine: &Machine, name: &OsStr) -> Result<DeviceId, RecordError
         return Ok(id);
     }
     // The device has no node in /dev, which is usual in a container and on Android (there, the nodes are in
-    // /dev/block). sysfs knows disks and partitions by name.
+    // /dev/block). sysfs has a directory for each disk and partition by name.
     let bare = path.file_name().unwrap_or(name);
     if let Some(id) = machine.device_named(bare) {
         return Ok(id);

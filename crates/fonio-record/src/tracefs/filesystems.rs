@@ -10,11 +10,11 @@ use crate::tracefs::disks::Watched;
 /// The file systems whose files are followed, and the disks of partitions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FileScope {
-    /// The devices of the file systems; `None` for all.
+    /// The devices of the followed file systems; `None` for all file systems.
     filesystems: Option<Vec<DeviceId>>,
-    /// Each partition with its disk.
+    /// Each partition, and the disk that contains it.
     pub partitions: Vec<(DeviceId, DeviceId)>,
-    /// The btrfs file systems among them.
+    /// The btrfs file systems among the followed ones.
     pub btrfs: Vec<Btrfs>,
 }
 
@@ -53,7 +53,7 @@ impl FileScope {
         FileScope { filesystems, partitions, btrfs }
     }
 
-    /// Whether the files of this file system are followed.
+    /// Returns whether the files of this file system are followed.
     pub(crate) fn has(&self, fs: DeviceId) -> bool {
         self.filesystems.as_ref().is_none_or(|filesystems| filesystems.contains(&fs))
     }
@@ -65,7 +65,7 @@ impl FileScope {
             any(self.filesystems.iter().flatten().map(|fs| format!("{field}=={}", fs.0)).collect())
         };
         match event {
-            // btrfs events show no device.
+            // These btrfs events contain no device number.
             "sched_process_exit" | "task_rename" | "extent_writepage" | "__extent_writepage"
             | "btrfs_sync_file" => None,
             "writeback_dirty_folio" | "writeback_dirty_page" => {

@@ -27,7 +27,7 @@ use crate::error::RecordError;
 use crate::tracefs::disks::Watched;
 use crate::tracefs::filesystems::FileScope;
 
-/// The usual mount point.
+/// The usual mount point of tracefs.
 const USUAL_MOUNT: &str = "/sys/kernel/tracing";
 const INSTANCE_PREFIX: &str = "fonio-";
 
@@ -48,13 +48,12 @@ const EVENTS: [&str; 12] = [
     "block_rq_merge",
     "block_rq_remap",
 ];
-/// Without these events there are no requests.
+/// The events that are required, because without them no requests can be recorded.
 const NEEDED_EVENTS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
 
-/// Selects threads that leave their processor blocked uninterruptibly.
+/// Filter for threads that leave their processor blocked uninterruptibly.
 const LEFT_BLOCKED: &str = "prev_state & 2";
 
-/// A usable tracefs.
 #[derive(Debug)]
 pub(crate) struct Tracefs {
     root: PathBuf,
@@ -63,7 +62,7 @@ pub(crate) struct Tracefs {
 
 #[derive(Debug)]
 enum Held {
-    /// Another process's mount.
+    /// A mount that another process made.
     Found,
     /// A mount that only this process sees, and that disappears when the process ends.
     Private(#[allow(dead_code, reason = "keeps the mount")] OwnedFd),
@@ -144,7 +143,7 @@ impl Tracefs {
         Ok(Tracefs { root: USUAL_MOUNT.into(), held: Held::Mounted })
     }
 
-    /// Removes the instances of killed runs, and returns their names.
+    /// Removes the tracefs instances of killed runs, and returns their names.
     pub(crate) fn remove_leftovers(&self) -> Vec<String> {
         let mut removed = Vec::new();
         for entry in fs::read_dir(self.root.join("instances")).into_iter().flatten().flatten() {
@@ -154,7 +153,7 @@ impl Tracefs {
                 continue;
             }
             // The kernel refuses to remove an instance while a process reads its buffers. This process may be
-            // a recorder in another process namespace, whose process id differs here. Such a recorder
+            // a recorder in another process namespace, whose process id differs here. If so, that recorder
             // disables its events itself.
             if fs::remove_dir(entry.path()).is_ok() {
                 removed.push(name);
@@ -235,12 +234,12 @@ impl Tracefs {
             other => other,
         })?;
         instance.write("buffer_size_kb", &kib_per_cpu.to_string())?;
-        // A page header counts overwritten events, but not refused ones.
+        // A page header counts overwritten events, but not events that did not fit.
         instance.write("options/overwrite", "1")?;
         Ok(instance)
     }
 
-    /// Reads this kernel's layouts of pages and block events.
+    /// Reads the layouts of ring-buffer pages and block events in this kernel.
     pub(crate) fn layouts(&self) -> Result<(PageLayout, BlockDecoder), RecordError> {
         let order = ByteOrder::NATIVE;
         let path = self.root.join("events/header_page");
@@ -261,7 +260,7 @@ impl Tracefs {
         Ok(FileDecoder::new(&formats, ByteOrder::NATIVE))
     }
 
-    /// The layouts of the scheduler events in this kernel.
+    /// Reads the layouts of the scheduler events in this kernel.
     pub(crate) fn sched_layouts(&self) -> Result<SchedDecoder, RecordError> {
         let mut formats = self.formats("sched", &SCHED_EVENTS)?;
         formats.extend(self.formats("sched", &[RUNTIME_EVENT])?);
@@ -269,7 +268,7 @@ impl Tracefs {
         SchedDecoder::new(&formats, ByteOrder::NATIVE).ok_or(RecordError::NoSchedulerEvents)
     }
 
-    /// The layouts of the events that show which threads are blocked.
+    /// Reads the layouts of the events that show which threads are blocked.
     pub(crate) fn blocked_layouts(&self) -> Result<SchedDecoder, RecordError> {
         let mut formats = self.formats("sched", &BLOCKED_EVENTS)?;
         formats.extend(self.formats("ftrace", &[STACK_EVENT])?);
@@ -312,7 +311,7 @@ fn mount_private() -> Result<OwnedFd, Errno> {
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
 }
 
-/// Explains why the kernel refused access to `path`.
+/// Returns the error that explains why the kernel refused access to `path`.
 fn refusal(machine: &Machine, path: &Path, error: io::Error, doing: &'static str) -> RecordError {
     match Errno::from_io_error(&error) {
         Some(Errno::ROFS) => {
@@ -328,7 +327,7 @@ fn refusal(machine: &Machine, path: &Path, error: io::Error, doing: &'static str
     }
 }
 
-/// The kernel's lockdown mode if it is on, from a text such as `none [integrity] confidentiality`.
+/// Returns the kernel's lockdown mode if it is on, from a text such as `none [integrity] confidentiality`.
 fn lockdown(machine: &Machine) -> Option<String> {
     let text = read_text(&machine.sys("kernel/security/lockdown"))?;
     let mode = text.split('[').nth(1)?.split(']').next()?;
@@ -342,7 +341,7 @@ fn maker(name: &str) -> Option<ProcessId> {
     Some(ProcessId { pid: parts.next()?.parse().ok()?, started_ticks: parts.next()?.parse().ok()? })
 }
 
-/// The kernel's statistics of one processor's buffer.
+/// The kernel's statistics about one processor's ring buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CpuStats {
     /// Number of events overwritten before they were read.
@@ -352,13 +351,13 @@ pub(crate) struct CpuStats {
     pub refused: u64,
 }
 
-/// Our instance. Dropping it removes it.
+/// A tracefs instance of this process. Dropping this value removes the instance.
 #[derive(Debug)]
 pub(crate) struct Instance {
     dir: PathBuf,
-    /// Its processors, in order of number.
+    /// The processors of the instance, sorted by number.
     pub cpus: Vec<u32>,
-    /// The buffers, until [`Instance::take_buffers`] takes them.
+    /// The raw buffers, until [`Instance::take_buffers`] takes them.
     buffers: Vec<(u32, File)>,
 }
 
@@ -401,7 +400,7 @@ impl Instance {
     }
 
     fn enable_waits(&self) -> Result<(), RecordError> {
-        // Also follows threads that a followed thread creates.
+        // Threads that a followed thread creates are also followed.
         self.write("options/event-fork", "1")?;
         for name in SCHED_EVENTS {
             let dir = format!("events/sched/{name}");
@@ -433,7 +432,7 @@ impl Instance {
             let dir = format!("events/sched/{name}");
             if !self.dir.join(&dir).exists() {
                 // Without the second event, the waking thread is unknown. Only some kernels have the last
-                // one.
+                // event.
                 if matches!(name, "sched_switch" | "sched_wakeup") {
                     return Err(RecordError::NoSwitchEvents);
                 }
@@ -451,7 +450,7 @@ impl Instance {
     /// blocked.
     pub(crate) fn take_stacks(&self, count: u64) -> Result<(), RecordError> {
         let trigger = "events/sched/sched_switch/trigger";
-        // Fails at the first call: there is no trigger yet.
+        // This write fails at the first call, because there is no trigger yet.
         let _ = self.write(trigger, "!stacktrace");
         self.write(trigger, &format!("stacktrace:{count} if {LEFT_BLOCKED}"))
     }
@@ -488,18 +487,18 @@ impl Instance {
         Ok(())
     }
 
-    /// Takes each processor's `trace_pipe_raw`, opened without blocking. They must be closed before the
-    /// instance is removed.
+    /// Takes each processor's `trace_pipe_raw`, opened without blocking. These files must be closed before
+    /// the instance is removed.
     pub(crate) fn take_buffers(&mut self) -> Vec<(u32, File)> {
         std::mem::take(&mut self.buffers)
     }
 
-    /// Starts or stops writing events into the buffers.
+    /// Makes the kernel start or stop writing events into the buffers.
     pub(crate) fn switch(&self, on: bool) -> Result<(), RecordError> {
         self.write("tracing_on", if on { "1" } else { "0" })
     }
 
-    /// The actual size of each processor's buffer.
+    /// Returns the size that the kernel has given each processor's buffer.
     pub(crate) fn bytes_per_cpu(&self) -> Option<u64> {
         let text = read_text(&self.dir.join("buffer_size_kb"))?;
         Some(text.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
@@ -530,7 +529,7 @@ impl Drop for Instance {
         let _ = self.switch(false);
         let _ = self.write("events/enable", "0");
         self.buffers.clear();
-        // If removal fails now, the next run removes it.
+        // If removal fails now, the next run removes the instance.
         let _ = fs::remove_dir(&self.dir);
     }
 }

@@ -16,18 +16,18 @@ use fonio_tracefs::ring_buffer::{PageLayout, PageSource};
 use crate::tracefs::chunk::{ALIGNMENT, Chunk};
 use crate::tracefs::spill::Spill;
 
-/// Maximum size of a chunk. Small buffers have smaller chunks.
+/// Maximum size of a chunk in bytes. Small ring buffers have smaller chunks.
 const CHUNK_BYTES_MAX: usize = 256 << 10;
 
-/// The location of a chunk.
+/// Where a full chunk is stored.
 enum Segment {
     Held(Chunk),
-    /// In the spill file, at this offset.
+    /// The chunk is in the spill file, at this offset.
     Spilled {
         offset: u64,
         ends: Vec<u32>,
     },
-    /// Being written to the spill file.
+    /// The chunk is being written to the spill file.
     Leaving,
 }
 
@@ -37,14 +37,14 @@ struct CpuPages {
     segments: VecDeque<Segment>,
     /// The segments before this one are in the spill file or being written to it.
     first_held: usize,
-    /// The chunk that is being filled.
+    /// The chunk to which pages are appended.
     chunk: Chunk,
     /// Time of the last event before `chunk`.
     until: Option<Timestamp>,
 }
 
 impl CpuPages {
-    /// The time of the last kept event.
+    /// Returns the time of the last event that was kept.
     fn kept_until(&self, layout: &PageLayout) -> Option<Timestamp> {
         let Some(&end) = self.chunk.ends.last() else { return self.until };
         let begin = self.chunk.ends.iter().rev().nth(1).map_or(0, |&end| end as usize);
@@ -58,7 +58,6 @@ impl CpuPages {
     }
 }
 
-/// All pages of a capture.
 pub(crate) struct PageStore {
     layout: PageLayout,
     cpus: Vec<CpuPages>,
@@ -88,9 +87,9 @@ pub(crate) struct LeftOut {
 pub(crate) struct LeftOnCpu {
     pub cpu: u32,
     pub events: u64,
-    /// Number of these events that the kernel had overwritten, if it counted them.
+    /// Number of these events that the kernel had overwritten, if the kernel counted them.
     pub overwritten: u64,
-    /// A page could not be read, so the count is a lower bound.
+    /// Whether a page could not be read, which makes the number of events a lower bound.
     pub uncounted: bool,
 }
 
@@ -99,7 +98,7 @@ pub(crate) struct LeftOnCpu {
 pub(crate) struct Drained {
     /// The largest amount read from one processor, in the kernel's pages.
     pub most: ByteCount,
-    /// The store is full and keeps no more pages.
+    /// Whether the store is full and keeps no more pages.
     pub full: bool,
 }
 
@@ -146,7 +145,7 @@ impl PageStore {
     /// the store keeps no more pages of any processor.
     ///
     /// The pages are read from each processor in turn. So when memory is full, the kept events of all
-    /// processors end at about the same time. Later events of one processor are useless.
+    /// processors end at about the same time. Later events from only one processor are useless.
     pub(crate) fn drain(&mut self, look: &mut dyn FnMut(&[u8])) -> io::Result<Drained> {
         self.collect_spilled()?;
         let mut bytes = vec![ByteCount(0); self.cpus.len()];
@@ -184,7 +183,8 @@ impl PageStore {
         Ok(true)
     }
 
-    /// Reads and counts the events that do not fit into a full store. The events must be disabled.
+    /// Reads and counts the events that do not fit into a full store. The events must be disabled before this
+    /// call.
     pub(crate) fn leave_out_rest(&self) -> io::Result<LeftOut> {
         let mut cpus = Vec::new();
         let mut complete_until = Some(Timestamp(u64::MAX));
@@ -247,12 +247,12 @@ impl PageStore {
         Ok(())
     }
 
-    /// Notes the offsets of written chunks.
+    /// Notes the offsets of chunks that have been written to the spill file.
     fn collect_spilled(&mut self) -> io::Result<()> {
         let Some(spill) = &mut self.spill else { return Ok(()) };
         while let Some(((index, at), written, chunk)) = spill.written()? {
             let segment = &mut self.cpus[index].segments[at];
-            assert!(matches!(segment, Segment::Leaving), "a chunk is written once");
+            assert!(matches!(segment, Segment::Leaving), "each chunk is written only once");
             *segment = match written {
                 Ok(offset) => {
                     self.chunks -= 1;
@@ -267,17 +267,17 @@ impl PageStore {
         Ok(())
     }
 
-    /// Whether a page did not fit.
+    /// Returns whether a page did not fit into the store.
     pub(crate) fn is_full(&self) -> bool {
         self.full
     }
 
-    /// Amount of raw trace kept so far.
+    /// Returns the size of the raw trace kept so far.
     pub(crate) fn trace_bytes(&self) -> ByteCount {
         self.trace_bytes
     }
 
-    /// Memory in use.
+    /// Returns the size of the chunks that are in memory.
     pub(crate) fn held_bytes(&self) -> ByteCount {
         ByteCount((self.chunks * self.chunk_bytes) as u64)
     }
@@ -333,22 +333,22 @@ pub(crate) fn read_raw(file: &File, place: &mut [u8]) -> io::Result<Option<usize
     }
 }
 
-/// The pages of a finished capture.
+/// The stored pages of a finished capture.
 pub(crate) struct Pages {
     pub sources: Vec<(u32, CpuSource)>,
     /// The thread that wrote the spill file.
     pub own_tid: Option<u32>,
     /// The error because of which the spill file was no longer used; chunks not yet written stayed in memory.
     pub spill_failed: Option<io::Error>,
-    /// Bytes read back so far.
+    /// Number of bytes that have been read back so far.
     pub read: Arc<AtomicU64>,
 }
 
-/// The pages of one processor. Memory is freed as they are read.
+/// Reads the stored pages of one processor. Frees the memory of pages that have been read.
 pub(crate) struct CpuSource {
     segments: VecDeque<Segment>,
     spill: Option<Arc<File>>,
-    /// The chunk's bytes, and the ends of its pages.
+    /// The bytes of the current chunk, and the offsets at which its pages end.
     current: Option<(Current, Vec<u32>)>,
     next: usize,
     offset: u64,

@@ -1,10 +1,10 @@
 //! Stores raw pages that do not fit into memory in a spill file.
 //!
-//! A separate thread writes these pages. So a slow disk does not delay reading the kernel's buffers, and the
-//! thread id identifies the bios of these writes. The thread bypasses the page cache if the file system
+//! A separate thread writes the spill file. So a slow disk does not delay reading the kernel's buffers, and
+//! the thread id identifies the bios of these writes. The thread bypasses the page cache if the file system
 //! allows it; otherwise kernel threads would write the pages back under their own ids. Additional writes by
 //! the file system (journal, extents) cannot be identified as caused by the recorder. So a disk that is not
-//! watched is a better place for the spill file.
+//! watched is better for the spill file.
 
 use std::fs::File;
 use std::io;
@@ -19,7 +19,8 @@ use crate::tracefs::chunk::Chunk;
 
 /// Identifies a chunk: the index of its processor, and its index among the chunks of this processor.
 type Key = (usize, usize);
-/// The offset of a written chunk, or the error that prevented the write; the chunk then still holds its pages.
+/// The offset of a written chunk, or the error that prevented the write; the chunk then still holds its
+/// pages.
 type Written = (Key, io::Result<u64>, Chunk);
 
 /// The spill file and the thread that writes it.
@@ -29,7 +30,7 @@ pub(crate) struct Spill {
     thread: JoinHandle<io::Result<Done>>,
 }
 
-/// The result of a finished spill file.
+/// What remains of a spill file after the last write.
 pub(crate) struct Done {
     pub file: File,
     pub tid: Option<u32>,
@@ -51,12 +52,12 @@ impl Spill {
         Ok(Spill { to_write, written, thread })
     }
 
-    /// Sends a chunk to the writing thread.
+    /// Sends a chunk to the thread that writes the spill file.
     pub(crate) fn send(&mut self, key: Key, chunk: Chunk) -> io::Result<()> {
         self.to_write.send((key, chunk)).map_err(|_| io::Error::other("the spill file could not be written"))
     }
 
-    /// Returns the next chunk that was written or failed.
+    /// Returns the next chunk whose write has finished or failed.
     pub(crate) fn written(&mut self) -> io::Result<Option<Written>> {
         match self.written.try_recv() {
             Ok(written) => Ok(Some(written)),
@@ -67,7 +68,7 @@ impl Spill {
         }
     }
 
-    /// Waits for the last write, and returns the remaining results.
+    /// Waits for the last write, and returns the chunks that were written since the last call of `written`.
     pub(crate) fn finish(self) -> io::Result<(Vec<Written>, Done)> {
         drop(self.to_write);
         let written = self.written.into_iter().collect();
@@ -95,7 +96,7 @@ fn write(file: File, chunks: &Receiver<(Key, Chunk)>, done: &Sender<Written>) ->
             break;
         }
     }
-    // Direct I/O does not allow reading back with arbitrary lengths.
+    // With direct I/O, data of arbitrary length could not be read back.
     let flags = rustix::fs::fcntl_getfl(&file)?;
     rustix::fs::fcntl_setfl(&file, flags - OFlags::DIRECT)?;
     Ok(Done { file, tid })

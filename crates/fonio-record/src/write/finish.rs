@@ -37,20 +37,20 @@ const MIXED_REQUESTS: &str = "mixed_requests";
 pub(crate) struct FinishedCapture<'a> {
     pub capture: Capture<'a>,
     pub captured: Captured,
-    /// The pages of scheduler events, if waits were recorded.
+    /// The stored pages of scheduler events, if waits were recorded.
     pub waits: Option<Pages>,
-    /// The swap areas at the beginning.
+    /// The swap areas at the beginning of the capture.
     pub swap: Vec<(DeviceId, Range<u64>)>,
 }
 
-/// The result of writing the block events.
+/// The results of assembling and writing the block events.
 struct Assembled {
     meta: Meta,
     events: u64,
     /// Number of requests and bios that the recorder itself caused, which are left out.
     own_rows: u64,
     losses: Losses,
-    /// Remarks on gaps in the attribution to files.
+    /// Remarks about gaps in the attribution of requests to files.
     remarks: Vec<Remark>,
 }
 
@@ -58,7 +58,6 @@ struct Assembled {
 type Remark = (&'static str, String, u64);
 
 impl FinishedCapture<'_> {
-    /// Writes the recording.
     pub(crate) fn write(
         mut self,
         pages: Pages,
@@ -80,7 +79,7 @@ impl FinishedCapture<'_> {
         remarks.extend(losses.into_iter().map(|(code, message)| (code, message, 1)));
         if let Some(reason) = spill_failed {
             let message = format!(
-                "the spill file could not be written ({reason}), so the rest stayed in memory; this lost no event"
+                "the spill file could not be written ({reason}), so later events stayed in memory; no event was lost"
             );
             remarks.push(("spill-failed", message, 1));
         }
@@ -149,7 +148,7 @@ impl FinishedCapture<'_> {
     }
 
     /// Writes the requests assembled from block events, then the waits of blocked threads, which use the same
-    /// table of files. Notes the completion of each request in `completions`.
+    /// `files` table. Notes the completion of each request in `completions`.
     fn write_requests(
         &self,
         pages: Pages,
@@ -213,7 +212,7 @@ impl FinishedCapture<'_> {
         Ok(Assembled { meta, events, own_rows, losses: reader.into_losses(), remarks })
     }
 
-    /// Returns each wait's row in `files`, in order.
+    /// Returns the row in `files` for each wait, in the order of the waits.
     fn files_of_waits(&self, sink: &mut WithFiles<'_>) -> io::Result<Vec<Option<u32>>> {
         let Some(Ok(blocked)) = &self.captured.blocked else { return Ok(Vec::new()) };
         let file_id =
@@ -221,7 +220,7 @@ impl FinishedCapture<'_> {
         blocked.waits.iter().map(file_id).map(|id| id.map(Option::flatten)).collect()
     }
 
-    /// Returns each call's row in `files`, in order.
+    /// Returns the row in `files` for each call, in the order of the calls.
     fn files_of_calls(&self, sink: &mut WithFiles<'_>) -> io::Result<Vec<Option<u32>>> {
         let Some(Ok(calls)) = &self.captured.calls else { return Ok(Vec::new()) };
         let file_id =
@@ -250,7 +249,7 @@ impl FinishedCapture<'_> {
         remarks
     }
 
-    /// Returns a remark on containers shown by id.
+    /// Returns a remark about containers that the recording shows by id, not by name.
     fn unnamed_containers(&self) -> Option<Remark> {
         let unnamed = self.captured.threads.unnamed_containers();
         (unnamed > 0).then(|| {
@@ -284,7 +283,7 @@ impl FinishedCapture<'_> {
         })
     }
 
-    /// Writes why threads waited, if recorded. Returns remarks on missing waits.
+    /// Writes why threads waited, if this was recorded. Returns remarks about missing waits.
     fn write_waits(
         &mut self,
         completions: Option<RefCell<Completions>>,
@@ -319,7 +318,7 @@ impl FinishedCapture<'_> {
     }
 }
 
-/// Adds the facts about this machine to the metadata.
+/// Adds facts about this machine and this capture to the metadata.
 fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, captured: &Captured) {
     if let Some(Ok(blocked)) = &captured.blocked {
         meta.source.shows.push(SHOWS_BLOCKED.to_owned());
@@ -348,7 +347,7 @@ fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, ca
     meta.command_user_ns = cpu.map(|(user, _)| nanos(user));
     meta.command_system_ns = cpu.map(|(_, system)| nanos(system));
     meta.host = machine.host();
-    // The devices with events, the devices named by the user, and the devices below them.
+    // List the devices with events, the devices named by the user, and the devices below them.
     let mut ids: Vec<DeviceId> = meta.devices.iter().map(|device| device.id).collect();
     if let Ok(watched) = disks::resolve(machine, &options.select) {
         ids.extend(watched.named());

@@ -3,8 +3,8 @@
 //!
 //! Each page states how many events the kernel overwrote before it, which locates the loss. The kernel's
 //! statistics count all events that each processor lost. An event that only these statistics count may have
-//! been lost at any time during the capture. If the store became full, it has the events of all processors up
-//! to one point in time; each processor has a gap from then until the end of the capture.
+//! been lost at any time during the capture. If the page store became full, it has the events of all
+//! processors up to one point in time; each processor has a gap from then until the end of the capture.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(crate) struct Losses {
     missed: Missed,
     began: Timestamp,
     ended: Timestamp,
-    /// The counts of each processor.
+    /// The numbers of events of each processor.
     counts: BTreeMap<u32, Count>,
 }
 
@@ -28,7 +28,7 @@ struct Count {
     /// Number of overwritten events counted in the pages, and number of gaps of unknown size in the pages.
     placed: u64,
     unnumbered: u64,
-    /// Kept events after the end.
+    /// Number of kept events after the time up to which all processors are complete.
     behind: u64,
 }
 
@@ -41,7 +41,7 @@ impl Losses {
         Losses { missed, began, ended, counts: BTreeMap::new() }
     }
 
-    /// The time up to which the events of every processor are kept.
+    /// Returns the time up to which the events of every processor are kept.
     fn end(&self) -> Option<Timestamp> {
         self.missed.left_out.as_ref().map(|left| left.complete_until.unwrap_or(self.began))
     }
@@ -73,7 +73,7 @@ impl Losses {
         }
     }
 
-    /// Adds the losses that only the kernel's statistics know. Returns remarks on the losses, each with a
+    /// Adds the losses that only the kernel's statistics show. Returns remarks about the losses, each with a
     /// stable name.
     pub(crate) fn finish(&self, lost: &mut Lost) -> Vec<(&'static str, String)> {
         let mut said = Vec::new();
@@ -157,7 +157,7 @@ mod tests {
         LostEvents { cpu: Some(cpu), count, after: Timestamp(3), before: Timestamp(4) }
     }
 
-    /// Processes the batches' gaps, then the kernel's statistics.
+    /// Processes the gaps in the event batches, then the kernel's statistics.
     fn settle(gaps: &[LostEvents], missed: Missed) -> (Lost, Vec<&'static str>) {
         let mut losses = Losses::of(missed, Timestamp(0), Timestamp(100));
         let mut batch = Batch { lost: gaps.to_vec(), ..Batch::default() };
@@ -199,7 +199,7 @@ mod tests {
         // With two gaps of unknown size, only their sum is known.
         let (lost, _) = settle(&[gap(0, None), gap(0, None)], kernel(&[Some((9, 0))]));
         assert_eq!((lost.total(), lost.gaps[0].count, lost.gaps[1].count), (Some(9), None, None));
-        // Here the statistics do not have it either.
+        // In this case, the statistics do not have the number of lost events either.
         let (lost, said) = settle(&[gap(0, Some(2)), gap(0, None)], kernel(&[None]));
         assert_eq!((lost.events, lost.total(), said), (2, None, vec!["unknown-loss"]));
         assert!(!lost.is_nothing());
@@ -226,7 +226,7 @@ mod tests {
         let mut lost = Lost::default();
         batch.lost.iter().for_each(|gap| lost.add(*gap));
         let said = losses.finish(&mut lost);
-        assert_eq!(lost.total(), Some(36), "overwritten events are not counted twice");
+        assert_eq!(lost.total(), Some(36), "overwritten events were counted twice");
         assert_eq!(said.iter().map(|(code, _)| *code).collect::<Vec<_>>(), ["lost-events", "buffer-full"]);
         assert!(said[1].1.contains("and 32 later events were lost"), "{}", said[1].1);
     }

@@ -1,4 +1,4 @@
-//! Turns the pages of a capture into rows.
+//! Converts the ring-buffer pages of a capture into rows.
 
 use std::cell::RefCell;
 use std::io;
@@ -19,10 +19,10 @@ use crate::options::Progress;
 use crate::tracefs::pages::{CpuSource, Pages};
 use crate::write::losses::Losses;
 
-/// Number of events between two progress messages.
+/// Number of events read between two progress messages.
 const PROGRESS_EVENTS: u64 = 200_000;
 
-/// Reads a capture: ring-buffer events, with thread facts from procfs.
+/// Reads the ring-buffer events of a capture, and facts about its threads from procfs.
 pub(crate) struct CaptureReader<'a> {
     inner: RingBufferReader<CpuSource>,
     threads: &'a Threads,
@@ -31,12 +31,12 @@ pub(crate) struct CaptureReader<'a> {
     read: Arc<AtomicU64>,
     trace_bytes: ByteCount,
     told: u64,
-    /// Collects the completions, if waits are recorded.
+    /// Collects the completions of requests, if waits are recorded.
     completions: Option<&'a RefCell<Completions>>,
-    /// Follows file events, if files are recorded.
+    /// Follows file events, if the files of requests are recorded.
     follower: Option<Follower<'a>>,
     losses: Losses,
-    /// Events read so far.
+    /// Number of events read so far.
     pub events: u64,
 }
 
@@ -70,17 +70,17 @@ impl<'a> CaptureReader<'a> {
         }
     }
 
-    /// Notes each completion in `completions`.
+    /// Makes the reader note each completion of a request in `completions`.
     pub(crate) fn noting(self, completions: Option<&'a RefCell<Completions>>) -> CaptureReader<'a> {
         CaptureReader { completions, ..self }
     }
 
-    /// Passes each record to `follower`.
+    /// Makes the reader pass each trace record to `follower`.
     pub(crate) fn followed_by(self, follower: Option<Follower<'a>>) -> CaptureReader<'a> {
         CaptureReader { follower, ..self }
     }
 
-    /// Returns the losses after everything has been read.
+    /// Returns the lost events after all pages have been read.
     pub(crate) fn into_losses(self) -> Losses {
         self.losses
     }
@@ -134,9 +134,9 @@ pub(crate) struct WithoutOwn<'a> {
     pub inner: &'a mut dyn RowSink,
     pub own_tid: Option<u32>,
     pub completions: Option<&'a RefCell<Completions>>,
-    /// The threads that have a row.
+    /// The threads that have a row in the recording.
     pub named: FxHashSet<u32>,
-    /// Number of rows left out.
+    /// Number of rows that were left out because the recorder caused them.
     pub left_out: u64,
 }
 

@@ -14,10 +14,10 @@ use crate::tracefs::pages::Pages;
 /// The mark that spans the command, from its creation until it ended or became quiet.
 const LAUNCH: &str = "launch";
 
-/// Missing information: a stable name, a sentence, and the count.
+/// A remark about missing information: a stable name, a sentence, and the count.
 type Missing = (&'static str, String, u64);
 
-/// Writes the rows to `sink` after the requests. Returns the losses.
+/// Writes the rows of waits to `sink`, after the requests. Returns remarks about missing information.
 pub(crate) fn write(
     (layout, decoder): (PageLayout, &SchedDecoder),
     pages: Pages,
@@ -37,7 +37,7 @@ pub(crate) fn write(
     let streams = pages.sources.into_iter().map(|(cpu, source)| (cpu, format!("per_cpu/cpu{cpu}"), source));
     let mut records = MergedRecords::new(layout, streams, captured.began);
     let (mut named, mut stacks) = (Vec::new(), 0_u64);
-    // After this time, events of some processors are missing.
+    // After the store became full, events of some processors are missing.
     let left_out = captured.waits_missed.left_out.as_ref();
     let end = left_out.map_or(Timestamp(u64::MAX), |left| left.complete_until.unwrap_or(captured.began));
     let mut behind = 0;
@@ -75,8 +75,7 @@ pub(crate) fn write(
         missing.push(("lost-waits", message, lost.unwrap_or(1)));
     }
     if tree.beyond() > 0 {
-        let message =
-            format!("{} intervals were left out, because the maximum number was reached", tree.beyond());
+        let message = format!("{} intervals were left out, because the maximum was reached", tree.beyond());
         missing.push(("waits-beyond", message, tree.beyond()));
     }
     let span = tree.span();
@@ -91,8 +90,8 @@ pub(crate) fn write(
     Ok(missing)
 }
 
-/// Returns when the command ended or became quiet, whichever was earlier. A quiet command is ended
-/// afterwards.
+/// Returns when the command ended or became quiet, whichever was earlier. A command that became quiet is
+/// ended by the recorder afterwards.
 fn ended_before(ended: Option<Timestamp>, quiet: Timestamp) -> Timestamp {
     ended.map_or(quiet, |ended| ended.min(quiet))
 }

@@ -1,4 +1,4 @@
-//! Writes a recording, with names or tokens instead of names.
+//! Writes a recording, either with names or with tokens that replace the names.
 
 use std::io;
 use std::path::Path;
@@ -11,14 +11,14 @@ use fonio_recording::{
 use crate::error::RecordError;
 use crate::options::RecordOptions;
 
-/// The writer of a recording. Names that must be redacted never reach a disk.
+/// Writes a recording. Names that must be redacted never reach a disk.
 pub(crate) enum RecordingWriter {
     Plain(Box<Writer>),
     Redacted(Box<Redactor<Writer>>, Key),
 }
 
 impl RecordingWriter {
-    /// Begins a recording. On a full disk it keeps the rows that fit, because the capture cannot be repeated.
+    /// Begins a recording. If the disk becomes full, keeps the rows that fit: the capture cannot be repeated.
     pub(crate) fn create(options: &RecordOptions) -> Result<RecordingWriter, RecordError> {
         let settings = WriterOptions {
             overwrite: options.overwrite,
@@ -34,7 +34,7 @@ impl RecordingWriter {
         })
     }
 
-    /// Finishes the recording. Calls `note` if its name is not `out`.
+    /// Finishes the recording. Calls `note` if the recording's path is not `out`.
     pub(crate) fn install(
         self,
         meta: Meta,
@@ -50,7 +50,7 @@ impl RecordingWriter {
         let finished = installed.map_err(|error| not_finished(out, error))?;
         if finished.path != out {
             let (named, path) = (out.display(), finished.path.display());
-            note(format!("another program created {named} meanwhile, so this recording is {path}"));
+            note(format!("another program has created {named}, so this recording is {path}"));
         }
         if !finished.incomplete.is_empty() {
             let missing: Vec<String> = finished.incomplete.iter().map(ToString::to_string).collect();
@@ -73,7 +73,7 @@ impl RowSink for RecordingWriter {
     );
 }
 
-/// The error for a row that could not be written.
+/// Returns the error for a row that could not be written.
 pub(crate) fn not_written(out: &Path, source: io::Error) -> RecordError {
     match source.downcast::<RecordingError>() {
         Ok(error) => not_finished(out, error),
@@ -81,8 +81,8 @@ pub(crate) fn not_written(out: &Path, source: io::Error) -> RecordError {
     }
 }
 
-/// The error for a recording that could not be finished. The file that the system's error names is removed
-/// together with the recording.
+/// Returns the error for a recording that could not be finished. The file that the system's error names is
+/// removed together with the recording.
 fn not_finished(out: &Path, error: RecordingError) -> RecordError {
     match error {
         RecordingError::Io { source, .. } => RecordError::Write { out: out.to_owned(), source },

@@ -17,11 +17,11 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 /// Time for which unmounting is retried while the file system is busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A loop device over a file. Dropping this detaches it.
+/// A loop device over a file. Dropping this value detaches the device.
 pub struct LoopDevice(pub String);
 
 impl LoopDevice {
-    /// Creates the device, or skips the test with a reason.
+    /// Creates the loop device, or skips the test with a reason.
     pub fn over(file: &Path, options: &[&str]) -> Option<LoopDevice> {
         let made = Command::new("losetup").args(["--find", "--show"]).args(options).arg(file).output();
         let Some(made) = made.ok().filter(|made| made.status.success()) else {
@@ -38,7 +38,7 @@ impl Drop for LoopDevice {
     }
 }
 
-/// A file system on a loop device. Dropping this unmounts it.
+/// A file system on a loop device. Dropping this value unmounts the file system.
 pub struct FileSystem {
     pub dir: tempfile::TempDir,
     pub device: LoopDevice,
@@ -76,11 +76,11 @@ pub fn options_of(system: &FileSystem, out: &Path, command: &[&str]) -> RecordOp
     }
 }
 
-/// A recording in memory.
+/// A recording that was read into memory.
 #[derive(Default)]
 pub struct Recorded {
     pub meta: Meta,
-    /// The process of the recorded command.
+    /// The process id of the recorded command.
     pub command_pid: u32,
     pub rows: CollectedRows,
 }
@@ -93,7 +93,7 @@ impl Deref for Recorded {
 }
 
 impl Recorded {
-    /// Reads a recording.
+    /// Reads a recording into memory.
     pub fn read(dir: &Path) -> Recorded {
         let recording = Recording::open(dir).unwrap();
         let mut rows = CollectedRows::default();
@@ -101,8 +101,8 @@ impl Recorded {
         Recorded { meta: recording.meta().clone(), command_pid: 0, rows }
     }
 
-    /// Records, or skips the test with a reason. A diagnostic with the code `lacks` means that the kernel
-    /// lacks BPF.
+    /// Creates a recording, or skips the test with a reason. A diagnostic with the code `lacks` means that
+    /// the kernel lacks BPF.
     pub fn record(options: &RecordOptions, lacks: &str) -> Option<Recorded> {
         let mut command_pid = 0;
         let outcome = record(options, &mut |progress| {
@@ -126,18 +126,18 @@ impl Recorded {
         Some(recorded)
     }
 
-    /// The name of a thread.
+    /// Returns the name of a thread.
     pub fn comm(&self, tid: u32) -> &str {
         let named = self.threads.iter().rfind(|row| row.tid == tid && row.comm.is_some());
         named.and_then(|row| row.comm.as_deref()).unwrap_or("")
     }
 
-    /// The codes of the diagnostics.
+    /// Returns the codes of the recording's diagnostics.
     pub fn codes(&self) -> Vec<&str> {
         self.diagnostics.iter().map(|found| found.code.as_str()).collect()
     }
 
-    /// The last path of a file.
+    /// Returns the last known path of a file.
     pub fn path(&self, file_id: Option<u32>) -> &str {
         let file = self.files.iter().rfind(|row| Some(row.file_id) == file_id);
         file.and_then(|row| row.path.as_deref()).unwrap_or("")

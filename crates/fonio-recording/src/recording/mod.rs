@@ -1,4 +1,4 @@
-//! Opens and replays a recording.
+//! Opens a recording and replays its rows.
 
 mod table_file;
 
@@ -19,15 +19,15 @@ use crate::table::{Table, Tables, with_tables};
 use crate::writer::{DIAGNOSTICS_FILE, META_FILE};
 use table_file::{Rows, TableFile};
 
-/// Returns whether `path` looks like a recording: a directory with `meta.json` and `requests.parquet`. It may
-/// be damaged.
+/// Returns whether `path` looks like a recording: a directory with `meta.json` and `requests.parquet`. The
+/// recording may still be damaged.
 pub fn is_recording(path: &Path) -> bool {
     path.join(META_FILE).is_file() && path.join(Table::Requests.file_name()).exists()
 }
 
 macro_rules! table_files {
     ($($rows:ident: $table:ident $row:ident $method:ident,)*) => {
-        /// The tables that the recording has.
+        /// The table files that exist in the recording.
         #[derive(Debug)]
         struct TableFiles {
             $($rows: Option<TableFile<$row>>,)*
@@ -47,7 +47,7 @@ macro_rules! table_files {
 }
 with_tables!(table_files);
 
-/// A recording on disk.
+/// A recording that was opened for reading.
 #[derive(Debug)]
 pub struct Recording {
     dir: PathBuf,
@@ -59,33 +59,33 @@ impl Recording {
     /// Opens a recording: reads `meta.json` and each table's footer.
     ///
     /// # Errors
-    /// Each error names the file and the remedy.
+    /// Each error names the damaged or missing file, and says what to do.
     pub fn open(dir: &Path) -> Result<Recording, RecordingError> {
         let meta = read_meta(dir)?;
         Ok(Recording { tables: TableFiles::open(dir, &meta)?, dir: dir.to_owned(), meta })
     }
 
-    /// The contents of `meta.json`.
+    /// Returns the metadata of the recording (`meta.json`).
     pub fn meta(&self) -> &Meta {
         &self.meta
     }
 
-    /// The directory of the recording.
+    /// Returns the directory of the recording.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The number of rows in a table; 0 if the table is missing.
+    /// Returns the number of rows in a table; 0 if the table is missing.
     pub fn rows(&self, table: Table) -> u64 {
         self.tables.rows(table).unwrap_or(0)
     }
 
     /// Passes the rows of `tables` to `sink`, each table in its own order: threads, files, marks, samples,
-    /// calls, statements, waits, blocked counts. Then come requests and bios, interleaved by time (a bio
-    /// before a request of the same time), with `settled` marks; then links; then diagnostics. Bios and links
-    /// are left out if the sink does not want them.
+    /// calls, statements, waits, blocked counts. They are followed by requests and bios, interleaved by time
+    /// (a bio before a request of the same time), with `settled` marks; then links; then diagnostics. Bios
+    /// and links are left out if the sink does not want them.
     ///
-    /// Memory is bounded for a recording of any size.
+    /// A replay needs bounded memory for a recording of any size.
     ///
     /// # Errors
     /// [`RecordingError::Sink`] if the sink failed; otherwise the error of the recording.
@@ -153,7 +153,7 @@ fn read_meta(dir: &Path) -> Result<Meta, RecordingError> {
         }
         Err(error) => return Err(RecordingError::io("read", &path)(error)),
     };
-    /// The fields in every version of `meta.json`.
+    /// The fields that every version of `meta.json` has.
     #[derive(serde::Deserialize)]
     struct Version {
         schema_version: u32,
@@ -190,7 +190,7 @@ fn each<R: Row>(
     Ok(())
 }
 
-/// Number of rows between two settled marks.
+/// Number of rows between two settled marks of a replay.
 const ROWS_PER_MARK: u32 = 4096;
 
 fn interleaved(
@@ -221,7 +221,7 @@ fn interleaved(
                 sink.request(request).map_err(RecordingError::Sink)?;
                 requests.as_mut().map(InOrder::advance).transpose()?;
             }
-            _ => unreachable!("one of the two has the earliest time"),
+            _ => unreachable!("one of the two tables has the earliest row"),
         }
     }
 }
@@ -243,7 +243,7 @@ impl<'t, R: Row + Sequenced> InOrder<'t, R> {
         self.rows.head()
     }
 
-    /// Moves to the next row.
+    /// Moves to the next row, and checks that it is in order.
     #[inline]
     fn advance(&mut self) -> Result<(), RecordingError> {
         if let Some(row) = self.rows.head()? {

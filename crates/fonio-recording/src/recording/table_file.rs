@@ -1,4 +1,4 @@
-//! Reads one table of a recording.
+//! Reads the file of one table of a recording.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -17,7 +17,7 @@ use parquet::errors::ParquetError;
 use crate::error::RecordingError;
 use crate::schema::{self, Row, TABLE_KEY, VERSION_KEY};
 
-/// Number of rows decoded at once.
+/// Number of rows decoded at a time.
 const BATCH_ROWS: usize = 4096;
 
 /// A table whose footer has been read and checked.
@@ -33,7 +33,7 @@ pub(super) struct TableFile<R> {
 }
 
 impl<R: Row> TableFile<R> {
-    /// Opens the table in `dir`. `None` if an optional table is missing.
+    /// Opens a table file in `dir`. Returns `None` if an optional table is missing.
     pub(super) fn open(
         dir: &Path,
         expected_rows: Option<u64>,
@@ -82,7 +82,7 @@ impl<R: Row> TableFile<R> {
         &self.path
     }
 
-    /// Reads the rows from the beginning.
+    /// Returns a reader that starts at the first row.
     pub(super) fn read(&self) -> Result<Rows<'_, R>, RecordingError> {
         let file = File::open(&self.path).map_err(RecordingError::io("read", &self.path))?;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
@@ -94,8 +94,8 @@ impl<R: Row> TableFile<R> {
     }
 }
 
-/// Checks the column offsets in the footer. The Parquet library trusts these offsets, and panics if they are
-/// impossible.
+/// Checks the offsets of column data in the footer. The Parquet library trusts these offsets, and panics if
+/// they are impossible.
 fn check_places(metadata: &ArrowReaderMetadata, length: u64) -> Result<(), ParquetError> {
     for (place, group) in metadata.metadata().row_groups().iter().enumerate() {
         for column in group.columns() {
@@ -107,7 +107,7 @@ fn check_places(metadata: &ArrowReaderMetadata, length: u64) -> Result<(), Parqu
                 && group.num_rows() >= 0;
             if !inside {
                 return Err(ParquetError::General(format!(
-                    "row group {place}, column {}: it is outside the file",
+                    "row group {place}, column {}: its data lie outside the file",
                     column.column_path()
                 )));
             }
@@ -116,7 +116,7 @@ fn check_places(metadata: &ArrowReaderMetadata, length: u64) -> Result<(), Parqu
     Ok(())
 }
 
-/// Checks the table name and version in the metadata. Without this check, a renamed table or a table of a
+/// Checks the table's name and version in its metadata. Without this check, a renamed table or a table of a
 /// later version would give wrong rows.
 fn check_key_values<R: Row>(metadata: &ArrowReaderMetadata, path: &Path) -> Result<(), RecordingError> {
     let pairs = metadata.metadata().file_metadata().key_value_metadata();
@@ -136,7 +136,7 @@ fn check_key_values<R: Row>(metadata: &ArrowReaderMetadata, path: &Path) -> Resu
             writer: metadata.metadata().file_metadata().created_by().unwrap_or("unknown").to_owned(),
         }),
         Some(Err(_)) => {
-            let why = format!("its metadata has a {VERSION_KEY} that is not a number");
+            let why = format!("the {VERSION_KEY} in its metadata is not a number");
             Err(RecordingError::Columns { path: path.to_owned(), why })
         }
         _ => Ok(()),
@@ -149,12 +149,12 @@ pub(super) struct Rows<'t, R> {
     batches: ParquetRecordBatchReader,
     decoded: Vec<R>,
     at: usize,
-    /// Number of rows in earlier batches.
+    /// Number of rows in the batches before the current one.
     decoded_before: u64,
 }
 
 impl<R: Row> Rows<'_, R> {
-    /// The current row; [`advance`](Rows::advance) moves to the next one.
+    /// Returns the current row; [`advance`](Rows::advance) moves to the next one.
     #[inline]
     pub(super) fn head(&mut self) -> Result<Option<&R>, RecordingError> {
         if self.at == self.decoded.len() && !self.decode()? {
@@ -168,7 +168,7 @@ impl<R: Row> Rows<'_, R> {
         self.at += 1;
     }
 
-    /// The index of the head in the table, from 0.
+    /// Returns the index of the current row in the table, from 0.
     pub(super) fn row(&self) -> u64 {
         self.decoded_before + self.at as u64
     }

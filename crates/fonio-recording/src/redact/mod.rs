@@ -1,8 +1,8 @@
-//! Replaces names by tokens, so that a recording can be shared.
+//! Replaces names with tokens, so that a recording can be shared.
 //!
 //! A token is a keyed hash (HMAC-SHA-256) of a name. A name gets the same token in all recordings that are
 //! redacted with the same key. Without the key, nobody can find the name behind a token by trying names.
-//! Numbers, times, sizes, device offsets and device models stay.
+//! Numbers, times, sizes, device offsets and device models are not changed.
 
 mod names;
 
@@ -16,7 +16,8 @@ use fonio_core::{
 use names::Names;
 pub use names::{Key, KeyError};
 
-/// The diagnostics whose messages contain only fonio's words and numbers. Other messages may quote input.
+/// The diagnostics whose messages contain only fonio's words and numbers. Messages of other diagnostics may
+/// quote input.
 const HARMLESS: [&str; 25] = [
     "buffer-full",
     "disk-full",
@@ -44,16 +45,16 @@ const HARMLESS: [&str; 25] = [
     "waits-only-counted",
     "waits-without-bpf",
 ];
-/// The marks that fonio sets itself.
+/// The names of marks that fonio sets itself.
 const OWN_MARKS: [&str; 2] = ["command", "launch"];
-/// Replaces a message that may contain names.
+/// The text that replaces a message that may contain names.
 const REDACTED: &str = "the message is left out, because it may contain names";
 
-/// Passes rows on with tokens instead of names.
+/// A [`RowSink`] that passes rows on with tokens instead of names.
 ///
-/// It replaces paths; users; marks of programs; names in SQL statements; names of threads, units, containers,
-/// packages, control groups and network interfaces; and messages that may quote one of these.
-/// [`redacted_meta`] does the same in the metadata.
+/// The redactor replaces paths; users; marks of programs; names in SQL statements; names of threads, units,
+/// containers, packages, control groups and network interfaces; and messages that may quote one of these.
+/// [`redacted_meta`] replaces such names in the metadata.
 #[derive(Debug)]
 pub struct Redactor<S> {
     names: Names,
@@ -61,12 +62,12 @@ pub struct Redactor<S> {
 }
 
 impl<S> Redactor<S> {
-    /// Creates a redactor that passes rows on to `next`.
+    /// Creates a redactor that passes redacted rows on to `next`.
     pub fn new(key: &Key, next: S) -> Redactor<S> {
         Redactor { names: Names::new(key), next }
     }
 
-    /// Returns the sink behind the redactor.
+    /// Returns the sink to which the redactor passed the rows.
     pub fn into_inner(self) -> S {
         self.next
     }
@@ -107,7 +108,7 @@ impl<S: RowSink> RowSink for Redactor<S> {
             comm: row.comm.as_ref().map(|comm| self.names.comm(comm)),
             cgroup: row.cgroup.as_ref().map(|cgroup| self.names.cgroup(cgroup)),
             unit: row.unit.as_ref().map(|unit| self.names.unit(unit)),
-            // On Android, a user id identifies an app.
+            // Drop the user id, because it identifies an app on Android.
             uid: None,
             ..row.clone()
         })

@@ -9,17 +9,17 @@ use sha2::Sha256;
 /// Number of hexadecimal digits in a token. With this number, the probability that any two of a million names
 /// get the same token is 1 in 500.
 const DIGITS: usize = 12;
-/// Minimum length of a key in bytes. Shorter keys can be found by trying.
+/// Minimum length of a key in bytes. A shorter key could be found by trying all keys.
 const KEY_BYTES_MIN: usize = 16;
 
-/// File-name suffixes that show the kind of file.
+/// File-name suffixes that show what kind of file it is.
 const SUFFIXES: [&str; 10] =
     [".db", ".sqlite", ".sqlite3", ".db3", ".wal", ".journal", ".log", ".tmp", ".sst", ".ldb"];
-/// Suffixes that SQLite appends to the name of a database.
+/// Suffixes that SQLite appends to the file name of a database.
 const BESIDE: [&str; 3] = ["-wal", "-journal", "-shm"];
-/// Kinds of units of systemd.
+/// Suffixes of systemd unit names.
 const KINDS: [&str; 8] = [".service", ".scope", ".slice", ".socket", ".mount", ".swap", ".timer", ".target"];
-/// Path components of control groups that exist on every machine.
+/// Components of control-group paths that exist on every machine.
 const COMMON: [&str; 10] = [
     "system.slice",
     "user.slice",
@@ -32,9 +32,10 @@ const COMMON: [&str; 10] = [
     "kubepods.slice",
     "lxc",
 ];
-/// Words that precede the name of a container or add-on.
+/// Words that precede the name of a container or add-on in a unit's name.
 const UNIT_KINDS: [&str; 4] = ["nerdctl", "pod", "add-on", "Home Assistant"];
-/// The kernel threads that matter for I/O. The number of a processor or device follows the name.
+/// Names of the kernel threads that matter for I/O. In a thread's name, the number of a processor or device
+/// follows.
 const KERNEL_THREADS: [&str; 13] = [
     "kworker",
     "jbd2",
@@ -51,30 +52,30 @@ const KERNEL_THREADS: [&str; 13] = [
     "<idle>",
 ];
 
-/// A key for tokens.
+/// A secret key from which the tokens are computed.
 #[derive(Clone)]
 pub struct Key(Vec<u8>);
 
-/// Why a key could not be loaded.
+/// Why a redaction key could not be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The file cannot be read.
+    /// The file with the key cannot be read.
     #[error("the key cannot be read from {path}")]
     Read {
-        /// The file.
+        /// The path of the key file.
         path: std::path::PathBuf,
-        /// The cause.
+        /// Why the key file cannot be read.
         source: std::io::Error,
     },
-    /// The key is too short.
+    /// The key in the file is too short.
     #[error(
         "the key in {path} has {bytes} bytes; use at least {KEY_BYTES_MIN}, for example: head -c 32 /dev/urandom > {path}"
     )]
     TooShort {
-        /// The file.
+        /// The path of the key file.
         path: std::path::PathBuf,
-        /// Its length.
+        /// The length of the key in bytes.
         bytes: usize,
     },
 }
@@ -86,10 +87,10 @@ impl std::fmt::Debug for Key {
 }
 
 impl Key {
-    /// Creates a secret key from the system's random numbers.
+    /// Creates a random secret key.
     ///
     /// # Errors
-    /// [`KeyError::Read`] if they are not available.
+    /// [`KeyError::Read`] if the system's random numbers are not available.
     pub fn random() -> Result<Key, KeyError> {
         let path = Path::new("/dev/urandom");
         let mut bytes = [0; 32];
@@ -103,7 +104,7 @@ impl Key {
     /// names.
     ///
     /// # Errors
-    /// If the file is unreadable or too short.
+    /// If the file cannot be read, or if it is too short for a key.
     pub fn from_file(path: &Path) -> Result<Key, KeyError> {
         let bytes = std::fs::read(path).map_err(|source| KeyError::Read { path: path.to_owned(), source })?;
         if bytes.len() < KEY_BYTES_MIN {
@@ -118,7 +119,7 @@ impl Key {
     }
 }
 
-/// Computes tokens.
+/// Computes the tokens that replace names.
 #[derive(Debug)]
 pub(super) struct Names {
     keyed: Hmac<Sha256>,
@@ -126,12 +127,11 @@ pub(super) struct Names {
 
 impl Names {
     pub(super) fn new(key: &Key) -> Names {
-        // HMAC accepts any key length.
-        let keyed = Hmac::new_from_slice(&key.0).expect("HMAC takes keys of any length");
+        let keyed = Hmac::new_from_slice(&key.0).expect("HMAC accepts keys of any length");
         Names { keyed }
     }
 
-    /// Returns the token of a name: `KIND-0123456789ab`. The digits do not depend on the kind.
+    /// Returns the token of a name: `KIND-0123456789ab`. The hexadecimal digits do not depend on the kind.
     pub(super) fn token(&self, kind: &str, name: &str) -> String {
         let mut keyed = self.keyed.clone();
         keyed.update(name.as_bytes());
@@ -170,14 +170,14 @@ impl Names {
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '-']) || is_number(rest))
         };
         match KERNEL_THREADS.iter().find(rest) {
-            // Analyses recognise a kernel worker by the slash.
+            // Analyses recognise the name of a kernel worker by its slash.
             Some(&"kworker") => "kworker/0:0".to_owned(),
             Some(name) => (*name).to_owned(),
             None => self.token("p", comm),
         }
     }
 
-    /// Redacts the path of a control group.
+    /// Redacts the path of a control group, except components that exist on every machine.
     pub(super) fn cgroup(&self, cgroup: &str) -> String {
         let part = |part: &str| if part.is_empty() { String::new() } else { self.group(part) };
         cgroup.split('/').map(part).collect::<Vec<_>>().join("/")
@@ -191,7 +191,7 @@ impl Names {
         format!("{}{kind}", self.token("u", &part[..part.len() - kind.len()]))
     }
 
-    /// Redacts a unit, container, add-on or package, with its kind.
+    /// Redacts the name of a unit, container, add-on or package, but keeps its kind.
     pub(super) fn unit(&self, unit: &str) -> String {
         let engines = [
             Engine::Docker,

@@ -94,7 +94,6 @@ fn pour(sink: &mut dyn RowSink) {
     sink.diagnostic(&diagnostic("damaged-line")).unwrap();
 }
 
-/// Writes a recording.
 fn written(dir: &Path, key: Option<&Key>) {
     let mut writer = Writer::create(dir, WriterOptions::default()).unwrap();
     let meta = match key {
@@ -135,7 +134,7 @@ fn no_name_is_left_in_any_byte() {
     assert_eq!(found_in_bytes(&redacted, SECRET), 0);
     let text = text_of(&redacted);
     assert!(!text.contains(SECRET) && !text.contains("10123"), "{text}");
-    // Values that readers need stay.
+    // Values that readers need are kept.
     for kept in [
         "kworker/0:0",
         "jbd2",
@@ -152,7 +151,7 @@ fn no_name_is_left_in_any_byte() {
     ] {
         assert!(text.contains(kept), "{kept} is missing:\n{text}");
     }
-    // Without the key, the tokens differ.
+    // With another key, the tokens differ.
     let other = folder.path().join("other");
     written(&other, Some(&Key::of(b"0123456789abcdeg")));
     assert_ne!(text_of(&other), text);

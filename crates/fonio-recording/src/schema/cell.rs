@@ -2,8 +2,8 @@
 //!
 //! 64-bit quantities are stored in signed columns, although the rows have `u64`. The reason is that SQL and
 //! pandas subtract times, sectors and sizes, and fail if the difference of unsigned numbers is negative. The
-//! bits do not change. So a number from 2^63 on, which occurs only in damaged traces, is negative for other
-//! tools, but fonio reads it back exactly.
+//! bits of a number do not change. So a number from 2^63 on, which occurs only in damaged traces, is negative
+//! for other tools, but fonio reads it back exactly.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl<V: Value> Cell for Option<V> {
 
 /// A type that can be stored in a column.
 pub(crate) trait Value: Sized {
-    /// The values of a column during reading.
+    /// The Arrow array from which the values are read.
     type Column;
 
     fn data_type() -> DataType;
@@ -70,16 +70,16 @@ pub(crate) trait Value: Sized {
     where
         Self: 'r;
     fn open(array: &ArrayRef) -> Self::Column;
-    /// Reads the value at `row`, which is not null. The error is the invalid value.
+    /// Reads the value at `row`, which must not be null. The error contains the invalid value.
     fn read(column: &Self::Column, row: usize) -> Result<Self, String>;
 }
 
-/// Builds the column of `field` from `rows`.
+/// Builds a column from the values of `field` in `rows`.
 pub(crate) fn encode<R, C: Cell>(rows: &[R], field: impl Fn(&R) -> &C) -> ArrayRef {
     C::Value::encode(rows.iter().map(|row| field(row).get()))
 }
 
-/// A column during conversion from Arrow to rows.
+/// A column whose cells are converted from Arrow to values of rows.
 pub(crate) struct Cells<C: Cell> {
     name: &'static str,
     nulls: Option<NullBuffer>,
@@ -89,7 +89,7 @@ pub(crate) struct Cells<C: Cell> {
 /// Opens a column of a batch read with [`super::arrow_schema`].
 pub(crate) fn open<C: Cell>(name: &'static str, array: Option<&ArrayRef>) -> Cells<C> {
     let array = array.expect("a batch has every column of its schema");
-    // `logical_nulls` also sees a null among a dictionary's values.
+    // `logical_nulls` also reports a null among a dictionary's values.
     let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
     Cells { name, nulls, column: C::Value::open(array) }
 }
@@ -172,7 +172,8 @@ pub(crate) struct Names<V> {
     values: Vec<Result<V, String>>,
 }
 
-/// Signed 32-bit keys, because pandas categories do not support unsigned ones.
+/// Returns the dictionary type with signed 32-bit keys, because pandas categories do not support unsigned
+/// ones.
 fn dictionary_type() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
@@ -189,7 +190,7 @@ fn open_names<V>(array: &ArrayRef, parse: impl Fn(&str) -> Option<V>) -> Names<V
 
 #[inline]
 fn read_name<V: Copy>(names: &Names<V>, row: usize) -> Result<V, String> {
-    // In a damaged file, the key can have any value.
+    // In a damaged file, the dictionary key can have any value.
     let key = names.keys[row];
     match usize::try_from(key).ok().and_then(|key| names.values.get(key)) {
         Some(Ok(value)) => Ok(*value),
@@ -259,7 +260,7 @@ impl Value for DeviceId {
     }
 }
 
-/// Parses decimal `major:minor`; both must fit into a [`DeviceId`].
+/// Parses a device number as decimal `major:minor`. Both parts must fit into a [`DeviceId`].
 fn parse_device(text: &str) -> Option<DeviceId> {
     let (major, minor) = text.split_once(':')?;
     let device = DeviceId::new(major.parse().ok()?, minor.parse().ok()?);

@@ -14,20 +14,20 @@ use arrow_schema::DataType;
 
 use super::{BadCell, Column};
 
-/// `f64` represents every integer up to this one exactly.
+/// The greatest number up to which `f64` represents every integer exactly.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Returns whether a column of the schema holds integers.
+/// Returns whether the schema's data type is an integer type.
 pub(super) fn is_whole(data_type: &DataType) -> bool {
     data_type.is_integer()
 }
 
-/// Returns whether a column of a file may hold integers.
+/// Returns whether a column of this data type may contain integers.
 pub(super) fn can_be_whole(data_type: &DataType) -> bool {
     data_type.is_integer() || *data_type == DataType::Float64
 }
 
-/// Converts a column to the type in the schema.
+/// Converts a column of a file to the data type in the schema.
 pub(super) fn convert(array: &ArrayRef, column: &Column) -> Result<ArrayRef, BadCell> {
     if *array.data_type() == column.data_type {
         return Ok(Arc::clone(array));
@@ -64,7 +64,7 @@ fn whole(array: &ArrayRef) -> Result<Vec<Option<i128>>, (usize, String)> {
         _ => {
             let values = array.as_primitive::<Float64Type>().iter().enumerate();
             let to_whole = |(row, value): (usize, Option<f64>)| match value {
-                // pandas has no other null for floating-point columns.
+                // A NaN is a null, because pandas has no other null for floating-point columns.
                 Some(value) if value.is_nan() => Ok(None),
                 Some(value) if value.trunc() == value && value.abs() <= EXACT_MAX => Ok(Some(value as i128)),
                 Some(value) => Err((row, value.to_string())),
@@ -75,7 +75,7 @@ fn whole(array: &ArrayRef) -> Result<Vec<Option<i128>>, (usize, String)> {
     })
 }
 
-/// Converts the values to a narrower type. The error is the row of a value that is out of range.
+/// Converts integers to a narrower type. The error is the row of a value that is out of range.
 fn narrow<T: ArrowPrimitiveType<Native: TryFrom<i128>>>(values: &[Option<i128>]) -> Result<ArrayRef, usize> {
     let narrowed = values.iter().enumerate().map(|(row, value)| match value {
         Some(value) => T::Native::try_from(*value).map(Some).map_err(|_| row),

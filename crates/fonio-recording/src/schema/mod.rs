@@ -20,40 +20,40 @@ use crate::table::Table;
 
 /// Key for the name of the table in the key-value metadata of the Parquet file.
 pub(crate) const TABLE_KEY: &str = "fonio.table";
-/// Key of the schema version, a decimal number.
+/// Metadata key of the schema version, which is a decimal number.
 pub(crate) const VERSION_KEY: &str = "fonio.schema_version";
 
-/// Rows in a row group. Larger groups make the footer smaller (10^9 rows form 4000 groups), but need more
-/// memory for encoding (about 60 bytes per row).
+/// Number of rows in a row group. Larger groups make the footer smaller (10^9 rows form 4000 groups), but
+/// need more memory for encoding (about 60 bytes per row).
 pub(crate) const ROW_GROUP_ROWS: usize = 256 * 1024;
 
-/// How a column's values are laid out in Parquet.
+/// How Parquet stores the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// Each value is close to the previous one; Parquet stores packed differences.
     Near,
-    /// Few distinct values; Parquet stores a dictionary.
+    /// The column has few distinct values, so Parquet stores a dictionary.
     Few,
 }
 
-/// One column of a table.
+/// A column of a table in the schema.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
     pub name: &'static str,
     pub data_type: DataType,
     pub nullable: bool,
     pub layout: Layout,
-    /// Whether recordings of older versions lack it. Then it is null.
+    /// Whether recordings of older versions lack the column. In these recordings, its values are null.
     pub is_added: bool,
 }
 
-/// A row type of `fonio-core` that has a table.
+/// A row type of `fonio-core` that is stored in a table.
 pub(crate) trait Row: Clone {
     const TABLE: Table;
 
     fn columns() -> Vec<Column>;
 
-    /// Builds one array per column, in the order of [`columns`](Row::columns).
+    /// Builds one array for each column, in the order of [`columns`](Row::columns).
     fn encode(rows: &[Self]) -> Vec<ArrayRef>;
 
     /// Appends `count` rows to `rows`, from arrays in the order of [`columns`](Row::columns).
@@ -153,7 +153,7 @@ pub(crate) fn match_columns<R: Row>(
     Ok((Arc::new(Schema::new(fields)), places))
 }
 
-/// The type that Parquet stores. The reader chooses whether to read strings as a dictionary.
+/// Returns the data type that Parquet stores. The reader chooses whether to read strings as a dictionary.
 fn stored_type(data_type: &DataType) -> &DataType {
     match data_type {
         DataType::Dictionary(_, value) => stored_type(value),
@@ -170,7 +170,7 @@ mod tests {
     /// null.
     fn documented(document: &str, table: Table) -> Vec<(String, String, bool)> {
         let (_, section) =
-            document.split_once(&format!("\n### {table}\n")).expect("each table has a section");
+            document.split_once(&format!("\n### {table}\n")).expect("the document has a section per table");
         let section = section.split("\n#").next().unwrap_or_default();
         let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
         let cells = rows.map(|row| row.split('|').map(str::trim).collect::<Vec<_>>());
@@ -184,7 +184,7 @@ mod tests {
             DataType::UInt32 => "UINTEGER",
             DataType::UInt16 => "USMALLINT",
             DataType::Utf8 | DataType::Dictionary(..) => "VARCHAR",
-            other => panic!("{other} has no name here"),
+            other => panic!("{other} has no SQL type name here"),
         }
     }
 

@@ -1,11 +1,11 @@
 //! Encodes requests and bios for spill files: two bytes with a presence bit for each optional field, then
-//! every field in full width, little-endian. Only the process that wrote a spill file reads it.
+//! every field in full width, little-endian. A spill file is read only by the process that wrote it.
 
 use fonio_core::{Bio, ByteCount, Content, DeviceId, Flags, Op, Request, Sector, Timestamp};
 
-/// Two bytes for the presence bits, then the fields.
+/// Size of an encoded request: two bytes for the presence bits, then the fields.
 pub(super) const REQUEST_BYTES: usize = 2 + 8 + 4 + 1 + 4 + 4 + 8 + 8 + 5 * 8 + 5 * 4 + 1 + 2 + 4;
-/// The same for a bio.
+/// Size of an encoded bio, with the same layout.
 pub(super) const BIO_BYTES: usize = 2 + 8 + 4 + 1 + 4 + 4 + 8 + 8 + 8 + 8 + 3 * 4 + 8;
 
 pub(super) fn request(row: &Request, out: &mut Vec<u8>) {
@@ -92,7 +92,7 @@ pub(super) fn bio_from(bytes: &[u8]) -> Bio {
     }
 }
 
-/// A row being encoded.
+/// The bytes of a row that is being encoded.
 struct Fields<const N: usize> {
     bytes: [u8; N],
     at: usize,
@@ -116,13 +116,13 @@ impl<const N: usize> Fields<N> {
         self.put(field.unwrap_or([0; W]));
     }
     fn finish(mut self) -> [u8; N] {
-        assert_eq!(self.at, N, "the length of an encoded row is that of its fields");
+        assert_eq!(self.at, N, "the encoded row is as long as its fields");
         self.bytes[..2].copy_from_slice(&self.present.to_le_bytes());
         self.bytes
     }
 }
 
-/// A row being decoded.
+/// The bytes of a row that is being decoded.
 struct Taken<'b> {
     bytes: &'b [u8],
     present: u16,
@@ -136,7 +136,7 @@ impl<'b> Taken<'b> {
     }
     #[inline]
     fn take<const W: usize>(&mut self) -> [u8; W] {
-        let (field, rest) = self.bytes.split_first_chunk().expect("a row is read whole");
+        let (field, rest) = self.bytes.split_first_chunk().expect("an encoded row has all fields");
         self.bytes = rest;
         *field
     }

@@ -3,9 +3,9 @@
 //! Producers emit a request on completion, but the table is ordered by issue. So rows arrive *nearly* sorted:
 //! their positions are wrong by about the queue depth of the device. Rows wait in memory until the settled
 //! mark of the producer is later than the rows. The sequence looks at the waiting rows only when their number
-//! has doubled. It then moves only keys: it sorts the new keys, and merges them with those older keys that
-//! are later in the order than the first new key. A row stays in its slot until it is emitted; then the slot
-//! is reused.
+//! has doubled. A look moves only keys: it sorts the new keys, and merges them with those older keys that are
+//! later in the order than the first new key. A row stays in its slot until it is emitted; then the slot is
+//! reused.
 //!
 //! A request that never completes keeps the mark from advancing until the end of the trace. If memory is
 //! full, the first half of the waiting rows in sort order is spilled to [`runs::Runs`] on disk. Invariant: no
@@ -27,14 +27,14 @@ pub(crate) type Key = (u64, u64);
 
 /// A row with a sort key and a fixed-size encoding for spill files.
 pub(crate) trait Sequenced: Clone {
-    /// The name of the row type in messages.
+    /// The name of the row type in messages for the user.
     const NAME: &'static str;
     /// Size of one encoded row in bytes.
     const ENCODED_BYTES: usize;
 
     fn key(&self) -> Key;
     fn encode(&self, out: &mut Vec<u8>);
-    /// Decodes a row from exactly the bytes that [`encode`](Sequenced::encode) wrote.
+    /// Decodes a row from the bytes that [`encode`](Sequenced::encode) wrote.
     fn decode(bytes: &[u8]) -> Self;
 }
 
@@ -51,7 +51,7 @@ const MOVES_PER_KEY: usize = 16;
 /// The key of a waiting row, and the row's slot in `rows`.
 type Waiting = (u64, u64, u32);
 
-/// Sorts keys that are at most a few positions out of order. Falls back to the standard sort for others.
+/// Sorts keys that are at most a few positions out of order. Uses the standard sort for other keys.
 fn sort(keys: &mut [Waiting]) {
     let mut moves = 0;
     for at in 1..keys.len() {
@@ -69,13 +69,14 @@ fn sort(keys: &mut [Waiting]) {
     }
 }
 
-/// The key as one number. Sorting and merging are stable, so rows with equal keys stay in order of arrival.
+/// Returns the key as one number. Sorting and merging are stable, so rows with equal keys stay in order of
+/// arrival.
 fn order(&(time, id, _): &Waiting) -> u128 {
     u128::from(time) << 64 | u128::from(id)
 }
 
 pub(crate) struct Sequence<T: Sequenced> {
-    /// The waiting rows. A slot in `free` has an emitted row.
+    /// The waiting rows. Slots in `free` contain rows that have already been emitted.
     rows: Vec<T>,
     /// Free slots in `rows`; the last one is used first. Rows were emitted in the opposite order, so new rows
     /// get consecutive slots, as the processor's prefetching needs.
@@ -83,9 +84,9 @@ pub(crate) struct Sequence<T: Sequenced> {
     /// The keys of emitted rows and, from `given` on, the keys of waiting rows.
     keys: Vec<Waiting>,
     given: usize,
-    /// Number of keys at the start that are in order.
+    /// Number of keys at the start of `keys` that are in order.
     sorted: usize,
-    /// Memory for merging.
+    /// Memory that merging reuses.
     before: Vec<Waiting>,
     /// Copies of the next rows to emit; the first belongs to the value of `given` when they were copied. The
     /// rows in `rows` are no longer in the cache, and fetching several rows takes about as long as fetching
@@ -93,7 +94,7 @@ pub(crate) struct Sequence<T: Sequenced> {
     near: Vec<T>,
     near_from: usize,
     rows_in_memory: usize,
-    /// The number of keys that triggers the next look.
+    /// The number of keys at which the sequence next looks at its rows.
     look_at: usize,
     runs: Runs<T>,
 }
@@ -135,7 +136,7 @@ impl<T: Sequenced> Sequence<T> {
         self.keys.push((time, id, place));
     }
 
-    /// Returns whether enough rows have gathered for the next [`look`](Sequence::look).
+    /// Returns whether enough rows are waiting for the next [`look`](Sequence::look).
     #[inline]
     pub(crate) fn look_is_due(&self) -> bool {
         self.keys.len() >= self.look_at
@@ -180,7 +181,7 @@ impl<T: Sequenced> Sequence<T> {
         self.keys[out..out + before.len()].copy_from_slice(before);
     }
 
-    /// The key of the first waiting row.
+    /// Returns the key of the first waiting row.
     #[inline]
     pub(crate) fn head(&self) -> Option<Key> {
         let memory = self.keys.get(self.given).map(|&(time, id, _)| (time, id));
@@ -190,7 +191,7 @@ impl<T: Sequenced> Sequence<T> {
         }
     }
 
-    /// Removes the first waiting row. Allowed only between [`look`](Sequence::look) and
+    /// Removes and returns the first waiting row. Allowed only between [`look`](Sequence::look) and
     /// [`end_look`](Sequence::end_look), and only if [`head`](Sequence::head) is `Some`.
     #[inline]
     pub(crate) fn pop(&mut self) -> io::Result<&T> {
@@ -225,7 +226,7 @@ impl<T: Sequenced> Sequence<T> {
         if self.given > waiting / 2 {
             // Rows were emitted, so all keys are in order.
             self.free.extend(self.keys.drain(..self.given).rev().map(|(_, _, place)| place));
-            assert!(self.keys.len() + self.free.len() == self.rows.len(), "each place waits or is free");
+            assert!(self.keys.len() + self.free.len() == self.rows.len(), "each slot is in use or free");
             (self.given, self.sorted) = (0, waiting);
             self.forget_near();
         }

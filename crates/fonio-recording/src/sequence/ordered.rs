@@ -11,7 +11,7 @@ use super::{Sequence, Sequenced};
 pub(crate) struct Ordered {
     requests: Sequence<Request>,
     bios: Sequence<Bio>,
-    /// The producer's last settled mark.
+    /// The time of the producer's last settled mark.
     settled: Timestamp,
     /// All rows before this time have been emitted, and the sink has got this time as its settled mark.
     given: Timestamp,
@@ -22,7 +22,7 @@ pub(crate) struct Ordered {
 }
 
 impl Ordered {
-    /// See [`Sequence::new`]; `rows_in_memory` applies to each table.
+    /// Creates both sequences as in [`Sequence::new`]; `rows_in_memory` applies to each of them.
     pub(crate) fn new(rows_in_memory: usize, spill_dir: &Path) -> Ordered {
         Ordered {
             requests: Sequence::new(rows_in_memory, spill_dir),
@@ -52,8 +52,8 @@ impl Ordered {
         if self.bios.look_is_due() { self.give(Some(self.settled), sink) } else { Ok(()) }
     }
 
-    /// Only notes the mark. About a thousand rows are emitted at a time, independently of the number of
-    /// marks.
+    /// Notes the mark, but emits no rows yet. About a thousand rows are emitted at a time, independently of
+    /// the number of marks.
     #[inline]
     pub(crate) fn settled(&mut self, before: Timestamp) {
         self.settled = self.settled.max(before);
@@ -74,8 +74,8 @@ impl Ordered {
         self.give(None, sink)
     }
 
-    /// Returns whether the row is before the producer's settled mark. This depends on the mark and not on the
-    /// emitted rows, so that a report and an import leave out the same rows.
+    /// Returns whether the row is earlier than the producer's settled mark. This depends on the mark and not
+    /// on the emitted rows, so that a report and an import leave out the same rows.
     #[inline]
     fn is_late<T: Sequenced>(&mut self, row: &T) -> bool {
         let (time, id) = row.key();

@@ -2,10 +2,10 @@
 //!
 //! Each run is an unlinked file of fixed-size rows, which is read from the beginning while rows are appended
 //! at the end. Spilled rows extend the run that ends closest before them, so nearly sorted input of any
-//! length forms one run. A fully read run is reused from its start. Input in reverse order creates a new run
-//! at each spill. When a level has [`FAN_IN`] runs, they are merged into one run of the next level. This
-//! bounds the number of open files and read buffers, and moves each row at most `log(runs) / log(FAN_IN)`
-//! times.
+//! length forms one run. The file of a fully read run is reused from its start. Input in reverse order
+//! creates a new run at each spill. When a level has [`FAN_IN`] runs, they are merged into one run of the
+//! next level. This bounds the number of open files and read buffers, and moves each row at most `log(runs) /
+//! log(FAN_IN)` times.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,19 +16,20 @@ use std::path::PathBuf;
 
 use super::{Key, Sequenced};
 
-/// Number of runs merged at once. Three levels hold 64^3 runs, with 192 open files and 12 MiB of read buffers.
+/// Number of runs that are merged at a time. Three levels hold 64^3 runs, with 192 open files and 12 MiB of
+/// read buffers.
 const FAN_IN: usize = 64;
 
-/// Bytes read from a run at once.
+/// Number of bytes read from a run at a time.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Bytes written to a run at once.
+/// Number of bytes written to a run at a time.
 const WRITE_BYTES: usize = 1024 * 1024;
 
 pub(super) struct Runs<T> {
     dir: PathBuf,
     runs: Vec<Run<T>>,
-    /// The key of each run's head, and the run's index. A fully read run has no entry.
+    /// The key of each run's first remaining row, and the run's index. A fully read run has no entry.
     heads: BinaryHeap<Reverse<(Key, usize)>>,
     /// The last popped row, kept so that `pop` can return a reference to it.
     popped: Option<T>,
@@ -153,16 +154,16 @@ fn heads_of<T: Sequenced>(runs: &[Run<T>]) -> BinaryHeap<Reverse<(Key, usize)>> 
 struct Run<T> {
     file: File,
     level: u32,
-    /// Bytes in the file.
+    /// Number of bytes written to the file.
     written: u64,
-    /// Bytes read from the file into `buffer`.
+    /// Number of bytes read from the file into `buffer`.
     read: u64,
     buffer: Vec<u8>,
     /// The position in `buffer` at which the row after `head` begins.
     next: usize,
-    /// The first row that has not been emitted.
+    /// The first row of the run that has not been emitted.
     head: Option<T>,
-    /// The key of the last row.
+    /// The key of the run's last row.
     last: Key,
 }
 
@@ -177,7 +178,7 @@ impl<T: Sequenced> Run<T> {
 
     /// Frees the disk space of a fully read run.
     fn restart(&mut self) -> io::Result<()> {
-        assert_eq!(self.read, self.written, "a run without a head was read to its end");
+        assert_eq!(self.read, self.written, "a run without a next row is fully read");
         self.file.set_len(0)?;
         (self.written, self.read, self.next) = (0, 0, 0);
         self.buffer.clear();

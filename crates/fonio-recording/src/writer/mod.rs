@@ -1,4 +1,4 @@
-//! Writes a recording.
+//! Writes the tables and metadata of a recording.
 
 mod room;
 mod staging;
@@ -18,45 +18,46 @@ use tables::TableSet;
 
 pub(crate) use tables::{DIAGNOSTICS_FILE, META_FILE};
 
-/// Options for writing a recording.
+/// The options with which a recording is written.
 #[derive(Clone, Debug)]
 pub struct WriterOptions {
-    /// Replace an existing recording, but nothing else.
+    /// Replace an existing recording, but no other file or directory.
     pub overwrite: bool,
-    /// Memory for unsorted requests and bios, in bytes. Encoding needs up to about 60 MB more.
+    /// Memory in bytes for requests and bios that wait to be sorted. Encoding needs up to about 60 MB more.
     pub memory_bytes: usize,
     /// Directory for the unlinked files that hold rows beyond `memory_bytes`. `None` for the recording's own
     /// directory, whose file system needs room for the rows anyway.
     pub spill_dir: Option<PathBuf>,
-    /// If the file system fills up, keep a recording of the rows that fit. Otherwise nothing remains.
+    /// If the file system becomes full, keep a recording of the rows that fit. Without this option, no part
+    /// of the recording remains.
     pub keep_what_fits: bool,
-    /// If the recording's name is in use when it is finished, use `NAME-2`, or the next free number.
-    /// Otherwise this is an error, and nothing remains.
+    /// If the recording's name is in use when the recording is finished, use `NAME-2`, or the next free
+    /// number. If this option is not set, a name in use is an error, and nothing remains.
     pub other_name_if_taken: bool,
 }
 
-/// A finished recording.
+/// A recording that was written completely.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FinishedRecording {
-    /// Its path: the requested path, or another path because of [`WriterOptions::other_name_if_taken`].
+    /// The requested path, or another path because of [`WriterOptions::other_name_if_taken`].
     pub path: PathBuf,
-    /// Its `meta.json`.
+    /// The metadata of the recording (`meta.json`).
     pub meta: Meta,
     /// The tables that lack rows because the file system was full; always empty without
     /// [`WriterOptions::keep_what_fits`].
     pub incomplete: Vec<Incomplete>,
 }
 
-/// A table that lacks its last rows.
+/// A table whose last rows are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Incomplete {
-    /// The table.
+    /// The table without its last rows.
     pub table: Table,
-    /// Number of rows that it has.
+    /// Number of rows in the table.
     pub kept: u64,
-    /// Number of rows that did not fit.
+    /// Number of rows that did not fit into the file system.
     pub missing: u64,
 }
 
@@ -83,7 +84,7 @@ impl Default for WriterOptions {
 /// Requests and bios may come in any order that the producer's `settled` marks allow; other rows are written
 /// in order of arrival. All files are written into a directory `.NAME.partial-PID` next to the final path.
 /// [`finish`](Writer::finish) renames this directory, so an unfinished run leaves nothing that looks like a
-/// recording. Dropping a writer removes the directory. If the process is killed, the directory is removed by
+/// recording. Dropping a writer removes this directory. If the process is killed, the directory is removed by
 /// the next writer of a recording with the same path.
 pub struct Writer {
     ordered: Ordered,
@@ -93,7 +94,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Begins a recording with the final path `dir`. The parent directory must exist.
+    /// Begins to write a recording with the final path `dir`. The parent directory must exist.
     ///
     /// # Errors
     /// [`RecordingError::Exists`] if `dir` is a recording and `overwrite` is not set;
@@ -101,8 +102,8 @@ impl Writer {
     pub fn create(dir: &Path, options: WriterOptions) -> Result<Writer, RecordingError> {
         let staging = Staging::create(dir, options.overwrite, options.other_name_if_taken)?;
         let spill_dir = options.spill_dir.as_deref().unwrap_or(staging.path());
-        // Two tables share the memory. A waiting row is stored together with its key, and temporarily exists
-        // twice.
+        // The tables of requests and bios share the memory. A waiting row is stored together with its key,
+        // and temporarily exists twice.
         let row_bytes = size_of::<Request>().max(size_of::<Bio>()) + size_of::<(u64, u64, u32)>();
         let ordered = Ordered::new(options.memory_bytes / 2 / (2 * row_bytes), spill_dir);
         let tables = TableSet::create(staging.path(), options.keep_what_fits)?;
@@ -114,7 +115,7 @@ impl Writer {
     /// if they were missing.
     ///
     /// # Errors
-    /// [`RecordingError::Io`] and others. After an error, nothing remains.
+    /// [`RecordingError::Io`] and others. After an error, no part of the recording remains.
     pub fn finish(self, meta: Meta) -> Result<Meta, RecordingError> {
         Ok(self.install(meta)?.meta)
     }
@@ -122,7 +123,7 @@ impl Writer {
     /// Does the same as [`finish`](Writer::finish), and also returns the path and the missing rows.
     ///
     /// # Errors
-    /// The same as for [`finish`](Writer::finish).
+    /// The errors of [`finish`](Writer::finish).
     pub fn install(mut self, mut meta: Meta) -> Result<FinishedRecording, RecordingError> {
         let ordered = self.ordered.finish(&mut self.tables);
         ordered.map_err(|error| RecordingError::from_sink(error, self.staging.path()))?;

@@ -12,20 +12,20 @@ const EVENTS_MARGIN: u64 = 256 << 10;
 /// Space for the footers of other tables (a few KiB each), `meta.json` and diagnostics.
 const REST_MARGIN: u64 = 128 << 10;
 
-/// The file system of a recording.
+/// The file system on which a recording is written.
 #[derive(Clone, Debug)]
 pub(super) struct Room {
     dir: PathBuf,
 }
 
-/// The rows that still fit into a file system.
+/// Kinds of rows that still fit into the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Takes {
-    /// No rows.
+    /// No more rows fit.
     Nothing,
-    /// Threads, files, marks and samples.
+    /// Only threads, files, marks and samples fit.
     NoEvents,
-    /// Every row.
+    /// All kinds of rows fit.
     All,
 }
 
@@ -38,7 +38,7 @@ impl Room {
     pub(super) fn takes(&self, unwritten: u64) -> Result<Takes, RecordingError> {
         let stat = rustix::fs::statvfs(&self.dir);
         let stat = stat.map_err(|errno| RecordingError::io("check space in", &self.dir)(errno.into()))?;
-        // Only root may use the reserved blocks.
+        // Only root may use the file system's reserved blocks.
         let blocks = if rustix::process::geteuid().is_root() { stat.f_bfree } else { stat.f_bavail };
         Ok(takes(blocks.saturating_mul(stat.f_frsize), unwritten))
     }

@@ -1,10 +1,10 @@
 //! Manages the directory in which a recording is written, next to its final path.
 //!
-//! Lifecycle: `.NAME.partial-PID` is created and locked (`flock` on the directory), filled, made durable and renamed to
-//! NAME. To replace a recording, the two directories exchange names atomically. On file systems without this
-//! operation, the old recording is temporarily renamed to `.NAME.replaced-PID`. A directory with such a name
-//! is a leftover if the process with this id no longer exists *and* no process holds the lock on the
-//! directory. The process id alone is not sufficient, because containers reuse a few ids.
+//! Lifecycle: `.NAME.partial-PID` is created and locked (`flock` on the directory), filled, made durable and
+//! renamed to NAME. To replace a recording, the two directories exchange names atomically. On file systems
+//! without this operation, the old recording is temporarily renamed to `.NAME.replaced-PID`. A directory with
+//! such a name is a leftover if the process with this id no longer exists *and* no process holds the lock on
+//! the directory. The process id alone is not sufficient, because containers reuse a few ids.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
@@ -21,18 +21,18 @@ use crate::error::RecordingError;
 use crate::table::Table;
 
 pub(super) struct Staging {
-    /// The caller's path, which may be a symbolic link.
+    /// The path given by the caller, which may be a symbolic link.
     asked: PathBuf,
     target: PathBuf,
     partial: PathBuf,
     overwrite: bool,
     other_name_if_taken: bool,
-    /// Held while this process uses the directory. `None` on file systems without locks.
+    /// The lock that is held while this process uses the directory. `None` on file systems without locks.
     _lock: Option<File>,
 }
 
-/// Held between creating and locking a directory, so that another writer in this process does not remove it
-/// as a leftover.
+/// A lock held between creating and locking a directory, so that another writer in this process does not
+/// remove it as a leftover.
 static CREATION: Mutex<()> = Mutex::new(());
 
 impl Staging {
@@ -87,7 +87,7 @@ impl Staging {
     }
 
     /// Makes the directory durable, renames it to its final name and returns the path, in the caller's form
-    /// if possible. Its files must already be durable.
+    /// if possible. The directory's files must already be durable.
     pub(super) fn install(mut self) -> Result<PathBuf, RecordingError> {
         sync_dir(&self.partial).map_err(RecordingError::io("write", &self.partial))?;
         let named = self.target.clone();
@@ -111,7 +111,7 @@ impl Staging {
         Ok(std::mem::take(&mut self.asked))
     }
 
-    /// Renames the directory. If two writers do this at once for the same name, only one succeeds: the kernel
+    /// Renames the directory. If two writers rename to the same name at once, only one succeeds: the kernel
     /// does not replace a non-empty directory by renaming.
     fn take_name(&self) -> Result<(), RecordingError> {
         // Check again: the target may have changed since `create`.
@@ -141,7 +141,7 @@ impl Staging {
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        // If removal fails, the next writer tries again.
+        // If removal fails, the next writer removes the directory.
         let _ = fs::remove_dir_all(&self.partial);
     }
 }
@@ -155,7 +155,7 @@ fn beside(name: &OsStr, what: &str, suffix: &str) -> std::ffi::OsString {
 
 fn sync_dir(dir: &Path) -> io::Result<()> {
     match File::open(dir)?.sync_all() {
-        // Some file systems cannot sync a directory.
+        // Some file systems do not support fsync on a directory.
         Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(()),
         done => done,
     }
@@ -172,7 +172,6 @@ fn is_taken(error: &RecordingError) -> bool {
     }
 }
 
-/// Checks that `target` may become a recording.
 fn check_target(target: &Path, overwrite: bool) -> Result<(), RecordingError> {
     let entries = match fs::read_dir(target) {
         Ok(entries) => entries,
@@ -189,7 +188,7 @@ fn check_target(target: &Path, overwrite: bool) -> Result<(), RecordingError> {
             || name == META_FILE
             || name == DIAGNOSTICS_FILE;
         if !ours {
-            let why = format!("it holds {name:?}, which is not part of a recording");
+            let why = format!("the directory contains {name:?}, which is not part of a recording");
             return Err(RecordingError::NotOurs { path: target.to_owned(), why });
         }
         files += 1;
@@ -198,7 +197,7 @@ fn check_target(target: &Path, overwrite: bool) -> Result<(), RecordingError> {
     if files == 0 {
         Ok(())
     } else if !has_meta {
-        let why = format!("it holds no {META_FILE}");
+        let why = format!("the directory has no {META_FILE}");
         Err(RecordingError::NotOurs { path: target.to_owned(), why })
     } else if !overwrite {
         Err(RecordingError::Exists { path: target.to_owned() })
@@ -208,7 +207,7 @@ fn check_target(target: &Path, overwrite: bool) -> Result<(), RecordingError> {
 }
 
 /// Removes the leftovers of killed writers of the same recording. If a writer was killed while the old
-/// recording was named `.NAME.replaced-PID`, restores this recording. Errors are ignored.
+/// recording was named `.NAME.replaced-PID`, restores the old recording. Ignores errors.
 fn clear_leftovers(parent: &Path, name: &OsStr, target: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();

@@ -1,4 +1,4 @@
-//! Writes a recording's files.
+//! Writes the table files of a recording.
 
 use std::collections::BTreeMap;
 use std::fs::File as OsFile;
@@ -26,7 +26,7 @@ pub(crate) const DIAGNOSTICS_FILE: &str = "diagnostics.jsonl";
 /// Number of rows per conversion to columns: enough to amortise the cost of a batch, but few enough for the
 /// processor's cache.
 const BATCH_ROWS: usize = 4096;
-/// Estimated encoded size of a row; few rows take more.
+/// Estimated encoded size of a row in bytes; few rows need more.
 const GATHERED_ROW_BYTES: usize = 48;
 
 macro_rules! table_writers {
@@ -40,7 +40,7 @@ macro_rules! table_writers {
                 Ok(TableWriters { $($rows: TableWriter::create(dir)?,)* })
             }
 
-            /// Every table, in the order of [`Table::ALL`].
+            /// Returns every table, in the order of [`Table::ALL`].
             fn all(&mut self) -> [&mut dyn OpenTable; Table::ALL.len()] {
                 [$(&mut self.$rows,)*]
             }
@@ -49,10 +49,11 @@ macro_rules! table_writers {
 }
 with_tables!(table_writers);
 
-/// Number of event tables, which come first. They are closed first when the file system fills up.
+/// Number of tables of events, which come first. When the file system fills up, these tables are closed
+/// first.
 const TABLES_OF_EVENTS: usize = 7;
 
-/// Writes rows that are in their tables' order.
+/// Writes rows that are already in the order of their tables.
 pub(super) struct TableSet {
     writers: TableWriters,
     diagnostics: BufWriter<OsFile>,
@@ -100,7 +101,7 @@ impl TableSet {
         Ok(incomplete)
     }
 
-    /// The times of the first and last omitted request or bio.
+    /// Returns the times of the first and last omitted request or bio.
     pub(super) fn missing_events(&self) -> Option<(Timestamp, Timestamp)> {
         self.missing_events
     }
@@ -109,8 +110,8 @@ impl TableSet {
         self.writers.all().iter().map(|table| table.unwritten_bytes()).sum()
     }
 
-    /// Closes tables while their footers still fit. Checks the space at every batch of rows, and at every row
-    /// once space is scarce.
+    /// Closes tables while their footers still fit. Checks the free space at every batch of rows, and at
+    /// every row once space is scarce.
     #[inline]
     fn look_at_room(&mut self, pushed: Pushed) -> io::Result<()> {
         let is_due = match self.takes {
@@ -148,7 +149,7 @@ impl TableSet {
         }
     }
 
-    /// Makes the diagnostics durable after the tables are closed. Returns the row count of each written
+    /// Makes the diagnostics durable after the tables are closed. Returns the number of rows in each written
     /// table.
     pub(super) fn finish(&mut self) -> Result<BTreeMap<String, u64>, RecordingError> {
         let failed = RecordingError::io("write", &self.diagnostics_path);
@@ -199,32 +200,32 @@ impl RowSink for TableSet {
     ignore_rows!(began, settled);
 }
 
-/// The result of adding a row.
+/// What happened to a row that was added to a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pushed {
-    /// It waits for more rows.
+    /// The row waits for more rows.
     Gathered,
-    /// It completed a batch, which was converted to columns.
+    /// The row completed a batch, which was converted to columns.
     FilledBatch,
-    /// The table is closed, so the row was left out.
+    /// The row was left out, because its table is closed.
     LeftOut,
 }
 
-/// A table file with rows of any type.
+/// The open file of a table with rows of any type.
 trait OpenTable {
-    /// Writes the gathered rows as a row group.
+    /// Writes the gathered rows as one row group.
     fn write_out(&mut self) -> Result<(), RecordingError>;
-    /// An upper estimate of the encoded size of unwritten rows, in bytes.
+    /// Returns an upper estimate of the encoded size of unwritten rows, in bytes.
     fn unwritten_bytes(&self) -> u64;
     /// Closes the table and makes it durable; later rows are left out.
     fn close(&mut self) -> Result<(), RecordingError>;
-    /// The table with the numbers of kept and omitted rows, if rows were omitted.
+    /// Returns the table with the numbers of kept and omitted rows, if rows were omitted.
     fn incomplete(&self) -> Option<Incomplete>;
-    /// The table and its number of rows, if it was written.
+    /// Returns the table and its number of rows, if it was written.
     fn written(&self) -> Option<(Table, u64)>;
 }
 
-/// One Parquet file. The file of an optional table is created with its first row.
+/// The Parquet file of a table. The file of an optional table is created with its first row.
 struct TableWriter<R> {
     path: PathBuf,
     schema: SchemaRef,
@@ -232,7 +233,7 @@ struct TableWriter<R> {
     parquet: Option<ArrowWriter<OsFile>>,
     rows: u64,
     is_closed: bool,
-    /// Number of rows that arrived after it was closed.
+    /// Number of rows that arrived after the table was closed.
     left_out: u64,
 }
 
@@ -281,13 +282,13 @@ impl<R: Row> TableWriter<R> {
 
     fn flush(&mut self) -> Result<(), RecordingError> {
         let batch = RecordBatch::try_new(self.schema.clone(), R::encode(&self.gathered))
-            .expect("a row's arrays are those of its schema");
+            .expect("the arrays of the rows match the schema");
         if self.parquet.is_none() {
             self.open()?;
         }
         let parquet = self.parquet.as_mut().expect("opened above");
         parquet.write(&batch).map_err(|error| not_written(error, &self.path))?;
-        assert!(self.gathered.len() <= BATCH_ROWS, "a full batch is written at once");
+        assert!(self.gathered.len() <= BATCH_ROWS, "a batch is written when it is full");
         self.rows += self.gathered.len() as u64;
         self.gathered.clear();
         Ok(())

@@ -11,7 +11,7 @@ use fonio_core::{
     RowSink, Sample, Sector, Thread, Timestamp, ignore_rows,
 };
 
-/// Random numbers from a seed.
+/// Generates random numbers from a seed.
 pub struct Random(fonio_core::Random);
 
 impl Random {
@@ -35,7 +35,7 @@ pub struct Generated {
     pub requests: u64,
     /// Approximate number of requests in flight.
     pub depth: u64,
-    /// Also generate bios with links; some requests merge two bios.
+    /// Also generate bios with links to requests; some requests merge two bios.
     pub bios: bool,
     /// The first request never completes, so the settled mark does not advance until the end.
     pub stuck: bool,
@@ -47,7 +47,7 @@ impl Default for Generated {
     }
 }
 
-/// Nanoseconds until a request without a completion is abandoned.
+/// Time in nanoseconds after which a request without a completion is abandoned.
 const HORIZON: u64 = 5_000_000;
 const THREADS: u64 = 12;
 const FILES: u64 = 40;
@@ -104,7 +104,8 @@ impl Generated {
                     None if self.stuck => 0,
                     None => now,
                 };
-                // A bio is queued before its request is issued.
+                // The mark is earlier than the requests, because a bio is queued before its request is
+                // issued.
                 sink.settled(Timestamp(oldest.min(now.saturating_sub(60_000))))?;
             }
         }
@@ -128,7 +129,7 @@ impl Generated {
                 unit: (tid % 3 == 0).then(|| format!("app{tid}.service")),
             })?;
         }
-        // The first thread changes its name halfway.
+        // The first thread changes its name halfway through the trace.
         let from = Timestamp(1_000_000_000 + self.requests * 5000);
         let comm = Some("renamed".to_owned());
         sink.thread(&Thread {
@@ -248,7 +249,7 @@ impl Generated {
     }
 }
 
-/// Counts rows and checks their order.
+/// A sink that counts rows and checks their order.
 #[derive(Default)]
 pub struct Checked {
     pub requests: u64,
@@ -256,7 +257,7 @@ pub struct Checked {
     last_request: Option<(u64, u64)>,
     last_bio: Option<(u64, u64)>,
     settled: u64,
-    /// A digest of the request ids in order.
+    /// A digest of the request ids in the order of the rows.
     pub digest: u64,
 }
 

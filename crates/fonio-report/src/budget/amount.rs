@@ -1,11 +1,11 @@
-//! An amount in user input: a number and a unit.
+//! Parses an amount in user input: a number and a unit.
 
 use fonio_core::{Quantity, QuantityError, Unit};
 
 /// A number with its unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Amount {
-    /// The original text.
+    /// The amount as the user wrote it.
     pub text: String,
     quantity: Quantity,
 }
@@ -19,13 +19,13 @@ impl Amount {
         Ok(Amount { text: text.trim().to_owned(), quantity: text.parse()? })
     }
 
-    /// The value converted to `unit`; `None` if the units measure different quantities. A duration needs a
-    /// unit; other amounts can omit it.
+    /// Returns the amount converted to `unit`; `None` if the units measure different quantities. A duration
+    /// must have a unit; other amounts can omit it.
     pub fn in_unit(&self, unit: Unit) -> Option<f64> {
         let value = self.quantity.value;
         match (self.quantity.unit, unit) {
             (None, Unit::Ns | Unit::S) => None,
-            // Users write degrees.
+            // Users write temperatures in degrees.
             (None, Unit::Millicelsius) => Some(value * 1000.0),
             (None, _) => Some(value),
             (Some(Unit::Ns), Unit::S) => Some(value / 1e9),

@@ -1,13 +1,13 @@
-//! Finds the figure that a budget names.
+//! Finds the figure that the user named in a budget.
 
 use fonio_analysis::Figure;
 
 use super::{Amount, BudgetError};
 
-/// Number of similar names in an error.
+/// Number of similar names that an error suggests.
 const NEAR: usize = 4;
 /// Segments, and suffixes for units, that are in paths of the report's JSON but not in the names of figures.
-/// Budgets may use such a path instead of a name.
+/// A budget may use the path in the JSON instead of the figure's name.
 const SILENT: [&str; 5] = ["analysis", "groups", "all", "processes", "share"];
 const SUFFIXES: [&str; 6] = ["_ns", "_share", "_ratio", "_millicelsius", "_bytes", "_per_s"];
 
@@ -43,7 +43,7 @@ pub(super) fn resolve<'a>(
     }
 }
 
-/// Splits `a.b[c.d].e` into `a`, `b`, `c.d`, `e`, without containers.
+/// Splits the name `a.b[c.d].e` into `a`, `b`, `c.d` and `e`. Omits the segments in `SILENT`.
 fn segments(path: &str) -> Vec<String> {
     let mut out = vec![String::new()];
     let mut inside = false;
@@ -64,7 +64,7 @@ fn segments(path: &str) -> Vec<String> {
 }
 
 /// Returns the number of segments of `all` that are missing in `asked`; `None` if `asked` is not a short form
-/// of `all`. The first and the last segment must be equal.
+/// of `all`. In a short form, the first and the last segment are the same as in `all`.
 fn skipped(asked: &[String], all: &[String]) -> Option<usize> {
     if !fits(asked.first()?, all.first()?) || !fits(asked.last()?, all.last()?) {
         return None;
@@ -73,7 +73,7 @@ fn skipped(asked: &[String], all: &[String]) -> Option<usize> {
     asked.iter().all(|segment| rest.any(|other| fits(segment, other))).then(|| all.len() - asked.len())
 }
 
-/// Returns whether two segments are equal, apart from a unit.
+/// Returns whether two segments are equal, apart from a unit suffix.
 fn fits(asked: &str, segment: &str) -> bool {
     let bare = |text: &'_ str| -> String {
         SUFFIXES.iter().find_map(|suffix| text.strip_suffix(suffix)).unwrap_or(text).to_owned()

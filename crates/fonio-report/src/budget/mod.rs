@@ -1,7 +1,7 @@
-//! Budgets: the user's limits for figures.
+//! Checks budgets, which are the user's limits for figures.
 //!
-//! `latency.writes.service.p99<=20ms` compares a figure with an amount. [`Analysis::figures`] lists all
-//! names. Parts of a name can be omitted if the rest is unique, such as `sizes.reads.p50`, but not
+//! The budget `latency.writes.service.p99<=20ms` compares a figure with an amount. [`Analysis::figures`]
+//! lists all names. Parts of a name can be omitted if the rest is unique, such as `sizes.reads.p50`, but not
 //! `latency.p99.writes`. A path in the report's JSON can replace the name
 //! (`latency.groups[writes].service_ns.p99`).
 //!
@@ -17,18 +17,18 @@ pub use amount::Amount;
 
 use fonio_core::{QuantityError, Relation, Unit};
 
-/// A threshold for one figure.
+/// A budget: a figure and the threshold for its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Budget {
     /// The figure's name in the user's budget.
     pub path: String,
-    /// The required relation.
+    /// The relation that the figure must satisfy.
     pub relation: Relation,
-    /// The threshold.
+    /// The threshold for the figure.
     pub limit: Amount,
 }
 
-/// The result of checking a budget.
+/// The result of checking a figure against its budget.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Whether the figure satisfies the budget.
@@ -37,7 +37,7 @@ pub struct Outcome {
     pub path: String,
     /// The value of the figure, in the unit that its name implies (nanoseconds, bytes, a share of 1, …).
     pub actual: f64,
-    /// The result in a sentence.
+    /// The result of the check in one sentence.
     pub sentence: String,
 }
 
@@ -45,45 +45,45 @@ pub struct Outcome {
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum BudgetError {
-    /// The budget contains no relation.
+    /// The budget contains no relation such as `<=`.
     #[error("{text:?} is not a budget: write FIGURE<=LIMIT, with one of <, <=, >, >=, ==")]
     NoRelation {
-        /// The budget.
+        /// The budget as the user wrote it.
         text: String,
     },
     /// The threshold is not a number with a known unit.
     #[error(transparent)]
     BadAmount(#[from] QuantityError),
-    /// The figure is unknown.
+    /// No figure has the name in the budget.
     #[error("the report has no figure {path:?}{}", near_words(near))]
     UnknownPath {
-        /// The name.
+        /// The name in the budget.
         path: String,
-        /// Similar names.
+        /// Names of figures that are similar.
         near: Vec<String>,
     },
-    /// The name fits several figures equally well.
+    /// The name in the budget fits several figures equally well.
     #[error("{path:?} could be several figures: {}", candidates.join(", "))]
     Ambiguous {
-        /// The name.
+        /// The name in the budget.
         path: String,
-        /// The names of these figures.
+        /// The names of the figures that fit.
         candidates: Vec<String>,
     },
     /// The figure and the threshold have different units.
     #[error("{path} is {}; {limit} cannot be compared with it", unit_words(*unit))]
     WrongUnit {
-        /// The figure.
+        /// The name of the figure.
         path: String,
-        /// Its unit.
+        /// The unit of the figure.
         unit: Unit,
-        /// The user's threshold.
+        /// The threshold as the user wrote it.
         limit: String,
     },
     /// The recording does not show the figure, so fonio cannot tell whether the budget is met.
     #[error("{path} is unknown in this recording")]
     NotKnown {
-        /// The figure.
+        /// The name of the figure.
         path: String,
     },
 }
@@ -125,7 +125,7 @@ impl Budget {
         Ok(Budget { path: path.to_owned(), relation, limit })
     }
 
-    /// Compares the budget's figure with its limit.
+    /// Compares the figure that the budget names with the threshold.
     ///
     /// # Errors
     /// [`BudgetError`] if the figure is unknown, ambiguous, of another unit, or not in the recording.
@@ -150,7 +150,8 @@ impl Budget {
     }
 }
 
-/// Offset, relation and sign of the first relation outside brackets. A process name can contain one: `a<b`.
+/// Returns the offset, the relation and the sign of the first relation outside brackets. Inside brackets, a
+/// process name can contain such a sign: `a<b`.
 fn find_relation(text: &str) -> Option<(usize, Relation, &'static str)> {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices() {

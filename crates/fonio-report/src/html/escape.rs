@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Write};
 
-/// Escaped text or attribute value. Safe in elements and in double-quoted attributes.
+/// Text or an attribute value that is escaped when it is written. The escaped text is safe in elements and in
+/// double-quoted attributes.
 ///
 /// Control characters are replaced as in [`printable`](crate::text::printable), because HTML cannot represent
 /// some of them.
@@ -24,8 +25,8 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// JSON for a `<script type="application/json">`. The first `</script` ends the element, even inside a
-/// string, so `<` is escaped. In JSON, `<` occurs only in strings.
+/// Returns JSON for a `<script type="application/json">`. The first `</script` ends the element, even inside
+/// a string, so `<` is escaped. In JSON, `<` occurs only in strings.
 pub fn json_in_script(value: &serde_json::Value) -> String {
     value.to_string().replace('<', "\\u003c")
 }

@@ -1,4 +1,4 @@
-//! A chart: its HTML frame, and its data for the script.
+//! Writes a chart: its HTML frame, and its data for the script.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub fn write(f: &mut fmt::Formatter<'_>, figure: &Chart) -> fmt::Result {
     if matches!(figure.plot, Plot::Scatter | Plot::HeatScatter) {
         class.push_str(" cloud");
     }
-    // Horizontal bars and intervals need height for each row.
+    // A chart with horizontal bars or intervals needs height for each row.
     let rows = match &figure.y.scale {
         Scale::Categories(names) => Some(names.len()),
         _ => None,
@@ -111,7 +111,7 @@ fn series(series: &Series) -> Value {
     value.insert("role".into(), role_name(series.role).into());
     let Series { x, y, z, low, high, .. } = series;
     for (name, numbers) in [("x", x), ("y", y), ("z", z), ("low", low), ("high", high)] {
-        assert!(numbers.is_empty() || numbers.len() == x.len(), "{name} is as long as x");
+        assert!(numbers.is_empty() || numbers.len() == x.len(), "the lengths of {name} and x differ");
         if !numbers.is_empty() || name == "x" || name == "y" {
             value.insert(name.into(), pack(numbers));
         }
@@ -119,7 +119,7 @@ fn series(series: &Series) -> Value {
     value.into()
 }
 
-/// 32-bit floats have seven digits, more than a chart shows.
+/// Packs numbers as 32-bit floats, which have seven digits: more than a chart shows.
 fn pack(numbers: &[f64]) -> Value {
     if numbers.len() <= PACKED_FROM {
         // JSON has no "not a number", so serde_json writes null, which the script converts back.
@@ -141,7 +141,7 @@ fn role_name(role: Role) -> String {
         Role::Rest => "rest".into(),
         Role::Before => "before".into(),
         Role::After => "after".into(),
-        // The number of colours in the style sheet.
+        // The style sheet has eight colours for categories.
         Role::Category(at) => format!("c{}", at % 8),
     }
 }

@@ -1,4 +1,5 @@
-//! HTML: one file that opens anywhere, sends no network requests, and is readable without its script.
+//! Renders a report as HTML: one file that opens anywhere, sends no network requests, and is readable without
+//! its script.
 //!
 //! Untrusted text (thread names, paths, devices) is escaped by one type, `escape::Escaped`. The data of the
 //! charts are in `application/json` blocks that never contain `<`. In case an escape is missing, the page's
@@ -233,7 +234,7 @@ impl Page<'_> {
         }
         f.write_str("</tbody></table></div>")?;
         if table.left_out > 0 {
-            write!(f, "<p class=\"more\">{} more are left out here.</p>", table.left_out)?;
+            write!(f, "<p class=\"more\">{} more rows are left out here.</p>", table.left_out)?;
         }
         f.write_str("</div>\n")
     }
@@ -262,7 +263,6 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// A list of sentences; nothing if there are none.
     fn list(&self, f: &mut fmt::Formatter<'_>, class: &str, sentences: &[String]) -> fmt::Result {
         if sentences.is_empty() {
             return Ok(());

@@ -1,11 +1,11 @@
-//! Attaches definitions to terms in text.
+//! Attaches definitions to the terms in a text.
 
 use std::fmt;
 
 use super::escape::Escaped;
 use crate::document::Term;
 
-/// Finds terms. Longer terms have priority over shorter ones inside them.
+/// Finds terms in texts. A longer term has priority over a shorter term that it contains.
 pub struct Prose<'a> {
     terms: Vec<&'a Term>,
 }
@@ -22,13 +22,13 @@ impl<'a> Prose<'a> {
         Marked { terms: &self.terms, text }
     }
 
-    /// The same without definitions, for headings.
+    /// Formats a heading: like [`marked`](Self::marked), but without definitions.
     pub fn plain(&self, text: &'a str) -> Marked<'a> {
         Marked { terms: &[], text }
     }
 }
 
-/// The position of `word` as a separate word in `text`, ignoring case.
+/// Returns the position of `word` as a separate word in `text`, ignoring case.
 fn find_word(text: &str, word: &str) -> Option<usize> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     let starts = text.char_indices().map(|(at, _)| at);

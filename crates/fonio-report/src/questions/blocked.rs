@@ -1,4 +1,4 @@
-//! Who waited, for what, behind whom?
+//! Section on blocked threads: which threads waited, for what, and for which other threads.
 
 use fonio_analysis::Analysis;
 use fonio_analysis::waits::blocked::doing;
@@ -8,15 +8,15 @@ use super::{About, maybe, seconds};
 use crate::document::{Axis, Cell, Chart, Fact, Plot, Role, Section, Series, Table};
 use fonio_core::Unit;
 
-/// Number of programs in the timeline, and in the table.
+/// Maximum number of programs in the timeline, and in the table.
 const DRAWN: usize = 12;
 const LISTED: usize = 100;
-/// Number of files in the table.
+/// Maximum number of files in the table.
 const FILES: usize = 40;
-/// Smaller shares are not listed.
+/// Minimum share for a process to be named as one that others waited for.
 const SHARE_LEAST: f64 = 0.05;
 
-/// The operations, with their names in tables.
+/// The operations in which threads are blocked, with their names in tables.
 const OPERATIONS: [(&str, &str); 13] = [
     ("fsync", "fsync"),
     ("read", "read"),
@@ -52,7 +52,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     })
 }
 
-/// The most important numbers.
+/// Returns the most important numbers about blocked threads.
 pub fn facts(analysis: &Analysis) -> Vec<Fact> {
     let Some(blocked) = &analysis.blocked else { return Vec::new() };
     let worst = blocked.programs.iter().find(|program| program.role == Kind::OfInterest);
@@ -90,7 +90,7 @@ fn answer(about: &About<'_>, blocked: &Blocked) -> String {
     )
 }
 
-/// A program and the file of its requests: `cp (backup.service) for /export.bin`.
+/// Names a program and the file of its requests: `cp (backup.service) for /export.bin`.
 fn whose(row: &Behind) -> String {
     match &row.file {
         Some(file) => format!("{} for {file}", row.full_name()),
@@ -120,7 +120,7 @@ fn behind(rows: &[Behind]) -> Cell {
     if words.is_empty() { Cell::Unknown } else { Cell::Name(words.join(", ")) }
 }
 
-/// The file for which a thread waited, or the other thread with its operation and file.
+/// Names the file for which a thread waited, or the other thread with its operation and file.
 fn file(path: Option<&String>, through: Option<&Through>) -> Cell {
     let through = through.map(|through| {
         let of = through.file.as_ref().map(|file| format!(" of {file}")).unwrap_or_default();
@@ -158,25 +158,25 @@ fn programs(blocked: &Blocked) -> Table {
         .column("Time", "The time for which that thread was blocked.", |program| {
             Cell::count(program.worst.ns, Unit::Ns)
         })
-        .column("Waits", "Total of all its threads, including short waits.", |program| {
+        .column("Waits", "Waits of all threads of the program, including short waits.", |program| {
             Cell::count(program.waits, Unit::Count)
         })
-        .column("Longest", "The longest wait; a dash if all were short.", |program| {
+        .column("Longest", "The longest wait; a dash if all waits were short.", |program| {
             maybe(program.longest_ns, Unit::Ns)
         })
         .column(
             "Mostly in",
-            "The operation with the longest time; names are open, stat, rename, unlink and similar calls.",
+            "The operation with the longest time (names: open, stat, rename, unlink and similar calls).",
             |program| Cell::words(most(program)),
         )
-        .column("For", "The file it waited for longest; or the other thread and its operation.", |program| {
+        .column("For", "The file waited for longest; or the other thread and its operation.", |program| {
             file(program.file.as_ref().map(|file| &file.path), program.through.as_ref())
         })
         .or_drop()
         .whose()
         .column(
             "Behind",
-            "Whose requests were outstanding during its longest waits: shares of their summed time.",
+            "Owners of requests outstanding during the longest waits: shares of the summed request time.",
             |program| behind(&program.behind),
         )
         .or_drop()
@@ -192,11 +192,11 @@ fn longest(blocked: &Blocked) -> Table {
         .whose()
         .column("Took", "", |wait| Cell::count(wait.time_ns, Unit::Ns))
         .column("In", "", |wait| Cell::words(operation(&wait.blocked_in)))
-        .column("For", "The file; or the other thread and its operation.", |wait| {
+        .column("For", "The file waited for; or the other thread and its operation.", |wait| {
             file(wait.file.as_ref(), wait.through.as_ref())
         })
         .whose()
-        .column("Behind", "Whose requests were outstanding: shares of their summed time.", |wait| {
+        .column("Behind", "Owners of the outstanding requests: shares of the summed request time.", |wait| {
             behind(&wait.behind)
         })
         .table;
@@ -209,7 +209,7 @@ fn files(blocked: &Blocked) -> Table {
     let table = Table::of("Files that were waited for", known.iter().take(FILES))
         .column("File", "", |file| Cell::Name(file.path.clone().unwrap_or_default()))
         .whose()
-        .column("Time", "Summed over all threads; only waits for a known file.", |file| {
+        .column("Time", "Time blocked, summed over all threads; only waits for a known file.", |file| {
             Cell::count(file.time_ns, Unit::Ns)
         })
         .column("Waits", "", |file| Cell::count(file.waits, Unit::Count))
@@ -258,8 +258,8 @@ fn timeline(about: &About<'_>, blocked: &Blocked) -> Option<Chart> {
 
 fn notes(blocked: &Blocked) -> Vec<String> {
     let others = if blocked.is_sampled {
-        "The threads were sampled from /proc: times are estimates, a wait that was seen once counts for the time between two \
-         looks, and waits for other threads are missing."
+        "The threads were sampled from /proc: times are estimates, a wait seen in one sample counts for the time between two \
+         samples, and waits for other threads are missing."
     } else if blocked.is_partial {
         "The recording was made without BPF: waits for another thread of a program (a lock that it held, or its answer) and \
          for asynchronous I/O are missing."

@@ -1,4 +1,4 @@
-//! Which files are read and written, and for whom?
+//! Section on files: which files are read and written, and for which programs.
 
 use fonio_analysis::causes::files::{FileUse, Files};
 
@@ -6,10 +6,10 @@ use super::{About, listed};
 use crate::document::{Cell, Section, Table};
 use fonio_core::Unit;
 
-/// Number of files in the table.
+/// Maximum number of files in the table.
 const LISTED: usize = 40;
 
-/// The report's name for each kind of data.
+/// The name of each kind of data in the report.
 const CONTENTS: [(&str, &str); 8] = [
     ("data", "data"),
     ("fs_metadata", "metadata"),
@@ -35,7 +35,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
 
 fn answer(files: &Files) -> String {
     let first = files.files.iter().find(|file| file.path.is_some());
-    let Some(first) = first else { return "No file is known by its path.".to_owned() };
+    let Some(first) = first else { return "No file paths are known.".to_owned() };
     let bytes = |count: u64| Unit::Bytes.format(count as f64);
     let mut did = Vec::new();
     if first.write_bytes > 0 {
@@ -49,7 +49,6 @@ fn answer(files: &Files) -> String {
     format!("Most bytes belong to {path}: {}{by}.", listed(&did))
 }
 
-/// The process, and its unit.
 fn who(file: &FileUse) -> Option<String> {
     let cause = file.cause.as_ref()?;
     Some(match &file.cause_unit {

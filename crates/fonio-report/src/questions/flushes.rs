@@ -1,4 +1,4 @@
-//! How often must the device make data durable?
+//! Section on flushes: how often the device must make data durable.
 
 use fonio_analysis::Distribution;
 use fonio_analysis::device::flushes::FlushGaps;

@@ -1,4 +1,4 @@
-//! The start and end of a report: verdict, main numbers, findings, provenance.
+//! Creates the start and end of a report: verdict, main numbers, findings, provenance.
 
 use fonio_analysis::verdict::{Finding, Severity};
 use fonio_analysis::{Group, SpanSource};
@@ -30,7 +30,7 @@ pub fn subtitle(about: &About<'_>) -> String {
         (None, _) => device.device.clone(),
     }));
     parts.push(Unit::S.format(about.length_s()));
-    // Without a command, the title is the host name.
+    // If no command was recorded, the title is the host name, so the subtitle omits it.
     parts.retain(|part| *part != title(about));
     parts.join(" · ")
 }
@@ -40,7 +40,7 @@ pub fn verdict(about: &About<'_>) -> Verdict {
     let tone = match analysis.verdict_severity {
         // If requests were filtered out, the rest cannot show that storage is fine.
         Severity::Note | Severity::Low if analysis.verdict_id == "filtered-light" => Tone::Plain,
-        // An informative finding does not change a good verdict.
+        // A finding that is only informative does not change a good verdict.
         Severity::Note | Severity::Low => Tone::Good,
         severity => severity_tone(severity),
     };
@@ -52,7 +52,7 @@ pub fn verdict(about: &About<'_>) -> Verdict {
         reasons.push("Do not rely on this measurement.".to_owned());
         reasons.extend(analysis.validity.problems.iter().cloned());
     }
-    // The last section lists all of them.
+    // The last section of the report lists all these remarks.
     reasons.extend(analysis.validity.input.first().cloned());
     Verdict { tone, sentence: analysis.verdict.clone(), reasons }
 }
@@ -129,7 +129,7 @@ pub fn facts(about: &About<'_>) -> Vec<Fact> {
     facts
 }
 
-/// The busiest disk, by the kernel's counters.
+/// Returns the disk that was busiest according to the kernel's counters.
 fn busiest_disk(about: &About<'_>) -> Option<Fact> {
     let disks = about.analysis.machine.disks.iter().filter(|disk| disk.busy_share.is_some());
     let disk =
@@ -205,7 +205,7 @@ pub fn provenance(about: &About<'_>) -> Vec<Fact> {
     facts
 }
 
-/// A device in one line: name, scheduler and queue, mounts. `all` are the devices of the recording.
+/// Describes a device in one line: name, scheduler and queue, mounts. `all` are the devices of the recording.
 fn describe(device: &Device, all: &[Device]) -> String {
     let mut parts: Vec<String> = device.model.iter().cloned().collect();
     // A loop device has its own requests; other devices that map to a device do not.
@@ -216,7 +216,7 @@ fn describe(device: &Device, all: &[Device]) -> String {
         };
         let names: Vec<String> = device.below.iter().map(name).collect();
         parts.push(format!(
-            "mapped to {}: its requests are made and counted there, once",
+            "mapped to {}: its requests are issued and counted only there",
             names.join(" and ")
         ));
     }

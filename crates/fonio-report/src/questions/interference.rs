@@ -1,4 +1,4 @@
-//! Do reads wait for writes?
+//! Section on interference: whether reads wait for writes.
 
 use fonio_analysis::device::interference::{EqualDepth, Slowdown, SlowdownSide};
 
@@ -58,16 +58,12 @@ fn answer(reads: &Slowdown) -> String {
 fn at_equal_depth<'a>(compared: impl Iterator<Item = (&'a str, &'a EqualDepth)>) -> Table {
     Table::of("At equal depth", compared)
         .column("Requests", "", |(name, _)| Cell::words(*name))
-        .column(
-            "Met the other",
-            "Requests with the other kind outstanding that could be matched.",
-            |(_, equal)| Cell::count(equal.with_requests, Unit::Count),
-        )
-        .column(
-            "Met their own",
-            "Requests with only their own kind outstanding that could be matched.",
-            |(_, equal)| Cell::count(equal.without_requests, Unit::Count),
-        )
+        .column("Met the other", "Matched requests with the other kind outstanding.", |(_, equal)| {
+            Cell::count(equal.with_requests, Unit::Count)
+        })
+        .column("Met their own", "Matched requests with only their own kind outstanding.", |(_, equal)| {
+            Cell::count(equal.without_requests, Unit::Count)
+        })
         .column("With", "Weighted mean time to completion with the other kind outstanding.", |(_, equal)| {
             Cell::Number(equal.with_mean_ns, Unit::Ns)
         })

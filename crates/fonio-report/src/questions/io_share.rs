@@ -1,4 +1,4 @@
-//! How much of the time is storage?
+//! Section on the share of time in which storage is busy.
 
 use fonio_analysis::device::io_share::{Level, Share};
 use fonio_analysis::waits::queueing::DeviceDepth;
@@ -32,7 +32,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         id: "io-share".into(),
         question: "How much of the time is storage?".into(),
         answer,
-        // With thread waits, they come before the queue.
+        // If the waits of threads were recorded, the report shows them before this chart.
         figures: depth_over_time(about).into_iter().filter(|_| about.analysis.blocked.is_none()).collect(),
         tables: vec![table(about, share)],
         hints: Vec::new(),
@@ -97,7 +97,7 @@ fn table(about: &About<'_>, all: &Share) -> Table {
         .table
 }
 
-/// The queue of the devices over time.
+/// Draws the number of requests in the queue of the devices over time.
 pub fn depth_over_time(about: &About<'_>) -> Option<Chart> {
     let series = &about.analysis.series;
     if series.mean_depth.is_empty() {

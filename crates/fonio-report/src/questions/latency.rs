@@ -1,4 +1,4 @@
-//! Which requests take long?
+//! Section on latency: which requests take long.
 
 use fonio_analysis::requests::latency::LatencyRow;
 use fonio_analysis::waits::outstanding::OutstandingRow;
@@ -154,7 +154,7 @@ fn table(about: &About<'_>) -> Table {
             Cell::words(group_name(row.group)),
             Cell::count(row.requests, Unit::Count),
             match row.group {
-                // All requests that programs may wait for.
+                // The row of all requests shows the share of requests that programs may wait for.
                 Group::All => about.analysis.outstanding.waited.map(|waited| waited.share),
                 group => outstanding_of(about, group).map(|row| row.time.share),
             }
@@ -173,7 +173,7 @@ fn table(about: &About<'_>) -> Table {
         Column::new("Count"),
         Column::noted(
             "Outstanding",
-            "Share of the time with at least one outstanding. In the row All: only reads, synchronous writes and flushes.",
+            "Share of the time with at least one such request outstanding. In the row All: only reads, synchronous writes and flushes.",
         ),
         noted("Mean", lead.pick(": queued to completion.", ": issue to completion.")),
         noted("Median", ": half of the requests take no longer."),
@@ -193,7 +193,6 @@ fn table(about: &About<'_>) -> Table {
     }
 }
 
-/// Mean, median, further percentiles and maximum.
 fn statistics(times: Option<&Distribution>) -> [Cell; 6] {
     [
         times.map_or(Cell::Unknown, |times| Cell::Number(times.mean, Unit::Ns)),
@@ -205,7 +204,7 @@ fn statistics(times: Option<&Distribution>) -> [Cell; 6] {
     ]
 }
 
-/// Service time, as a detail that explains the response time.
+/// Returns a table of service times, as a detail that explains the response times.
 fn service(rows: &[LatencyRow]) -> Table {
     let line = |row: &LatencyRow| {
         let times = row.service_ns.as_ref();

@@ -1,4 +1,4 @@
-//! What took the time of the launch?
+//! Section on a launch: where the time of the launch was spent.
 
 use fonio_analysis::launch::{Launch, Parts};
 
@@ -31,11 +31,11 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     })
 }
 
-/// The label and position of a kind of wait.
+/// The label of a kind of wait, and the function that returns its time.
 type Wait = (&'static str, fn(&Parts) -> u64);
 
-/// The parts with their labels, and the total waits of all threads. User and system time are separate parts
-/// if the kernel counted them separately.
+/// Returns the parts with their labels, and the total waits of all threads. User and system time are separate
+/// parts if the kernel counted them separately.
 fn named(launch: &Launch) -> Vec<(&'static str, f64, Option<u64>)> {
     let Parts { running_ns, .. } = launch.path;
     let mut parts = match launch.user_share {

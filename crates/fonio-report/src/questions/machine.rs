@@ -1,4 +1,4 @@
-//! What did the rest of the machine do?
+//! Section on the machine: what the rest of the machine did.
 
 use fonio_analysis::machine::MetricSeries;
 
@@ -48,7 +48,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     })
 }
 
-/// A table of named values of different kinds.
+/// Returns a table of metrics of different kinds.
 fn table(about: &About<'_>) -> Table {
     let machine = &about.analysis.machine;
     let mut facts: Vec<Fact> = Vec::new();
@@ -99,11 +99,11 @@ fn table(about: &About<'_>) -> Table {
         fact(
             &format!("Link used, {}", network.interface),
             share(network.link_share),
-            "of its speed, in the busier direction",
+            "of the link's speed, in the busier direction",
         );
     }
     for disk in &machine.disks {
-        fact(&format!("Busy, {}", disk.name), share(disk.busy_share), "as the kernel counts it");
+        fact(&format!("Busy, {}", disk.name), share(disk.busy_share), "busy time as the kernel counts it");
     }
     Table {
         caption: "Samples of the machine".into(),

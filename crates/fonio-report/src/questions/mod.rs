@@ -1,7 +1,8 @@
 //! Converts an analysis into a document: the user's questions with answers, tables and charts.
 //!
-//! Each file here converts one or two parts of the analysis into a section. It selects, names and orders the
-//! numbers. Each number is a field of the analysis, possibly converted to a rate or to a share of a total.
+//! Each file in this folder converts one or two parts of the analysis into a section. The file selects,
+//! names and orders the numbers. Each number is a field of the analysis, possibly converted to a rate or to a
+//! share of a total.
 
 mod blocked;
 mod files;
@@ -32,11 +33,11 @@ use crate::document::{Cell, Document, Role, Section, Series};
 use fonio_core::Unit;
 
 impl Document {
-    /// The report on an analysis.
+    /// Creates the report on an analysis.
     pub fn from_analysis(analysis: &Analysis, meta: &Meta) -> Document {
         let about = About { analysis, meta };
-        // In the order of interest. Questions that the recording cannot answer are omitted; `trust` gives the
-        // reason.
+        // The most interesting sections come first. Questions that the recording cannot answer are omitted;
+        // `trust` gives the reason.
         let questions: [fn(&About<'_>) -> Option<Section>; 17] = [
             launch::section,
             blocked::section,
@@ -71,19 +72,19 @@ impl Document {
     }
 }
 
-/// The subject of the report.
+/// What the report is about: an analysis and the metadata of its recording.
 pub struct About<'a> {
     analysis: &'a Analysis,
     meta: &'a Meta,
 }
 
 impl About<'_> {
-    /// The duration of the span.
+    /// Returns the length of the analysed time span in seconds.
     fn length_s(&self) -> f64 {
         seconds(self.analysis.span.duration_ns)
     }
 
-    /// The readable name of a device.
+    /// Returns the name of a device for readers.
     fn device(&self, index: u32) -> String {
         match self.analysis.devices.get(index as usize) {
             Some(device) => device.name.clone().unwrap_or_else(|| device.device.clone()),
@@ -91,12 +92,12 @@ impl About<'_> {
         }
     }
 
-    /// Returns whether blocked threads were sampled. Such recordings have no requests.
+    /// Returns whether blocked threads were sampled. Recordings with sampled threads have no requests.
     fn is_sampled(&self) -> bool {
         self.analysis.blocked.as_ref().is_some_and(|blocked| blocked.is_sampled)
     }
 
-    /// Returns whether the recording shows queueing. If not, the response time is unknown, and the report
+    /// Returns whether the recording shows queueing. Otherwise, the response time is unknown, and the report
     /// uses service time.
     fn shows_response(&self) -> bool {
         let outstanding = &self.analysis.outstanding;
@@ -115,7 +116,7 @@ impl About<'_> {
         }
     }
 
-    /// A note for charts of a sample.
+    /// Returns a note for charts that show only a sample of the requests.
     fn sample_note(&self) -> String {
         let points = &self.analysis.points;
         let shown = points.sample.len() as u64;
@@ -181,7 +182,7 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// A field of the analysis that may be absent.
+/// Returns the cell of a value that the analysis may not have.
 fn maybe(value: Option<u64>, unit: Unit) -> Cell {
     value.map_or(Cell::Unknown, |value| Cell::count(value, unit))
 }
@@ -208,7 +209,6 @@ fn quantile(distribution: Option<&Distribution>, which: Quantile, unit: Unit) ->
     }
 }
 
-/// The quantiles in tables.
 #[derive(Clone, Copy)]
 enum Quantile {
     P50,
@@ -218,7 +218,7 @@ enum Quantile {
     P999,
 }
 
-/// The maximum, or the greatest recorded value.
+/// Returns the maximum of a distribution, or the greatest recorded value.
 fn greatest(distribution: Option<&Distribution>, unit: Unit) -> Cell {
     let Some(d) = distribution else { return Cell::Unknown };
     match (d.max, &d.missing) {
@@ -257,7 +257,7 @@ fn group_role(group: Group) -> Role {
     }
 }
 
-/// Returns whether a row represents a single class. Such rows never count a request twice.
+/// Returns whether a row represents a single class. Rows of single classes never count a request twice.
 fn is_single(group: Group) -> bool {
     !matches!(group, Group::All | Group::Reads | Group::Writes)
 }
@@ -266,14 +266,14 @@ fn is_single(group: Group) -> bool {
 fn cdf(name: &str, role: Role, distribution: &Distribution) -> Option<Series> {
     let Cdf { up_to, cumulative } = distribution.cdf.as_ref()?;
     let whole = cumulative.last().copied().filter(|last| *last > 0)? as f64;
-    // The curve starts at 0 at the smallest value.
+    // The curve starts at the smallest value, with a share of 0.
     let x =
         std::iter::once(distribution.min).chain(up_to.iter().copied()).map(|value| value as f64).collect();
     let y = std::iter::once(0.0).chain(cumulative.iter().map(|count| *count as f64 / whole)).collect();
     Some(Series { name: name.to_owned(), role, x, y, ..Series::default() })
 }
 
-/// The centres of bins, in seconds of the recording.
+/// Returns the centres of the bins, in seconds of recording time.
 fn bin_times(start_ns: f64, bin_ns: u64, bins: usize) -> Vec<f64> {
     (0..bins).map(|bin| (start_ns + (bin as f64 + 0.5) * bin_ns as f64) / 1e9).collect()
 }
@@ -298,13 +298,13 @@ fn by_class(points: &[Point], y: impl Fn(&Point) -> Option<f64>) -> Vec<Series> 
     all
 }
 
-/// Converts the first letter to upper case.
+/// Converts the first letter of a sentence to upper case.
 fn sentence_case(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
-/// Joins words: "a", "a and b", "a, b and c".
+/// Joins words to a list: "a", "a and b", "a, b and c".
 pub(crate) fn listed(items: &[String]) -> String {
     match items {
         [] => String::new(),
@@ -313,7 +313,7 @@ pub(crate) fn listed(items: &[String]) -> String {
     }
 }
 
-/// A count with separators.
+/// Formats a count with thousands separators.
 fn count(number: u64) -> String {
     Unit::Count.format(number as f64)
 }

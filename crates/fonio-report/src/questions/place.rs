@@ -1,4 +1,4 @@
-//! The section on addresses: over time, sequential or random, and rewritten.
+//! Sections on addresses: I/O over time, sequential or random I/O, and rewritten data.
 
 use fonio_analysis::addresses::sequentiality::SequentialShare;
 use fonio_core::units::SECTOR_BYTES;
@@ -7,7 +7,7 @@ use super::{About, by_class, seconds};
 use crate::document::{Axis, Cell, Chart, Plot, Role, Section, Series, Table};
 use fonio_core::Unit;
 
-/// Number of devices with their own chart.
+/// Maximum number of devices that get their own chart.
 const DEVICES: u32 = 3;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
@@ -127,7 +127,7 @@ fn cumulative(about: &About<'_>) -> Option<Chart> {
         .map(|(name, role, bytes)| Series {
             name: name.into(),
             role,
-            // A value is valid at the end of its bin.
+            // Each cumulative value is valid at the end of its bin.
             x: (1..=bytes.len())
                 .map(|at| seconds(curves.start_ns) + at as f64 * seconds(curves.bin_ns))
                 .collect(),
@@ -149,7 +149,7 @@ fn cumulative(about: &About<'_>) -> Option<Chart> {
     })
 }
 
-/// Is the same place written again and again?
+/// Returns the section on repeated writes to the same sectors of the device.
 pub fn again(about: &About<'_>) -> Option<Section> {
     let locality = &about.analysis.locality;
     if locality.written.touches == 0 && locality.read.touches == 0 {

@@ -1,4 +1,4 @@
-//! Which processes cause the I/O?
+//! Section on processes: which processes cause the I/O.
 
 use fonio_analysis::causes::process::Process;
 use fonio_analysis::waits::outstanding::OutstandingProcess;
@@ -7,9 +7,9 @@ use super::{About, maybe};
 use crate::document::{Axis, Cell, Chart, Plot, Role, Section, Series, Table};
 use fonio_core::Unit;
 
-/// Number of processes in the chart; the table has more.
+/// Maximum number of processes in the chart; the table has more.
 const DRAWN: usize = 10;
-/// Number of processes in the table.
+/// Maximum number of processes in the table.
 const LISTED: usize = 100;
 
 /// A process, and the time during which it had requests outstanding that programs may wait for; `None` if it
@@ -69,7 +69,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
 fn bars(lines: &[Line<'_>]) -> Option<Chart> {
     let drawn: Vec<(&Process, u64)> =
         lines.iter().filter_map(|(process, delay)| Some((*process, (*delay)?.time.ns))).take(DRAWN).collect();
-    // A single bar adds nothing to the sentence.
+    // A chart with a single bar would add nothing to the sentence.
     if drawn.len() < 2 {
         return None;
     }
@@ -104,7 +104,7 @@ fn table(about: &About<'_>, lines: &[Line<'_>]) -> Table {
         .column("Process", "", |(process, _)| Cell::Name(process.full_name()))
         .column(
             "Of the wait",
-            "The time outstanding of this process over that of all processes.",
+            "The outstanding time of this process, divided by the sum over all processes.",
             |(_, delay)| delay.and_then(|delay| delay.of_waited_share).map_or(Cell::Unknown, Cell::Bar),
         )
         .column(

@@ -1,4 +1,4 @@
-//! Do requests wait before the device sees them?
+//! Section on queueing: whether requests wait before they reach the device.
 
 use super::{About, Quantile, cdf, greatest, group_name, group_role, is_single, quantile};
 use crate::document::{Axis, Cell, Chart, Plot, Role, Section, Series, Table};
@@ -93,7 +93,7 @@ fn notes(about: &About<'_>) -> Vec<String> {
     )]
 }
 
-/// Time at each queue depth, one series for each device.
+/// Draws the time at each queue depth, with one series for each device.
 fn depths(about: &About<'_>) -> Option<Chart> {
     let devices = &about.analysis.queueing.devices;
     // Leave out depth 0, which is idle time and would dwarf all other values.

@@ -1,4 +1,4 @@
-//! How large are the requests, and do large ones take longer?
+//! Section on sizes: how large requests are, and whether large requests take longer.
 
 use fonio_analysis::Group;
 use fonio_analysis::requests::sizes::SizeRow;
@@ -61,7 +61,6 @@ fn size_curves(rows: &[SizeRow]) -> Option<Chart> {
     })
 }
 
-/// Size classes in readable form.
 fn class_name(over: u64, up_to: Option<u64>) -> String {
     let write = |bytes: u64| Unit::Bytes.format(bytes as f64);
     match up_to {

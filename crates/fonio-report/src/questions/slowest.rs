@@ -1,4 +1,4 @@
-//! Which requests were the slowest?
+//! Section on the slowest requests.
 
 use fonio_analysis::{Class, Group};
 
@@ -8,7 +8,7 @@ use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let slowest = &about.analysis.points.slowest;
-    // Long write-back and discards may not affect programs.
+    // Asynchronous writes and discards may take long without delaying programs.
     let felt = slowest.iter().find(|point| !matches!(point.class, Class::WriteAsync | Class::Discard));
     let first = felt.or(slowest.first())?;
     let (took, what) = match (first.response_ns, first.service_ns) {

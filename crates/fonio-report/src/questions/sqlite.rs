@@ -1,4 +1,4 @@
-//! What does a transaction of an SQLite database cost?
+//! Section on SQLite: what a transaction costs in each database.
 
 use fonio_analysis::sqlite::{Database, MeanCost, Receipt, Sqlite, UsualCost};
 use fonio_core::Unit;
@@ -7,13 +7,13 @@ use super::{About, count, listed, maybe, statements};
 use crate::document::{Cell, Section, Table};
 
 const MOST_FREQUENT: &str = "The most frequent number of syncs, writes and flushes, and how many transactions had \
-    exactly these.";
+    exactly these numbers.";
 /// Number of databases in a table.
 const LISTED: usize = 20;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let sqlite = about.analysis.sqlite.as_ref()?;
-    // Recordings without calls of SQLite programs omit this section.
+    // If no calls of SQLite programs were recorded, the report has no such section.
     sqlite.databases.first()?;
     Some(Section {
         id: "sqlite".into(),
@@ -50,7 +50,7 @@ fn answer(sqlite: &Sqlite) -> String {
     else {
         let syncs = Unit::Number.format(mean.syncs);
         return format!(
-            "{transactions} of {}{mode} made {least}{syncs} calls that sync. What they cost on the device was not recorded.",
+            "{transactions} of {}{mode} made {least}{syncs} calls that sync. The cost on the device was not recorded.",
             first.path
         );
     };
@@ -146,15 +146,15 @@ fn amplification(sqlite: &Sqlite) -> Table {
     .column("Written", "Bytes that calls wrote to the database, its journal and its WAL.", |(_, bytes)| {
         Cell::count(bytes.written_bytes, Unit::Bytes)
     })
-    .column("On device", "Bytes written to the device for them.", |(_, bytes)| {
+    .column("On device", "Bytes written to the device for these calls.", |(_, bytes)| {
         maybe(bytes.device_bytes, Unit::Bytes)
     })
     .column("Amplification", "Bytes on the device for each byte written.", |(_, bytes)| ratio(bytes.total))
-    .column("Data", "The part of database, journal and WAL.", |(_, bytes)| ratio(bytes.data))
+    .column("Data", "The part for database, journal and WAL.", |(_, bytes)| ratio(bytes.data))
     .or_drop()
-    .column("Metadata", "The part of the file system's metadata.", |(_, bytes)| ratio(bytes.fs_metadata))
+    .column("Metadata", "The part for the file system's metadata.", |(_, bytes)| ratio(bytes.fs_metadata))
     .or_drop()
-    .column("fs journal", "The part of the file system's journal.", |(_, bytes)| ratio(bytes.fs_journal))
+    .column("fs journal", "The part for the file system's journal.", |(_, bytes)| ratio(bytes.fs_journal))
     .or_drop()
     .table;
     Table { left_out: left_out(sqlite), detail: true, ..table }
@@ -256,7 +256,7 @@ mod tests {
             ),
             (
                 of(database(2, None)),
-                "Each of the 2 transactions of /notes.db (journal mode truncate) made 4 calls that sync. What they cost on the device was not recorded.",
+                "Each of the 2 transactions of /notes.db (journal mode truncate) made 4 calls that sync. The cost on the device was not recorded.",
             ),
             (of(database(0, None)), "No committed transaction of /notes.db was recorded."),
         ] {

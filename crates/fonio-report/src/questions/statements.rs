@@ -1,4 +1,4 @@
-//! The SQL statements of the transactions of SQLite databases.
+//! Table of the SQL statements in the transactions of SQLite databases.
 
 use fonio_analysis::sqlite::{Database, Sqlite, StatementCost};
 use fonio_core::Unit;
@@ -6,7 +6,7 @@ use fonio_core::Unit;
 use super::count;
 use crate::document::{Cell, Column, Table};
 
-/// Number of rows of the table.
+/// Maximum number of rows in the table.
 const LISTED: usize = 20;
 /// The maximum number of characters of a statement in a table and in a sentence.
 const TABLE_CHARS: usize = 160;
@@ -27,7 +27,7 @@ fn all(sqlite: &Sqlite) -> Vec<(&Database, &StatementCost)> {
     all
 }
 
-/// The statements on one line, cut to `chars` characters.
+/// Returns the statements of a transaction on one line, cut to `chars` characters.
 fn shown(cost: &StatementCost, chars: usize) -> String {
     let more = if cost.more > 0 { format!("; and {} more", count(cost.more)) } else { String::new() };
     let mut text = cost.statements.join("; ");
@@ -35,7 +35,7 @@ fn shown(cost: &StatementCost, chars: usize) -> String {
         let short: String = text.chars().take(chars.saturating_sub(1)).collect();
         text = format!("{}…", short.trim_end());
     }
-    // Elsewhere, the same statement can be a separate transaction.
+    // The same statement can also be a transaction of its own, without BEGIN and COMMIT.
     if cost.is_explicit { format!("BEGIN; {text}{more}; COMMIT") } else { text + &more }
 }
 
@@ -100,7 +100,7 @@ pub(super) fn table(sqlite: &Sqlite) -> Table {
         Column::noted("Flushes", "Flush requests for each transaction."),
         Column::noted("On device", "Bytes written to the device for each transaction."),
         Column::noted("In syncs", "Total time of sync calls in all transactions."),
-        Column::noted("Longest", "The longest time of one transaction in sync calls.").or_drop(),
+        Column::noted("Longest", "The longest time that one transaction spent in sync calls.").or_drop(),
         Column::noted("Blocked", "Total time the threads of all transactions were blocked on storage.")
             .or_drop(),
     ]);

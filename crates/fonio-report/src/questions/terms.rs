@@ -1,4 +1,4 @@
-//! The terms of a report.
+//! Defines the terms that a report uses.
 
 use crate::document::Term;
 

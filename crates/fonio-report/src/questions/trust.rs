@@ -1,4 +1,4 @@
-//! Can this be trusted?
+//! Section on validity: whether the recording can be trusted.
 
 use fonio_analysis::verdict::validity::Validity;
 
@@ -85,7 +85,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     })
 }
 
-/// Shows known and unknown loss separately.
+/// Returns the number of lost events; if only a part of the loss was counted, as a lower bound.
 fn lost_events(validity: &Validity) -> Cell {
     match (validity.lost_events, validity.lost_uncounted) {
         (events, 0) => Cell::count(events, Unit::Count),
@@ -101,11 +101,11 @@ fn places(validity: &Validity) -> Option<Table> {
     }
     let table = Table::of("Where events were lost", &validity.lost_where)
         .column("Processor", "", |place| place.cpu.map_or(Cell::Unknown, |cpu| Cell::words(cpu.to_string())))
-        .column("From", "End of the last complete period, since the beginning.", |place| {
+        .column("From", "End of the last complete period, since the recording began.", |place| {
             Cell::count(place.after_ns, Unit::Ns)
         })
-        .column("Until", "Begin of the next complete period.", |place| Cell::count(place.before_ns, Unit::Ns))
-        .column("Events", "A dash where only the gap is known.", |place| maybe(place.events, Unit::Count))
+        .column("Until", "Start of the next complete period.", |place| Cell::count(place.before_ns, Unit::Ns))
+        .column("Events", "Lost events; a dash if unknown.", |place| maybe(place.events, Unit::Count))
         .table;
     let left_out = validity.gaps.saturating_sub(validity.lost_where.len() as u64);
     Some(Table { left_out, ..table })

@@ -1,4 +1,4 @@
-#![allow(dead_code, reason = "each test uses a part")]
+#![allow(dead_code, reason = "each test uses only a part")]
 //! An invented recording of a Raspberry Pi whose database syncs too often, with data for every part of the
 //! analysis. The numbers are plausible but not consistent.
 
@@ -9,7 +9,7 @@ use fonio_core::Meta;
 const SECOND: u64 = 1_000_000_000;
 const LENGTH: u64 = 180 * SECOND;
 
-/// The analysis of the recording, with `points` sampled points.
+/// Returns the analysis of the invented recording, with `points` sampled points.
 pub fn analysis(points: u64) -> Analysis {
     let mut analysis: Analysis = read(include_str!("analysis.json"));
     let at = |at: u64, point: &Point| Point { request_id: at, at_ns: LENGTH / points * at, ..point.clone() };
@@ -18,12 +18,12 @@ pub fn analysis(points: u64) -> Analysis {
     analysis
 }
 
-/// The description of the recording.
+/// Returns the metadata of the invented recording.
 pub fn meta() -> Meta {
     read(include_str!("meta.json"))
 }
 
-/// Two recordings compared with a first one.
+/// Returns a comparison of two recordings with a first recording.
 pub fn comparison() -> Comparison {
     read(include_str!("comparison.json"))
 }

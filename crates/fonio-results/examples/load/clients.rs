@@ -1,4 +1,4 @@
-//! The load clients of a service.
+//! Runs the clients that generate load for a results service.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,13 +17,13 @@ use fonio_results::store::{Scope, Summaries};
 use fonio_storebench_document::sample;
 use serde_json::{Value, json};
 
-/// Number of connections of the load generator. It is also the maximum number of outstanding requests.
+/// Number of connections of the load generator, which is also the maximum number of outstanding requests.
 const CONNECTIONS: u64 = 64;
 
-/// Higher rates are assumed to be a mistake.
+/// Maximum rate in requests per second. Higher rates are assumed to be a mistake.
 const RATE_MAX: f64 = 20_000.0;
 
-/// A client with a persistent connection.
+/// A client with one persistent connection.
 struct Client {
     port: u16,
     stream: Option<BufReader<TcpStream>>,
@@ -139,10 +139,10 @@ fn summary(mut times: Vec<f64>, failed: u64, took_s: f64) -> Value {
     })
 }
 
-/// Requests pages of rankings.
+/// Requests pages of rankings at a constant rate.
 pub fn ranking(port: u16, rate: f64, seconds: f64) -> Result<Value> {
     let (status, body) = Client { port, stream: None }.get("/api/v1/keys")?;
-    ensure!(status == 200, "the service has no keys: {status}");
+    ensure!(status == 200, "cannot read the keys of the service: {status}");
     let answer: Value = serde_json::from_slice(&body)?;
     let names = |list: &str, name: &str| -> Vec<String> {
         let all = answer[list].as_array().into_iter().flatten();
@@ -223,16 +223,16 @@ fn processor_s() -> Result<f64> {
     /// Clock ticks per second in /proc, on every architecture that Rust supports.
     const TICKS_PER_S: f64 = 100.0;
     let text = std::fs::read_to_string(STAT)?;
-    // The name in parentheses can contain spaces. After the closing parenthesis, user and system time are the
-    // 12th and 13th field.
+    // The process name in parentheses can contain spaces. After the closing parenthesis, user and system time
+    // are the 12th and 13th field.
     let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
     let ticks: Vec<f64> =
         behind.split_whitespace().skip(11).take(2).filter_map(|word| word.parse().ok()).collect();
-    ensure!(ticks.len() == 2, "{STAT} has no processor time");
+    ensure!(ticks.len() == 2, "{STAT} lacks the processor time");
     Ok(ticks.iter().sum::<f64>() / TICKS_PER_S)
 }
 
-/// Requests each result whose id is in a file.
+/// Requests each result whose id is in `file`, and counts the lost results.
 pub fn check(port: u16, file: &str) -> Result<Value> {
     let ids: Vec<String> = BufReader::new(File::open(file)?).lines().collect::<Result<_, _>>()?;
     let mut client = Client { port, stream: None };

@@ -1,5 +1,5 @@
 //! Seeds databases, and generates load for a results service on this machine. `cargo xtask bench results` and
-//! `cargo xtask demo results` run it. It connects only to 127.0.0.1.
+//! `cargo xtask demo results` run this program. The program connects only to 127.0.0.1.
 //!
 //! - `load seed DIR RESULTS [--check]`: fills an empty SQLite database with generated results; `--check`
 //!   compares the tables with the tables that submissions create
@@ -10,7 +10,7 @@
 //! - `load check PORT FILE`: requests each result whose id is in FILE
 //! - `load query DIR SECONDS`: reads pages of rankings directly from the SQLite database
 //!
-//! The last four print one JSON object.
+//! The last four commands print one JSON object each.
 
 mod clients;
 mod seed;
@@ -45,7 +45,7 @@ fn main() -> Result<()> {
 
 fn models(folder: &Path) -> Result<()> {
     for document in models::shipped() {
-        let name = document.device.model.as_deref().context("a model has a name")?;
+        let name = document.device.model.as_deref().context("a shipped model has no name")?;
         let file = folder.join(format!("model-{name}.json"));
         fs::write(&file, serde_json::to_vec(&document)?)
             .with_context(|| format!("cannot write {}", file.display()))?;

@@ -1,6 +1,6 @@
 //! Fills an empty SQLite database with generated results, in table order.
 //!
-//! Submissions would create the same rows; [`compare`] checks this.
+//! Submissions would create the same rows, which [`compare`] checks.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use fonio_storebench_document::Submission;
 use fonio_storebench_document::document::{Document, Measure};
 use fonio_storebench_document::sample;
 
-/// Comparison keys, each with its percentage of the results. Most results share a few keys.
+/// Comparison keys, each with its percentage of the results. Most results have one of a few keys.
 const SHARES: [(&str, u32, u32); 8] = [
     ("ext4", 32, 40),
     ("ext4", 64, 20),
@@ -31,10 +31,10 @@ const SHARES: [(&str, u32, u32); 8] = [
 const MODELS: u64 = 400;
 const REVISIONS: u64 = 3;
 
-/// A random factor, mostly near 1, computed from a sum of uniform random numbers.
+/// Returns a random factor, mostly near 1, computed from a sum of uniform random numbers.
 fn spread(random: &mut Random) -> f64 {
     let sum: f64 = (0..4).map(|_| random.uniform()).sum();
-    // Between 1/4 and 4. The platform's power function is not used, so results are reproducible.
+    // The factor is between 1/4 and 4. Without the platform's power function, results are reproducible.
     if sum >= 2.0 { 1.0 + (sum - 2.0) * 1.5 } else { 1.0 / (1.0 + (2.0 - sum) * 1.5) }
 }
 
@@ -51,7 +51,7 @@ fn document(base: &Document, number: u64) -> Document {
     document.key.file_system = file_system.to_owned();
     document.key.size_class_gb = gb;
     document.device.capacity_bytes = u64::from(gb) * 1_000_000_000;
-    // Makes some models more common than others.
+    // Make some models more common than others.
     let model = random.below(MODELS) * random.below(MODELS) / MODELS;
     document.device.model = Some(format!("M{model}"));
     document.device.hardware = Some(format!("0x{}", random.below(REVISIONS)));
@@ -67,7 +67,7 @@ fn document(base: &Document, number: u64) -> Document {
     for figure in figures::ranked() {
         match figure.name.as_str() {
             name if name.starts_with("bandwidth.") => {}
-            // Limits the factor, because iowait is a percentage.
+            // Limit the factor, because iowait is a percentage.
             "cpu.iowait" => {
                 scale(&mut document, "cpu.iowait", spread(&mut random).min(3.5));
             }
@@ -81,7 +81,7 @@ fn document(base: &Document, number: u64) -> Document {
 
 fn scale(document: &mut Document, figure: &str, factor: f64) -> f64 {
     let value = document.value(figure).expect("the sample has every figure").value;
-    // Rounds to four digits, like a measurement.
+    // Round to four digits, like a measured value.
     let scaled = (value * factor * 1e4).round() / 1e4;
     set(document, figure, scaled);
     scaled
@@ -93,7 +93,7 @@ fn set(document: &mut Document, figure: &str, value: f64) {
     }
 }
 
-/// The sample without figures that are not ranked, because these would only make the database larger.
+/// Returns the sample without figures that are not ranked, because these would only make the database larger.
 fn base() -> Document {
     let mut base = sample::document();
     let ranked: Vec<&str> = figures::ranked().iter().map(|figure| figure.name.as_str()).collect();
@@ -121,7 +121,7 @@ fn entry(base: &Document, number: u64) -> Entry {
 const WITHOUT_LOG: &str =
     "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -1048576;";
 
-/// Restores the service's mode.
+/// Restores the journal mode that the service uses.
 const WITH_LOG: &str = "PRAGMA journal_mode = WAL;";
 
 pub fn seed(folder: &Path, results: u64) -> Result<()> {
@@ -130,7 +130,7 @@ pub fn seed(folder: &Path, results: u64) -> Result<()> {
     let base = base();
     let threads = std::thread::available_parallelism()?.get().max(2) - 1;
     let (send, receive) = std::sync::mpsc::sync_channel::<(u64, Vec<Entry>)>(4 * threads);
-    /// Documents per batch of a thread.
+    /// Number of documents that a thread generates per batch.
     const PIECE: u64 = 2000;
     let next = std::sync::atomic::AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -168,7 +168,7 @@ pub fn seed(folder: &Path, results: u64) -> Result<()> {
     })
 }
 
-/// Compares the seeded tables with the tables that submissions create.
+/// Compares the seeded tables with the tables that result from submissions.
 pub fn compare(folder: &Path, results: u64) -> Result<()> {
     let other = tempfile::tempdir()?;
     let location = Location::Folder(other.path().to_owned());
@@ -183,6 +183,6 @@ pub fn compare(folder: &Path, results: u64) -> Result<()> {
         let of = |connection: &mut dyn Connection| connection.query(table, &[]);
         ensure!(of(seeded.as_mut())? == of(connection.as_mut())?, "the tables differ: {table}");
     }
-    println!("{results} submissions create the same tables");
+    println!("seeding and submitting {results} results create the same tables");
     Ok(())
 }

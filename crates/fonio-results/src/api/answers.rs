@@ -99,7 +99,7 @@ pub struct DeviceAnswer {
 }
 
 impl DeviceAnswer {
-    /// The response for a stored device.
+    /// Creates the response for a stored device.
     pub fn of(device: &StoredDevice) -> DeviceAnswer {
         DeviceAnswer {
             kind: device.kind.clone(),
@@ -125,7 +125,7 @@ pub struct FigureAnswer {
 }
 
 impl FigureAnswer {
-    /// The response for a ranked figure.
+    /// Creates the response for a ranked figure.
     pub fn of(figure: &Ranked) -> FigureAnswer {
         FigureAnswer {
             name: figure.name.clone(),

@@ -1,4 +1,4 @@
-//! The API, version 1, in JSON. `openapi.rs` describes it.
+//! Serves version 1 of the API, in JSON. `openapi.rs` describes the API.
 
 mod answers;
 pub mod openapi;
@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::problem::Problem;
 use crate::service::Service;
 
-/// The paths of the API.
+/// Returns the router with the paths of the API.
 pub fn router() -> Router<Service> {
     Router::new()
         .route("/api/v1/results", post(results::submit))
@@ -31,10 +31,10 @@ pub fn router() -> Router<Service> {
         .route("/healthz", get(health))
 }
 
-/// An API response.
+/// The response of the API, or the problem with the request.
 pub(crate) type Answer = Result<Response, Json>;
 
-/// A problem that is reported as JSON.
+/// A problem whose response is in JSON.
 pub(crate) struct Json(Problem);
 
 impl<T: Into<Problem>> From<T> for Json {
@@ -49,13 +49,12 @@ impl IntoResponse for Json {
     }
 }
 
-/// Serializes a response as JSON.
 pub(crate) fn json(status: StatusCode, answer: &impl Serialize) -> Response {
     let text = serde_json::to_string(answer).expect("an answer is JSON");
     (status, [(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 
-/// Reports whether the database can be read.
+/// Handles a health check: reports whether the database can be read.
 async fn health(State(service): State<Service>) -> Answer {
     service
         .read(|connection, _| {

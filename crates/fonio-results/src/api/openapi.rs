@@ -143,7 +143,7 @@ fn submit(schemas: &mut Schemas) -> Value {
             ("400", "The body is not UTF-8, not JSON, or not a result."),
             ("408", "The body did not arrive in time."),
             ("413", "The body is too large."),
-            ("415", "The body is not declared as JSON."),
+            ("415", "The Content-Type of the body is not JSON."),
             ("422", "Values are out of range, or texts name a person, a machine or a single device."),
             ("507", "The disk of the service is full."),
         ]),
@@ -189,7 +189,7 @@ fn ranking(schemas: &mut Schemas) -> Value {
         "parameters": [
             key(),
             figure(),
-            parameter("page", "query", false, "The value of `next` of an earlier page.", page),
+            parameter("page", "query", false, "The value of `next` from an earlier page.", page),
             parameter("by", "query", false, "Rank every result, or the best result of each device.", by),
         ],
         "responses": schemas.answers(vec![("200", ranking)], &[BAD_QUERY, ("404", "The key or the figure is unknown.")]),
@@ -208,7 +208,7 @@ fn ecdf(schemas: &mut Schemas) -> Value {
 
 fn dump(schemas: &mut Schemas, format: &str, media_type: &str) -> Value {
     let own = json!({
-        "description": "All received results, without hidden and deleted ones.",
+        "description": "All received results except hidden and deleted results.",
         "content": { media_type: { "schema": { "type": "string", "format": "binary" } } },
     });
     json!({

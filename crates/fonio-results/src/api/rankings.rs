@@ -1,4 +1,4 @@
-//! Keys, rankings and distributions.
+//! Serves comparison keys, rankings and distributions.
 
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
@@ -11,27 +11,26 @@ use crate::query::{Parameters, page_name};
 use crate::service::Service;
 use crate::store::read;
 
-/// Rows per page of a ranking.
+/// Number of rows per page of a ranking.
 pub(crate) const ROWS: i64 = 50;
 
-/// Maximum number of listed keys. Other keys can still be requested by name.
+/// Maximum number of comparison keys that are listed. Other keys can still be requested by name.
 pub(crate) const KEYS: i64 = 200;
 
 /// Maximum number of points of a distribution function.
 pub(crate) const POINTS: usize = 200;
 
-/// The index of a figure in the list of ranked figures.
+/// Returns the index of a figure in the list of ranked figures.
 pub(crate) fn figure(name: &str) -> Result<usize, Problem> {
     figures::find(name)
         .ok_or_else(|| Problem::unknown("this figure is not ranked; /api/v1/keys lists the ranked figures"))
 }
 
-/// The problem for an unknown key.
 pub(crate) fn no_key() -> Problem {
     Problem::unknown("no result has this comparison key; /api/v1/keys lists the keys")
 }
 
-/// `GET /api/v1/keys`.
+/// Handles `GET /api/v1/keys`.
 pub(super) async fn keys(State(service): State<Service>, uri: Uri) -> Answer {
     Parameters::of(&uri, &[])?;
     let keys = service.read(|connection, _| Ok(read::keys(connection, KEYS)?)).await?;
@@ -40,7 +39,7 @@ pub(super) async fn keys(State(service): State<Service>, uri: Uri) -> Answer {
     Ok(json(StatusCode::OK, &Keys { keys, figures }))
 }
 
-/// `GET /api/v1/ranking`.
+/// Handles `GET /api/v1/ranking`.
 pub(super) async fn ranking(State(service): State<Service>, uri: Uri) -> Answer {
     let parameters = Parameters::of(&uri, &["key", "figure", "page", "by"])?;
     let figure = figure(parameters.need("figure")?)?;
@@ -69,7 +68,7 @@ pub(super) async fn ranking(State(service): State<Service>, uri: Uri) -> Answer 
     Ok(json(StatusCode::OK, &ranking))
 }
 
-/// `GET /api/v1/ecdf`.
+/// Handles `GET /api/v1/ecdf`.
 pub(super) async fn ecdf(State(service): State<Service>, uri: Uri) -> Answer {
     let parameters = Parameters::of(&uri, &["key", "figure"])?;
     let figure = figure(parameters.need("figure")?)?;

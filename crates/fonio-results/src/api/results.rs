@@ -1,4 +1,4 @@
-//! Submitting, showing and deleting a result.
+//! Handles the submission, display and deletion of a result.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,10 +18,11 @@ use crate::service::{Lookup, Service};
 use crate::store::{Deletion, order, read};
 use crate::{compression, figures, submission, token};
 
-/// Timeout of a request body. Even on a slow link, the transfer of a document takes only a second.
+/// Time limit for receiving a request body. Even on a slow link, the transfer of a document takes only a
+/// second.
 const BODY_TIME: Duration = Duration::from_secs(15);
 
-/// `POST /api/v1/results`: stores a result. The result is on disk before the reply is sent.
+/// Handles `POST /api/v1/results`: stores a result. The result is on disk before the reply is sent.
 pub(super) async fn submit(State(service): State<Service>, headers: HeaderMap, body: Body) -> Answer {
     let received = receive(&headers, body).await?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -66,7 +67,7 @@ async fn receive(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
     }
 }
 
-/// `GET /api/v1/results/{id}`.
+/// Handles `GET /api/v1/results/{id}`.
 pub(super) async fn show(State(service): State<Service>, Path(id): Path<String>) -> Answer {
     if !token::is_id(&id) {
         return Err(Problem::no_result().into());
@@ -91,17 +92,17 @@ pub(super) async fn show(State(service): State<Service>, Path(id): Path<String>)
     Ok(json(StatusCode::OK, &Shown { page, ..shown }))
 }
 
-/// A result with its key, its device and its standing.
+/// A stored result with its key, its device and its standing.
 pub(crate) struct Found {
     pub(crate) stored: read::Stored,
     pub(crate) document: Document,
     pub(crate) key: read::StoredKey,
     pub(crate) device: read::StoredDevice,
-    /// The standing per ranked figure; empty for a hidden result.
+    /// The standing for each ranked figure; empty for a hidden result.
     pub(crate) percentiles: Vec<Percentile>,
 }
 
-/// Reads the result with an id.
+/// Reads the stored result with this id.
 pub(crate) fn find(connection: &mut dyn Connection, lookup: &Lookup, id: &str) -> Result<Found, Problem> {
     let stored = read::result(connection, id)?.ok_or_else(Problem::no_result)?;
     let document = document(&stored.document);
@@ -114,13 +115,12 @@ pub(crate) fn find(connection: &mut dyn Connection, lookup: &Lookup, id: &str) -
     Ok(Found { stored, document, key, device, percentiles })
 }
 
-/// Reads a stored document.
 pub(crate) fn document(compressed: &[u8]) -> Document {
     let json = compression::decompress(compressed, JSON_BYTES_MAX).expect("the service stored the document");
     serde_json::from_slice(&json).expect("the service stored the document")
 }
 
-/// The standing of each ranked figure of a document.
+/// Returns the standing of each ranked figure of a document.
 fn percentiles(
     connection: &mut dyn Connection,
     lookup: &Lookup,
@@ -136,11 +136,12 @@ fn percentiles(
     Ok(all)
 }
 
-/// The standing of a value, if `better` of `results` results are better than it.
+/// Returns the standing of a value, if `better` of `results` results are better than it.
 fn percentile(figure: usize, value: f64, better: i64, results: i64) -> Percentile {
     let ranked = &figures::ranked()[figure];
     let others = u64::try_from(results - 1).unwrap_or(0);
-    // The two counts come from two queries. If a commit happens in between, they can differ by a few results.
+    // The two counts come from two queries. If a commit happens between the queries, the counts can differ by
+    // a few results.
     let not_better = others.saturating_sub(u64::try_from(better).unwrap_or(0));
     let interval = (others > 0).then(|| order::wilson(not_better, others));
     Percentile {
@@ -155,7 +156,7 @@ fn percentile(figure: usize, value: f64, better: i64, results: i64) -> Percentil
     }
 }
 
-/// `DELETE /api/v1/results/{id}`, with `Authorization: Bearer TOKEN`.
+/// Handles `DELETE /api/v1/results/{id}`, with the header `Authorization: Bearer TOKEN`.
 pub(super) async fn delete(
     State(service): State<Service>,
     Path(id): Path<String>,

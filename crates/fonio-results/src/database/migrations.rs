@@ -1,29 +1,29 @@
-//! Schema migrations: numbered steps that only go forward. Each step and its number are committed in one
-//! transaction.
+//! Migrates the database schema in numbered steps that only go forward. Each step and its number are
+//! committed in one transaction.
 
 use super::{Connection, DatabaseError};
 
-/// The kind of database.
+/// The database for which statements are written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Dialect {
     Sqlite,
     Postgres,
 }
 
-/// A migration step: its statements for each database. A published step never changes; every schema change is
-/// a new step.
+/// A migration step: its SQL statements for each database. A published step never changes; every schema
+/// change is a new step.
 pub(super) struct Step {
     sqlite: &'static str,
     postgres: &'static str,
 }
 
-/// All steps; the first one creates version 1.
+/// All migration steps; the first one creates version 1 of the schema.
 pub(super) const ALL: &[Step] = &[Step {
     sqlite: include_str!("migrations/0001.sqlite.sql"),
     postgres: include_str!("migrations/0001.postgres.sql"),
 }];
 
-/// Migrates the tables to the newest version.
+/// Applies the missing steps, which migrate the tables to the newest version.
 pub(super) fn apply(
     connection: &mut dyn Connection,
     dialect: Dialect,

@@ -1,11 +1,12 @@
-//! A small common interface to embedded SQLite and PostgreSQL.
+//! Provides a small common interface to embedded SQLite and PostgreSQL.
 //!
 //! SQL statements are always `&'static str`, so no text of a request can become SQL; values are always bound.
 //! Both databases use the same statements, with parameters `$1`, `$2`, …; only bulk statements differ
 //! ([`Bulk`]).
 //!
-//! One process owns a database, because it keeps summaries in memory that only its own writes update. A lock
-//! file in SQLite's folder, or an advisory lock of PostgreSQL, ensures that there is only one.
+//! One process owns a database, because the process keeps summaries in memory that only its own writes
+//! update. A lock file in SQLite's folder, or an advisory lock of PostgreSQL, ensures that there is only one
+//! such process.
 
 mod migrations;
 mod pool;
@@ -21,15 +22,15 @@ pub use pool::Pool;
 /// A value bound to a statement or returned by a query.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// SQL's NULL.
+    /// The value NULL of SQL.
     Null,
-    /// An integer.
+    /// An integer value.
     Int(i64),
-    /// A finite number.
+    /// A finite floating-point value.
     Real(f64),
-    /// Text without NUL characters, which PostgreSQL cannot store.
+    /// Text without NUL characters, because PostgreSQL cannot store them.
     Text(String),
-    /// Bytes.
+    /// A byte string.
     Bytes(Vec<u8>),
 }
 
@@ -51,12 +52,13 @@ impl From<&str> for Value {
     }
 }
 
-/// A row returned by a query. Reading a column as the wrong type panics, because it is a programming error.
+/// A row that a query returned. Reading a column as the wrong type panics, because this is a programming
+/// error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row(Vec<Value>);
 
 impl Row {
-    /// Returns the integer in a column.
+    /// Returns the integer in this column.
     pub fn int(&self, column: usize) -> i64 {
         match self.0[column] {
             Value::Int(number) => number,
@@ -64,7 +66,7 @@ impl Row {
         }
     }
 
-    /// The number in a column.
+    /// Returns the floating-point number in this column.
     pub fn real(&self, column: usize) -> f64 {
         match self.0[column] {
             Value::Real(number) => number,
@@ -72,7 +74,7 @@ impl Row {
         }
     }
 
-    /// The text in a column; `None` for NULL.
+    /// Returns the text in this column; `None` for NULL.
     pub fn optional_text(&self, column: usize) -> Option<&str> {
         match &self.0[column] {
             Value::Text(text) => Some(text),
@@ -81,12 +83,12 @@ impl Row {
         }
     }
 
-    /// The text in a column.
+    /// Returns the text in this column, which must not be NULL.
     pub fn text(&self, column: usize) -> &str {
         self.optional_text(column).unwrap_or_else(|| panic!("column {column} is NULL"))
     }
 
-    /// The bytes in a column.
+    /// Returns the bytes in this column.
     pub fn bytes(&self, column: usize) -> &[u8] {
         match &self.0[column] {
             Value::Bytes(bytes) => bytes,
@@ -95,16 +97,16 @@ impl Row {
     }
 }
 
-/// A column of rows for a [`Bulk`] statement.
+/// The values of one column for all rows of a [`Bulk`] statement.
 #[derive(Clone, Debug)]
 pub enum Column {
-    /// Whole numbers.
+    /// A column of integers.
     Ints(Vec<i64>),
-    /// Numbers.
+    /// A column of floating-point numbers.
     Reals(Vec<f64>),
-    /// Texts, or NULL.
+    /// A column of texts; `None` for NULL.
     Texts(Vec<Option<String>>),
-    /// Bytes.
+    /// A column of byte strings.
     Bytes(Vec<Vec<u8>>),
 }
 
@@ -123,47 +125,47 @@ impl Column {
 /// arrays of values.
 #[derive(Clone, Copy, Debug)]
 pub struct Bulk {
-    /// The statement for one row: `VALUES ($1, $2)`.
+    /// SQLite's statement, which inserts one row: `VALUES ($1, $2)`.
     pub sqlite: &'static str,
-    /// The statement for arrays: `SELECT * FROM UNNEST($1::BIGINT[], $2::TEXT[])`.
+    /// PostgreSQL's statement, which inserts arrays: `SELECT * FROM UNNEST($1::BIGINT[], $2::TEXT[])`.
     pub postgres: &'static str,
 }
 
-/// A connection to a database.
+/// A connection to SQLite or PostgreSQL.
 pub trait Connection: Send {
-    /// Executes a statement and returns all rows.
+    /// Executes an SQL statement and returns all its rows.
     fn query(&mut self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, DatabaseError>;
 
-    /// Executes a statement once per row of the columns.
+    /// Executes a bulk statement for each row of the columns.
     fn bulk(&mut self, sql: Bulk, columns: &[Column]) -> Result<(), DatabaseError>;
 
-    /// Executes statements that return nothing.
+    /// Executes SQL statements that return no rows.
     fn script(&mut self, sql: &'static str) -> Result<(), DatabaseError>;
 
-    /// Begins a write transaction.
+    /// Begins a transaction that may write.
     fn begin(&mut self) -> Result<(), DatabaseError>;
 
-    /// Commits durably: the transaction survives a crash of the machine.
+    /// Commits the transaction durably: it survives a crash of the machine.
     fn commit(&mut self) -> Result<(), DatabaseError>;
 
-    /// Rolls back; harmless outside a transaction.
+    /// Rolls the transaction back; outside a transaction, this has no effect.
     fn rollback(&mut self);
 
     /// Returns whether the connection can no longer be used.
     fn is_closed(&self) -> bool;
 }
 
-/// The location of the stored results.
+/// Where the results are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// A folder with SQLite's database `results.sqlite`.
+    /// A folder with the SQLite database `results.sqlite`.
     Folder(PathBuf),
-    /// A PostgreSQL server and database: `postgres://USER:PASSWORD@HOST:PORT/NAME`.
+    /// A database of a PostgreSQL server: `postgres://USER:PASSWORD@HOST:PORT/NAME`.
     Server(String),
 }
 
 impl Location {
-    /// Returns the name for messages, without a password.
+    /// Returns the location for messages, without the password.
     pub fn shown(&self) -> String {
         match self {
             Location::Folder(folder) => folder.join(sqlite::FILE).display().to_string(),
@@ -174,7 +176,7 @@ impl Location {
         }
     }
 
-    /// Opens a connection for reading.
+    /// Opens a connection that only reads.
     pub fn open_reader(&self) -> Result<Box<dyn Connection>, DatabaseError> {
         match self {
             Location::Folder(folder) => sqlite::open_reader(folder),
@@ -205,92 +207,92 @@ impl Location {
     }
 }
 
-/// An error of a database.
+/// An error that occurred while opening or using a database.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DatabaseError {
-    /// The folder does not exist.
+    /// The folder for the SQLite database does not exist.
     #[error("the folder {} does not exist; create it, or give another one with --data", folder.display())]
     NoFolder {
-        /// The folder.
+        /// The folder that does not exist.
         folder: PathBuf,
     },
-    /// There is no database to copy.
+    /// The SQLite database that should be backed up does not exist.
     #[error("the database {} does not exist; give the service's folder with --data", file.display())]
     NoFile {
-        /// The file.
+        /// The path of the missing database file.
         file: PathBuf,
     },
-    /// The backup's file exists.
+    /// The file for the backup already exists.
     #[error("{} exists; a backup does not overwrite files, so remove it or choose another name", file.display())]
     BackupExists {
-        /// The file.
+        /// The path of the existing file.
         file: PathBuf,
     },
-    /// PostgreSQL databases are backed up with PostgreSQL's own programs.
+    /// The service does not back up PostgreSQL databases; PostgreSQL's own programs do.
     #[error(
-        "a PostgreSQL database is backed up with its own program: pg_dump --format=custom --file=FILE {url}"
+        "fonio-results does not back up PostgreSQL databases; use pg_dump --format=custom --file=FILE {url}"
     )]
     NoBackup {
-        /// The database, without a password.
+        /// The URL of the database, without the password.
         url: String,
     },
-    /// Another process owns the database.
+    /// Another process of the service owns the database.
     #[error("another fonio-results uses {place}; stop it first, or use another database")]
     Taken {
-        /// The database.
+        /// The location of the database.
         place: String,
     },
-    /// The database was created by a newer version.
+    /// The database was created by a newer version of the service.
     #[error(
-        "the database has tables of version {found}, and this fonio-results knows only up to {known}; \
-         install the newer fonio-results, or restore a backup of the older one"
+        "the database has tables of version {found}, but this fonio-results knows only up to version {known}; \
+         install the newer fonio-results, or restore a backup of the older version"
     )]
     Newer {
-        /// The version in the database.
+        /// The schema version in the database.
         found: i64,
-        /// The newest version that this program supports.
+        /// The newest schema version that this program supports.
         known: i64,
     },
-    /// The disk is full.
+    /// The disk with the database is full.
     #[error("the disk of the database is full; free space, or move the database to a larger disk")]
     Full,
-    /// The file is not a database, or it is damaged.
+    /// The file is not an SQLite database of the service, or it is damaged.
     #[error("{place} is damaged, or is not a database of fonio-results; restore a backup: {reason}")]
     Unreadable {
-        /// The database.
+        /// The location of the database.
         place: String,
-        /// The database's own message.
+        /// The database's own message about the damage.
         reason: String,
     },
-    /// The database server cannot be reached.
+    /// The service cannot connect to the database server.
     #[error(
         "cannot connect to {place}: {reason}; check that PostgreSQL runs, and check the name and password in --database"
     )]
     Unreachable {
-        /// The database, without a password.
+        /// The location of the database, without the password.
         place: String,
-        /// The driver's own message.
+        /// The driver's own message about the failed connection.
         reason: String,
     },
-    /// The queue of the service is full.
+    /// The queue for database queries is full.
     #[error("the service is busy")]
     Busy,
-    /// The service is stopping.
+    /// The service is stopping and accepts no more work.
     #[error("the service is stopping")]
     Stopping,
     /// A database file cannot be created or locked.
     #[error("cannot use {}: {source}", path.display())]
     File {
-        /// The file.
+        /// The path of the database file.
         path: PathBuf,
-        /// The cause.
+        /// The system's error for the file.
         source: std::io::Error,
     },
-    /// An error of SQLite.
+    /// An error that SQLite reported.
     #[error("the database failed: {0}")]
     Sqlite(#[source] rusqlite::Error),
-    /// An error of PostgreSQL.
+    /// An error that PostgreSQL reported.
     #[error("the database failed: {}", postgres::with_cause(.0))]
     Postgres(#[source] ::postgres::Error),
 }

@@ -8,20 +8,20 @@ use tokio::sync::oneshot;
 
 use super::{Connection, DatabaseError, Location};
 
-/// Maximum number of waiting queries. If each query takes a millisecond, the last query waits for a quarter
-/// of a second.
+/// Maximum number of queries that wait for a thread. If each query takes a millisecond, the last query waits
+/// for a quarter of a second.
 const QUEUE: usize = 256;
 
 type Job = Box<dyn FnOnce(Result<&mut dyn Connection, DatabaseError>) + Send>;
 
-/// Reader threads with their connections.
+/// A pool of reader threads, each with its own connection.
 #[derive(Clone)]
 pub struct Pool {
     jobs: SyncSender<Job>,
 }
 
 impl Pool {
-    /// Starts `threads` threads.
+    /// Starts `threads` reader threads.
     pub fn start(location: &Location, threads: usize) -> Result<Pool, DatabaseError> {
         let (jobs, receiver) = sync_channel::<Job>(QUEUE);
         let receiver = Arc::new(Mutex::new(receiver));
@@ -47,7 +47,7 @@ impl Pool {
     ) -> Result<T, DatabaseError> {
         let (reply, answer) = oneshot::channel();
         let job: Job = Box::new(move |connection| {
-            // Sending fails if the client has closed its connection. This error is ignored.
+            // Ignore the error: sending the reply fails if the client has closed its connection.
             let _ = reply.send(connection.and_then(query));
         });
         match self.jobs.try_send(job) {

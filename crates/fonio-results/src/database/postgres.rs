@@ -1,5 +1,5 @@
-//! PostgreSQL, with one connection per thread. Connections are not encrypted: the server must run on this
-//! machine or behind a tunnel.
+//! Stores results in PostgreSQL, with one connection per thread. Connections are not encrypted: the server
+//! must run on this machine or behind a tunnel.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -32,7 +32,7 @@ fn open(url: &str) -> Result<Postgres, DatabaseError> {
     Ok(Postgres { client, statements: HashMap::new() })
 }
 
-/// The driver's message does not contain the cause.
+/// Returns the error's message with its cause, which the driver's message omits.
 pub(super) fn with_cause(error: &postgres::Error) -> String {
     match error.source() {
         Some(cause) => format!("{error}: {cause}"),
@@ -40,7 +40,7 @@ pub(super) fn with_cause(error: &postgres::Error) -> String {
     }
 }
 
-/// Opens the database for reading.
+/// Opens a connection that only reads.
 pub(super) fn open_reader(url: &str) -> Result<Box<dyn Connection>, DatabaseError> {
     let mut postgres = open(url)?;
     postgres.script("SET default_transaction_read_only = on; SET statement_timeout = '30s'")?;
@@ -89,7 +89,7 @@ impl ToSql for Value {
     }
 
     fn accepts(_: &Type) -> bool {
-        // Each value checks its own type.
+        // Each value checks its type when it is converted.
         true
     }
 
@@ -102,7 +102,7 @@ fn row(from: &postgres::Row) -> Result<Row, postgres::Error> {
             Type::INT8 => from.try_get::<_, Option<i64>>(at)?.map(Value::Int),
             Type::FLOAT8 => from.try_get::<_, Option<f64>>(at)?.map(Value::Real),
             Type::BYTEA => from.try_get::<_, Option<Vec<u8>>>(at)?.map(Value::Bytes),
-            // For any other type, the driver returns an error.
+            // If the column has another type, the driver returns an error.
             _ => from.try_get::<_, Option<String>>(at)?.map(Value::Text),
         }
         .unwrap_or(Value::Null))
@@ -150,7 +150,8 @@ impl Connection for Postgres {
 
     fn rollback(&mut self) {
         if !self.client.is_closed() {
-            // Outside a transaction, the server only warns. If the rollback fails, the connection is closed.
+            // Outside a transaction, the server only prints a warning. If the rollback fails, the connection
+            // is closed.
             let _ = self.client.batch_execute("ROLLBACK");
         }
     }

@@ -1,4 +1,4 @@
-//! SQLite in a folder, with a write-ahead log that is synced at each commit.
+//! Stores results in SQLite in a folder, with a write-ahead log that is synced at each commit.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use super::{Bulk, Column, Connection, DatabaseError, Row, Value};
 
 pub(super) const FILE: &str = "results.sqlite";
 
-/// Name of the lock file of the owning process.
+/// Name of the file that the owning process locks.
 const LOCK: &str = "results.lock";
 
 /// SQLite's lock timeout; only a backup or a checkpoint holds a lock for long.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 
 /// The page cache of a connection in KiB (negative: SQLite's notation). The kernel's page cache holds the
-/// rest.
+/// other pages of the database.
 const SETTINGS: &str = "PRAGMA cache_size = -65536; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;";
 
 /// `synchronous = FULL` syncs the log at each commit, so a commit survives a power cut. A checkpoint copies
@@ -29,13 +29,13 @@ const WRITER: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAG
 
 struct Sqlite {
     connection: rusqlite::Connection,
-    /// For messages.
+    /// The path of the database, for messages.
     place: PathBuf,
-    /// Held while the connection is open.
+    /// The lock file, which is locked while the connection is open.
     _lock: Option<File>,
 }
 
-/// Opens the database for reading.
+/// Opens a connection that only reads.
 pub(super) fn open_reader(folder: &Path) -> Result<Box<dyn Connection>, DatabaseError> {
     let sqlite = open(folder, OpenFlags::SQLITE_OPEN_READ_WRITE, None)?;
     sqlite.setting("PRAGMA query_only = ON;")?;
@@ -75,7 +75,7 @@ pub(super) fn back_up(folder: &Path, to: &Path) -> Result<(), DatabaseError> {
     let sqlite = open(folder, OpenFlags::SQLITE_OPEN_READ_WRITE, None)?;
     let target = to.to_string_lossy().into_owned();
     sqlite.connection.execute("VACUUM INTO ?1", [target]).map_err(|error| sqlite.error(error))?;
-    // SQLite does not sync the copy.
+    // Sync the copy, because SQLite does not.
     let failed = |source| DatabaseError::File { path: to.to_owned(), source };
     File::open(to).and_then(|copy| copy.sync_all()).map_err(failed)
 }
@@ -137,7 +137,7 @@ fn value(from: ValueRef<'_>) -> Value {
     }
 }
 
-/// SQLite numbers `?1`, and PostgreSQL `$1`.
+/// Replaces `$1` by `?1`, because SQLite numbers parameters differently from PostgreSQL.
 fn numbered(sql: &'static str) -> String {
     sql.replace('$', "?")
 }
@@ -161,7 +161,7 @@ impl Connection for Sqlite {
 
     fn bulk(&mut self, sql: Bulk, columns: &[Column]) -> Result<(), DatabaseError> {
         let rows = columns.first().map_or(0, Column::len);
-        assert!(columns.iter().all(|column| column.len() == rows), "the columns have equal lengths");
+        assert!(columns.iter().all(|column| column.len() == rows), "all columns have the same length");
         let run = || {
             let mut statement = self.connection.prepare_cached(&numbered(sql.sqlite))?;
             for row in 0..rows {

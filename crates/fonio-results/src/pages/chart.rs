@@ -1,11 +1,11 @@
-//! Charts of distribution functions. Inline SVG needs no script and uses the page's colours. The text next to
+//! Draws distribution functions. Inline SVG needs no script and uses the page's colours. The text next to
 //! each chart gives the same numbers.
 
 use fonio_core::Unit;
 
 use crate::store::summary::Point;
 
-/// The plot's area in the picture.
+/// The edges of the plot area in the SVG picture.
 const LEFT: f64 = 42.0;
 const RIGHT: f64 = 352.0;
 const TOP: f64 = 10.0;
@@ -13,7 +13,7 @@ const BOTTOM: f64 = 190.0;
 const HEIGHT: i32 = 228;
 const LEGEND_LINE: i32 = 15;
 
-/// A chart, ready for its template.
+/// A chart in the form that its template needs.
 pub struct Chart {
     pub(super) texts: Texts,
     pub(super) x_label: String,
@@ -42,26 +42,26 @@ pub(super) struct Legend {
     pub(super) label: String,
 }
 
-/// A distribution function to be drawn.
+/// A distribution function that a chart draws.
 pub struct Curve {
-    /// The name.
+    /// The name of the function in the legend.
     pub label: String,
-    /// The points; there is at least one.
+    /// The points of the function, at least one.
     pub points: Vec<Point>,
-    /// Half the width of its confidence band.
+    /// Half the width of the confidence band around the function.
     pub band: Option<f64>,
 }
 
-/// The texts of a chart.
+/// The texts of a chart on a page.
 #[derive(Default)]
 pub struct Texts {
-    /// Its id in the page.
+    /// The id of the chart in the page.
     pub id: &'static str,
     /// The title: the figure that the chart shows.
     pub title: String,
     /// A text with the chart's numbers, for readers who cannot see the chart.
     pub description: String,
-    /// The line below it.
+    /// The caption below the chart.
     pub caption: String,
 }
 

@@ -1,4 +1,4 @@
-//! The comparison of two results with the same comparison key.
+//! The page that compares two results with the same comparison key.
 
 use askama::Template;
 use axum::extract::State;
@@ -32,7 +32,7 @@ struct Comparison {
     rows: Vec<Row>,
 }
 
-/// `GET /compare`.
+/// Handles `GET /compare`.
 pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
     let parameters = Parameters::of(&uri, &["a", "b"])?;
     let (a, b) = (parameters.get("a").unwrap_or("").to_owned(), parameters.get("b").unwrap_or("").to_owned());
@@ -73,7 +73,7 @@ pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
     Ok(html(&page))
 }
 
-/// The rows of the table, with the same outcomes as `fonio storebench compare`.
+/// Returns the rows of the table, with the same outcomes as `fonio storebench compare`.
 fn rows(a: &Document, b: &Document) -> Vec<Row> {
     let row = |compared: Compared| {
         let (a, b) = (compared.first.value()?, compared.second.value()?);

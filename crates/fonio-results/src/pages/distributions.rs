@@ -50,7 +50,7 @@ const RESPONSES: [&str; 4] = [
     "response.rand_write.4k.mean",
 ];
 
-/// `GET /distributions`. The default key is the one with the most results.
+/// Handles `GET /distributions`. By default, the page shows the comparison key with the most results.
 pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
     let parameters = Parameters::of(&uri, &["key"])?;
     let wanted = parameters.get("key").map(str::to_owned);

@@ -1,4 +1,4 @@
-//! The pages: HTML rendered on the server, without scripts. Templates escape all texts.
+//! Renders the HTML pages on the server, without scripts. Templates escape all texts.
 
 mod chart;
 mod compare;
@@ -24,7 +24,7 @@ use crate::service::Service;
 use crate::store::read::{self, StoredKey};
 use crate::store::summary::Quantile;
 
-/// The paths of the pages.
+/// Returns the router with the paths of the pages.
 pub fn router() -> Router<Service> {
     Router::new()
         .route("/", get(home))
@@ -43,10 +43,10 @@ async fn style() -> Response {
     (headers, include_str!("../../templates/style.css")).into_response()
 }
 
-/// A page, or an error page.
+/// The response with a page, or the problem for an error page.
 type Page = Result<Response, Wrong>;
 
-/// A problem that is reported as a page.
+/// A problem whose response is an HTML page.
 struct Wrong(Problem);
 
 impl<T: Into<Problem>> From<T> for Wrong {
@@ -82,10 +82,10 @@ impl IntoResponse for Wrong {
 }
 
 fn html(page: &impl Template) -> Response {
-    Html(page.render().expect("a template writes into memory")).into_response()
+    Html(page.render().expect("writing a template into memory cannot fail")).into_response()
 }
 
-/// The response for an unknown address.
+/// Returns the error page for an unknown address.
 pub async fn no_page() -> Response {
     Wrong(Problem::unknown("no page has this address")).into_response()
 }
@@ -94,7 +94,7 @@ pub async fn no_page() -> Response {
 #[template(path = "home.html")]
 struct Home {
     measured: String,
-    /// The number of generated results, if there are any.
+    /// The number of generated results; `None` if there are none.
     generated: Option<String>,
     keys: Vec<StoredKey>,
     server: String,
@@ -112,15 +112,15 @@ async fn home(State(service): State<Service>, uri: axum::http::Uri) -> Page {
     Ok(html(&Home { measured, generated, keys, server }))
 }
 
-/// An option of a form field.
+/// An option in a selection field of a form.
 struct Choice {
     value: String,
     label: String,
     chosen: bool,
 }
 
-/// Returns the comparison key with this name. If no name is given, returns the first key in `keys`, which is
-/// the key with the most results.
+/// Returns the comparison key with the given name. If no name is given, returns the first key in `keys`,
+/// which is the key with the most results.
 fn chosen_key(
     connection: &mut dyn Connection,
     keys: &[StoredKey],
@@ -132,7 +132,7 @@ fn chosen_key(
     }
 }
 
-/// The form options for comparison keys.
+/// Returns the form options for choosing a comparison key.
 fn key_choices(keys: &[StoredKey], chosen: &str) -> Vec<Choice> {
     let mut choices: Vec<Choice> = keys
         .iter()
@@ -161,7 +161,7 @@ fn count(number: i64) -> String {
     out
 }
 
-/// The first digits of an id.
+/// Returns the first digits of a result's id.
 fn short(id: &str) -> String {
     id.chars().take(8).collect()
 }
@@ -187,9 +187,9 @@ fn interval(quantile: &Quantile, unit: Unit) -> String {
     }
 }
 
-/// The date of a time in seconds since 1970: `2026-11-24`.
+/// Formats the date of a time in seconds since 1970: `2026-11-24`.
 fn day(unix_s: i64) -> String {
-    let time = jiff::Timestamp::from_second(unix_s).expect("the service's clock gave the time");
+    let time = jiff::Timestamp::from_second(unix_s).expect("times of the service's clock are valid");
     time.strftime("%F").to_string()
 }
 

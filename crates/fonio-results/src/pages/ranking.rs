@@ -1,4 +1,4 @@
-//! The page of a ranking.
+//! The page that shows a ranking of results or devices.
 
 use askama::Template;
 use axum::extract::State;
@@ -26,7 +26,6 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Creates the row of a ranked result.
     pub(super) fn of(place: Place, figure: &Ranked) -> Row {
         Row {
             rank: place.rank,
@@ -58,7 +57,7 @@ struct RankingPage {
     next: Option<String>,
 }
 
-/// `GET /ranking`. The default key is the one with the most results.
+/// Handles `GET /ranking`. By default, the page shows the comparison key with the most results.
 pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
     let parameters = Parameters::of(&uri, &["key", "figure", "page", "by"])?;
     let at = figure(parameters.get("figure").unwrap_or(figures::FIRST))?;
@@ -113,7 +112,7 @@ fn verdict(figure: &Ranked, key: &str, summary: &Summary) -> String {
     }
 }
 
-/// The chart of a distribution, with a marked value.
+/// Draws the distribution of a figure, with a marked value.
 pub(super) fn distribution(figure: &Ranked, summary: &Summary, mark: Option<f64>) -> Chart {
     let (low, high) = (summary.quantile(0.05), summary.quantile(0.95));
     let spread = match (low, high) {

@@ -1,4 +1,4 @@
-//! The page of a result.
+//! The page that shows a single result.
 
 use askama::Template;
 use axum::extract::{Path, State};
@@ -41,7 +41,7 @@ struct ResultPage {
     missing: Vec<(String, String)>,
 }
 
-/// `GET /results/{id}`.
+/// Handles `GET /results/{id}`.
 pub(super) async fn show(State(service): State<Service>, Path(id): Path<String>) -> Page {
     if !token::is_id(&id) {
         return Err(Problem::no_result().into());
@@ -156,7 +156,7 @@ fn facts(document: &Document, key: &str, revision: &str, received_at: i64) -> Ve
             CapacityCheck::Genuine { complete: true, .. } => {
                 "genuine, checked on the complete device".to_owned()
             }
-            CapacityCheck::Genuine { complete: false, .. } => "genuine where it was checked".to_owned(),
+            CapacityCheck::Genuine { complete: false, .. } => "genuine in the checked parts".to_owned(),
             CapacityCheck::Fake { reason, .. } => format!("fake: {reason}"),
             CapacityCheck::NotChecked { reason } => format!("not checked: {reason}"),
         }),

@@ -10,23 +10,23 @@ use fonio_core::Better;
 /// The number of mantissa bits that are ignored for the bin: 52 - 8.
 const SHIFT: u32 = 44;
 
-/// Scoring of a figure's values by its direction.
+/// Converts a figure's values to scores and bins, according to which values are better.
 pub trait Scored {
-    /// The score of a value. The value must be finite and not negative.
+    /// Returns the score of a value, which must be finite and not negative.
     fn score(self, value: f64) -> f64;
-    /// The value that has this score.
+    /// Returns the value that has this score.
     fn value(self, score: f64) -> f64;
-    /// The bin of a value.
+    /// Returns the bin of a value.
     fn bin(self, value: f64) -> i64;
-    /// The smallest value of a bin, and the smallest value above the bin.
+    /// Returns the smallest value of a bin, and the smallest value above the bin.
     fn edges(self, bin: i64) -> (f64, f64);
-    /// The best and the worst score in a bin, both inclusive.
+    /// Returns the best and the worst score in a bin, both inclusive.
     fn scores(self, bin: i64) -> (f64, f64);
 }
 
 impl Scored for Better {
     fn score(self, value: f64) -> f64 {
-        assert!(value.is_finite() && value >= 0.0, "{value} is not a value of a figure");
+        assert!(value.is_finite() && value >= 0.0, "{value} is not a valid value of a figure");
         match self {
             // Replaces -0.0 by 0.0, because databases and bins would treat -0.0 differently.
             Better::Higher if value > 0.0 => -value,

@@ -13,16 +13,16 @@ use crate::{figures, token};
 /// again.
 const KNOWN_MAX: usize = 10_000;
 
-/// A stored result.
+/// A result that the writer thread has stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// The public id.
+    /// The result's public id.
     pub id: String,
     /// The secret token that deletes the result.
     pub delete_token: String,
 }
 
-/// Changes to bins within a transaction.
+/// Changes to the counts of bins within a transaction.
 pub(super) type Changes = BTreeMap<(Scope, i64), i64>;
 
 /// The writer thread's state and transactions.
@@ -61,7 +61,7 @@ pub(super) const ADD_TO_BINS: Bulk = Bulk {
                ON CONFLICT (scope, key_id, figure_id, bin) DO UPDATE SET results = bins.results + excluded.results",
 };
 
-/// Keeps the best result of each device; among equal results, the first one.
+/// Keeps the best result of each device; among equal results, the first.
 pub(super) const ADD_BEST: Bulk = Bulk {
     sqlite: "INSERT INTO best (key_id, figure_id, device_id, score, seq) VALUES ($1, $2, $3, $4, $5) \
              ON CONFLICT (key_id, figure_id, device_id) DO UPDATE SET score = excluded.score, seq = excluded.seq \

@@ -1,5 +1,5 @@
-//! Summaries in memory. The first query reads a summary from the database; then the writer thread keeps it up
-//! to date, because no other process writes.
+//! Caches summaries in memory. The first query reads a summary from the database; then the writer thread
+//! keeps it up to date, because no other process writes.
 //!
 //! A summary must count the changes of each commit exactly once. So the writer increments the generation
 //! before and after each commit: it is odd during a commit, and even otherwise. If the generation was odd
@@ -14,11 +14,11 @@ use super::summary::Summary;
 /// device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scope {
-    /// 0: all devices; otherwise the device's id.
+    /// The device's id, or 0 for all devices.
     pub device_id: i64,
-    /// The comparison key.
+    /// The id of the comparison key.
     pub key_id: i64,
-    /// The figure.
+    /// The id of the figure.
     pub figure_id: i64,
 }
 
@@ -28,12 +28,12 @@ const SUMMARIES_MAX: usize = 4096;
 
 #[derive(Debug, Default)]
 struct Inside {
-    /// Odd while the writer commits.
+    /// Incremented before and after each commit, so it is odd during a commit.
     generation: u64,
     summaries: HashMap<Scope, Arc<Summary>>,
 }
 
-/// The summaries.
+/// The cache of summaries, by scope.
 #[derive(Clone, Debug, Default)]
 pub struct Summaries(Arc<Mutex<Inside>>);
 
@@ -42,12 +42,12 @@ impl Summaries {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The summary, if it is in memory.
+    /// Returns the summary of a scope if it is in the cache.
     pub fn get(&self, scope: Scope) -> Option<Arc<Summary>> {
         self.inside().summaries.get(&scope).cloned()
     }
 
-    /// Returns the current generation. Call this before a summary is read from the database.
+    /// Returns the current generation, which callers need before they read a summary from the database.
     pub fn generation(&self) -> u64 {
         self.inside().generation
     }

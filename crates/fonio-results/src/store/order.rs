@@ -3,7 +3,8 @@
 /// The normal distribution's 97.5 % quantile.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// Up to this count, intervals are exact. Above it, the normal distribution approximates the binomial one.
+/// Maximum number of values for which intervals are exact. For more values, the normal distribution
+/// approximates the binomial distribution.
 const EXACT_MAX: u64 = 200;
 
 /// Returns the rank (from 1) of the `share` quantile: the smallest rank that covers at least this share.
@@ -13,7 +14,7 @@ pub fn nearest_rank(count: u64, share: f64) -> u64 {
 }
 
 /// Returns two ranks (from 1) that enclose the `share` quantile with a probability of at least 95 %, for any
-/// distribution. `None` if there are too few values for this.
+/// distribution. Returns `None` if there are too few values for this probability.
 pub fn interval(count: u64, share: f64) -> Option<(u64, u64)> {
     if count <= EXACT_MAX {
         return exact(count, share);
@@ -27,7 +28,7 @@ pub fn interval(count: u64, share: f64) -> Option<(u64, u64)> {
 }
 
 /// The quantile lies between ranks `low` and `high` if at least `low` and fewer than `high` values are below
-/// it. The number of values below is binomial.
+/// it. The number of values below it has a binomial distribution.
 fn exact(count: u64, share: f64) -> Option<(u64, u64)> {
     let n = i32::try_from(count).ok()?;
     let mut term = (1.0 - share).powi(n);
@@ -50,7 +51,7 @@ fn exact(count: u64, share: f64) -> Option<(u64, u64)> {
     }
 }
 
-/// Wilson's 95 % interval of a share, if `hits` of `count` were observed; `count` must not be 0.
+/// Returns Wilson's 95 % interval of a share, given `hits` of `count` observations; `count` must not be 0.
 pub fn wilson(hits: u64, count: u64) -> (f64, f64) {
     assert!(count > 0 && hits <= count, "{hits} of {count}");
     let (n, share) = (count as f64, hits as f64 / count as f64);

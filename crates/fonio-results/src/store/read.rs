@@ -1,5 +1,6 @@
-//! Database queries. The number of rows that a query reads is independent of the number of results. The only
-//! exception is the rank of a value: the query counts the better results in the value's bin.
+//! Queries of the results database. The number of rows that a query reads is independent of the number of
+//! results. The only exception is the rank of a value: the query counts the better results in the value's
+//! bin.
 
 use std::ops::Deref;
 
@@ -15,11 +16,11 @@ use crate::figures;
 /// A comparison key in the database.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredKey {
-    /// The number.
+    /// The key's id in the database.
     pub key_id: i64,
-    /// The key.
+    /// The comparison key itself.
     pub of: Key,
-    /// The number of received results.
+    /// The number of received results with this key.
     pub results: i64,
 }
 
@@ -34,11 +35,11 @@ impl Deref for StoredKey {
 /// A device in the database.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredDevice {
-    /// The number.
+    /// The device's id in the database.
     pub device_id: i64,
-    /// The model and its revision.
+    /// The device's model and revision.
     pub of: DeviceRevision,
-    /// The number of received results.
+    /// The number of received results of this device.
     pub results: i64,
 }
 
@@ -51,7 +52,7 @@ impl Deref for StoredDevice {
 }
 
 impl StoredDevice {
-    /// The display name, without the revision.
+    /// Returns the device's display name, without the revision.
     pub fn name(&self) -> String {
         match self.maker.as_str() {
             UNKNOWN_MAKER => format!("{} ({})", self.model, self.kind),
@@ -63,61 +64,61 @@ impl StoredDevice {
 /// A result in the database.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stored {
-    /// The order of arrival.
+    /// Sequence number in the order of arrival.
     pub seq: i64,
-    /// The public id.
+    /// The result's public id.
     pub id: String,
     /// The time of receipt, in seconds since 1970.
     pub received_at: i64,
-    /// Why it is hidden.
+    /// Why the result is hidden, if it is.
     pub hidden_reason: Option<String>,
-    /// The key's number.
+    /// The id of the result's comparison key.
     pub key_id: i64,
-    /// The device's number.
+    /// The id of the measured device.
     pub device_id: i64,
-    /// The compressed document.
+    /// The result's document, compressed.
     pub document: Vec<u8>,
 }
 
 /// A row of a ranking.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
-    /// The rank, from 1. Equal values have equal ranks.
+    /// The rank, counted from 1. Equal values have equal ranks.
     pub rank: i64,
-    /// The value.
+    /// The value of the ranked figure.
     pub value: f64,
-    /// The order of arrival; it orders equal values.
+    /// Sequence number in the order of arrival, which also orders equal values.
     pub seq: i64,
     /// The result's id.
     pub id: String,
-    /// The device.
+    /// The measured device.
     pub device: StoredDevice,
 }
 
 /// A page of a ranking.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
-    /// The rows.
+    /// The rows of the page.
     pub places: Vec<Place>,
-    /// The position of the next page, if there is one.
+    /// The start of the next page of the ranking, if there is one.
     pub next: Option<Position>,
 }
 
 /// A position in a ranking: the position after the row with this score and order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Position {
-    /// The score.
+    /// The score of the row before the position.
     pub score: f64,
-    /// The order of arrival.
+    /// The sequence number of the row before the position.
     pub seq: i64,
 }
 
-/// The entries of a ranking.
+/// Selects the results that a ranking contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
-    /// Every result.
+    /// The ranking contains every result.
     Results,
-    /// The best result of each device.
+    /// The ranking contains only the best result of each device.
     Devices,
 }
 
@@ -143,7 +144,7 @@ fn key(row: &Row) -> StoredKey {
     StoredKey { key_id: row.int(0), of, results: row.int(6) }
 }
 
-/// At most `limit` keys, those with the most results first.
+/// Reads at most `limit` comparison keys, in descending order of their numbers of results.
 pub fn keys(connection: &mut dyn Connection, limit: i64) -> Result<Vec<StoredKey>, DatabaseError> {
     let rows = connection.query(
         "SELECT key_id, name, test_version, file_system, mode, size_class, results FROM keys \
@@ -153,7 +154,7 @@ pub fn keys(connection: &mut dyn Connection, limit: i64) -> Result<Vec<StoredKey
     Ok(rows.iter().map(key).collect())
 }
 
-/// The key with a name.
+/// Reads the comparison key with this name.
 pub fn key_by_name(connection: &mut dyn Connection, name: &str) -> Result<Option<StoredKey>, DatabaseError> {
     let rows = connection.query(
         "SELECT key_id, name, test_version, file_system, mode, size_class, results FROM keys WHERE name = $1",
@@ -162,7 +163,7 @@ pub fn key_by_name(connection: &mut dyn Connection, name: &str) -> Result<Option
     Ok(rows.first().map(key))
 }
 
-/// The key with an id. The id must exist.
+/// Reads the comparison key with this id, which must exist.
 pub fn key_by_id(connection: &mut dyn Connection, key_id: i64) -> Result<StoredKey, DatabaseError> {
     let rows = connection.query(
         "SELECT key_id, name, test_version, file_system, mode, size_class, results FROM keys WHERE key_id = $1",
@@ -171,7 +172,7 @@ pub fn key_by_id(connection: &mut dyn Connection, key_id: i64) -> Result<StoredK
     Ok(key(&rows[0]))
 }
 
-/// Reads a device from the columns from `at` on.
+/// Reads a device from a row's columns, starting with column `at`.
 fn device(row: &Row, at: usize) -> StoredDevice {
     let text = |column: usize| row.text(at + column).to_owned();
     let of = DeviceRevision {
@@ -185,7 +186,7 @@ fn device(row: &Row, at: usize) -> StoredDevice {
     StoredDevice { device_id: row.int(at), of, results: row.int(at + 7) }
 }
 
-/// The device with an id. The id must exist.
+/// Reads the device with this id, which must exist.
 pub fn device_by_id(connection: &mut dyn Connection, device_id: i64) -> Result<StoredDevice, DatabaseError> {
     let rows = connection.query(
         "SELECT device_id, slug, revision_slug, kind, maker, model, revision, results FROM devices \
@@ -195,7 +196,7 @@ pub fn device_by_id(connection: &mut dyn Connection, device_id: i64) -> Result<S
     Ok(device(&rows[0], 0))
 }
 
-/// The revisions of a model.
+/// Reads all revisions of a device model.
 pub fn revisions(connection: &mut dyn Connection, slug: &str) -> Result<Vec<StoredDevice>, DatabaseError> {
     let rows = connection.query(
         "SELECT device_id, slug, revision_slug, kind, maker, model, revision, results FROM devices \
@@ -205,7 +206,7 @@ pub fn revisions(connection: &mut dyn Connection, slug: &str) -> Result<Vec<Stor
     Ok(rows.iter().map(|row| device(row, 0)).collect())
 }
 
-/// Devices in the order of their names, after a position.
+/// Reads at most `limit` devices in the order of their names, starting after the position `behind`.
 pub fn devices(
     connection: &mut dyn Connection,
     behind: (&str, &str),
@@ -219,13 +220,13 @@ pub fn devices(
     Ok(rows.iter().map(|row| device(row, 0)).collect())
 }
 
-/// At most `limit` comparison keys for which results of the device were received.
+/// Reads at most `limit` comparison keys for which results of the device were received.
 pub fn keys_of_device(
     connection: &mut dyn Connection,
     device_id: i64,
     limit: i64,
 ) -> Result<Vec<StoredKey>, DatabaseError> {
-    // The table has one row per device, key and figure. The number of keys is small.
+    // The table is small: it has one row per device, key and figure, and there are few keys.
     let rows = connection.query(
         "SELECT k.key_id, k.name, k.test_version, k.file_system, k.mode, k.size_class, k.results FROM keys k \
          WHERE EXISTS (SELECT 1 FROM bins b WHERE b.scope = $1 AND b.key_id = k.key_id) \
@@ -235,7 +236,7 @@ pub fn keys_of_device(
     Ok(rows.iter().map(key).collect())
 }
 
-/// The latest results of a device, including hidden ones.
+/// Reads the latest results of a device, including hidden results.
 pub fn latest_of_device(
     connection: &mut dyn Connection,
     device_id: i64,
@@ -249,7 +250,7 @@ pub fn latest_of_device(
     Ok(rows.iter().map(|row| (row.text(0).to_owned(), row.int(1), row.text(2).to_owned())).collect())
 }
 
-/// The result with an id.
+/// Reads the result with this id.
 pub fn result(connection: &mut dyn Connection, id: &str) -> Result<Option<Stored>, DatabaseError> {
     let rows = connection.query(
         "SELECT r.seq, r.id, r.received_at, r.hidden_reason, r.key_id, r.device_id, d.document \
@@ -271,7 +272,7 @@ fn stored(row: &Row) -> Stored {
     }
 }
 
-/// A batch for a dump: received results in the order of arrival, after `seq`.
+/// Reads a batch for a dump: received results in the order of arrival, after `seq`.
 pub fn received(connection: &mut dyn Connection, seq: i64, limit: i64) -> Result<Vec<Stored>, DatabaseError> {
     let rows = connection.query(
         "SELECT r.seq, r.id, r.received_at, r.hidden_reason, r.key_id, r.device_id, d.document \
@@ -282,7 +283,7 @@ pub fn received(connection: &mut dyn Connection, seq: i64, limit: i64) -> Result
     Ok(rows.iter().map(stored).collect())
 }
 
-/// The distribution of a figure.
+/// Reads the distribution of a figure's values.
 pub fn summary(
     connection: &mut dyn Connection,
     summaries: &Summaries,
@@ -303,8 +304,8 @@ pub fn summary(
     Ok(summary)
 }
 
-/// The number of results that are better than a value: all results in better bins, and the better results in
-/// the value's own bin.
+/// Returns the number of results that are better than a value: all results in better bins, and the better
+/// results in the value's own bin.
 pub fn better_than(
     connection: &mut dyn Connection,
     summary: &Summary,
@@ -321,7 +322,7 @@ pub fn better_than(
     Ok(summary.better_than(bin) + rows[0].int(0))
 }
 
-/// A page of a ranking with `limit` rows, after a position.
+/// Reads a page of a ranking with `limit` rows, which begins after a position.
 pub fn ranking(
     connection: &mut dyn Connection,
     summary: &Summary,
@@ -362,7 +363,8 @@ pub fn ranking(
         Some(row) if behind.is_some() => Some(before(connection, summary, scope, of, row)?),
         _ => None,
     };
-    // The number of rows before the page, and how many of them are better than the first row of the page.
+    // Returns the number of rows before a page, and how many of these rows are better than the page's first
+    // row.
     let (preceding, better_rows) = before.unwrap_or((0, 0));
     let mut places: Vec<Place> = Vec::new();
     for (row, at) in shown.iter().zip(0..) {

@@ -13,7 +13,7 @@ use crate::{compression, entry, figures, token};
 /// The outcome of an attempt to delete a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
-    /// It is deleted.
+    /// The result is deleted.
     Deleted,
     /// The token does not belong to the result.
     WrongToken,
@@ -25,7 +25,7 @@ pub enum Deletion {
 ///
 /// # Errors
 ///
-/// If the database fails; then nothing is deleted.
+/// If the database fails, in which case nothing is deleted.
 pub(super) fn delete(
     book: &mut Book,
     connection: &mut dyn Connection,
@@ -96,12 +96,12 @@ impl Gone<'_> {
             "DELETE FROM ranks WHERE key_id = $1 AND figure_id = $2 AND score = $3 AND seq = $4 RETURNING seq",
             &[key_id.into(), figure_id.into(), better.score(value).into(), self.seq.into()],
         )?;
-        assert_eq!(gone.len(), 1, "result {} is ranked once in figure {figure_id}", self.seq);
+        assert_eq!(gone.len(), 1, "result {} is not ranked exactly once for figure {figure_id}", self.seq);
         let change = |device_id| ((Scope { device_id, key_id, figure_id }, better.bin(value)), -1);
         Ok([0, self.device_id].into_iter().map(change).collect())
     }
 
-    /// Removes the value's bins if they are empty now.
+    /// Removes the bins that are empty after the value was deleted.
     fn empty_bins(&mut self, figure: usize, value: f64) -> Outcome<()> {
         let (bin, figure_id) = (figures::ranked()[figure].better.bin(value), self.book.figure_id(figure));
         for scope in [0, self.device_id] {
@@ -113,7 +113,7 @@ impl Gone<'_> {
         Ok(())
     }
 
-    /// If the deleted result was the best of its device, stores the next best. The next best is in the
+    /// If the deleted result was the best of its device, stores the next best. The next best result is in the
     /// device's first bin, so only the ranking rows of this bin are read.
     fn elect(&mut self, figure: usize) -> Outcome<()> {
         let figure_id = self.book.figure_id(figure);
@@ -135,7 +135,7 @@ impl Gone<'_> {
              AND device_id = $5 ORDER BY score, seq LIMIT 1",
             &[self.key_id.into(), figure_id.into(), best.into(), worst.into(), self.device_id.into()],
         )?;
-        let next = next.first().expect("a bin that is not empty has a ranked result");
+        let next = next.first().expect("a bin with results has a ranked result");
         self.connection.bulk(
             ADD_BEST,
             &[

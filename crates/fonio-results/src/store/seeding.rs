@@ -14,7 +14,7 @@ use crate::{figures, token};
 /// The time at which the seeded results were received, in seconds since 1970.
 pub const RECEIVED_AT: i64 = 1_790_000_000;
 
-/// One query per table. It does not read the random columns (ids and token hashes).
+/// Queries, one per table, which do not read the random columns (ids and token hashes).
 pub const TABLES: [&str; 8] = [
     "SELECT key_id, name, test_version, file_system, mode, size_class, results FROM keys ORDER BY key_id",
     "SELECT device_id, slug, revision_slug, kind, maker, model, revision, results FROM devices ORDER BY device_id",
@@ -29,7 +29,7 @@ pub const TABLES: [&str; 8] = [
 /// Maximum number of rows per statement, to keep arrays small.
 const ROWS: usize = 100_000;
 
-/// A row of the table `ranks`, in memory. It needs 16 bytes for each figure of each result.
+/// A row of the table `ranks` in memory: 16 bytes for each figure of each result.
 #[derive(Clone, Copy)]
 struct Rank {
     score: f64,
@@ -49,7 +49,7 @@ impl Seed {
     ///
     /// # Panics
     ///
-    /// If the database has results.
+    /// If the database already contains results.
     pub fn begin(connection: &mut dyn Connection, summaries: Summaries) -> Result<Seed, DatabaseError> {
         let book = Book::open(connection, summaries)?;
         let found = connection.query("SELECT COUNT(*) FROM results", &[])?;
@@ -58,7 +58,7 @@ impl Seed {
         Ok(Seed { book, seq: 0, ranks: BTreeMap::new() })
     }
 
-    /// Adds entries. None may be hidden.
+    /// Adds entries, none of which may be hidden.
     pub fn add(&mut self, connection: &mut dyn Connection, entries: Vec<Entry>) -> Result<(), DatabaseError> {
         let (mut keys, mut devices) = (Vec::new(), Vec::new());
         for entry in &entries {

@@ -1,6 +1,6 @@
 //! The distribution of a figure, computed from the bins in the database: quantiles with intervals, shares,
-//! and points of the distribution function. Counts are exact. A quantile has the precision of a bin, which is
-//! 0.4 %.
+//! and points of the distribution function. Counts of results are exact. A quantile has the precision of a
+//! bin, which is 0.4 %.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,10 +10,10 @@ use fonio_core::Better;
 use super::bins::Scored;
 use super::order;
 
-/// The shares of the quantiles on pages.
+/// The quantiles on web pages, as shares of the results.
 pub const SHARES: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
 
-/// A distribution, ordered from best to worst.
+/// The distribution of a figure's values, ordered from best to worst.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     better: Better,
@@ -45,19 +45,19 @@ pub struct Point {
 }
 
 impl Summary {
-    /// Creates a distribution from bins in their order.
+    /// Creates a distribution from bins, which must be sorted by bin number.
     pub fn new(better: Better, bins: Vec<(i64, i64)>) -> Summary {
         assert!(bins.windows(2).all(|pair| pair[0].0 < pair[1].0), "bins are in order");
         let count = bins.iter().map(|(_, count)| count).sum();
         Summary { better, bins, count }
     }
 
-    /// Which values are better.
+    /// Returns which values of the figure are better.
     pub fn better(&self) -> Better {
         self.better
     }
 
-    /// The number of results.
+    /// Returns the number of results.
     pub fn count(&self) -> i64 {
         self.count
     }
@@ -81,12 +81,12 @@ impl Summary {
         self.bins.iter().take_while(|(at, _)| *at < bin).map(|(_, count)| count).sum()
     }
 
-    /// The quantiles of [`SHARES`]; empty if there are no results.
+    /// Returns the quantiles of [`SHARES`], or none if there are no results.
     pub fn quantiles(&self) -> Vec<Quantile> {
         SHARES.iter().filter_map(|share| self.quantile(*share)).collect()
     }
 
-    /// The quantile of a share between 0.05 and 0.95; `None` if there are no results.
+    /// Returns the quantile of a share between 0.05 and 0.95; `None` if there are no results.
     pub fn quantile(&self, share: f64) -> Option<Quantile> {
         let count = u64::try_from(self.count).ok().filter(|count| *count > 0)?;
         let ranks = order::interval(count, share);
@@ -99,9 +99,9 @@ impl Summary {
         })
     }
 
-    /// The value at a rank (from 1, by value): the middle of the bin that contains the rank.
+    /// Returns the value at a rank (from 1, by value), which is the middle of the bin that contains the rank.
     fn nth_smallest(&self, rank: u64) -> f64 {
-        let rank = i64::try_from(rank).expect("a rank is a count");
+        let rank = i64::try_from(rank).expect("a rank fits in 63 bits");
         let mut seen = 0;
         for (bin, results) in self.by_value() {
             seen += results;
@@ -113,7 +113,7 @@ impl Summary {
         panic!("rank {rank} of {} results", self.count);
     }
 
-    /// The bins in the order of values.
+    /// Returns the bins in ascending order of their values.
     fn by_value(&self) -> Box<dyn Iterator<Item = (i64, i64)> + '_> {
         match self.better {
             Better::Lower => Box::new(self.bins.iter().copied()),
@@ -129,7 +129,7 @@ impl Summary {
         let mut above_last = None;
         for (bin, results) in self.by_value() {
             let (low, above) = self.better.edges(bin);
-            // There is a gap before the bin, where the function is flat.
+            // Before this bin is a gap, where the distribution function is flat.
             if above_last != Some(low) {
                 all.push(Point { value: low, share: seen as f64 / total });
             }
@@ -152,8 +152,8 @@ impl Summary {
         kept
     }
 
-    /// Half the width of the 95 % confidence band of the complete distribution function, by the inequality of
-    /// Dvoretzky, Kiefer and Wolfowitz with Massart's constant.
+    /// Returns half the width of the 95 % confidence band of the complete distribution function, by the
+    /// inequality of Dvoretzky, Kiefer and Wolfowitz with Massart's constant.
     pub fn band(&self) -> f64 {
         /// ln(2 / 0.05).
         const LN_40: f64 = 3.688_879_454_113_936;

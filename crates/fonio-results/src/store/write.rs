@@ -1,4 +1,4 @@
-//! The writer thread. The thread takes up to `BATCH_MAX` waiting submissions, writes them in one transaction,
+//! The writer thread takes up to `BATCH_MAX` waiting submissions, writes them in one transaction,
 //! and replies after the commit. An acknowledged result is therefore on disk. One sync per batch allows
 //! thousands of submissions per second.
 
@@ -18,13 +18,14 @@ use crate::entry::Entry;
 /// few MiB.
 const BATCH_MAX: usize = 512;
 
-/// The maximum number of waiting submissions. They need a few MiB of memory, and are written within a second.
+/// The maximum number of waiting submissions. The submissions need a few MiB, and are written within a
+/// second.
 const QUEUE: usize = 1024;
 
 /// The reason why a submission or deletion was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Too many submissions wait.
+    /// Too many submissions are waiting to be written.
     Busy,
     /// The disk is full.
     Full,
@@ -39,15 +40,15 @@ enum Command {
     Delete { id: String, token: String, reply: oneshot::Sender<Result<Deletion, Refusal>> },
 }
 
-/// The queue of the writer thread.
+/// The queue of requests to the writer thread.
 #[derive(Clone)]
 pub struct Writer {
     commands: SyncSender<Command>,
 }
 
 impl Writer {
-    /// Starts the thread. The thread ends when all senders of its queue are dropped, after it has written the
-    /// waiting submissions.
+    /// Starts the writer thread, which ends when all senders of its queue are dropped, after it has written
+    /// the waiting submissions.
     pub fn start(
         location: &Location,
         summaries: Summaries,
@@ -63,7 +64,7 @@ impl Writer {
         Ok((Writer { commands }, thread))
     }
 
-    /// Stores a submission.
+    /// Stores a submission, and returns after its commit.
     pub async fn store(&self, entry: Entry) -> Result<Stored, Refusal> {
         let (reply, answer) = oneshot::channel();
         self.send(Command::Store(Box::new(entry), reply))?;

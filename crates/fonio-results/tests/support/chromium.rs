@@ -65,7 +65,6 @@ impl Chromium {
         serde_json::from_slice(&bytes).unwrap()
     }
 
-    /// Sends a command, and returns the result.
     pub fn ask(&mut self, method: &str, parameters: Value) -> Value {
         let id = self.send(method, parameters);
         loop {
@@ -92,7 +91,6 @@ impl Chromium {
         }
     }
 
-    /// Evaluates an expression in the page.
     pub fn evaluate(&mut self, expression: &str) -> Value {
         self.ask("Runtime.evaluate", json!({ "expression": expression, "returnByValue": true }))["result"]["value"].clone()
     }

@@ -18,7 +18,7 @@ use fonio_results::service::{Service, Settings};
 use fonio_testing::Need;
 use tokio::sync::oneshot;
 
-/// A PostgreSQL server with a private folder and port. Dropping it stops it.
+/// A PostgreSQL server with a private folder and port; stopped on drop.
 pub struct Postgres {
     server: Child,
     port: u16,
@@ -32,7 +32,7 @@ impl Postgres {
         if !fonio_testing::has(&[Need::Postgres]) {
             return None;
         }
-        let programs = fonio_testing::postgres_programs().expect("it was found a moment ago");
+        let programs = fonio_testing::postgres_programs().expect("PostgreSQL was found before");
         let folder = tempfile::Builder::new().prefix("fonio-postgres").tempdir().unwrap();
         // PostgreSQL refuses to run as root, so root starts it as the user `nobody`.
         let is_root = folder_owner(folder.path()) == 0;
@@ -95,7 +95,7 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // SIGINT: the fast shutdown.
+        // SIGINT makes PostgreSQL shut down without waiting for its clients.
         let _ = Command::new("kill").args(["-INT", &self.server.id().to_string()]).status();
         let _ = self.server.wait();
     }
@@ -147,7 +147,6 @@ impl Running {
         Running { address: address.recv().unwrap(), stop: Some(stop), thread: Some(thread) }
     }
 
-    /// Sends a request, and returns the response.
     pub fn ask(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Answer {
         ask(self.address, &head(method, path, headers, body.len()), body)
     }
@@ -160,7 +159,6 @@ impl Running {
         self.ask("POST", "/api/v1/results", &["Content-Type: application/json"], body)
     }
 
-    /// Stops the service, and waits until it has ended.
     pub fn stop(mut self) {
         self.end();
     }
@@ -187,7 +185,6 @@ pub fn head(method: &str, path: &str, headers: &[&str], bytes: usize) -> String 
     head + "\r\n"
 }
 
-/// Sends a request, and returns the response.
 pub fn ask(address: SocketAddr, head: &str, body: &[u8]) -> Answer {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -196,18 +193,18 @@ pub fn ask(address: SocketAddr, head: &str, body: &[u8]) -> Answer {
     Answer::read(&mut stream)
 }
 
-/// A response.
+/// An HTTP response of the service.
 #[derive(Debug)]
 pub struct Answer {
-    /// The status; 0 if the connection ended without a response.
+    /// HTTP status, or 0 if the connection ended without a response.
     pub status: u16,
-    /// In lower-case letters.
+    /// The response head, in lower-case letters.
     pub head: String,
     pub body: Vec<u8>,
 }
 
 impl Answer {
-    /// Reads until the end of the connection.
+    /// Reads an HTTP response until the connection ends.
     pub fn read(stream: &mut TcpStream) -> Answer {
         let mut bytes = Vec::new();
         // A connection reset after the response also counts as the end of the response.

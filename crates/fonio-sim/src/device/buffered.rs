@@ -1,9 +1,9 @@
 //! A small persistent memory in front of a slow device. All writes go to the memory first (Kim et al.
 //! propose PCM for it in section 5.2).
 //!
-//! A write completes in the memory. When three quarters of the memory are in use, the oldest pages are
-//! written to the slow device, together with adjacent pages. A page that was overwritten several times is
-//! written once. A write waits only while the memory is full.
+//! A write completes when its data are in the memory. When three quarters of the memory are in use, the
+//! oldest pages are written to the slow device, together with adjacent pages. A page that was overwritten
+//! several times is written once. A write waits only while the memory is full.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,7 +13,7 @@ use super::{Command, Counters, Device, Limits};
 
 const PAGE: u64 = 4096;
 
-/// Eviction begins when this percentage of the memory is in use. A burst of writes then finds free pages.
+/// Percentage of the memory in use at which eviction begins. A burst of writes therefore finds free pages.
 const HIGH_PERCENT: u64 = 75;
 
 /// A fast, persistent memory in front of a slow device.
@@ -36,7 +36,7 @@ pub struct Buffered {
 }
 
 impl Buffered {
-    /// Puts `fast` in front of `slow`. All of the fast device's capacity is used.
+    /// Puts `fast` in front of `slow`. The complete capacity of the fast device is used.
     ///
     /// # Panics
     ///
@@ -44,7 +44,7 @@ impl Buffered {
     pub fn new(fast: Box<dyn Device>, slow: Box<dyn Device>) -> Buffered {
         assert!(!fast.limits().volatile_cache, "the fast memory must be persistent");
         let pages_max = fast.limits().capacity.0 / PAGE;
-        assert!(pages_max >= 4, "the memory must hold at least four pages");
+        assert!(pages_max >= 4, "the fast memory must hold at least four pages");
         let limits = Limits { fua: true, volatile_cache: false, flush_blocks_all: false, ..*slow.limits() };
         Buffered {
             fast,
@@ -129,8 +129,7 @@ impl Buffered {
         self.in_memory(Op::Write, command.bytes, now) + (room_at - now.0)
     }
 
-    /// Executes a command in the memory and returns its completion time. The address does not affect the
-    /// time.
+    /// Executes a command in the memory and returns its completion time, which the address does not affect.
     fn in_memory(&mut self, op: Op, bytes: ByteCount, now: Timestamp) -> u64 {
         let bytes = ByteCount(bytes.0.min(self.fast.limits().capacity.0));
         self.fast.submit(&Command { op, sector: Sector(0), bytes, fua: false }, now).0

@@ -19,10 +19,10 @@ pub(super) struct Dies {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Schedule {
-    /// The end of all operations queued at the die.
+    /// Time at which all operations queued at the die have ended.
     free: u64,
     read_free: u64,
-    /// The duration of each operation of the latest step. It gives the end of the operation in progress.
+    /// Duration of each operation of the latest step, from which the end of the current operation follows.
     operation: u64,
 }
 

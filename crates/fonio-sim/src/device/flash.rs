@@ -31,7 +31,7 @@ pub struct FlashDevice<F> {
     bus_to_host_free: u64,
     bus_from_host_free: u64,
     dies: Dies,
-    /// For each page in the write buffer, the time at which the page will be in flash. A ring buffer.
+    /// For each page in the write buffer, the time at which the page will be in flash, as a ring buffer.
     in_buffer: Vec<u64>,
     oldest_in_buffer: usize,
     gather: Gather,
@@ -63,7 +63,7 @@ struct CachedMap {
 struct Finish {
     /// The time at which the command's slot and all other resources are free.
     at: u64,
-    /// The delay until the host sees the completion.
+    /// Delay from a command's completion until the host sees it.
     latency: u64,
 }
 
@@ -108,23 +108,23 @@ impl<F: Ftl> FlashDevice<F> {
     /// If the layer's geometry does not agree with `flash` and `limits`.
     pub fn new(flash: Flash, limits: Limits, ftl: F) -> FlashDevice<F> {
         let geometry = *ftl.geometry();
-        assert_eq!(geometry.dies, flash.dies, "layer and flash have the same dies");
+        assert_eq!(geometry.dies, flash.dies, "the translation layer and flash differ in dies");
         assert_eq!(
             u64::from(geometry.units_per_page) * flash.unit_bytes,
             flash.page_bytes,
-            "layer and flash have the same pages"
+            "the translation layer and flash differ in pages"
         );
         assert_eq!(
             limits.capacity.0.div_ceil(flash.unit_bytes),
             u64::from(geometry.logical_units),
-            "layer and flash have the same capacity"
+            "the translation layer and flash differ in capacity"
         );
         let buffer = flash.buffer.unwrap_or(Buffer { pages: 0, gathered_units: 0 });
         let map = flash
             .map_levels
             .iter()
             .map(|reach| {
-                let count = |pieces: u64| u32::try_from(pieces).expect("a map has fewer than 2³² pieces");
+                let count = |pieces: u64| u32::try_from(pieces).expect("a map has fewer than 2³² segments");
                 let pieces = count(limits.capacity.0.div_ceil(reach.piece_bytes));
                 let held_max = count(reach.reach_bytes / reach.piece_bytes).max(1);
                 let level = MapLevel::new(pieces, held_max);
@@ -213,7 +213,7 @@ impl<F: Ftl> FlashDevice<F> {
             && let Some(stream) = self.readers.newest()
         {
             ahead.end = ahead.end.max(units_end);
-            // There is no read-ahead for a new stream.
+            // A new stream gets no read-ahead.
             if follows.is_some() {
                 self.read_ahead(&mut ahead, units_end, ready);
             }
@@ -234,7 +234,7 @@ impl<F: Ftl> FlashDevice<F> {
     }
 
     /// Returns the time at which the unit's data have arrived in the controller. The page that was read
-    /// last is there already.
+    /// last is already in the controller.
     fn fetch(&mut self, unit: LogicalUnit, at: u64, page_read: &mut Option<PhysicalPage>) -> u64 {
         if self.gather.holds(unit) {
             return at;
@@ -345,7 +345,7 @@ impl<F: Ftl> FlashDevice<F> {
     }
 
     /// Executes the layer's work from `at` on. Returns the time at which the host's data are in flash. Sets
-    /// `accepted` to the time at which the write buffer had room for them.
+    /// `accepted` to the time at which the write buffer had room for these data.
     fn do_work(&mut self, at: u64, accepted: &mut u64) -> u64 {
         let mut durable = at;
         let mut from = at;
@@ -391,7 +391,7 @@ impl<F: Ftl> FlashDevice<F> {
     fn discard(&mut self, command: &Command, begin: u64) -> u64 {
         let Bytes { start, end } = Bytes::of(command);
         let first = LogicalUnit::new(start.div_ceil(self.flash.unit_bytes));
-        // A partly covered unit keeps its data.
+        // A unit that the discard covers only partly keeps its data.
         for unit in first.up_to(LogicalUnit::new(end / self.flash.unit_bytes)) {
             self.gather.forget(unit);
             self.ftl.discard(unit);

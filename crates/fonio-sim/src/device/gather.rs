@@ -13,7 +13,7 @@ pub(super) struct Gather {
     units_max: usize,
     /// The size of a segment; a unit has at most 64 segments.
     piece_bytes: u64,
-    /// The bits of all segments of a unit.
+    /// A bit mask with all segments of a unit.
     all_pieces: u64,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct Gather {
 #[derive(Debug)]
 struct Part {
     unit: LogicalUnit,
-    /// One bit per segment.
+    /// The written segments of the unit, one bit per segment.
     pieces: u64,
 }
 

@@ -7,13 +7,13 @@ use super::{Command, Counters, Device, Limits};
 /// Times of a memory that is accessed line by line, one command at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
-    /// Bytes in a line.
+    /// Size of a memory line in bytes.
     pub line_bytes: u64,
-    /// Time to read a line.
+    /// Time to read one line of the memory.
     pub read_line: Nanos,
-    /// Time to write a line.
+    /// Time to write one line of the memory.
     pub write_line: Nanos,
-    /// Fixed time per command, without its data.
+    /// Fixed time per command, without the time to transfer its data.
     pub command: Nanos,
 }
 
@@ -28,7 +28,7 @@ pub struct MemoryDevice {
 }
 
 impl MemoryDevice {
-    /// Makes a device from this memory.
+    /// Makes a device of the given memory.
     pub fn new(memory: Memory, limits: Limits) -> MemoryDevice {
         MemoryDevice { memory, limits, free: 0, last_submit: 0, counters: Counters::default() }
     }

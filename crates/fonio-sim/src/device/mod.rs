@@ -1,4 +1,4 @@
-//! The interface of all device models: commands in, completion times out.
+//! The interface of all device models, which turn commands into completion times.
 
 pub mod buffered;
 mod dies;
@@ -18,14 +18,14 @@ use serde::{Deserialize, Serialize};
 /// A command from the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// The operation; an unknown one completes at once.
+    /// The operation; an unknown operation completes at once.
     pub op: Op,
-    /// The first sector. Zero for a flush.
+    /// The first sector of the command; zero for a flush.
     pub sector: Sector,
-    /// The length. Zero for a flush.
+    /// The length of the command; zero for a flush.
     pub bytes: ByteCount,
-    /// Whether the write must be durable when it completes (forced unit access). Allowed only if
-    /// [`Limits::fua`] is set.
+    /// Whether the write must be durable when it completes (forced unit access). Forced unit access requires
+    /// [`Limits::fua`].
     pub fua: bool,
 }
 
@@ -58,17 +58,17 @@ pub trait Device: Send {
 /// The limits that a device reports to its host: the queue limits of the kernel's block layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// The size that the host sees.
+    /// The capacity that the host sees.
     pub capacity: ByteCount,
     /// The queue depth; 1 for SD cards without a command queue.
     pub depth: u32,
-    /// The largest single command (`max_sectors_kb`).
+    /// The maximum size of a command (`max_sectors_kb`).
     pub command_max: ByteCount,
     /// The unit of a discard; `None` if the device does not support discard.
     pub discard_granularity: Option<ByteCount>,
-    /// Whether the device supports writes with forced unit access. If not, the host adds a flush.
+    /// Whether the device supports writes with forced unit access. Without support, the host adds a flush.
     pub fua: bool,
-    /// Whether acknowledged writes stay in volatile memory until a flush; a power cut then loses them.
+    /// Whether acknowledged writes stay in volatile memory until a flush, where a power cut loses them.
     pub volatile_cache: bool,
     /// Whether a flush blocks all other commands.
     pub flush_blocks_all: bool,
@@ -77,22 +77,23 @@ pub struct Limits {
 /// Work counters of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Bytes that the host wrote.
+    /// Number of bytes that the host wrote.
     pub host_written: ByteCount,
-    /// Bytes that the host read.
+    /// Number of bytes that the host read.
     pub host_read: ByteCount,
-    /// Bytes programmed into flash, including copies. Divided by `host_written`, it gives the write
-    /// amplification.
+    /// Number of bytes programmed into flash, including copies. The write amplification is this number
+    /// divided by `host_written`.
     pub programmed: ByteCount,
-    /// Erase blocks erased.
+    /// Number of erased blocks.
     pub erases: u64,
-    /// Log blocks that became data blocks without a copy.
+    /// Number of log blocks that became data blocks without a copy.
     pub switch_merges: u64,
-    /// Merges that kept the beginning of a block in its log block and copied the rest of the block there.
+    /// Number of merges that kept the beginning of a block in its log block and copied the rest of the block
+    /// there.
     pub partial_merges: u64,
-    /// Merges that copied the complete block.
+    /// Number of merges that copied a complete block.
     pub full_merges: u64,
-    /// Pages copied by garbage collection and merges.
+    /// Number of pages copied by garbage collection and merges.
     pub pages_copied: u64,
     /// Time in which at least one command was in flight.
     pub busy: Nanos,
@@ -100,10 +101,10 @@ pub struct Counters {
 
 /// Panics if a command breaks the conditions of [`Device::submit`].
 fn assert_fits(command: &Command, now: Timestamp, last: u64, limits: &Limits) {
-    assert!(now.0 >= last, "a command at {} ns was submitted after one at {last} ns", now.0);
+    assert!(now.0 >= last, "a command at {} ns follows a command at {last} ns", now.0);
     let end = command.sector.after(command.bytes);
     let sectors = limits.capacity.0 / fonio_core::SECTOR_BYTES;
-    assert!(end.0 <= sectors, "a command up to sector {} on a device of {sectors} sectors", end.0);
+    assert!(end.0 <= sectors, "a command ends at sector {} of {sectors} sectors", end.0);
 }
 
 #[cfg(test)]

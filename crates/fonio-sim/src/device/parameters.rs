@@ -5,9 +5,9 @@ use fonio_core::Nanos;
 /// Times, rates and sizes of a flash device, all from a profile (`crate::profile`).
 #[derive(Clone, Debug)]
 pub struct Flash {
-    /// The mapping unit of the translation layer.
+    /// Size of the translation layer's mapping unit.
     pub unit_bytes: u64,
-    /// A page of all planes; they are programmed together.
+    /// Size of a page of all planes, which are programmed together.
     pub page_bytes: u64,
     /// Total number of dies on all channels.
     pub dies: u32,
@@ -23,91 +23,90 @@ pub struct Flash {
     pub t_erase: Nanos,
     /// The operations that a read waits for if its die is busy.
     pub reads_wait_for: ReadsWaitFor,
-    /// The interface and the controller.
+    /// Parameters of the interface and the controller.
     pub interface: Interface,
     /// A write-back buffer in the controller's RAM.
     pub buffer: Option<Buffer>,
     /// A part of the flash that stores one bit per cell, for fast writes.
     pub slc: Option<Slc>,
-    /// Data read ahead for a sequential reader.
+    /// Amount of data read ahead for a sequential reader.
     pub read_ahead_bytes: u64,
     /// Map caches in RAM, nearest first.
     pub map_levels: Vec<MapReach>,
 }
 
-/// The interface and the controller.
+/// Parameters of the interface and the controller.
 #[derive(Clone, Debug)]
 pub struct Interface {
-    /// Transfers to the host.
+    /// Transfers from the device to the host.
     pub read: Direction,
-    /// Transfers from the host.
+    /// Transfers from the host to the device.
     pub write: Direction,
-    /// Whether it sends and receives at the same time.
+    /// Whether the interface sends and receives at the same time.
     pub full_duplex: bool,
     /// The controller's time for a flush, without the time to program buffered data.
     pub flush_command: Nanos,
     /// The time that forced unit access adds to a write, without the time to program its data.
     pub fua: Nanos,
-    /// Whether programming begins when the first page has arrived. Otherwise, it begins when the last page
-    /// has arrived.
+    /// Whether programming begins when the first page has arrived, instead of the last page.
     pub programs_while_receiving: bool,
 }
 
 /// One direction of the interface, and the controller's work for commands in this direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Direction {
-    /// Bytes per second.
+    /// Transfer rate in bytes per second.
     pub rate: u64,
-    /// The controller's time for a command.
+    /// The controller's time for a command that continues a stream.
     pub command: Nanos,
     /// The controller's additional time for a command that does not continue a stream.
     pub random: Nanos,
-    /// The delay of a command that keeps no resource busy.
+    /// The part of a command's delay that keeps no resource busy.
     pub latency: Nanos,
     /// The additional delay of a command that does not continue a stream.
     pub random_latency: Nanos,
-    /// Sequential readers or writers that the controller can tell apart.
+    /// Number of sequential readers or writers that the controller can tell apart.
     pub streams: u32,
 }
 
-/// A write-back buffer.
+/// Parameters of a write-back buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffer {
     /// The number of pages that the buffer can hold. A page leaves the buffer when it is in flash.
     pub pages: u32,
     /// The number of partly written units that the buffer can hold until the rest of their data arrives. If
-    /// 0, the missing part of a unit is read from flash at once.
+    /// the number is 0, the missing part of a unit is read from flash at once.
     pub gathered_units: u32,
 }
 
-/// A cache in SLC mode.
+/// Parameters of an SLC cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Slc {
-    /// The number of pages that it holds.
+    /// The number of pages that the cache holds.
     pub pages: u64,
-    /// Time to program one of them.
+    /// Time to program a page in SLC mode.
     pub t_program: Nanos,
 }
 
 /// The amounts of data that the part of the map in RAM covers.
 #[derive(Clone, Copy, Debug)]
 pub struct MapReach {
-    /// Data covered by one segment of the map.
+    /// Amount of data that one segment of the map covers.
     pub piece_bytes: u64,
-    /// Data covered by all segments in RAM.
+    /// Amount of data that all map segments in RAM cover.
     pub reach_bytes: u64,
-    /// The time to fetch a missing segment.
+    /// The time to fetch a map segment that is not in RAM.
     pub miss: Nanos,
 }
 
 /// The operations that a read waits for while its die programs or erases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadsWaitFor {
-    /// All operations queued at the die.
+    /// A read waits for all operations queued at the die.
     Queue,
     /// The operation in progress; the read overtakes operations that have not begun.
     Operation,
-    /// The suspension of the operation in progress, with its duration.
+    /// A read waits until the operation in progress is suspended, which takes this time.
     Suspension(Nanos),
 }
 

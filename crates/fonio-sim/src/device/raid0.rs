@@ -4,11 +4,11 @@ use fonio_core::{ByteCount, Nanos, Op, SECTOR_BYTES, Sector, Timestamp};
 
 use super::{Command, Counters, Device, Limits};
 
-/// The stripe of the study.
+/// Stripe size in the study of Kim et al.
 pub const STRIPE: ByteCount = ByteCount(4096);
 
-/// A RAID-0 device. It splits each command: every affected member gets one command for all its stripes,
-/// which are adjacent on the member.
+/// A RAID-0 device. Each command is split: every affected member gets one command for all its stripes, which
+/// are adjacent on the member.
 pub struct Raid0 {
     members: Vec<Box<dyn Device>>,
     stripe: u64,
@@ -19,16 +19,16 @@ pub struct Raid0 {
 }
 
 impl Raid0 {
-    /// Makes a RAID-0 of `members`. Each is used up to the capacity of the smallest.
+    /// Makes a RAID-0 of `members`. Each member is used up to the capacity of the smallest.
     ///
     /// # Panics
     ///
     /// If there is no member, or if the stripe is larger than a member or not a multiple of the sector size.
     pub fn new(members: Vec<Box<dyn Device>>, stripe: ByteCount) -> Raid0 {
-        assert!(stripe.0 > 0 && stripe.0.is_multiple_of(SECTOR_BYTES), "a stripe consists of sectors");
+        assert!(stripe.0 > 0 && stripe.0.is_multiple_of(SECTOR_BYTES), "a stripe consists of full sectors");
         let all = || members.iter().map(|member| member.limits());
-        let smallest = all().map(|limits| limits.capacity.0).min().expect("a RAID has a member");
-        assert!(smallest >= stripe.0, "a member holds a stripe");
+        let smallest = all().map(|limits| limits.capacity.0).min().expect("a RAID has at least one member");
+        assert!(smallest >= stripe.0, "each member holds at least one stripe");
         let count = members.len() as u64;
         let limits = Limits {
             capacity: ByteCount(smallest / stripe.0 * stripe.0 * count),
@@ -49,7 +49,7 @@ impl Raid0 {
     /// Returns the part of the bytes `start..end` that is on one member, as byte offsets on this member.
     fn part(&self, member: u64, start: u64, end: u64) -> Option<(u64, u64)> {
         let count = self.members.len() as u64;
-        // The member's bytes before an address.
+        // Number of the member's bytes before an address of the array.
         let before = |address: u64| {
             let (row, within) = (address / (self.stripe * count), address % (self.stripe * count));
             row * self.stripe + within.saturating_sub(member * self.stripe).min(self.stripe)

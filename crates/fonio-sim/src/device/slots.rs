@@ -1,4 +1,4 @@
-//! The queue slots of a device. They limit the commands in flight.
+//! The queue slots of a device, which limit the number of commands in flight.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,14 +19,14 @@ impl Slots {
         self.free_at.peek().expect("there is a slot").0
     }
 
-    /// Takes the slot that becomes free first, until `until`.
+    /// Occupies the slot that becomes free first until the time `until`.
     ///
     /// # Panics
     ///
-    /// If the slot is not free by then.
+    /// If no slot becomes free by `until`.
     pub(super) fn take(&mut self, until: u64) {
         let mut first = self.free_at.peek_mut().expect("there is a slot");
-        assert!(first.0 <= until, "a command ends after its slot was free");
+        assert!(first.0 <= until, "the slot is still in use at the command's end");
         *first = Reverse(until);
     }
 }

@@ -13,7 +13,7 @@ pub(super) struct ReadAhead {
     pub(super) page: Option<PhysicalPage>,
 }
 
-/// The most recently used streams. A new stream replaces the least recently used one.
+/// The most recently used streams. A new stream replaces the least recently used stream.
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: Vec<Stream>,
@@ -34,8 +34,8 @@ impl Streams {
         Streams { streams: Vec::new(), streams_max: streams_max as usize, newest: 0, uses: 0 }
     }
 
-    /// Returns the stream that a command from sector `start` to `end` continues. If there is none, the
-    /// command begins a new stream.
+    /// Returns the stream that a command from sector `start` to `end` continues. A command that continues no
+    /// stream begins a new stream.
     pub(super) fn follow(&mut self, start: u64, end: u64) -> Option<usize> {
         if self.streams_max == 0 {
             return None;

@@ -60,9 +60,9 @@ proptest! {
         let last = completions.iter().map(|done| done.0).max().unwrap_or(0);
         prop_assert!(counters.busy.0 <= last, "{}: the busy time exceeds the run time", name);
         if !limits.volatile_cache {
-            prop_assert!(counters.programmed.0 >= written, "{}: written data are programmed at once", name);
+            prop_assert!(counters.programmed.0 >= written, "{}: not all written data were programmed", name);
         }
-        // The same commands give the same times.
+        // The same commands give the same completion times and counters.
         prop_assert_eq!(drive(name, &commands), (completions, counters));
     }
 }
@@ -77,12 +77,12 @@ fn a_flush_waits_for_what_the_buffer_holds() {
     let acknowledged = device.submit(&write(0), Timestamp(0));
     let flushed = device.submit(&flush, acknowledged);
     let t_program = profile.number("flash.t_program").unwrap();
-    assert!(acknowledged.0 < t_program, "a buffered write does not wait for flash");
-    assert!(flushed.0 - acknowledged.0 >= t_program, "a flush waits for flash");
+    assert!(acknowledged.0 < t_program, "a buffered write waited for flash");
+    assert!(flushed.0 - acknowledged.0 >= t_program, "a flush did not wait for flash");
     let again = device.submit(&flush, flushed);
-    assert!(again.0 - flushed.0 < t_program, "a flush without data does not wait");
+    assert!(again.0 - flushed.0 < t_program, "a flush without data waited for flash");
     let durable = device.submit(&Command { fua: true, ..write(1) }, again);
-    assert!(durable.0 - again.0 >= t_program, "forced unit access waits for flash");
+    assert!(durable.0 - again.0 >= t_program, "a write with forced unit access did not wait for flash");
 }
 
 #[test]
@@ -176,8 +176,8 @@ fn kingston() -> (Box<dyn Device>, Costs) {
 fn a_random_write_to_a_log_block_costs_what_the_algorithm_says() {
     let (mut device, costs) = kingston();
     let mut now = crate::measure::write_in_order(device.as_mut(), CAPACITY, Timestamp(0));
-    // Erase blocks of 2 MiB and two log blocks. The fourth write evicts the log block of the first two
-    // writes, which holds units out of order.
+    // The device has erase blocks of 2 MiB and two log blocks. The fourth write evicts the log block of the
+    // first two writes, which holds units out of order.
     for (block, offset, merges) in [(0, 5, 0), (0, 3, 0), (1, 7, 0), (2, 9, 1), (2, 1, 0), (0, 9, 1)] {
         let sector = Sector((block * (2 << 20) + offset * (16 << 10)) / 512);
         let write = Command { op: Op::Write, sector, bytes: ByteCount(4096), fua: false };
@@ -200,5 +200,5 @@ fn random_writes_take_the_time_of_the_formula() {
     let wanted = costs.write as f64 + 7.0 / 8.0 * costs.full_merge as f64;
     let given = measured[0].micros_each() * 1e3;
     // One merge in 128 is partial and saves an erase.
-    assert!((given / wanted - 1.0).abs() < 0.01, "{given:.0} ns, the formula says {wanted:.0}");
+    assert!((given / wanted - 1.0).abs() < 0.01, "{given:.0} ns, the formula gives {wanted:.0} ns");
 }

@@ -7,21 +7,21 @@ use crate::scheduler::{Priority, ProcessId, Request, RequestId};
 /// A request and the time at which it is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// The queueing time.
+    /// The time at which the request is queued.
     pub at: Timestamp,
-    /// The operation.
+    /// The operation of the request.
     pub op: Op,
-    /// Whether a program waits for it.
+    /// Whether a program waits for the request.
     pub is_sync: bool,
     /// Whether it must be durable when it completes (forced unit access).
     pub fua: bool,
-    /// The first sector. Zero for a flush.
+    /// The first sector of the request; zero for a flush.
     pub sector: Sector,
-    /// The length. Zero for a flush.
+    /// The length of the request; zero for a flush.
     pub bytes: ByteCount,
-    /// The process that queued it.
+    /// The process that queued the request.
     pub process: ProcessId,
-    /// Its priority.
+    /// The priority of the request.
     pub priority: Priority,
 }
 

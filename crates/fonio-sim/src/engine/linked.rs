@@ -20,9 +20,9 @@ pub enum Begins {
     /// Queue it after both the thread's previous request and a request of another thread have completed,
     /// and after a pause: the thread had waited for the other thread.
     AfterOther {
-        /// The signal of the other thread's request.
+        /// The signal that is set when the other thread's request completes.
         signal: u32,
-        /// The time between the later completion and the queueing.
+        /// The time from the later of the two completions to the queueing.
         pause: Nanos,
     },
 }
@@ -30,17 +30,17 @@ pub enum Begins {
 /// A request of a thread, and the condition under which the thread queues it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The condition for queueing it.
+    /// The condition for queueing the request.
     pub begins: Begins,
-    /// The request. Its time is ignored.
+    /// The request, whose time is ignored.
     pub request: Arrival,
-    /// The signal that it sets when it completes.
+    /// The signal that the request sets when it completes.
     pub signal: Option<u32>,
 }
 
 pub(super) struct Thread {
     steps: Vec<Step>,
-    /// Number of requests queued.
+    /// Number of requests that the thread has queued.
     pub made: u32,
     /// Whether the next request is in the event queue.
     is_armed: bool,
@@ -57,7 +57,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Sets a signal and returns the sources that waited for it.
+    /// Sets a signal, and returns the sources that waited for this signal.
     pub(super) fn set(&mut self, signal: u32, now: Timestamp) -> Vec<u32> {
         self.set.insert(signal, now);
         self.waiting.remove(&signal).unwrap_or_default()
@@ -108,7 +108,7 @@ impl Thread {
         Arrival { at: now, ..step.request }
     }
 
-    /// Records the completion of a request. Returns the signal that it sets.
+    /// Records the completion of a request, and returns the signal that the completion sets.
     pub(super) fn complete(&mut self, step: u32, now: Timestamp) -> Option<u32> {
         if step + 1 == self.made {
             self.completed = Some(now);

@@ -41,17 +41,17 @@ pub enum EngineError {
         "the request at sector {} with {} bytes ends beyond the device's {} bytes; simulate a larger device", .sector.0, .bytes.0, .capacity.0
     )]
     BeyondDevice {
-        /// Its first sector.
+        /// The request's first sector.
         sector: Sector,
-        /// Its length.
+        /// The request's length.
         bytes: ByteCount,
         /// The size of the device.
         capacity: ByteCount,
     },
     /// The request arrives before its source's previous request.
-    #[error("a request at {} ns came after one at {} ns; sort requests by queueing time", .at.0, .last.0)]
+    #[error("a request at {} ns came after a request at {} ns; sort requests by queueing time", .at.0, .last.0)]
     OutOfOrder {
-        /// The arrival time.
+        /// The arrival time of the request.
         at: Timestamp,
         /// The arrival time of the previous request.
         last: Timestamp,
@@ -59,9 +59,9 @@ pub enum EngineError {
     /// A recorded request lacks a value that a replay needs.
     #[error("request {request_id} of the recording has no {what}, so it cannot be replayed")]
     Unknown {
-        /// Its number in the recording.
+        /// The request's number in the recording.
         request_id: u64,
-        /// The missing value.
+        /// The name of the missing value.
         what: &'static str,
     },
     /// Threads wait for requests that are never queued.
@@ -77,7 +77,7 @@ pub enum EngineError {
 /// The host: the queue depth of its driver, and the random seed of its processes.
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
-    /// Maximum requests in flight at the driver. The device's own depth applies too.
+    /// Maximum number of requests in flight at the driver. The device's own queue depth is a further limit.
     pub depth: u32,
     /// Seed of random addresses and think times.
     pub seed: u64,
@@ -253,11 +253,11 @@ impl Engine<'_, '_> {
             return;
         }
         let timer = self.scheduler.next_timer(now);
-        assert!(timer.is_some() || self.in_flight > 0, "requests are not held back forever");
+        assert!(timer.is_some() || self.in_flight > 0, "a held-back request needs a timer");
         if let Some(at) = timer
             && self.armed.is_none_or(|armed| at < armed)
         {
-            assert!(at > now, "a timer is later than now");
+            assert!(at > now, "a timer expires in the future");
             self.armed = Some(at);
             self.push(at, Event::Timer);
         }
@@ -265,13 +265,13 @@ impl Engine<'_, '_> {
 
     fn issue(&mut self, request: Request, now: Timestamp) {
         let waiting = self.pending.get(request.id);
-        assert!(waiting.issued.is_none(), "a scheduler dispatches a request once");
+        assert!(waiting.issued.is_none(), "a request is dispatched only once");
         assert_eq!(waiting.request, request, "a scheduler leaves a request unchanged");
         waiting.issued = Some(now);
         let fua = waiting.fua;
         let command = Command { op: request.op, sector: request.sector, bytes: request.bytes, fua };
         let done = self.device.submit(&command, now);
-        assert!(done >= now, "a request completes after it was issued");
+        assert!(done >= now, "a request completes after its issue");
         self.in_flight += 1;
         self.push(done, Event::Complete(request.id));
     }
@@ -281,7 +281,7 @@ impl Engine<'_, '_> {
 struct Waiting {
     request: Request,
     queued: Timestamp,
-    /// The time at which it was issued to the device.
+    /// The time at which the request was issued to the device.
     issued: Option<Timestamp>,
     source: u32,
     /// The index of this request in its source, if the source is a thread of steps.

@@ -1,4 +1,4 @@
-//! Recorded requests as arrivals.
+//! Converts recorded requests to arrivals.
 //!
 //! A recording stores rows in the order of issue. Requests are queued in nearly the same order, so sorting
 //! within a window of rows is enough.
@@ -17,7 +17,7 @@ const WINDOW: usize = 1 << 16;
 /// The recorded requests of a device as arrivals, in the order in which they were queued.
 pub struct Replay<I> {
     rows: I,
-    /// By queueing time, then by request ID; rows with the same ID keep their order.
+    /// Arrivals by queueing time, then by request ID; rows with the same ID keep their order.
     window: BTreeMap<(Timestamp, u64, u64), Arrival>,
     read: u64,
 }
@@ -46,9 +46,9 @@ impl<I: Iterator<Item = rows::Request>> Iterator for Replay<I> {
     }
 }
 
-/// Converts a recorded request to an arrival. If the queueing time is unknown, the time of insertion or, if
-/// that is unknown too, of issue replaces it. A request of an unknown thread belongs to process 0; a write
-/// with unknown flags counts as write-back.
+/// Converts a recorded request to an arrival. If the queueing time is unknown, the insertion time replaces
+/// it, or, without an insertion time, the issue time. A request of an unknown thread belongs to process 0; a
+/// write with unknown flags counts as write-back.
 ///
 /// # Errors
 ///

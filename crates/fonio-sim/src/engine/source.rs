@@ -1,4 +1,4 @@
-//! The sources of requests.
+//! The sources from which the engine gets requests.
 
 use fonio_core::random::seed_for;
 use fonio_core::{ByteCount, Nanos, Op, Random, SECTOR_BYTES, Sector, Timestamp};
@@ -13,34 +13,34 @@ use crate::scheduler::{Priority, ProcessId};
 pub enum Source<'a> {
     /// A process that keeps a fixed number of requests in flight and waits for them.
     Closed(ClosedLoop),
-    /// Requests at given times, in time order. Their times do not depend on the device. An error ends the
-    /// run.
+    /// Requests at given times, in time order. The arrival times do not depend on the device. An error ends
+    /// the run.
     Open(Box<dyn Iterator<Item = Result<Arrival, EngineError>> + 'a>),
     /// A thread whose requests depend on earlier requests, its own or other threads'.
     Linked(Vec<Step>),
 }
 
-/// A process that keeps a fixed number of requests in flight. When one completes, the process thinks and
-/// queues the next.
+/// A process that keeps a fixed number of requests in flight. When a request completes, the process
+/// waits for its think time and queues the next request.
 #[derive(Clone, Copy, Debug)]
 pub struct ClosedLoop {
-    /// Its ID; to the scheduler, loops with the same ID are one process.
+    /// The process's ID; to the scheduler, loops with the same ID are one process.
     pub process: ProcessId,
-    /// The priority of its requests.
+    /// The priority of the process's requests.
     pub priority: Priority,
     /// Whether its writes are synchronous: direct I/O and fsync, not write-back.
     pub is_sync: bool,
-    /// Percentage of reads; the other requests are writes. Chosen at random.
+    /// Percentage of reads, which are chosen at random; the other requests are writes.
     pub reads_percent: u8,
     /// Whether the requests of each direction are sequential or random.
     pub order: Order,
-    /// The first byte of its range.
+    /// The first byte of the process's range on the device.
     pub start: ByteCount,
-    /// The length of its range. A sequential process that reaches the end continues at the beginning.
+    /// The length of the range. A sequential process that reaches the end continues at the beginning.
     pub range: ByteCount,
-    /// The size of a request.
+    /// The size of each request.
     pub request: ByteCount,
-    /// The number of requests.
+    /// The total number of requests.
     pub count: u64,
     /// The number of requests in flight.
     pub depth: u32,
@@ -51,21 +51,21 @@ pub struct ClosedLoop {
 /// A think time, uniformly distributed between a minimum and a maximum.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Think {
-    /// The minimum.
+    /// The minimum think time.
     pub min: Nanos,
-    /// The maximum.
+    /// The maximum think time.
     pub max: Nanos,
 }
 
 impl Think {
-    /// The process continues at once.
+    /// No think time: the process queues its next request at once.
     pub const NONE: Think = Think { min: Nanos(0), max: Nanos(0) };
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Progress {
     random: Random,
-    /// Requests of each direction, writes first.
+    /// Number of requests in each direction, writes first.
     by_direction: [u64; 2],
     places: u64,
 }
@@ -74,7 +74,7 @@ impl Progress {
     fn new(process: &ClosedLoop, seed: u64) -> Progress {
         assert!(
             process.range.0 >= process.request.0 && process.request.0 > 0,
-            "a process's range holds a request"
+            "a process's range fits one request"
         );
         let places = process.range.0 / process.request.0;
         Progress { random: Random::new(seed), by_direction: [0; 2], places }
@@ -151,7 +151,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Returns the time of its next request; `None` at the end.
+    /// Returns the time of the source's next request; `None` after the last request.
     pub(super) fn next_at(&mut self, now: Timestamp) -> Result<Option<Timestamp>, EngineError> {
         match self {
             State::Closed { process, started, .. } => {
@@ -187,7 +187,7 @@ impl<'a> State<'a> {
     pub(super) fn make(&mut self, now: Timestamp) -> Arrival {
         match self {
             State::Closed { process, progress, .. } => progress.next(process, now),
-            State::Open { next, .. } => next.expect("its time was returned before"),
+            State::Open { next, .. } => next.expect("the time of the next request is known"),
             State::Linked(thread) => thread.make(now),
         }
     }

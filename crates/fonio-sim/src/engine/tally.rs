@@ -9,9 +9,9 @@ use crate::scheduler::{ProcessId, Request};
 /// Sum and maximum of durations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// Their sum.
+    /// The sum of all durations.
     pub sum: Nanos,
-    /// The longest.
+    /// The longest duration.
     pub max: Nanos,
 }
 
@@ -22,12 +22,12 @@ impl Times {
     }
 }
 
-/// The requests of one process and op.
+/// Statistics of the requests of one process and op.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Number of completed requests.
     pub count: u64,
-    /// Bytes in them.
+    /// Number of bytes in the completed requests.
     pub bytes: ByteCount,
     /// Times from queueing to completion.
     pub response: Times,
@@ -54,12 +54,12 @@ impl Tally {
     }
 }
 
-/// The result of a run.
+/// The result of a run of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The requests of each process and op.
+    /// Statistics of the requests of each process and op.
     pub tallies: BTreeMap<(ProcessId, Op), Tally>,
-    /// The beginning of the run.
+    /// The time at which the run began.
     pub from: Timestamp,
     /// The completion time of the last request.
     pub end: Timestamp,
@@ -71,7 +71,7 @@ impl Outcome {
         self.tallies.get(&(process, op)).copied().unwrap_or_default()
     }
 
-    /// Returns the number of requests.
+    /// Returns the number of completed requests of all processes.
     pub fn count(&self) -> u64 {
         self.tallies.values().map(|tally| tally.count).sum()
     }

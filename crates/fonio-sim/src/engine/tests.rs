@@ -194,7 +194,7 @@ fn errors_name_the_request() {
         ),
         (
             open(vec![arrival(5, Op::Read, 8), arrival(4, Op::Read, 8)]),
-            "a request at 4 ns came after one at 5 ns; sort requests by queueing time",
+            "a request at 4 ns came after a request at 5 ns; sort requests by queueing time",
         ),
         (
             Source::Open(Box::new(replay)),
@@ -216,9 +216,9 @@ fn threads_wait_for_their_own_requests_and_for_those_of_others() {
     let us = |time: u64| Nanos(time * 1_000);
     let after_other = |signal, pause| Begins::AfterOther { signal, pause: us(pause) };
     let threads = vec![
-        // From 0 to 8 µs, and from 10 to 14.
+        // The requests are in flight from 0 to 8 µs and from 10 to 14 µs.
         vec![step(1, 8, Begins::At(us(0)), Some(0)), step(1, 4, Begins::AfterEnd(us(2)), Some(1))],
-        // From 9 to 10.
+        // The request is in flight from 9 to 10 µs.
         vec![step(2, 1, after_other(0, 1), None)],
         // The second request does not wait for the first request. The third request waits for the second
         // request and for the first thread.

@@ -1,5 +1,5 @@
-//! Addresses in flash. Each kind of number has its own type, so logical and physical units cannot be mixed
-//! up. All these numbers are 32 bits wide, and the types have no cost at run time.
+//! The types of addresses in flash. Each kind of number has its own type, so logical and physical units
+//! cannot be mixed up. All these numbers are 32 bits wide, and the types have no cost at run time.
 
 use std::marker::PhantomData;
 
@@ -42,7 +42,7 @@ numbers! {
     /// The offset of a unit in its logical or erase block, in units. The end of a block is its last offset
     /// plus one.
     Offset
-    /// A die.
+    /// A flash die.
     Die
 }
 
@@ -82,7 +82,7 @@ impl Offset {
 }
 
 impl Die {
-    /// Returns its index in a list of all dies.
+    /// Returns the die's index in a list of all dies.
     pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
@@ -106,7 +106,7 @@ pub(crate) struct Table<K, V> {
 }
 
 impl<K: Number, V: Number> Table<K, V> {
-    /// Makes a table of zeros. Its memory is not touched before first use.
+    /// Makes a table of zeros, whose memory is not touched before first use.
     pub(crate) fn zeroed(length: u32) -> Table<K, V> {
         Table { raw: vec![0; length as usize], types: PhantomData }
     }
@@ -139,7 +139,8 @@ impl<K: Number, V: Number> Table<K, V> {
         self.raw.len() as u32
     }
 
-    /// Returns the first key with the smallest stored value, and this value. `None` if the table is empty.
+    /// Returns the first key with the smallest stored value, and this value. Returns `None` if the table is
+    /// empty.
     pub(crate) fn least(&self) -> Option<(K, V)> {
         let (mut first, mut least) = (0, *self.raw.first()?);
         for (key, raw) in self.raw.iter().enumerate() {

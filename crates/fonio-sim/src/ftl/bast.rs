@@ -17,13 +17,13 @@ use super::{
 /// The rule that chooses the log block to merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
-    /// The least recently written log block.
+    /// Merges the least recently written log block.
     Lru,
-    /// The log block that has been in use longest.
+    /// Merges the log block that has been in use longest.
     Fifo,
 }
 
-/// The BAST layer.
+/// The BAST translation layer.
 #[derive(Debug)]
 pub struct Bast<W = Unwatched> {
     victim: Victim,
@@ -33,7 +33,7 @@ pub struct Bast<W = Unwatched> {
     /// The log blocks in use. When all log blocks are in use, a merged log block is reused at once.
     logs: Vec<Log>,
     logs_max: usize,
-    /// The owner's units in each log block.
+    /// The units of the owning logical block that each log block contains.
     in_log: BlockBits<LogNumber>,
     writes: u64,
 }
@@ -77,9 +77,9 @@ impl<W: Watch> Bast<W> {
     ///
     /// # Panics
     ///
-    /// If there is no log block.
+    /// If `log_blocks` is 0.
     pub fn new(geometry: Geometry, log_blocks: u32, victim: Victim, seed: u64, watch: W) -> Bast<W> {
-        assert!(log_blocks > 0, "a log-block layer has a log block");
+        assert!(log_blocks > 0, "BAST needs at least one log block");
         Bast {
             victim,
             data: DataBlocks::new(geometry, log_blocks, seed, watch),
@@ -170,7 +170,7 @@ impl<W: Watch> Ftl for Bast<W> {
             self.in_log.insert(number, offset);
             let log = &mut self.logs[number.index()];
             let at = log.next;
-            assert!(at < self.data.geometry.block_end() && log.owner == logical, "the owner's log has room");
+            assert!(at < self.data.geometry.block_end() && log.owner == logical, "the block's log has room");
             log.next = at.plus(1);
             log.in_order &= at == offset;
             log.newest.set(offset, at);

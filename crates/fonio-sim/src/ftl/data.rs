@@ -1,4 +1,4 @@
-//! Data blocks and free erase blocks of log-block layers.
+//! The data blocks and free erase blocks of the translation layers with log blocks.
 //!
 //! The map has only one entry for each logical block, because each unit is at its own offset in the data
 //! block. Flash pages are programmed in order, so overwrites go to log blocks. A merge combines a log block
@@ -34,8 +34,8 @@ impl<W: Watch> DataBlocks<W> {
     /// which erase blocks are used.
     pub(super) fn new(geometry: Geometry, log_blocks: u32, seed: u64, watch: W) -> DataBlocks<W> {
         let logical = geometry.logical_blocks();
-        // One more block than data and log blocks: a full merge needs a free block before it can erase
-        // blocks.
+        // A full merge needs one more block than the data and log blocks, because it erases blocks only at
+        // its end.
         let total_blocks = logical + log_blocks + 1;
         DataBlocks {
             geometry,
@@ -55,7 +55,7 @@ impl<W: Watch> DataBlocks<W> {
     pub(super) fn erase(&mut self, block: EraseBlock, work: &mut Work) {
         self.watch.erase(block);
         self.free.push_back(block);
-        assert!(self.free.len() < self.total_blocks as usize, "an erase block is freed once");
+        assert!(self.free.len() < self.total_blocks as usize, "an erase block is freed only once");
         work.erase(self.geometry.die_of_block(block));
     }
 

@@ -19,7 +19,7 @@ use super::{
     Work,
 };
 
-/// The FAST layer.
+/// The FAST translation layer.
 #[derive(Debug)]
 pub struct Fast<W = Unwatched> {
     pub(super) data: DataBlocks<W>,
@@ -53,9 +53,9 @@ impl<W: Watch> Fast<W> {
     ///
     /// # Panics
     ///
-    /// If there is no random log block.
+    /// If `random_logs` is 0.
     pub fn new(geometry: Geometry, random_logs: u32, seed: u64, watch: W) -> Fast<W> {
-        assert!(random_logs > 0, "FAST has a random log block");
+        assert!(random_logs > 0, "FAST needs at least one random log block");
         let logical = geometry.logical_blocks();
         Fast {
             data: DataBlocks::new(geometry, random_logs + 1, seed, watch),
@@ -101,7 +101,7 @@ impl<W: Watch> Fast<W> {
         }
         let mut units = Vec::new();
         if self.random.len() == self.random_logs_max {
-            let oldest = self.random.pop_front().expect("there is a random log block");
+            let oldest = self.random.pop_front().expect("there is at least one random log block");
             let mut here = self.data.geometry.physical_unit(oldest.block, Offset(0));
             for unit in &oldest.units {
                 let (owner, offset) = self.data.geometry.logical_block(*unit);

@@ -1,5 +1,5 @@
-//! The part of a page map that a small controller keeps in RAM. The rest is in flash and is fetched on demand
-//! (DFTL: Gupta, Kim, Urgaonkar 2009).
+//! The part of a page map that a small controller keeps in RAM. The rest of the map is in flash and is
+//! fetched on demand (DFTL: Gupta, Kim, Urgaonkar 2009).
 //!
 //! The map is split into segments that cover equal amounts of data. A level keeps the most recently used
 //! segments; access to any other segment costs the level's miss time. With two levels, throughput drops at
@@ -32,16 +32,16 @@ impl Number for Piece {
 }
 
 /// One level of the cached map: a fixed number of segments. A new segment replaces the least recently used
-/// one.
+/// segment.
 #[derive(Clone, Debug)]
 pub struct MapLevel {
     held_max: u32,
     held: u32,
     /// For each cached segment, the segment that was used next after it; `None` for the most recently used
-    /// one.
+    /// segment.
     newer: Table<Piece, Option<Piece>>,
-    /// For each cached segment, the segment that was used last before it; `None` for the least recently
-    /// used one.
+    /// For each cached segment, the segment that was used last before it; `None` for the least recently used
+    /// segment.
     older: Table<Piece, Option<Piece>>,
     is_held: Vec<bool>,
     newest: Option<Piece>,
@@ -55,7 +55,7 @@ impl MapLevel {
     ///
     /// If `held_max` is 0.
     pub fn new(pieces: u32, held_max: u32) -> MapLevel {
-        assert!(held_max > 0, "a level holds a segment");
+        assert!(held_max > 0, "a level holds at least one segment");
         MapLevel {
             held_max,
             held: 0,
@@ -67,7 +67,7 @@ impl MapLevel {
         }
     }
 
-    /// Uses a segment. Returns false if it had to be fetched.
+    /// Uses a segment of the map. Returns false if the segment had to be fetched.
     pub fn touch(&mut self, piece: Piece) -> bool {
         let hit = self.is_held[piece.0 as usize];
         if hit {
@@ -76,7 +76,7 @@ impl MapLevel {
             }
             self.unlink(piece);
         } else if self.held == self.held_max {
-            let oldest = self.oldest.expect("a full level holds a segment");
+            let oldest = self.oldest.expect("a full level holds at least one segment");
             self.unlink(oldest);
             self.is_held[oldest.0 as usize] = false;
         } else {

@@ -1,8 +1,8 @@
 //! Flash translation layers: they map the host's data to flash and report the flash operations of each write.
 //!
-//! A layer keeps the map and has no clock. It reports the reads, programs, copies and erases of each die as
-//! [`Work`]; [`crate::device::flash`] computes their time. A merge of two blocks is one step with a count,
-//! so the cost of simulating it does not depend on the erase block size.
+//! A layer keeps the map and has no clock. The layer reports the reads, programs, copies and erases of each
+//! die as [`Work`]; [`crate::device::flash`] computes their time. A merge of two blocks is one step with a
+//! count, so the cost of simulating it does not depend on the erase block size.
 //!
 //! Addresses are in *units*, the mapping unit of the layer: 4 KiB in a modern device, a page of all planes in
 //! a card. A [`LogicalUnit`] is the host's number of a unit, a [`PhysicalUnit`] its address in flash.
@@ -24,14 +24,14 @@ pub use address::{Die, EraseBlock, LogicalBlock, LogicalUnit, Offset, PhysicalPa
 /// The geometry of the flash below a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Units that the host sees.
+    /// Number of units that the host sees.
     pub logical_units: u32,
     /// Number of units in an erase block. For a page map, number of units in a superblock (the erase blocks
     /// with the same number on all dies).
     pub units_per_block: u32,
-    /// Units that are programmed together: one page of all planes.
+    /// Number of units that are programmed together: one page of all planes.
     pub units_per_page: u32,
-    /// Dies that work at the same time.
+    /// Number of dies that work at the same time.
     pub dies: u32,
 }
 
@@ -89,7 +89,7 @@ fn shuffled_blocks(blocks: u32, seed: u64) -> VecDeque<EraseBlock> {
 /// The flash operations of a host write: steps in the order of execution.
 #[derive(Clone, Debug, Default)]
 pub struct Work {
-    /// Steps not yet turned into time.
+    /// Steps whose duration has not yet been computed.
     pub steps: Vec<Step>,
     /// The number of steps until the host's data are in flash. Later steps are the layer's own housekeeping.
     pub durable_after: usize,
@@ -100,32 +100,33 @@ pub struct Work {
 /// Consecutive operations on one die.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// The die.
+    /// The die that executes the operations.
     pub die: Die,
-    /// Pages read for a copy.
+    /// Number of pages read for copies.
     pub reads: u32,
-    /// Pages programmed with data from the host.
+    /// Number of pages programmed with data from the host.
     pub host_programs: u32,
-    /// Pages programmed with data copied from flash.
+    /// Number of pages programmed with data copied from flash.
     pub copy_programs: u32,
-    /// Erase blocks erased.
+    /// Number of erased blocks.
     pub erases: u32,
 }
 
-/// Sums over all steps.
+/// Numbers of operations and merges, summed over all steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Pages programmed with data from the host.
+    /// Number of pages programmed with data from the host.
     pub host_programs: u64,
-    /// Pages programmed with data from flash.
+    /// Number of pages programmed with data copied from flash.
     pub copy_programs: u64,
-    /// Erase blocks erased, counted per die.
+    /// Number of erased blocks, counted per die.
     pub erases: u64,
-    /// Log blocks that became data blocks without a copy.
+    /// Number of log blocks that became data blocks without a copy.
     pub switch_merges: u64,
-    /// Merges that kept the beginning of a block in its log block and copied the rest after it.
+    /// Number of merges that kept the beginning of a block in its log block and copied the rest of the block
+    /// there.
     pub partial_merges: u64,
-    /// Merges that copied the complete block.
+    /// Number of merges that copied a complete block.
     pub full_merges: u64,
 }
 
@@ -135,7 +136,7 @@ impl Work {
         self.totals.host_programs += u64::from(step.host_programs);
         self.totals.copy_programs += u64::from(step.copy_programs);
         self.totals.erases += u64::from(step.erases);
-        // Steps after the host's data must not delay them.
+        // Later steps must not delay the host's data.
         let may_join = self.durable_after < self.steps.len();
         match self.steps.last_mut() {
             Some(last) if may_join && last.die == step.die => {
@@ -183,7 +184,7 @@ pub trait Ftl: Send {
     fn write(&mut self, unit: LogicalUnit, work: &mut Work);
 
     /// If a page is partly filled, programs it with padding, because its data must become durable. The
-    /// default is for layers in which every unit is a page.
+    /// default suits layers in which every unit is a page.
     fn close_page(&mut self, _work: &mut Work) {}
 
     /// Discards `unit`. By default, as in cards, the layer does not record discards, so merges also copy
@@ -205,13 +206,13 @@ pub trait Ftl: Send {
 /// A device's erase blocks, counted by their use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Census {
-    /// All erase blocks.
+    /// The number of all erase blocks.
     pub total: u32,
-    /// Erased and unused.
+    /// The number of erased, unused blocks.
     pub free: u32,
-    /// Data blocks; in a page map, superblocks that are full.
+    /// The number of data blocks; in a page map, of full superblocks.
     pub data: u32,
-    /// Log blocks. For a page map, the superblocks that are being written or collected.
+    /// The number of log blocks; in a page map, of superblocks that are being written or collected.
     pub log: u32,
 }
 

@@ -1,9 +1,9 @@
 //! Page mapping: every unit can be at any address, and garbage collection gathers the valid units.
 //!
-//! The erase blocks with the same number on all dies form a superblock. It is filled page by page across the
-//! dies. Host data and the collector's copies go to different superblocks, which separates old data from new
-//! data. Collection is paced: while few superblocks are free, each page that the host writes is followed by
-//! as many copies as are needed to empty the victim before the space that its collection gains is used up.
+//! The erase blocks with the same number on all dies form a superblock, which is filled page by page across
+//! the dies. Host data and the collector's copies go to different superblocks, which separates old data from
+//! new data. Collection is paced: while few superblocks are free, each page that the host writes is followed
+//! by as many copies as are needed to empty the victim before the space that its collection gains is used up.
 //!
 //! Two rules can choose the victim. *Greedy* takes the superblock with the fewest valid units. *Cost-benefit*
 //! (Rosenblum, Ousterhout 1992) takes the one with the largest `(1 - u) × age / 2u`, where `u` is the share
@@ -21,9 +21,9 @@ use super::{
 /// The rule that chooses the victim of garbage collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collection {
-    /// Fewest valid units first.
+    /// Takes the superblock with the fewest valid units.
     Greedy,
-    /// Largest space gained × age / cost first.
+    /// Takes the superblock with the largest value of space gained × age / cost.
     CostBenefit,
 }
 
@@ -35,7 +35,7 @@ pub const SPARE_BLOCKS_MIN: u32 = 7;
 /// spare.
 const FREE_LOW: usize = 3;
 
-/// The page-mapping layer.
+/// The page-mapping translation layer.
 #[derive(Debug)]
 pub struct PageMap<W = Unwatched> {
     geometry: Geometry,
@@ -53,9 +53,9 @@ pub struct PageMap<W = Unwatched> {
     victim: Option<Collecting>,
     /// The number of pages that the current collection step reads and programs on each die.
     copied: Vec<CopiedPages>,
-    /// Shifts the offset of a page's first unit to the page's number in its superblock.
+    /// Right shift that turns the offset of a page's first unit into the page's number in its superblock.
     page_shift: u32,
-    /// Masks a page's number to its die.
+    /// Bit mask that turns a page's number into the number of its die.
     die_mask: u32,
     writes: u64,
     pub(crate) watch: W,
@@ -76,8 +76,7 @@ impl Number for ValidUnits {
 }
 
 impl ValidUnits {
-    /// A bit above the bits of the number of units. It is set while a superblock is free, open or being
-    /// collected.
+    /// A bit above all bits of a number of units, set while a superblock is free, open or being collected.
     const IN_USE: u32 = 1 << 31;
 
     /// The value of a superblock that has no valid units and may not be chosen.
@@ -93,7 +92,7 @@ impl ValidUnits {
 
     /// Marks the value as selectable, because the superblock is full.
     fn closed(self) -> ValidUnits {
-        assert!(self.of_closed().is_none(), "a superblock is closed once");
+        assert!(self.of_closed().is_none(), "a superblock is closed only once");
         ValidUnits(self.0 - ValidUnits::IN_USE)
     }
 
@@ -122,7 +121,7 @@ struct Collecting {
     /// The offset at which the search for the next valid unit continues.
     next: Offset,
     copies_per_page: u32,
-    /// The pages before this one have been read where necessary.
+    /// Pages with lower numbers have been read, if their units were needed.
     pages_read: u32,
 }
 
@@ -150,10 +149,10 @@ impl<W: Watch> PageMap<W> {
         assert!(spare_blocks >= SPARE_BLOCKS_MIN, "{spare_blocks} spare superblocks are too few");
         let total = geometry.logical_blocks() + spare_blocks;
         let units = u64::from(total) * u64::from(geometry.units_per_block);
-        assert!(units < u64::from(ValidUnits::IN_USE), "{units} units are too many");
+        assert!(units < u64::from(ValidUnits::IN_USE), "the model cannot address {units} units");
         assert!(
             geometry.units_per_page.is_power_of_two() && geometry.dies.is_power_of_two(),
-            "dies and units in a page are powers of two"
+            "the numbers of dies and of units per page are powers of two"
         );
         let mut free = shuffled_blocks(total, seed);
         let mut open =
@@ -203,8 +202,8 @@ impl<W: Watch> PageMap<W> {
         physical
     }
 
-    /// Returns the stream with room for one more unit. If its superblock is full, the stream continues in a
-    /// new one.
+    /// Returns the stream with room for one more unit. If the stream's superblock is full, the stream
+    /// continues in a new superblock.
     fn with_room(&mut self, stream: Stream, work: &mut Work) -> Stream {
         if stream.next < self.geometry.block_end() {
             return stream;
@@ -226,7 +225,7 @@ impl<W: Watch> PageMap<W> {
         };
         let (block, valid) = victim.expect("there are superblocks");
         let valid = valid.of_closed().filter(|valid| *valid < self.geometry.units_per_block);
-        (block, valid.expect("with spare superblocks, a closed one has space to gain"))
+        (block, valid.expect("spare superblocks leave invalid units in some superblock"))
     }
 
     /// Returns the closed superblock with the greatest benefit, or the first of several with equal benefit.
@@ -243,7 +242,7 @@ impl<W: Watch> PageMap<W> {
         best
     }
 
-    /// Returns space gained × age / cost.
+    /// Returns the space gained × age / cost of collecting a superblock.
     fn benefit(&self, block: EraseBlock, valid: u32) -> f64 {
         let used = f64::from(valid) / f64::from(self.geometry.units_per_block);
         let age = (self.writes - self.closed_at[block.0 as usize] + 1) as f64;

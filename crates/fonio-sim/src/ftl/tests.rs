@@ -26,7 +26,7 @@ impl Chip {
         let block = EraseBlock(physical.0 / self.units_per_block);
         let offset = Offset(physical.0 % self.units_per_block);
         let next = self.next.entry(block).or_default();
-        assert!(offset >= *next, "{offset:?} of {block:?} programmed after {next:?}");
+        assert!(offset >= *next, "{offset:?} of {block:?} is programmed out of order; next is {next:?}");
         *next = offset.plus(1);
         self.content.insert(physical, content);
     }
@@ -39,7 +39,7 @@ impl Watch for Chip {
         self.store(to, (unit, self.version));
     }
     fn copy(&mut self, from: PhysicalUnit, to: PhysicalUnit) {
-        let content = *self.content.get(&from).unwrap_or_else(|| panic!("{from:?} is copied, but empty"));
+        let content = *self.content.get(&from).unwrap_or_else(|| panic!("the copied {from:?} is empty"));
         self.store(to, content);
     }
     fn erase(&mut self, block: EraseBlock) {
@@ -92,7 +92,7 @@ fn check<F: Ftl>(mut ftl: F, chip: impl Fn(&F) -> &Chip, commands: &[Host], disc
             assert_eq!(
                 physical.is_some(),
                 newest.contains_key(&unit),
-                "{unit:?} is mapped when it was written"
+                "{unit:?} is written but not mapped, or mapped but not written"
             );
             let Some(physical) = physical else { continue };
             assert_eq!(
@@ -107,7 +107,7 @@ fn check<F: Ftl>(mut ftl: F, chip: impl Fn(&F) -> &Chip, commands: &[Host], disc
     }
     let totals = &work.totals;
     let pages = totals.host_programs * u64::from(ftl.geometry().units_per_page);
-    assert!(pages + u64::from(ftl.geometry().units_per_page) > writes, "all written data were programmed");
+    assert!(pages + u64::from(ftl.geometry().units_per_page) > writes, "written data were lost");
 }
 
 fn commands(units: u32) -> impl Strategy<Value = Vec<Host>> {
@@ -200,7 +200,7 @@ fn greedy_write_amplification_is_the_formula() {
         }
         let wanted = 1.0 / (1.0 - low);
         let off = given / wanted - 1.0;
-        assert!(off.abs() < 0.03, "{spare_percent} % spare: {given:.3}, the formula says {wanted:.3}");
+        assert!(off.abs() < 0.03, "{spare_percent} % spare: {given:.3}, the formula gives {wanted:.3}");
     }
 }
 

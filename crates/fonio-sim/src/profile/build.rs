@@ -20,7 +20,7 @@ const BLOCKS_MIN: u64 = 2;
 const SUPERBLOCKS_MIN: u64 = 128;
 
 /// The design of a device, as described by a profile.
-#[expect(clippy::large_enum_variant, reason = "one value exists at a time, on the stack")]
+#[expect(clippy::large_enum_variant, reason = "only one value exists at a time, on the stack")]
 enum Design {
     Memory(Memory),
     Flash(Flash, Geometry, Layer),
@@ -119,7 +119,7 @@ fn design(profile: &Profile, limits: &Limits) -> Result<Design, ProfileError> {
 
 fn too_large(profile: &Profile, capacity: ByteCount) -> ProfileError {
     profile.contradiction(format!(
-        "{} bytes are too many for units of this size; the model takes 2³¹ units",
+        "{} bytes are too many for units of this size; the model supports up to 2³¹ units",
         capacity.0
     ))
 }
@@ -179,7 +179,7 @@ fn flash(profile: &Profile) -> Result<Flash, ProfileError> {
     let buffer = match profile.number("buffer.size") {
         Some(size) if size < page_bytes => {
             return Err(profile.contradiction(format!(
-                "`buffer.size` of {size} bytes holds no page of {page_bytes} bytes"
+                "`buffer.size` of {size} bytes is less than one page of {page_bytes} bytes"
             )));
         }
         Some(size) => Some(Buffer {

@@ -1,4 +1,4 @@
-//! The errors of profiles.
+//! Errors in device profiles.
 
 use std::fmt;
 
@@ -19,52 +19,52 @@ pub enum ProfileError {
         #[source]
         source: Box<toml::de::Error>,
     },
-    /// A key that does not exist.
+    /// The profile has a key that does not exist.
     #[error("{location}: there is no key `{key}`{nearest}")]
     UnknownKey {
         /// The location of the key.
         location: Location,
-        /// The key as written.
+        /// The unknown key as written.
         key: String,
-        /// The result of [`fonio_core::nearest`] for all keys.
+        /// A suggestion of the most similar key, from [`fonio_core::nearest`].
         nearest: String,
     },
-    /// A missing key that this kind of device needs.
+    /// A key that this kind of device needs is missing.
     #[error("{profile}: `{key}` is missing ({meaning}); add a line such as {example} to [{}]", key.split_once('.').map_or("", |(table, _)| table))]
     Missing {
         /// The profile's name or file.
         profile: String,
-        /// The key.
+        /// The missing key.
         key: &'static str,
         /// The meaning of the key.
         meaning: &'static str,
-        /// An example line.
+        /// An example line with this key.
         example: String,
     },
-    /// A value in the wrong form.
+    /// A value has the wrong form.
     #[error("{location}: `{key}`: {problem}; write {wanted}")]
     Form {
         /// The location of the value.
         location: Location,
-        /// The key.
+        /// The key of the malformed value.
         key: String,
-        /// The problem.
+        /// What is wrong with the value.
         problem: String,
-        /// The right form, with an example.
+        /// The expected form of the value, with an example.
         wanted: String,
     },
-    /// A value outside its range.
+    /// A value is outside its allowed range.
     #[error("{location}: `{}` is {}, but must be between {} and {}", key.path, key.quantity.show(*value),
         key.quantity.show(key.min), key.quantity.show(key.max))]
     Range {
         /// The location of the value.
         location: Location,
-        /// The key.
+        /// The key, which includes the allowed range.
         key: &'static Key,
         /// The value, in the unit of its quantity.
         value: u64,
     },
-    /// Values that contradict each other.
+    /// Values of the profile contradict each other.
     #[error("{profile}: {what}")]
     Contradiction {
         /// The profile's name or file.
@@ -79,7 +79,7 @@ pub enum ProfileError {
 pub struct Location {
     /// The profile's name or file.
     pub profile: String,
-    /// The line, from 1; `None` if the value was not read from text.
+    /// The line number, counted from 1; `None` if the value was not read from text.
     pub line: Option<usize>,
 }
 

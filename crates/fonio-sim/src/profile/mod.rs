@@ -26,27 +26,28 @@ use crate::device::{Device, Limits};
 use fonio_core::ByteCount;
 use schema::{Key, Quantity};
 
-/// The origin of a number.
+/// Where a profile's number comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// Stated by the publication, specification or data sheet that `to` names.
+    /// The number is stated by the publication, specification or data sheet that `to` names.
     Published,
-    /// Fitted, so that the model reproduces the published or measured number that `to` names.
+    /// The number was fitted, so that the model reproduces the published or measured number that `to` names.
     Fitted,
-    /// Chosen among plausible values by an author who knew the published number that `to` names.
+    /// The number was chosen among plausible values by an author who knew the published number that `to`
+    /// names.
     Chosen,
-    /// Measured on a device of this kind; `to` says how.
+    /// The number was measured on a device of this kind; `to` says how.
     Measured,
-    /// Plausible, but without a source. `to` may give the reason.
+    /// The number is plausible, but has no source. `to` may give the reason.
     Assumed,
 }
 
 impl Source {
-    /// All sources.
+    /// All kinds of sources.
     pub const ALL: [Source; 5] =
         [Source::Published, Source::Fitted, Source::Chosen, Source::Measured, Source::Assumed];
 
-    /// Returns its name in profiles.
+    /// Returns the source's name in profiles.
     pub fn name(self) -> &'static str {
         match self {
             Source::Published => "published",
@@ -86,15 +87,15 @@ pub struct Provenance {
     pub key: &'static str,
     /// The value with its unit.
     pub value: String,
-    /// The kind of origin.
+    /// The kind of source of the number.
     pub source: Source,
     /// Depending on the source: the publication, the number to which the value was fitted or for which it
-    /// was chosen, the method of measurement, or the reason for the assumption. May be empty.
+    /// was chosen, the method of measurement, or the reason for the assumption. The text may be empty.
     pub to: String,
 }
 
 impl Profile {
-    /// Parses a profile. `name` is the profile name or file name for errors.
+    /// Parses a profile. `name` is the profile name or file name for error messages.
     ///
     /// # Errors
     ///
@@ -118,7 +119,7 @@ impl Profile {
         &self.name
     }
 
-    /// Returns the one-line description.
+    /// Returns the profile's one-line description.
     pub fn about(&self) -> &str {
         &self.about
     }

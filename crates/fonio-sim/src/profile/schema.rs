@@ -3,33 +3,33 @@
 use fonio_core::quantity::{Quantity as Amount, Unit};
 use fonio_core::{ByteCount, Nanos};
 
-/// The kind of a value. It determines the syntax, see [`fonio_core::quantity`].
+/// The kind of a value, which determines its syntax; see [`fonio_core::quantity`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// A duration, such as `"5 us"`. Stored in nanoseconds.
+    /// A duration, such as `"5 us"`, stored in nanoseconds.
     Duration,
-    /// An amount of data, such as `"16 KiB"` or `"16 GB"`. Stored in bytes.
+    /// An amount of data, such as `"16 KiB"` or `"16 GB"`, stored in bytes.
     Size,
-    /// A rate, such as `"20 MB/s"`. Stored in bytes per second.
+    /// A rate, such as `"20 MB/s"`, stored in bytes per second.
     Rate,
     /// A count, such as `4`.
     Count,
-    /// A share, such as `"7 %"`. Stored in thousandths of a percent.
+    /// A share, such as `"7 %"`, stored in thousandths of a percent.
     Share,
-    /// One of these words.
+    /// One of a list of words.
     Word(&'static [&'static str]),
 }
 
-/// One key.
+/// A key of device profiles.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     /// The key, as `table.name`.
     pub path: &'static str,
-    /// The kind of its value.
+    /// The kind of the key's value.
     pub quantity: Quantity,
     /// The minimum value, in the storage unit of [`Quantity`].
     pub min: u64,
-    /// The maximum value.
+    /// The maximum value, in the storage unit of [`Quantity`].
     pub max: u64,
     /// The meaning of the key.
     pub meaning: &'static str,
@@ -65,7 +65,7 @@ const fn word(path: &'static str, words: &'static [&'static str], meaning: &'sta
     key(path, Quantity::Word(words), 0, 0, meaning)
 }
 
-/// All keys, in the order of a written profile.
+/// All keys, in the order in which a profile is written.
 pub const KEYS: &[Key] = &[
     word("device.kind", &["flash", "pcm", "ram"], "the kind of memory"),
     size("device.capacity", 1 << 20, 4 * TIB, "the size that the host sees"),
@@ -85,7 +85,7 @@ pub const KEYS: &[Key] = &[
     time("interface.fua_cost", "additional time of a write with forced unit access"),
     rate("interface.read_rate", "the interface's rate to the host"),
     rate("interface.write_rate", "the interface's rate from the host"),
-    word("interface.full_duplex", YES_NO, "sends and receives at the same time"),
+    word("interface.full_duplex", YES_NO, "the interface sends and receives at the same time"),
     word("interface.programs_while_receiving", YES_NO, "programming begins when the first page has arrived"),
     time("interface.random_read", "additional controller time for a read that continues no stream"),
     time("interface.random_write", "additional controller time for a write that continues no stream"),
@@ -93,13 +93,13 @@ pub const KEYS: &[Key] = &[
     time("interface.write_latency", "delay of a write that does not block other commands"),
     time("interface.random_read_latency", "additional delay of a read that continues no stream"),
     time("interface.random_write_latency", "additional delay of a write that continues no stream"),
-    count("interface.read_streams", 0, 1024, "sequential readers that it can track"),
-    count("interface.write_streams", 0, 1024, "sequential writers that it can track"),
+    count("interface.read_streams", 0, 1024, "sequential readers that the device can track"),
+    count("interface.write_streams", 0, 1024, "sequential writers that the device can track"),
     size("interface.read_ahead", 0, GIB, "data read ahead for a sequential reader"),
     count("flash.channels", 1, 64, "channels"),
     count("flash.dies_per_channel", 1, 64, "dies on each channel"),
-    rate("flash.channel_rate", "a channel's rate; without it, transfers take no time"),
-    count("flash.planes", 1, 16, "planes of a die, programmed together"),
+    rate("flash.channel_rate", "a channel's transfer rate; if absent, transfers take no time"),
+    count("flash.planes", 1, 16, "planes of a die that are programmed together"),
     size("flash.page", 512, 1 << 20, "a page of one plane"),
     count("flash.pages_per_block", 2, 16_384, "pages in an erase block"),
     time("flash.t_read", "time to read a page"),
@@ -112,16 +112,16 @@ pub const KEYS: &[Key] = &[
     ),
     time("flash.t_suspend", "time to suspend an operation"),
     word("ftl.kind", &["page_map", "bast", "fast"], "the translation layer"),
-    size("ftl.unit", 512, 1 << 20, "the unit of a page map; without it, a page of all planes"),
+    size("ftl.unit", 512, 1 << 20, "the unit of a page map; if absent, one page of each plane"),
     key("ftl.spare", Quantity::Share, 0, 400_000, "spare flash relative to the capacity, for a page map"),
     word("ftl.collection", &["greedy", "cost_benefit"], "how garbage collection chooses the victim"),
-    count("ftl.log_blocks", 1, 65_536, "log blocks; for fast, log blocks for random writes"),
-    word("ftl.victim", &["lru", "fifo"], "which log block is merged first, for bast"),
+    count("ftl.log_blocks", 1, 65_536, "number of log blocks; for fast, only those for random writes"),
+    word("ftl.victim", &["lru", "fifo"], "the order in which bast merges its log blocks"),
     size("map_cache.piece", 64 * KIB, 64 * GIB, "data covered by one segment of the map"),
     size("map_cache.near_reach", 64 * KIB, TIB, "data covered by the map in RAM"),
     time("map_cache.near_miss", "time to fetch a missing segment"),
     size("map_cache.far_reach", 64 * KIB, TIB, "data covered by the next level of the map"),
-    time("map_cache.far_miss", "additional time to fetch a segment that is missing there too"),
+    time("map_cache.far_miss", "additional time to fetch a segment that the next level lacks too"),
     size("buffer.size", 4 * KIB, GIB, "RAM for data on the way to flash"),
     count(
         "buffer.gathered_units",
@@ -142,7 +142,7 @@ pub fn find(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.path == path)
 }
 
-/// Returns the result of [`fonio_core::nearest`] for all keys.
+/// Returns a suggestion of the key most similar to `path`, from [`fonio_core::nearest`].
 pub(super) fn nearest(path: &str) -> String {
     fonio_core::nearest(path, KEYS.iter().map(|key| key.path))
 }
@@ -189,7 +189,8 @@ impl Quantity {
     }
 
     /// Formats a value with its unit, exact for [`Quantity::read`]. A size is written in the largest unit
-    /// in which it is an integer. Any other value is written in the largest unit in which it is at least 1.
+    /// in which it is an integer. A value other than a size is written in the largest unit in which it is at
+    /// least 1.
     pub(super) fn written(self, value: u64) -> String {
         let suits = |worth: u64| match self {
             // 16 GB is clearer than 15 625 000 KiB.

@@ -1,4 +1,4 @@
-//! Profiles as text.
+//! Parses profiles from TOML text.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -10,9 +10,9 @@
 //!
 //! - *sequential*: one queue at a time. If the queue is empty, the device idles for a moment
 //!   ([`Tunables::slice_idle`]), because the process may continue its sequence.
-//! - *random*: queues of processes with random requests or with think times longer than the idle time. They
-//!   are served together: when a queue is empty, the next queue follows. The device idles only after the
-//!   last queue.
+//! - *random*: queues of processes with random requests or with think times longer than the idle time. These
+//!   queues are served together: when a queue is empty, the next queue follows. The device idles only after
+//!   the last queue.
 //! - *asynchronous*: dispatched only while no synchronous request is in flight, and only a few at a time.
 //!
 //! On flash, small requests count as random, because the time of a request depends on its size, not on its
@@ -34,9 +34,9 @@ use super::{Class, Priority, ProcessId, Request, Scheduler};
 /// The tunables, under the kernel's names, and two properties of the device.
 #[derive(Clone, Copy, Debug)]
 pub struct Tunables {
-    /// The slice of a synchronous queue at level 4.
+    /// The time slice of a synchronous queue at priority level 4.
     pub slice_sync: Nanos,
-    /// The slice of an asynchronous queue at level 4.
+    /// The time slice of an asynchronous queue at priority level 4.
     pub slice_async: Nanos,
     /// The time for which the device idles to wait for the next request of a process. 0 disables idling.
     pub slice_idle: Nanos,
@@ -44,14 +44,14 @@ pub struct Tunables {
     pub quantum: u32,
     /// The maximum number of in-flight asynchronous requests of a queue while another queue waits.
     pub slice_async_rq: u32,
-    /// On flash, smaller requests count as random. Zero for disks, where only the distance counts.
+    /// On flash, requests below this size count as random. Zero for disks, where only the distance counts.
     pub random_below: ByteCount,
-    /// A request counts as random if it begins farther than this from the end of the process's last request.
+    /// Distance from the end of the process's last request beyond which a request counts as random.
     pub seek_min: ByteCount,
 }
 
 impl Tunables {
-    /// The kernel's defaults, on flash. `random_below` and `seek_min` are assumed.
+    /// The kernel's default tunables on flash. `random_below` and `seek_min` are assumed.
     pub const DEFAULT: Tunables = Tunables {
         slice_sync: Nanos(100_000_000),
         slice_async: Nanos(40_000_000),
@@ -102,7 +102,7 @@ enum Group {
 
 const GROUPS: [Group; 3] = [Group::Sequential, Group::Random, Group::Asynchronous];
 
-/// A group that has the device.
+/// The turn of a group, during which the group has the device.
 #[derive(Clone, Copy, Debug)]
 struct GroupTurn {
     class: Class,
@@ -123,7 +123,7 @@ struct Queue {
     in_flight: u32,
     think: ThinkTime,
     last_end: Option<Sector>,
-    /// One bit for each of the last 32 requests; set if the request was random.
+    /// One bit for each of the queue's last 32 requests, set if the request was random.
     history: u32,
 }
 
@@ -167,7 +167,7 @@ impl Queue {
     }
 
     /// Returns the length of the slice. Each level with a higher priority than 4 adds a fifth of the base;
-    /// each level with a lower priority subtracts a fifth. A base of 100 ms gives 180 to 40 ms.
+    /// each level with a lower priority subtracts a fifth. A base of 100 ms gives slices of 180 to 40 ms.
     fn slice(&self, settings: &Tunables) -> Nanos {
         let base = if self.is_sync() { settings.slice_sync } else { settings.slice_async };
         Nanos(base.0 / 5 * (9 - u64::from(self.priority().level.min(Priority::LEVEL_MAX))))
@@ -275,8 +275,8 @@ impl Cfq {
         Some(GroupTurn { class, group, ends: now + Nanos(slices.sum()) })
     }
 
-    /// Returns the time until which the device idles for the empty queue that has it; other queues are held
-    /// back until then. `None` if the device does not idle.
+    /// Returns the time until which the device idles for the empty queue that has the device; other queues
+    /// are held back until then. Returns `None` if the device does not idle.
     fn idles_until(&self, turn: Turn, now: Timestamp) -> Option<Timestamp> {
         let queue = &self.queues[turn.queue];
         let class = queue.priority().class;

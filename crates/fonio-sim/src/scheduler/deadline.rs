@@ -3,8 +3,8 @@
 //! Reads and writes are kept in separate lists, sorted by sector and by age. A batch consists of requests
 //! of one direction in ascending order. A new batch consists of reads, unless writes have waited for
 //! [`Tunables::writes_starved`] read batches. If the deadline of the oldest request of its direction has
-//! passed, the batch begins with this request. Otherwise, it continues after the last dispatched request of
-//! its direction.
+//! passed, the batch begins with this request. Otherwise, the batch continues after the last dispatched
+//! request of its direction.
 //!
 //! Source: the kernel's `Documentation/block/deadline-iosched`.
 
@@ -18,11 +18,11 @@ use super::{Position, Request, Scheduler};
 /// The tunables, under the kernel's names.
 #[derive(Clone, Copy, Debug)]
 pub struct Tunables {
-    /// The deadline of a read.
+    /// The time from a read's insertion to its deadline.
     pub read_expire: Nanos,
-    /// The deadline of a write.
+    /// The time from a write's insertion to its deadline.
     pub write_expire: Nanos,
-    /// Maximum requests per batch.
+    /// The maximum number of requests per batch.
     pub fifo_batch: u32,
     /// The number of read batches that may precede a batch of waiting writes. With 0, reads wait for all
     /// writes.
@@ -30,7 +30,7 @@ pub struct Tunables {
 }
 
 impl Tunables {
-    /// The kernel's defaults.
+    /// The kernel's default tunables.
     pub const DEFAULT: Tunables = Tunables {
         read_expire: Nanos(500_000_000),
         write_expire: Nanos(5_000_000_000),
@@ -71,7 +71,7 @@ impl Scheduler for Deadline {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
     Read,
-    /// Everything except reads.
+    /// All requests except reads.
     Write,
 }
 
@@ -156,7 +156,7 @@ pub(super) struct Batches {
     settings: Tunables,
     /// The direction of the batch in progress, and the number of its dispatched requests.
     batch: Option<(Direction, u32)>,
-    /// Read batches since writes began to wait.
+    /// Number of read batches since writes began to wait.
     starved: u32,
 }
 

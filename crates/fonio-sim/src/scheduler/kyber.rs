@@ -19,13 +19,13 @@ use super::{Request, Scheduler};
 /// The tunables, and numbers that are fixed in the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Tunables {
-    /// The target for reads, `read_lat_nsec`.
+    /// The latency target for reads (`read_lat_nsec`).
     pub read_latency: Nanos,
-    /// The target for writes, `write_lat_nsec`.
+    /// The latency target for writes (`write_lat_nsec`).
     pub write_latency: Nanos,
-    /// The maximum number of tokens, by [`Kind`].
+    /// The maximum number of tokens of each [`Kind`].
     pub tokens_max: [u32; 4],
-    /// Maximum requests per batch, by [`Kind`].
+    /// The maximum number of requests per batch of each [`Kind`].
     pub batch: [u32; 4],
     /// The time between token adjustments.
     pub period: Nanos,
@@ -34,7 +34,7 @@ pub struct Tunables {
 }
 
 impl Tunables {
-    /// The kernel's defaults; `period` and `met_percent` are assumed.
+    /// The kernel's default tunables; `period` and `met_percent` are assumed.
     pub const DEFAULT: Tunables = Tunables {
         read_latency: Nanos(2_000_000),
         write_latency: Nanos(10_000_000),
@@ -48,11 +48,11 @@ impl Tunables {
 /// A kind of requests with its own tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Reads.
+    /// All reads.
     Read,
-    /// Writes, synchronous or not.
+    /// Writes, both synchronous and asynchronous.
     Write,
-    /// Discards.
+    /// All discards.
     Discard,
     /// All other requests.
     Other,
@@ -105,7 +105,7 @@ impl Kyber {
         Kyber { settings, kinds, current: 0, gone: 0, period_ends: Timestamp(0) }
     }
 
-    /// Returns the tokens of a kind.
+    /// Returns the current number of tokens of a kind.
     pub fn tokens(&self, kind: Kind) -> u32 {
         self.kinds[kind as usize].tokens
     }

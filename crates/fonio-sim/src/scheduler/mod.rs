@@ -1,8 +1,8 @@
 //! I/O schedulers: they choose the next waiting request for the device, or hold requests back.
 //!
 //! A driver inserts requests, takes requests while the device has room, and reports completions. A scheduler
-//! may hold requests back while others are in flight, or until a time that it reports. It has no clock: the
-//! driver passes the time, which must not decrease.
+//! may hold requests back while others are in flight, or until a time that it reports. Schedulers have no
+//! clock: the driver passes the time, which must not decrease.
 //!
 //! The models were written from papers and documentation; `docs/scheduler-models.md` lists these sources
 //! and the gaps of each model. The models do not merge requests: recorded requests are already merged.
@@ -20,11 +20,12 @@ pub mod vectors;
 
 use fonio_core::{ByteCount, Op, Sector, Timestamp};
 
-/// The insertion number of a request; unique within a scheduler. Ties go to the smaller number.
+/// The insertion number of a request; unique within a scheduler. Among equal candidates, the smaller number
+/// wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// The process that owns a request. Schedulers only compare it.
+/// The process that owns a request. Schedulers only compare process ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u32);
 
@@ -34,19 +35,19 @@ type Position = (u64, RequestId);
 /// A request waiting in a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Its ID.
+    /// The request's ID.
     pub id: RequestId,
-    /// The operation; not a flush.
+    /// The operation, which is never a flush.
     pub op: Op,
-    /// Whether it is synchronous. Every read counts as synchronous, regardless of this value.
+    /// Whether the request is synchronous. Every read counts as synchronous, regardless of this value.
     pub is_sync: bool,
-    /// The first sector.
+    /// The first sector of the request.
     pub sector: Sector,
-    /// The length.
+    /// The length of the request.
     pub bytes: ByteCount,
-    /// The process that queued it.
+    /// The process that queued the request.
     pub process: ProcessId,
-    /// Its class and level.
+    /// The request's priority class and level.
     pub priority: Priority,
 }
 
@@ -65,20 +66,20 @@ impl Request {
 /// An I/O priority: the kernel's `ioprio`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Priority {
-    /// The class.
+    /// The priority class.
     pub class: Class,
     /// The level, from 0 (highest) to [`Priority::LEVEL_MAX`]. The idle class has no levels.
     pub level: u8,
 }
 
-/// A priority class.
+/// A class of I/O priorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Served before all other classes.
+    /// Real time, served before all other classes.
     RealTime,
-    /// The default class.
+    /// Best effort, the default class.
     BestEffort,
-    /// Served only while no other process uses the device.
+    /// Idle, served only while no other process uses the device.
     Idle,
 }
 
@@ -86,7 +87,7 @@ impl Class {
     /// All classes, highest first.
     pub const ALL: [Class; 3] = [Class::RealTime, Class::BestEffort, Class::Idle];
 
-    /// Returns the name in vectors.
+    /// Returns the class's name in test vectors.
     pub fn name(self) -> &'static str {
         match self {
             Class::RealTime => "rt",
@@ -104,7 +105,7 @@ impl Priority {
     pub const DEFAULT: Priority = Priority { class: Class::BestEffort, level: 4 };
 
     /// Decodes a recorded `ioprio`: the class is in the top 3 of 16 bits, the level in the lowest 3. Without
-    /// a class, it is the default priority.
+    /// a class, the result is the default priority.
     pub fn from_ioprio(ioprio: u16) -> Priority {
         let level = (ioprio & 7) as u8;
         match ioprio >> 13 {
@@ -118,8 +119,8 @@ impl Priority {
 
 /// A scheduling policy: it chooses the next request to dispatch.
 ///
-/// Times given to its functions must not decrease. Each inserted request is dispatched once. While no request
-/// is in flight, a scheduler with waiting requests dispatches one or returns a later time from
+/// Times given to a policy's functions must not decrease. Each inserted request is dispatched once. While no
+/// request is in flight, a scheduler with waiting requests dispatches one or returns a later time from
 /// [`Scheduler::next_timer`]; so no request waits forever.
 pub trait Scheduler: Send {
     /// Inserts a request.
@@ -133,7 +134,7 @@ pub trait Scheduler: Send {
     fn complete(&mut self, _request: &Request, _issued: Timestamp, _now: Timestamp) {}
 
     /// Returns the next time after `now` at which held requests may be dispatched without another insertion
-    /// or completion. The default is for schedulers that hold no requests back.
+    /// or completion. The default suits schedulers that hold no requests back.
     fn next_timer(&self, _now: Timestamp) -> Option<Timestamp> {
         None
     }
@@ -168,7 +169,7 @@ macro_rules! policies {
 }
 
 policies! {
-    /// Insertion order.
+    /// Dispatches requests in the order of insertion.
     Noop "noop" noop::Noop::default();
     /// Deadlines and batches for the kernel's single-queue block layer (up to Linux 5.0).
     Deadline "deadline" deadline::Deadline::new(deadline::Tunables::DEFAULT);

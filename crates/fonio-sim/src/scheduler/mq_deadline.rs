@@ -26,12 +26,12 @@ pub struct Tunables {
     pub lists: deadline::Tunables,
     /// The maximum time for which higher classes can hold a request back.
     pub prio_aging_expire: Nanos,
-    /// The length of a tick, in which the kernel measures ages. Not 0.
+    /// The length of a tick, in which the kernel measures ages; must not be 0.
     pub tick: Nanos,
 }
 
 impl Tunables {
-    /// The kernel's defaults. Debian and most phones have 250 ticks per second.
+    /// The kernel's default tunables. Debian and most phones have 250 ticks per second.
     pub const DEFAULT: Tunables = Tunables {
         lists: deadline::Tunables::DEFAULT,
         prio_aging_expire: Nanos(10_000_000_000),

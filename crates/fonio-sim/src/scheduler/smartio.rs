@@ -2,14 +2,15 @@
 //!
 //! A request first waits in one of 17 queues: one for each level of the real-time and best-effort classes,
 //! and one for the idle class. For a time slice, Algorithm 6.1 moves requests of one queue to the dispatch
-//! queue, in the order of insertion, while Algorithm 6.2 allows it. The dispatch queue has a section for each
-//! class; in a section, reads precede writes (section 5, Figure 9). From the dispatch queue, requests go to
-//! the device. For each kind (sequential or random, read or write), the number of requests in flight is
+//! queue, in the order of insertion, while Algorithm 6.2 allows more. The dispatch queue has a section for
+//! each class; in a section, reads precede writes (section 5, Figure 9). From the dispatch queue, requests go
+//! to the device. For each kind (sequential or random, read or write), the number of requests in flight is
 //! limited, because more requests do not increase the device's throughput (section 4.5).
 //!
 //! Where the study leaves choices open, this model
 //!
-//! - moves requests until Algorithm 6.2 forbids it, because a dispatch queue of one request cannot be ordered;
+//! - moves requests until Algorithm 6.2 forbids it, because a dispatch queue of one request cannot be
+//!   ordered;
 //! - dispatches writes when no read waits or is in flight ("delay writes as long as there are reads");
 //! - dispatches a write before reads after it has been in the dispatch queue for a slice ("write starvation
 //!   is avoided by applying a time slice");
@@ -31,7 +32,7 @@ use fonio_core::{Nanos, Op, Sector, Timestamp};
 use super::cfq::may_dispatch;
 use super::{Class, Priority, ProcessId, Request, RequestId, Scheduler};
 
-/// The numbers of the study.
+/// The parameters given in the study.
 #[derive(Clone, Copy, Debug)]
 pub struct Tunables {
     /// The time for which a queue is served.
@@ -39,9 +40,9 @@ pub struct Tunables {
     /// The maximum number of a queue's requests in the dispatch queue and in the device while another queue
     /// waits.
     pub quantum: u32,
-    /// The maximum number of requests in flight, by [`Kind`]. None is 0.
+    /// The maximum number of requests in flight, by [`Kind`]. No limit is 0.
     pub limits: [u32; 4],
-    /// The time for which writes are held back after the last read. Our addition, not in the study.
+    /// The time for which writes are held back after the last read. The study has no such parameter.
     pub hold: Nanos,
 }
 
@@ -50,7 +51,7 @@ impl Tunables {
     pub const SAMSUNG_S5: Tunables =
         Tunables { slice: Nanos(100_000_000), quantum: 8, limits: [2, 4, 4, 2], hold: Nanos(0) };
 
-    /// The same slice and quantum, with the limits of the Motorola Razr (section 7.2).
+    /// The slice and quantum of [`Tunables::SAMSUNG_S5`], with the limits of the Motorola Razr (section 7.2).
     pub const RAZR: Tunables = Tunables { limits: [2, 2, 2, 2], ..Tunables::SAMSUNG_S5 };
 }
 
@@ -59,11 +60,11 @@ impl Tunables {
 pub enum Kind {
     /// A read that begins where the process's last read ended.
     SequentialRead,
-    /// Any other read.
+    /// Any other read, which counts as random.
     RandomRead,
     /// A write or discard that begins where the process's last write ended.
     SequentialWrite,
-    /// Any other write or discard.
+    /// Any other write or discard, which counts as random.
     RandomWrite,
 }
 
@@ -71,7 +72,7 @@ impl Kind {
     const READS: [Kind; 2] = [Kind::SequentialRead, Kind::RandomRead];
     const WRITES: [Kind; 2] = [Kind::SequentialWrite, Kind::RandomWrite];
 
-    /// Returns the name in vectors.
+    /// Returns the kind's name in test vectors.
     pub fn name(self) -> &'static str {
         match self {
             Kind::SequentialRead => "seq_read",
@@ -102,7 +103,7 @@ pub struct SmartIo {
     in_flight: [u32; 4],
     /// The kinds of the requests in flight.
     kinds: BTreeMap<RequestId, Kind>,
-    /// The end of each process's last request, by direction.
+    /// The first sector after each process's last request, by direction.
     ends: BTreeMap<(ProcessId, bool), Sector>,
     last_read: Option<Timestamp>,
     waiting: usize,
@@ -111,7 +112,7 @@ pub struct SmartIo {
 #[derive(Debug, Default)]
 struct Queue {
     requests: VecDeque<(Request, Kind)>,
-    /// Requests in the dispatch queue and in flight.
+    /// Number of requests in the dispatch queue and in flight.
     dispatched: u32,
 }
 
@@ -140,7 +141,7 @@ impl SmartIo {
     ///
     /// If a limit or the quantum is 0.
     pub fn new(settings: Tunables) -> SmartIo {
-        assert!(settings.quantum > 0 && !settings.limits.contains(&0), "a limit of 0 blocks all requests");
+        assert!(settings.quantum > 0 && !settings.limits.contains(&0), "quantum and limits must exceed 0");
         SmartIo {
             settings,
             queues: Default::default(),
@@ -199,7 +200,7 @@ impl SmartIo {
         }
     }
 
-    /// Returns the queue to serve instead of the current one.
+    /// Returns the queue to serve instead of the current queue.
     fn another_queue(&self, now: Timestamp) -> Option<usize> {
         let has_requests = |queue: &usize| !self.queues[*queue].requests.is_empty();
         match self.current {

@@ -54,7 +54,7 @@ impl Driver {
     fn dispatch(&mut self) -> Option<(Request, Timestamp)> {
         let given = self.scheduler.dispatch(self.now, self.in_flight.len() as u32);
         let taken = given.map(|request| {
-            let (inserted, at) = self.waiting.remove(&request.id).expect("it waits until its dispatch");
+            let (inserted, at) = self.waiting.remove(&request.id).expect("dispatched requests were waiting");
             assert_eq!(request, inserted, "the request is unchanged");
             self.in_flight.push((request, self.now));
             self.gone += 1;
@@ -62,12 +62,12 @@ impl Driver {
         });
         assert_eq!(self.scheduler.waiting(), self.waiting.len());
         let timer = self.scheduler.next_timer(self.now);
-        assert!(timer.is_none_or(|at| at > self.now), "a timer is later than now");
+        assert!(timer.is_none_or(|at| at > self.now), "the next timer is not in the future");
         if taken.is_none() && !self.waiting.is_empty() && self.in_flight.is_empty() {
-            let at = timer.expect("nothing is in flight, so a timer ends the wait");
+            let at = timer.expect("if requests wait and none is in flight, a timer is set");
             assert!(
                 at.0 <= self.now.0 + self.idle_max,
-                "the device idles until {at:?}, now is {:?}",
+                "the device idles for too long, until {at:?}; the time is {:?}",
                 self.now
             );
         }
@@ -89,7 +89,7 @@ impl Driver {
                     self.complete(0);
                 }
                 true if self.waiting.is_empty() => {}
-                true => self.now = self.scheduler.next_timer(self.now).expect("a timer ends the wait"),
+                true => self.now = self.scheduler.next_timer(self.now).expect("idling sets a timer"),
             }
         }
         assert_eq!(self.gone, self.next_id, "every request was dispatched");
@@ -210,7 +210,7 @@ proptest! {
                         || driver.in_flight.iter().any(|(request, _)| reads(request));
                     let Some((gone, inserted)) = driver.dispatch() else { continue };
                     if gone.op != Op::Read && is_read_known {
-                        prop_assert!(inserted.0 + SLICE <= driver.now.0, "a write before a read");
+                        prop_assert!(inserted.0 + SLICE <= driver.now.0, "a write overtook a read too early");
                     }
                     let mut count = [0; 4];
                     for (request, _) in &driver.in_flight {
@@ -304,7 +304,7 @@ fn equal_processes_get_equal_shares() {
 
 #[test]
 fn processes_that_start_together_share_a_queue_of_bfq() {
-    // The second process starts 1 ms or 1 s after the first one.
+    // The second process starts 1 ms or 1 s after the first process.
     for (pause, expected) in [(1_000_000, [0, 2, 1]), (1_000_000_000, [0, 1, 2])] {
         let settings = bfq::Tunables { slice_idle: Nanos(0), ..bfq::Tunables::DEFAULT };
         let mut driver = Driver::new(Box::new(bfq::Bfq::new(settings)), 0);
@@ -324,10 +324,10 @@ fn processes_that_start_together_share_a_queue_of_bfq() {
 #[test]
 fn levels_share_the_time_as_documented() {
     let loops = [reader(0, 128 << 10, 0), reader(1, 128 << 10, 7)];
-    // Slices of 180 and 40 ms.
+    // The time slices are 180 and 40 ms.
     let shares = contend(Policy::Cfq, &loops, 22);
     assert!((17_800..=18_200).contains(&shares[0]) && (3_800..=4_200).contains(&shares[1]), "{shares:?}");
-    // Weights of 80 and 10.
+    // The weights are 80 and 10.
     let shares = contend(Policy::Bfq, &loops, 90);
     let ratio = shares[0] as f64 / shares[1] as f64;
     assert!((7.2..=8.8).contains(&ratio), "{shares:?}");
@@ -348,6 +348,6 @@ fn algorithm_6_2_limits_a_queue_that_is_not_alone() {
     for (in_flight, busy, may) in
         [(0, 1, true), (7, 2, true), (8, 2, false), (8, 1, true), (100, 1, true), (9, 3, false), (3, 0, true)]
     {
-        assert_eq!(cfq::may_dispatch(in_flight, busy, 8), may, "{in_flight} in flight, {busy} busy");
+        assert_eq!(cfq::may_dispatch(in_flight, busy, 8), may, "{in_flight} in flight, {busy} busy queues");
     }
 }

@@ -1,4 +1,4 @@
-//! Think times. A think time is the time from the completion of a process's last request to its next
+//! Measures think times. A think time is the time from the completion of a process's last request to its next
 //! request.
 
 use fonio_core::{Nanos, Timestamp};
@@ -20,8 +20,8 @@ impl ThinkTime {
         self.completed = Some(now);
     }
 
-    /// Records a new request of a process that had none. Think times above `sample_max` count as
-    /// `sample_max`.
+    /// Records a new request of a process that had no request in flight. Think times above `sample_max` count
+    /// as `sample_max`.
     pub(super) fn continued(&mut self, now: Timestamp, sample_max: Nanos) {
         if let Some(thought) = self.completed.and_then(|completed| now.since(completed)) {
             let sample = thought.0.min(sample_max.0);

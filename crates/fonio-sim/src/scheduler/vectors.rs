@@ -37,9 +37,9 @@ const MILLIS_MAX: u64 = 86_400_000;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}: {what}")]
 pub struct VectorError {
-    /// The line, from 1.
+    /// The line number, counted from 1.
     pub line: usize,
-    /// The error and the right form.
+    /// The error and the expected form.
     pub what: String,
 }
 
@@ -103,7 +103,7 @@ impl State {
                     return Ok(Some("none".to_owned()));
                 };
                 let was_waiting = self.waiting.remove(&gone.id).is_some();
-                assert!(was_waiting, "a scheduler dispatches each request once");
+                assert!(was_waiting, "the scheduler dispatched a request that was not waiting");
                 self.issued.insert(gone.id, (gone, now));
                 Ok(Some(gone.id.0.to_string()))
             }
@@ -134,7 +134,7 @@ fn scheduler<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<Box<dyn Sch
         Policy::MqDeadline => mq_deadline(words),
         Policy::Bfq => bfq(words),
         _ => match words.next() {
-            Some(word) => Err(format!("{name} has no settings here; remove `{word}`")),
+            Some(word) => Err(format!("vectors cannot change settings of {name}; remove `{word}`")),
             None => Ok(policy.scheduler()),
         },
     }
@@ -273,7 +273,7 @@ mod tests {
                 "# why\nscheduler x",
                 "line 2: unknown scheduler `x`; use one of noop, deadline, cfq, smartio, mq-deadline, kyber, bfq",
             ),
-            ("scheduler noop depth=1", "line 1: noop has no settings here; remove `depth=1`"),
+            ("scheduler noop depth=1", "line 1: vectors cannot change settings of noop; remove `depth=1`"),
             ("scheduler bfq low_latency=1", "line 1: `low_latency=1` is not a setting of bfq"),
             ("scheduler mq-deadline fifo_batch", "line 1: `fifo_batch` is not NAME=NUMBER"),
             ("scheduler smartio quantum=0", "line 1: `quantum=0` is not a setting of smartio"),

@@ -24,19 +24,19 @@ use crate::study::Setup;
 /// A published number or statement and the model's result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
-    /// The measured quantity.
+    /// The name of the measured quantity.
     pub what: String,
     /// The published number or statement, with its unit.
     pub published: String,
-    /// The model's result.
+    /// The result that the model gives.
     pub given: String,
     /// The published number and the model's number; `None` if they do not have the same unit.
     pub numbers: Option<(f64, f64)>,
-    /// The origin of the number.
+    /// The origin of the published number.
     pub origin: Origin,
     /// Whether the model's result is within the tolerance.
     pub within: bool,
-    /// The largest deviation allowed, and the measurement, if relevant.
+    /// The maximum allowed deviation and, if relevant, how the number was measured.
     pub tolerance: String,
 }
 
@@ -72,7 +72,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Returns its name in tables and JSON.
+    /// Returns the outcome's name in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Agrees => "agrees",
@@ -83,12 +83,12 @@ impl Outcome {
     }
 }
 
-/// The number of checks of a class.
+/// Numbers of checks in a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Number of checks.
+    /// Number of all checks in the class.
     pub checks: usize,
-    /// Number of checks with the model within the tolerance.
+    /// Number of checks in which the model's result is within the tolerance.
     pub within: usize,
 }
 
@@ -120,7 +120,7 @@ const ROUNDING_MB_S: f64 = 0.005;
 /// Published rates below this have one significant digit.
 const ONE_DIGIT_MB_S: f64 = 0.1;
 
-/// Compares a profile with all published numbers of its device. Empty if there are none.
+/// Compares a profile with all published numbers of its device, if there are any.
 ///
 /// # Errors
 ///
@@ -183,7 +183,7 @@ fn compared(
     let rounded = unit == "MB/s" && published < ONE_DIGIT_MB_S;
     let (within, tolerance) = if rounded {
         let within = (given - published).abs() <= ROUNDING_MB_S;
-        (within, format!("published with one digit: ± {ROUNDING_MB_S} MB/s"))
+        (within, format!("the published number has one digit: ± {ROUNDING_MB_S} MB/s"))
     } else {
         ((given / published - 1.0).abs() <= tolerance, format!("± {:.0} %", tolerance * 100.0))
     };
@@ -198,7 +198,7 @@ fn compared(
     }
 }
 
-/// Compares with a published statement without a number.
+/// Compares the model with a published statement that contains no number.
 fn stated(
     what: String,
     published: &str,
@@ -277,11 +277,12 @@ pub fn shape_of(ranges: &[ByteCount], throughput: &[f64]) -> Option<Shape> {
         return Some(Shape::Flat);
     }
     if worst < HARD {
-        // The end is low and flat.
+        // For a hard drop, the end of the curve must be low and flat.
         return (last / lowest < 1.1 && kept.last().is_some_and(|kept| *kept > DROP))
             .then_some(Shape::HardDrop);
     }
-    // Two drops with a flat part between them: the first above 32 MiB, the second above 1 GiB.
+    // The throughput has two drops with a flat part between them: the first above 32 MiB, the second above 1
+    // GiB.
     let level = |from: u64, to: u64| {
         let within = ranges.iter().zip(throughput).filter(|(range, _)| (from..=to).contains(&range.0));
         let values: Vec<f64> = within.map(|(_, value)| *value).collect();
@@ -311,7 +312,7 @@ fn shape(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), 
     let what = format!("kim-f15 {} random writes over a growing range", card.name);
     let origin = Origin::by_profile(profile, &what);
     let (published, given) = (shape_name(Some(card.shape)), format!("{}: {ends}", shape_name(given)));
-    checks.push(stated(what, published, given, origin, agrees, "only the shape is described, in words"));
+    checks.push(stated(what, published, given, origin, agrees, "the study only describes the shape"));
     Ok(())
 }
 
@@ -443,7 +444,7 @@ fn peaks(
             what,
             // If concurrency brings no gain, there is no best number of processes.
             within: given == published && best > 1.05,
-            tolerance: "the smallest number within 1 % of the best".to_owned(),
+            tolerance: "the smallest number of processes within 1 % of the best".to_owned(),
         });
     }
     Ok(())

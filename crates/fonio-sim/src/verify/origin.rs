@@ -1,46 +1,47 @@
-//! The origin of a check's number. It determines whether agreement is evidence for the model.
+//! The origin of a check's number, which determines whether agreement is evidence for the model.
 
 use crate::profile::{Profile, Source};
 
 /// The relation between a published number and the model before the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Neither a fit nor a choice used the published number, and it does not follow from numbers that were
-    /// used.
+    /// Neither a fit nor a choice used the published number, which also does not follow from numbers that
+    /// were used.
     Predicted,
     /// The profile was fitted to the number, or a translation layer or a count was chosen to reproduce the
     /// number.
     Fitted,
-    /// It follows from published or fitted numbers, or the author knew it when choosing numbers of the
-    /// profile.
+    /// The number follows from published or fitted numbers, or the author knew it when choosing numbers of
+    /// the profile.
     Derived(Derivation),
 }
 
 /// The reason why a derived number is not a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Derivation {
-    /// It is a number from another column of the same table, multiplied by a ratio; the simulator is not
-    /// needed.
+    /// The number equals one from another column of the same table, multiplied by a ratio; the simulator is
+    /// not needed.
     TableRatio,
-    /// It follows from the shape of random-write throughput over the range, which has its own check.
+    /// The number follows from the shape of random-write throughput over the range, which has its own check.
     Shape,
-    /// It is the point from which the speedup no longer rises, because a fitted or assumed latency is then
-    /// completely hidden.
+    /// The number is the point from which the speedup no longer rises, because a fitted or assumed latency is
+    /// then completely hidden.
     Plateau,
-    /// It restates another published number in another unit.
+    /// The number restates another published number in another unit.
     Restated,
-    /// The author knew it when choosing plausible numbers for the profile.
+    /// The author knew the number when choosing plausible numbers for the profile.
     ChosenInView,
-    /// It was measured under a scheduler, and the authors of the scheduler's model had read the study.
+    /// The number was measured under a scheduler, and the authors of the scheduler's model had read the
+    /// study.
     StudyInView,
 }
 
 impl Derivation {
-    /// Returns its name in JSON, and its description for people.
+    /// Returns the derivation's name in JSON and its description for people.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Derivation::TableRatio => {
-                ("table_ratio", "follows from the phone's column by one ratio, without the simulator")
+                ("table_ratio", "follows from the phone's column and one ratio, without the simulator")
             }
             Derivation::Shape => ("shape", "follows from the shape of throughput over the range"),
             Derivation::Plateau => ("plateau", "first point of a plateau"),
@@ -70,7 +71,7 @@ impl Class {
     /// All classes, in display order.
     pub const ALL: [Class; 3] = [Class::Predicted, Class::Fitted, Class::Derived];
 
-    /// Returns its name in tables and JSON.
+    /// Returns the class's name in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Class::Predicted => "predicted",
@@ -92,7 +93,7 @@ impl Class {
 }
 
 impl Origin {
-    /// Returns the class for counting.
+    /// Returns the class in which the origin is counted.
     pub fn class(self) -> Class {
         match self {
             Origin::Predicted => Class::Predicted,
@@ -101,7 +102,7 @@ impl Origin {
         }
     }
 
-    /// Returns the derivation, as in JSON. `None` if the class is the complete reason.
+    /// Returns the derivation's name in JSON; `None` if the number is not derived.
     pub fn reason(self) -> Option<&'static str> {
         match self {
             Origin::Predicted | Origin::Fitted => None,
@@ -109,7 +110,7 @@ impl Origin {
         }
     }
 
-    /// Returns the reason, for people.
+    /// Explains for people why the number is not a prediction; empty if it is one.
     pub fn explained(self) -> &'static str {
         match self {
             Origin::Predicted => "",

@@ -10,7 +10,7 @@ fn shipped_numbers_are_what_the_fit_gives() {
         for target in targets(name) {
             let given = target.protocol.run(&profile).unwrap();
             let off = given / target.wanted - 1.0;
-            assert!(off.abs() < 0.002, "{name}: {} should be {}, is {given}", target.to, target.wanted);
+            assert!(off.abs() < 0.002, "{name}: {} must be {}, but is {given}", target.to, target.wanted);
             let origin = Origin::by_profile(&profile, &target.to);
             assert_eq!(origin, Origin::Fitted, "{name}: {} is not marked as fitted", target.to);
         }

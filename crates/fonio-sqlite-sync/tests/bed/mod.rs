@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use fonio_testing::Need;
 
-/// The way in which a program loads the library.
+/// How a program loads the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loaded {
     ByPreload,
@@ -20,13 +20,13 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// `None` if this machine lacks a program; the test is then skipped.
+    /// Returns `None` if this machine lacks a program, so the test is skipped.
     pub fn new() -> Option<Bed> {
         if !fonio_testing::has(&[Need::Sqlite3]) {
             return None;
         }
         if fonio_testing::find_program("strace").is_none() {
-            fonio_testing::skip(Need::Sqlite3, "strace counts the system calls, and is not installed");
+            fonio_testing::skip(Need::Sqlite3, "strace, which counts the system calls, is not installed");
             return None;
         }
         // Uses the target folder, because /tmp can be in memory, where fsync does nothing.

@@ -18,7 +18,7 @@ const PARENTS_MAX: usize = 256;
 pub(super) struct FlushState {
     /// Slots and serial numbers of waiting data requests with preflush.
     before_data: Vec<(u32, u64)>,
-    /// Completed data requests that needed FUA and were issued without it.
+    /// Completed data requests that needed FUA and were issued without FUA.
     after_data: Vec<AfterData>,
     /// Number of incomplete flush bios that are part of a flush request.
     ends_due: u64,
@@ -142,8 +142,8 @@ impl Assembler {
     pub(super) fn end_flush_sequence(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.tally.add(Counter::FlushSequenceEnds, 1);
         let device = &mut self.devices[step.key.device as usize];
-        // The sequence of the data request at this sector has ended. If no flush served it, the device has no
-        // volatile cache.
+        // The sequence of the data request at this sector has ended. If no flush served this request, the
+        // device has no volatile cache.
         device.flush.after_data.retain(|parent| parent.sector != step.event.sector);
         let of_a_waiter = device.flush.ends_due > 0;
         device.flush.ends_due = device.flush.ends_due.saturating_sub(1);

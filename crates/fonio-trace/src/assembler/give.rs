@@ -1,4 +1,4 @@
-//! Emits all rows.
+//! Emits the rows of requests, bios and links.
 
 use std::io;
 
@@ -30,7 +30,7 @@ fn sector(entry: &Entry, sector: Sector) -> Option<Sector> {
     (!no_data).then_some(sector)
 }
 
-/// The thread that submitted to the topmost of the stacked devices, if it differs from the entry's thread.
+/// Returns the thread that submitted to the topmost of the stacked devices, if it is not the entry's thread.
 fn cause(entry: &Entry) -> Option<u32> {
     entry.root_tid.filter(|_| entry.root_tid != entry.tid)
 }
@@ -143,7 +143,7 @@ impl Assembler {
         self.give_bio_row(entry, request_id, completed, sink)
     }
 
-    /// Emits a bio that need not be open.
+    /// Emits the row of a bio, which need not be open.
     #[inline]
     pub(super) fn give_bio_row(
         &self,

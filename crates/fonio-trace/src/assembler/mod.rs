@@ -17,23 +17,23 @@
 //! A request that was issued again without a recorded requeue is *held* between its completion and the
 //! emission of its row.
 //!
-//! When a bio is issued, its entry becomes its request's entry. The other bios of a request are not merged at M or F,
-//! but when the request is issued: the request then takes all waiting bios that tile its range. This gives the same
-//! result for back, front and request merges, does not depend on the meaning of blktrace's M, and works if merges are
-//! not recorded. A discard can have several separate ranges, and their merges are never recorded. A discard
-//! takes the waiting discard bios that were queued after it began, that have no request of their own, and
-//! whose sizes add up exactly to its size.
+//! When a bio is issued, its entry becomes its request's entry. The other bios of a request are not merged at
+//! M or F, but when the request is issued: the request then takes all waiting bios that tile its range. This
+//! rule gives the same result for back, front and request merges, does not depend on the meaning of
+//! blktrace's M, and works if merges are not recorded. A discard can have several separate ranges, and their
+//! merges are never recorded. A discard takes the waiting discard bios that were queued after it began, that
+//! have no request of their own, and whose sizes add up exactly to its size.
 //!
 //! # Pairing
 //!
-//! Events are never paired by device and sector alone. A candidate is on the same device, begins at the same sector,
-//! has the same op, and has no event later than the event to pair. The order of preference is:
+//! Events are never paired by device and sector alone. A candidate is on the same device, begins at the same
+//! sector, has the same op, and has no event later than the event to pair. The order of preference is:
 //!
 //! - *Completion*: a request in flight whose remaining size equals the completed size; else a request in
 //!   flight with a larger remaining size (a partial completion: the request continues at a higher sector with
 //!   a smaller size); else a returned request of equal size; else a bio that moved on to a device below; else
 //!   a waiting entry. The waiting entry is a bio if the device or the source shows no issues, else a request
-//!   whose issue was not recorded. Else nothing.
+//!   whose issue was not recorded. If there is no candidate, the completion is unpaired.
 //! - *Issue*: a returned request of equal size; else a waiting entry of equal size, inserted entries first;
 //!   else the newest smaller waiting entry, which grew by merges; else the newest larger waiting bio, which
 //!   must have been split; else a smaller returned request; else a new request without earlier events.
@@ -44,10 +44,10 @@
 //! Of several equal candidates, the one that began first is taken, and the choice is counted. The exception
 //! is a candidate that is probably stale: its time to the event is more than four times the next candidate's,
 //! and the product of the two times exceeds the square of the typical time. The typical time is the running
-//! median of unambiguous pairs on that device and op, or 0 until there is one. So requests that are in flight
-//! together are paired first in, first out, and a request whose completion was lost does not shift all later
-//! pairs of that sector. A skipped candidate may still be paired later, if it is then the only candidate.
-//! When another equal request begins, the skipped candidate is emitted without completion.
+//! median of unambiguous pairs on that device and op, or 0 until there is a pair. So requests that are in
+//! flight together are paired first in, first out, and a request whose completion was lost does not shift all
+//! later pairs of that sector. A skipped candidate may still be paired later, if it is then the only
+//! candidate. When another equal request begins, the skipped candidate is emitted without completion.
 //!
 //! # One request issued several times
 //!
@@ -61,28 +61,28 @@
 //!
 //! The issue time and the submitting thread are those of the first issue; the time of the last issue is
 //! `reissued`. Completions decide: the request is held after its completion. Another equal completion within
-//! one second shows that the first repeated issue was a separate request. They are paired first in, first
-//! out, and both events are counted, because the pairing is ambiguous. If an equal issue comes before such a
-//! completion, or if none comes within the second, there was only one request. On a device without recorded
-//! completions, each issue is a request.
+//! one second shows that the first repeated issue was a separate request. The requests are paired first in,
+//! first out, and both events are counted, because the pairing is ambiguous. If an equal issue comes before
+//! such a completion, or if none comes within the second, there was only one request. On a device without
+//! recorded completions, each issue is a request.
 //!
 //! # Requests that are never issued
 //!
-//! Such requests are emitted when the trace ends, with their size at insertion and the bios that were merged
-//! into them (M, F). They are counted separately from requests in flight. A third counter is for requests
-//! that were in flight longer than any other request and longer than one second: their completion was not
-//! recorded.
+//! Requests that are never issued are emitted when the trace ends, with their size at insertion and the bios
+//! that were merged into them (M, F). Requests in flight have a separate counter. A third counter is
+//! for requests that were in flight longer than any other request and longer than one second: their
+//! completion was not recorded.
 //!
 //! # Flushes
 //!
 //! The kernel turns a bio with preflush or FUA into up to three steps: flush, data, flush. A flush request
 //! (`FF`, `FN`, in old kernels `FWS`, all without data) takes every waiting flush bio of its device; its
-//! thread is the thread that queued the first of these bios. Its parents in `links` are data requests that
-//! wait for their preflush, or that completed and need a flush because they were issued without the requested
-//! FUA. The `cause_tid` of the flush request is the thread of these data requests. The completion without
-//! data that ends this sequence (`WS 0 + 0`) belongs to no request and is only counted. Some kernels show
-//! only this completion and not the completion of the flush request itself. It then replaces the missing
-//! completion, and this is counted too.
+//! thread is the thread that queued the first of these bios. The parents of a flush request in `links` are
+//! data requests that wait for their preflush, or that completed and need a flush because they were issued
+//! without the requested FUA. The `cause_tid` of the flush request is the thread of these data requests. The
+//! completion without data that ends this sequence (`WS 0 + 0`) belongs to no request and is only counted.
+//! Some kernels show only this completion and not the completion of the flush request itself. The shown
+//! completion then replaces the missing completion, and the replacement is counted.
 //!
 //! # Queue time
 //!
@@ -128,19 +128,19 @@ use give::Cut;
 use open::{FLUSH_SECTOR, Key, NEVER, NIL, Open};
 use tally::{Counter, Tally};
 
-/// Maximum number of stored completions without an issue. Their issue can be earlier in time but later in the
-/// input.
+/// Maximum number of stored completions without an issue. The issue can follow later in the input, with an
+/// earlier time.
 const ORPHANS_MAX: usize = 64;
 
 /// The options of the assembler.
 #[derive(Clone, Debug)]
 pub struct AssemblerOptions {
-    /// A request open for longer than this is emitted without a completion.
+    /// Time after which an open request is emitted without a completion.
     pub horizon: Nanos,
     /// Maximum number of open requests and bios; beyond it, the oldest are emitted incomplete.
     pub open_max: usize,
-    /// Events that are late by at most this time do not break the order of the rows: [`RowSink::settled`]
-    /// stays this far behind the latest event.
+    /// Maximum lateness of events that does not break the order of the rows: [`RowSink::settled`] stays this
+    /// far behind the latest event.
     pub disorder: Nanos,
 }
 
@@ -163,13 +163,13 @@ pub struct Assembler {
     open: Open,
     devices: Vec<Device>,
     device_index: FxHashMap<DeviceId, u32>,
-    /// The device of the previous event, nearly always the next event's device too.
+    /// The device of the previous event, which is nearly always also the next event's device.
     last_device: (DeviceId, u32),
     tally: Tally,
-    /// The ids assigned last.
+    /// The last ids assigned to a request and a bio.
     request_id: u64,
     bio_id: u64,
-    /// The latest event seen.
+    /// The time of the latest event.
     latest: Timestamp,
     /// The latest time by which a row is ordered, among the requests that the source lists completely.
     latest_whole: Option<Timestamp>,
@@ -215,7 +215,7 @@ struct Device {
     /// Running medians of the service time, by op, and of the time from queue to issue. 0 while unknown.
     service: [Nanos; Op::ALL.len()],
     queue: Nanos,
-    /// The longest service time.
+    /// The longest service time of a request.
     service_max: Nanos,
     flush: flush::FlushState,
     /// Bios of which only the front moved on to the device below, each with the start of its rest.
@@ -224,7 +224,7 @@ struct Device {
     discards: Vec<(u32, u64)>,
 }
 
-/// A completion without issue.
+/// A completion for which no issue was recorded.
 #[derive(Clone, Copy, Debug)]
 struct Orphan {
     key: Key,
@@ -244,7 +244,7 @@ struct Step<'a> {
     time: Timestamp,
 }
 
-/// An event's sector and op for pairing.
+/// Returns the sector and op by which an event is paired.
 fn canonical(event: &BlockEvent) -> (Sector, Op) {
     let flush = event.op == Op::Flush || event.op == Op::Write && event.flags.contains(Flags::PREFLUSH);
     if event.bytes.0 == 0 && flush {
@@ -257,7 +257,7 @@ fn canonical(event: &BlockEvent) -> (Sector, Op) {
 }
 
 impl Assembler {
-    /// An assembler at the start of a trace.
+    /// Creates an assembler for a new trace.
     pub fn new(options: AssemblerOptions) -> Assembler {
         Assembler {
             options,
@@ -290,7 +290,7 @@ impl Assembler {
     /// Handles the events, complete requests and gaps of one batch; the caller must pass on its other rows.
     ///
     /// # Errors
-    /// Errors of the sink.
+    /// If the sink fails.
     pub fn batch(&mut self, batch: &Batch, sink: &mut dyn RowSink) -> io::Result<()> {
         self.wants_bios = sink.wants_bios();
         for gap in &batch.lost {
@@ -321,7 +321,7 @@ impl Assembler {
     /// Ends the trace: emits the open entries and returns the counters by name.
     ///
     /// # Errors
-    /// Errors of the sink.
+    /// If the sink fails.
     pub fn finish(mut self, sink: &mut dyn RowSink) -> io::Result<BTreeMap<String, u64>> {
         self.wants_bios = sink.wants_bios();
         while let Some(gap) = self.gaps.pop_front() {
@@ -330,7 +330,7 @@ impl Assembler {
         while self.open.oldest() != NIL {
             self.cut(self.open.oldest(), Cut::End, sink)?;
         }
-        assert!(self.open.len() == 0, "everything open is in the age list");
+        assert!(self.open.len() == 0, "an open entry is not in the age list");
         self.tally.finish(sink)
     }
 

@@ -1,4 +1,5 @@
-//! The open entries: bios not yet issued and requests not yet completed, found by device and sector, listed by age.
+//! The open entries: bios not yet issued and requests not yet completed, found by device and sector, listed
+//! by age.
 //!
 //! The entries are in a slab of [`Entry`] with a free list. Each entry is in two intrusive lists. Its
 //! *bucket* holds all entries whose [`Key`] has the same hash, in arrival order. The *age list* holds all
@@ -10,15 +11,15 @@
 
 use fonio_core::{ByteCount, DeviceId, Flags, Op, Sector, Timestamp};
 
-/// No entry.
+/// The index that stands for no entry.
 pub(super) const NIL: u32 = u32::MAX;
-/// A time that was not recorded. Event times are kept below it.
+/// Stands for a time that was not recorded; event times are kept below this value.
 pub(super) const NEVER: Timestamp = Timestamp(u64::MAX);
 /// The sector for all flushes without data. Some kernels report these requests at sector 0, some at
-/// `u64::MAX`, and some at either of them.
+/// `u64::MAX`, and some at either sector.
 pub(super) const FLUSH_SECTOR: Sector = Sector(u64::MAX);
 /// The maximum number of entries under one key. No device has this many requests in flight for one sector.
-/// Beyond it, the oldest are emitted.
+/// Beyond this number, the oldest entries are emitted.
 pub(super) const CHAIN_MAX: usize = 256;
 
 /// The key of an entry: the index of its device and its current first sector.
@@ -31,56 +32,56 @@ pub(super) struct Key {
 /// The state of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Queued, allocated or inserted, but not issued.
+    /// The entry was queued, allocated or inserted, but not issued.
     Waiting,
     /// A stacked device's bio or request that moved on to the device below.
     Passed,
-    /// Issued to the driver.
+    /// The request was issued to the driver.
     Flying,
-    /// Requeued by the driver.
+    /// The request was requeued by the driver.
     Returned,
-    /// Complete, but its repeated issues may still be requests (`repeat.rs`).
+    /// The request is complete, but its repeated issues may still be requests (`repeat.rs`).
     Held,
 }
 
 /// The events and facts recorded for an entry.
 pub(super) mod seen {
-    /// It is a bio and has a row in `bios`.
+    /// The entry is a bio and has a row in `bios`.
     pub const BIO: u16 = 1;
-    /// Its Q.
+    /// The event Q was recorded.
     pub const QUEUE: u16 = 1 << 1;
-    /// Its G.
+    /// The event G was recorded.
     pub const GET: u16 = 1 << 2;
-    /// Its `block_io_start`.
+    /// The event `block_io_start` was recorded.
     pub const START: u16 = 1 << 3;
-    /// Its I.
+    /// The event I was recorded.
     pub const INSERT: u16 = 1 << 4;
     /// If an entry has one of these events, it is a request and not only a bio.
     pub const REQUEST: u16 = GET | START | INSERT;
     /// A completion or issue that fitted this entry was paired with a newer entry.
     pub const PASSED_OVER: u16 = 1 << 5;
-    /// It requested FUA but was issued without it, so the kernel flushes afterwards.
+    /// The request asked for FUA but was issued without FUA, so the kernel flushes afterwards.
     pub const FUA_BY_FLUSH: u16 = 1 << 6;
-    /// It is the remainder of a split. Old kernels queue it again.
+    /// The entry is the remainder of a split, which old kernels queue again.
     pub const REST: u16 = 1 << 7;
-    /// It was merged into the request before or after it.
+    /// The entry was merged into the request before or after it.
     pub const MERGED: u16 = 1 << 8;
-    /// An equal request was issued while it was in flight.
+    /// An equal request was issued while this request was in flight.
     pub const REPEATED: u16 = 1 << 9;
 }
 
-/// One bio or request. A bio that begins a request becomes that request when it is issued.
+/// One open bio or request. A bio that begins a request becomes that request when it is issued.
 ///
 /// The fields that decide whether an event belongs to an entry come first, within one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Entry {
     pub key: Key,
-    /// Waiting: the size. In flight: the size not yet completed. Held: the size completed last.
+    /// The size; for an entry in flight, the uncompleted size; for a held entry, the size completed last.
     pub bytes: ByteCount,
     /// The time of the last event of this entry.
     pub latest: Timestamp,
-    /// Set at creation and issue; decides among equal candidates.
+    /// Set when the entry is created and when it is issued; decides among equal candidates.
     pub serial: u64,
     pub op: Op,
     pub state: State,
@@ -99,7 +100,7 @@ pub(super) struct Entry {
     pub issued: Timestamp,
     pub reissued: Timestamp,
     pub bio_id: u64,
-    /// 0 until an id is assigned.
+    /// The id of the request; 0 until an id is assigned.
     pub request_id: u64,
     pub tid: Option<u32>,
     /// The thread that queued the topmost bio, before all remaps.
@@ -108,7 +109,7 @@ pub(super) struct Entry {
     pub error: Option<i32>,
     pub ioprio: Option<u16>,
     pub requeues: u32,
-    /// For a flush: the number of bios that it took.
+    /// The number of flush bios that a flush request serves.
     pub waiters: u32,
     pub flags: Flags,
     pub flags_known: Flags,
@@ -151,7 +152,7 @@ impl Entry {
         }
     }
 
-    /// Returns whether any of these bits is set.
+    /// Returns whether any bit of `any` is set in `seen`.
     pub fn has(&self, any: u16) -> bool {
         self.seen & any != 0
     }
@@ -167,7 +168,7 @@ impl Entry {
     }
 }
 
-/// All open entries.
+/// The table of all open entries.
 #[derive(Debug)]
 pub(super) struct Open {
     slots: Vec<Entry>,
@@ -261,13 +262,13 @@ impl Open {
         })
     }
 
-    /// The next serial number.
+    /// Returns the next serial number.
     pub fn next_serial(&mut self) -> u64 {
         self.serial += 1;
         self.serial
     }
 
-    /// Inserts an entry and gives it a serial number. Also returns whether the key of the entry now has more
+    /// Inserts an entry and assigns its serial number. Also returns whether the key of the entry now has more
     /// than [`CHAIN_MAX`] entries.
     #[inline]
     pub fn insert(&mut self, entry: &Entry) -> (u32, bool) {
@@ -291,7 +292,6 @@ impl Open {
         (index, self.chain_link(index))
     }
 
-    /// Removes an entry.
     #[inline]
     pub fn remove(&mut self, index: u32) {
         self.chain_unlink(index);
@@ -326,7 +326,7 @@ impl Open {
     /// Removes an entry that is in no chain.
     #[inline]
     pub fn release(&mut self, index: u32) {
-        assert!(self.at(index).serial != 0, "an entry is closed once");
+        assert!(self.at(index).serial != 0, "an entry was closed twice");
         self.age_unlink(index);
         self.at_mut(index).serial = 0;
         self.free.push(index);
@@ -340,7 +340,7 @@ impl Open {
         self.chain_link(index)
     }
 
-    /// Moves an entry to a later order.
+    /// Moves an entry to a later position in the age list.
     #[inline]
     pub fn reorder(&mut self, index: u32, order: Timestamp) {
         self.at_mut(index).order = order;
@@ -374,7 +374,7 @@ impl Open {
         let bucket = self.bucket(key);
         let (mut before, mut here) = (NIL, self.buckets[bucket]);
         while here != index {
-            assert!(here != NIL, "an open entry is in the bucket of its key");
+            assert!(here != NIL, "an open entry is not in the bucket of its key");
             (before, here) = (here, self.at(here).bucket_next);
         }
         self.join_in_bucket(bucket, before, after);
@@ -412,7 +412,7 @@ impl Open {
         let (mut older, mut newer) = (self.newest, NIL);
         if older != NIL && self.at(older).order > order {
             (older, newer) = self.place_by_age(order);
-            assert!(newer == NIL || self.at(newer).order > order, "the age list is sorted");
+            assert!(newer == NIL || self.at(newer).order > order, "the age list is not sorted");
         }
         self.join(older, index);
         self.join(index, newer);

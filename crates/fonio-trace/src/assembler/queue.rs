@@ -1,4 +1,4 @@
-//! Events before the issue: bios are queued, remapped and split; requests are allocated and inserted.
+//! Handles events before the issue: bios are queued, remapped and split; requests are allocated and inserted.
 
 use std::io;
 
@@ -52,7 +52,7 @@ impl Upper {
     }
 }
 
-/// Adds the properties that every event has.
+/// Adds to an entry the properties that every event has.
 pub(super) fn absorb(entry: &mut Entry, step: &Step<'_>) {
     entry.flags |= step.event.flags;
     entry.flags_known |= step.event.flags_known;
@@ -73,7 +73,8 @@ impl Assembler {
         if bits & seen::BIO != 0 {
             entry.bio_id = self.new_bio_id();
         }
-        // Do this before opening the new entry, because emitted entries can absorb open ones.
+        // Emit entries under the same key before opening the new entry, because emitted entries can absorb
+        // open entries.
         if self.open.first(step.key) != NIL {
             self.retire(step.key, false, sink)?;
         }
@@ -105,7 +106,7 @@ impl Assembler {
         }
     }
 
-    /// Handles Q.
+    /// Handles Q: a bio is queued.
     pub(super) fn queue(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.devices[step.key.device as usize].shows_queue = true;
         // A remap or split may already have created this bio. A bio from a split has the queue time of its
@@ -146,7 +147,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Handles I.
+    /// Handles I: a request is inserted into the scheduler.
     pub(super) fn insert(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         let returned = self.open.chain(step.key).any(|(_, entry)| {
             entry.state == State::Returned && entry.op == step.op && entry.bytes == step.bytes
@@ -338,8 +339,8 @@ impl Assembler {
         self.link(LinkKind::Remap, (LinkEnd::Bio, above.bio_id), child, sink)
     }
 
-    /// Handles a remap from a partition. Its bios have no Q and move on immediately, so the remap creates
-    /// their row.
+    /// Handles a remap from a partition. Bios of a partition have no Q and move on immediately, so the
+    /// remap creates their rows.
     fn pass_through(
         &mut self,
         from: &Step<'_>,
@@ -356,7 +357,7 @@ impl Assembler {
         Ok(Upper::of(&entry))
     }
 
-    /// Finds and marks the bio that moves on. Returns its id, its topmost thread and its flags.
+    /// Finds and marks the bio that moves on. Returns the bio's id, topmost thread and flags.
     fn pass_on(&mut self, from: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<Option<Upper>> {
         let bio = |entry: &Entry, state| entry.has(seen::BIO) && entry.state == state;
         let found = self
@@ -476,7 +477,7 @@ impl Assembler {
     }
 }
 
-/// Returns whether an entry is a bio of more than `bytes` and can be split there.
+/// Returns whether an entry is a bio of more than `bytes` and can be split after `bytes`.
 pub(super) fn is_larger_bio(entry: &Entry, bytes: ByteCount) -> bool {
     // A part must end at a sector boundary.
     entry.has(seen::BIO)

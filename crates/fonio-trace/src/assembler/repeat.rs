@@ -1,10 +1,10 @@
 //! Handles requests that are issued several times.
 //!
 //! A busy driver requeues a request, and the kernel issues it again, mostly from kblockd or another worker.
-//! Sources without requeues (atrace records only issues and completions) show only another, equal issue. This
-//! issue is stored as a *repeat* of the request in flight until completions decide. If only one completion
-//! comes, the repeats belong to the same request. Each further completion shows that the first remaining
-//! repeat was a separate request.
+//! Sources without requeues (atrace records only issues and completions) show only another, equal issue. The
+//! equal issue is stored as a *repeat* of the request in flight until completions decide. If only one
+//! completion comes, the repeats belong to the same request. Each further completion shows that the first
+//! remaining repeat was a separate request.
 
 use std::collections::VecDeque;
 use std::io;
@@ -30,7 +30,7 @@ pub(super) struct Repeats {
     reissued_before: Timestamp,
 }
 
-/// One repeated issue.
+/// A repeated issue of a request.
 #[derive(Clone, Copy, Debug)]
 struct Repeat {
     time: Timestamp,
@@ -87,8 +87,8 @@ impl Assembler {
         self.held.push_back((step.time, index, entry.serial));
     }
 
-    /// Handles a completion that is equal to the completion of a held request. It shows that the first repeat
-    /// was a separate request.
+    /// Handles a completion that is equal to the completion of a held request. The completion shows that the
+    /// first repeat was a separate request.
     #[cold]
     pub(super) fn end_repeat(
         &mut self,
@@ -110,8 +110,8 @@ impl Assembler {
         completed: Option<Timestamp>,
         sink: &mut dyn RowSink,
     ) -> io::Result<()> {
-        let repeats = self.repeats.get_mut(&index).expect("a request that was repeated has repeats");
-        let next = repeats.issues.pop_front().expect("there is at least one");
+        let repeats = self.repeats.get_mut(&index).expect("a repeated request has an entry in `repeats`");
+        let next = repeats.issues.pop_front().expect("a repeated request has at least one more issue");
         let reissued = std::mem::replace(&mut repeats.reissued_before, NEVER);
         let last = repeats.issues.back().map(|repeat| repeat.time);
         if last.is_none() {
@@ -142,7 +142,7 @@ impl Assembler {
     /// Assigns the repeats of a request to the request itself.
     #[cold]
     pub(super) fn unite(&mut self, index: u32) {
-        let repeats = self.repeats.remove(&index).expect("a request that was repeated has repeats");
+        let repeats = self.repeats.remove(&index).expect("a repeated request has an entry in `repeats`");
         self.tally.add(Counter::RepeatedIssues, repeats.issues.len() as u64);
         self.open.at_mut(index).seen &= !seen::REPEATED;
     }

@@ -1,4 +1,4 @@
-//! Events from the issue to the completion.
+//! Handles events from the issue to the completion of a request.
 
 use std::io;
 
@@ -41,7 +41,7 @@ impl Ranked {
 }
 
 impl Assembler {
-    /// Handles D.
+    /// Handles D: a request is issued to the driver.
     pub(super) fn issue(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.devices[step.key.device as usize].shows_issue = true;
         let is_flush = step.key.sector == FLUSH_SECTOR && step.op == Op::Flush;
@@ -136,7 +136,7 @@ impl Assembler {
         self.request_id_of(index);
         let serial = self.open.next_serial();
         let entry = self.open.at_mut(index);
-        assert!(entry.state == State::Waiting, "only a waiting request is issued");
+        assert!(entry.state == State::Waiting, "only a waiting request can be issued");
         let wanted = entry.flags;
         absorb(entry, step);
         let shown = step.event.flags_known.contains(Flags::FUA);
@@ -155,16 +155,16 @@ impl Assembler {
         self.open.reorder(index, step.time);
     }
 
-    /// Handles D after R: the same request.
+    /// Handles D after R, which issues the same request again.
     fn reissue(&mut self, index: u32, step: &Step<'_>) -> io::Result<()> {
         let serial = self.open.next_serial();
         let entry = self.open.at_mut(index);
-        assert!(entry.state == State::Returned, "only a returned request is issued again");
+        assert!(entry.state == State::Returned, "only a returned request can be issued again");
         absorb(entry, step);
         entry.state = State::Flying;
         entry.serial = serial;
         entry.reissued = step.time;
-        // Merges in the scheduler may have enlarged it since.
+        // Merges in the scheduler may have enlarged the request since its first issue.
         entry.issued_bytes += step.bytes - entry.bytes;
         entry.bytes = step.bytes;
         Ok(())
@@ -305,7 +305,7 @@ impl Assembler {
         self.link(LinkKind::Merge, ends.0, ends.1, sink)
     }
 
-    /// Handles R.
+    /// Handles R: a driver requeues a request.
     pub(super) fn requeue(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.requeues_shown = true;
         let flying = |entry: &Entry| entry.state == State::Flying;
@@ -332,7 +332,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Handles C.
+    /// Handles C: a request, or a part of one, completes.
     pub(super) fn complete(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         let device = &mut self.devices[step.key.device as usize];
         device.shows_completion = true;
@@ -419,7 +419,7 @@ impl Assembler {
         given
     }
 
-    /// Ends a complete request.
+    /// Ends a request whose last part has completed.
     #[inline]
     pub(super) fn end_request(
         &mut self,
@@ -444,11 +444,11 @@ impl Assembler {
         }
     }
 
-    /// Ends a part of a request; the rest begins after it.
+    /// Completes a part of a request; the remaining part begins at the next sector.
     #[cold]
     fn end_part(&mut self, index: u32, step: &Step<'_>) {
         let entry = self.open.at_mut(index);
-        assert!(step.bytes < entry.bytes, "a part is smaller than the rest of its request");
+        assert!(step.bytes < entry.bytes, "a part must be smaller than the rest of its request");
         join_error(&mut entry.error, step.event.error);
         entry.bytes -= step.bytes;
         entry.latest = step.time;
@@ -571,7 +571,8 @@ impl Assembler {
         self.tally.note(Counter::BioCompletionsWithoutBio, step.event, sink)
     }
 
-    /// Handles `block_io_done`, which is a completion only if the source shows no completions. It has no size.
+    /// Handles `block_io_done`, which is a completion only if the source shows no completions. This event has
+    /// no size.
     pub(super) fn io_done(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         let device = &mut self.devices[step.key.device as usize];
         device.shows_done = true;
@@ -599,7 +600,7 @@ impl Assembler {
             self.tally.add(Counter::CompletionsOfUnissued, 1);
             return self.end_unissued(index, step, sink);
         }
-        // This is the end of the request of a flush bio. The request shows as a write, because it no longer
+        // This completion ends the request of a flush bio. The request shows as a write, because it no longer
         // has its preflush flag.
         if step.op != Op::Write || !matches!(step.event.sector.0, 0 | u64::MAX) {
             return Ok(());

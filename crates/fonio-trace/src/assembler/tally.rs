@@ -20,7 +20,7 @@ macro_rules! counters {
         impl Counter {
             const ALL: &[Counter] = &[$(Counter::$variant,)*];
 
-            /// The stable name in `meta.json`.
+            /// Returns the counter's stable name in `meta.json`.
             pub fn name(self) -> &'static str {
                 match self { $(Counter::$variant => $name,)* }
             }
@@ -105,7 +105,7 @@ counters! {
         "a bio of a stacked device has no recorded completion",
 }
 
-/// Counts by [`Counter`].
+/// The number of cases of each [`Counter`].
 #[derive(Debug)]
 pub(super) struct Tally {
     counts: [u64; Counter::ALL.len()],
@@ -130,7 +130,7 @@ impl Tally {
         })
     }
 
-    /// Like [`note`](Tally::note), with a position from the caller.
+    /// Counts a case like [`note`](Tally::note), with a position from the caller.
     pub fn note_place(
         &mut self,
         counter: Counter,
@@ -157,7 +157,7 @@ impl Tally {
         *count = count.saturating_sub(1);
     }
 
-    /// The number of occurrences.
+    /// Returns the number of cases.
     pub fn get(&self, counter: Counter) -> u64 {
         self.counts[counter as usize]
     }

@@ -23,13 +23,13 @@ use fonio_core::{BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Sector, 
 /// The contents of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parsed<'a> {
-    /// An event.
+    /// A line with an event.
     Event {
-        /// The event.
+        /// The decoded event.
         event: BlockEvent,
-        /// Its number on its processor.
+        /// The event's sequence number on its processor.
         sequence: u32,
-        /// Its thread's name.
+        /// The name of the event's thread.
         comm: Option<&'a [u8]>,
     },
     /// Text from a scheduler, or from a program that wrote to the trace's `msg` file.
@@ -38,7 +38,7 @@ pub(super) enum Parsed<'a> {
         time: Timestamp,
         /// The thread that wrote the message; `None` if blkparse does not know it.
         tid: Option<u32>,
-        /// The message.
+        /// The text of the message.
         text: &'a [u8],
     },
     /// An action for which fonio has no event: the write plug of a zone.
@@ -56,7 +56,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Parsed<'_>> {
     let mut rest = Rest(line);
     let device = rest.device()?;
     let cpu = u32::try_from(rest.column()?).ok()?;
-    // It is printed as a signed number.
+    // blkparse prints the sequence number as a signed number.
     let sequence = rest.signed_column()? as u32;
     let time = rest.time()?;
     let tid = u32::try_from(rest.column()?).ok()?;
@@ -108,7 +108,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Parsed<'_>> {
             rest.literal(b"/")?;
             let new = rest.column()?;
             tail.comm = rest.comm()?;
-            // blkparse prints the lower 32 bits.
+            // blkparse prints only the lower 32 bits of the new sector.
             let mut new_sector = sector & !0xffff_ffff | new & 0xffff_ffff;
             if new_sector < sector {
                 new_sector = new_sector.saturating_add(1 << 32);
@@ -156,7 +156,7 @@ fn message(rest: &[u8]) -> &[u8] {
     text.strip_prefix(b"N ").unwrap_or(text).trim_ascii()
 }
 
-/// The fields after the columns.
+/// The fields of a line after the fixed columns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tail<'a> {
     sector: Sector,
@@ -166,7 +166,7 @@ struct Tail<'a> {
     is_command: bool,
 }
 
-/// The rest of a line.
+/// The part of a line that is not yet parsed.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -228,7 +228,7 @@ impl<'a> Rest<'a> {
         (len > 0).then_some(word)
     }
 
-    /// `major,minor`.
+    /// Reads a device number: `major,minor`.
     fn device(&mut self) -> Option<DeviceId> {
         self.skip_blanks();
         let major = self.number()?;
@@ -250,7 +250,7 @@ impl<'a> Rest<'a> {
         Some(Timestamp(seconds.checked_mul(1_000_000_000)?.checked_add(nanos)?))
     }
 
-    /// `sector + sectors`.
+    /// Reads a range of sectors: `sector + sectors`.
     fn extent(&mut self) -> Option<(Sector, ByteCount)> {
         let sector = Sector(self.column()?);
         self.literal(b"+")?;
@@ -266,7 +266,7 @@ impl<'a> Rest<'a> {
         Some(Some(name))
     }
 
-    /// `(…)`, if it is next.
+    /// Reads `(…)`, if it comes next.
     fn parenthesis(&mut self) -> Option<&'a [u8]> {
         self.skip_blanks();
         let inner = self.0.strip_prefix(b"(")?;
@@ -291,8 +291,8 @@ impl<'a> Rest<'a> {
         self.parenthesis();
         self.literal(b"[")?;
         let inner = self.0.trim_ascii_end().strip_suffix(b"]")?;
-        // The kernel stores the negative errno in 16 bits, and blkparse prints it without a sign. Very old versions
-        // print the name after a requeue.
+        // The kernel stores the negative errno in 16 bits, and blkparse prints it without a sign. Very old
+        // versions print the name after a requeue.
         tail.error = Rest(inner).signed_column().and_then(|error| {
             let error = i32::try_from(error).ok()?;
             Some(if error > 0x7fff { error - 0x1_0000 } else { error })

@@ -32,7 +32,7 @@ pub fn recognise(head: &[u8]) -> bool {
     lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)).any(|line| line::parse(line).is_some())
 }
 
-/// Reads the text.
+/// Reads the text output of blkparse.
 pub struct BlkparseReader {
     name: String,
     lines: Lines<Box<dyn io::Read + Send>>,
@@ -40,8 +40,8 @@ pub struct BlkparseReader {
     ended: bool,
 }
 
-/// All state except the stream. It is separate so that the reader can process a line that is borrowed from
-/// the stream.
+/// All state except the stream. This state is separate so that the reader can process a line that is borrowed
+/// from the stream.
 #[derive(Default)]
 struct State {
     window: Window,
@@ -51,12 +51,12 @@ struct State {
     complaints: Complaints,
     names: SeenThreads,
     sequences: Sequences,
-    /// By processor, the device of its last event except remaps.
+    /// For each processor, the device of its last event that was not a remap.
     traced: FxHashMap<u32, u32>,
     categories: Categories,
     events: u64,
     lines: u64,
-    /// Whether the summary has begun; then unknown lines are expected.
+    /// Whether the final summary has begun, in which unknown lines are expected.
     in_summary: bool,
 }
 
@@ -139,8 +139,8 @@ impl State {
         }
     }
 
-    /// Checks a sequence number. A remap is printed with its target device, but with the traced device's
-    /// sequence number.
+    /// Checks the sequence number of an event. A remap is printed with its target device, but with the traced
+    /// device's sequence number.
     fn number(&mut self, device: u32, cpu: u32, sequence: u32, time: Timestamp, is_remap: bool, file: &str) {
         let mut traced = device;
         if !is_remap {

@@ -18,7 +18,7 @@ fn input(bytes: &[u8]) -> Input {
     Input::of("x", bytes)
 }
 
-/// A reader's complete output, and the kinds of events that it shows.
+/// Returns a reader's complete output, and the kinds of events that the reader shows.
 fn drain(mut reader: impl TraceReader) -> (Batch, Vec<String>) {
     (reader.read_all().expect("memory does not fail"), reader.source().shows)
 }
@@ -174,7 +174,7 @@ proptest! {
         prop_assert!(all.diagnostics.len() < 20);
     }
 
-    /// Numbers are read back as printed.
+    /// The reader returns all numbers as they were printed.
     #[test]
     fn any_numbers_come_back(
         major in 0..4096u32, minor in 0..1u32 << 20, cpu in 0..4096u32, sequence: u32,

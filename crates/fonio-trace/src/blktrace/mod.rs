@@ -2,7 +2,7 @@
 //! merged by `blkparse -d`, or the output of `blktrace -o -`.
 //!
 //! Several inputs are merged by time; events that are out of order within an input are sorted in a window.
-//! Times are not converted. They are nanoseconds of the monotonic clock or, in the output of blkparse,
+//! Times are not converted: they are nanoseconds of the monotonic clock or, in the output of blkparse,
 //! nanoseconds since the first event.
 //!
 //! Source: `include/uapi/linux/blktrace_api.h` and `kernel/trace/blktrace.c`.
@@ -25,8 +25,8 @@ use self::window::Window;
 use crate::complaints::InputPlace;
 use crate::input::Input;
 
-/// Returns whether `head` is the start of a blktrace binary that [`BlktraceReader`] reads. Such a head starts
-/// with a record (its first four bytes show this), or it is damaged and contains a record later.
+/// Returns whether `head` is the start of a blktrace binary that [`BlktraceReader`] reads. The head of a
+/// binary starts with a record (its first four bytes show this), or is damaged and contains a record later.
 pub fn recognise(head: &[u8]) -> bool {
     head.first_chunk().is_some_and(|word| Layout::of(u32::from_le_bytes(*word)).is_some())
         || stream::next_record(head, 0, head.len(), false).is_some()
@@ -44,7 +44,7 @@ pub struct BlktraceReader {
 }
 
 impl BlktraceReader {
-    /// Creates a reader of one trace's inputs, in any order. Nothing is read yet.
+    /// Creates a reader of one trace's inputs, in any order. The inputs are not yet read.
     pub fn new(inputs: Vec<Input>) -> BlktraceReader {
         let streams: Vec<Stream> = inputs.into_iter().map(Stream::new).collect();
         BlktraceReader {
@@ -119,7 +119,7 @@ impl TraceReader for BlktraceReader {
             let stream = &mut self.streams[first];
             let others = &mut self.others;
             let key = match self.keys[first] {
-                // The window was full.
+                // The key is 0 if the window was full.
                 0 => stream.advance(others)?,
                 key => key,
             };

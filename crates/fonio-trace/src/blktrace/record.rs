@@ -16,18 +16,18 @@
 //! | error | 44..46 | 48..50 |
 //! | pdu_len | 46..48 | 50..52 |
 //!
-//! `pdu_len` bytes follow: the cgroup's id (8 bytes) if the action has [`TA_CGROUP`], then the payload. Its
-//! integers are big-endian except in notes.
+//! `pdu_len` bytes follow: the cgroup's id (8 bytes) if the action has [`TA_CGROUP`], then the payload.
+//! Integers in the payload are big-endian except in notes.
 
 use fonio_core::{BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Sector, Timestamp};
 
-/// The upper 24 bits of the first word.
+/// The upper 24 bits of a record's first word.
 pub(super) const MAGIC: u32 = 0x6561_7400;
 /// Maximum payload size: the length field has 16 bits.
 pub(super) const PDU_MAX: usize = u16::MAX as usize;
 /// Bytes of the cgroup id that may precede a payload.
 const CGROUP_ID: usize = 8;
-/// The longest header.
+/// The size of the longest header.
 pub(super) const HEADER_MAX: usize = 64;
 
 /// Action bit: the cgroup's id precedes the payload.
@@ -50,7 +50,7 @@ const TC_META: u64 = category(12);
 const TC_DISCARD: u64 = category(13);
 const TC_FUA: u64 = category(15);
 const TC_ZONE_APPEND: u64 = category(16);
-/// Reset, reset all, finish, open, close.
+/// The categories of zone reset, reset all, finish, open and close.
 const TC_ZONE_MANAGEMENT: u64 = category(17) | category(18) | category(19) | category(20) | category(21);
 const TC_WRITE_ZEROES: u64 = category(22);
 
@@ -70,7 +70,8 @@ pub(super) const TN_TIMESTAMP: u64 = 1;
 /// Note: text from a scheduler or from a program that wrote to the trace's `msg` file.
 pub(super) const TN_MESSAGE: u64 = 2;
 
-/// The actions that need only the header, by number; [`EventKind::Plug`] stands for all others.
+/// The event kinds of actions that need only the header, by action number; [`EventKind::Plug`] stands for all
+/// other actions.
 const PLAIN: [EventKind; 16] = {
     let mut kinds = [EventKind::Plug; 16];
     kinds[1] = EventKind::BioQueue;
@@ -86,16 +87,16 @@ const PLAIN: [EventKind; 16] = {
     kinds[14] = EventKind::Bounce;
     kinds
 };
-/// The numbers of those actions, one bit each.
+/// The actions of [`PLAIN`], one bit per action number.
 const PLAIN_ACTIONS: u32 = 0b0101_0011_1111_1110;
 /// Actions with an error field: requeue and complete.
 const WITH_ERROR: u32 = 1 << 6 | 1 << 8;
 
-/// One of the four formats of a record. The first word of a record shows its format.
+/// One of the four formats of a record, which the record's first word shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub big_endian: bool,
-    /// Version 8.
+    /// Whether the record has version 8, with a header of 64 bytes.
     pub wide: bool,
 }
 
@@ -213,14 +214,14 @@ impl Header {
         if self.action & TA_CGROUP != 0 { pdu.get(CGROUP_ID..).unwrap_or_default() } else { pdu }
     }
 
-    /// Returns whether [`plain_event`](Header::plain_event) can make the complete event.
+    /// Returns whether [`plain_event`](Header::plain_event) returns the complete event.
     #[inline]
     pub fn is_plain(&self) -> bool {
         let action = (self.action & 0xff) as u32;
         action < 16 && PLAIN_ACTIONS >> action & 1 != 0
     }
 
-    /// Returns the event of a record that [`is_plain`](Header::is_plain).
+    /// Returns the event of a record for which [`is_plain`](Header::is_plain) is true.
     #[inline(always)]
     pub fn plain_event(&self) -> BlockEvent {
         let action = (self.action & 15) as u32;
@@ -229,7 +230,7 @@ impl Header {
         self.event_of_kind(PLAIN[action as usize], DeviceId(self.device), error)
     }
 
-    /// Returns the event if the record is one.
+    /// Returns the event that the record contains.
     pub fn event(&self, pdu: &[u8]) -> Result<BlockEvent, NoEvent> {
         if self.is_plain() {
             return Ok(self.plain_event());
@@ -317,7 +318,7 @@ struct Common {
     flags: u8,
 }
 
-/// Indexed by whether there is data, and by [`Common::of`].
+/// Common properties, indexed by whether the request has data, and by [`Common::of`].
 static COMMON: [[Common; 256]; 2] = {
     let mut table = [[Common { op: Op::Other, flags: 0 }; 256]; 2];
     let mut at = 0;

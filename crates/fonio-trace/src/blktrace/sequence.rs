@@ -1,8 +1,8 @@
 //! Finds lost events by gaps in the sequence numbers.
 //!
-//! The kernel numbers a trace's events (not notes) on each processor from 1. It assigns the number before it
-//! reserves space in the relay channel, so an event lost because the channel is full leaves a gap. The
-//! numbers are reliable only within one device and processor, they wrap at 32 bits, and they restart with
+//! The kernel numbers a trace's events (not notes) on each processor from 1. The kernel assigns the number
+//! before it reserves space in the relay channel, so an event lost because the channel is full leaves a gap.
+//! The numbers are reliable only within one device and processor, they wrap at 32 bits, and they restart with
 //! each trace. A trace filtered after recording (`blkparse -a … -d`) has meaningless gaps everywhere.
 
 use fonio_core::{LostEvents, Timestamp};
@@ -36,14 +36,14 @@ struct Key {
     filtered: bool,
 }
 
-/// The result of checking a record's number.
+/// The result of checking a record's sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Nothing is missing.
+    /// No event is missing before the record.
     Fine,
-    /// Events are missing.
+    /// Events before the record are missing.
     Lost(LostEvents),
-    /// From now on, this processor's numbers are ignored.
+    /// The trace was filtered, so this processor's numbers are ignored from now on.
     Filtered,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Sequences {
 }
 
 impl Sequences {
-    /// Checks an event's number.
+    /// Checks the sequence number of an event.
     #[inline(always)]
     pub fn see(&mut self, device: u32, cpu: u32, sequence: u32, time: Timestamp) -> Verdict {
         if let Some(key) = self.keys.get_mut(self.last)
@@ -73,7 +73,7 @@ impl Sequences {
         self.see_any(device, cpu, sequence, time)
     }
 
-    /// Returns whether this is the next number expected for the device and the processor.
+    /// Returns whether `sequence` is the next number expected for the device and the processor.
     pub fn expects(&self, device: u32, cpu: u32, sequence: u32) -> bool {
         self.index.get(&(device, cpu)).is_some_and(|at| self.keys[*at].expected == sequence)
     }
@@ -141,13 +141,13 @@ impl Key {
                 }
                 Some(gap) if sequence.wrapping_sub(gap.first) < gap.count => {
                     // The previous number was damaged, so counting continues from the number that was
-                    // expected before it.
+                    // expected before the damaged one.
                     self.gap = None;
                     self.gaps -= 1;
                     self.expected = sequence.wrapping_add(1);
                 }
                 _ => {
-                    // Another trace begins.
+                    // The number shows that another trace begins.
                     told = self.gap.take();
                     self.expected = sequence.wrapping_add(1);
                 }
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(lost(&[1, 2, 3]), none);
         assert_eq!(lost(&[900, 901, 902]), none, "a trace may begin anywhere");
         assert_eq!(lost(&[1, 2, 5, 6]), [(2, 1, 2)]);
-        assert_eq!(lost(&[1, 2, 5]), [(2, 1, 2)], "a gap before the last record");
+        assert_eq!(lost(&[1, 2, 5]), [(2, 1, 2)], "a gap before the last record must be reported");
         assert_eq!(lost(&[1, 3, 2, 4]), none, "swapped");
         assert_eq!(lost(&[1, 4, 2, 3, 5]), none, "one record early");
         assert_eq!(lost(&[1, 2, 0x7000_0000, 4, 5]), none, "one damaged number");

@@ -26,7 +26,7 @@ impl Categories {
         }
     }
 
-    /// The names for [`Source::shows`](fonio_core::meta::Source::shows).
+    /// Returns the names for [`Source::shows`](fonio_core::meta::Source::shows).
     pub fn names(self) -> Vec<String> {
         const QUEUE: [&str; 11] = [
             "queue",

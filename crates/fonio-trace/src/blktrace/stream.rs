@@ -1,8 +1,8 @@
 //! Reads one input: buffering, framing of records, and recovery from broken framing.
 //!
 //! A record is valid if it starts with a magic, and its payload is followed by another magic or the end of
-//! the input. Otherwise, the payload's length or the next header is damaged: the reader looks for the next
-//! magic with plausible fields, first within the payload.
+//! the input. If a record is not valid, the payload's length or the next header is damaged: the reader looks
+//! for the next magic with plausible fields, first within the payload.
 
 use std::io::{self, Read};
 
@@ -21,7 +21,7 @@ use crate::input::Input;
 /// The buffer size of each input; a trace has one input per processor. Larger buffers leave less of the
 /// second-level cache for other data.
 const BUFFER: usize = 128 * 1024;
-/// This many bytes always contain a complete record and the next header.
+/// Number of bytes that always contain a complete record and the next header.
 const WHOLE: usize = HEADER_MAX + PDU_MAX + HEADER_MAX;
 /// Maximum number of rows other than events in a batch.
 const ROWS_MAX: usize = 4096;
@@ -56,7 +56,7 @@ struct HeldNote {
     comm: [u8; 16],
 }
 
-/// One input.
+/// An input and the state of reading it.
 pub(super) struct Stream {
     pub name: String,
     /// The processor in the name of the file, and the number of records in it that are from other processors.
@@ -113,12 +113,12 @@ impl Stream {
         }
     }
 
-    /// Records read, notes included.
+    /// Returns the number of records read, including notes.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// Bytes read.
+    /// Returns the number of bytes read.
     pub fn bytes(&self) -> u64 {
         self.base + self.end as u64
     }
@@ -135,7 +135,7 @@ impl Stream {
         }
     }
 
-    /// [`advance`](Stream::advance) for a previous record with this layout.
+    /// Does the work of [`advance`](Stream::advance) if the previous record has this layout.
     #[inline(always)]
     fn advance_as<const WIDE: bool, const BIG: bool>(&mut self, others: &mut OtherOutput) -> io::Result<u64> {
         let bytes = &self.buf[self.pos..self.end];
@@ -178,7 +178,7 @@ impl Stream {
         Ok(key)
     }
 
-    /// [`take`](Stream::take) while the records' layout stays the same.
+    /// Does the work of [`take`](Stream::take) while the records' layout stays the same.
     fn take_as<const WIDE: bool, const BIG: bool>(
         &mut self,
         until: u64,
@@ -189,8 +189,8 @@ impl Stream {
         let layout = Layout { wide: WIDE, big_endian: BIG };
         while key <= until && !window.is_full() && self.layout == layout {
             let Some(Head { pdu, len }) = self.head.take() else { break };
-            // Read the header again instead of storing it. The header is in the first-level cache, whereas a
-            // load of data that was just stored in parts would stall.
+            // Read the header again instead of storing it for reuse. The header is in the first-level cache,
+            // whereas a load of data that was just stored in parts would stall.
             let Some(header) = Header::read_as::<WIDE, BIG>(&self.buf[self.pos..self.end]) else { break };
             if header.is_plain() {
                 window.push_with(header.time.0, || header.plain_event());
@@ -273,7 +273,7 @@ impl Stream {
         self.head = None;
         loop {
             if others.is_full() {
-                // Keeps this position for the next batch.
+                // The next batch continues at this position.
                 return Ok(0);
             }
             self.fill(WHOLE)?;
@@ -284,7 +284,7 @@ impl Stream {
             let Some(layout) = word(bytes).and_then(Layout::of) else {
                 let from = self.offset();
                 self.resynchronise(others)?;
-                assert!(self.offset() > from, "bytes that start no record must be skipped");
+                assert!(self.offset() > from, "bytes that do not start a record must be skipped");
                 continue;
             };
             let pdu = layout.header_len();
@@ -465,7 +465,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Ends the input.
+    /// Reports what remains at the end of the input.
     pub fn finish(&mut self, others: &mut OtherOutput) {
         self.first_event_after_notes(u64::MAX, others);
         let OtherOutput { lost, complaints, .. } = others;

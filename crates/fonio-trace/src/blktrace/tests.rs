@@ -310,7 +310,7 @@ fn damage_costs_only_what_it_hit() {
     assert_eq!((all.events.len(), all.lost.len()), (1000, 0));
 
     let all = damaged(48 * 10 + 28, &[0xff; 4]);
-    assert_eq!(all.codes().len(), 0, "every bit set is a note, of no known kind");
+    assert_eq!(all.codes().len(), 0, "an action with all bits set is a note of an unknown kind");
 
     let all = damaged(48 * 10, &[0; 48 * 900]);
     assert_eq!(all.codes(), [("damaged-bytes", Some(11), Some(480), 1)]);

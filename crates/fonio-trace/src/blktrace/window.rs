@@ -6,7 +6,7 @@
 
 use fonio_core::{Batch, BlockEvent, Timestamp};
 
-/// Number of events per batch while all are in order. Such a batch stays in the second-level cache.
+/// Number of events per batch while all events are in order, small enough for the second-level cache.
 const BATCH: usize = 4096;
 /// Number of events held back if all events are in order, after a swap of near events, and after greater
 /// disorder. The last number covers five relay buffers of blktrace's default size (512 KiB, about 10,000
@@ -20,13 +20,13 @@ const CALM: u32 = 16;
 /// The sorting window.
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// The events held back, and later events.
+    /// The events held back, followed by later events.
     events: Vec<BlockEvent>,
-    /// Events that were held back from the last batch. They are here until the memory of the batch is
-    /// returned.
+    /// Events that were held back from the last batch. The events stay here until the caller returns the
+    /// memory of the batch.
     held: Vec<BlockEvent>,
     level: usize,
-    /// Number of events at which a batch is returned.
+    /// Number of events that completes a batch.
     enough: usize,
     newest: u64,
     disordered: bool,
@@ -54,7 +54,7 @@ impl Default for Window {
 }
 
 impl Window {
-    /// Takes back the memory of the previous batch. Reusing one buffer instead of two leaves more of the
+    /// Takes over the memory of the previous batch. Reusing one buffer instead of two leaves more of the
     /// processor's cache for other data.
     pub fn begin(&mut self, batch: &mut Batch) {
         batch.events.clear();
@@ -65,7 +65,6 @@ impl Window {
         self.events.append(&mut self.held);
     }
 
-    /// Appends an event.
     #[inline]
     pub fn push(&mut self, event: BlockEvent) {
         self.push_with(event.time.0, || event);

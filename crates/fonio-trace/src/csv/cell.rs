@@ -66,7 +66,7 @@ pub(super) fn absent(text: &[u8]) -> bool {
             .any(|word| text.eq_ignore_ascii_case(word))
 }
 
-/// An instant.
+/// Reads a timestamp.
 pub(super) fn time(text: &[u8], unit: TimeUnit) -> Option<Timestamp> {
     match unit {
         TimeUnit::FileTime => {
@@ -77,7 +77,7 @@ pub(super) fn time(text: &[u8], unit: TimeUnit) -> Option<Timestamp> {
     }
 }
 
-/// A number of bytes.
+/// Reads an offset or a size, and converts it to bytes.
 pub(super) fn bytes(text: &[u8], unit: SizeUnit) -> Option<ByteCount> {
     decimal(text, unit.bytes()).map(ByteCount)
 }

@@ -96,13 +96,13 @@ impl Splitter {
 }
 
 impl<'a> Fields<'a> {
-    /// Returns the field at index `place`.
+    /// Returns the field at index `place`, if the line has it.
     pub fn get(&self, place: usize) -> Option<&'a [u8]> {
         let (begin, end) = *self.ranges.get(place)?;
         Some(self.text[begin..end].trim_ascii())
     }
 
-    /// All fields.
+    /// Returns all fields of the line.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
         self.ranges.iter().map(|(begin, end)| self.text[*begin..*end].trim_ascii())
     }

@@ -49,7 +49,7 @@ const KEYS: [&str; 15] = [
 /// A column by its name in the header or by its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// The name in the header; ASCII case does not matter.
+    /// The column's name in the header; ASCII case does not matter.
     Name(String),
     /// The number of the column, counted from 1.
     Number(usize),
@@ -67,17 +67,17 @@ impl fmt::Display for Column {
 /// The unit of a time or a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeUnit {
-    /// `s`; like all units, with or without a fraction.
+    /// `s`: seconds. In every unit, a value may have a fraction.
     Seconds,
-    /// `ms`.
+    /// `ms`: milliseconds.
     Milliseconds,
-    /// `us`.
+    /// `us`: microseconds.
     Microseconds,
-    /// `ns`.
+    /// `ns`: nanoseconds.
     Nanoseconds,
-    /// `100ns`.
+    /// `100ns`: units of 100 ns.
     HundredNanoseconds,
-    /// `filetime`: 100 ns since 1601, Windows' `FILETIME`.
+    /// `filetime`: units of 100 ns since 1601, as in Windows' `FILETIME`.
     FileTime,
 }
 
@@ -106,13 +106,13 @@ impl TimeUnit {
 /// The unit of an offset or a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeUnit {
-    /// `bytes`.
+    /// `bytes`: single bytes.
     Bytes,
-    /// `sectors`, of 512 bytes.
+    /// `sectors`: units of 512 bytes.
     Sectors,
-    /// `kb`, 1000 bytes.
+    /// `kb`: units of 1000 bytes.
     Kilobytes,
-    /// `kib`, 1024 bytes.
+    /// `kib`: units of 1024 bytes.
     Kibibytes,
     /// `4kib`: pages of 4096 bytes.
     Pages,
@@ -172,34 +172,35 @@ pub enum Delimiter {
 
 /// The columns of a table of requests.
 ///
-/// Its text form is `time=ts:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us,device=dev`, see the
+/// The text form is `time=ts:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us,device=dev`, see the
 /// [module](crate::csv).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// The time when the bio or request was queued.
+    /// The column with the time when the bio or request was queued.
     pub queued: Option<(Column, TimeUnit)>,
-    /// The time when it entered the scheduler.
+    /// The column with the time when the request entered the scheduler.
     pub inserted: Option<(Column, TimeUnit)>,
-    /// The time when it was issued to the device.
+    /// The column with the time when the request was issued to the device.
     pub issued: Option<(Column, TimeUnit)>,
-    /// The time when it completed.
+    /// The column with the time when the request completed.
     pub completed: Option<(Column, TimeUnit)>,
-    /// The time from issue to completion, or from queue to completion if there is no issue. If the table has
-    /// only the completion time, the issue time is computed from both.
+    /// The column with the time from issue to completion, or from queue to completion if there is no issue.
+    /// If the table has no other time than the completion time, the issue time is computed from latency and
+    /// completion.
     pub latency: Option<(Column, TimeUnit)>,
-    /// The operation: read, write, …
+    /// The column with the operation: read, write, …
     pub op: (Column, OpWords),
-    /// The start of the request on the device.
+    /// The column with the start of the request on the device.
     pub offset: (Column, SizeUnit),
-    /// The size of the request.
+    /// The column with the size of the request.
     pub size: (Column, SizeUnit),
-    /// The device; a table without this column has one device.
+    /// The column with the device; a table without this column has one device.
     pub device: Option<Column>,
-    /// The name of the thread or process.
+    /// The column with the name of the thread or process.
     pub process: Option<Column>,
-    /// The thread.
+    /// The column with the thread's id.
     pub tid: Option<Column>,
-    /// The processor.
+    /// The column with the processor's number.
     pub cpu: Option<Column>,
     /// The separator between two columns.
     pub delimiter: Delimiter,
@@ -208,17 +209,18 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// The traces of Microsoft Research Cambridge (SNIA IOTTA): `Timestamp,Hostname,DiskNumber,Type,Offset,Size,
-    /// ResponseTime`, without a header, with times as Windows file times. `Timestamp` is the issue time.
+    /// Returns the mapping of the traces of Microsoft Research Cambridge (SNIA IOTTA):
+    /// `Timestamp,Hostname,DiskNumber,Type,Offset,Size, ResponseTime`, without a header, with times as
+    /// Windows file times. `Timestamp` is the issue time.
     pub fn msr_cambridge() -> Mapping {
         Mapping::known(
             "issued=1:filetime,latency=7:100ns,op=4,offset=5:bytes,size=6:bytes,device=3,header=no",
         )
     }
 
-    /// The ASCII traces of DiskSim and MQSim: `time device sector sectors type`. In MQSim, type 1 is a read
-    /// (its README); in DiskSim, type is a flags field, and bit 0 means a read. The time is the request's
-    /// arrival time, in nanoseconds for MQSim and in milliseconds for DiskSim.
+    /// Returns the mapping of the ASCII traces of DiskSim and MQSim: `time device sector sectors type`. In
+    /// MQSim, type 1 is a read (its README); in DiskSim, type is a flags field, and bit 0 means a read. The
+    /// time is the request's arrival time, in nanoseconds for MQSim and in milliseconds for DiskSim.
     pub fn disksim(time: TimeUnit) -> Mapping {
         let mapping = Mapping::known(
             "queued=1:ns,op=5:1-is-read,offset=3:sectors,size=4:sectors,device=2,delimiter=space,header=no",
@@ -236,7 +238,7 @@ impl Mapping {
 
     /// Parses a mapping that is part of this program.
     fn known(text: &str) -> Mapping {
-        text.parse().expect("fonio's own mappings are right")
+        text.parse().expect("fonio's built-in mappings are valid")
     }
 
     /// Returns every column in the mapping with its key.

@@ -54,13 +54,13 @@ const NAMES_MAX: usize = 1024;
 #[non_exhaustive]
 #[allow(missing_docs)]
 pub enum CsvError {
-    #[error("the first line cannot be read")]
+    #[error("cannot read the first line")]
     Read(#[from] io::Error),
     #[error(transparent)]
     Mapping(#[from] MappingError),
 }
 
-/// The index of each value in a row, from 0.
+/// The index of each value's column in a row, counted from 0.
 struct Places {
     queued: Option<(usize, TimeUnit)>,
     inserted: Option<(usize, TimeUnit)>,
@@ -76,7 +76,7 @@ struct Places {
     cpu: Option<usize>,
 }
 
-/// A cell with an unexpected value.
+/// A table cell with an unexpected value.
 struct BadCell {
     key: &'static str,
     text: String,
@@ -167,7 +167,7 @@ impl TraceReader for CsvReader {
     fn source(&self) -> Source {
         let places = &self.places;
         let completes = places.completed.is_some() || places.latency.is_some();
-        // The latency and the completion time give the issue time.
+        // The issue time can be computed from the latency and the completion time.
         let issues = places.issued.is_some() || (places.latency.is_some() && places.queued.is_none());
         let kinds = [
             ("queue", places.queued.is_some()),
@@ -213,7 +213,7 @@ impl Places {
                 });
             }
         }
-        let known = |column: &Column| place(column).expect("all columns were found above");
+        let known = |column: &Column| place(column).expect("the table has every column of the mapping");
         let time =
             |time: &Option<(Column, TimeUnit)>| time.as_ref().map(|(column, unit)| (known(column), *unit));
         Ok(Places {
@@ -262,7 +262,7 @@ impl Rows {
             let allowed = if digit {
                 "a word; say which number reads, with `op=COLUMN:0-is-read` or `op=COLUMN:1-is-read`"
             } else {
-                "one of read, write, discard, flush and the other names of ops"
+                "one of the operations such as read, write, discard or flush"
             };
             bad("op", places.op.0, allowed)
         })?;
@@ -307,7 +307,7 @@ impl Rows {
         if let Some(at) = places.device {
             request.device = self
                 .device(cell(at), complaints, place)
-                .ok_or_else(|| bad("device", at, "a number, and 1024 names are already in use"))?;
+                .ok_or_else(|| bad("device", at, "a number, and the limit of 1024 names is reached"))?;
         }
         if let Some(at) = places.cpu.filter(|at| !absent(cell(*at))) {
             let cpu = cell::decimal(cell(at), 1).and_then(|cpu| u32::try_from(cpu).ok());
@@ -347,7 +347,7 @@ impl Rows {
         }
         let device = DeviceId::new(0, number as u32);
         self.devices.insert(name.to_vec(), device);
-        // These are not merged, because each name must be reported.
+        // These diagnostics are not merged, because each name must be reported.
         complaints.ready.push(Diagnostic {
             severity: Severity::Note,
             code: "numbered-device".into(),

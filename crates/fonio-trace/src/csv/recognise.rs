@@ -5,7 +5,7 @@ use super::fields::Splitter;
 use super::mapping::{Column, Delimiter, Mapping, OpWords, TimeUnit};
 use crate::format::Format;
 
-/// Number of lines examined.
+/// Maximum number of lines examined.
 const LINES: usize = 20;
 
 /// Returns the table format of a file that starts with `head`; `None` if it is not a table.
@@ -48,8 +48,8 @@ pub(crate) fn own(head: &[u8]) -> Option<Mapping> {
     mapping.columns().into_iter().all(|(_, column)| has(column)).then_some(mapping)
 }
 
-/// Returns the unit of times. MQSim writes integer nanoseconds, and DiskSim writes milliseconds with a
-/// fraction.
+/// Returns the unit of the table's times. MQSim writes integer nanoseconds, and DiskSim writes milliseconds
+/// with a fraction.
 pub(crate) fn disksim_unit(head: &[u8]) -> TimeUnit {
     let line =
         head.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
@@ -62,7 +62,7 @@ pub(crate) fn disksim_unit(head: &[u8]) -> TimeUnit {
 fn rows(head: &[u8], delimiter: Delimiter, row: fn(&[&[u8]]) -> bool) -> bool {
     let mut splitter = Splitter::new(delimiter);
     let mut seen = 0;
-    // The last line of a head may be cut off.
+    // The last line of the examined bytes may be incomplete.
     let whole = memchr::memrchr(b'\n', head).map_or(head, |end| &head[..end]);
     for line in whole.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).take(LINES) {
         let fields: Vec<&[u8]> = splitter.split(line).iter().collect();

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::recognise::Format;
 
-/// A reader and its complete output.
+/// Returns a reader and its complete output.
 fn read_all(bytes: &[u8], mapping: &Mapping) -> (Batch, CsvReader) {
     let mut reader = CsvReader::new(Input::of("t.csv", bytes), mapping, "csv").expect("the mapping fits");
     (reader.read_all().expect("memory reads"), reader)
@@ -56,7 +56,7 @@ fn msr_cambridge() {
         shows ["issue", "complete"], Clock { name: "realtime", unix_ns_at_zero: Some(0) }
         0:1 read 0x0/0x0 sector Some(749016) bytes 32768 Q- I- D1172163600306162900 C1172163600317536500 tid None cpu None
         0:1 write 0x0/0x0 sector Some(5512) bytes 4096 Q- I- D1172163601638215500 C1172163601661672200 tid None cpu None
-        Warning unreadable-row line Some(3): The op `Wipe` is not one of read, write, discard, flush and the other names of ops; the row was skipped.
+        Warning unreadable-row line Some(3): The op `Wipe` is not one of the operations such as read, write, discard or flush; the row was skipped.
     "#]],
     );
 }

@@ -27,30 +27,31 @@ pub(super) struct Block<'a> {
     pub comm: Option<&'a [u8]>,
 }
 
-/// The format of a tracepoint's fields.
+/// The format of a tracepoint's fields, with an example of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
-    /// `8,0 WS 4096 () 1024 + 8 [comm]`; newer kernels have the priority before the comm.
+    /// Such as `8,0 WS 4096 () 1024 + 8 [comm]`; newer kernels have the priority before the comm.
     Request,
-    /// `8,0 WS () 1024 + 8 [0]`, likewise.
+    /// Such as `8,0 WS () 1024 + 8 [0]`; newer kernels have the priority before the error.
     RequestEnd,
-    /// `8,0 WS 1024 + 8 [comm]`.
+    /// Such as `8,0 WS 1024 + 8 [comm]`.
     Bio,
-    /// `8,0 WS 1024 + 8 [0]`.
+    /// Such as `8,0 WS 1024 + 8 [0]`.
     BioEnd,
-    /// `8,0 WS 1024 / 1032 [comm]`.
+    /// Such as `8,0 WS 1024 / 1032 [comm]`.
     Split,
-    /// `8,0 WS 3072 + 8 <- (8,1) 1024`.
+    /// Such as `8,0 WS 3072 + 8 <- (8,1) 1024`.
     BioRemap,
-    /// `8,0 WS 3072 + 8 <- (8,1) 1024 1`; the last number is the number of bios, which old kernels omit.
+    /// Such as `8,0 WS 3072 + 8 <- (8,1) 1024 1`; the last number is the number of bios, which old kernels
+    /// omit.
     RequestRemap,
-    /// `[comm]`.
+    /// Such as `[comm]`.
     Plug,
-    /// `[comm] 3`.
+    /// Such as `[comm] 3`.
     Unplug,
 }
 
-/// The layout of a tracepoint, and the event's kind unless the text determines it.
+/// Returns the layout of a tracepoint, and the event's kind unless the text determines it.
 fn layout(event: &[u8]) -> Option<(Layout, EventKind)> {
     let at = Sector(0);
     Some(match event {
@@ -220,7 +221,7 @@ fn errno(status: i32) -> i32 {
     if status > 0 { -EIO } else { status }
 }
 
-/// The rest of an event's text.
+/// The part of an event's text that is not yet parsed.
 struct Text<'a>(&'a [u8]);
 
 impl<'a> Text<'a> {
@@ -248,7 +249,7 @@ impl<'a> Text<'a> {
         word
     }
 
-    /// Reads up to the next `end` and skips it.
+    /// Reads up to the next byte `end`, and skips this byte.
     fn until(&mut self, end: u8) -> Option<&'a [u8]> {
         let at = memchr(end, self.0)?;
         let found = &self.0[..at];
@@ -280,7 +281,7 @@ impl<'a> Text<'a> {
         Some(class << 13 | (hint as u16) << 3 | level as u16)
     }
 
-    /// Reads `[comm]`; the name may contain brackets, so it ends at the last one.
+    /// Reads `[comm]`; the name may contain brackets, so it ends at the last bracket.
     fn comm(&mut self) -> Option<&'a [u8]> {
         let begin = self.0.iter().position(|byte| *byte != b' ')?;
         let text = self.0[begin..].strip_prefix(b"[")?;
@@ -298,7 +299,7 @@ mod tests {
     use super::*;
 
     fn show(line: &str) -> String {
-        let (event, payload) = line.split_once(' ').expect("an event has a text");
+        let (event, payload) = line.split_once(' ').expect("each line has an event and its text");
         match parse(event.as_bytes(), payload.as_bytes()) {
             Parsed::Block(block) => format!(
                 "{:?} {} {} {:#x} sector {} bytes {} ioprio {:x?} error {:?} comm {:?}",

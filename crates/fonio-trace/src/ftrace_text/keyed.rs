@@ -26,13 +26,13 @@ pub(super) struct Fields<'a> {
     pub nr_rq: Option<u64>,
 }
 
-/// Returns whether an event's text has this format.
+/// Returns whether an event's text consists of `name=value` fields.
 pub(super) fn is_keyed(text: &[u8]) -> bool {
     let name = text.iter().take_while(|byte| byte.is_ascii_lowercase() || **byte == b'_').count();
     name > 0 && text.get(name) == Some(&b'=')
 }
 
-/// Reads the fields; thread names may contain blanks.
+/// Parses the fields of an event, whose thread names may contain blanks.
 pub(super) fn parse(text: &[u8]) -> Fields<'_> {
     let mut fields = Fields::default();
     let mut rest = text;

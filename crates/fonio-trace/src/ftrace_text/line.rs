@@ -13,7 +13,7 @@
 use fonio_core::Timestamp;
 use memchr::{memchr, memchr_iter, memrchr};
 
-/// One event's columns.
+/// The columns of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head<'a> {
     /// The name that the kernel saved for the thread, which may be `<...>`.
@@ -23,10 +23,10 @@ pub(super) struct Head<'a> {
     pub pid: Option<u32>,
     pub cpu: u32,
     pub time: Timestamp,
-    /// Whether the time has no fraction. If so, the trace clock was a counter, and the value is not a time in
-    /// nanoseconds.
+    /// Whether the time has no fraction. Without a fraction, the trace clock was a counter, and the value is
+    /// not a time in nanoseconds.
     pub counter: bool,
-    /// The event's name; empty if the line has none (function tracer).
+    /// The event's name; empty if the line has no name (function tracer).
     pub event: &'a [u8],
     pub payload: &'a [u8],
 }
@@ -69,7 +69,7 @@ fn task(text: &[u8]) -> Option<(&[u8], u32, Option<u32>)> {
     }
 }
 
-/// `1995.629370:`, `1995.629370123:` or `123456:`.
+/// Reads a time such as `1995.629370:`, `1995.629370123:` or `123456:`.
 fn timestamp(text: &[u8]) -> Option<(Timestamp, bool, &[u8])> {
     let (whole, rest) = number(text)?;
     if let Some(rest) = rest.strip_prefix(b":") {
@@ -97,8 +97,8 @@ fn event(text: &[u8]) -> (&[u8], &[u8]) {
     (b"", text)
 }
 
-/// Reads decimal digits at the start; also returns the text after them. `None` if there are no digits, or if
-/// the number needs more than 64 bits.
+/// Reads decimal digits at the start; also returns the text after them. Returns `None` if there are no
+/// digits, or if the number needs more than 64 bits.
 pub(super) fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0_u64;
     let mut digits = 0;

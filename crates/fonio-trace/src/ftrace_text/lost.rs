@@ -14,17 +14,17 @@ use super::line::number;
 /// Maximum number of processors; no kernel supports more.
 const CPUS_MAX: u64 = 8192;
 
-/// A gap without a known end.
+/// A gap whose end is not yet known.
 #[derive(Clone, Copy)]
 struct Open {
     count: Option<u64>,
     after: Timestamp,
 }
 
-/// Converts those lines into [`LostEvents`].
+/// Converts the lines about missing events into [`LostEvents`].
 #[derive(Default)]
 pub(super) struct Gaps {
-    /// The time of the first event.
+    /// The time of the trace's first event.
     first: Option<Timestamp>,
     /// The time of each processor's last event.
     last: Vec<Option<Timestamp>>,
@@ -51,7 +51,7 @@ impl Gaps {
         }
     }
 
-    /// Handles a line that reports lost events; returns whether it is one.
+    /// Handles a line that may report lost events; returns whether the line does.
     pub fn lost_line(&mut self, line: &[u8]) -> bool {
         let Some((cpu, rest)) = line.trim_ascii_start().strip_prefix(b"CPU:").and_then(number) else {
             return false;
@@ -74,7 +74,7 @@ impl Gaps {
         open.count = open.count.zip(count).map(|(a, b)| a.saturating_add(b));
     }
 
-    /// Handles an event, which ends a gap of its processor.
+    /// Handles an event, which ends an open gap of the event's processor.
     pub fn event(&mut self, cpu: u32, at: Timestamp, lost: &mut Vec<LostEvents>) {
         if self.first.is_none() {
             self.first = Some(at);

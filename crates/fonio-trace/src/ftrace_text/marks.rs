@@ -1,10 +1,10 @@
 //! Reads the text that programs write to `trace_marker`: instants, and Android's atrace spans.
 //!
 //! atrace writes `B|pid|name` and `E|pid` around a span of one thread, `S|pid|name|cookie` and
-//! `F|pid|name|cookie` around a span that may change threads (or `G` and `H`, with the name of a track). It
-//! writes `I|pid|name` and `N|pid|track|name` for an instant, `C|pid|name|value` for a counter. Source:
+//! `F|pid|name|cookie` around a span that may change threads (or `G` and `H`, with the name of a track). For
+//! an instant, atrace writes `I|pid|name` or `N|pid|track|name`; for a counter, `C|pid|name|value`. Source:
 //! Android's `frameworks/native/libs/atrace` and `system/core/libcutils/include/cutils/trace.h`. Any other
-//! text is an instant.
+//! text counts as an instant.
 
 use fonio_core::{Mark, Timestamp};
 use rustc_hash::FxHashMap;
@@ -24,9 +24,9 @@ const NAME_BYTES_MAX: usize = 256;
 /// Spans that have begun and not yet ended.
 #[derive(Default)]
 pub(super) struct Marks {
-    /// For each thread, its open spans, innermost last. The depth includes dropped spans.
+    /// For each thread, its open spans, innermost last. The depth counts dropped spans too.
     nested: FxHashMap<u32, (usize, Vec<(Timestamp, String)>)>,
-    /// Spans between threads, by process, track or name, and cookie.
+    /// Spans that may change threads, by process, track or name, and cookie.
     free: FxHashMap<(u64, String), (Timestamp, String, u32)>,
 }
 
@@ -122,7 +122,7 @@ impl Atrace<'_> {
         }
     }
 
-    /// Returns the key and name of a span between threads. `S` and `F` have `name|cookie`, `G` has
+    /// Returns the key and name of a span that may change threads. `S` and `F` have `name|cookie`, `G` has
     /// `track|name|cookie`, and `H` only `track|cookie`.
     fn free(&self) -> Option<((u64, String), String)> {
         let bar = memchr::memrchr(b'|', self.rest)?;

@@ -70,8 +70,8 @@ pub(crate) struct FtraceText<R> {
     state: State,
 }
 
-/// All state except the stream. It is separate so that the reader can process a line that is borrowed from
-/// the stream.
+/// All state except the stream. This state is separate so that the reader can process a line that is borrowed
+/// from the stream.
 struct State {
     file: Option<String>,
     /// Whether lines have the text `\n\` before their line end, as in a JavaScript string.
@@ -118,7 +118,7 @@ impl<R: Read> FtraceText<R> {
         self
     }
 
-    /// The underlying stream.
+    /// Returns the underlying stream.
     pub(crate) fn source_mut(&mut self) -> &mut R {
         self.lines.source_mut()
     }

@@ -5,7 +5,7 @@ use memchr::{memchr, memchr_iter, memmem};
 
 use super::line::number;
 
-/// A thread's number, its process if known, and its name.
+/// A thread's id, the id of its process if known, and its name.
 type Name<'a> = (u32, Option<u32>, &'a [u8]);
 
 /// The contents of an event.
@@ -16,14 +16,14 @@ pub(super) enum Other<'a> {
     Mark(&'a [u8]),
     /// Current names of threads.
     Names([Option<Name<'a>>; 2]),
-    /// The metric, its subject and its value.
+    /// A sample: the metric, its subject and its value.
     Sample(Metric, &'a [u8], i64),
 }
 
-/// Reads one event.
+/// Parses the text of one event.
 pub(super) fn parse<'a>(event: &[u8], payload: &'a [u8]) -> Other<'a> {
     match event {
-        // Kernels before 3.0 do not name this event.
+        // Kernels before 3.0 print a number instead of this event's name.
         b"tracing_mark_write" | b"print" | b"0" => Other::Mark(payload),
         b"sched_switch" => {
             let next = memchr_iter(b'>', payload)

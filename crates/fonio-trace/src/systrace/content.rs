@@ -9,28 +9,28 @@ use std::io::Write;
 use super::Unpacked;
 use crate::expansion;
 
-/// Number of bytes that determine how a part is packed.
+/// Number of bytes from which the packing of a part is recognised.
 const SNIFF_BYTES: usize = 16;
 
 /// Number of bytes unpacked at a time by one decompressor.
 const INFLATE_BYTES: usize = 32 * 1024;
 
-/// One part, unpacked as its bytes arrive.
+/// One part of a stream, unpacked as its bytes arrive.
 pub(super) struct Content {
     state: State,
-    /// Whether base64 and compression were unpacked. Each of them is unpacked only once, base64 first,
+    /// Whether base64 and compression were unpacked. Each packing is removed only once, base64 first,
     /// because a crafted file can unpack to itself or grow a thousandfold at each level.
     was_base64: bool,
     was_compressed: bool,
 }
 
 enum State {
-    /// The first bytes, without leading blanks.
+    /// The part's first bytes, without leading blanks.
     Sniff(Vec<u8>),
     Text,
     Json(Box<Json>),
     Base64 {
-        /// Characters of an incomplete group of four.
+        /// The characters of an incomplete base64 group of four.
         group: Vec<u8>,
         inner: Box<Content>,
     },
@@ -42,7 +42,7 @@ enum State {
         stream: Box<flate2::write::MultiGzDecoder<Vec<u8>>>,
         inner: Box<Content>,
     },
-    /// The rest is ignored.
+    /// The rest of the part is ignored.
     Done,
 }
 
@@ -76,7 +76,7 @@ impl Content {
                 match STANDARD.decode(&characters[..whole]) {
                     Ok(decoded) => inner.push(&decoded, out),
                     Err(error) => {
-                        out.damaged(&format!("The base64 is damaged ({error})"));
+                        out.damaged(&format!("The base64 data is damaged ({error})"));
                         self.state = State::Done;
                     }
                 }
@@ -106,7 +106,7 @@ impl Content {
         }
     }
 
-    /// Determines from the first bytes how the part is packed.
+    /// Recognises from the first bytes how the part is packed.
     fn begin(&mut self, out: &mut Unpacked) {
         let State::Sniff(head) = &mut self.state else { return };
         let head = std::mem::take(head);
@@ -136,7 +136,7 @@ impl Content {
         self.push(&head, out);
     }
 
-    /// Ends the part.
+    /// Ends the part, after all of its bytes have arrived.
     pub fn finish(&mut self, out: &mut Unpacked) {
         if matches!(self.state, State::Sniff(_)) {
             self.begin(out);
@@ -144,7 +144,7 @@ impl Content {
         match &mut self.state {
             State::Base64 { group, inner } => {
                 if !group.is_empty() {
-                    out.damaged("The base64 is cut short");
+                    out.damaged("The base64 data is cut short");
                 }
                 inner.finish(out);
             }
@@ -166,7 +166,7 @@ impl Content {
     }
 }
 
-/// Unpacks bytes; returns whether the stream continues.
+/// Unpacks `bytes`; returns whether the compressed stream continues.
 fn inflate(stream: &mut Decompress, inner: &mut Content, mut bytes: &[u8], out: &mut Unpacked) -> bool {
     let mut piece = vec![0; INFLATE_BYTES];
     loop {
@@ -216,7 +216,7 @@ const KEY: &[u8] = b"\"systemTraceEvents\"";
 #[derive(Default)]
 struct Json {
     at: JsonAt,
-    /// The last bytes that were read. They may be the start of the key.
+    /// The last bytes that were read, which may be the start of the key.
     tail: Vec<u8>,
 }
 
@@ -224,10 +224,10 @@ struct Json {
 enum JsonAt {
     #[default]
     Elsewhere,
-    /// Between the key and its value.
+    /// Between the key `systemTraceEvents` and its value.
     Colon,
     Text,
-    /// After a backslash.
+    /// In a string, after a backslash.
     Escape,
     /// Within a `\u` escape: the number of remaining digits, and the value of the digits so far.
     Unicode(u8, u32),
@@ -285,7 +285,7 @@ impl Json {
                     if left > 1 {
                         JsonAt::Unicode(left - 1, value)
                     } else {
-                        // Traces contain no surrogate pairs.
+                        // Surrogate pairs are not decoded, because traces contain none.
                         let character = char::from_u32(value).unwrap_or(char::REPLACEMENT_CHARACTER);
                         out.text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
                         JsonAt::Text

@@ -5,21 +5,20 @@ use memchr::memmem;
 use super::Unpacked;
 use super::content::Content;
 
-/// The `<script …>` tags of systrace are never longer.
+/// Maximum length of a tag; the `<script …>` tags of systrace are never longer.
 const TAG_BYTES_MAX: usize = 1024;
 
 const SCRIPT: &[u8] = b"<script";
 const SCRIPT_END: &[u8] = b"</script";
-/// The text up to the backslash. A line end follows it, unlike where this text occurs in the viewer's own
-/// code.
+/// The text before the trace, up to the backslash. In the viewer's own code, no line end follows this text.
 const OLD_DATA: &[u8] = b"linuxPerfData = \"\\";
 
-/// Finds the parts.
+/// Finds the parts of an HTML file that contain trace text.
 #[derive(Default)]
 pub(super) struct Html {
     /// Bytes that cannot be handled before later bytes are known.
     pending: Vec<u8>,
-    /// The current part.
+    /// The part that is being read.
     part: Option<Content>,
 }
 
@@ -41,7 +40,7 @@ impl Html {
             if let Some(at) = memmem::find(text, SCRIPT_END) {
                 part.push(&text[..at], out);
                 part.finish(out);
-                // The next part starts on a new line.
+                // Make the next part start on a new line.
                 out.text.push(b'\n');
                 self.part = None;
                 return Some(at + SCRIPT_END.len());

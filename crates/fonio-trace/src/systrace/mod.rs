@@ -63,7 +63,7 @@ pub struct SystraceReader {
 }
 
 impl SystraceReader {
-    /// Creates a reader of `input`. Positions in diagnostics refer to the text inside.
+    /// Creates a reader of `input`. Positions in diagnostics refer to the extracted ftrace text.
     pub fn new(input: Input) -> SystraceReader {
         let text =
             FtraceText::new(Extract::new(input.bytes), Some(input.name.clone())).with_escaped_line_ends();
@@ -106,9 +106,9 @@ impl TraceReader for SystraceReader {
     }
 }
 
-/// The format of the stream.
+/// The recognised format of the stream.
 enum Form {
-    /// Not yet known; has the bytes read so far.
+    /// The format is not yet known; contains the bytes read so far.
     Unknown(Vec<u8>),
     Html(Html),
     /// The rest of the stream is the trace.
@@ -134,9 +134,9 @@ pub(crate) struct Extract<R> {
     begin: usize,
     end: usize,
     out: Unpacked,
-    /// Number of text bytes returned.
+    /// Number of bytes of text that were already returned.
     given: usize,
-    /// Whether there was any text.
+    /// Whether the stream contained any ftrace text.
     found: bool,
     damage: Option<String>,
     ended: bool,
@@ -158,7 +158,7 @@ impl<R: Read> Extract<R> {
         }
     }
 
-    /// Processes the next few bytes; `false` at the end.
+    /// Processes the next few bytes; returns `false` at the end of the stream.
     fn step(&mut self) -> io::Result<bool> {
         if self.begin == self.end {
             if self.ended {
@@ -208,7 +208,7 @@ impl<R: Read> Extract<R> {
                     None if all || head.len() >= PREAMBLE_BYTES_MAX => 0,
                     None => return,
                 };
-                // In steps, because the unpacked data may be much larger.
+                // Read in steps, because the unpacked data may be much larger.
                 let mut content = Content::default();
                 for step in head[begins_at..].chunks(STEP_BYTES) {
                     content.push(step, &mut self.out);

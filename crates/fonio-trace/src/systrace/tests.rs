@@ -57,7 +57,7 @@ fn json(text: &str) -> String {
     )
 }
 
-/// The same trace in every format.
+/// Returns the same trace in every format.
 fn forms() -> Vec<(&'static str, Vec<u8>)> {
     let page = |part: String| {
         let library =

@@ -68,7 +68,7 @@ fn shape(name: &str) -> Option<Shape> {
     })
 }
 
-/// The position of a number in a record.
+/// The offset and size of a number in a record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Number {
     offset: usize,
@@ -127,7 +127,7 @@ pub struct BlockDecoder {
 
 impl BlockDecoder {
     /// Creates a decoder for those `formats` that describe [`BLOCK_EVENTS`]. Other formats are skipped.
-    /// `None` if there are none.
+    /// Returns `None` if all formats were skipped.
     pub fn new<'f>(
         formats: impl IntoIterator<Item = &'f EventFormat>,
         order: ByteOrder,
@@ -182,7 +182,7 @@ impl BlockDecoder {
     pub fn shows(&self) -> Vec<String> {
         let mut kinds = KindSet::default();
         for layout in &self.layouts {
-            // The name of a kind is independent of its fields.
+            // The name of an event kind does not depend on the values of its fields.
             kinds.insert(match layout.shape {
                 Shape::Plain(kind) => kind,
                 Shape::Split => EventKind::Split { new_sector: Sector(0) },
@@ -196,13 +196,13 @@ impl BlockDecoder {
         kinds.names()
     }
 
-    /// Returns the thread that was running at any event.
+    /// Returns the thread that was running when the event happened.
     pub fn tid(&self, record: &[u8]) -> Option<u32> {
         self.pid.get(record, self.order).and_then(|pid| u32::try_from(pid).ok())
     }
 
-    /// Returns the running thread if it caused the event. `None` for a completion, which can interrupt any
-    /// thread.
+    /// Returns the running thread if it caused the event. Returns `None` for a completion, which can
+    /// interrupt any thread.
     pub fn causing_tid(&self, record: &[u8]) -> Option<u32> {
         match self.layout(record)?.shape {
             Shape::Plain(EventKind::BioQueue | EventKind::Insert) => self.tid(record),

@@ -5,18 +5,18 @@ use fonio_core::DeviceId;
 /// A mounted btrfs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Btrfs {
-    /// Its id (`fsid`), which btrfs events contain.
+    /// The id of the file system (`fsid`), which btrfs events contain.
     pub id: [u8; 16],
-    /// The device number that the kernel assigned to it. Events of the page cache and of direct I/O contain
-    /// this number.
+    /// The device number that the kernel assigned to the file system. Events of the page cache and of direct
+    /// I/O contain this number.
     pub fs: DeviceId,
-    /// The number of its write-back unit: 1 for `btrfs-1`.
+    /// The number of the file system's write-back unit: 1 for `btrfs-1`.
     pub unit: u32,
-    /// The subvolume, if all mounts have the same one. Files of different subvolumes may have the same
-    /// inode numbers, and page-cache events do not distinguish them. So only files in this subvolume are
-    /// followed; if it is `None`, no files are followed.
+    /// The mounted subvolume, if all mounts show the same subvolume. Files of different subvolumes may have
+    /// the same inode numbers, and page-cache events do not distinguish them. So only files in this subvolume
+    /// are followed; if it is `None`, no files are followed.
     pub subvolume: Option<u64>,
-    /// Its disks or partitions.
+    /// The disks or partitions of the file system.
     pub devices: Vec<DeviceId>,
 }
 

@@ -1,7 +1,7 @@
 //! Decodes the file-system, page-cache and write-back events that show whose data a bio carries.
 //!
-//! Kernels have different events. If a kernel lacks an event or a needed field of it, the event is left
-//! out, and the facts that it would show stay unknown.
+//! The available events depend on the kernel. If a kernel lacks an event or a needed field of it, the event
+//! is left out, and the facts that it would show stay unknown.
 
 use std::str;
 
@@ -10,10 +10,10 @@ use fonio_core::DeviceId;
 use super::block::Number;
 use super::{Btrfs, ByteOrder, EventFormat, Field};
 
-/// The supported tracepoints: system and event.
+/// The supported tracepoints, each as system and event name.
 pub const FILE_EVENTS: [(&str, &str); 26] = [
     ("writeback", "writeback_dirty_folio"),
-    // The name before Linux 5.18.
+    // The name of `writeback_dirty_folio` before Linux 5.18.
     ("writeback", "writeback_dirty_page"),
     ("filemap", "mm_filemap_add_to_page_cache"),
     ("ext4", "ext4_writepages"),
@@ -21,10 +21,10 @@ pub const FILE_EVENTS: [(&str, &str); 26] = [
     ("ext4", "ext4_sync_file_enter"),
     ("ext4", "ext4_sync_file_exit"),
     ("ext4", "ext4_free_inode"),
-    // Direct I/O before Linux 5.5.
+    // Events of direct I/O before Linux 5.5.
     ("ext4", "ext4_direct_IO_enter"),
     ("ext4", "ext4_direct_IO_exit"),
-    // Linux 6.6 and later.
+    // Events of Linux 6.6 and later.
     ("iomap", "iomap_dio_rw_begin"),
     ("iomap", "iomap_dio_rw_queued"),
     ("iomap", "iomap_dio_complete"),
@@ -35,10 +35,10 @@ pub const FILE_EVENTS: [(&str, &str); 26] = [
     ("xfs", "xfs_map_blocks_alloc"),
     ("xfs", "xfs_file_fsync"),
     ("xfs", "xlog_iclog_write"),
-    // Linux 5.15 and later.
+    // An event of Linux 5.15 and later.
     ("xfs", "xfs_inode_inactivating"),
     ("btrfs", "extent_writepage"),
-    // Its name in older kernels.
+    // Older kernels use this name for `extent_writepage`.
     ("btrfs", "__extent_writepage"),
     ("btrfs", "btrfs_sync_file"),
     ("task", "task_rename"),
@@ -56,29 +56,29 @@ const ORDER_MAX: u64 = 20;
 /// An event with the fields common to all events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileRecord<'r> {
-    /// The thread that was running.
+    /// The thread that was running when the event happened.
     pub tid: u32,
-    /// Whether the event happened in an interrupt; then the running thread did not cause it.
+    /// Whether the event happened in an interrupt, so the running thread did not cause it.
     pub in_interrupt: bool,
     /// The event itself.
     pub event: FileEvent<'r>,
 }
 
-/// A file by inode number. A later file can have the same number.
+/// A file, identified by its inode number, which a later file can have too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Inode {
     /// The device number of the file system, as in `st_dev` of its files.
     pub fs: DeviceId,
-    /// The inode number.
+    /// The inode number of the file.
     pub number: u64,
 }
 
 /// The write-back unit (`struct backing_dev_info`): a disk, with all file systems on its partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WritebackUnit {
-    /// `8:0`.
+    /// A disk, such as `8:0`.
     Disk(DeviceId),
-    /// `btrfs-1`: a btrfs, possibly on several disks.
+    /// A btrfs, possibly on several disks, such as `btrfs-1`.
     Btrfs(u32),
 }
 
@@ -105,19 +105,19 @@ pub enum FileEvent<'r> {
     WriteEnded {
         inode: Inode,
     },
-    /// The thread writes dirty pages of this file until it begins to write pages of another file. xfs and
-    /// btrfs do not show the end.
+    /// The thread writes dirty pages of this file until it begins to write pages of another file. The
+    /// events of xfs and btrfs do not show the end.
     Writes {
         inode: Inode,
     },
-    /// The thread is in fsync or a similar call. xfs and btrfs do not show the end.
+    /// The thread has entered fsync or a similar call. The events of xfs and btrfs do not show its end.
     SyncBegan {
         inode: Inode,
     },
     SyncEnded {
         inode: Inode,
     },
-    /// The thread does direct I/O on this file.
+    /// The thread begins direct I/O on this file.
     DirectBegan {
         inode: Inode,
     },
@@ -132,7 +132,7 @@ pub enum FileEvent<'r> {
     CommitEnded {
         fs: DeviceId,
     },
-    /// The thread's next write is for xfs's log.
+    /// The thread's next write goes to xfs's log.
     WritesLog {
         fs: DeviceId,
     },
@@ -151,7 +151,7 @@ pub enum FileEvent<'r> {
         tid: u32,
         comm: &'r [u8],
     },
-    /// A thread ended.
+    /// The thread ended.
     Exited {
         tid: u32,
         comm: &'r [u8],
@@ -207,7 +207,7 @@ impl Layout {
             "ext4_sync_file_enter" | "xfs_file_fsync" => of_inode(OfInode::SyncBegan),
             "ext4_sync_file_exit" => of_inode(OfInode::SyncEnded),
             // xfs also emits this event when it evicts the inode of a file that has blocks beyond its end.
-            // The next look-up finds that file again.
+            // The next look-up finds such a file again.
             "ext4_free_inode" | "xfs_inode_inactivating" => of_inode(OfInode::Freed),
             "ext4_direct_IO_enter" | "iomap_dio_rw_begin" => of_inode(OfInode::DirectBegan),
             "ext4_direct_IO_exit" | "iomap_dio_rw_queued" | "iomap_dio_complete" => {
@@ -265,13 +265,14 @@ pub struct FileDecoder {
     id: Number,
     flags: Number,
     pid: Number,
-    /// The names of the decoded events.
+    /// The names of the events that this decoder supports.
     names: Vec<String>,
     btrfs: Vec<Btrfs>,
 }
 
 impl FileDecoder {
-    /// Creates a decoder for the supported `formats`; others are skipped. `None` if there are none.
+    /// Creates a decoder for the supported `formats`; others are skipped. Returns `None` if none is
+    /// supported.
     pub fn new<'f>(
         formats: impl IntoIterator<Item = &'f EventFormat>,
         order: ByteOrder,
@@ -311,7 +312,7 @@ impl FileDecoder {
         FileDecoder { btrfs, ..self }
     }
 
-    /// Returns whether it decodes the named event.
+    /// Returns whether this decoder decodes the event `name`.
     pub fn decodes(&self, name: &str) -> bool {
         self.names.iter().any(|known| known == name)
     }
@@ -407,7 +408,7 @@ mod tests {
         "name: extent_writepage\nID: 507\n\tfield:u8 fsid[16];\toffset:8;\tsize:16;\tsigned:0;\n\
          \tfield:u64 ino;\toffset:24;\tsize:8;\tsigned:0;\n\
          \tfield:u64 root_objectid;\toffset:32;\tsize:8;\tsigned:0;\n",
-        // Lacks a needed field.
+        // The following format lacks a needed field.
         "name: jbd2_start_commit\nID: 506\n\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n",
     ];
 
@@ -478,7 +479,7 @@ mod tests {
         let inode = Inode { fs: volume.fs, number: 257 };
         for (id, subvolume, expected) in [
             (b"0123456789abcdef", 5, Some(FileEvent::Writes { inode })),
-            // Another subvolume may have a file with the same number.
+            // Another subvolume may have a file with the same inode number.
             (b"0123456789abcdef", 256, None),
             (b"another one     ", 5, None),
         ] {
@@ -495,7 +496,7 @@ mod tests {
         }
     }
 
-    /// All events of Linux 6.18 are supported.
+    /// The decoder supports all events of Linux 6.18.
     #[test]
     fn a_real_kernel() {
         let texts = include_str!("../../tests/data/linux-6.18-x86_64/file_formats");

@@ -6,28 +6,28 @@ use super::ByteOrder;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// A required line is missing.
+    /// The text lacks a required line.
     #[error("there is no `{what}` line")]
     Missing {
-        /// `name:`, `ID:`, or the name of a field.
+        /// The missing line: `name:`, `ID:`, or the name of a field.
         what: &'static str,
     },
-    /// A line cannot be understood.
+    /// A line has an unknown form.
     #[error("line {line} cannot be understood: {text:?}")]
     Line {
-        /// Counted from 1.
+        /// The line number, counted from 1.
         line: usize,
-        /// The beginning of the line.
+        /// The beginning of the unknown line.
         text: String,
     },
     /// The size or offset of a field is impossible.
-    #[error("the field {field} cannot be {size} bytes at offset {offset}")]
+    #[error("the field {field} cannot have {size} bytes at offset {offset}")]
     Field {
         /// The field's name.
         field: String,
-        /// Its stated offset.
+        /// The field's stated offset in bytes.
         offset: usize,
-        /// Its stated size.
+        /// The field's stated size in bytes.
         size: usize,
     },
 }
@@ -35,14 +35,14 @@ pub enum FormatError {
 /// How a field's bytes are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldKind {
-    /// A number, or a structure.
+    /// A number or a structure inside the record.
     Plain,
     /// An array inside the record: `char rwbs[8]`.
     Array,
     /// Four bytes with the offset (low half) and the length (high half) of an array later in the record:
     /// `__data_loc`.
     DataLoc,
-    /// As above, but the offset is relative to the end of this field: `__rel_loc`.
+    /// Four bytes as for `DataLoc`, but with an offset relative to the end of this field: `__rel_loc`.
     RelLoc,
 }
 
@@ -51,13 +51,13 @@ pub enum FieldKind {
 pub struct Field {
     /// The field's name.
     pub name: String,
-    /// Offset from the record's first byte, in bytes.
+    /// Offset of the field from the record's first byte, in bytes.
     pub offset: usize,
-    /// Size in bytes.
+    /// Size of the field in bytes.
     pub size: usize,
     /// Whether the number is signed.
     pub signed: bool,
-    /// How it is stored.
+    /// How the field's bytes are stored.
     pub kind: FieldKind,
 }
 
@@ -66,9 +66,9 @@ pub struct Field {
 pub struct EventFormat {
     /// The event's name, such as `block_rq_issue`.
     pub name: String,
-    /// The number in a record's `common_type`. It changes at each boot.
+    /// The event's id in a record's `common_type`. The id can change at each boot.
     pub id: u16,
-    /// All fields; the common fields come first.
+    /// All fields of the event; the fields common to all events come first.
     pub fields: Vec<Field>,
 }
 
@@ -76,7 +76,7 @@ impl EventFormat {
     /// Parses the text of an `events/SYSTEM/EVENT/format` file.
     ///
     /// # Errors
-    /// A line is missing or cannot be understood. The `print fmt` is ignored.
+    /// If a line is missing or cannot be parsed. The line `print fmt` is ignored.
     pub fn parse(text: &str) -> Result<EventFormat, FormatError> {
         let mut name = None;
         let mut id = None;
@@ -95,7 +95,7 @@ impl EventFormat {
         })
     }
 
-    /// The field with this name.
+    /// Returns the field with this name.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.name == name)
     }
@@ -113,8 +113,8 @@ impl Field {
         Some((raw << unused) as i64 >> unused)
     }
 
-    /// Returns the bytes of an array that is in the field or to which the field points. `None` if it
-    /// reaches beyond the record.
+    /// Returns the bytes of an array that is in the field or to which the field points. Returns
+    /// `None` if the array reaches beyond the record.
     pub fn bytes<'r>(&self, record: &'r [u8], order: ByteOrder) -> Option<&'r [u8]> {
         let (begin, length) = match self.kind {
             FieldKind::Plain | FieldKind::Array => (self.offset, self.size),
@@ -158,8 +158,8 @@ pub(super) fn parse_fields(text: &str) -> Result<Vec<Field>, FormatError> {
     Ok(fields)
 }
 
-/// Parses a field such as `__data_loc char[] cmd; offset:56; size:4; signed:0;`. Kernels before 2.6.38 state no
-/// `signed`.
+/// Parses a field such as `__data_loc char[] cmd; offset:56; size:4; signed:0;`. Kernels before 2.6.38
+/// omit `signed`.
 fn parse_field(text: &str) -> Option<Field> {
     let mut parts = text.split(';').map(str::trim);
     let declaration = parts.next()?;

@@ -1,4 +1,4 @@
-//! Merges the records of all processors of a trace by time, independently of their meaning.
+//! Merges the records of all processors of a trace by time, without decoding the records.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,21 +18,21 @@ pub trait PageSource {
     /// at the end. The source may truncate a page after its used bytes.
     ///
     /// # Errors
-    /// Errors of the underlying file.
+    /// If reading the underlying file fails.
     fn next_page(&mut self, page: &mut Vec<u8>) -> io::Result<Option<u64>>;
 }
 
-/// Lost events and damaged pages.
+/// Gaps and diagnostics found while merging: lost events and damaged pages.
 #[derive(Debug, Default)]
 pub struct Trouble {
-    /// Gaps in which events were lost.
+    /// The gaps in which events were lost.
     pub lost: Vec<LostEvents>,
     /// One diagnostic for each of the first damaged pages, and one diagnostic for all further damaged
     /// pages.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// The records of all processors in order of time. Keeps one page per processor.
+/// Merges the records of all processors in order of time. Keeps one page per processor in memory.
 pub struct MergedRecords<S> {
     layout: PageLayout,
     streams: Vec<Stream<S>>,
@@ -49,11 +49,11 @@ struct Stream<S> {
     cpu: u32,
     pages: S,
     page: Vec<u8>,
-    /// The offset of `page` in the stream.
+    /// The byte offset of `page` in the stream.
     offset: u64,
     page_number: u64,
     cursor: Option<Cursor>,
-    /// The next record of this stream, as a range of `page`. Its time is in the heap.
+    /// The next record of this stream, as a range of `page`. The heap contains the record's time.
     record: (usize, usize),
     last_time: Timestamp,
     /// Whether a damaged page or a part of a damaged page was skipped since the last record.
@@ -62,9 +62,9 @@ struct Stream<S> {
 }
 
 impl<S: PageSource> MergedRecords<S> {
-    /// Merges `streams`. Each consists of the processor's number, the stream's name in diagnostics, and its
-    /// pages. `began` is the time from which the trace is complete. If a processor's first events were
-    /// lost, the gap begins at this time.
+    /// Merges `streams`. Each stream consists of the processor's number, a name for diagnostics, and the
+    /// pages. `began` is the time from which the trace is complete. If a processor's first events were lost,
+    /// the gap begins at `began`.
     pub fn new(
         layout: PageLayout,
         streams: impl IntoIterator<Item = (u32, String, S)>,
@@ -99,7 +99,7 @@ impl<S: PageSource> MergedRecords<S> {
     /// Passes the next record and its processor to `look`; returns `false` at the end.
     ///
     /// # Errors
-    /// Errors of a page source.
+    /// If reading a page source fails.
     pub fn next(&mut self, look: impl FnOnce(u32, Record<'_>)) -> io::Result<bool> {
         if !self.started {
             self.started = true;
@@ -118,7 +118,7 @@ impl<S: PageSource> MergedRecords<S> {
         look(stream.cpu, Record { time, data });
         let next = self.advance(index as usize)?;
         if let Some(mut top) = self.waiting.peek_mut() {
-            assert!(top.0.1 == index, "the earliest record stays on top until it is replaced");
+            assert!(top.0.1 == index, "the earliest record must stay on top until it is replaced");
             match next {
                 Some(next) => *top = Reverse((next, index)),
                 None => {

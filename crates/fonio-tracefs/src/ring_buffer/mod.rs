@@ -1,7 +1,7 @@
 //! Decodes ftrace's binary ring buffer: its pages, its records, and the `format` files that describe the
 //! records.
 //!
-//! It decodes live tracefs (`per_cpu/cpuN/trace_pipe_raw`) and files with its pages. The caller supplies
+//! The pages come from live tracefs (`per_cpu/cpuN/trace_pipe_raw`) or from files. The caller supplies
 //! texts and pages:
 //!
 //! - [`PageLayout`] is parsed from `events/header_page`; [`PageLayout::open`] and [`Cursor`] then read one page.

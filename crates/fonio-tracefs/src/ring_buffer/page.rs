@@ -23,7 +23,7 @@ const MISSED_STORED: u64 = 1 << 30;
 const TYPE_PADDING: u32 = 29;
 const TYPE_TIME_EXTEND: u32 = 30;
 const TYPE_TIME_STAMP: u32 = 31;
-/// Bits of `time_delta`.
+/// Number of bits of `time_delta`.
 const TIME_SHIFT: u32 = 27;
 /// The highest bits of a timestamp (`TS_MSB`), which an absolute timestamp does not store.
 const ABSOLUTE_LACKS: u64 = 0xf8 << 56;
@@ -43,7 +43,7 @@ pub struct PageLayout {
 /// The header of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageHeader {
-    /// The base of the first record's time delta.
+    /// The timestamp to which the first record's time delta is added.
     pub time: Timestamp,
     /// `Some` if events were lost since the previous page. The value is the number of lost events, or
     /// `None` if the kernel did not store this number.
@@ -52,7 +52,7 @@ pub struct PageHeader {
     pub used_bytes: usize,
 }
 
-/// One record: an event's time and bytes.
+/// One record of a page: the time and the bytes of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'p> {
     /// Time of the event.
@@ -70,15 +70,15 @@ pub enum Damage {
     Truncated {
         /// Size of the page in bytes.
         have: usize,
-        /// The needed size.
+        /// Minimum size of the page in bytes.
         need: usize,
     },
     /// A record reaches beyond the end of the used bytes.
     #[error("the record at byte {offset} of the page reaches beyond the {end} used bytes")]
     Record {
-        /// Offset of the record.
+        /// Offset of the record in the page, in bytes.
         offset: usize,
-        /// End of the page's records.
+        /// End of the page's used bytes.
         end: usize,
     },
 }
@@ -116,12 +116,12 @@ impl PageLayout {
         })
     }
 
-    /// The size of a complete page.
+    /// Returns the size of a complete page.
     pub fn page_bytes(&self) -> usize {
         self.data_at + self.data_bytes
     }
 
-    /// The byte order of the traced machine.
+    /// Returns the byte order of the traced machine.
     pub fn order(&self) -> ByteOrder {
         self.order
     }
@@ -171,7 +171,7 @@ impl Cursor {
         while self.offset < end {
             let begin = self.offset;
             let step = self.step(&page[..end]);
-            assert!(step.is_none() || self.offset > begin, "each step goes on in the page");
+            assert!(step.is_none() || self.offset > begin, "each step must advance in the page");
             match step {
                 Some(Step::Record { from, to }) => {
                     return Some(Ok(Record { time: Timestamp(self.time), data: &page[from..to] }));
@@ -228,9 +228,9 @@ impl Cursor {
                 Some(Step::Skipped)
             }
             _ => {
-                // Padding, or data whose length does not fit into type_len. The length includes its own 4
-                // bytes. On machines with 8-byte alignment, the length of the data is not always a multiple
-                // of 4, but the offset of the next record is.
+                // Padding, or data whose length does not fit into type_len. The length includes the 4 bytes
+                // of the length field. On machines with 8-byte alignment, the offset of the next record is a
+                // multiple of 4 even if the length of the data is not.
                 let length = word as usize;
                 if length < 4 {
                     return None;
@@ -388,8 +388,8 @@ pub(super) mod tests {
             prop_assert_eq!(header.time.0, start);
             prop_assert_eq!(header.lost, lost);
             prop_assert_eq!(found, expected.clone());
-            // A page truncated to its used bytes gives the same records. A shorter one is damage, but causes
-            // no panic.
+            // A page truncated to its used bytes gives the same records. A shorter page counts as damaged,
+            // but causes no panic.
             let (_, found) = records(&layout, &page[..header.used_bytes]);
             prop_assert_eq!(found, expected);
             prop_assert!(layout.open(&page[..header.used_bytes - 1]).is_err());

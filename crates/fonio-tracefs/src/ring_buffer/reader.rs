@@ -12,10 +12,10 @@ use super::page::{PageLayout, Record};
 
 /// Number of events in one batch.
 const BATCH_EVENTS: usize = 4096;
-/// Maximum number of records examined for one batch, in case most of them are not block events.
+/// Maximum number of records examined for one batch, in case most records are not block events.
 const BATCH_RECORDS: usize = 64 * 1024;
 
-/// Reads a complete trace from the pages of each processor. Keeps one page per processor.
+/// Reads a complete trace from the pages of each processor. Keeps one page per processor in memory.
 pub struct RingBufferReader<S> {
     records: MergedRecords<S>,
     decoder: BlockDecoder,
@@ -25,9 +25,9 @@ pub struct RingBufferReader<S> {
 }
 
 impl<S: PageSource> RingBufferReader<S> {
-    /// Creates a reader of `streams`. Each consists of the processor's number, the stream's name in
-    /// diagnostics, and its pages. `began` is the time from which the trace is complete. If a processor's
-    /// first events were lost, the gap begins at this time.
+    /// Creates a reader of `streams`. Each stream consists of the processor's number, a name
+    /// for diagnostics, and the pages. `began` is the time from which the trace is complete. If a processor's
+    /// first events were lost, the gap begins at `began`.
     pub fn new(
         layout: PageLayout,
         decoder: BlockDecoder,
@@ -44,11 +44,11 @@ impl<S: PageSource> RingBufferReader<S> {
         RingBufferReader { records, decoder, threads: SeenThreads::default(), source, clock }
     }
 
-    /// Like [`next_batch`](TraceReader::next_batch), but also passes each record to `look` in order of
-    /// time, together with the decoded block event if the record contains one.
+    /// Does the same as [`next_batch`](TraceReader::next_batch), but also passes each record to `look` in
+    /// order of time, with the decoded block event if the record contains one.
     ///
     /// # Errors
-    /// Errors of a page source.
+    /// If reading a page source fails.
     pub fn next_batch_with(
         &mut self,
         batch: &mut Batch,

@@ -1,5 +1,5 @@
 //! Decodes the scheduler's tracepoints: threads that leave a processor and why, their run times, wake-ups and
-//! thread creation. Also decodes the kernel stack, if recorded with the event.
+//! thread creation. Also decodes the kernel stack that may be recorded with an event.
 
 use super::block::Number;
 use super::{ByteOrder, EventFormat, Field, FieldKind};
@@ -8,11 +8,11 @@ use super::{ByteOrder, EventFormat, Field, FieldKind};
 pub const SCHED_EVENTS: [&str; 4] =
     ["sched_switch", "sched_waking", "sched_wakeup_new", "sched_process_fork"];
 
-/// The tracepoint of the `sched` system for run times of threads. Some kernels lack it.
+/// The tracepoint of the `sched` system for run times of threads. Some kernels lack this tracepoint.
 pub const RUNTIME_EVENT: &str = "sched_stat_runtime";
 
-/// The tracepoints of the `sched` system for uninterruptibly blocked threads. Only Android's kernels have the
-/// last one.
+/// The tracepoints of the `sched` system for uninterruptibly blocked threads. Only Android's kernels have
+/// `sched_blocked_reason`.
 pub const BLOCKED_EVENTS: [&str; 4] =
     ["sched_switch", "sched_waking", "sched_wakeup", "sched_blocked_reason"];
 
@@ -27,16 +27,16 @@ const STATES: u64 = 0xff;
 /// The bits for dead threads and zombies, in all kernels since 3.4.
 const STATES_ENDED: u64 = 0x10 | 0x20 | 0x40;
 const STATE_UNINTERRUPTIBLE: u64 = 0x02;
-/// A kernel thread without work. Linux before 4.14 shows its state as uninterruptible, with this additional
-/// bit. Later versions show a separate state.
+/// The bit for a kernel thread without work. Linux before 4.14 shows its state as uninterruptible, with this
+/// additional bit. Later versions show a separate idle state.
 const STATE_IDLE: u64 = 0x400;
 
 /// A scheduler event with the fields common to all events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchedRecord<'r> {
-    /// The thread that was running.
+    /// The thread that was running when the event happened.
     pub current: u32,
-    /// The interrupt in which the event happened, if any. Then the running thread did not cause it.
+    /// The interrupt in which the event happened, if any. If `Some`, the running thread did not cause it.
     pub interrupt: Option<Interrupt>,
     /// The event itself.
     pub event: SchedEvent<'r>,
@@ -45,7 +45,7 @@ pub struct SchedRecord<'r> {
 /// The kinds of interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interrupt {
-    /// From a device or a timer. It can also interrupt a soft interrupt.
+    /// An interrupt from a device or a timer, which can also interrupt a soft interrupt.
     Hard,
     /// Deferred work of a hard interrupt, such as network packets and block-device completions.
     Soft,
@@ -90,11 +90,11 @@ pub enum SchedEvent<'r> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Left {
-    /// It was preempted and is ready.
+    /// The thread was preempted and is ready to run.
     Preempted,
-    /// It waits for something.
+    /// The thread blocked to wait for something.
     Blocked { uninterruptible: bool },
-    /// It has ended.
+    /// The thread has ended.
     Ended,
 }
 
@@ -107,7 +107,7 @@ pub struct Stack<'r> {
 }
 
 impl Stack<'_> {
-    /// The addresses, the innermost first.
+    /// Returns the return addresses, the innermost first.
     pub fn addresses(&self) -> impl Iterator<Item = u64> + '_ {
         (0..self.bytes.len() / self.word)
             .filter_map(|at| self.order.unsigned(self.bytes, at * self.word, self.word))
@@ -129,7 +129,7 @@ enum Layout {
 #[derive(Clone, Debug)]
 pub struct SchedDecoder {
     order: ByteOrder,
-    /// The layouts, with their event ids.
+    /// The layouts of the decoded events, with their event ids.
     layouts: Vec<(u16, Layout)>,
     id: Number,
     flags: Number,
@@ -137,8 +137,8 @@ pub struct SchedDecoder {
 }
 
 impl SchedDecoder {
-    /// Creates a decoder for the supported `formats`; others are skipped. `None` if `sched_switch` is
-    /// missing.
+    /// Creates a decoder for the supported `formats`; others are skipped. Returns `None` if
+    /// `sched_switch` is missing.
     pub fn new<'f>(
         formats: impl IntoIterator<Item = &'f EventFormat>,
         order: ByteOrder,
@@ -188,7 +188,7 @@ impl SchedDecoder {
         has_switch.then_some(SchedDecoder { order, layouts, id, flags, pid })
     }
 
-    /// Decodes one record; `None` if it is another event, or too short.
+    /// Decodes one record; `None` if the record is too short or is another event.
     pub fn decode<'r>(&self, record: &'r [u8]) -> Option<SchedRecord<'r>> {
         let get = |number: Number| number.get(record, self.order);
         let tid = |number: Number| get(number).map(|tid| tid as u32);

@@ -3,9 +3,9 @@
 use fonio_core::{BlockEvent, EventKind, Request, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Maximum time from a completion to its wake-up. In between, the kernel ends the bio page by page.
+/// Maximum time from a completion to its wake-up, during which the kernel ends the bio page by page.
 const WAKES_WITHIN_NS: u64 = 2_000_000;
-/// Maximum number of stored completions. Later waits have no request.
+/// Maximum number of stored completions. Waits after this number have no request.
 const COMPLETIONS_MAX: usize = 4_000_000;
 
 /// The completions of a trace: the time, processor and request of each.
@@ -20,11 +20,11 @@ pub struct Completions {
 /// A completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completed {
-    /// Its number in the recording.
+    /// The request's number in the recording.
     pub request_id: u64,
     /// The time when its first bio was queued or, if unknown, the earliest known time of the request.
     pub queued: Timestamp,
-    /// Its row in `files`.
+    /// The number of the request's file in the table `files`.
     pub file_id: Option<u32>,
 }
 
@@ -38,7 +38,7 @@ struct Wanted {
 }
 
 impl Completions {
-    /// Keeps only completions that may have caused one of these wake-ups, given as processor and time.
+    /// Keeps only completions that may have caused one of the given wake-ups, each a processor and a time.
     pub fn before_wake_ups(wake_ups: impl IntoIterator<Item = (u32, u64)>) -> Completions {
         let mut wanted = Wanted::default();
         for (cpu, time) in wake_ups {
@@ -66,7 +66,7 @@ impl Completions {
         }
     }
 
-    /// Assigns the request to its completion.
+    /// Assigns a request to the completion event that ended it.
     pub fn request(&mut self, row: &Request) {
         if let Some(completed) = row.completed
             && self.requests.len() < COMPLETIONS_MAX

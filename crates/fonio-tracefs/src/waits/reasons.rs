@@ -1,9 +1,9 @@
 //! Finds why a thread waits, from the functions on its kernel stack.
 //!
 //! There are two tables: functions in which threads block, and functions that wake threads. The innermost
-//! function that is in the table decides. The functions of a thread that an interrupt interrupted are
-//! further out, so they do not count. The names are from Linux 4.4 to 6.18. Names that a kernel lacks are
-//! ignored.
+//! function that is in the table determines the reason. The functions of a thread that an interrupt
+//! interrupted are further out, so they do not count. The names are from Linux 4.4 to 6.18. Names that a
+//! kernel lacks are ignored.
 
 use std::collections::BTreeMap;
 
@@ -26,23 +26,23 @@ macro_rules! functions {
 /// shows for which event they waited.
 const BLOCKED_IN: Table = functions!(WaitReason {
     Storage:
-        // The block layer and the page cache.
+        // Functions of the block layer and the page cache.
         io_schedule io_schedule_timeout blk_io_schedule bit_wait_io folio_wait_bit_common
         folio_put_wait_locked folio_wait_writeback wait_on_page_bit wait_on_page_bit_common
         wait_on_page_bit_killable wait_on_page_writeback __lock_page __lock_page_killable __wait_on_buffer
         submit_bio_wait blkdev_issue_flush rq_qos_wait wbt_wait blk_mq_get_tag wait_for_completion_io
         wait_for_completion_io_timeout dio_await_completion read_events
-        // Write-back.
+        // Functions that wait for write-back.
         balance_dirty_pages balance_dirty_pages_ratelimited balance_dirty_pages_ratelimited_flags
         wb_wait_for_completion inode_wait_for_writeback __inode_wait_for_writeback
-        // Journals of file systems.
+        // Functions that wait for the journal of a file system.
         jbd2_log_wait_commit jbd2_complete_transaction jbd2_journal_stop jbd2_journal_lock_updates
         __jbd2_log_wait_for_space start_this_handle wait_transaction_locked wait_transaction_switching
         add_transaction_credits do_get_write_access xlog_wait_on_iclog xlog_grant_head_wait xfs_log_force
         xfs_log_force_seq xfs_buf_iowait btrfs_start_ordered_extent btrfs_wait_ordered_range
         btrfs_wait_for_commit btrfs_commit_transaction wait_log_commit wait_current_trans f2fs_issue_flush
         f2fs_wait_on_page_writeback f2fs_issue_checkpoint nilfs_segctor_sync
-        // FUSE.
+        // Functions that wait for a FUSE daemon.
         request_wait_answer fuse_wait_on_page_writeback;
     Network:
         sk_wait_data sk_stream_wait_memory sk_stream_wait_connect inet_wait_for_connect
@@ -133,7 +133,7 @@ impl<T: Copy> Functions<T> {
         self.0.is_empty()
     }
 
-    /// Returns the meaning of the innermost known function on a stack. The innermost address comes first.
+    /// Returns the meaning of the innermost known function on a stack. The innermost address must come first.
     pub fn innermost(&self, mut stack: impl Iterator<Item = u64>) -> Option<T> {
         stack.find_map(|address| {
             // Subtract 1: a return address is the address after the call, and the call may be the last
@@ -146,7 +146,7 @@ impl<T: Copy> Functions<T> {
     }
 }
 
-/// The addresses of this kernel's functions from both tables.
+/// The addresses of the functions from both tables, in this kernel.
 #[derive(Clone, Debug, Default)]
 pub struct Reasons {
     blocked_in: Functions<WaitReason>,
@@ -159,7 +159,7 @@ impl Reasons {
         Reasons::from_symbols(&Symbols::from_kallsyms(text))
     }
 
-    /// Finds the functions among the symbols.
+    /// Finds the functions of both tables among a kernel's symbols.
     pub fn from_symbols(symbols: &Symbols<'_>) -> Reasons {
         Reasons {
             blocked_in: Functions::find(symbols, BLOCKED_IN),
@@ -179,7 +179,8 @@ impl Reasons {
         self.blocked_in.innermost(stack)
     }
 
-    /// Returns the kind of wait that a thread with this stack ends by waking another thread; `None` as above.
+    /// Returns the kind of wait that a thread with this stack ends by waking another thread; `None` if no
+    /// function is in the table.
     pub fn of_waker(&self, stack: impl Iterator<Item = u64>) -> Option<WaitReason> {
         self.woken_by.innermost(stack)
     }
@@ -218,7 +219,7 @@ mod tests {
             // A call at the end of a function returns to the beginning of the next function.
             (&[0xffff_0300], Some(WaitReason::Storage), None),
             (&[0xffff_0200], None, None),
-            // A data symbol with this name is not a function.
+            // A data symbol with the name of a known function is ignored.
             (&[0xffff_0610], None, None),
             (&[0, u64::MAX], None, None),
         ] {

@@ -1,6 +1,6 @@
 //! Finds the owners of bios on mapped devices: device mapper (LVM, LUKS) and RAID.
 //!
-//! A mapped device passes on a bio as a whole or in parts, at once or much later, and from any thread:
+//! A mapped device passes on a bio completely or in parts, immediately or much later, and from any thread:
 //! dm-crypt's workers encrypt parts of 128 KiB on several processors. The event of each part contains the
 //! sector on the upper device. So, for each sector of a mapped device, the last queued bio is stored.
 
@@ -11,16 +11,16 @@ use rustc_hash::FxHashSet;
 
 use super::{Attribution, BioOwner, FLUSH, place};
 
-/// Maximum number of extents per generation. At 60 bytes each, both generations take 4 MB.
+/// Maximum number of extents per generation. At 60 bytes per extent, both generations take 4 MB.
 const PIECES_MAX: usize = 32 * 1024;
 
 /// A bio that moved to a lower device: from a partition to its disk, or from a mapped device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PassedOn {
     pub(super) now: (DeviceId, Sector),
-    /// The device and sector at which it was first queued.
+    /// The device and sector at which the bio was first queued.
     pub(super) first: (DeviceId, Sector),
-    /// Its owner, if it was queued on an upper device.
+    /// The bio's owner, if it was queued on an upper device.
     pub(super) whose: Option<BioOwner>,
 }
 
@@ -33,7 +33,7 @@ type Pieces = BTreeMap<(DeviceId, u64), (u64, BioOwner)>;
 pub(super) struct Above {
     pub(super) mapped: FxHashSet<DeviceId>,
     young: Pieces,
-    /// The previous generation. When the young generation is full, it replaces this one.
+    /// The previous generation. The young generation replaces the old one when it is full.
     old: Pieces,
 }
 
@@ -64,7 +64,7 @@ impl Above {
         self.young.insert((device, first), (end, whose));
     }
 
-    /// Removes all bios: lost bios may overlap them.
+    /// Removes all bios, because bios of lost events may overlap them.
     pub(super) fn clear(&mut self) {
         self.young.clear();
         self.old.clear();
@@ -79,13 +79,13 @@ impl Above {
 }
 
 impl Attribution {
-    /// Returns the bio that a thread passes on. The bio may pass through several devices, such as an LVM
-    /// volume on a partition.
+    /// Returns the bio that a thread passes to a lower device. The bio may pass through several devices, such
+    /// as an LVM volume on a partition.
     pub(super) fn pass_on(&mut self, tid: u32, event: &BlockEvent, from: (DeviceId, Sector)) -> PassedOn {
         let before = self.threads.get_mut(tid).and_then(|state| state.passed_on);
         let before = before.filter(|before| before.now == from);
         let above = if place(event) == FLUSH {
-            // The newest one: older ones only wait for their rows.
+            // Use the newest bio, because older bios only wait for their rows.
             self.bios.get(&(from.0, FLUSH)).and_then(|waiting| Some(waiting.last()?.1))
         } else {
             self.above.at(from.0, from.1.0)

@@ -6,10 +6,10 @@ use fonio_core::Timestamp;
 
 use super::Contributors;
 
-/// A file system has one running and one committing transaction.
+/// Maximum number of stored transactions. A file system has one running and one committing transaction.
 const TRANSACTIONS_MAX: usize = 4;
-/// Maximum number of stored commits. They are needed until the rows of their flushes arrive, which is later
-/// than the events.
+/// Maximum number of stored commits. Commits are needed until the rows of their flushes arrive, which is
+/// later than the events.
 const COMMITS_MAX: usize = 4096;
 
 /// The journal of a file system.
@@ -17,9 +17,9 @@ const COMMITS_MAX: usize = 4096;
 pub(super) struct Journal {
     /// The threads in fsync, in order of entry.
     pub(super) syncing: Vec<u32>,
-    /// The threads that changed metadata, by transaction, oldest first.
+    /// For each transaction, oldest first, the threads that changed metadata in it.
     pub(super) transactions: Vec<(u32, Contributors)>,
-    /// The cause of the current or last commit.
+    /// The thread that caused the current or last commit.
     pub(super) cause: Option<u32>,
     /// The thread that writes commits, and the begin time and cause of each of its last commits.
     pub(super) thread: u32,

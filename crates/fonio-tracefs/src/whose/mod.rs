@@ -1,4 +1,4 @@
-//! Finds whose data each bio carries: the file, the kind of data, and the thread that caused it.
+//! Finds whose data each bio carries: the file, the kind of data, and the thread that caused the bio.
 //!
 //! The thread that queues a bio often works on behalf of another thread. A kernel worker writes back pages
 //! that a program made dirty; ext4's journal thread writes metadata that programs changed. [`Attribution`]
@@ -8,26 +8,25 @@
 //!   dirty pages from `ext4_writepages` to `ext4_writepages_result`; on xfs, after `xfs_map_blocks_*`; on
 //!   btrfs, after `extent_writepage`. The cause is the thread that recently made most of the file's pages
 //!   dirty.
-//! - A bio of a thread that does direct I/O on a file is data of that file. The cause is the thread itself.
-//! - Other bios of ext4's journal thread belong to the journal. The cause is the cause of the commit: the
-//!   thread that has been in fsync longest or, if no thread is in fsync, the thread that changed most
-//!   blocks in the transaction.
-//! - The first write after `xlog_iclog_write` belongs to xfs's log. The cause is the thread itself, if it has
-//!   called fsync.
-//! - A bio with the flag *meta* is metadata. The cause of a read is the thread itself. The cause of a write
-//!   is the cause of the commit after which the block became dirty; on btrfs, it is the thread itself, if it
-//!   has called fsync.
+//! - A bio of a thread that does direct I/O on a file is data of that file, caused by the thread itself.
+//! - Other bios of ext4's journal thread belong to the journal. Their cause is the cause of the commit: the
+//!   thread that has been in fsync longest or, if no thread is in fsync, the thread that changed most blocks
+//!   in the transaction.
+//! - The first write after `xlog_iclog_write` belongs to xfs's log. The write's cause is the thread itself,
+//!   if it has called fsync.
+//! - A bio with the flag *meta* is metadata. The cause of a metadata read is the thread itself. The cause of
+//!   a metadata write is the cause of the commit after which the block became dirty; on btrfs, it is the
+//!   thread itself, if it has called fsync.
 //! - A read by a thread that has just added pages of a file to the page cache is data of that file; the cause is the
 //!   thread itself.
 //! - A flush by a thread in fsync belongs to the file that the thread syncs.
-//! - A bio in a swap area is swap. The cause is the thread itself, because it needs the page or free
-//!   memory.
+//! - A bio in a swap area is swap, caused by the thread itself, which needs the page or free memory.
 //! - A bio from an upper device (device mapper, RAID) gets the attribution of the upper bio, regardless of
 //!   the thread that passes it on. For example, dm-crypt's workers pass bios on after they have encrypted
 //!   the data.
 //!
-//! Facts that the events do not show stay unknown. Tables have a fixed size and evict the least recently
-//! used entries; [`Attribution::forgotten`] counts the evicted entries.
+//! If the events do not show a file or a cause, it stays unknown. Tables have a fixed size and evict the
+//! least recently used entries; [`Attribution::forgotten`] counts the evicted entries.
 
 mod above;
 mod journal;
@@ -45,19 +44,19 @@ use above::{Above, PassedOn};
 use journal::Journal;
 use recent::Recent;
 
-/// Maximum number of files with dirty pages per generation. At 60 bytes each, both generations take 4 MB.
+/// Maximum number of files with dirty pages per generation. At 60 bytes per file, both generations take 4 MB.
 const FILES_MAX: usize = 32 * 1024;
 /// Maximum number of dirty metadata pages per generation. ext4's largest journal has 262,144 blocks.
 const PLACES_MAX: usize = 128 * 1024;
 /// Maximum number of threads per generation.
 const THREADS_MAX: usize = 16 * 1024;
-/// Maximum number of bios that wait for their row. It equals the maximum number of open bios in the
-/// assembler.
+/// Maximum number of bios that wait for their request's row. This number equals the maximum number of open
+/// bios in the assembler.
 const BIOS_MAX: usize = 1 << 20;
 /// Maximum number of threads distinguished for one file or transaction.
 const WRITERS_MAX: usize = 8;
-/// Maximum number of file systems with a journal, and maximum number of threads simultaneously in fsync on
-/// one of them.
+/// Maximum number of file systems with a journal, and maximum number of threads that are simultaneously in
+/// fsync on one file system.
 const JOURNALS_MAX: usize = 256;
 const SYNCING_MAX: usize = 1024;
 /// The page-cache unit of a file system's metadata, in sectors.
@@ -66,27 +65,27 @@ const PAGE_SECTORS: u64 = 8;
 /// The key, instead of a sector, of flushes without data that wait for their row.
 const FLUSH: u64 = u64::MAX;
 
-/// A file: an inode number between two deletions.
+/// A file, identified by its inode number and the last earlier deletion of a file with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey {
-    /// The inode.
+    /// The inode, which other files can have before and after this file.
     pub inode: Inode,
-    /// The time when the last earlier file with this number was deleted; 0 if no deletion was seen.
+    /// The time when the last earlier file with this inode number was deleted; 0 if no deletion was seen.
     pub after: Timestamp,
 }
 
 /// The owner of the data in a bio.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BioOwner {
-    /// The file, if it belongs to one.
+    /// The file to which the data belong, if any.
     pub file: Option<FileKey>,
-    /// The thread that caused it.
+    /// The thread that caused the bio.
     pub cause: Option<u32>,
     /// The kind of data: unknown, data, metadata, journal or swap.
     pub content: Content,
 }
 
-/// Threads, each with the amount that it contributed. The thread that was added last is last.
+/// Threads, each with the amount that it contributed. The most recently added thread is last.
 #[derive(Clone, Debug, Default)]
 struct Contributors(Vec<(u32, u64)>);
 
@@ -117,57 +116,57 @@ impl Contributors {
     /// Halves the amounts, so that later contributions count more.
     fn age(&mut self) {
         self.0.iter_mut().for_each(|(_, amount)| *amount /= 2);
-        // The last known contributor stays: pages may remain dirty.
+        // The last known contributor stays, because pages may still be dirty.
         if self.0.iter().any(|(_, amount)| *amount > 0) {
             self.0.retain(|(_, amount)| *amount > 0);
         }
     }
 }
 
-/// The threads that made pages of a file dirty. The event shows the disk, not the file system.
+/// The threads that dirtied pages of a file. The events show the file's disk, but not its file system.
 #[derive(Clone, Debug, Default)]
 struct Writers {
     by: Contributors,
     /// The file system on which the file was first written back.
     fs: Option<DeviceId>,
-    /// Whether files with this number were written back on several file systems of the disk. Then their
-    /// writers are unknown.
+    /// Whether files with this inode number were written back on several file systems of the disk. If so, the
+    /// writers of these files are unknown.
     is_ambiguous: bool,
 }
 
-/// The current activity of a thread.
+/// The I/O activity in which a thread currently is.
 #[derive(Clone, Copy, Debug, Default)]
 struct ThreadState {
-    /// The file whose dirty pages it writes.
+    /// The file whose dirty pages the thread writes.
     writes: Option<FileKey>,
-    /// The file whose dirty pages it wrote last, if the file system does not show when the writing ended.
+    /// The file whose dirty pages the thread wrote last, if the file system does not show when this ended.
     maps: Option<FileKey>,
-    /// The file system to whose log its next write belongs.
+    /// The file system to whose log the thread's next write belongs.
     log: Option<DeviceId>,
-    /// The file on which it does direct I/O.
+    /// The file on which the thread does direct I/O.
     direct: Option<FileKey>,
-    /// The file that it syncs.
+    /// The file that the thread syncs.
     syncs: Option<FileKey>,
-    /// The file whose pages it last added to the page cache, and how many bytes of these pages it has not
-    /// yet read from the device.
+    /// The file whose pages the thread last added to the page cache, and how many bytes of these pages the
+    /// thread has not yet read from the device.
     cached: Option<(FileKey, u64)>,
-    /// The file system whose journal it writes.
+    /// The file system whose journal the thread writes.
     journal: Option<DeviceId>,
-    /// The bio that it last passed on.
+    /// The bio that the thread last passed on.
     passed_on: Option<PassedOn>,
 }
 
 /// The bios of one device and sector that wait for their row, each with the time at which it was queued.
 type WaitingBios = Vec<(Timestamp, BioOwner)>;
 
-/// Finds whose data each bio carries.
+/// Attributes each bio to a file, a kind of data and the thread that caused it.
 #[derive(Debug)]
 pub struct Attribution {
     /// The disk of each partition.
     disks: FxHashMap<DeviceId, DeviceId>,
-    /// The write-back unit of each btrfs, by the device number in its events.
+    /// The write-back unit of each btrfs, by the device number that the events of the btrfs contain.
     units: FxHashMap<DeviceId, WritebackUnit>,
-    /// The swap areas of each disk, in order.
+    /// The swap areas of each disk, sorted by start sector.
     swap: FxHashMap<DeviceId, Vec<Range<u64>>>,
     /// The device number that the events of a file system show, by the number of its device, if the two
     /// numbers differ.
@@ -177,7 +176,7 @@ pub struct Attribution {
     /// The thread that caused the metadata in a page of a device's page cache.
     places: Recent<(DeviceId, u64), u32>,
     journals: FxHashMap<DeviceId, Journal>,
-    /// When a file with this inode was last deleted.
+    /// Time of the last deletion of a file with this inode.
     freed: Recent<Inode, Timestamp>,
     above: Above,
     bios: FxHashMap<(DeviceId, u64), WaitingBios>,
@@ -205,7 +204,7 @@ impl Attribution {
         }
     }
 
-    /// Also follows these file systems.
+    /// Also attributes bios of these btrfs file systems.
     #[must_use]
     pub fn with_btrfs<'b>(mut self, file_systems: impl IntoIterator<Item = &'b Btrfs>) -> Attribution {
         for btrfs in file_systems {
@@ -222,7 +221,7 @@ impl Attribution {
         self
     }
 
-    /// Treats bios in these sectors of disks as swap, because the trace does not mark them.
+    /// Treats bios in these sectors of disks as swap, because the trace does not mark swap.
     #[must_use]
     pub fn with_swap(mut self, areas: impl IntoIterator<Item = (DeviceId, Range<u64>)>) -> Attribution {
         for (disk, sectors) in areas {
@@ -262,7 +261,6 @@ impl Attribution {
             FileEvent::Writes { inode } => {
                 let file = self.key(inode);
                 let before = self.threads.entry(tid).maps.replace(file);
-                // The previous file's pages are now written.
                 if let Some(before) = before.filter(|before| *before != file)
                     && let Some(writers) = self.writers.get_mut(self.writers_key(before.inode))
                 {
@@ -276,7 +274,7 @@ impl Attribution {
             }
             FileEvent::DirectEnded { inode } => {
                 let direct = &mut self.threads.entry(tid).direct;
-                // A worker completes the direct I/O of other threads.
+                // The thread may be a kernel worker that completes another thread's direct I/O.
                 if direct.is_some_and(|file| file.inode == inode) {
                     *direct = None;
                 }
@@ -324,7 +322,7 @@ impl Attribution {
         }
     }
 
-    /// Processes a block event. Attributes a bio when it is queued.
+    /// Processes a block event. A bio is attributed when it is queued.
     pub fn block(&mut self, event: &BlockEvent) {
         match event.kind {
             EventKind::Remap { from_device, from_sector } => {
@@ -348,8 +346,8 @@ impl Attribution {
         }
     }
 
-    /// Processes a gap in the trace. Activities during the gap are unknown, and activities that began
-    /// before it may have ended.
+    /// Processes a gap in the trace. The threads' activities during the gap are unknown, and earlier
+    /// activities may have ended.
     pub fn lost(&mut self, _gap: &LostEvents) {
         self.threads.clear();
         self.above.clear();
@@ -361,7 +359,7 @@ impl Attribution {
         let key = (device, sector.map_or(FLUSH, |sector| sector.0));
         let Some(waiting) = self.bios.get_mut(&key) else { return BioOwner::default() };
         let exact = waiting.iter().position(|(time, _)| *time == queued);
-        // Old kernels queue the rest of a split bio again, but the row of the rest has the queue time of
+        // Old kernels queue the rest of a split bio again, but the row for this rest has the queue time of
         // the complete bio.
         let at = exact.or_else(|| waiting.iter().position(|(time, _)| *time > queued));
         let Some(at) = at else { return BioOwner::default() };
@@ -382,7 +380,7 @@ impl Attribution {
     }
 
     /// Returns the number of entries (files, metadata pages, threads and bios) that did not fit into the
-    /// tables. Their facts are unknown.
+    /// tables. Owners that depend on these entries are unknown.
     pub fn forgotten(&self) -> u64 {
         let tables = self.writers.forgotten + self.places.forgotten + self.threads.forgotten;
         tables + self.freed.forgotten + self.bios_forgotten
@@ -409,8 +407,8 @@ impl Attribution {
         Some(self.journals.entry(fs).or_default())
     }
 
-    /// Returns the thread on whose behalf this thread works. It is the thread itself, unless it writes back
-    /// pages of other threads or writes the journal.
+    /// Returns the thread on whose behalf this thread works. This is the thread itself, unless the thread
+    /// writes back pages of other threads or writes the journal.
     fn behind(&mut self, tid: u32) -> Option<u32> {
         let state = self.threads.get_mut(tid).copied().unwrap_or_default();
         if let Some(file) = state.writes {
@@ -446,7 +444,7 @@ impl Attribution {
             && let Some((file, bytes)) = &mut state.cached
             && file.inode.number == number
         {
-            // The thread added the page to overwrite it.
+            // The thread overwrites the page, so it does not read the page from the device.
             *bytes = 0;
         }
     }
@@ -551,7 +549,7 @@ impl Attribution {
     }
 }
 
-/// The sector key under which a queued bio waits for its row.
+/// Returns the sector key under which a queued bio waits for its row.
 fn place(event: &BlockEvent) -> u64 {
     let flush = event.op == Op::Flush || event.flags.contains(Flags::PREFLUSH);
     if event.bytes.0 == 0 && flush { FLUSH } else { event.sector.0 }

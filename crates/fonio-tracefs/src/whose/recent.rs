@@ -4,8 +4,9 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-/// Keeps two generations. When the young map is full, it replaces the old map, and the remaining entries of
-/// the old map are evicted. Using an old entry makes it young.
+/// Keeps a young and an old generation of entries, each in a map. When the young map is full, it replaces the
+/// old map, and the remaining entries of the old map are evicted. Using an entry of the old map moves it to
+/// the young map.
 #[derive(Debug)]
 pub(super) struct Recent<K, V> {
     young: FxHashMap<K, V>,
@@ -16,8 +17,8 @@ pub(super) struct Recent<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V> Recent<K, V> {
-    /// Keeps at least the `generation_max` most recently used entries, and at most twice this number of
-    /// entries.
+    /// Creates a map that keeps at least the `generation_max` most recently used entries, and at most twice
+    /// this number of entries.
     pub(super) fn new(generation_max: usize) -> Recent<K, V> {
         Recent { young: FxHashMap::default(), old: FxHashMap::default(), generation_max, forgotten: 0 }
     }

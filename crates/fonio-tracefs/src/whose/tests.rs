@@ -5,7 +5,6 @@ use super::*;
 const FS: DeviceId = DeviceId(8 << 20 | 1);
 const DISK: DeviceId = DeviceId(8 << 20);
 const UNIT: WritebackUnit = WritebackUnit::Disk(DISK);
-/// A kernel worker, and the journal thread.
 const WORKER: u32 = 50;
 const JOURNAL: u32 = 60;
 
@@ -17,7 +16,7 @@ fn file(number: u64) -> FileKey {
     FileKey { inode: inode(number), after: Timestamp(0) }
 }
 
-/// An attribution that gets events one nanosecond apart.
+/// An attribution whose events are one nanosecond apart.
 struct Trace {
     attribution: Attribution,
     now: Timestamp,
@@ -94,7 +93,7 @@ fn write_back_belongs_to_the_thread_that_made_the_pages_dirty() {
     trace.dirty(2, 13, 1);
     trace.at(WORKER, FileEvent::WriteBegan { inode: inode(12) });
     assert_eq!(trace.bio(WORKER, "W", 8), (Some(12), Some(1), Content::Data));
-    // In between, the thread reads metadata, such as an extent tree.
+    // Between the data bios, the thread reads metadata, such as an extent tree.
     assert_eq!(trace.bio(WORKER, "RSM", 800), (None, Some(1), Content::FsMetadata));
     trace.at(WORKER, FileEvent::WriteEnded { inode: inode(12) });
     trace.at(WORKER, FileEvent::WriteBegan { inode: inode(13) });
@@ -112,13 +111,13 @@ fn of_several_threads_the_one_with_most_pages_lately() {
         trace.at(WORKER, FileEvent::WriteEnded { inode: inode(12) });
         cause
     };
-    assert_eq!(write_back(&mut trace), None, "dirty before the trace began");
+    assert_eq!(write_back(&mut trace), None, "the writer of a page dirtied before the trace is unknown");
     trace.dirty(1, 12, 4);
     trace.dirty(2, 12, 3);
     assert_eq!(write_back(&mut trace), Some(1));
     trace.dirty(2, 12, 3);
     assert_eq!(write_back(&mut trace), Some(2));
-    // Pages not written the first time.
+    // The first write-back did not write all dirty pages.
     assert_eq!((write_back(&mut trace), write_back(&mut trace)), (Some(2), Some(2)));
     assert_eq!(write_back(&mut trace), Some(2));
 }
@@ -131,7 +130,7 @@ fn a_commit_belongs_to_the_thread_in_fsync() {
     trace.at(2, FileEvent::SyncBegan { inode: inode(13) });
     trace.at(JOURNAL, FileEvent::CommitBegan { fs: FS, transaction: 9 });
     assert_eq!(trace.bio(JOURNAL, "WSM", 800), (None, Some(1), Content::FsJournal));
-    // Data that must reach the device before the commit.
+    // The journal thread writes file data that must reach the device before the commit.
     trace.dirty(3, 14, 1);
     trace.at(JOURNAL, FileEvent::WriteBegan { inode: inode(14) });
     assert_eq!(trace.bio(JOURNAL, "WS", 8), (Some(14), Some(3), Content::Data));
@@ -194,7 +193,7 @@ fn reads_belong_to_the_pages_just_added() {
     assert_eq!(trace.bio(1, "RM", 800), (None, Some(1), Content::FsMetadata));
     assert_eq!(trace.bio(1, "RA", 24), (Some(12), Some(1), Content::Data));
     assert_eq!(trace.bio(1, "R", 32), (None, None, Content::Unknown), "more than was added");
-    // Pages added for overwriting are not read.
+    // A thread that overwrites a page just added to the page cache does not read it from the device.
     trace.at(1, FileEvent::Cached { inode: inode(12), bytes: 4096 });
     trace.dirty(1, 12, 1);
     assert_eq!(trace.bio(1, "R", 32), (None, None, Content::Unknown));
@@ -231,7 +230,7 @@ fn xfs_shows_its_log_and_the_files_that_it_writes() {
     // A worker writes the log on behalf of an unknown thread.
     trace.at(WORKER, FileEvent::WritesLog { fs: FS });
     assert_eq!(trace.bio(WORKER, "FWFSM", 800), (None, None, Content::FsJournal));
-    // On another file system, the thread writes other data.
+    // The thread's write on another file system is not a log write.
     assert_eq!(trace.bio(1, "W", 4000), (None, None, Content::Unknown));
 }
 
@@ -258,8 +257,8 @@ fn a_bio_below_a_mapped_device_is_that_above() {
         trace.block_on(device, tid, kind, rwbs, sector, if rwbs == "F" { 0 } else { 4096 })
     };
     let from = |from_device, sector| EventKind::Remap { from_device, from_sector: Sector(sector) };
-    // Workers pass on the data of two files in a different order. The lower device is a partition of a
-    // disk.
+    // Workers pass on the data of two files in a different order. The device below the mapped device is a
+    // partition of a disk.
     for (tid, file, sector) in [(1, 12, 8), (2, 13, 16)] {
         trace.at(tid, FileEvent::DirectBegan { inode: Inode { fs: MAPPED, number: file } });
         queue(&mut trace, MAPPED, tid, "WS", (EventKind::BioQueue, sector));
@@ -275,7 +274,6 @@ fn a_bio_below_a_mapped_device_is_that_above() {
     queue(&mut trace, MAPPED, JOURNAL, "F", (EventKind::BioQueue, 0));
     queue(&mut trace, DISK, WORKER, "F", (from(MAPPED, 0), 0));
     assert_eq!(trace.bio(WORKER, "F", 0), (None, None, Content::FsJournal));
-    // The worker's own bio.
     assert_eq!(trace.bio(WORKER, "WS", 80), (None, None, Content::Unknown));
 }
 

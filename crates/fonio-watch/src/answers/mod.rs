@@ -1,4 +1,4 @@
-//! Answers questions from a watch's history. Each answer is plain data with a sentence.
+//! Answers questions from a watch's history. Each answer has data fields and a sentence for the user.
 
 mod stalls;
 mod wear;
@@ -18,8 +18,7 @@ impl History {
     pub fn since(&self, since: UnixSeconds) -> Vec<&Summary> {
         let first = |rows: &[Summary]| rows.iter().map(|row| row.began).min().unwrap_or(UnixSeconds::MAX);
         let (minutes, hours) = (first(&self.minutes), first(&self.hours).min(first(&self.minutes)));
-        // The second condition ensures that a span that began and ended in the same second does not precede
-        // itself.
+        // Without the second condition, a span that began and ended in the same second would precede itself.
         let is_before = |row: &Summary, end: UnixSeconds| row.ended <= end && row.began < end;
         let days = self.days.iter().filter(|day| is_before(day, hours));
         let hours = self.hours.iter().filter(|hour| is_before(hour, minutes));
@@ -27,7 +26,7 @@ impl History {
         all.filter(|row| row.ended > since).collect()
     }
 
-    /// Removes the spans that began after `until`, and their stalls.
+    /// Removes the spans that began after `until`, and the stalls that began after it.
     pub fn end_at(&mut self, until: UnixSeconds) {
         for rows in [&mut self.minutes, &mut self.hours, &mut self.days] {
             rows.retain(|row| row.began < until);
@@ -39,7 +38,7 @@ impl History {
         }
     }
 
-    /// Returns the sum of the spans since `since`.
+    /// Returns the sum of the history's spans since `since`.
     pub fn sum_since(&self, since: UnixSeconds) -> Summary {
         let mut sum = Summary::default();
         self.since(since).into_iter().for_each(|row| sum.merge(row));

@@ -9,38 +9,38 @@ use crate::rings::History;
 use crate::summary::{Event, Stall, Summary, UnixSeconds, Why};
 use crate::times;
 
-/// The stalls since a given time.
+/// The stalls of a watch's history since a given time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StallsAnswer {
     /// The answer in one sentence.
     pub verdict: String,
-    /// Whether something stalled.
+    /// Whether at least one stall happened.
     pub is_problem: bool,
-    /// Start of the queried period.
+    /// Start of the period for which stalls were requested.
     pub since: UnixSeconds,
-    /// Seconds in which the machine was watched since then.
+    /// Number of seconds since `since` in which the watch was running.
     pub watched_s: u64,
     /// Stalls that the history still lists, longest first.
     pub stalls: Vec<ToldStall>,
-    /// Number of all stalls, including those no longer listed.
+    /// Number of all stalls since `since`, including stalls that the history no longer lists.
     pub stalls_in_all: u64,
-    /// Notes for the reader, each in one sentence.
+    /// Remarks for the user on the answer, each in one sentence.
     pub notes: Vec<String>,
 }
 
-/// A stall, with its sentence.
+/// A stall with a sentence that describes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToldStall {
-    /// Start time, in UTC.
+    /// Start time of the stall, in UTC.
     pub began_utc: String,
     /// A sentence with the blocked party, its operation, the duration and the reason.
     pub sentence: String,
-    /// The same data for programs.
+    /// The stall as machine-readable data.
     #[serde(flatten)]
     pub stall: Stall,
 }
 
-/// Returns the stalls since `since`.
+/// Returns the stalls in the history since `since`.
 pub fn stalls(history: &History, since: UnixSeconds) -> StallsAnswer {
     let sum = history.sum_since(since);
     let mut stalls: Vec<Stall> = sum.stalls.iter().filter(|stall| stall.began >= since).cloned().collect();
@@ -142,7 +142,7 @@ pub fn stall_reason(stall: &Stall) -> Option<String> {
             Unit::Share.format(*share_thousandths as f64 / 1000.0)
         ),
         Why::Own { op, bytes: moved, requests } => {
-            format!("its own {} filled the time: {requests} with a total of {}", plural(*op), bytes(*moved))
+            format!("its own {} filled this time: {requests} with a total of {}", plural(*op), bytes(*moved))
         }
     })
 }
@@ -162,7 +162,7 @@ fn others(others: &[Party]) -> String {
     format!(" Also blocked: {}.", names.join(", "))
 }
 
-/// Returns the name of a party as written in answers.
+/// Returns the name under which answers mention a party.
 pub fn party_name(party: &Party) -> String {
     match party.kind {
         PartyKind::Kernel => format!("{} (kernel)", party.name),

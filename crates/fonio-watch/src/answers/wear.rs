@@ -1,7 +1,7 @@
 //! Answers which parties wear a device out, and when it will be worn out.
 //!
-//! The rate comes from the kernel's counters. The endurance comes from the best available source, which the
-//! answer names: the maker's statement (in the user's settings), the device's own wear report, or an
+//! The write rate comes from the kernel's counters. The endurance comes from the best available source, which
+//! the answer names: the maker's statement (in the user's settings), the device's own wear report, or an
 //! assumption with a wide range.
 
 use std::collections::BTreeMap;
@@ -17,34 +17,34 @@ use crate::times;
 
 const DAY_S: f64 = 86_400.0;
 const YEAR_S: f64 = 365.25 * DAY_S;
-/// Minimum watched time for computing a rate; a shorter time does not represent a usual day.
+/// Minimum watched time for computing a write rate; a shorter time does not represent a usual day.
 const WATCHED_MIN_S: u64 = 3600;
-/// Assumed endurance as a multiple of the device's size, if no other source exists. Cells endure 500 to 3000
-/// program cycles (TLC to good MLC), and write amplification is 1 to 5. So a device endures writes of 100 to
-/// 3000 times its size.
+/// Assumed endurance as a multiple of the device's size, if no source for the endurance exists. Cells endure
+/// 500 to 3000 program cycles (TLC to good MLC), and write amplification is 1 to 5. So a device endures
+/// writes of 100 to 3000 times its size.
 const ASSUMED_TIMES_SIZE: (f64, f64) = (100.0, 3000.0);
-/// Devices report their wear in steps of 10 %.
+/// Step size of the wear that devices report, in percent.
 const STEP: f64 = 10.0;
-/// Maximum time that is still a useful prediction.
+/// Maximum number of years that is still a useful prediction of a device's life.
 const YEARS_MAX: f64 = 100.0;
 const ROWS_MAX: usize = 12;
 
 /// The wear of the devices, and the parties that cause it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WearAnswer {
-    /// The answer in one sentence for each device.
+    /// The answer, with one sentence for each device.
     pub verdict: String,
-    /// Start of the queried period.
+    /// Start of the period for which the wear was requested.
     pub since: UnixSeconds,
-    /// Seconds in which the machine was watched since then.
+    /// Number of seconds since `since` in which the watch was running.
     pub watched_s: u64,
-    /// Devices that were written.
+    /// The devices to which data was written.
     pub devices: Vec<WornDevice>,
-    /// Notes for the reader.
+    /// Remarks for the user on the answer.
     pub notes: Vec<String>,
 }
 
-/// A device.
+/// The wear of one device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[allow(missing_docs)]
 pub struct WornDevice {
@@ -52,16 +52,16 @@ pub struct WornDevice {
     pub model: Option<String>,
     pub size: Option<ByteCount>,
     pub written: ByteCount,
-    /// `None` if the watched time is too short.
+    /// Bytes written per day; `None` if the watched time is too short.
     pub written_per_day: Option<ByteCount>,
     pub health: Option<HealthReading>,
-    /// The writing parties, by bytes in descending order.
+    /// The parties that wrote to the device, most bytes first.
     pub parties: Vec<PartyShare>,
-    /// The written files, by bytes in descending order.
+    /// The files written on the device, most bytes first.
     pub files: Vec<FileShare>,
-    /// Share of all attributed bytes that are file system journals and metadata.
+    /// Share of file system journals and metadata in all attributed bytes.
     pub file_system_share: f64,
-    /// `None` if the watched time is too short, or if nothing is known about the endurance.
+    /// Estimated remaining life; `None` if the watched time is too short or the endurance is unknown.
     pub estimate: Option<Estimate>,
 }
 
@@ -84,33 +84,33 @@ pub struct FileShare {
     pub share: f64,
 }
 
-/// Remaining years at the present rate.
+/// Estimated remaining life of a device, in years at the present write rate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// Lower bound.
+    /// Lower bound of the remaining years.
     pub years_at_least: f64,
-    /// Upper bound; `None` if there is none.
+    /// Upper bound of the remaining years; `None` if there is no upper bound.
     pub years_at_most: Option<f64>,
-    /// The basis of the estimate.
+    /// The source of the device's endurance.
     pub basis: Basis,
 }
 
-/// The basis of an estimate.
+/// The source of the endurance in an estimate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
 pub enum Basis {
-    /// The maker's statement, from the settings.
+    /// The endurance as stated by the maker, from the settings.
     Stated { endurance: ByteCount },
-    /// The increase of the reported wear while it was watched.
+    /// The increase of the device's reported wear during the watch.
     Observed { from_percent: u32, to_percent: u32, seconds: u64 },
-    /// The reported wear, and the device's age.
+    /// The device's reported wear, and its month of manufacture.
     Age { used_percent: u32, made: String },
-    /// The device's size and typical flash.
+    /// The device's size, with the endurance of typical flash.
     Assumed { size: ByteCount },
 }
 
-/// Returns which parties have worn the devices since `since`.
+/// Returns the wear of each device since `since`, and the parties that caused it.
 pub fn wear(history: &History, since: UnixSeconds, endurance: &BTreeMap<String, ByteCount>) -> WearAnswer {
     let sum = history.sum_since(since);
     let mut devices: Vec<WornDevice> = Vec::new();
@@ -207,7 +207,7 @@ fn estimate(
     let years = |bytes: f64| bytes / per_year.max(1.0);
     let readings = readings(history, name);
     let used = readings.last().and_then(|(_, health)| used_percent(health));
-    // The device reports the upper end of a step.
+    // Devices report the upper end of a 10 % step as their wear.
     let left = |used: f64| (100.0 - used).max(0.0) / 100.0;
     if let Some(endurance) = stated {
         let (least, most) = used.map_or((1.0, 1.0), |used| (left(used), left((used - STEP).max(0.0))));
@@ -229,8 +229,8 @@ fn estimate(
     })
 }
 
-/// Estimates the life from the reported wear: from the increase of the wear while watched, otherwise from the
-/// device's age.
+/// Estimates the remaining life from the reported wear: from its increase during the watch, otherwise from
+/// the device's age.
 fn by_register(readings: &[(UnixSeconds, &HealthReading)], used: f64) -> Option<Estimate> {
     let (first_at, first) = readings.first().and_then(|(at, health)| Some((*at, used_percent(health)?)))?;
     let (last_at, last) = readings.last()?;
@@ -255,7 +255,7 @@ fn by_register(readings: &[(UnixSeconds, &HealthReading)], used: f64) -> Option<
     })
 }
 
-/// Returns the age of a device made in `MM/YYYY`; at least a month.
+/// Returns the age in years of a device made in `MM/YYYY`; at least one month.
 fn age_years(made: &str, at: UnixSeconds) -> Option<f64> {
     let (month, year) = made.split_once('/')?;
     let (month, year): (f64, f64) = (month.parse().ok()?, year.parse().ok()?);
@@ -289,8 +289,8 @@ pub fn wear_sentence(device: &WornDevice) -> String {
         .map(|first| format!("; {} writes most of it ({})", first.party, Unit::Share.format(first.share)));
     let when = match (&device.estimate, device.written_per_day) {
         (Some(estimate), _) => years(estimate),
-        (None, None) => " Watch at least an hour to estimate when it will be worn out.".to_owned(),
-        (None, Some(_)) => " The time until it is worn out is unknown.".to_owned(),
+        (None, None) => " Watch at least an hour to estimate when the device will be worn out.".to_owned(),
+        (None, Some(_)) => " The time until the device is worn out is unknown.".to_owned(),
     };
     format!("{written}{}.{when}", who.unwrap_or_default())
 }
@@ -334,7 +334,7 @@ fn years(estimate: &Estimate) -> String {
             "assuming an endurance of 100 to 3000 times its size, because it reports no wear".to_owned()
         }
     };
-    format!(" At this rate, it will be worn out {when}, {basis}.")
+    format!(" At this rate, the device will be worn out {when}, {basis}.")
 }
 
 #[cfg(test)]
@@ -400,28 +400,28 @@ mod tests {
             vec![day(first, None)],
             &[],
             expect![
-                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate, it will be worn out in 11 months to 26.5 years, assuming an endurance of 100 to 3000 times its size, because it reports no wear."
+                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate, the device will be worn out in 11 months to 26.5 years, assuming an endurance of 100 to 3000 times its size, because it reports no wear."
             ],
         );
         check(
             vec![day(first, None)],
             &[("mmcblk0", 30_000_000_000_000)],
             expect![
-                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate, it will be worn out in 7.5 years, by its stated endurance of 27.3 TiB."
+                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate, the device will be worn out in 7.5 years, by its stated endurance of 27.3 TiB."
             ],
         );
         check(
             vec![day(first, Some(30))],
             &[],
             expect![
-                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate, it will be worn out in 11.5 years to 20 years, because it reports up to 30 % of its life used since 01/2021."
+                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate, the device will be worn out in 11.5 years to 20 years, because it reports up to 30 % of its life used since 01/2021."
             ],
         );
         check(
             vec![day(first, Some(10)), day(first + 100, Some(40))],
             &[],
             expect![
-                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate, it will be worn out in 5 months to 11 months, because its reported wear rose from 10 to 40 %."
+                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate, the device will be worn out in 5 months to 11 months, because its reported wear rose from 10 to 40 %."
             ],
         );
         let mut short = day(first, None);
@@ -430,7 +430,7 @@ mod tests {
             vec![short],
             &[],
             expect![
-                "10 GiB were written to mmcblk0; influxdb.service writes most of it (70 %). Watch at least an hour to estimate when it will be worn out."
+                "10 GiB were written to mmcblk0; influxdb.service writes most of it (70 %). Watch at least an hour to estimate when the device will be worn out."
             ],
         );
         check(vec![], &[], expect!["Nothing was watched since 1970-01-01 00:00:00."]);

@@ -10,9 +10,9 @@
 //! | year | the sum of 24 hours | 367 | 4 KiB |
 //!
 //! Each write overwrites one slot of the day and one slot of the week, in place. So the file system writes
-//! only these 8 to 20 KiB, the inode and its journal record. A new file is synced once. Later writes are not
-//! synced, because the loss of two hours of figures is less harmful than regular flushes. A torn slot fails
-//! its checksum and is skipped; the other slots stay valid.
+//! only these slots (8 to 20 KiB), the inode and its journal record. A new history file is synced once. Later
+//! writes are not synced, because the loss of two hours of figures is less harmful than regular flushes. A
+//! torn slot fails its checksum and is skipped; the other slots stay valid.
 //!
 //! A slot is a header (`slot.rs`) and the summaries, encoded by postcard and compressed. If the minutes do
 //! not fit, the smallest parties and files are merged, and then neighbouring minutes are merged.
@@ -32,15 +32,15 @@ pub(crate) use slot::{decode, encode};
 
 const MAGIC: &[u8; 12] = b"fonio-rings\n";
 const VERSION: u32 = 1;
-/// Size of the first page, which holds only the magic number and the version.
+/// Size of the file's first page, which holds only the magic number and the version.
 const PAGE: u64 = 4096;
-/// Minimum length of a day in the year's ring. It is half an hour less than 24 hours, because a day can end
-/// only at a write.
+/// Minimum length in seconds of a day in the year's ring. This is half an hour less than 24 hours, because a
+/// day can end only when the history is written.
 const DAY_S: i64 = 24 * 3600 - 1800;
 
 #[derive(Clone, Copy, Debug)]
 struct Ring {
-    /// File offset of its first slot.
+    /// File offset of the ring's first slot.
     at: u64,
     slots: u64,
     slot_bytes: u64,
@@ -50,7 +50,7 @@ const DAY: Ring = Ring { at: PAGE, slots: 26, slot_bytes: 4 * PAGE };
 const WEEK: Ring = Ring { at: DAY.at + DAY.slots * DAY.slot_bytes, slots: 170, slot_bytes: PAGE };
 const YEAR: Ring = Ring { at: WEEK.at + WEEK.slots * WEEK.slot_bytes, slots: 367, slot_bytes: PAGE };
 
-/// Maximum size of the file.
+/// Maximum size of the history file.
 pub const FILE_BYTES_MAX: u64 = YEAR.at + YEAR.slots * YEAR.slot_bytes;
 
 /// Maximum numbers of rows of a summary in each ring; a summary has fewer rows if they do not fit into the
@@ -59,35 +59,35 @@ const MINUTE_BOUNDS: Bounds = Bounds { parties: 24, files: 20, stalls: 20, event
 const HOUR_BOUNDS: Bounds = Bounds { parties: 24, files: 24, stalls: 10, events: 10 };
 const DAY_BOUNDS: Bounds = Bounds { parties: 24, files: 24, stalls: 3, events: 5 };
 
-/// The rings, open for writing.
+/// The rings of a history file, open for writing.
 #[derive(Debug)]
 pub struct Rings {
     file: File,
     path: PathBuf,
-    /// Number of the next slot of each ring.
+    /// Sequence number of the next slot of each ring.
     next: [u64; 3],
     /// Sum of the hours since the last slot of the year.
     day: Summary,
 }
 
-/// Contents of a ring file, in time order.
+/// Contents of a history file, in time order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     /// Minutes of the last day, or longer spans where minutes were merged.
     pub minutes: Vec<Summary>,
-    /// Hours of the last week.
+    /// Hours of the last week, each as one summary.
     pub hours: Vec<Summary>,
-    /// Days of the last year, without the present day.
+    /// Days of the last year, each as one summary; the present day is not included.
     pub days: Vec<Summary>,
-    /// Number of damaged slots, which are skipped.
+    /// Number of damaged slots that were skipped.
     pub damaged: u64,
 }
 
 impl Rings {
-    /// Opens the file, or creates it.
+    /// Opens the history file, or creates it.
     ///
     /// # Errors
-    /// [`WatchError`] if the file cannot be opened or is not a ring file.
+    /// Returns [`WatchError`] if the file cannot be opened or is not a history file.
     pub fn open(path: &Path) -> Result<Rings, WatchError> {
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
         let file = opened.map_err(WatchError::file(path, "opened"))?;
@@ -109,15 +109,16 @@ impl Rings {
         }
         hours.sort_by_key(|hour: &Summary| hour.ended);
         let since: Vec<Summary> = hours.into_iter().filter(|hour| hour.began >= last_day).collect();
-        // If the watch was off for a long time, a new day begins.
+        // If the watch was off for a long time, begin a new day.
         since.iter().for_each(|hour| rings.day.merge(hour));
         Ok(rings)
     }
 
-    /// Writes the minutes since the last write. Returns the bytes passed to the file system.
+    /// Writes the given minutes to the history. Returns the number of bytes passed to the file system.
     ///
     /// # Errors
-    /// [`WatchError::File`], for example on a full disk. The same minutes can be written again later.
+    /// Returns [`WatchError::File`], for example on a full disk. The caller can write the minutes again
+    /// later.
     pub fn append(&mut self, minutes: &[Summary]) -> Result<ByteCount, WatchError> {
         let Some(first) = minutes.first() else { return Ok(ByteCount(0)) };
         let mut hour = Summary { began: first.began, ..Summary::default() };
@@ -138,7 +139,7 @@ impl Rings {
         self.day = day;
         if header > 0 {
             // With a sync now, one journal transaction contains the new file and its first blocks; otherwise,
-            // there would be two. A failure does no harm.
+            // there would be two transactions. A failed sync does no harm.
             let _ = self.file.sync_data();
         }
         Ok(ByteCount(written))
@@ -157,24 +158,24 @@ impl Rings {
     }
 
     fn write(&mut self, ring: Ring, which: usize, slot: Vec<u8>) -> Result<u64, WatchError> {
-        assert!(slot.len() as u64 <= ring.slot_bytes, "a slot must not reach into the next one");
+        assert!(slot.len() as u64 <= ring.slot_bytes, "the data must fit into one slot of the ring");
         let at = ring.at + self.next[which] % ring.slots * ring.slot_bytes;
         self.file.write_all_at(&slot, at).map_err(WatchError::file(&self.path, "written"))?;
         self.next[which] += 1;
         Ok(slot.len() as u64)
     }
 
-    /// Syncs the file.
+    /// Syncs the history file.
     pub fn sync(&self) -> Result<(), WatchError> {
         self.file.sync_data().map_err(WatchError::file(&self.path, "written"))
     }
 }
 
 impl History {
-    /// Reads a ring file. A missing file reads as empty.
+    /// Reads a history file. A missing file is read as an empty history.
     ///
     /// # Errors
-    /// [`WatchError`] if the file cannot be read or is not a ring file.
+    /// Returns [`WatchError`] if the file cannot be read or is not a history file.
     pub fn read(path: &Path) -> Result<History, WatchError> {
         let file = match File::open(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(History::default()),
@@ -205,7 +206,7 @@ impl History {
     }
 }
 
-/// Returns whether the file has a header. Fails if it is not a ring file.
+/// Returns whether the file has a header. Fails if the file is not a history file.
 fn check_header(file: &File, path: &Path) -> Result<bool, WatchError> {
     let mut header = [0; MAGIC.len() + 4];
     let length = file.metadata().map_err(WatchError::file(path, "read"))?.len();
@@ -225,12 +226,12 @@ fn check_header(file: &File, path: &Path) -> Result<bool, WatchError> {
     Ok(true)
 }
 
-/// Returns the written slots of a ring; `None` for a damaged slot.
+/// Returns the written slots of a ring; `None` for each damaged slot.
 fn slots(file: &File, ring: Ring) -> impl Iterator<Item = Option<(u64, Vec<Summary>)>> {
     let mut bytes = vec![0; ring.slot_bytes as usize];
     (0..ring.slots).filter_map(move |slot| {
         bytes.fill(0);
-        // Unwritten slots are beyond the end of the file.
+        // Slots that were never written are beyond the end of the file.
         let mut read = 0;
         while read < bytes.len() {
             match file.read_at(&mut bytes[read..], ring.at + slot * ring.slot_bytes + read as u64) {

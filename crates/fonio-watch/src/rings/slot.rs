@@ -1,4 +1,4 @@
-//! One slot: length, checksum, number, then compressed summaries.
+//! One slot of a ring: length, checksum, sequence number, then compressed summaries.
 //!
 //! | bytes | contents (little-endian) |
 //! |---|---|
@@ -19,8 +19,8 @@ pub(super) const HEADER_BYTES: usize = 16;
 const DECODED_MAX: u64 = 4 << 20;
 const PAGE: usize = 4096;
 
-/// Encodes summaries without merging. The result is padded to full pages, so that the file system need not
-/// read the rest of a page.
+/// Encodes summaries without merging. The encoded bytes are padded to full pages, so that the file system
+/// need not read the rest of a page.
 pub(crate) fn encode(summaries: &[Summary], number: u64) -> Vec<u8> {
     let plain = postcard::to_stdvec(summaries).expect("summaries can be encoded");
     let mut slot = vec![0; HEADER_BYTES];
@@ -76,7 +76,8 @@ pub(super) fn fitting(summaries: &[Summary], bounds: Bounds, bytes: u64, number:
             });
             summaries = joined.collect();
         } else {
-            // The length of names is bounded, so only a very large number of devices can cause this.
+            // Names have a bounded length, so only a very large number of devices can make a summary this
+            // large.
             let summary = &mut summaries[0];
             summary.devices.truncate(summary.devices.len() / 2);
             summary.parties.truncate(summary.parties.len() / 2);

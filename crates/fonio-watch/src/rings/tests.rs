@@ -10,7 +10,7 @@ fn party(name: String) -> Party {
     Party { name, kind: PartyKind::Unit }
 }
 
-/// Returns a minute in which `units` units wrote.
+/// Returns the summary of a minute in which `units` units wrote.
 fn minute(number: i64, units: u64) -> Summary {
     let mut writes = Histogram::default();
     (1..40).for_each(|n: u64| writes.add(Nanos(n * n * (1000 + number as u64 * 37))));
@@ -59,7 +59,7 @@ fn a_year_fits_and_the_newest_stays() {
     let mut rings = Rings::open(&path).unwrap();
     let hours = 370 * 24;
     for hour in 0..hours {
-        // Occasional restarts change nothing.
+        // Occasional restarts of the watch do not change the history.
         if hour % 1000 == 777 {
             rings = Rings::open(&path).unwrap();
         }
@@ -72,7 +72,6 @@ fn a_year_fits_and_the_newest_stays() {
     assert_eq!((history.minutes.len(), history.hours.len(), history.days.len()), (26 * 4, 170, 367));
     assert_eq!(history.minutes.last().unwrap().began, (hours * 60 - 15) * 60);
     assert!(history.minutes.is_sorted_by_key(|row| row.began));
-    // Each hour of a day has four minutes.
     assert!(
         history.days.iter().all(|day| day.devices[0].traffic.written_bytes == ByteCount(96 << 20)),
         "{:?}",

@@ -1,4 +1,4 @@
-//! Responses of the HTTP server: `/metrics` for Prometheus, `/api/status` for Home Assistant and others.
+//! Serves figures over HTTP: `/metrics` for Prometheus, and `/api/status` for Home Assistant and others.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,6 @@ use crate::shared::Shared;
 
 const INDEX: &str = "fonio watch\n\n/metrics     for Prometheus\n/api/status  JSON\n";
 
-/// Starts the server in a separate thread.
 pub(super) fn start(address: SocketAddr, shared: Arc<Shared>) -> Result<TextServer, WatchError> {
     let listen = |error: std::io::Error| WatchError::Listen {
         address: address.to_string(),

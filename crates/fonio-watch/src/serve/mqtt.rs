@@ -2,8 +2,8 @@
 //! its MQTT discovery (<https://www.home-assistant.io/integrations/mqtt/#mqtt-discovery>).
 //!
 //! All messages are sent at most once (QoS 0), because the message of the next minute replaces a lost
-//! message. If the connection breaks, the watch reconnects after a pause and describes the sensors again. The
-//! broker publishes "offline" if the watch ends without disconnecting.
+//! message. If the connection breaks, the watch reconnects after a pause and describes the sensors again. If
+//! the watch ends without disconnecting, the broker publishes "offline".
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -24,14 +24,14 @@ use crate::shared::{Figures, Shared};
 
 const PORT: u16 = 1883;
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// MQTT keep-alive. The broker waits 1.5 times as long for the next message. The watch sends a message each
-/// minute.
+/// MQTT keep-alive. The broker waits 1.5 times this interval for the next message; the watch sends a message
+/// each minute.
 const KEEP_ALIVE_S: u16 = 120;
 /// Pause before reconnecting.
 const AGAIN: Duration = Duration::from_secs(30);
 const ANSWER_MAX: usize = 4096;
 
-/// Publishes in a separate thread.
+/// Starts publishing to the broker in a separate thread.
 pub(super) fn start(
     settings: &Mqtt,
     shared: Arc<Shared>,
@@ -53,7 +53,7 @@ pub(super) fn start(
         .map_err(|error| WatchError::Listen { address: settings.broker.clone(), problem: error.to_string() })
 }
 
-/// Converts a name for topics to letters, digits and underscores.
+/// Converts a name to letters, digits and underscores, for use in MQTT topics.
 fn identifier(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect()
 }
@@ -85,7 +85,7 @@ impl Publisher {
         }
     }
 
-    /// Publishes until `stop` is set.
+    /// Publishes the figures each minute until `stop` is set.
     fn publish(&self, shared: &Shared, stop: &AtomicBool) -> io::Result<()> {
         let mut stream = self.connect()?;
         let mut described: Vec<String> = Vec::new();
@@ -132,7 +132,7 @@ impl Publisher {
         let broker = &self.settings.broker;
         let with_port = if broker.contains(':') { broker.clone() } else { format!("{broker}:{PORT}") };
         let address = with_port.to_socket_addrs()?.next();
-        let address = address.ok_or_else(|| io::Error::other("its name does not resolve to an address"))?;
+        let address = address.ok_or_else(|| io::Error::other("the broker's name does not resolve"))?;
         let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
@@ -158,7 +158,7 @@ impl Publisher {
         stream.write_all(&bytes)
     }
 
-    /// Returns the sensors, each with its key and its description for Home Assistant.
+    /// Returns the sensors, each with its key and its description for Home Assistant's MQTT discovery.
     fn sensors(&self, status: &Status) -> Vec<(String, Value)> {
         let measured = |unit: &str, icon: &str| json!({ "unit_of_measurement": unit, "state_class": "measurement", "icon": icon });
         let with = |mut description: Value, template: &str| {
@@ -217,7 +217,7 @@ impl Publisher {
             "state_topic": self.topic("state"),
             "value_template": template,
             "availability_topic": self.topic("availability"),
-            // After three minutes without figures, the sensor is unavailable.
+            // Home Assistant shows the sensor as unavailable after three minutes without figures.
             "expire_after": 180,
             "device": {
                 "identifiers": [format!("fonio_{}", self.id)],
@@ -234,14 +234,14 @@ impl Publisher {
     }
 }
 
-/// Reads the broker's CONNACK.
+/// Reads the broker's CONNACK packet.
 fn accepted(stream: &mut TcpStream) -> io::Result<()> {
     let mut bytes = BytesMut::new();
     loop {
         let mut part = [0; 256];
         let length = stream.read(&mut part)?;
         if length == 0 || bytes.len() > ANSWER_MAX {
-            return Err(io::Error::other("it does not speak MQTT 3.1.1"));
+            return Err(io::Error::other("the broker does not support MQTT 3.1.1"));
         }
         bytes.extend_from_slice(&part[..length]);
         match mqttbytes::v4::read(&mut bytes, ANSWER_MAX) {
@@ -250,14 +250,14 @@ fn accepted(stream: &mut TcpStream) -> io::Result<()> {
                     ConnectReturnCode::Success => Ok(()),
                     ConnectReturnCode::BadUserNamePassword | ConnectReturnCode::NotAuthorized => {
                         Err(io::Error::other(
-                            "it rejects the user or the password; set `user` and `password-file`",
+                            "the broker rejects the user or the password; set `user` and `password-file`",
                         ))
                     }
-                    code => Err(io::Error::other(format!("it rejects the connection ({code:?})"))),
+                    code => Err(io::Error::other(format!("the broker rejects the connection ({code:?})"))),
                 };
             }
             Err(mqttbytes::Error::InsufficientBytes(_)) => {}
-            Ok(_) | Err(_) => return Err(io::Error::other("it does not speak MQTT 3.1.1")),
+            Ok(_) | Err(_) => return Err(io::Error::other("the broker does not support MQTT 3.1.1")),
         }
     }
 }

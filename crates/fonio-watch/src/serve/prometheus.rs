@@ -7,12 +7,12 @@ use crate::histogram::Histogram;
 use crate::shared::Figures;
 use crate::summary::{DeviceFigures, Traffic};
 
-/// Index of the first class used as a bucket: every second class, from 64 µs to 17 s. With all classes, a
-/// histogram would have 32 rows.
+/// Index of the first duration class used as a bucket. Every second duration class from 64 µs to 17 s is a
+/// bucket; with all classes, a histogram would have 32 rows.
 const FIRST_BUCKET: usize = 6;
 const BUCKET_STEP: usize = 2;
 const LAST_BUCKET: usize = 24;
-const LIFE_USED: &str = "Used life reported by the device: the upper end of a step.";
+const LIFE_USED: &str = "Used life reported by the device (upper end of the reported step).";
 
 pub(super) fn text(figures: &Figures) -> String {
     let mut text = Text::default();

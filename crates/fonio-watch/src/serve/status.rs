@@ -1,4 +1,4 @@
-//! Renders the figures as a flat JSON object for sensors.
+//! Renders the watch's figures as a flat JSON object for sensors.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use crate::shared::Figures;
 use crate::summary::{DeviceFigures, HealthReading, Summary};
 use crate::times;
 
-/// The present figures.
+/// Figures of the last minute, and totals since the watch began.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Status {
-    /// Seconds since the watch began.
+    /// Number of seconds since the watch began.
     pub watched_s: u64,
-    /// Stalls since the watch began.
+    /// Number of stalls since the watch began.
     pub stalls: u64,
-    /// Start time (UTC) of the last stall, and its sentence.
+    /// Start time (UTC) of the last stall, and a sentence that describes this stall.
     pub last_stall_at: Option<String>,
     pub last_stall: Option<String>,
     /// In the last minute: the party blocked longest on storage, the sum of its threads' waits in percent of
@@ -33,16 +33,16 @@ pub(super) struct Status {
     pub devices: BTreeMap<String, DeviceStatus>,
 }
 
-/// Figures of a device.
+/// Figures of one device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct DeviceStatus {
-    /// Bytes written since the watch began.
+    /// Bytes written to the device since the watch began.
     pub written_bytes: u64,
     pub read_bytes: u64,
-    /// Share of the last minute.
+    /// Share of the last minute in which requests were in flight.
     pub busy_percent: f64,
     pub life_used_percent: Option<u32>,
-    /// The party that wrote most since the watch began.
+    /// The party that wrote the most bytes to the device since the watch began.
     pub writes_most: Option<String>,
 }
 

@@ -85,7 +85,7 @@ fn figures_are_served_over_http() {
     let lines: Vec<&str> = metrics.lines().filter(wanted).collect();
     expect![[r#"
         fonio_stalls_total 1
-        # HELP fonio_device_life_used_ratio Used life reported by the device: the upper end of a step.
+        # HELP fonio_device_life_used_ratio Used life reported by the device (upper end of the reported step).
         # TYPE fonio_device_life_used_ratio gauge
         fonio_device_life_used_ratio{device="mmcblk0"} 0.2
         fonio_unit_written_bytes_total{unit="a \"b\".service",device="mmcblk0"} 4096

@@ -8,10 +8,11 @@ use rusqlite::Connection;
 use super::{Database, Files, Phase, Sizes, Step, Thread, Workload};
 use crate::error::WorkloadError;
 
-/// The maximum number of operations of a step, including repeats. At 1 µs each, they take eleven days.
+/// The maximum number of operations of a step, including repeats. At 1 µs each, the operations take eleven
+/// days.
 const OPERATIONS_MAX: u64 = 1_000_000_000_000;
 
-/// The maximum nesting depth of steps. It limits the recursion.
+/// The maximum nesting depth of steps. The checker and the runner process nested steps recursively.
 const DEPTH_MAX: usize = 16;
 
 /// The maximum request size. Larger files are written with `append`, whose count is scaled.
@@ -28,15 +29,15 @@ pub(super) fn check(workload: &Workload, origin: &str) -> Result<(), WorkloadErr
 struct Checker<'a> {
     workload: &'a Workload,
     origin: &'a str,
-    /// An in-memory database for each of the workload's databases, with its schema.
+    /// For each database of the workload, an in-memory database with the same schema.
     connections: BTreeMap<&'a str, Connection>,
 }
 
-/// The context of a step: its enclosing steps.
+/// The context in which a step is executed: its enclosing steps.
 #[derive(Clone, Copy)]
 struct Around<'a> {
     depth: usize,
-    /// How many times the enclosing steps together repeat the step.
+    /// Number of times that the enclosing steps together repeat the step.
     repeats: u64,
     transaction: Option<&'a str>,
 }
@@ -136,7 +137,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// Opens the workload's databases in memory, to check statements.
+    /// Creates in-memory databases with the workload's schemas, for checking SQL statements.
     fn schemas(&mut self) -> Checked {
         for (name, database) in &self.workload.databases {
             let connection = Connection::open_in_memory()
@@ -165,7 +166,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// Checks a step and its inner steps.
+    /// Checks a step and its nested steps.
     fn step(&self, step: &Step, key: &str, around: Around<'_>) -> Checked {
         let key = format!("{key} ({})", step.kind());
         let deep = "steps are nested too deeply; use fewer levels";
@@ -195,7 +196,7 @@ impl<'a> Checker<'a> {
         Ok(operations)
     }
 
-    /// Checks the keys of a step, without its inner steps. `transaction` is the database of the enclosing
+    /// Checks the keys of a step, but not its nested steps. `transaction` is the database of the enclosing
     /// transaction.
     fn own_keys(&self, step: &Step, key: &str, transaction: Option<&str>) -> Checked {
         match step {
@@ -207,7 +208,7 @@ impl<'a> Checker<'a> {
             }
             Step::Transaction { database, steps, .. } => {
                 self.known_database(key, database)?;
-                let nested = "it is inside another transaction; move it out";
+                let nested = "the transaction is inside another transaction; move it out";
                 self.ensure(transaction.is_none(), key, database, nested)?;
                 self.some_steps(key, steps)
             }
@@ -285,7 +286,7 @@ impl<'a> Checker<'a> {
         self.ensure(is_valid, &format!("{key}, seconds"), seconds, "out of range; write 0 to 86400")
     }
 
-    /// Returns an error if a value is not valid. `problem` is the reason and the remedy.
+    /// Returns an error if a value is not valid. `problem` gives the reason and the remedy.
     fn ensure(&self, is_valid: bool, key: &str, value: impl ToString, problem: &str) -> Checked {
         if is_valid {
             return Ok(());
@@ -345,8 +346,8 @@ impl<'a> Checker<'a> {
         self.ensure(bytes <= REQUEST_BYTES_MAX, key, format!("{bytes} bytes"), large)
     }
 
-    /// Checks an SQL statement on the empty database. Executes statements that change the schema, so later
-    /// statements can be checked.
+    /// Checks an SQL statement on the empty in-memory database. Executes statements that change the schema,
+    /// so later statements can be checked.
     fn statement(&self, key: &str, text: &str, params: usize, connection: &Connection) -> Checked {
         let key = format!("{key}, statement");
         let in_statement = {

@@ -1,5 +1,5 @@
 //! Workload definitions: TOML files with an app's steps on files, rows and objects. `docs/workloads.md`
-//! explains how to write one.
+//! explains how to write a definition.
 
 mod check;
 mod param;
@@ -19,15 +19,16 @@ pub use parse::{Shipped, shipped};
 pub use quantity::{Bytes, Sizes};
 pub use step::{Order, Step, SyncPolicy, Work};
 
-/// A workload: the state before it starts, and the steps of the app.
+/// A workload: the initial state, and the steps of the app.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
-    /// The name: letters, digits and `_`.
+    /// The workload's name: letters, digits and `_`.
     pub name: String,
-    /// The title in lists.
+    /// The workload's title in lists.
     pub title: String,
-    /// A description of the modelled app. It says which numbers are published and which are assumed.
+    /// A description of the modelled app. The description says which numbers are published and which are
+    /// assumed.
     #[serde(default)]
     pub about: String,
     /// Directories that the caller supplies, by name, each with a description of its contents.
@@ -36,16 +37,16 @@ pub struct Workload {
     /// SQLite databases by name.
     #[serde(default)]
     pub databases: BTreeMap<String, Database>,
-    /// Groups of similar files, by name.
+    /// Groups of similar files, by group name.
     #[serde(default)]
     pub files: BTreeMap<String, Files>,
-    /// The steps that create the initial state. They are not timed.
+    /// The steps that create the initial state. Their time is not measured.
     #[serde(default)]
     pub prepare: Vec<Step>,
-    /// The timed phases, one after the other.
+    /// The timed phases, executed one after the other.
     #[serde(rename = "phase")]
     pub phases: Vec<Phase>,
-    /// The study's figures, printed next to the measured figures.
+    /// A published study's figures for the app, printed next to the measured figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
 }
@@ -54,30 +55,31 @@ pub struct Workload {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Database {
-    /// The place of the database's files.
+    /// The name of the place that holds the database's files.
     pub place: String,
-    /// The name of the main file.
+    /// The name of the database's main file.
     pub file: String,
-    /// `PRAGMA journal_mode`.
+    /// The value of `PRAGMA journal_mode`.
     #[serde(default)]
     pub journal: Journal,
-    /// `PRAGMA synchronous`.
+    /// The value of `PRAGMA synchronous`.
     #[serde(default)]
     pub synchronous: Synchronous,
-    /// `PRAGMA page_size` in bytes; a power of two from 512 to 65536.
+    /// The value of `PRAGMA page_size` in bytes; a power of two from 512 to 65536.
     #[serde(default = "page_size_default")]
     pub page_size: u32,
-    /// `PRAGMA wal_autocheckpoint` in pages; 0 disables it. SQLite's default if absent.
+    /// The value of `PRAGMA wal_autocheckpoint` in pages. 0: no automatic checkpoints; absent: SQLite's
+    /// default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autocheckpoint: Option<u32>,
-    /// `PRAGMA journal_size_limit`. SQLite's default (no limit) if absent.
+    /// The value of `PRAGMA journal_size_limit`. If absent: SQLite's default (no limit).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal_size_limit: Option<Bytes>,
-    /// Statements that create the tables; they run before the steps of `prepare`.
+    /// SQL statements that create the tables; they run before the steps of `prepare`.
     pub schema: String,
 }
 
-/// Returns Android's page size, the same in every release.
+/// Returns Android's SQLite page size, which is the same in every release.
 fn page_size_default() -> u32 {
     4096
 }
@@ -91,18 +93,18 @@ pub enum Journal {
     /// Truncates the rollback journal, as Android did before release 9.
     #[default]
     Truncate,
-    /// Overwrites the journal's header.
+    /// Overwrites the header of the rollback journal at commit.
     Persist,
-    /// A write-ahead log.
+    /// Uses a write-ahead log.
     Wal,
     /// Keeps the rollback journal in memory.
     Memory,
-    /// No journal.
+    /// Uses no journal.
     Off,
 }
 
 impl Journal {
-    /// Returns the word for `PRAGMA journal_mode`.
+    /// Returns the mode's keyword in `PRAGMA journal_mode`.
     #[must_use]
     pub fn pragma(self) -> &'static str {
         match self {
@@ -116,29 +118,29 @@ impl Journal {
     }
 }
 
-/// The points at which SQLite syncs, in the order of SQLite's numbers.
+/// The points at which SQLite syncs its files, in the order of the numbers in `PRAGMA synchronous`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Synchronous {
-    /// Never.
+    /// SQLite never syncs.
     Off,
-    /// At critical points; in WAL mode only at checkpoints.
+    /// SQLite syncs at critical points; in WAL mode only at checkpoints.
     Normal,
-    /// At each commit.
+    /// SQLite syncs at each commit.
     #[default]
     Full,
-    /// Like `full`, and syncs the directory after deleting the journal.
+    /// SQLite syncs as with `full`, and also syncs the directory after deleting the journal.
     Extra,
 }
 
 impl Synchronous {
-    /// Returns the word for `PRAGMA synchronous`.
+    /// Returns the setting's keyword in `PRAGMA synchronous`.
     #[must_use]
     pub fn pragma(self) -> &'static str {
         ["off", "normal", "full", "extra"][self as usize]
     }
 
-    /// Returns the number that the pragma returns.
+    /// Returns the number that a query of `PRAGMA synchronous` returns for this setting.
     pub(crate) fn number(self) -> i64 {
         self as i64
     }
@@ -148,61 +150,61 @@ impl Synchronous {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Files {
-    /// The place of the files.
+    /// The name of the place that holds the files.
     pub place: String,
     /// The name pattern of the files: `{n}` is the file's number, and `/` creates folders.
     pub name: String,
-    /// The content of the files.
+    /// The kind of content of the files.
     #[serde(default)]
     pub content: Content,
 }
 
-/// A phase: threads that run concurrently. It ends when all its threads have ended.
+/// A phase: threads that run concurrently. The phase ends when all its threads have ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phase {
-    /// One word; also the name of the phase's mark.
+    /// The phase's name (one word), which is also the name of the phase's mark.
     pub name: String,
-    /// The threads.
+    /// The threads that run during the phase.
     #[serde(rename = "thread")]
     pub threads: Vec<Thread>,
 }
 
-/// The steps of a thread.
+/// A thread of a phase, with its steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Thread {
-    /// One word.
+    /// The thread's name (one word).
     pub name: String,
-    /// Number of threads with these steps; each has its own random numbers.
+    /// Number of threads that execute these steps; each thread has its own random numbers.
     #[serde(default = "step::one")]
     pub instances: u64,
-    /// The steps of each thread.
+    /// The steps that each of these threads executes.
     pub steps: Vec<Step>,
 }
 
-/// A study's figures for the modelled app.
+/// Figures of a published study for the modelled app.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// The study, table and device.
+    /// The source of the figures: the study, the table and the device.
     pub source: String,
-    /// Figures by name; the last word of the name is the unit.
+    /// Published figures by name; the last word of a name is the unit.
     pub figures: BTreeMap<String, f64>,
-    /// Figures that the definition was fitted to, and sums of these figures (such as `write_mb`). A result
-    /// close to these figures proves nothing.
+    /// Names of figures that the definition was fitted to, and of sums of these figures (such as `write_mb`).
+    /// A result close to these figures proves nothing.
     #[serde(default)]
     pub used_in_fit: Vec<String>,
 }
 
 impl Workload {
-    /// Returns whether the workload fetches over HTTP; the caller must then start a server.
+    /// Returns whether a step fetches objects over HTTP; if so, the caller must start a server.
     #[must_use]
     pub fn needs_http(&self) -> bool {
         self.steps().any(|step| matches!(step, Step::Get { .. }))
     }
 
-    /// Returns all steps of `prepare` and of the phases, including inner steps.
+    /// Returns all steps of `prepare` and of the phases, including nested steps.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         let timed = self.phases.iter().flat_map(|phase| &phase.threads).flat_map(|thread| &thread.steps);
         let mut waiting: Vec<&Step> = self.prepare.iter().chain(timed).collect();

@@ -1,4 +1,4 @@
-//! The values bound to the parameters of an SQL statement.
+//! Values to bind to the parameters of an SQL statement.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::quantity::{Sizes, as_string};
 
-/// A value, generated for each execution of a statement:
+/// A parameter value, generated for each execution of a statement:
 ///
 /// | written | value |
 /// |---|---|
@@ -92,7 +92,7 @@ fn range(text: &str) -> Result<(i64, i64), String> {
         |part: &str| part.trim().parse::<i64>().map_err(|_| format!("`{part}` is not a whole number"));
     let (low, high) = (number(low)?, number(high)?);
     if low > high || high.checked_sub(low).is_none() {
-        return Err(format!("`{text}` is descending or too wide"));
+        return Err(format!("the range `{text}` is descending or too wide"));
     }
     Ok((low, high))
 }

@@ -12,9 +12,9 @@ use crate::error::WorkloadError;
 /// A workload shipped with fonio.
 #[derive(Clone, Copy, Debug)]
 pub struct Shipped {
-    /// Its name.
+    /// The workload's name.
     pub name: &'static str,
-    /// Its definition.
+    /// The text of the workload's definition.
     pub text: &'static str,
 }
 
@@ -26,7 +26,7 @@ macro_rules! ship {
 
 const SHIPPED: &[Shipped] = include!("shipped.in");
 
-/// Returns the shipped workloads, in the order of the printed list.
+/// Returns the shipped workloads, in the order in which they are listed.
 #[must_use]
 pub fn shipped() -> &'static [Shipped] {
     SHIPPED
@@ -36,7 +36,7 @@ impl Workload {
     /// Loads a shipped workload by name, or a workload from a file.
     ///
     /// # Errors
-    /// If no workload has this name, if the file cannot be read, or if [`Workload::parse`] fails.
+    /// Fails if no workload has this name, if the file cannot be read, or if [`Workload::parse`] fails.
     pub fn load(name_or_path: &str) -> Result<Self, WorkloadError> {
         if let Some(shipped) = SHIPPED.iter().find(|shipped| shipped.name == name_or_path) {
             return Workload::parse(shipped.text, shipped.name, None);
@@ -51,12 +51,12 @@ impl Workload {
         Workload::parse(&text, name_or_path, path.parent())
     }
 
-    /// Parses a definition. Errors name the definition as `origin`. Paths of replayed traces are relative to
-    /// `folder`.
+    /// Parses a definition. Error messages call the definition `origin`. Paths of replayed traces are
+    /// relative to `folder`.
     ///
     /// # Errors
-    /// If the text is not TOML or not a workload, or a value is invalid. The error names the key, the value
-    /// and a remedy.
+    /// Fails if the text is not TOML or not a workload, or if a value is invalid. The error names the key,
+    /// the value and a remedy.
     pub fn parse(text: &str, origin: &str, folder: Option<&Path>) -> Result<Self, WorkloadError> {
         let toml = |source| WorkloadError::Toml { origin: origin.to_owned(), source: Box::new(source) };
         let document: toml::Table = toml::from_str(text).map_err(toml)?;
@@ -65,7 +65,7 @@ impl Workload {
                 rows::expand(document).map_err(|problem| toml(toml::de::Error::custom(problem)))?;
             Workload::deserialize(expanded).map_err(toml)?
         } else {
-            // Parsed from the text, because errors then show the line.
+            // Without row templates, parse the text itself, because error messages then show the line.
             toml::from_str(text).map_err(toml)?
         };
         if let Some(folder) = folder {
@@ -127,7 +127,6 @@ mod tests {
         let mut text = error.to_string();
         let mut cause = std::error::Error::source(error);
         while let Some(source) = cause {
-            // Adds the source error unless the text already contains it.
             if !text.contains(source.to_string().trim()) {
                 write!(text, ": {source}").unwrap();
             }
@@ -178,7 +177,7 @@ mod tests {
             let _ = Workload::parse(&text, "text", None);
         }
 
-        /// A shipped definition with a random replacement is accepted or rejected, but never panics.
+        /// A shipped definition with a random replacement is accepted or rejected, but never causes a panic.
         #[test]
         fn no_damage_panics(which in 0_usize..SHIPPED.len(), at in any::<prop::sample::Index>(), len in 0_usize..20,
                             with in "[-a-z0-9$\"{}\\[\\]= ]{0,8}") {

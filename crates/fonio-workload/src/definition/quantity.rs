@@ -1,4 +1,4 @@
-//! Bytes with a unit, and distributions of them.
+//! Numbers of bytes with a unit, and distributions of sizes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub struct Bytes(pub u64);
 
-/// Larger sizes are treated as errors: no phone app writes 1 TiB.
+/// The maximum valid size. No phone app writes 1 TiB, so larger sizes are treated as errors.
 const BYTES_MAX: u64 = 1 << 40;
 
 impl FromStr for Bytes {
@@ -34,8 +34,8 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// A distribution of sizes: weighted alternatives. Each is one size or a uniform range. Examples: `4KiB`,
-/// `1KiB..64KiB` (both ends included), `40x 1KiB..4KiB | 60x 32KiB`.
+/// A distribution of sizes, as weighted alternatives. Each alternative is one size or a uniform range.
+/// Examples: `4KiB`, `1KiB..64KiB` (both ends included), `40x 1KiB..4KiB | 60x 32KiB`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Sizes(Vec<Alternative>);
@@ -48,7 +48,7 @@ struct Alternative {
 }
 
 impl Sizes {
-    /// Returns a distribution with only this size.
+    /// Returns the distribution that contains only the given size.
     #[must_use]
     pub fn fixed(bytes: u64) -> Self {
         Sizes(vec![Alternative { weight: 1, low: bytes, high: bytes }])
@@ -65,13 +65,13 @@ impl Sizes {
         unreachable!("the draw is below the sum of the weights")
     }
 
-    /// Returns the maximum size.
+    /// Returns the maximum size in the distribution.
     #[must_use]
     pub fn largest(&self) -> u64 {
         self.0.iter().map(|alternative| alternative.high).max().unwrap_or(0)
     }
 
-    /// Returns the mean size in bytes.
+    /// Returns the distribution's mean size in bytes.
     #[must_use]
     pub fn mean(&self) -> f64 {
         let sum: f64 = self.0.iter().map(|a| a.weight as f64 * (a.low as f64 + a.high as f64) / 2.0).sum();

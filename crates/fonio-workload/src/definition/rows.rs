@@ -1,13 +1,13 @@
 //! Row templates: `[[rows.apps]]` lists apps with their numbers. Every table with `each = "apps"` is repeated
-//! for each row, with `$name` replaced by the row's `name`. A step that takes its count from the row is
-//! omitted if this count is 0.
+//! for each row, with `$name` replaced by the row's `name`. A step whose count comes from the row is omitted
+//! if this count is 0.
 
 use toml::{Table, Value};
 
 /// Removes `rows` from the document and expands the tables that refer to it.
 ///
 /// # Errors
-/// A message that quotes a reference to a row or key that does not exist.
+/// Returns a message that quotes a reference to a row or key that does not exist.
 pub(super) fn expand(mut document: Table) -> Result<Table, String> {
     let Some(rows) = document.remove("rows") else { return Ok(document) };
     let Value::Table(rows) = rows else {
@@ -76,8 +76,8 @@ fn without_each(item: &Value) -> Value {
     item
 }
 
-/// Replaces `$key` in strings. A string that is only `$key` becomes the row's value itself, so counts stay
-/// numbers.
+/// Replaces each `$key` in strings. A string that is only `$key` becomes the row's value itself, so counts
+/// remain numbers.
 fn fill(value: Value, row: &Table) -> Result<Value, String> {
     Ok(match value {
         Value::String(text) => match text.strip_prefix('$').filter(|key| key.bytes().all(is_word)) {
@@ -89,7 +89,6 @@ fn fill(value: Value, row: &Table) -> Result<Value, String> {
             for item in items {
                 let given = item.get("count").is_some_and(Value::is_str);
                 let item = fill(item, row)?;
-                // A count of 0 in the row omits the step.
                 if given && item.get("count").and_then(Value::as_integer) == Some(0) {
                     continue;
                 }

@@ -8,93 +8,93 @@ use super::param::Param;
 use super::quantity::{Bytes, Sizes};
 use crate::content::Content;
 
-/// One step.
+/// A step of a thread: an operation on files, databases, objects or the CPU, or a repeat of other steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Step {
-    /// Repeats steps. `--scale` reduces `times` first, then the inner counts.
+    /// Repeats nested steps. `--scale` reduces `times` first, then the counts of the nested steps.
     Repeat {
         /// Number of repeats.
         #[serde(default = "one")]
         times: u64,
-        /// The name of each round's mark.
+        /// The name of the mark that each round sets.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mark: Option<String>,
         /// The steps to repeat.
         steps: Vec<Step>,
     },
-    /// Runs steps between `BEGIN IMMEDIATE` and `COMMIT`.
+    /// Executes nested steps between `BEGIN IMMEDIATE` and `COMMIT`.
     Transaction {
-        /// The database.
+        /// The name of the database.
         database: String,
         /// Number of transactions.
         #[serde(default = "one")]
         times: u64,
-        /// The steps of each transaction.
+        /// The steps executed in each transaction.
         steps: Vec<Step>,
     },
     /// Creates new files.
     Write {
-        /// The group.
+        /// The name of the file group.
         files: String,
-        /// Number of files.
+        /// Number of files to create.
         #[serde(default = "one")]
         count: u64,
-        /// Length of each file.
+        /// Length of each file in bytes.
         size: Sizes,
-        /// Bytes of each write call.
+        /// Bytes of each `write` call.
         #[serde(default = "request_default")]
         request: Bytes,
-        /// The sync policy.
+        /// The points at which the new files are synced.
         #[serde(default)]
         sync: SyncPolicy,
     },
-    /// Appends to the newest file; creates a file if there is none.
+    /// Appends to the group's newest file; creates a file if the group is empty.
     Append {
-        /// The group.
+        /// The name of the file group.
         files: String,
-        /// Number of write calls.
+        /// Number of `write` calls.
         #[serde(default = "one")]
         count: u64,
-        /// Bytes of each call.
+        /// Bytes of each `write` call.
         size: Sizes,
-        /// The sync policy.
+        /// The points at which the file is synced.
         #[serde(default)]
         sync: SyncPolicy,
         /// Whether to bypass the page cache (`O_DIRECT`); sizes must be multiples of 4096.
         #[serde(default)]
         direct: bool,
     },
-    /// Writes within existing files.
+    /// Overwrites data in existing files of a group.
     Overwrite {
-        /// The group.
+        /// The name of the file group.
         files: String,
-        /// Number of write calls.
+        /// Number of `write` calls.
         #[serde(default = "one")]
         count: u64,
-        /// Bytes of each call; random offsets are multiples of this size.
+        /// Bytes of each `write` call; random offsets are multiples of this size.
         size: Sizes,
-        /// The files and offsets to write.
+        /// The order in which files and offsets are written.
         #[serde(default)]
         order: Order,
-        /// The sync policy.
+        /// The points at which the files are synced.
         #[serde(default)]
         sync: SyncPolicy,
         /// Whether to bypass the page cache (`O_DIRECT`); sizes must be multiples of 4096.
         #[serde(default)]
         direct: bool,
     },
-    /// Reads from existing files.
+    /// Reads existing files of a group.
     Read {
-        /// The group.
+        /// The name of the file group.
         files: String,
-        /// Number of read calls; with `order = "whole"`, number of files.
+        /// Number of `read` calls; with `order = "whole"`, number of files.
         #[serde(default = "one")]
         count: u64,
-        /// Bytes of each read call.
+        /// Bytes of each `read` call.
         #[serde(default = "request_default")]
         size: Bytes,
-        /// The files and offsets to read.
+        /// The order in which files and offsets are read.
         #[serde(default)]
         order: Order,
         /// Whether to bypass the page cache (`O_DIRECT`); sizes must be multiples of 4096.
@@ -103,103 +103,104 @@ pub enum Step {
     },
     /// Writes a new version of a file and renames it over the old one, as Android does with preferences.
     Replace {
-        /// The group.
+        /// The name of the file group.
         files: String,
-        /// Number of files, one after the other.
+        /// Number of files to replace, one after the other.
         #[serde(default = "one")]
         count: u64,
-        /// Length of each new version.
+        /// Length of each new version in bytes.
         size: Sizes,
-        /// The sync policy.
+        /// The points at which the new versions are synced.
         #[serde(default)]
         sync: SyncPolicy,
     },
-    /// Moves the oldest files to another group.
+    /// Moves a group's oldest files to another group.
     Rename {
-        /// The source group.
+        /// The name of the source group.
         files: String,
-        /// The destination group; it must have the same place.
+        /// The name of the destination group; it must have the same place as the source group.
         to: String,
-        /// Number of files.
+        /// Number of files to move.
         #[serde(default = "one")]
         count: u64,
     },
-    /// Deletes the oldest files.
+    /// Deletes a group's oldest files.
     Delete {
-        /// The group.
+        /// The name of the file group.
         files: String,
-        /// Number of files; with `keep`, number of checks.
+        /// Number of files to delete; with `keep`, number of checks.
         #[serde(default = "one")]
         count: u64,
-        /// Deletes files until this number is left, like a cache. The number is scaled.
+        /// If given, each check deletes files until this number of files is left. `--scale` also scales this
+        /// number.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         keep: Option<u64>,
     },
     /// Drops a group's pages from the page cache, so the next reads are cold.
     Evict {
-        /// The group.
+        /// The name of the file group.
         files: String,
     },
-    /// Executes a statement.
+    /// Executes an SQL statement.
     Sql {
-        /// The database.
+        /// The name of the database.
         database: String,
-        /// One statement with `?` for each parameter.
+        /// One SQL statement with `?` for each parameter.
         statement: String,
-        /// The values of the parameters.
+        /// The values bound to the statement's parameters.
         #[serde(default)]
         params: Vec<Param>,
-        /// Number of executions.
+        /// Number of executions of the statement.
         #[serde(default = "one")]
         count: u64,
-        /// Statements per transaction; if absent, each statement is a transaction.
+        /// Number of statements per transaction; if absent, each statement is a transaction.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         batch: Option<u64>,
     },
     /// Fetches objects over HTTP.
     Get {
-        /// Number of objects.
+        /// Number of objects to fetch.
         #[serde(default = "one")]
         count: u64,
-        /// Length of each object's body.
+        /// Length of each fetched object in bytes.
         size: Sizes,
-        /// The content of the objects.
+        /// The kind of content of the fetched objects.
         #[serde(default)]
         content: Content,
-        /// Bytes sent with each request.
+        /// Bytes sent in the body of each request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         send: Option<Sizes>,
-        /// The group of files in which the objects are stored.
+        /// The file group in which the fetched objects are stored; if absent, objects are not stored.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         store: Option<String>,
-        /// Bytes of each write call for storing an object.
+        /// Bytes of each `write` call that stores an object.
         #[serde(default = "request_default")]
         request: Bytes,
-        /// The sync policy for stored objects.
+        /// The points at which the stored objects are synced.
         #[serde(default)]
         sync: SyncPolicy,
     },
-    /// Pauses, like a user or a timer.
+    /// Pauses the thread, like a user or a timer.
     Think {
-        /// Seconds, multiplied by the pace of the run.
+        /// Length of the pause in seconds, multiplied by the pace of the run.
         seconds: f64,
     },
-    /// Keeps the CPU busy with real work.
+    /// Keeps the CPU busy with work on real data.
     Work {
-        /// The kind of work.
+        /// The kind of CPU work.
         kind: Work,
         /// Bytes to process. If absent, the step processes the bytes that the thread last fetched or read.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bytes: Option<Bytes>,
-        /// Number of repetitions.
+        /// Number of repetitions of the work.
         #[serde(default = "one")]
         count: u64,
     },
     /// Replays a trace of system calls in Mobigen's format, with all its threads.
     Replay {
-        /// The trace, relative to the workload's file.
+        /// Path of the trace, relative to the workload's file.
         trace: PathBuf,
-        /// The place of the trace's files.
+        /// The name of the place that holds the trace's files.
         place: String,
     },
 }
@@ -208,28 +209,28 @@ pub(super) fn one() -> u64 {
     1
 }
 
-/// Returns the buffer size of Java's stream classes, which most Android apps use.
+/// Returns the buffer size of Java's stream classes, which most Android apps use for files.
 fn request_default() -> Bytes {
     Bytes(8192)
 }
 
-/// The points at which files are synced.
+/// The points at which a step syncs the files that it writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SyncPolicy {
-    /// Never; the kernel writes the data back later.
+    /// Files are never synced; the kernel writes the data back later.
     #[default]
     None,
-    /// `fsync` after each file that the step writes. For calls on open files: `fsync` after the last call of
-    /// the step.
+    /// `fsync` is called after each file that the step writes. For calls on open files, `fsync` is called
+    /// after the last call of the step.
     End,
-    /// `fsync` after each write call.
+    /// `fsync` is called after each `write` call.
     Each,
-    /// Like `end`, with `fdatasync`.
+    /// As with `end`, but `fdatasync` is called instead of `fsync`.
     DataEnd,
-    /// `fdatasync` after each write call.
+    /// `fdatasync` is called after each `write` call.
     DataEach,
-    /// Files are opened with `O_SYNC`.
+    /// Files are opened with `O_SYNC`, so each `write` call is synchronous.
     Open,
 }
 
@@ -238,12 +239,12 @@ pub enum SyncPolicy {
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// Each call starts where the group's last sequential call ended. Calls go through the files in order,
-    /// and start again at the first file after the last.
+    /// and continue at the first file after the last file.
     #[default]
     Sequential,
-    /// A random file, at a random offset.
+    /// Each call uses a random file, at a random offset.
     Random,
-    /// A random file, from start to end.
+    /// Each call uses a random file, from its start to its end.
     Whole,
 }
 
@@ -251,16 +252,16 @@ pub enum Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
-    /// Inflates.
+    /// Decompresses zlib streams.
     Decode,
-    /// Scans markup: tags and words.
+    /// Scans text for tags and words.
     Parse,
-    /// Deflates.
+    /// Compresses data with deflate.
     Compress,
 }
 
 impl Step {
-    /// Returns the inner steps.
+    /// Returns the nested steps.
     #[must_use]
     pub fn inner(&self) -> &[Step] {
         match self {
@@ -269,7 +270,7 @@ impl Step {
         }
     }
 
-    /// Returns the word for `do` in TOML.
+    /// Returns the step's keyword in TOML, the value of `do`.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {

@@ -6,10 +6,10 @@ use super::read_head;
 use crate::content::Content;
 use crate::error::WorkloadError;
 
-/// Longer than any stall of a shaped link.
+/// Timeout of a network operation, longer than any stall of a shaped link.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// An HTTP client with one connection, opened on first use.
+/// An HTTP client with one connection, which is opened on first use.
 #[derive(Debug)]
 pub(crate) struct Client {
     address: SocketAddr,
@@ -45,7 +45,7 @@ impl Client {
             }
         };
         let kind = Content::NAMES.into_iter().find(|(known, _)| *known == content);
-        let (_, kind) = kind.expect("each kind has a name");
+        let (_, kind) = kind.expect("each kind of content has a name");
         let method = if send > 0 { "POST" } else { "GET" };
         let mut request = format!(
             "{method} /{kind}/{seed}/{bytes} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {send}\r\n\r\n"

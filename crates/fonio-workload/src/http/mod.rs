@@ -14,7 +14,7 @@ use std::io::{self, BufRead};
 
 const HEAD_BYTES_MAX: u64 = 16 * 1024;
 
-/// Reads the header and returns its first line and the body length. `None` if the connection ended before.
+/// Reads a header, and returns its first line and the body length; `None` if the connection has ended.
 fn read_head(stream: &mut impl BufRead) -> io::Result<Option<(String, u64)>> {
     let mut head = io::Read::take(stream, HEAD_BYTES_MAX);
     let mut line = String::new();

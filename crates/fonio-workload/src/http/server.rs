@@ -13,8 +13,8 @@ const OBJECT_BYTES_MAX: u64 = 1 << 30;
 /// Number of bytes generated and sent at a time: a multiple of 8, as [`Content::fill`] requires.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// An object server with a thread per connection. Dropping this value stops the server. A connection stays
-/// open until its client closes it.
+/// A server of generated objects, with one thread per connection. Dropping this value stops the server. A
+/// connection stays open until its client closes it.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -23,10 +23,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens on `address`; port 0 lets the kernel choose one.
+    /// Starts a server on `address`; with port 0, the kernel chooses a port.
     ///
     /// # Errors
-    /// If it cannot listen on the address.
+    /// Fails if the server cannot listen on the address.
     pub fn start(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
@@ -43,10 +43,10 @@ impl Server {
         self.address
     }
 
-    /// Serves until the process ends. For a separate process in another network namespace.
+    /// Serves requests until the process ends, for a separate process in another network namespace.
     ///
     /// # Errors
-    /// If it cannot listen on the address.
+    /// Fails if the server cannot listen on the address.
     pub fn run(address: SocketAddr) -> io::Result<()> {
         accept(&TcpListener::bind(address)?, &AtomicBool::new(false));
         Ok(())
@@ -56,7 +56,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Release);
-        // Wakes `accept`, which waits for a connection.
+        // Connect once to wake `accept`, which waits for a connection.
         let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -71,10 +71,11 @@ fn accept(listener: &TcpListener, ended: &AtomicBool) {
         }
         match stream {
             Ok(stream) => {
-                // An error means that the client disconnected early.
+                // Ignore errors: they mean that the client disconnected early.
                 let _ = thread::Builder::new().name("objects".to_owned()).spawn(move || serve(stream));
             }
-            // For example, no file descriptor is free. Connections may close soon and free some.
+            // Accepting can fail if no file descriptor is free. Other connections may close soon and free
+            // descriptors.
             Err(_) => thread::sleep(Duration::from_millis(10)),
         }
     }
@@ -90,7 +91,7 @@ fn serve(mut stream: TcpStream) -> io::Result<()> {
             stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;
             return stream.shutdown(std::net::Shutdown::Both);
         };
-        // Sends the header and the first chunk in one call, like other servers.
+        // Send the header and the first chunk in one call, like other HTTP servers.
         let mut head = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n").into_bytes();
         let mut sent = 0;
         while !head.is_empty() || sent < bytes {

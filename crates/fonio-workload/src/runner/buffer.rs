@@ -1,4 +1,4 @@
-//! Memory for direct I/O.
+//! Memory buffers for direct I/O.
 
 /// Memory alignment for direct I/O; a page is enough for every device.
 const ALIGNMENT: usize = 4096;
@@ -8,7 +8,7 @@ const ALIGNMENT: usize = 4096;
 pub(super) struct AlignedBuffer(Vec<u8>);
 
 impl AlignedBuffer {
-    /// Returns `bytes` bytes of the buffer, which keeps its contents.
+    /// Returns the first `bytes` bytes of the buffer, which keeps its contents.
     pub(super) fn get(&mut self, bytes: u64) -> &mut [u8] {
         let bytes = bytes as usize;
         if self.0.len() < bytes + ALIGNMENT {

@@ -1,4 +1,4 @@
-//! Steps on files.
+//! Executes steps on files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,7 +13,7 @@ use super::worker::Worker;
 use crate::definition::{Bytes, Order, Sizes, SyncPolicy};
 use crate::error::WorkloadError;
 
-/// A file that stays open during a step.
+/// A file that stays open while a step runs.
 struct Open {
     number: u64,
     path: PathBuf,
@@ -44,7 +44,7 @@ impl Worker<'_, '_> {
         Ok(())
     }
 
-    /// Writes the last fetched data to a new file.
+    /// Writes the data that the thread last fetched to a new file.
     pub(super) fn store(
         &mut self,
         files: &str,
@@ -164,7 +164,7 @@ impl Worker<'_, '_> {
     ) -> Result<(), WorkloadError> {
         let bytes = size.draw(&mut self.random);
         let seed = self.random.next_u64();
-        // Round robin: the oldest file becomes the newest.
+        // Replace the files in rotation: the group's oldest file becomes its newest file.
         let number = match self.group(files, |group| group.take_oldest()) {
             Some(entry) => entry.number,
             None => self.group(files, |group| group.number()),
@@ -242,7 +242,7 @@ impl Worker<'_, '_> {
             return Err(self.no_file(files, operation));
         }
         let at = self.random.below(count) as usize;
-        // Another thread may have deleted a file.
+        // Another thread may have deleted a file since the files were counted.
         self.group(files, |group| group.entries.get(at).or(group.entries.back()).copied())
             .ok_or_else(|| self.no_file(files, operation))
     }

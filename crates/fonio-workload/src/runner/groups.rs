@@ -1,4 +1,4 @@
-//! The existing files of each group.
+//! Tracks the existing files of each group.
 
 use std::collections::VecDeque;
 
@@ -9,16 +9,16 @@ pub(super) struct Entry {
     pub(super) seed: u64,
 }
 
-/// A group's files, oldest first.
+/// The files of a group, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     pub(super) entries: VecDeque<Entry>,
     next_number: u64,
-    /// The end of the last sequential call: index in `entries`, offset in bytes.
+    /// The end of the last sequential call: index in `entries`, and offset in bytes.
     cursor: (usize, u64),
 }
 
-/// One call on a file.
+/// A read or write call on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) entry: Entry,
@@ -52,10 +52,10 @@ impl Group {
         }
     }
 
-    /// Returns the next sequential call of at most `bytes` bytes within one file. `None` if all files are
+    /// Returns the next sequential call of at most `bytes` bytes within one file; `None` if all files are
     /// empty.
     pub(super) fn sequential(&mut self, bytes: u64) -> Option<Call> {
-        // Tries each file at most once more, because files can be empty and the cursor can be at the end of a
+        // Try each file at most once more, because files can be empty and the cursor can be at the end of a
         // file.
         for _ in 0..=self.entries.len() {
             let (at, offset) = self.cursor;

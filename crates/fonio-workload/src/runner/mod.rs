@@ -1,8 +1,8 @@
 //! Runs a workload with real files, SQLite and HTTP, and measures its run time.
 //!
-//! Lifecycle: [`Runner::new`] checks the workload without touching a file. [`Runner::prepare`] creates the
-//! initial state and writes it back. [`Runner::run`] is timed. Before `run`, the caller may drop caches and
-//! start a recording. Each run needs its own `prepare`.
+//! Lifecycle: [`Runner::new`] checks the workload without touching the workload's files. [`Runner::prepare`]
+//! creates the initial state and writes it back. The time of [`Runner::run`] is measured. Before `run`, the
+//! caller may drop caches and start a recording. Each run needs its own `prepare`.
 
 mod buffer;
 mod files;
@@ -33,20 +33,20 @@ use crate::scale::{self, Planned};
 use groups::Group;
 use worker::Worker;
 
-/// The options of a run.
+/// The options of a workload run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Scale relative to the full amount, above 0 and at most 1000. `docs/workloads.md` lists the scaled
-    /// steps.
+    /// Scale of the run relative to the full amount, above 0 and at most 1000. `docs/workloads.md` lists the
+    /// scaled steps.
     pub scale: f64,
-    /// Seed of all content and choices.
+    /// Seed of all content and random choices.
     pub seed: u64,
     /// Factor by which think times are multiplied: 1 keeps the user's pace, 0 removes all pauses.
     pub pace: f64,
-    /// The object server.
+    /// Address of the object server; `None` if the workload does not fetch over HTTP.
     pub http: Option<SocketAddr>,
-    /// The overrides of a fix.
+    /// Settings that a fix overrides.
     pub overrides: Overrides,
 }
 
@@ -73,7 +73,7 @@ pub struct Runner {
 struct Shared<'a> {
     runner: &'a Runner,
     observer: Mutex<&'a mut dyn Observer>,
-    /// Completed operations, out of `operations`.
+    /// Number of completed operations, out of `operations`.
     done: AtomicU64,
     operations: u64,
     start_ns: u64,
@@ -84,11 +84,11 @@ struct Shared<'a> {
 const PROGRESS_INTERVAL_NS: u64 = 100_000_000;
 
 impl Runner {
-    /// Checks options and names, and reads the replayed traces. Touches nothing else.
+    /// Checks options and names, and reads the replayed traces. Accesses no other files.
     ///
     /// # Errors
-    /// If an option is out of range, a place has no directory, an override has an unknown name, a needed
-    /// server is missing, or a trace cannot be read.
+    /// Fails if an option is out of range, a place has no directory, an override has an unknown name, a
+    /// needed server is missing, or a trace cannot be read.
     pub fn new(workload: &Workload, places: &Places, options: Options) -> Result<Self, WorkloadError> {
         let Options { scale, pace, .. } = options;
         for (option, value, is_valid, remedy) in [
@@ -121,19 +121,19 @@ impl Runner {
         })
     }
 
-    /// Returns the workload.
+    /// Returns the workload that this runner runs.
     #[must_use]
     pub fn workload(&self) -> &Workload {
         &self.workload
     }
 
-    /// Returns the directory of each place, with overrides applied.
+    /// Returns the directory of each place, after applying the overrides.
     #[must_use]
     pub fn places(&self) -> &BTreeMap<String, PathBuf> {
         &self.places
     }
 
-    /// Returns the path of a database's main file; `None` if the name is unknown.
+    /// Returns the path of a database's main file; `None` if the database's name is unknown.
     #[must_use]
     pub fn database_path(&self, name: &str) -> Option<PathBuf> {
         let database = self.workload.databases.get(name)?;
@@ -142,16 +142,16 @@ impl Runner {
         Some(directory.join(&database.file))
     }
 
-    /// Returns a flag that ends a run early: if set, the run fails with [`WorkloadError::Stopped`].
+    /// Returns a flag that stops a run early: if set, the run fails with [`WorkloadError::Stopped`].
     #[must_use]
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
 
-    /// Creates the initial state and waits for its write-back. Not timed.
+    /// Creates the initial state and waits for its write-back. The time of this preparation is not measured.
     ///
     /// # Errors
-    /// If a place's directory is not empty, or if a file, SQLite or HTTP operation fails.
+    /// Fails if a place's directory is not empty, or if a file, SQLite or HTTP operation fails.
     pub fn prepare(&mut self, observer: &mut dyn Observer) -> Result<Amounts, WorkloadError> {
         self.prepared = false;
         for group in self.groups.values() {
@@ -186,7 +186,7 @@ impl Runner {
     /// Writes back the dirty pages of all places, and waits until they are on the device.
     ///
     /// # Errors
-    /// If a place cannot be written back.
+    /// Fails if the pages of a place cannot be written back.
     pub fn write_back(&self) -> Result<(), WorkloadError> {
         for path in self.places.values() {
             let directory = File::open(path).map_err(file_error("open", path))?;
@@ -195,11 +195,11 @@ impl Runner {
         Ok(())
     }
 
-    /// Runs all phases.
+    /// Runs all phases and measures their run time.
     ///
     /// # Errors
-    /// If `prepare` was not called, the stop flag is set, or a file, SQLite or HTTP operation fails. The
-    /// first failure ends the run.
+    /// Fails if `prepare` was not called, the stop flag is set, or a file, SQLite or HTTP operation fails.
+    /// The first failure of a thread ends the run.
     pub fn run(&mut self, observer: &mut dyn Observer) -> Result<Outcome, WorkloadError> {
         if !std::mem::take(&mut self.prepared) {
             return Err(WorkloadError::NotPrepared { workload: self.workload.name.clone() });
@@ -220,7 +220,7 @@ impl Runner {
         let mut steps = Vec::new();
         for (phase, plans) in self.workload.phases.iter().zip(&plans) {
             let ended = shared.run_phase(phase, plans, &mut steps);
-            // A stopped run reports its partial progress.
+            // A run that fails or is stopped reports its partial progress.
             phases.push(ended.inspect_err(|_| shared.tell_progress(shared.done_share()))?);
         }
         let wall_ns = monotonic_ns() - shared.start_ns;
@@ -248,7 +248,7 @@ impl Runner {
         })
     }
 
-    /// Checks every database with SQLite, after a run or a power cut.
+    /// Checks the integrity of every database with SQLite, after a run or a power cut.
     ///
     /// # Errors
     /// Returns [`WorkloadError::Damaged`] with SQLite's output, or an error if a database cannot be opened.
@@ -311,7 +311,7 @@ impl<'a> Shared<'a> {
                         format!("{}-{instance}", thread.name)
                     };
                     let label = format!("{}/{name}", phase.name);
-                    // The kernel keeps 15 bytes of a thread's name.
+                    // The kernel keeps only 15 bytes of a thread's name.
                     let builder = thread::Builder::new().name(name.chars().take(15).collect());
                     let handle = builder.spawn_scoped(scope, move || {
                         let result = Worker::new(self, &name, &label, scale::steps(plan)).run(plan);
@@ -341,7 +341,7 @@ impl<'a> Shared<'a> {
         });
         let end_ns = monotonic_ns();
 
-        // A thread that stopped because of another thread's failure has no error of its own.
+        // A thread that stopped because another thread failed has no error of its own.
         let mut amounts = Amounts::default();
         let mut failure = None;
         let mut by_thread: BTreeMap<usize, Vec<worker::StepTime>> = BTreeMap::new();
@@ -398,7 +398,7 @@ impl<'a> Shared<'a> {
 
     fn tell_progress(&self, done: f64) {
         let elapsed_s = (monotonic_ns() - self.start_ns) as f64 / 1e9;
-        // Below 1 %, the estimate varies too much.
+        // Below 1 % of the operations, the estimate varies too much.
         let left_s = (done >= 0.01).then(|| (elapsed_s / done - elapsed_s).max(0.0));
         lock(&self.observer).progress(&Progress { done: done.min(1.0), elapsed_s, left_s });
     }
@@ -438,7 +438,7 @@ fn make(path: &Path) -> Result<(), WorkloadError> {
     fs::create_dir_all(path).map_err(file_error("make", path))
 }
 
-/// Creates a directory, or accepts an empty one. `lost+found` is ignored.
+/// Creates a directory, or accepts an existing empty directory. Ignores `lost+found`.
 fn make_empty(path: &Path) -> Result<(), WorkloadError> {
     make(path)?;
     for entry in fs::read_dir(path).map_err(file_error("list", path))? {
@@ -454,7 +454,7 @@ fn file_error(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Erro
     move |source| WorkloadError::File { operation, path, source }
 }
 
-/// Locks a mutex. Ignores poisoning: after a panic the run has failed, so no incomplete value is reported.
+/// Locks a mutex. Ignores poisoning: after a panic, the run has failed, so no incomplete value is reported.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

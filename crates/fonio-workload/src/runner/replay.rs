@@ -19,21 +19,21 @@ use crate::error::WorkloadError;
 use crate::mobigen::{self, Call, Line, Target};
 use crate::outcome::Amounts;
 
-/// A trace, ready to be replayed.
+/// A system-call trace, ready to be replayed.
 #[derive(Debug)]
 pub(super) struct Trace {
-    /// The calls of each thread, in time order.
+    /// The system calls of each thread, in time order.
     threads: BTreeMap<u64, Vec<Line>>,
     /// Files that must exist before the replay starts, with their sizes in bytes.
     initial: BTreeMap<String, u64>,
     folders: BTreeSet<String>,
 }
 
-/// Folders where virtual file systems are mounted; their files are not on a flash device.
+/// Folders where virtual file systems are mounted; files in these folders are not on a flash device.
 const NOT_FILES: &[&str] = &["proc/", "dev/", "sys/", "acct/"];
 
 impl Trace {
-    /// Reads a trace and keeps only the earliest calls: the share `scale` of all calls.
+    /// Reads a trace and keeps only its earliest calls: the share `scale` of all calls.
     pub(super) fn load(path: &Path, scale: f64) -> Result<Self, WorkloadError> {
         let text = fs::read_to_string(path)
             .map_err(|source| WorkloadError::Unreadable { path: path.to_owned(), source })?;
@@ -53,12 +53,12 @@ impl Trace {
         }
         let names = before.initial.keys().chain(&before.created);
         let folders: BTreeSet<String> = names.flat_map(|name| ancestors(name)).map(str::to_owned).collect();
-        // For status calls, a trace does not distinguish files from folders.
+        // A trace does not show whether the path of a status call is a file or a folder.
         before.initial.retain(|name, _| !folders.contains(name));
         Trace { threads, initial: before.initial, folders }
     }
 
-    /// Creates the folders and files that must exist before the trace.
+    /// Creates the folders and files that must exist before the replay starts.
     pub(super) fn prepare(&self, place: &Path, seed: u64) -> Result<(), WorkloadError> {
         for folder in &self.folders {
             super::make(&place.join(folder))?;
@@ -69,7 +69,8 @@ impl Trace {
         Ok(())
     }
 
-    /// Issues the calls of all threads, and returns the amounts summed over the threads.
+    /// Issues the trace's calls in one thread per traced thread. Returns the I/O amounts, summed over the
+    /// threads.
     pub(super) fn run(
         &self,
         runner: &Runner,
@@ -101,7 +102,6 @@ impl Trace {
     }
 }
 
-/// Creates a file of `bytes` random bytes.
 fn make_file(path: &Path, bytes: u64, seed: u64) -> Result<(), WorkloadError> {
     let file = File::create(path).map_err(file_error("make", path))?;
     let mut buffer = vec![0; 1 << 20];
@@ -126,18 +126,18 @@ fn file_name(target: &Target, thread: u64, descriptor: i64, openings: u64) -> Op
     }
 }
 
-/// Returns the parent folders of a file: `a` and `a/b` for `a/b/c`.
+/// Returns the parent folders of a path: `a` and `a/b` for `a/b/c`.
 fn ancestors(name: &str) -> impl Iterator<Item = &str> {
     name.match_indices('/').map(|(at, _)| &name[..at])
 }
 
-/// Finds the files that must exist before a trace, by following its calls.
+/// Finds the files that must exist before a replay, by following the trace's calls.
 #[derive(Default)]
 struct FilesBefore {
     initial: BTreeMap<String, u64>,
-    /// Names that the trace creates before it uses them.
+    /// Names of files that the trace creates before it uses them.
     created: BTreeSet<String>,
-    /// Name and position of each open file, by thread and descriptor; `None` if the file is not on the
+    /// Name and file position of each open file, by thread and descriptor; `None` if the file is not on the
     /// device.
     open: BTreeMap<(u64, i64), Option<(String, u64)>>,
     openings: BTreeMap<(u64, i64), u64>,
@@ -146,7 +146,6 @@ struct FilesBefore {
 }
 
 impl FilesBefore {
-    /// Processes the next call of the trace.
     fn add(&mut self, line: &Line) {
         match &line.call {
             Call::Open { target, flags, descriptor } if *descriptor >= 0 => {
@@ -193,7 +192,7 @@ impl FilesBefore {
         self.open.insert((thread, descriptor), name.map(|name| (name, 0)));
     }
 
-    /// Records that a file of at least `bytes` bytes existed, unless the trace has created it.
+    /// Records that a file of at least `bytes` bytes existed, unless the trace itself created the file.
     fn exists(&mut self, name: &str, bytes: u64) {
         if self.created.contains(name) {
             return;
@@ -239,7 +238,7 @@ struct OpenFile {
     path: PathBuf,
     file: File,
     position: u64,
-    /// Whether the descriptor is a folder: on folders, only sync and status calls are replayed.
+    /// Whether the descriptor refers to a folder. On folders, only sync and status calls are replayed.
     is_folder: bool,
 }
 
@@ -266,7 +265,7 @@ impl<'a> Replayer<'a> {
         Ok(())
     }
 
-    /// Waits until the time of a call. Late calls are issued at once and do not delay later calls.
+    /// Waits until the recorded time of a call. Late calls are issued at once and do not delay later calls.
     fn wait(&mut self, at_us: u64, must_stop: &dyn Fn() -> bool) -> Result<(), WorkloadError> {
         let due_ns = self.start_ns + (at_us as f64 * 1000.0 * self.pace) as u64;
         loop {
@@ -286,7 +285,7 @@ impl<'a> Replayer<'a> {
     /// Issues a call and counts it as replayed or left out.
     fn call(&mut self, call: &Call) -> Result<(), WorkloadError> {
         let is_replayed = match call {
-            // Failed in the trace, without a transfer.
+            // The call failed in the trace, so it transferred no data.
             Call::Failed => false,
             Call::Open { descriptor, .. } if *descriptor < 0 => false,
             Call::Open { target, flags, descriptor } => {
@@ -311,7 +310,7 @@ impl<'a> Replayer<'a> {
         Ok(())
     }
 
-    /// Opens or creates a file. Like all methods for calls, returns false if the file is not on the device.
+    /// Opens or creates a file. Like all call methods, returns false if the file is not on the device.
     fn open(&mut self, target: &Target, descriptor: i64, truncate: bool) -> Result<bool, WorkloadError> {
         let openings = self.openings.entry(descriptor).or_insert(0);
         *openings += 1;
@@ -364,7 +363,7 @@ impl<'a> Replayer<'a> {
         Ok(self.open.get_mut(&descriptor).and_then(Option::as_mut))
     }
 
-    /// Reads or writes; without an offset, at the descriptor's position.
+    /// Reads or writes a file; if `offset` is `None`, at the descriptor's position.
     fn transfer(
         &mut self,
         descriptor: i64,
@@ -420,7 +419,7 @@ impl<'a> Replayer<'a> {
         Ok(true)
     }
 
-    /// Reads a file's status. A missing file is not an error: the call may test for existence.
+    /// Reads a file's status. A missing file is not an error, because the call may test for existence.
     fn stat(&self, path: &str) -> bool {
         let is_file = file_name(&Target::Named(path.to_owned()), 0, 0, 0).is_some();
         if is_file {

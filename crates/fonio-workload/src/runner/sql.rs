@@ -1,5 +1,5 @@
-//! Steps on databases. Opens databases with the settings of the workload and the fix, and reads every setting
-//! back to verify it.
+//! Executes steps on databases. Opens databases with the settings of the workload and the fix, and reads
+//! every setting back to verify it.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub(super) fn create(runner: &Runner, name: &str) -> Result<(), WorkloadError> {
 fn open(runner: &Runner, name: &str) -> Result<Connection, WorkloadError> {
     let database = &runner.workload.databases[name];
     let overrides = &runner.options.overrides;
-    let path = runner.database_path(name).expect("the name is the workload's");
+    let path = runner.database_path(name).expect("the workload has this database");
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(&path, flags).map_err(failed(runner, name, "open it"))?;
@@ -53,7 +53,7 @@ fn open(runner: &Runner, name: &str) -> Result<Connection, WorkloadError> {
     let setting = |pragma: &'static str, wanted: String, expected: &str| {
         let set = connection.pragma_update_and_check(None, pragma, &wanted, |row| row.get(0));
         let got = match set {
-            // Some pragmas return their value only in a query.
+            // Some pragmas return their value only when they are queried.
             Err(rusqlite::Error::QueryReturnedNoRows) => {
                 connection.pragma_query_value(None, pragma, |row| row.get(0))
             }
@@ -86,8 +86,8 @@ fn open(runner: &Runner, name: &str) -> Result<Connection, WorkloadError> {
     Ok(connection)
 }
 
-/// Closes a database. SQLite then checkpoints the write-ahead log; the time of this checkpoint is part of the
-/// run time.
+/// Closes a database. On closing, SQLite checkpoints the write-ahead log; the time of this checkpoint is part
+/// of the run time.
 pub(super) fn close(runner: &Runner, name: &str, connection: Connection) -> Result<(), WorkloadError> {
     connection.close().map_err(|(_, source)| failed(runner, name, "close it")(source))
 }
@@ -142,7 +142,7 @@ pub(super) fn statements(
     while left > 0 {
         let now = left.min(batch);
         begin(worker, name)?;
-        // The commit time counts for the batch's last statement.
+        // The time of the commit is part of the time of the batch's last statement.
         worker.each(now - 1, |worker| one(worker, name, statement, params))?;
         worker.each(1, |worker| {
             one(worker, name, statement, params)?;
@@ -171,7 +171,7 @@ fn one(worker: &mut Worker<'_, '_>, name: &str, text: &str, params: &[Param]) ->
         let mut rows = statement.query(params_from_iter(values.iter()))?;
         let mut seen = 0;
         while let Some(row) = rows.next()? {
-            // SQLite reads a long value only when requested, as apps do.
+            // Request every value, as apps do: SQLite reads a long value only when it is requested.
             for column in 0..columns {
                 std::hint::black_box(row.get_ref(column)?);
             }

@@ -1,4 +1,4 @@
-//! Executes the steps of a plan.
+//! Executes the planned steps of a thread.
 
 use super::worker::{Done, Worker};
 use super::{sql, work};
@@ -8,7 +8,7 @@ use crate::error::WorkloadError;
 use crate::scale::{Planned, due, scaled};
 
 impl Worker<'_, '_> {
-    /// Executes the steps of a plan, and closes the database connections.
+    /// Executes a thread's planned steps, and closes its database connections.
     pub(super) fn run(mut self, plan: &[Planned<'_>]) -> Result<Done, WorkloadError> {
         self.steps(plan, 0)?;
         for (name, connection) in std::mem::take(&mut self.connections) {
@@ -17,7 +17,7 @@ impl Worker<'_, '_> {
         Ok(Done { amounts: self.amounts, times: self.times })
     }
 
-    /// Executes steps. `round` counts the rounds of all enclosing repeats, from the start of the run.
+    /// Executes planned steps. `round` counts the rounds of all enclosing repeats since the run's start.
     fn steps(&mut self, plan: &[Planned<'_>], round: u64) -> Result<(), WorkloadError> {
         for planned in plan {
             if self.shared.must_stop() {

@@ -1,4 +1,4 @@
-//! CPU work on real bytes.
+//! Executes CPU work on real data.
 
 use std::hint::black_box;
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use crate::content::Content;
 use crate::definition::{Bytes, Work};
 use crate::error::WorkloadError;
 
-/// Executes CPU work: on the data that the thread fetched or read last, or, if `bytes` is given, on new data.
+/// Executes CPU work on the data that the thread last fetched or read or, if `bytes` is given, on new data.
 pub(super) fn work(
     worker: &mut Worker<'_, '_>,
     kind: Work,
@@ -42,8 +42,8 @@ pub(super) fn work(
     Ok(())
 }
 
-/// Inflates a sequence of streams and returns the inflated length. The last stream may be truncated, because
-/// each object is cut off at its given length.
+/// Decompresses a sequence of zlib streams and returns the decompressed length. The last stream may be
+/// truncated, because each object is cut off at its given length.
 fn inflate(mut input: &[u8]) -> io::Result<u64> {
     let mut out = vec![0; 64 * 1024];
     let mut total = 0;

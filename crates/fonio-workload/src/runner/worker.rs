@@ -43,18 +43,18 @@ pub(super) struct Worker<'s, 'a> {
     pub(super) random: Random,
     pub(super) connections: BTreeMap<String, Connection>,
     pub(super) client: Option<Client>,
-    /// The data of the current read or write.
+    /// Data of the current read or write.
     pub(super) buffer: AlignedBuffer,
-    /// The data fetched or read last, for work steps.
+    /// The data that the thread last fetched or read, for work steps.
     pub(super) last: Vec<u8>,
     pub(super) amounts: Amounts,
     pub(super) times: Vec<StepTime>,
-    /// The current step, for errors.
+    /// Location of the current step in the workload, for error messages.
     pub(super) key: String,
     pub(super) index: usize,
 }
 
-/// Maximum length of a sleep. Longer pauses are split, so a run can be stopped in time.
+/// Maximum length of a single sleep. Longer pauses are split, so that a run can be stopped in time.
 const PAUSE_PIECE: Duration = Duration::from_millis(100);
 
 impl<'s, 'a> Worker<'s, 'a> {
@@ -96,7 +96,7 @@ impl<'s, 'a> Worker<'s, 'a> {
         self.times[self.index].add(&StepTime { count, total_ns, longest_ns });
     }
 
-    /// Executes operations and measures each one.
+    /// Executes `count` operations and measures the time of each operation.
     pub(super) fn each(
         &mut self,
         count: u64,

@@ -129,7 +129,7 @@ fn commands_in_documents_are_valid() {
             if path.extension().is_none_or(|extension| extension != "md") {
                 continue;
             }
-            let text = std::fs::read_to_string(&path).expect("a document can be read");
+            let text = std::fs::read_to_string(&path).expect("each document can be read");
             for command in markdown::commands(&text, &["fonio", RECORDER]) {
                 checked += 1;
                 if let Some(why) = objection(&command.words) {

@@ -1,5 +1,5 @@
-//! The target of a benchmark: a directory, a block device, or an emulated device that exists only for the
-//! benchmark.
+//! Determines the target of a benchmark: a directory, a block device, or an emulated device that exists only
+//! for the benchmark.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -22,7 +22,7 @@ pub enum Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// Determines what `target` names, before any work begins.
+    /// Determines which kind of target `target` names, before any work begins.
     pub fn of(target: &'a Path, wanted: &EmulatedTarget) -> Result<Subject<'a>> {
         if is_real(target) {
             return Ok(Subject::Real(target));
@@ -35,7 +35,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Checks that `name` is a device that can be emulated, since it is neither a directory nor a block device.
+/// Checks that `name`, which is neither a directory nor a block device, is a device that can be emulated.
 pub fn check_profile(name: &str, capacity: ByteCount, seed: u64) -> Result<()> {
     let Err(error) = profile::device(name, capacity, seed) else { return Ok(()) };
     let reason = match error {
@@ -79,7 +79,7 @@ pub fn start(
     Ok(Emulated::start(&options, device_server(&roles()?))?)
 }
 
-/// Returns the block device of an emulated device.
+/// Returns the block device's path of an emulated device.
 pub fn node(emulated: &Emulated) -> Result<PathBuf> {
     match emulated.device() {
         Some(device) => Ok(device.to_owned()),
@@ -96,7 +96,7 @@ mod tests {
         let wanted = EmulatedTarget { size: 64 << 20, scheduler: "none".to_owned(), guest: None };
         let of = |target: &'static str| Subject::of(Path::new(target), &wanted);
         assert_eq!(of("/tmp").expect("it is there"), Subject::Real(Path::new("/tmp")));
-        // Opening it reports why it cannot be measured.
+        // Opening a missing device reports why it cannot be measured.
         assert_eq!(of("/dev/no-such").expect("it is named"), Subject::Real(Path::new("/dev/no-such")));
         for profile in ["ridata", "raid0:ridata+kingston"] {
             assert_eq!(of(profile).expect("it is shipped"), Subject::Profile(profile));

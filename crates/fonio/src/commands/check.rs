@@ -1,4 +1,4 @@
-//! `fonio check`: is storage the problem?
+//! Implements `fonio check`, which determines whether storage is the problem.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::output::{self, Extent};
 use crate::signals;
 
-/// Reads WHAT if it is a recording or a trace, otherwise records for a while; then prints the verdict.
+/// Reads the named recording or trace, or records a device or folder for a while; prints the verdict.
 pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
     let budgets = output::budgets(&arguments.output)?;
     let stop = signals::watch()?;
@@ -23,7 +23,7 @@ pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
             let extras = &arguments.extras;
             ensure!(
                 extras.calls_of.is_empty() && !extras.no_statements && extras.blocked == Blocked::Auto,
-                "{} is read, not recorded: leave out --calls-of, --no-statements and --blocked, or name a device or a directory",
+                "fonio only reads {}: leave out --calls-of, --no-statements and --blocked, or name a device or a directory",
                 what.display()
             );
             (what.to_owned(), None)
@@ -33,12 +33,12 @@ pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
             (recording, temporary)
         }
     };
-    // Until here, Ctrl-C ended the recording, and the recorded part is analysed. From now on, Ctrl-C ends the
-    // analysis.
+    // Until here, Ctrl-C ended only the recording, and the recorded part is analysed. From now on, Ctrl-C
+    // ends the analysis, too.
     stop.store(false, Ordering::Relaxed);
     let kept = arguments.out.as_ref().map(|_| input.display().to_string());
     let explained = report::explain(&[input], &arguments.reading, &arguments.filter, &stop, None)?;
-    // Remove the recording after the analysis, unless the user wants to keep it.
+    // Remove the temporary recording after the analysis.
     drop(temporary);
     let next = match (kept, arguments.what.as_deref().filter(|what| !is_to_be_recorded(what))) {
         (Some(kept), _) => {
@@ -54,7 +54,7 @@ pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
     output::show(&explained, &arguments.output, &budgets, extent, colour)
 }
 
-/// Returns whether to record: for devices, and for folders that are not a recording and contain no trace.
+/// Returns whether to record `what`: a device, or a folder that is not a recording and contains no trace.
 fn is_to_be_recorded(what: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     let is_device = what.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device());
@@ -104,8 +104,8 @@ fn can_be_sampled(arguments: &Check, error: &anyhow::Error) -> bool {
 /// Prefix of the name of a temporary recording; the id of the recording process follows.
 const PREFIX: &str = "fonio-check-";
 
-/// Removes temporary recordings of processes that were killed. Removal fails only if another user owns the
-/// recording or it is already gone.
+/// Removes temporary recordings of processes that were killed. Removing a recording fails only if another
+/// user owns it or it no longer exists.
 fn sweep() {
     let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
     for entry in entries.flatten() {

@@ -1,4 +1,4 @@
-//! `fonio compare`.
+//! Implements `fonio compare`.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ pub fn run(arguments: &Compare, colour: Colour) -> Result<Exit> {
     let named: Vec<_> = explained
         .iter()
         .map(|(name, side)| Named {
-            // A side with one recording is named after it.
+            // A side that has only one recording gets the recording's name.
             name: if let [only] = side.as_slice() { only.name.clone() } else { name.clone() },
             value: side.iter().map(|one| Named { name: one.name.clone(), value: &one.analysis }).collect(),
         })
@@ -52,7 +52,7 @@ pub fn run(arguments: &Compare, colour: Colour) -> Result<Exit> {
             colour,
         )?;
     }
-    // A budget applies to each compared recording.
+    // Check the budgets for each compared recording.
     let mut exit = Exit::Fine;
     for one in explained.iter().flat_map(|(_, side)| side) {
         let outcome = output::verdict(one, &budgets)?;
@@ -61,7 +61,7 @@ pub fn run(arguments: &Compare, colour: Colour) -> Result<Exit> {
     Ok(exit)
 }
 
-/// Returns the sides to compare: each input alone, or the inputs before and the inputs after the change.
+/// Returns the sides to compare: each input as one side, or the inputs before and the inputs after a change.
 fn sides(arguments: &Compare) -> Result<Vec<(String, Vec<PathBuf>)>> {
     let Compare { inputs, before, after, .. } = arguments;
     if !inputs.is_empty() {

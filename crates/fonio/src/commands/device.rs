@@ -1,4 +1,4 @@
-//! `fonio device`: the device models and their accuracy.
+//! Implements `fonio device`, which shows the device models and their accuracy.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -76,7 +76,7 @@ fn run_verify(name: Option<&str>, as_json: bool, colour: bool) -> Result<Exit> {
     for (done, name) in names.iter().enumerate() {
         progress.set(format!("Comparing {name}"), Done::Steps(done as u64, names.len() as u64));
         let mut profile = load(name)?;
-        // The file name says which device an edited profile describes.
+        // The file name of an edited profile says which device the profile describes.
         if let Some(stem) = Path::new(name).file_stem().and_then(|stem| stem.to_str()) {
             let about = profile.about().to_owned();
             profile.rename(stem, &about);
@@ -123,7 +123,7 @@ fn run_verify(name: Option<&str>, as_json: bool, colour: bool) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Writes the number of correct predictions, then the number of checks of each class.
+/// Writes the number of correct predictions, then the number of checks in each class.
 fn write_headline(out: &mut impl Write, checks: &[&Check]) -> io::Result<()> {
     let tally = |class| Tally::of(class, checks.iter().copied());
     let Tally { checks: predicted, within } = tally(Class::Predicted);
@@ -170,7 +170,7 @@ fn check_json(check: &Check) -> Value {
     })
 }
 
-/// Loads a shipped profile by its name, or a profile from a file.
+/// Loads a shipped device profile by its name, or a device profile from a file.
 fn load(name: &str) -> Result<Profile> {
     if let Some(profile) = Profile::shipped(name) {
         return Ok(profile);

@@ -1,4 +1,4 @@
-//! `fonio device emulate`: runs an emulated device until the user stops it or the workload ends.
+//! Implements `fonio device emulate`, which runs a device until the user stops it or the workload ends.
 
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -80,10 +80,10 @@ pub fn run(arguments: &Emulate) -> Result<Exit> {
 }
 
 fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Result<Options> {
-    // Without a profile, only the I/O path is measured, for which any profile works. This profile is slow
+    // Without a profile, only the I/O path is measured, so any profile works. The profile `kingston` is slow
     // enough for every machine.
     let profile = arguments.profile.clone().unwrap_or_else(|| "kingston".to_owned());
-    // Reports an invalid profile before any work begins.
+    // Report an invalid profile before any work begins.
     profile::device(&profile, ByteCount(arguments.size), arguments.seed)?;
     for text in &arguments.fault {
         text.parse::<Fault>()?;
@@ -202,7 +202,7 @@ fn tell_floor(arguments: &Emulate, emulated: Emulated) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Returns the stream for messages about a device: standard error if the workload uses standard output.
+/// Returns the stream for messages about the device: standard error if the workload uses standard output.
 fn words(arguments: &Emulate) -> Box<dyn Write> {
     if arguments.json || arguments.workload.is_empty() {
         Box::new(output::screen())
@@ -234,7 +234,7 @@ fn tell_ready(arguments: &Emulate, options: &Options, emulated: &Emulated) -> Re
         writeln!(out, "{}", json!({ "ready": ready }))?;
         return Ok(out.flush()?);
     }
-    // Combined devices have no description.
+    // Arrays of several emulated devices have no description.
     let about = profile::load(&options.serve.profile)
         .map_or_else(|_| options.serve.profile.clone(), |profile| profile.about().to_owned());
     let place = match (emulated.device(), &options.nbd) {

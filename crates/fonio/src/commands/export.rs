@@ -1,4 +1,4 @@
-//! `fonio export`.
+//! Implements `fonio export`.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -38,7 +38,7 @@ pub fn run(arguments: &Export) -> Result<Exit> {
         )
     };
     let mut out = BufWriter::new(out);
-    // A foreign trace has no device names.
+    // A foreign trace contains no device names.
     let devices: Vec<Device> = match &subject {
         Subject::Kept(kept, _) => kept.meta.devices.clone(),
         Subject::Recording(recording) => recording.meta().devices.clone(),
@@ -82,7 +82,7 @@ pub fn run(arguments: &Export) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Writes a recording of the rows that pass the filters. If there is a `key`, names are replaced with tokens.
+/// Writes a recording of the rows that pass the filters. If a `key` is given, names are replaced by tokens.
 fn copy(arguments: &Export, subject: Subject, key: Option<&Key>) -> Result<Exit> {
     let stop = signals::watch()?;
     let mut writer = Writer::create(&arguments.out, WriterOptions::default())?;

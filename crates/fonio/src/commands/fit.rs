@@ -1,4 +1,4 @@
-//! `fonio device fit`.
+//! Implements `fonio device fit`.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Write};
@@ -19,7 +19,7 @@ use crate::output;
 use crate::progress::{Done, Progress};
 use crate::signals;
 
-/// If a fit misses one of the tests that it was fitted to by more than this percentage, it does not describe
+/// If a fitted profile misses a test that it was fitted to by more than this percentage, it does not describe
 /// the device. Blind fits of four cards predicted even the held-back tests to within 12 % (docs/devices.md).
 const GOOD_PERCENT: f64 = 20.0;
 
@@ -28,7 +28,7 @@ const SETS: [Set; 4] = [Set::Four, Set::Response, Set::AddressRange, Set::Fit];
 /// Fits a profile to a device or to the benchmark of a device, or compares a profile with a benchmark.
 pub fn run(arguments: &Fit) -> Result<Exit> {
     if let Some(kernel) = &arguments.bench.emulated.guest {
-        ensure!(arguments.profile.is_none(), "--profile does not measure; leave out --in");
+        ensure!(arguments.profile.is_none(), "with --profile, nothing is measured; leave out --in");
         let made = [Some(arguments.to.clone()), arguments.save_measurement.clone()];
         let made: Vec<PathBuf> = made.into_iter().flatten().collect();
         return lab::run_bench(kernel, &arguments.bench.target, &made);
@@ -56,7 +56,7 @@ pub fn run(arguments: &Fit) -> Result<Exit> {
     let name = out.file_stem().map_or_else(|| "fitted".into(), |stem| stem.to_string_lossy().into_owned());
     let progress = Progress::phase("Fitting");
     let fitted = fit::fit(&benchmark, &name, arguments.resamples, |what| {
-        // The measurement has installed the signal handlers. The fit itself has nothing to clean up.
+        // The signal handlers stay installed after the measurement. The fit itself has nothing to clean up.
         if let Some(code) = signals::exit_code() {
             std::process::exit(code.into());
         }

@@ -1,4 +1,4 @@
-//! `fonio folder`: the command that is run by the systemd units of the fix folder-in-ram.
+//! Implements `fonio folder`, the command that is run by the systemd units of the fix folder-in-ram.
 
 use std::fs;
 use std::io::Write;
@@ -21,7 +21,7 @@ pub fn run(command: &Folder) -> Result<Exit> {
         Folder::WriteOut { dir } => {
             let dir = found(dir)?;
             let Some(Mirrored { written, bytes, removed }) = write_out_folder(&dir)? else {
-                // A unit stopped after `fonio fix undo` also runs this.
+                // A unit that is stopped after `fonio fix undo` also runs this command.
                 writeln!(output::screen(), "{} is not in memory: nothing to write out.", dir.display())?;
                 return Ok(Exit::Fine);
             };

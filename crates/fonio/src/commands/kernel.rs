@@ -1,26 +1,26 @@
 //! Explains that the running kernel lacks a file system or a scheduler, and prints the command line for a
-//! guest that has it.
+//! guest whose kernel has it.
 
 use std::ffi::OsString;
 
 use fonio_experiment::{ExperimentError, Setup, Storage};
 use fonio_host::{Filesystem, HostError};
 
-/// The option that runs a command in a guest with another kernel.
+/// The command-line option that runs a command in a guest with another kernel.
 const IN: &str = "--in";
 
-/// A guest whose kernel has all file systems and schedulers that fonio knows.
+/// The name of a guest whose kernel has all file systems and schedulers that fonio knows.
 const GUEST: &str = "lab:6.12";
 
-/// The array driver, as [`fonio_host::check_md_raid0`] names it.
+/// The name of the md array driver in the errors of [`fonio_host::check_md_raid0`].
 const MD_RAID0: &str = "md RAID-0";
 
-/// The schedulers of Linux. Any other name is a typing error, and no guest has such a scheduler.
+/// The I/O schedulers of Linux. Any other name is a typing error, and no guest has such a scheduler.
 const SCHEDULERS: [&str; 3] = ["mq-deadline", "kyber", "bfq"];
 
-/// Converts `error` for the command line. If a guest can run `setups`, adds the command that does so.
+/// Converts `error` for the command line. If a guest can run `setups`, adds the command for the guest.
 pub fn explain<'a>(error: ExperimentError, setups: impl IntoIterator<Item = &'a Setup>) -> anyhow::Error {
-    // A guest does not have the machine's directories and devices.
+    // A guest does not have the directories and devices of this machine.
     let moves = setups.into_iter().all(|setup| is_emulated(&setup.storage));
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     match &error {
@@ -51,7 +51,7 @@ fn guest_has(what: &str) -> bool {
 /// Returns the shell command that runs fonio with `words` in a guest; `None` if `words` already name a guest.
 fn in_guest(words: &[OsString]) -> Option<String> {
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
-    // The words after `--` are the arguments of another command.
+    // The words after `--` are another command's arguments.
     let own = words.iter().position(|word| word == "--").unwrap_or(words.len());
     if words[..own].iter().any(|word| word == IN || word.starts_with("--in=")) {
         return None;
@@ -63,7 +63,6 @@ fn in_guest(words: &[OsString]) -> Option<String> {
     Some(line.collect::<Vec<_>>().join(" "))
 }
 
-/// Quotes `word` for a shell.
 fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:,=+@%".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {

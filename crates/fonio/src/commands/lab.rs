@@ -1,4 +1,4 @@
-//! `fonio lab`, and the option `--in` of other commands: guests with Debian's kernels.
+//! Implements `fonio lab`, and the option `--in` of other commands: running in guests with Debian's kernels.
 
 use std::ffi::OsString;
 use std::fs;
@@ -53,7 +53,7 @@ fn list(all: bool, json: bool) -> Result<()> {
     let archive = Archive::open()?;
     let mut kernels = archive.kernels(&announce)?;
     if !all {
-        // The oldest come first.
+        // The archive lists the oldest kernels first.
         kernels.reverse();
         let mut last = String::new();
         kernels.retain(|kernel| {
@@ -107,9 +107,9 @@ fn shell(wanted: &Wanted, kind: &Kind) -> Result<()> {
 #[derive(Serialize)]
 struct Ran<'a> {
     architecture: Architecture,
-    /// The output of `uname -r` in the guest.
+    /// The kernel's release, from `uname -r` in the guest.
     kernel: &'a str,
-    /// The accelerator that executed the guest's instructions.
+    /// The accelerator that executed the guest's instructions; `None` for bench guests.
     accelerator: Option<Accelerator>,
     exit_code: u8,
     /// Time from the start of the guest to the start of the command, in seconds.
@@ -119,8 +119,8 @@ struct Ran<'a> {
     stderr: String,
 }
 
-/// Returns the options for a guest that includes this program if the architectures match. The program must
-/// exist until the guest runs.
+/// Returns the options for a guest that includes this program if the architectures match. The program's file
+/// must exist until the guest runs.
 fn system_options(
     archive: &Archive,
     wanted: &Wanted,
@@ -141,7 +141,7 @@ fn system_options(
     Ok((options, own))
 }
 
-/// Returns the path of a file in the guest's /root.
+/// Returns the path that a file gets in the guest's /root.
 fn place_of(file: &Path) -> Result<PathBuf> {
     let name = file.file_name().with_context(|| format!("{} has no file name", file.display()))?;
     ensure!(file.is_file(), "{} is not a file", file.display());
@@ -182,7 +182,7 @@ fn run_in_system(
         };
         output::json(&ran)?;
     }
-    // The guest need not shut down, because its state is discarded.
+    // The guest need not be shut down, because its state is discarded.
     Ok(Exit::Command(exit_code))
 }
 
@@ -219,18 +219,18 @@ pub fn run_setup(wanted: &Wanted, setup: &SetupArgs) -> Result<Exit> {
     let mut bring = vec![out.clone()];
     bring.extend(setup.html.clone());
     let result = fonio_in_guest(wanted, &words, &bring);
-    // The guest's results replaced this directory. If the command failed, it still exists and is empty.
+    // The guest's results have replaced this directory. After a failed command, the directory is empty.
     let _ = fs::remove_dir(&out);
     result
 }
 
-/// Runs a benchmark of `target` in a guest, and copies its output files `bring` back.
+/// Runs a benchmark of `target` in a guest, and copies the output files `bring` back to this machine.
 pub fn run_bench(wanted: &Wanted, target: &Path, bring: &[PathBuf]) -> Result<Exit> {
     refuse_real(target, "ridata")?;
     fonio_in_guest(wanted, &own_words()?, bring)
 }
 
-/// Rejects a directory or device of this machine.
+/// Rejects a directory or device of this machine, which a guest cannot use.
 fn refuse_real(place: &Path, example: &str) -> Result<()> {
     if bench_target::is_real(place) {
         bail!(
@@ -243,7 +243,7 @@ fn refuse_real(place: &Path, example: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs `fonio device emulate` in a guest.
+/// Runs `fonio device emulate` with `arguments` in a guest.
 pub fn run_emulated(wanted: &Wanted, arguments: &Emulate) -> Result<Exit> {
     if arguments.nbd.is_some() || arguments.image.is_some() {
         bail!(
@@ -264,7 +264,7 @@ fn own_words() -> Result<Vec<String>> {
     without_in(std::env::args_os().skip(1)).into_iter().map(text).collect()
 }
 
-/// Runs fonio with `words` in a guest. Copies the files and directories `bring` back.
+/// Runs fonio with `words` in a guest. Copies the files and directories `bring` back to this machine.
 fn fonio_in_guest(wanted: &Wanted, words: &[String], bring: &[PathBuf]) -> Result<Exit> {
     let mut command = vec!["fonio".to_owned()];
     command.extend_from_slice(words);
@@ -316,7 +316,7 @@ fn without_in(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
             kept.extend(words);
             break;
         } else if word == "--in" {
-            // Its value.
+            // Skip the value of `--in`.
             words.next();
         } else if !word.to_string_lossy().starts_with("--in=") {
             kept.push(word);

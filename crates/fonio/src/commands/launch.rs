@@ -50,7 +50,7 @@ pub fn run(arguments: &Launch, colour: Colour) -> Result<Exit> {
         stop: &stop,
     };
     let Runs::Number(runs) = at.runs else {
-        bail!("--runs auto works with workloads only; give a number, such as --runs 10")
+        bail!("--runs auto needs a workload; give a number, such as --runs 10")
     };
     let mut estimate = Estimate::new();
     let out = results_directory(at.out.as_deref(), RESULTS)?;

@@ -1,4 +1,4 @@
-//! Generates manual pages and completions from the definition of the command line.
+//! Generates manual pages and shell completions from the definition of the command line.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::cli::Cli;
 use crate::exit::Exit;
 use crate::output;
 
-/// Writes `fonio.1` and a page for each command into `dir`.
+/// Writes the manual page `fonio.1` and a page for each command into `dir`.
 pub fn pages(dir: &Path) -> Result<Exit> {
     std::fs::create_dir_all(dir).with_context(|| format!("{} cannot be made", dir.display()))?;
     clap_mangen::generate_to(Cli::command(), dir)
@@ -36,7 +36,7 @@ pub fn completions(shell: Shell) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Adds the names of workloads, fixes and profiles, which the command line accepts in addition to files.
+/// Adds the names of shipped workloads, fixes and profiles, which commands accept in addition to files.
 fn with_names(command: Command) -> Command {
     let workloads: Vec<&str> = shipped().iter().map(|workload| workload.name).collect();
     let fixes: Vec<&str> = FIXES.iter().map(|fix| fix.name).collect();
@@ -45,8 +45,7 @@ fn with_names(command: Command) -> Command {
         let names = PossibleValuesParser::new(names.to_vec());
         let positional: Vec<_> = command.get_positionals().map(|known| known.get_id().clone()).collect();
         let command = command.mut_arg(argument, |argument| argument.value_parser(names));
-        // `mut_arg` moves an argument to the end, so the positional arguments are moved after it, in their
-        // order.
+        // `mut_arg` moves an argument to the end, so call it for all positional arguments in their order.
         positional.iter().fold(command, |command, known| command.mut_arg(known, |known| known))
     };
     command

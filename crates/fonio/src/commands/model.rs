@@ -1,5 +1,5 @@
-//! `fonio replay RECORDING --on model:PROFILE`: replays a recording in virtual time, with models of a device
-//! and of schedulers.
+//! Implements `fonio replay RECORDING --on model:PROFILE`, which replays a recording in virtual time, with
+//! models of a device and of schedulers.
 
 use anyhow::{Context, Result, bail};
 use fonio_core::ByteCount;
@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::output;
 use crate::progress::Progress;
 
-/// The prefix that marks a target as a model.
+/// The prefix that marks a replay target as a device model.
 pub const PREFIX: &str = "model:";
 
 pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
@@ -22,7 +22,7 @@ pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
     let [place] = at.on.as_slice() else {
         bail!("a recording is replayed on one model at a time: name one place with --on")
     };
-    let profile = place.strip_prefix(PREFIX).context("the place is a model")?;
+    let profile = place.strip_prefix(PREFIX).context("--on must name a model")?;
     let others = [
         ("--layer calls", arguments.layer == Layer::Calls),
         ("--fix", arguments.fix.is_some()),

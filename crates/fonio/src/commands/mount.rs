@@ -1,4 +1,4 @@
-//! `fonio mount` and `fonio mount stats`.
+//! Implements `fonio mount` and `fonio mount stats`.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -17,13 +17,13 @@ use crate::output;
 /// fstab.
 const HELPERS: [&str; 2] = ["mount.fonio", "mount.fuse.fonio"];
 
-/// Returns the arguments, with `mount` inserted if mount(8) started this program as its helper.
+/// Returns the command-line arguments, with `mount` inserted if mount(8) started this program as its helper.
 pub fn as_mount_helper(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.collect();
     let name = arguments.first().map(Path::new).and_then(Path::file_name);
     if name.is_some_and(|name| HELPERS.iter().any(|helper| name == *helper)) {
         arguments.splice(1..1, ["mount", "--as-helper"].map(OsString::from));
-        // mount(8) passes them in another form.
+        // mount(8) passes mount options with `-o`; this program expects `--mount-options`.
         for word in arguments.iter_mut().filter(|word| *word == "-o") {
             *word = "--mount-options".into();
         }
@@ -37,12 +37,11 @@ pub fn run(arguments: &Mount) -> Result<Exit> {
     }
     let mut lists = arguments.options.clone();
     if arguments.as_helper {
-        // `mount -f` does everything except the mount.
+        // `mount -f` is a dry run: it does everything except mounting.
         if arguments.foreground {
             return Ok(Exit::Fine);
         }
-        // These two options are the defaults of mount(8), which passes only options that differ from its
-        // defaults.
+        // `suid` and `dev` are defaults of mount(8), which passes only options that differ from its defaults.
         lists.insert(0, "suid,dev".to_owned());
     }
     let options = Options::parse(lists.iter().map(String::as_str))?;
@@ -50,7 +49,7 @@ pub fn run(arguments: &Mount) -> Result<Exit> {
         Mounted::remount(&arguments.dir, &options)?;
     } else if arguments.foreground {
         serve(arguments, options, |mounted| {
-            // Ignore errors: the parent may have closed the stream, but the mount exists.
+            // Ignore errors: the parent process may have closed the stream, but the file system is mounted.
             let _ = writeln!(io::stdout(), "{}", announcement(mounted));
         })?;
     } else if arguments.daemon {
@@ -60,14 +59,14 @@ pub fn run(arguments: &Mount) -> Result<Exit> {
                 say!("fonio: {error}");
             }
         })?;
-        // systemd ends the mount with SIGTERM, which is not a failure.
+        // systemd ends the mount with SIGTERM, which does not count as a failure.
         return Ok(Exit::Command(0));
     } else {
-        let mut child = Command::new(std::env::current_exe().context("cannot find our own program")?);
+        let mut child = Command::new(std::env::current_exe().context("cannot find the fonio executable")?);
         child.args(["mount", "--daemon"]).args(lists.iter().flat_map(|list| ["--mount-options", list]));
         child.arg("--").arg(&arguments.source).arg(&arguments.dir);
         match daemon::start_in_background(child)? {
-            // mount(8) prints nothing on success.
+            // As a helper of mount(8), print nothing on success.
             Some(_) if arguments.as_helper && !arguments.verbose => {}
             Some(line) => writeln!(io::stdout(), "{line}")?,
             None => bail!("{} is not mounted", arguments.dir.display()),

@@ -1,4 +1,4 @@
-//! `fonio record`.
+//! Implements `fonio record`.
 
 use anyhow::Result;
 use fonio_core::BlockedIn;
@@ -6,13 +6,13 @@ use fonio_core::BlockedIn;
 use crate::cli::Record;
 use crate::exit::Exit;
 
-/// Records, and prints a summary of the recording and the next command. Returns the recorded command's exit
-/// code.
+/// Records, and prints a summary of the recording and the next command to run. Returns the recorded command's
+/// exit code.
 pub fn run(arguments: &Record) -> Result<Exit> {
     fonio_recorder::run(arguments, words)
 }
 
-/// Formats the location where a thread was blocked, as in reports.
+/// Formats the operation in which a thread was blocked, as in reports.
 pub fn words(blocked_in: BlockedIn) -> String {
     fonio_analysis::waits::blocked::doing(blocked_in.name(), None, None)
 }

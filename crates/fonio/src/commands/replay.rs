@@ -1,4 +1,4 @@
-//! `fonio replay`: repeats the I/O of a recording on other storage or with other settings.
+//! Implements `fonio replay`, which repeats the I/O of a recording on other storage or with other settings.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ use crate::roles::roles;
 use crate::setups::setups;
 use crate::signals::begin;
 
-/// Replays in models, on devices or in folders.
+/// Replays a recording in models, on devices or in folders.
 pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
     if let Some(kernel) = &arguments.setup.guest {
         return lab::run_setup(kernel, &arguments.setup);
@@ -54,7 +54,7 @@ fn tell(sequence: &replay::Sequence) {
             say!("Replaying {accesses} reads, writes and flushes of {threads} threads on {room} …");
             if sequence.left_out + sequence.of_other_devices > 0 {
                 say!(
-                    "left out: {} discards and other operations, {} accesses of other devices",
+                    "left out: {} discards and other operations, {} accesses to other devices",
                     sequence.left_out,
                     sequence.of_other_devices
                 );
@@ -67,11 +67,9 @@ fn tell(sequence: &replay::Sequence) {
                 let why = match reason {
                     replay::calls::LeftOut::Failed => "failed in the recording",
                     replay::calls::LeftOut::Elsewhere => {
-                        "are on other file systems than most of its writes and syncs"
+                        "are on other file systems than most writes and syncs"
                     }
-                    replay::calls::LeftOut::Unknown => {
-                        "have a file or an offset that the recording does not show"
-                    }
+                    replay::calls::LeftOut::Unknown => "have an unknown file or offset in the recording",
                     replay::calls::LeftOut::Kind => {
                         "are of a kind that replay does not support, such as msync"
                     }

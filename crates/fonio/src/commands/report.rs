@@ -1,4 +1,4 @@
-//! `fonio report`.
+//! Implements `fonio report`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -36,10 +36,10 @@ pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
     output::show(&explained, &arguments.output, &budgets, extent, colour)
 }
 
-/// The title of a redacted report; the input's path is a name, too.
+/// The title of a redacted report, because the path of the input is also a name.
 const REDACTED: &str = "redacted recording";
 
-/// Analyses the recording or trace `input`, until `stop` is set. A key replaces names by tokens.
+/// Analyses the recording or trace `input` until `stop` is set. A `key` replaces names by tokens.
 pub fn explain(
     input: &[PathBuf],
     reading: &Reading,
@@ -50,7 +50,7 @@ pub fn explain(
     let subject = Subject::resolve(input)?;
     let name = if key.is_some() { REDACTED.to_owned() } else { subject.name() };
     let mut filter = filter::options(filters, &subject)?;
-    // Rows are filtered before names are replaced; here the filter only makes the report mention it.
+    // The rows are filtered before names are replaced, but the report shows the filter, so redact the filter.
     for filter in filter.iter_mut().filter(|_| key.is_some()) {
         for names in [&mut filter.comms, &mut filter.units, &mut filter.files] {
             names.iter_mut().for_each(|name| *name = "redacted".to_owned());

@@ -1,4 +1,4 @@
-//! `fonio run`: workloads on devices, with and without fixes.
+//! Implements `fonio run`, which runs workloads on devices, with and without fixes.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -70,7 +70,7 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
     measure(&workload, &setup, &arguments.work, &tried, colour)
 }
 
-/// Runs a series of commands and shows the results.
+/// Runs a series of commands and shows the series' results.
 pub(super) fn run_and_publish(
     arms: &[Arm<Variation>],
     options: &CommandOptions<'_>,
@@ -83,20 +83,20 @@ pub(super) fn run_and_publish(
         estimate.announce(measurement, measurement.name);
     });
     let (series, first) = series.inspect_err(|_| {
-        // Removes the folder if no run ended. If the folder contains a recording, the removal fails, and the
-        // folder stays.
+        // Remove the results folder if no run ended. If the folder contains a recording, removing it fails,
+        // and the folder stays.
         let _ = fs::remove_dir(&out);
     })?;
     publish(&series, &first, at, &out, colour)
 }
 
-/// The fixes that are compared with the plain setup.
+/// The fixes to compare with the plain setup.
 pub(super) struct Tried<'a> {
     pub candidates: &'a [Candidate],
     pub refusal: Refusal,
-    /// Measure only this many fixes, the fastest.
+    /// The number of fixes to measure, fastest first; `None` means all fixes.
     pub best: Option<usize>,
-    /// Name each fix that is left out, with the reason.
+    /// Whether to name each fix that is left out, with the reason.
     pub verbose: bool,
 }
 
@@ -157,10 +157,10 @@ impl LeftOut {
     }
 }
 
-/// `--runs auto`: gains known to within 25 percent.
+/// With `--runs auto`, measure until gains are known to within 25 percent.
 const AUTO_FACTOR: f64 = 1.25;
 
-/// Measures a workload in each setup, without and with each fix.
+/// Measures a workload in each setup, once without a fix and once with each fix.
 pub(super) fn measure(
     workload: &Workload,
     arguments: &SetupArgs,
@@ -201,8 +201,8 @@ pub(super) fn measure(
         }
     }
     let (series, first) = run(&arms, rounds, &out).inspect_err(|_| {
-        // Removes the folder if no run began. If the folder contains a recording, the removal fails, and the
-        // folder stays.
+        // Remove the results folder if no run began. If the folder contains a recording, removing it fails,
+        // and the folder stays.
         let _ = fs::remove_dir(&out);
     })?;
     publish(&series, &first, arguments, &out, colour)
@@ -215,7 +215,7 @@ fn rounds(runs: Runs) -> Rounds {
     }
 }
 
-/// Writes the summary and the report of a series, and shows it.
+/// Writes the summary and the report of a series of runs, and shows the report.
 fn publish(
     series: &Series,
     first: &Analysed,
@@ -239,7 +239,7 @@ fn publish(
     Ok(if valid { Exit::Fine } else { Exit::NotValid })
 }
 
-/// A workload, for `--json`.
+/// A workload in the list of workloads, as JSON output.
 #[derive(Serialize)]
 struct Listed {
     name: &'static str,

@@ -1,4 +1,4 @@
-//! `fonio` without a command: the status card.
+//! Implements `fonio` without a command, which prints the status card.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use crate::cli::Colour;
 use crate::exit::Exit;
 use crate::output::{self, bytes};
 
-/// Processes and cgroups listed under "Writing now".
+/// Maximum number of processes and cgroups listed under "Writing now".
 const WRITERS_SHOWN: usize = 5;
 
 /// Observes the machine for less than a second and prints the status card.

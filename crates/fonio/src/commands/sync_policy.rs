@@ -1,4 +1,5 @@
-//! `fonio sync-policy`: checks a policy. fonio-sync-policy.service also runs it at each boot and shutdown.
+//! Implements `fonio sync-policy`, which checks a policy. A service also runs this command at boot and
+//! shutdown.
 
 use std::fmt::Display;
 use std::fs;
@@ -29,13 +30,13 @@ fn read(path: &Path) -> Result<Policy> {
     Ok(Policy::parse(&text, path)?)
 }
 
-/// A rule or a database with its class, for `--json`.
+/// A rule or a database with its durability class, as JSON output.
 #[derive(Serialize)]
 struct Shown {
     path: String,
     class: &'static str,
     means: String,
-    /// The name of the network file system on which the database is; such databases stay durable.
+    /// The name of the network file system that holds the database; such databases stay durable.
     #[serde(skip_serializing_if = "Option::is_none")]
     network: Option<String>,
 }
@@ -68,7 +69,7 @@ fn check(path: &Path, databases: &[PathBuf], as_json: bool) -> Result<Exit> {
     }
     for Shown { path, means, network, .. } in shown {
         match network {
-            Some(name) => writeln!(out, "{path}: it is on {name}, so it stays durable")?,
+            Some(name) => writeln!(out, "{path}: the database is on {name}, so it stays durable")?,
             None => writeln!(out, "{path}: {means}")?,
         }
     }
@@ -112,7 +113,7 @@ fn about(class: Class) -> String {
             if to_wal {
                 "; switched to write-ahead mode when opened"
             } else {
-                ", in write-ahead mode; else durable"
+                ", if in write-ahead mode; otherwise durable"
             }
         ),
         Class::Cache { drop_fsync } => format!(
@@ -129,8 +130,7 @@ fn boot(path: &Path) -> Result<Exit> {
         return Ok(Exit::Fine);
     }
     let mut boots = Boots::read()?;
-    // Programs may write from now on, so this boot counts as not ended cleanly until its shutdown is
-    // recorded.
+    // Programs may write from now on, so this boot counts as uncleanly ended until its shutdown is recorded.
     boots.record(false)?;
     let policy = read(path)?;
     let mut failures = Vec::new();
@@ -160,7 +160,7 @@ fn boot(path: &Path) -> Result<Exit> {
     bail!("{}", failures.join("; "))
 }
 
-/// Records that all data of this boot is on the disks.
+/// Records that all data written in this boot is on the disks.
 fn stop() -> Result<Exit> {
     let asked = Command::new("systemctl").arg("is-system-running").output();
     let state = asked.context("cannot start systemctl")?.stdout;

@@ -25,7 +25,7 @@ pub(super) fn document(papers: &[Outcome]) -> Document {
             reasons: vec![
                 "A row that was used in a fit is shown but not counted, because its agreement proves nothing."
                     .into(),
-                "If the two differ, or a number is missing, the row says why.".into(),
+                "If the two numbers differ, or one is missing, the row says why.".into(),
             ],
         },
         sections: papers.iter().map(section).collect(),
@@ -45,7 +45,7 @@ fn section(paper: &Outcome) -> Section {
     }
 }
 
-/// A line for each number, from agreement to its value.
+/// Returns a chart with a line for each number, from the ratio 1 (agreement) to the number's ratio.
 fn figure(paper: &Outcome) -> Option<Chart> {
     let rows: Vec<(&Row, f64)> = paper.rows.iter().filter_map(|row| Some((row, row.ratio()?))).collect();
     if rows.is_empty() {
@@ -66,7 +66,7 @@ fn figure(paper: &Outcome) -> Option<Chart> {
         series.low.push(ratio.min(1.0));
         series.high.push(ratio.max(1.0));
     }
-    // The axis ends at powers of two, like its ticks.
+    // The axis ends at powers of two, like the axis labels.
     let (mut low, mut high) = (0.5, 2.0);
     for (_, ratio) in &rows {
         while *ratio < low {
@@ -78,8 +78,8 @@ fn figure(paper: &Outcome) -> Option<Chart> {
     }
     Some(Chart {
         id: format!("{}-ratios", paper.id),
-        title: "Ours over the published number".into(),
-        caption: "The dashed line is the published number; left of it, ours is smaller.".into(),
+        title: "Our number over the published number".into(),
+        caption: "The dashed line is the published number; left of it, our number is smaller.".into(),
         plot: Plot::Interval,
         x: Axis { bounds: Some((low, high)), ..Axis::log("Ours over published", Unit::Ratio) },
         y: Axis::categories("What", rows.iter().map(|(row, _)| row.what().to_owned()).collect()),
@@ -114,7 +114,7 @@ fn table(rows: &[Row]) -> Table {
             Column::new("What"),
             Column::new("Published"),
             Column::new("Ours"),
-            Column::noted("Ratio", "Ours over the published number."),
+            Column::noted("Ratio", "Our number over the published number."),
             Column::noted(
                 "Verdict",
                 "If our number was derived from the published number (used in a fit), agreement proves \

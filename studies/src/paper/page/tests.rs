@@ -34,7 +34,7 @@ fn numbers_are_drawn_and_everything_is_in_the_table() {
     assert_eq!(page.verdict.sentence, expected);
     let section = &page.sections[0];
     let figure = &section.figures[0];
-    let Scale::Categories(names) = &figure.y.scale else { panic!("a row for each number") };
+    let Scale::Categories(names) = &figure.y.scale else { panic!("the y axis must have categories") };
     assert_eq!(names, &["near", "far", "fitted"]);
     assert_eq!(figure.x.bounds, Some((0.125, 2.0)), "powers of two that hold a fifth and 1.1");
     let drawn: Vec<_> =

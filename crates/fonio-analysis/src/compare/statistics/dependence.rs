@@ -1,40 +1,38 @@
 //! Estimates the variance of a sum over time slices that depend on each other.
 //!
 //! Latencies are correlated: a slow second often follows a slow second. If the slices are treated as
-//! independent, intervals are several times too narrow. Two steps account for the dependence:
+//! independent, intervals are several times too narrow. The dependence between slices is taken into account
+//! in two steps:
 //!
-//! 1. Count the independent segments in the series. The integrated autocorrelation time (initial positive
-//!    sequence: Geyer, *Practical Markov Chain Monte Carlo*, 1992) gives the number of slices per segment. If
-//!    a few slices hold nearly all data, only these slices are counted.
+//! 1. Compute the number of independent segments in the series of slices. The integrated autocorrelation time
+//!    (initial positive sequence: Geyer, *Practical Markov Chain Monte Carlo*, 1992) gives the number of
+//!    slices per segment. If a few slices hold nearly all data, only these slices are counted.
 //! 2. The long-run variance is the mean of the first squared cosine transforms (equal-weighted cosines:
-//!    Müller 2004; Lazarus, Lewis, Stock, Watson, *HAR Inference*, 2018). They capture slow movements. With
-//!    `B` cosines, the quotient follows Student's t with `B` degrees of freedom. Fewer cosines are used if
-//!    there are few segments, or if few slices carry the variance (stalls).
+//!    Müller 2004; Lazarus, Lewis, Stock, Watson, *HAR Inference*, 2018). Cosine transforms capture slow
+//!    movements. With `B` cosines, the quotient follows Student's t with `B` degrees of freedom. Fewer
+//!    cosines are used if there are few segments, or if few slices carry the variance (stalls).
 
-/// Minimum number of independent segments for a known spread.
+/// Minimum number of independent segments from which a variance can be estimated.
 pub(crate) const PIECES_MIN: f64 = 8.0;
 
-/// Maximum number of cosines. In a series of length `T`, 16 cosines cover frequencies up to `8 / T` hertz.
-/// With 16 degrees of freedom, Student's t is close to the normal distribution. With more cosines, quick
-/// noise would hide slow movements.
+/// Maximum number of cosine transforms. In a series of length `T`, 16 cosines cover frequencies up to `8 / T`
+/// hertz. With 16 degrees of freedom, Student's t is close to the normal distribution. With more than 16
+/// cosines, high-frequency noise would hide slow movements.
 const COSINES_MAX: f64 = 16.0;
 
-/// Cosines per independent segment. At this frequency, the power of a first-order autoregression has fallen
-/// to half.
+/// Number of cosine transforms per independent segment. At this frequency, the power of a first-order
+/// autoregression has fallen to half.
 const COSINES_PER_PIECE: f64 = 0.6;
 
-/// The variance of a sum, and its degrees of freedom.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
-    /// The variance of the sum.
     pub(crate) variance: f64,
-    /// Degrees of freedom of `variance`.
     pub(crate) freedom: f64,
 }
 
-/// Returns the spread of the sum of `residuals`, which themselves sum to 0. `weights` is the share of the
-/// data in each slice. `memory` is the minimum number of slices per independent segment. `None` if the series
-/// has fewer than [`PIECES_MIN`] independent segments.
+/// Returns the spread of the sum of `residuals`. The residuals must sum to 0. `weights` is the share of the
+/// data in each slice. `memory` is the minimum number of slices per independent segment. Returns `None` if
+/// the series has fewer than [`PIECES_MIN`] independent segments.
 pub(crate) fn spread(residuals: &[f64], weights: &[f64], memory: f64) -> Option<Spread> {
     let count = residuals.len() as f64;
     let pieces =
@@ -42,8 +40,8 @@ pub(crate) fn spread(residuals: &[f64], weights: &[f64], memory: f64) -> Option<
     if pieces < PIECES_MIN {
         return None;
     }
-    // For normal noise, the participation is a third of the length, so the limit does not apply to noise. A
-    // single stall is.
+    // For normal noise, the participation is a third of the length, so the limit does not apply to noise. It
+    // applies to a single stall.
     let carriers = 3.0 * participation(residuals.iter().map(|residual| residual * residual));
     let carriers = if carriers > 0.0 { carriers } else { pieces };
     let cosines = (COSINES_PER_PIECE * pieces.min(carriers)).floor().clamp(1.0, COSINES_MAX);
@@ -70,7 +68,8 @@ pub(crate) fn autocorrelation_time(residuals: &[f64]) -> f64 {
     };
     let mut sum = 0.0;
     let mut lag = 0;
-    // In theory, sums of two neighbours are positive. The first sum that is not is noise.
+    // In theory, the sum of two neighbouring autocorrelations is positive. From the first other sum on, they
+    // are noise.
     while lag + 1 < residuals.len() {
         let pair = correlation(lag) + correlation(lag + 1);
         if pair <= 0.0 {
@@ -94,7 +93,7 @@ fn squared_cosine(residuals: &[f64], index: u32) -> f64 {
 mod tests {
     use super::*;
 
-    /// Uniform between -1 and 1; its variance is a third.
+    /// Generates values uniform between -1 and 1, whose variance is a third.
     fn noise(seed: u64, count: usize) -> Vec<f64> {
         let mut state = seed;
         let mut draw = || {
@@ -130,7 +129,7 @@ mod tests {
             .filter_map(|seed| spread(&centred(autoregression(seed * 7919 + 1, 100, keep)), &[1.0; 100], 1.0))
             .map(|spread| spread.variance)
             .collect();
-        assert!(found.len() > 200, "{} of 400 series have a spread", found.len());
+        assert!(found.len() > 200, "only {} of 400 series have a known spread", found.len());
         found.iter().sum::<f64>() / found.len() as f64 / truth
     }
 
@@ -144,10 +143,10 @@ mod tests {
 
     #[test]
     fn autocorrelation_times_by_hand() {
-        // The correlations are 1, 0.25, -0.5 and -0.25. The first pair is summed; the sum of the second pair
-        // is negative, which ends the sum.
+        // The correlations are 1, 0.25, -0.5 and -0.25. The first pair of correlations is added; the second
+        // pair's sum is negative, which ends the summation.
         assert_eq!(autocorrelation_time(&[1.0, 1.0, -1.0, -1.0]), 1.5);
-        // Alternating values cancel. The number of segments is capped at the number of slices.
+        // Alternating values cancel each other. The number of segments is capped at the number of slices.
         let alternating: Vec<f64> = (0..100).map(|at| if at % 2 == 0 { 1.0 } else { -1.0 }).collect();
         assert_eq!(autocorrelation_time(&alternating), 1.0);
     }
@@ -155,7 +154,7 @@ mod tests {
     #[test]
     fn few_pieces_say_nothing() {
         let slow = centred((0..100).map(|at| if at < 50 { 0.0 } else { 1.0 }).collect());
-        assert_eq!(spread(&slow, &[1.0; 100], 1.0), None, "one step is one piece");
+        assert_eq!(spread(&slow, &[1.0; 100], 1.0), None, "one step gives too few independent pieces");
         let burst = centred(noise(3, 100));
         let mut weights = [0.0; 100];
         weights[..5].fill(1.0);
@@ -163,7 +162,7 @@ mod tests {
         let mut stalls = vec![0.0; 100];
         stalls[40] = 1.0;
         let one_stall = spread(&centred(stalls), &[1.0; 100], 1.0).unwrap();
-        assert_eq!(one_stall.freedom, 1.0, "its variance rests on one event");
+        assert_eq!(one_stall.freedom, 1.0, "the variance rests on a single stall");
         assert_eq!(spread(&[], &[], 1.0), None);
     }
 

@@ -10,18 +10,16 @@ use super::student;
 pub(crate) enum Estimate {
     /// A ratio of two sums, such as latency divided by requests, or requests divided by time.
     Ratio {
-        /// The value over the full span.
         value: f64,
-        /// The spread of `value`.
+        /// The variance and degrees of freedom of `value`.
         spread: Spread,
     },
-    /// A quantile.
+    /// A quantile of the values of all slices.
     Quantile {
-        /// The value over the full span.
         value: f64,
-        /// The fraction of the quantile, for example 0.99.
+        /// The fraction that identifies the quantile, for example 0.99.
         at: f64,
-        /// Effective number of independent values.
+        /// Number of independent values that would give the same variance.
         effective: f64,
         freedom: f64,
         /// For each histogram step: its middle, and the cumulative share of values including the step.
@@ -48,9 +46,9 @@ impl Estimate {
         Some(Estimate::Ratio { value, spread: spread(&residuals, &weights, memory)? })
     }
 
-    /// Estimates a quantile. For each slice, `below` is the number of values below the quantile and `counts`
-    /// the number of all values. `steps` is the histogram of all values. `None` if there are too few
-    /// independent segments.
+    /// Estimates a quantile from time slices. For each slice, `below` is the number of values below the
+    /// quantile and `counts` the number of all values. `steps` is the histogram of all values. Returns `None`
+    /// if there are too few independent segments.
     ///
     /// The share of values below the quantile varies between slices. Its variance is converted into an
     /// effective number of independent values. Wilson's interval for that number is then read off the
@@ -71,8 +69,8 @@ impl Estimate {
         let counts: Vec<f64> = counts.iter().map(|count| *count as f64).collect();
         let residuals = below_residuals(at, below, &counts);
         let Spread { variance, freedom } = spread(&residuals, &counts, memory)?;
-        // At most the number of values. If slices vary less than independent values would, this is a
-        // coincidence.
+        // The effective number is at most the number of values. Slices that vary less than independent values
+        // do so by coincidence.
         let effective = (at * (1.0 - at) / variance.max(f64::MIN_POSITIVE)).min(all);
         let mut seen = 0u64;
         let cumulative = steps
@@ -85,7 +83,8 @@ impl Estimate {
         Some(Estimate::Quantile { value, at, effective, freedom, cumulative })
     }
 
-    /// The interval of the value; the true value lies outside it with a probability of at most `level`.
+    /// Returns the interval of the value; the true value lies outside this interval with a probability of at
+    /// most `level`.
     pub(crate) fn bounds(&self, level: f64) -> Interval {
         match self {
             Estimate::Ratio { value, spread } => {
@@ -109,7 +108,8 @@ impl Estimate {
     }
 }
 
-/// The difference between each slice's share below a quantile and the share of all slices.
+/// Returns how far each slice's number of values below a quantile is from the expected number, as a share of
+/// all values.
 fn below_residuals(at: f64, below: &[f64], counts: &[f64]) -> Vec<f64> {
     let all: f64 = counts.iter().sum();
     below.iter().zip(counts).map(|(below, count)| (below - at * count) / all).collect()
@@ -121,7 +121,7 @@ pub(crate) fn memory(below_p50: &[f64], counts: &[u64]) -> f64 {
     autocorrelation_time(&below_residuals(0.5, below_p50, &counts))
 }
 
-/// Wilson's interval for a share of `count` values, with `t` instead of the normal quantile.
+/// Returns Wilson's interval for a share of `count` values, with `t` instead of the normal quantile.
 fn wilson(share: f64, count: f64, t: f64) -> (f64, f64) {
     let shrink = 1.0 + t * t / count;
     let middle = (share + t * t / (2.0 * count)) / shrink;
@@ -168,17 +168,17 @@ mod tests {
         let estimate = Estimate::quantile(10.0, 0.5, &below, &[100; 100], &steps, 1.0).unwrap();
         let Estimate::Quantile { effective, freedom, .. } = estimate else { panic!("{estimate:?}") };
         let variance = 100.0 * 50.0 * (0.1 / 100.0) * (0.1 / 100.0) / freedom;
-        assert!((12.0..=16.0).contains(&freedom), "{freedom} cosines hold the twelfth");
+        assert!((12.0..=16.0).contains(&freedom), "expected 12 to 16 degrees of freedom, found {freedom}");
         assert!((effective * variance / 0.25 - 1.0).abs() < 1e-6, "{effective} independent values");
     }
 
     #[test]
     fn a_quantile_of_independent_values() {
-        // Each of 100 slices has 100 values, which are evenly spread over 1..=100. So half of the values in
+        // There are 100 slices of 100 values, which are evenly spread over 1..=100. So half of the values in
         // each slice lie below the median.
         let steps: Vec<(u64, u64)> = (1..=100).map(|value| (value, 100)).collect();
         let mut below = vec![50.0; 100];
-        // Binomial variation of the slices: 5 up, 5 down.
+        // Slices with binomial variation: 5 values more or fewer below the quantile.
         below.iter_mut().enumerate().for_each(|(at, below)| *below += [5.0, -5.0, -5.0, 5.0][at % 4]);
         let estimate = Estimate::quantile(50.0, 0.5, &below, &[100; 100], &steps, 1.0).unwrap();
         let Interval { low, value, high } = estimate.bounds(0.05);

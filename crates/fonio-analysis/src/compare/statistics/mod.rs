@@ -8,8 +8,8 @@
 //! | `sequential` | a test and an interval for pairs, which may be evaluated after every pair |
 //!
 //! Quantiles of Student's t and the levels for simultaneous tests are in [`fonio_core::statistics`]. The same
-//! input gives the same bytes on every platform. Logarithms, cosines and the arc tangent come from `libm`,
-//! not from the platform.
+//! input gives bit-identical results on every platform. Logarithms, cosines and the arc tangent come from
+//! `libm`, not from the platform.
 
 pub(crate) mod dependence;
 pub(crate) mod estimate;

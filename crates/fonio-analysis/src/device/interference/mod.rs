@@ -2,10 +2,11 @@
 //! at equal queue depth.
 //!
 //! The two-process protocol of Nguyen et al. (section 4.3) compares a run of the work alone with a run during
-//! which another process does I/O. A recording of real work has no such pair. Requests that meet the other op
-//! also meet more requests, so the difference of plain means measures the queue depth. It even finds a
-//! "slowdown" in a load of reads if half of these reads are labelled as writes. This module therefore
-//! compares requests at the same number of outstanding requests, with and without the other op among them:
+//! which another process does I/O. A recording of real work has no such pair of runs. Requests that meet the
+//! other op also meet more requests, so the difference of plain means measures the queue depth. This
+//! difference even shows a "slowdown" in a load of reads if half of these reads are labelled as writes. This
+//! module therefore compares requests at the same number of outstanding requests, with and without the other
+//! op among them:
 //!
 //! - *Strata.* A request arrives when it is queued (or issued, if the source shows no queueing). Requests are
 //!   compared only if four properties at arrival are equal: the depth, the size class, the class of the time
@@ -13,20 +14,22 @@
 //!   outstanding.
 //! - *Estimate.* In each stratum with requests on both sides, the mean time to completion of each side is
 //!   computed. The strata are weighted by `with * without / (with + without)` requests (Mantel and Haenszel),
-//!   which is efficient for small strata. The slowdown is the ratio of the two weighted means.
+//!   which is efficient for small strata. The slowdown is the ratio of the weighted mean with the other op to
+//!   the weighted mean without it.
 //! - *Interval.* Neighbouring requests are not independent. The recording is cut into 16 to 32 slices of
 //!   equal time, and the ratio is computed again without each slice (delete-a-group jackknife). At a level of
 //!   99 percent, fewer than one recording in twenty has a false claim for either op.
 //!   `interference/tests/experiment.rs` tests this on loads of reads.
 //!
-//! Only requests outstanding at arrival are considered. Later arrivals are ignored, because a slow request
-//! meets more of them.
+//! Only requests outstanding when a request arrives count towards its depth. Requests that arrive later are
+//! ignored, because a slow request meets more of them.
 
 use fonio_core::{ByteCount, Nanos, Request, Timestamp, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Minimum number of slices with compared requests on each side; fewer give no meaningful interval.
+/// Minimum number of slices with compared requests on each side; with fewer slices, the interval is not
+/// meaningful.
 pub const SLICES_LEAST: u32 = 8;
 
 /// Slowdown of reads and writes in recordings of real work.
@@ -98,22 +101,22 @@ use crate::question::context::Ending;
 use crate::question::ratio::{at, ratio};
 use crate::question::seen::Seen;
 
-/// Maximum number of slices. A long recording has at least half as many.
+/// Maximum number of time slices. A long recording has at least half this number of slices.
 const SLICES: usize = 32;
 /// Maximum number of requests held back to sort them by arrival, since rows come in the order of issue. A
-/// request that more than this number of requests have overtaken is not compared. Block-layer queues hold
-/// 256.
+/// request that more than this number of requests have overtaken is not compared. Block-layer queues hold 256
+/// requests.
 const HELD: usize = 512;
-/// Requests at this depth or deeper are not compared.
+/// Requests that arrive at this depth or a greater one are not compared.
 const DEEP: u64 = 256;
 
 /// Compares requests that met the other op with requests that did not.
 #[derive(Debug, Default)]
 pub(crate) struct InterferenceTally {
-    /// In the order of arrival.
+    /// Requests held back for sorting, in order of arrival.
     held: VecDeque<Arrival>,
     devices: Vec<Found>,
-    /// Reads and writes, without and with the other op.
+    /// Totals of reads and of writes, each without and with the other op outstanding.
     sides: [[Side; 2]; 2],
     slices: Bins<Slice, SLICES>,
 }
@@ -139,11 +142,11 @@ enum Kind {
 /// The requests that an arrival finds outstanding on its device.
 #[derive(Debug, Default)]
 struct Found {
-    /// End and kind of each request, earliest end on top.
+    /// End and kind of each outstanding request, earliest end on top.
     ends: BinaryHeap<Reverse<(Timestamp, Kind)>>,
     kinds: [u64; 3],
     now: Timestamp,
-    /// When the device last completed something, or became busy.
+    /// When the device last completed a request, or became busy.
     began: Timestamp,
 }
 
@@ -167,7 +170,7 @@ struct Slice([FxHashMap<Stratum, Pair>; 2]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Stratum(u32);
 
-/// Number of requests and sum of their times, without and with the other op.
+/// Number of requests and sum of their times, without and with the other op outstanding.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pair {
     count: [u64; 2],
@@ -270,7 +273,7 @@ impl Question for InterferenceTally {
             response: seen.response,
             service: seen.service,
         };
-        // Nearly all requests arrive in the order of issue.
+        // Nearly all requests arrive in the order in which they are issued.
         if self.held.back().is_none_or(|held| held.at <= arrived) {
             self.held.push_back(arrival);
         } else {
@@ -320,7 +323,7 @@ impl Question for InterferenceTally {
 }
 
 impl InterferenceTally {
-    /// Handles the earliest held arrival.
+    /// Compares the request that arrived first among those held back.
     fn arrive(&mut self) {
         let Some(arrival) = self.held.pop_front() else { return };
         let found = at(&mut self.devices, arrival.device);
@@ -374,7 +377,7 @@ impl Side {
     }
 }
 
-/// Compares the strata that have requests on both sides. `slices` are in time order.
+/// Compares the strata that have requests on both sides. `slices` must be in time order.
 fn equal_depth(slices: &[BTreeMap<Stratum, Pair>]) -> Option<EqualDepth> {
     let mut all: BTreeMap<Stratum, Pair> = BTreeMap::new();
     for (stratum, pair) in slices.iter().flatten() {
@@ -405,7 +408,7 @@ fn equal_depth(slices: &[BTreeMap<Stratum, Pair>]) -> Option<EqualDepth> {
     let squares: f64 = without_one.iter().map(|one| (one - mean) * (one - mean)).sum();
     let error = (squares * (groups - 1.0) / groups).sqrt() / slowdown;
     let half = student_t_99(least - 1) * error;
-    // An interval that reaches down to zero carries no information.
+    // An interval that reaches 0 or less carries no information.
     if half >= 1.0 {
         return None;
     }
@@ -485,7 +488,7 @@ mod tests {
             "R 0+8 q0 d0 c10",
             "W 0+8 q10 d10 c100",
             "R 0+8 q20 d20 c60",
-            // Queued while the write was in flight, issued after it.
+            // This read is queued while the write is in flight, and issued after the write ends.
             "R 0+8 q90 d110 c120",
             "R 0+8 q100 d130 c140",
             "R 0+8 dev1 q20 d131 c141",
@@ -504,7 +507,6 @@ mod tests {
         fn as_if_every_pair_were_looked_at(
             mut requests in prop::collection::vec((0u64..80, 0u64..15, 1u64..25, any::<bool>()), 1..40)
         ) {
-            // Issue, queue time, service time, whether it is a write.
             requests.sort_by_key(|(issued, ..)| *issued);
             let rows: Vec<_> = requests.iter().enumerate().map(|(id, (issued, queue, service, write))| {
                 let (issued, op) = (issued + 20, if *write { "W" } else { "R" });

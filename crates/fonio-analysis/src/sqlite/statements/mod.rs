@@ -1,8 +1,8 @@
-//! The SQL statements of a transaction.
+//! Finds the SQL statements that a transaction executed.
 //!
-//! The committing call happens while a thread steps a statement. If the statement is COMMIT, the transaction
-//! is explicit; it consists of the modifying statements since BEGIN on the same connection. Otherwise the
-//! statement is an autocommit.
+//! A transaction is committed by a call that a thread issues while it steps a statement. If the statement is
+//! COMMIT, the transaction is explicit; it consists of the modifying statements since BEGIN on the same
+//! connection. Any other statement is an autocommit.
 
 use fonio_core::{Nanos, Statement, Timestamp, sql};
 use rustc_hash::FxHashMap;
@@ -14,13 +14,12 @@ use super::slots::{Outcome, Slot};
 
 /// Maximum number of statement runs kept: 42 MB at 40 bytes each.
 const RUNS_MAX: usize = 1 << 20;
-/// Maximum number of different texts; the recorder has the same maximum.
+/// Maximum number of different statement texts; the recorder has the same maximum.
 const TEXTS_MAX: usize = 4096;
-/// Maximum number of statement runs between BEGIN and COMMIT.
+/// Maximum number of statement runs searched backwards from COMMIT for BEGIN.
 const BACK_MAX: usize = 4096;
 /// Maximum number of statements listed per transaction. Transactions with the same list form a group.
 const NAMED_MAX: usize = 4;
-/// Maximum number of groups of transactions of a database.
 const GROUPS_MAX: usize = 256;
 /// Maximum time between two transactions that follow each other without a pause (our choice).
 const PAUSE_MAX: Nanos = Nanos(1_000_000);
@@ -49,29 +48,27 @@ pub struct StatementCost {
     pub without_pause: u64,
 }
 
-/// Consecutive steps of a thread with one statement.
+/// A run: consecutive steps of one statement by one thread.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     entered: Timestamp,
     exited: Timestamp,
     stepping: Nanos,
-    /// Index into `texts`.
     text: Option<u32>,
     connection: Option<u32>,
 }
 
-/// The statements of a recording.
 #[derive(Debug, Default)]
 pub(super) struct Statements {
-    /// In order of their begin times.
+    /// Runs of statements, in order of their begin times.
     runs: Vec<Run>,
     texts: Vec<String>,
     kinds: Vec<sql::Kind>,
     numbers: FxHashMap<String, u32>,
-    /// The runs of each thread, and those on each connection.
+    /// Indices of the runs of each thread; `by_connection` has the indices of the runs on each connection.
     by_thread: FxHashMap<u32, Vec<u32>>,
     by_connection: FxHashMap<u32, Vec<u32>>,
-    /// Number of runs and texts dropped because the tables were full.
+    /// Number of statement runs and texts dropped because the tables were full.
     pub(super) beyond: u64,
 }
 
@@ -83,7 +80,7 @@ struct Made {
 }
 
 impl Statements {
-    /// Takes a row. Rows are in order of their begin times.
+    /// Adds the steps of one row. Rows must be added in order of their begin times.
     pub(super) fn add(&mut self, row: &Statement) {
         if self.runs.len() >= RUNS_MAX {
             self.beyond += 1;
@@ -145,7 +142,7 @@ impl Statements {
     }
 
     /// Returns the modifying statements from the transaction's beginning to the end of `list`; `None` if the
-    /// beginning or a text is unknown. For RELEASE, the transaction begins at its savepoint.
+    /// beginning or a text is unknown. A transaction committed by RELEASE begins at its savepoint.
     fn since_begin(&self, list: &[u32], is_release: bool) -> Option<Vec<(u32, Nanos)>> {
         let mut by: Vec<(u32, Nanos)> = Vec::new();
         let mut depth = 1;
@@ -173,7 +170,6 @@ impl Statements {
     }
 }
 
-/// The transactions with the same statements.
 #[derive(Debug, Default)]
 struct Group {
     sums: Sums,
@@ -181,16 +177,14 @@ struct Group {
     worst_sync: Nanos,
     blocked: Nanos,
     more: usize,
-    /// Run time of each statement.
     ran: Vec<(u32, Nanos)>,
     without_pause: u64,
 }
 
-/// The statements of a database's transactions.
 #[derive(Debug, Default)]
 pub(super) struct ByStatement {
     groups: FxHashMap<(bool, Vec<u32>), Group>,
-    /// Committed transactions without a known statement, or in groups beyond the cap.
+    /// Number of committed transactions without a known statement, or in groups beyond the maximum number.
     pub(super) unknown: u64,
     pub(super) beyond: u64,
     /// Autocommits: committed transactions of one statement without BEGIN.
@@ -198,7 +192,6 @@ pub(super) struct ByStatement {
 }
 
 impl ByStatement {
-    /// Groups the transactions of a database.
     pub(super) fn of(slots: &[Slot], statements: &Statements) -> ByStatement {
         let mut all = ByStatement::default();
         // Thread, statement and end of the previous transaction, if it was an autocommit.
@@ -233,7 +226,8 @@ impl ByStatement {
         all
     }
 
-    /// Returns the costs, most time in sync calls first. `has_blocked` is whether the blocked time is known.
+    /// Returns the costs of each group; the group with the most time in sync calls is first. `has_blocked` is
+    /// whether the blocked time is known.
     pub(super) fn costs(
         self,
         statements: &Statements,

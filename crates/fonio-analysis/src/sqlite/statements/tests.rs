@@ -10,7 +10,8 @@ use crate::question::context::{Context, Ending};
 use crate::question::options::AnalysisOptions;
 use crate::question::{Question, Row};
 
-/// Parses `thread connection from-until text`. The text `?` is unknown; `until` is optional.
+/// Parses `thread connection from-until text`. The text `?` means that the statement's text is unknown;
+/// `until` is optional.
 fn row(line: &str) -> Statement {
     let mut words = line.splitn(4, ' ');
     let mut next = || words.next().unwrap();
@@ -46,10 +47,10 @@ fn made(statements: &Statements, at: u64) -> Option<String> {
 #[test]
 fn a_commit_belongs_to_the_statements_since_begin() {
     for (lines, at, expected) in [
-        // An autocommit, at its edges, and outside.
+        // A commit during an autocommit statement, at its start or end, and at other times.
         (&["7 0 10-20 INSERT INTO a"][..], 10, Some("INSERT INTO a")),
         (&["7 0 10-20 INSERT INTO a"], 20, Some("INSERT INTO a")),
-        // After its last step, it commits when it is reset.
+        // A statement may commit after its last step, when it is reset.
         (&["7 0 10-20 INSERT INTO a"], 21, Some("INSERT INTO a")),
         (&["7 0 10-20 SELECT ?"], 21, None),
         (&["7 0 1-2 BEGIN", "7 0 3-4 INSERT INTO a", "7 0 10-20 COMMIT"], 21, None),
@@ -57,7 +58,7 @@ fn a_commit_belongs_to_the_statements_since_begin() {
         (&["7 0 10- INSERT INTO a"], 500, Some("INSERT INTO a")),
         (&["7 0 10-20 ?"], 15, None),
         (&["8 0 10-20 INSERT INTO a"], 15, None),
-        // An explicit transaction, with reads, and after another one.
+        // An explicit transaction that also reads, and that follows another transaction.
         (
             &[
                 "7 0 1-2 INSERT INTO z",
@@ -75,7 +76,7 @@ fn a_commit_belongs_to_the_statements_since_begin() {
         (&["7 0 1-2 BEGIN", "7 0 3-4 ?", "7 0 11-20 END"], 15, None),
         (&["7 0 1-2 BEGIN", "7 0 3-4 ROLLBACK", "7 0 5-6 INSERT INTO a", "7 0 11-20 COMMIT"], 15, None),
         (&["7 0 1-2 BEGIN", "7 0 11-20 COMMIT"], 15, None),
-        // Savepoints inside a transaction, and a savepoint as the transaction.
+        // Savepoints inside a transaction, and a transaction that is itself a savepoint.
         (
             &[
                 "7 0 1-2 BEGIN",
@@ -113,7 +114,7 @@ fn a_commit_belongs_to_the_statements_since_begin() {
             15,
             Some("explicit: INSERT INTO a"),
         ),
-        // If connections are unknown, the thread's statements are used.
+        // If connections are unknown, the statements of the same thread are used.
         (
             &["7 x 1-2 BEGIN", "9 x 3-4 DELETE FROM other", "7 x 5-6 INSERT INTO a", "7 x 11-20 COMMIT"],
             15,
@@ -124,8 +125,8 @@ fn a_commit_belongs_to_the_statements_since_begin() {
     }
 }
 
-/// Analyses WAL commits given as thread, begin and end in microseconds. Each has one sync that takes half of
-/// the time.
+/// Analyses WAL commits given as thread, begin and end in microseconds. Each commit has one sync call that
+/// takes half of the commit's time.
 fn with_commits(rows: &[String], commits: &[(u32, u64, u64)]) -> Sqlite {
     let mut tally = SqliteTally::default();
     let mut context = Context::new(&AnalysisOptions::default());
@@ -216,13 +217,12 @@ fn many_statements_are_bounded() {
 }
 
 proptest! {
-    /// Generates transactions of several threads, each with its own connection. Their statements are known
-    /// beforehand.
+    /// Generates transactions with known statements, executed by several threads with a connection each.
     #[test]
     fn each_commit_finds_the_statements_that_made_it(
         plan in prop::collection::vec((0u32..3, any::<bool>(), prop::collection::vec(0usize..6, 1..5)), 1..30)
     ) {
-        // A thread's transactions are sequential; transactions of different threads overlap.
+        // Transactions of one thread are sequential; transactions of different threads overlap.
         let texts = ["INSERT INTO a", "UPDATE b", "DELETE FROM c", "SELECT d", "SAVEPOINT s", "RELEASE s"];
         let mut rows: Vec<(u64, String)> = Vec::new();
         let mut expected = Vec::new();

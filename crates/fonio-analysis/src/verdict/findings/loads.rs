@@ -17,39 +17,38 @@ pub(super) struct Load {
     name: String,
     repeat: u64,
     every_us: u64,
-    /// Repeats each line this many times, at consecutive sector ranges.
+    /// Number of times that each line is repeated, at consecutive sector ranges.
     #[serde(default = "one")]
     copies: u64,
     #[serde(default)]
     lines: Vec<String>,
-    /// Each copy completes later than the previous copy by this time.
+    /// Time by which each copy of a line completes later than the previous copy.
     #[serde(default)]
     serve_us: u64,
-    /// Whether the sectors are spread over the device.
     #[serde(default)]
     scatter: bool,
     #[serde(default)]
     device: Option<String>,
     #[serde(default)]
     rotational: Option<bool>,
-    /// Metric, subject, and the increase of a counter per repetition, or the value of a gauge.
+    /// Samples of the load: metric, subject, and the increase of a counter per repetition or the value of a
+    /// gauge.
     #[serde(default)]
     samples: Vec<(String, String, i64)>,
     #[serde(default)]
     op_filter: Option<String>,
-    /// The process of a recorded command; each thread is a separate process.
+    /// Process id of the recorded command; in these loads, each thread is a separate process.
     #[serde(default)]
     command_pid: Option<u32>,
-    /// Waits of threads, each once.
+    /// Waits of threads; each occurs once, not once per repetition.
     #[serde(default)]
     waits: Vec<String>,
-    /// Threads: number, name and unit.
+    /// Threads of the load: number, name and unit.
     #[serde(default)]
     threads: Vec<String>,
-    /// The paths of files, by number from 1.
+    /// Paths of the load's files; the first file has number 1.
     #[serde(default)]
     files: Vec<String>,
-    /// The number of each line's file.
     #[serde(default)]
     line_files: Vec<u32>,
     /// Words that the verdict must contain.
@@ -182,10 +181,10 @@ fn loads_are_judged_as_they_are() {
             || ["filtered-light", "only-bulk-work"].contains(&load.verdict.as_str());
         assert_eq!(is_good, good, "{said}");
         for words in &load.said {
-            assert!(analysis.verdict.contains(words.as_str()), "{words:?} is missing in {said}");
+            assert!(analysis.verdict.contains(words.as_str()), "the verdict lacks {words:?}: {said}");
         }
         for id in &load.fires {
-            assert!(fired.contains(&id.as_str()), "{id} does not fire: {said}");
+            assert!(fired.contains(&id.as_str()), "the rule {id} does not fire: {said}");
         }
         for id in &load.silent {
             assert!(!fired.contains(&id.as_str()), "{id} fires: {said}");

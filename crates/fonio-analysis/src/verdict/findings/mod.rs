@@ -8,8 +8,8 @@ use super::finding::{Finding, Severity};
 use crate::analyser::Analysis;
 use crate::figures::facts::Facts;
 
-/// Name of a figure: the share of requests to disks known to rotate. Advice for flash is wrong for these
-/// disks.
+/// Name of a figure: the share of requests to disks known to rotate. Advice for flash does not apply to
+/// rotating disks.
 const ROTATING: &str = "devices.rotating_share";
 /// Name of a figure: the share of requests to loop devices, whose medium is unknown.
 const LOOP: &str = "devices.loop_share";
@@ -68,7 +68,7 @@ struct Verdict {
     sentence: String,
 }
 
-/// A condition such as `figure >= 0.15`.
+/// A condition of a rule, such as `figure >= 0.15`.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "String")]
 struct Condition {
@@ -83,10 +83,10 @@ impl TryFrom<String> for Condition {
     fn try_from(text: String) -> Result<Condition, String> {
         let parts: Vec<&str> = text.split_whitespace().collect();
         let &[figure, relation, value] = parts.as_slice() else {
-            return Err(format!("{text:?} is not `figure relation value`"));
+            return Err(format!("the condition {text:?} does not have the form `figure relation value`"));
         };
         let known = Relation::at_start(relation).filter(|(_, sign)| *sign == relation);
-        let (relation, _) = known.ok_or_else(|| format!("{relation:?} is not a relation"))?;
+        let (relation, _) = known.ok_or_else(|| format!("{relation:?} is not a relation such as < or >="))?;
         let value = value.replace('_', "");
         let value = value.parse().map_err(|_| format!("{value:?} is not a number"))?;
         Ok(Condition { figure: figure.to_owned(), relation, value })
@@ -104,7 +104,7 @@ fn fires(when: &[Condition], any: &[Condition], facts: &Facts) -> bool {
         && (any.is_empty() || any.iter().any(|condition| condition.holds(facts)))
 }
 
-/// Fills in a sentence; `None` if it needs an unknown value.
+/// Fills the values into a sentence; returns `None` if the sentence needs an unknown value.
 fn fill(template: &str, facts: &Facts) -> Option<String> {
     let mut text = String::new();
     let mut rest = template;
@@ -124,19 +124,18 @@ fn fill(template: &str, facts: &Facts) -> Option<String> {
 }
 
 fn rules() -> Rules {
-    toml::from_str(RULES).expect("the embedded rules are read by a test")
+    toml::from_str(RULES).expect("a test parses the embedded rules")
 }
 
-/// Adds the verdict and the findings to an analysis.
 pub(crate) fn judge(analysis: &mut Analysis) {
     let rules = rules();
     let facts = facts(analysis);
     let mut fired = rules.verdict.iter().filter(|verdict| fires(&verdict.when, &verdict.any, &facts));
     let (verdict, sentence) = fired
         .find_map(|verdict| Some((verdict, fill(&verdict.sentence, &facts)?)))
-        .expect("the last verdict needs nothing");
+        .expect("the last verdict applies without conditions");
     let is_inferred = verdict.when.iter().any(|condition| INFERRED.contains(&condition.figure.as_str()));
-    // The recording of a launch has the waits of the launch's threads, which get a separate verdict.
+    // The recording of a launch contains the waits of the launch's threads, which get a separate verdict.
     let has_waits = analysis.blocked.is_some() || analysis.launch.is_some();
     let is_low = |condition: &Condition| {
         WAITED.contains(&condition.figure.as_str()) && condition.relation == Relation::Below
@@ -225,7 +224,7 @@ mod tests {
     use crate::figures::Figure;
     use fonio_core::Unit;
 
-    /// For one rule or verdict: figures with which it fires, and figures with which it does not.
+    /// For one rule or verdict: figures with which the rule fires, and figures with which it does not.
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Fixture {
@@ -245,7 +244,7 @@ mod tests {
         toml::from_str(include_str!("../findings_fixtures.toml")).unwrap()
     }
 
-    /// The names in sentences that are not figures.
+    /// Names that occur in sentences but are not names of figures.
     static WORDS: LazyLock<Vec<&str>> = LazyLock::new(|| {
         let figures = crate::verdict::facts::tests::figures_of_everything();
         let names = RULES.split('{').skip(1).filter_map(|rest| rest.split('}').next());
@@ -269,7 +268,7 @@ mod tests {
         assert_eq!(
             ids,
             fixtures.rule.keys().cloned().collect(),
-            "each rule has a fixture, each fixture a rule"
+            "each rule has a fixture, and each fixture has a rule"
         );
         for (id, fixture) in &fixtures.rule {
             let fired = |figures| findings(rules(), &facts_of(figures)).into_iter().find(|f| f.id == *id);
@@ -277,7 +276,7 @@ mod tests {
             assert!(!finding.sentence.contains(['{', '[', ']', '}']), "{}", finding.sentence);
             assert!(finding.sentence.ends_with('.') && finding.consequence.ends_with('.'), "{finding:?}");
             assert!(!finding.evidence.is_empty() && !finding.fixes.is_empty(), "{finding:?}");
-            assert!(fired(&fixture.silent).is_none(), "{id} fires where it should not");
+            assert!(fired(&fixture.silent).is_none(), "the rule {id} fires for its silent fixture");
         }
     }
 
@@ -317,7 +316,7 @@ mod tests {
         for name in named {
             assert!(known.contains(name), "no analysis has the figure {name}");
         }
-        // The offered fixes depend on the machine.
+        // The values of these fixes depend on the machine.
         let offered = [
             "read_scheduler",
             "writers_class",
@@ -341,7 +340,7 @@ mod tests {
         {
             for part in sentence.split('{').skip(1) {
                 let name = part.split('}').next().unwrap();
-                assert!(is_known(name), "no analysis has {name}, which a sentence names");
+                assert!(is_known(name), "a sentence names the figure {name}, which no analysis has");
             }
         }
     }

@@ -9,10 +9,10 @@ use super::Behind;
 use super::count::Kept;
 use crate::question::threads::Threads;
 
-/// Maximum number of owners per wait, and of files per owner. Further ones are included only in the sum.
+/// Maximum number of owners per wait, and of files per owner. The time of further owners and files is only
+/// added to the sum.
 const OWNERS_MAX: usize = 64;
 const FILES_MAX: usize = 8;
-/// The number of owners listed.
 const LISTED: usize = 5;
 /// A file is named only if at least this share of the owner's requests belongs to it.
 const FILE_FROM: f64 = 0.5;
@@ -22,22 +22,20 @@ const FILE_FROM: f64 = 0.5;
 pub(crate) struct Owner {
     pub(crate) process: u32,
     pub(crate) unit: Option<u32>,
-    /// Whether the waiting process is the owner.
     pub(crate) is_own: bool,
 }
 
 /// The data of a request: its file, and the kind of data.
 pub(crate) type FileContent = (Option<u32>, Content);
 
-/// Request time by owner, not normalised.
+/// Request time of each owner in a wait, not normalised.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Owners {
     known: FxHashMap<Owner, Part>,
-    /// Time of owners beyond the maximum number.
+    /// Total request time of owners that exceed the maximum number.
     beyond: f64,
 }
 
-/// The request time of one owner.
 #[derive(Clone, Debug, Default)]
 struct Part {
     time: f64,
@@ -55,8 +53,8 @@ impl Part {
         }
     }
 
-    /// Returns the file and kind of data with the most time; if several have the same time, the first of
-    /// them.
+    /// Returns the file and kind of data with the most time; if several have the same time, returns the first
+    /// of them.
     fn most(&self) -> Option<(FileContent, f64)> {
         self.files.iter().copied().reduce(|most, next| if next.1 > most.1 { next } else { most })
     }
@@ -87,7 +85,7 @@ impl Owners {
         self.sorted().iter().map(|(_, part)| part.time).sum::<f64>() + self.beyond
     }
 
-    /// Returns the time of the waiting process's own requests.
+    /// Returns the request time of the waiting process's own requests.
     fn own(&self) -> f64 {
         self.sorted().iter().filter(|(owner, _)| owner.is_own).map(|(_, part)| part.time).sum()
     }
@@ -111,7 +109,7 @@ impl Owners {
         self.beyond += other.beyond * weight;
     }
 
-    /// The largest shares, with names.
+    /// Lists the owners with the largest shares, with their names.
     pub(super) fn told(&self, threads: &Threads, path: &dyn Fn(u32) -> Option<String>) -> Vec<Behind> {
         let sum = self.sum();
         if sum <= 0.0 {
@@ -145,17 +143,17 @@ pub(super) struct Watch {
 
 #[derive(Debug)]
 struct Watched {
-    /// The numbers of the thread and of its name.
+    /// Numbers that identify the waiting thread: its id and its name.
     key: (u32, u32),
     pid: u32,
     wait: Kept,
-    /// Request time by device.
+    /// Request time of each owner, by device.
     devices: Vec<(usize, Owners)>,
 }
 
 impl Watch {
-    /// Maximum number of threads whose waits are watched. A thread is in at most one wait at a time, so the
-    /// number of threads bounds the work for each request.
+    /// Maximum number of threads for whose waits the outstanding requests are computed. A thread is in at
+    /// most one wait at a time, so the number of threads bounds the work for each request.
     pub(super) const THREADS_MAX: usize = 64;
 
     pub(super) fn new(waits: Vec<((u32, u32), u32, Kept)>) -> Watch {
@@ -169,7 +167,7 @@ impl Watch {
             Some(*latest)
         });
         let latest: Vec<Timestamp> = latest.collect();
-        assert!(latest.is_sorted(), "a wait ends no earlier than those counted before it");
+        assert!(latest.is_sorted(), "the latest end does not decrease from wait to wait");
         Watch { latest, waits, is_ready: true }
     }
 
@@ -202,8 +200,8 @@ impl Watch {
     /// Returns the owners of requests outstanding during the thread's wait that began at `began`; `None` if
     /// the device is unknown.
     ///
-    /// The thread waited for the device on which its process had requests. If its process had no requests,
-    /// the device is known only if requests were outstanding on just one device.
+    /// The thread waited for the device on which its process had requests. If the waiting process had no
+    /// requests, the device is known only if requests were outstanding on just one device.
     pub(super) fn behind(&self, key: (u32, u32), began: Timestamp) -> Option<Owners> {
         let from = self.waits.partition_point(|watched| (watched.wait.began, watched.key) < (began, key));
         let watched = self.waits.get(from).filter(|found| found.key == key && found.wait.began == began)?;

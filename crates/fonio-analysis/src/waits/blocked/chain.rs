@@ -1,9 +1,9 @@
 //! Finds waits for a thread that was blocked on storage: waits for a lock that the thread held, or for its
 //! reply.
 //!
-//! Only the part of the wait during which the other thread was blocked is counted. That other thread may have
-//! waited for a third thread, and so on. Waits arrive in order of their begin times, so a wait stays open
-//! until another wait begins after its end.
+//! Only the part of the wait during which the other thread was blocked is counted. The other thread may
+//! itself have waited for a third thread, and so on. Waits arrive in order of their begin times, so a wait
+//! stays open until another wait begins after its end.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,20 +17,18 @@ const LENGTH_MAX: usize = 4;
 const OPEN_MAX: usize = 1 << 16;
 const PLACES_MAX: usize = 8;
 
-/// Begin and end of a wait.
 type Interval = (Timestamp, Timestamp);
 
 /// Where a thread was blocked on storage: thread, operation and file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
-    /// The numbers of the thread's name and unit.
+    /// Number of the thread's name; `unit` is the number of its unit.
     pub(super) name: u32,
     pub(super) unit: Option<u32>,
     pub(super) operation: BlockedIn,
     pub(super) file: Option<u32>,
 }
 
-/// A wait for another thread.
 #[derive(Clone, Debug)]
 pub(super) struct ForThread {
     pub(super) key: (u32, u32),
@@ -41,12 +39,12 @@ pub(super) struct ForThread {
     began: Timestamp,
     ended: Timestamp,
     waker: u32,
-    /// Time for which the other thread was blocked during the wait; the begin of the first block and the end
-    /// of the last.
+    /// Total time for which the other thread was blocked during the wait. `first` is the begin of its first
+    /// blocked interval, and `last` the end of its last blocked interval.
     pub(super) time: Nanos,
     pub(super) first: Timestamp,
     pub(super) last: Timestamp,
-    /// Longest uninterrupted blocked time.
+    /// The longest time for which the other thread was blocked without interruption.
     longest: Nanos,
     /// Where the other thread was blocked, with the blocked time for each place.
     places: Vec<(Place, Nanos)>,
@@ -75,18 +73,19 @@ impl ForThread {
         }
     }
 
-    /// Returns the same wait, not counted for its thread.
+    /// Returns the wait marked as not counted for its thread.
     pub(super) fn uncounted(self) -> ForThread {
         ForThread { is_counted: false, ..self }
     }
 
     /// Adds the part of an interval that lies within the wait, and returns that part.
     fn add(&mut self, (began, ended): Interval, place: Place) -> Option<Interval> {
-        // A thread's intervals come in order. Skip the part that was already counted.
+        // The blocked intervals of a thread arrive in order. Skip the part of the interval that was already
+        // counted.
         let from = began.max(self.began).max(self.last);
         let until = ended.min(self.ended);
-        // If neither wait has ended, both last until the end of the recording. That end is unknown here, so
-        // the part is dropped.
+        // If neither wait has ended, both last until the end of the recording. The end of the recording is
+        // not known yet, so the part is dropped.
         if from >= until || until == Timestamp::MAX {
             return None;
         }
@@ -97,7 +96,7 @@ impl ForThread {
         self.time += part;
         self.longest = self.longest.max(part);
         self.last = until;
-        assert!(self.time <= self.ended - self.began, "the parts of a wait lie in it, one after the other");
+        assert!(self.time <= self.ended - self.began, "the parts of a wait lie within it and do not overlap");
         if let Some((_, time)) = self.places.iter_mut().find(|(known, _)| *known == place) {
             *time += part;
         } else if self.places.len() < PLACES_MAX {
@@ -107,31 +106,31 @@ impl ForThread {
     }
 
     /// Returns the time that is treated as one wait. This is the total blocked time if it makes up most of
-    /// the wait, as with a reply that took several writes. Otherwise it is the longest single block, because
-    /// a shell that waits minutes for a program is not delayed by the sum.
+    /// the wait, as with a reply that took several writes. Otherwise, it is the longest single blocked
+    /// interval, because a shell that waits minutes for a program is not delayed by the sum.
     pub(super) fn felt(&self) -> Nanos {
         if self.time + self.time >= self.ended - self.began { self.time } else { self.longest }
     }
 
-    /// Returns the place with the most time; if several have the same time, the first of them.
+    /// Returns the place with the most time; if several have the same time, returns the first of them.
     pub(super) fn place(&self) -> Option<Place> {
         let most = self.places.iter().copied().reduce(|most, next| if next.1 > most.1 { next } else { most });
         most.map(|(place, _)| place)
     }
 }
 
-/// The waits for other threads that have not ended.
+/// The waits for other threads that are still open.
 #[derive(Debug, Default)]
 pub(super) struct Chains {
     open: FxHashMap<u64, ForThread>,
     next: u64,
-    /// By the thread that was waited for.
+    /// Keys of the open waits, by the thread that each wait is for.
     by_waker: FxHashMap<u32, Vec<u64>>,
-    /// By end.
+    /// Keys of the open waits, earliest end first.
     ends: BinaryHeap<Reverse<(Timestamp, u64)>>,
-    /// The last interval in which each thread was blocked.
+    /// The latest interval in which each thread was blocked.
     last: FxHashMap<u32, (Interval, Place)>,
-    /// Waits that arrived while too many were open.
+    /// Number of waits dropped because too many waits were open.
     pub(super) beyond: u64,
 }
 
@@ -162,7 +161,6 @@ impl Chains {
         self.thread_blocked(tid, interval, place, 0);
     }
 
-    /// Takes a wait for another thread.
     pub(super) fn waited(&mut self, mut wait: ForThread) {
         if self.open.len() >= OPEN_MAX {
             self.beyond += 1;
@@ -180,7 +178,8 @@ impl Chains {
         }
     }
 
-    /// Takes an interval in which a thread was blocked, directly or through the thread of `place`.
+    /// Takes an interval in which a thread was blocked, directly or because it waited for the thread of
+    /// `place`.
     fn thread_blocked(&mut self, tid: u32, interval: Interval, place: Place, length: usize) {
         if self.last.len() < OPEN_MAX || self.last.contains_key(&tid) {
             let last = self.last.entry(tid).or_insert((interval, place));
@@ -209,7 +208,7 @@ impl Chains {
 /// Maximum number of places per thread or program in waits for other threads.
 const THROUGH_MAX: usize = 16;
 
-/// Adds time to a place in a short list. If the list is full, the place is added without its file.
+/// Adds blocked time to a place in a short list. If the list is full, the place is added without its file.
 pub(super) fn add_place(places: &mut Vec<(Place, Nanos)>, place: Place, time: Nanos) {
     if let Some((_, sum)) = places.iter_mut().find(|(known, _)| *known == place) {
         *sum += time;
@@ -235,7 +234,8 @@ mod tests {
     }
 
     /// Passes `rows` to the chains in order: `tid began ended` for a thread blocked on storage, `tid began
-    /// ended waker` for a wait. Returns tid, time, first, last and the blocked thread of each wait.
+    /// ended waker` for a wait. For each wait, returns the thread id, the blocked time, its first and last
+    /// timestamp, and the blocked thread.
     fn told(rows: &[&[u64]]) -> Vec<(u32, u64, u64, u64, u32)> {
         let mut chains = Chains::default();
         let mut ended = Vec::new();
@@ -274,12 +274,13 @@ mod tests {
             (&[&[1, 10, 90, 2], &[2, 20, 40], &[2, 50, 60], &[2, 91, 99]], &[(1, 30, 20, 60, 2)]),
             // The other thread was blocked from before the wait began until after the wait ended.
             (&[&[2, 0, 30], &[1, 10, 90, 2], &[2, 80, 100]], &[(1, 30, 10, 90, 2)]),
-            // It was not blocked, or another thread was.
+            // Thread 2 was not blocked during the wait, or only thread 3 was blocked.
             (&[&[1, 10, 90, 2], &[3, 20, 40]], &[]),
             (&[&[2, 0, 10], &[1, 10, 90, 2]], &[]),
-            // Two threads wait for it, one of them longer.
+            // Two threads wait for thread 2, one of them longer than the other.
             (&[&[1, 10, 90, 2], &[3, 15, 30, 2], &[2, 20, 40]], &[(3, 10, 20, 30, 2), (1, 20, 20, 40, 2)]),
-            // A waits for B, and B waits for C. The test covers both orders of the two waits.
+            // Thread 1 waits for thread 2, and thread 2 waits for thread 3. The test covers both orders of
+            // the two waits.
             (&[&[1, 10, 90, 2], &[2, 12, 80, 3], &[3, 20, 40]], &[(2, 20, 20, 40, 3), (1, 20, 20, 40, 3)]),
             (&[&[2, 5, 80, 3], &[3, 6, 40], &[1, 10, 90, 2]], &[(2, 34, 6, 40, 3), (1, 30, 10, 40, 3)]),
         ];
@@ -323,7 +324,7 @@ mod tests {
         assert_eq!(told(&[&[1, 10, 50, 2], &[2, 20, end]]), [(1, 30, 20, 50, 2)]);
     }
 
-    /// A cycle of waiting threads terminates.
+    /// A cycle of threads that wait for each other does not cause an endless loop.
     #[test]
     fn a_circle_ends() {
         let found = told(&[&[1, 0, 100, 2], &[2, 1, 100, 1], &[2, 10, 20]]);

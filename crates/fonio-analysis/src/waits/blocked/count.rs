@@ -1,4 +1,4 @@
-//! The waits of one thread: sums and longest waits.
+//! Keeps the sums and the longest waits of one thread.
 
 use fonio_core::{BlockedIn, Nanos, Timestamp};
 use rustc_hash::FxHashMap;
@@ -7,7 +7,7 @@ use super::chain::{Place, add_place};
 use super::is_felt;
 use crate::waits::outstanding::LONG;
 
-/// Maximum number of files distinguished per thread.
+/// Maximum number of files for which a thread's waits are counted separately.
 const FILES_OF_THREAD: usize = 16;
 /// Number of longest waits per thread for which the owners of outstanding requests are computed.
 const KEPT: usize = 16;
@@ -20,7 +20,7 @@ pub(super) struct Count {
     pub(super) unit: Option<u32>,
     pub(super) is_kernel: bool,
     pub(super) waits: u64,
-    /// Number of waits with a row of their own.
+    /// Number of waits that have their own rows in the recording.
     pub(super) rows: u64,
     pub(super) time: Nanos,
     pub(super) longest: Nanos,
@@ -40,7 +40,6 @@ pub(super) struct FileCount {
     pub(super) longest: Nanos,
 }
 
-/// One of the longest waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
     pub(super) began: Timestamp,
@@ -94,7 +93,7 @@ impl Count {
         }
     }
 
-    /// Ends the open waits at `at`.
+    /// Ends the waits that are still open at `at`.
     pub(super) fn end_open(&mut self, at: Timestamp) {
         let mut kept = std::mem::take(&mut self.kept);
         let is_open = |wait: &&mut Kept| wait.ended == Timestamp::MAX && wait.through.is_none();

@@ -11,7 +11,7 @@ use crate::question::threads::UNKNOWN_NAME;
 const BEHIND_FROM: f64 = 0.3;
 
 impl Blocked {
-    /// Returns the program with the longest blocked thread among the programs of a role.
+    /// Returns the program of `role` with the longest blocked thread.
     pub(crate) fn worst(&self, role: Role) -> Option<&BlockedProgram> {
         self.programs.iter().find(|program| program.role == role)
     }
@@ -38,8 +38,8 @@ impl Blocked {
 }
 
 impl BlockedProgram {
-    /// Adds the figures of a program. `behind` lists processes whose requests were outstanding while it
-    /// waited.
+    /// Adds the figures of a program. `behind` lists the processes whose requests were outstanding while the
+    /// program waited.
     fn figures(&self, behind: &[Behind], facts: &mut Facts) {
         facts.word("blocked.program", &self.full_name());
         let label = "blocked on storage, time of that program's thread";
@@ -139,7 +139,7 @@ pub fn doing(blocked_in: &str, file: Option<&str>, through: Option<&Through>) ->
     }
 }
 
-/// An operation with its file: `fsync of /home/notes.db`.
+/// Describes an operation with its file, such as `fsync of /home/notes.db`.
 fn operation(blocked_in: &str, file: Option<&str>) -> String {
     let (words, relation) = match blocked_in {
         "fsync" => ("fsync", "of"),

@@ -6,12 +6,12 @@
 //! threads wait in parallel, the user does not wait longer.
 //!
 //! A thread can also wait for a blocked thread: for a lock that the blocked thread holds, or for its reply.
-//! Only the time for which the other thread was blocked is counted.
+//! Only the part of the wait during which the other thread was blocked is counted.
 //!
 //! "Behind whom" is a share of request time. While a thread waits for a device, requests are outstanding on
 //! that device. The request time is the time from queueing to completion within the wait. A process's share
-//! is the request time of its requests divided by the request time of all requests. Shares are computed only
-//! for the longest waits.
+//! is the request time of its requests divided by the request time of all requests. These shares are computed
+//! only for the longest waits.
 
 mod behind;
 mod chain;
@@ -128,14 +128,14 @@ pub struct Through {
 }
 
 impl Through {
-    /// The name, with the unit if known.
+    /// Returns the program's name, with its unit if known.
     pub fn full_name(&self) -> String {
         named(&self.name, self.unit.as_deref())
     }
 }
 
 impl BlockedProgram {
-    /// The name, with the unit if known: `python3 (notes.service)`.
+    /// Returns the thread's name, with its unit if known: `python3 (notes.service)`.
     pub fn full_name(&self) -> String {
         named(&self.name, self.unit.as_deref())
     }
@@ -184,7 +184,7 @@ pub struct Behind {
 }
 
 impl Behind {
-    /// The process, with its unit if it is known.
+    /// Returns the name of the process, with its unit if known.
     pub fn full_name(&self) -> String {
         named(&self.process, self.unit.as_deref())
     }
@@ -259,8 +259,8 @@ fn named(name: &str, unit: Option<&str>) -> String {
     }
 }
 
-/// Whether people wait for this operation. Throttled writes are excluded: a copy has many of them, for which
-/// nobody waits.
+/// Whether a user may wait for this operation. Throttled writes are excluded: a copy has many of them, for
+/// which nobody waits.
 pub(crate) fn is_felt(operation: BlockedIn) -> bool {
     use BlockedIn::{AsyncIo, Fsync, Journal, Metadata, OtherThread, PageFault, Read, SwapIn};
     matches!(operation, Fsync | Read | PageFault | SwapIn | Metadata | Journal | OtherThread | AsyncIo)

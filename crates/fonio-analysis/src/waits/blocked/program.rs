@@ -1,4 +1,4 @@
-//! The waits of all threads with one name.
+//! Sums up the waits of all threads with the same name.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub(super) struct Program {
     pub(super) threads: u64,
     pub(super) waits: u64,
     pub(super) time: Nanos,
-    /// Time and id of the longest blocked thread.
+    /// Blocked time and id of the thread that was blocked longest.
     pub(super) worst: (Nanos, u32),
     pub(super) longest: Nanos,
     pub(super) long: u64,
@@ -99,7 +99,7 @@ impl Program {
     /// each transaction waits for several of them.
     fn most_waited_file(&self, path: &dyn Fn(u32) -> Option<String>) -> Option<FileShare> {
         let all: Nanos = self.files.values().copied().sum();
-        // A file that is deleted and re-created has several numbers, but one path.
+        // A file that is deleted and re-created has several file numbers, but one path.
         let mut times: BTreeMap<String, Nanos> = BTreeMap::new();
         for (file, time) in &self.files {
             if let Some(path) = path(*file) {
@@ -117,8 +117,8 @@ impl Program {
     }
 
     /// Returns where the awaited threads were blocked, if the program spent at least half of its blocked time
-    /// waiting for other threads. The file is included if it accounts for at least half of the time with a
-    /// known file.
+    /// waiting for other threads. The returned place includes the file if the file accounts for at least half
+    /// of the time with a known file.
     pub(super) fn through(&self, told: impl Fn(Place) -> Through) -> Option<Through> {
         if !self.is_through_others() {
             return None;
@@ -132,7 +132,7 @@ impl Program {
             }
         }
         let (most, _) = whose.into_iter().max_by_key(|(place, time)| (*time, Reverse(*place)))?;
-        // A file that is deleted and re-created has several numbers, but one path.
+        // A file that is deleted and re-created has several file numbers, but one path.
         let mut paths: BTreeMap<String, Nanos> = BTreeMap::new();
         for (place, time) in self.through.iter().filter(|(place, _)| Place { file: None, ..*place } == most) {
             if let Some(path) = told(*place).file {

@@ -1,4 +1,4 @@
-//! Counts the waits of each thread.
+//! Collects the waits of each thread.
 
 use std::cmp::Reverse;
 
@@ -20,7 +20,6 @@ use crate::question::threads::Threads;
 use crate::question::{Question, Row};
 use crate::waits::outstanding::LONG;
 
-/// Maximum number of threads followed.
 const THREADS_MAX: usize = 1 << 16;
 /// Maximum number of generations between a thread and the command.
 const GENERATIONS_MAX: usize = 64;
@@ -30,16 +29,17 @@ const LONG_LISTED: usize = 10;
 const INTERVALS_MAX: usize = 4096;
 /// Minimum average size of the requests of a thread that does bulk work.
 const BULK_SIZE: u64 = 128 * 1024;
-/// Minimum number of bytes in total for bulk work. This is more than programs and libraries read at start-up.
+/// Minimum total number of bytes for bulk work. Starting a program, including its libraries, reads less.
 const BULK_BYTES: ByteCount = ByteCount(64 << 20);
-/// Minimum number of bytes per second of the span for bulk work. All three thresholds are our choice.
+/// Minimum number of bytes per second of the span for bulk work. The thresholds for size, total and rate are
+/// our choice.
 const BULK_BYTES_PER_S: u64 = 1 << 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct BlockedTally {
     threads: FxHashMap<Key, Count>,
     beyond: u64,
-    /// Requests and bytes by the thread that caused them.
+    /// Number and bytes of the requests that each thread caused.
     caused: FxHashMap<u32, (u64, ByteCount)>,
     /// The process of each thread, and the parent of each process.
     pids: FxHashMap<u32, u32>,
@@ -48,7 +48,7 @@ pub(crate) struct BlockedTally {
     chains: Chains,
     /// Whether any wait or count was seen, which means that the recording has the waits of all threads.
     is_known: bool,
-    /// Whether the filter drops requests. The owners of outstanding requests are then unknown.
+    /// Whether the filter drops requests. If it does, the owners of outstanding requests are unknown.
     is_filtered: bool,
 }
 
@@ -63,13 +63,13 @@ impl Question for BlockedTally {
         BlockedTally { is_filtered, ..BlockedTally::default() }
     }
 
-    /// Takes a row; waits come before requests.
+    /// Takes a row of any table except requests; waits come before requests.
     fn row(&mut self, row: Row, context: &mut Context) {
         let span = context.span_of_waits();
         let threads = &mut context.threads;
         match row {
             Row::Wait(row) => self.take(row, span, threads, true),
-            // Use it only to explain waits for this thread.
+            // Use a wait that the filter drops only to explain other threads' waits for this thread.
             Row::WaitLeftOut(row) => self.take(row, span, threads, false),
             Row::BlockedCount(row) => {
                 self.is_known = true;
@@ -119,7 +119,7 @@ impl Question for BlockedTally {
     fn finish(mut self, end: &mut Ending) -> Option<Blocked> {
         let (began, span, meta) = (end.began(), end.duration(), end.meta);
         let (threads, files) = (&end.context.threads, &end.context.files);
-        // On a quiet machine, no thread is blocked at all.
+        // On an idle machine, no thread is blocked at all.
         let shows = |what: &str| meta.source.shows.iter().any(|shown| shown == what);
         if !self.is_known && !shows(SHOWS_BLOCKED) {
             return None;
@@ -158,7 +158,7 @@ impl Question for BlockedTally {
                 long.extend(felt.map(|kept| (key, count.unit, *kept)));
             }
         }
-        // Sort a program before the programs that wait for it.
+        // Sort a program before programs that wait for it.
         let order = |program: &Program| {
             let time = Reverse(program.worst.0);
             (program.role, time, program.is_through_others(), program.name, program.unit)
@@ -241,9 +241,9 @@ impl BlockedTally {
         Some(count)
     }
 
-    /// Takes the part of a wait within the span.
+    /// Adds the part of a wait that lies within the span.
     fn take(&mut self, row: &Wait, span: (Timestamp, Timestamp), threads: &mut Threads, is_counted: bool) {
-        // A wait of a launch does not show the operation.
+        // Waits recorded for a launch do not show the operation.
         let Some(operation) = row.blocked_in else { return };
         self.is_known = true;
         let began = row.began.max(span.0);
@@ -275,7 +275,7 @@ impl BlockedTally {
         count.keep(wait);
     }
 
-    /// Counts the waits for other threads that ended before `time`.
+    /// Adds the waits for other threads that ended before `time`.
     fn end_chains(&mut self, time: Timestamp) {
         for wait in self.chains.ended_before(time) {
             let Some(place) = wait.place() else { continue };
@@ -339,7 +339,7 @@ impl BlockedTally {
         Role::OfInterest
     }
 
-    /// Returns the role of each thread. A program that only waits for bulk work, such as the shell of a copy,
+    /// Returns each thread's role. A program that only waits for bulk work, such as the shell of a copy,
     /// is bulk work too.
     fn roles(&self, span: Nanos, command: Option<u32>) -> FxHashMap<Key, Role> {
         let role = |(&key, count): (&Key, &Count)| (key, self.role(key, count, span, command));

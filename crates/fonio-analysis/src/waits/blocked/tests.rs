@@ -14,14 +14,15 @@ use crate::filter::Filter;
 use crate::filter::FilterOptions;
 use crate::question::options::AnalysisOptions;
 
-/// An analyser of a recording that begins at 0.
+/// Creates an analyser for a recording that begins at 0.
 fn analyser() -> Analyser {
     let mut analyser = Analyser::new(AnalysisOptions::default());
     analyser.began(Timestamp(0)).unwrap();
     analyser
 }
 
-/// Analyses waits and requests. Each thread is a separate process, and process 8 is the parent of process 9.
+/// Analyses waits of threads together with requests. Each thread is a separate process, and process 8 is the
+/// parent of process 9.
 fn blocked(waits: &[&str], requests: &[&str], command_pid: Option<u32>) -> Option<Blocked> {
     let mut analyser = analyser();
     for (tid, parent) in [(1, 0), (7, 1), (8, 1), (9, 8), (10, 99)] {
@@ -74,7 +75,7 @@ fn without_bpf_the_verdict_says_what_is_missing() {
 
 #[test]
 fn a_command_owns_the_processes_that_it_started() {
-    // The parent of process 99 is unknown, so 10 may be part of the command.
+    // The parent of process 99 is unknown, so process 10 may be part of the command.
     let waits = ["7 fsync 0 5000", "8 read 0 1000", "9 read 0 2000", "10 read 0 3000"];
     let found = blocked(&waits, &[], Some(8)).unwrap();
     let of_interest = ["p10", "p9", "p8"].map(|name| (name, Role::OfInterest));
@@ -136,7 +137,7 @@ fn behind_whom_on_the_device_of_the_own_requests() {
     let behind = &found.unwrap().programs[0].behind;
     let short: Vec<_> = behind.iter().map(|row| (row.process.as_str(), row.is_own, row.share)).collect();
     assert_eq!(short, [("p7", true, 0.5), ("p8", false, 0.5)]);
-    // If the process had no requests, it is unknown for which of the two devices its thread waited.
+    // If the waiting process had no requests, it is unknown for which of the two devices its thread waited.
     let found = blocked(
         &["7 fsync 1000 2000"],
         &["W 0+8 q1500 d1500 c5000 t8", "W 0+8 q1500 d1500 c9000 t9 dev1"],
@@ -232,7 +233,7 @@ fn the_files_of_a_database_count_together() {
     let found = file(&["/n.db", "/n.db-journal", "/n.db-journal", "/x"]);
     assert_eq!(found, ("/n.db".to_owned(), "0.75".to_owned(), journal.clone()));
     assert_eq!(file(&["/n.db-wal", "/n.db", "/x"]), ("/n.db".to_owned(), "0.67".to_owned(), None));
-    // Without the database, the file may be something else.
+    // Without the database file, a path that ends in `-journal` may belong to another kind of file.
     assert_eq!(
         file(&["/n.db-journal", "/n.db-journal"]),
         ("/n.db-journal".to_owned(), "1.00".to_owned(), None)

@@ -15,7 +15,6 @@ pub use sequence::{Access, Kind, Sequence};
 
 use super::CHUNK;
 
-/// Writes the file that a replay uses.
 pub(super) fn prepare(sequence: &Sequence, file: &Path) -> io::Result<()> {
     let mut out = File::create(file)?;
     let mut buffer = Buffer::default();

@@ -18,7 +18,7 @@ use rustix::io::ReadWriteFlags;
 use super::super::{Replayed, Shared};
 use super::{Access, Kind, Sequence};
 
-/// Maximum number of in-flight accesses for which no thread waits.
+/// Maximum number of accesses in flight for which no thread waits.
 const POOL: usize = 32;
 const STACK_BYTES: usize = 256 << 10;
 
@@ -39,7 +39,7 @@ pub(in crate::replay) fn play(sequence: &Sequence, path: &Path, fast: bool) -> i
                 player.shared.fail(error);
             }
         }
-        // The pool ends with the last thread.
+        // The pool of threads ends when the last thread has dropped its sender.
         drop(give);
     });
     if let Some(error) = player.shared.into_failure() {
@@ -60,7 +60,7 @@ struct Player<'a> {
 }
 
 impl Player<'_> {
-    /// Issues the accesses of a thread.
+    /// Issues the accesses of one recorded thread.
     fn follow(&self, accesses: &[Access], give: SyncSender<Access>) {
         let mut buffer = Buffer::default();
         let (mut previous_began, mut previous_ended) = (self.shared.began, self.shared.began);
@@ -81,7 +81,7 @@ impl Player<'_> {
         }
     }
 
-    /// Issues accesses that no thread waits for.
+    /// Issues the accesses for which no thread waits.
     fn serve(&self, take: &Mutex<Receiver<Access>>) {
         let mut buffer = Buffer::default();
         loop {

@@ -1,4 +1,5 @@
-//! The sequence of a replay: the I/O of each recorded thread, and the event for which each access waits.
+//! Computes the sequence of a replay: the I/O of each recorded thread, and the event that each access waits
+//! for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,42 +15,43 @@ use super::super::causes::{Causes, MayWait, Waits, link};
 use super::super::lanes::{Threaded, lanes};
 use super::super::{CHUNK, since};
 
-/// Direct I/O must be aligned to file-system blocks.
+/// The alignment of direct I/O: the block size of file systems.
 const BLOCK: u64 = 4096;
-/// The largest single access; the kernel splits larger ones anyway.
+/// The size of the largest single access. The kernel splits larger accesses anyway.
 const BYTES_MAX: u64 = 4 << 20;
 
 /// The operation of a replayed access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A read.
+    /// Reads data.
     Read,
     /// A write that may stay in the device's cache.
     Write,
     /// A write that is durable when it completes.
     DurableWrite,
-    /// Makes earlier writes durable.
+    /// A flush, which makes earlier writes durable.
     Flush,
 }
 
-/// One access.
+/// One access of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// The operation.
+    /// The operation of the access.
     pub kind: Kind,
-    /// The offset from the beginning of the file.
+    /// The offset of the access in the replay's file.
     pub offset: u64,
-    /// Its length; 0 for a flush.
+    /// The length of the access in bytes; 0 for a flush.
     pub bytes: u64,
-    /// When it begins.
+    /// The condition for starting the access.
     pub begins: Begins,
-    /// The signal that it sets when it completes.
+    /// The signal that the access sets when it completes.
     pub signal: Option<u32>,
-    /// The recorded thread.
+    /// The id of the recorded thread.
     pub tid: u32,
-    /// Whether the recorded program waited for it.
+    /// Whether the recorded program waited for the access.
     pub is_sync: bool,
-    /// Its duration in the recording, from queue to completion; known only for the last part of a request.
+    /// The access's recorded duration, from queueing to completion; known only for the last part of a
+    /// request.
     pub took: Option<Nanos>,
 }
 
@@ -63,37 +65,37 @@ impl Waits for Access {
     }
 }
 
-/// The accesses of a recording.
+/// The accesses of a recording that are replayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
-    /// Lists of accesses ordered by time; each list holds the accesses of one thread, or of several threads
-    /// that did not overlap.
+    /// Lists of accesses, each ordered by time. A list holds the accesses of one thread, or of several
+    /// threads that did not overlap.
     pub threads: Vec<Vec<Access>>,
-    /// The number of signals.
+    /// The number of signals that accesses set.
     pub signals: u32,
-    /// The size of the file that holds all accessed chunks.
+    /// The size of the replay's file that holds all accessed chunks.
     pub file_bytes: ByteCount,
-    /// Discards and other operations that are not replayed.
+    /// Number of discards and other operations that are not replayed.
     pub left_out: u64,
-    /// Accesses to other devices in the recording.
+    /// Number of recorded accesses to other devices.
     pub of_other_devices: u64,
-    /// The names of the recorded threads.
+    /// The names of the recorded threads, by thread id.
     pub names: BTreeMap<u32, String>,
 }
 
 impl Sequence {
-    /// Returns the number of accesses.
+    /// Returns the number of accesses in the sequence.
     pub fn len(&self) -> usize {
         self.threads.iter().map(Vec::len).sum()
     }
 
-    /// Returns whether there is nothing to replay.
+    /// Returns whether the sequence has no accesses.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Collects the rows of a recording. Requests, bios and threads may come in any order.
+/// Collects the rows of a recording for the sequence. Requests, bios and threads may come in any order.
 #[derive(Debug, Default)]
 pub(in crate::replay) struct Collected {
     began: Option<Timestamp>,
@@ -183,7 +185,7 @@ impl RowSink for Collected {
 }
 
 impl Collected {
-    /// Makes the sequence for the device with the most accesses.
+    /// Computes the sequence for the device with the most accesses.
     pub(in crate::replay) fn sequence(mut self) -> Sequence {
         // Replay bios rather than requests, because another device merges and flushes differently. Not
         // every source records bios.
@@ -244,7 +246,7 @@ impl Collected {
                     is_sync,
                     took: None,
                 });
-                // The data follow the flush, and each part of a large access follows the previous part.
+                // The data of a write follow its flush, and parts of a large access follow each other.
                 begins = Begins::AfterEnd(Nanos(0));
             }
             if let (Some(last), Some(completed)) = (own.accesses.last_mut(), row.completed) {
@@ -271,7 +273,7 @@ fn after(previous: &Row, row: &Row) -> Begins {
     }
 }
 
-/// Returns the accesses of a row: kind, offset and bytes.
+/// Returns the kind, offset and size of each access that replays a recorded request.
 fn accesses(row: &Row, places: &Places) -> Vec<(Kind, u64, u64)> {
     let has = |flag: Flags| row.flags.0 & flag.0 != 0;
     let kind = match row.op {
@@ -296,7 +298,7 @@ fn accesses(row: &Row, places: &Places) -> Vec<(Kind, u64, u64)> {
     found
 }
 
-/// Returns the start and end of an access, rounded to blocks.
+/// Returns the start and end of an access in bytes, rounded to blocks.
 fn blocks(sector: Sector, bytes: u64) -> (u64, u64) {
     let from = sector.0 * SECTOR_BYTES;
     (from / BLOCK * BLOCK, (from + bytes).div_ceil(BLOCK) * BLOCK)
@@ -356,9 +358,9 @@ mod tests {
         let sequence = sequence_of(&[
             row(1, Op::Read, 0, 10, 20),
             row(1, Op::Read, 8, 25, 60),
-            // The access did not wait for the second.
+            // This write began before the second read completed, so it did not wait for this read.
             row(1, Op::Write, 16, 30, 90),
-            // Write-back does not wait for its own writes.
+            // A write-back thread does not wait for its own writes.
             row(9, Op::Write, 24, 100, 110),
             row(9, Op::Write, 32, 150, 160),
         ]);
@@ -381,7 +383,7 @@ mod tests {
         let sequence = sequence_of(&[
             row(1, Op::Write, far + 16, 1, 2),
             row(1, Op::Write, 8, 3, 4),
-            // Half a block across the boundary of two chunks.
+            // This read of two sectors crosses the boundary between two chunks.
             Request { bytes: ByteCount(1024), ..row(1, Op::Read, far + sectors - 1, 5, 6) },
         ]);
         let places: Vec<(u64, u64)> =

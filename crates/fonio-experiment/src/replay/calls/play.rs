@@ -17,10 +17,9 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use super::super::{Replayed, Shared};
 use super::{Act, Call, Sequence, file_name};
 
-/// The flags of an open file that affect the cost of calls.
+/// The flags of an open file that affect how long calls take.
 const COSTLY: [(FileFlags, OFlags); 3] =
     [(FileFlags::DIRECT, OFlags::DIRECT), (FileFlags::DSYNC, OFlags::DSYNC), (FileFlags::SYNC, OFlags::SYNC)];
-/// Maximum number of files that a thread keeps open.
 const OPEN_MAX: usize = 256;
 const STACK_BYTES: usize = 256 << 10;
 
@@ -54,23 +53,22 @@ pub(in crate::replay) fn play(sequence: &Sequence, folder: &Path, fast: bool) ->
     stage.shared.into_failure().map_or(Ok(done), Err)
 }
 
-/// Many threads can have many files open. If the limit cannot be raised, the first call that exceeds it
-/// fails.
+/// Raises the limit of open files, because many threads can have many files open. If this fails, the first
+/// call that exceeds the limit fails.
 fn raise_open_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// The state of a file that all threads share.
+/// The state of a replayed file, which all threads share.
 #[derive(Debug, Default)]
 struct Shown {
-    /// A counter that increases each time the file is created again, so that later calls open the new file.
+    /// A counter that increases each time the file is created again, so that later calls reopen it.
     generation: AtomicU64,
     is_renamed: AtomicBool,
 }
 
-/// The files of a replay.
 struct Stage<'a> {
     folder: &'a Path,
     files: Vec<Shown>,
@@ -78,7 +76,6 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Executes the calls of a thread.
     fn follow(&self, calls: &[Call]) -> Replayed {
         let mut player = Player {
             stage: self,
@@ -113,10 +110,9 @@ impl Stage<'_> {
     }
 }
 
-/// Executes the calls of one thread.
+/// A thread of the replay, which executes the calls of one recorded thread.
 struct Player<'a> {
     stage: &'a Stage<'a>,
-    /// Open files with their generations.
     open: FxHashMap<(usize, FileFlags), (u64, File)>,
     buffer: Buffer,
     done: Replayed,
@@ -139,13 +135,13 @@ impl Player<'_> {
             Act::SyncFilesystem => Ok(syncfs(File::open(self.stage.folder)?)?),
             Act::Allocate { offset, bytes } => {
                 let file = self.file(call)?;
-                // The mode is unknown. If the range lies within the file, the call makes a hole or changes
-                // nothing, so it is skipped.
+                // The mode of the recorded fallocate is unknown. If the range lies within the file, the call
+                // makes a hole or changes nothing, so it is skipped.
                 if bytes == 0 || offset.saturating_add(bytes) <= file.metadata()?.len() {
                     return Ok(());
                 }
                 match fallocate(file, FallocateFlags::empty(), offset, bytes) {
-                    // The file system lacks this call; programs continue without it.
+                    // The file system does not support this call; programs then continue without it.
                     Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
                     done => Ok(done?),
                 }
@@ -197,8 +193,7 @@ impl Player<'_> {
         (call.file, costly.fold(FileFlags::NONE, |all, (flag, _)| all | *flag))
     }
 
-    /// Returns the open file of a call. A removed file stays open in the threads that use it until it is
-    /// created again.
+    /// Returns the open file that a call uses. Threads keep a removed file open until it is created again.
     fn file(&mut self, call: &Call) -> io::Result<&File> {
         let key = self.key(call);
         let generation = self.stage.files[call.file].generation.load(Ordering::Relaxed);
@@ -224,7 +219,7 @@ impl Player<'_> {
     }
 }
 
-/// Another thread can have removed the file.
+/// Ignores an error that occurs because another thread has removed the file.
 fn gone_is_fine(done: io::Result<()>) -> io::Result<()> {
     match done {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -263,14 +258,12 @@ mod tests {
                 call(Act::Write { offset: 5000, bytes: 1000 }, 0),
                 call(Act::Sync { data_only: true }, 0),
                 call(Act::Read { offset: 5500, bytes: 1000 }, 0),
-                // A file that is removed while it is open, and created again.
                 call(Act::Open { made: true, length: Some(0) }, 1),
                 call(Act::Write { offset: 0, bytes: 100 }, 1),
                 call(Act::Remove, 1),
                 call(Act::Write { offset: 100, bytes: 100 }, 1),
                 call(Act::Open { made: true, length: Some(0) }, 1),
                 call(Act::Write { offset: 0, bytes: 7 }, 1),
-                // A file that is renamed.
                 call(Act::Open { made: true, length: Some(0) }, 2),
                 call(Act::Allocate { offset: 0, bytes: 300 }, 2),
                 call(Act::Rename, 2),
@@ -331,7 +324,7 @@ mod tests {
         let done = play(&sequence, dir.path(), true).expect("it replays");
         assert_eq!(done.accesses, 5);
         assert_eq!(fs::metadata(dir.path().join("file-0")).expect("it is there").len(), 5);
-        // A thread that fails ends waiting threads.
+        // If a thread fails, the threads that wait for it must end too.
         let failing = Sequence {
             files: vec![Before::default()],
             threads: vec![lengths(&[(1, after(0), None)]), lengths(&[(u64::MAX, at_once, Some(0))])],

@@ -1,4 +1,4 @@
-//! Makes the files that exist before the first call.
+//! Creates the files that existed before the first recorded call.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,7 +11,7 @@ use rustix::fs::{Advice, fadvise, syncfs};
 use super::super::CHUNK;
 use super::{Sequence, file_name};
 
-/// Makes the files in a new folder, durable and not in the page cache.
+/// Creates the files of a replay in a new folder. Their data are durable and not in the page cache.
 pub(in crate::replay) fn prepare(sequence: &Sequence, folder: &Path) -> io::Result<()> {
     fs::create_dir(folder)?;
     let mut buffer = Buffer::default();

@@ -23,72 +23,72 @@ pub use report::model_document;
 /// The device on which a recording is replayed.
 #[derive(Clone, Copy, Debug)]
 pub struct Model<'a> {
-    /// A profile of a device, or an array of two.
+    /// The name of a device's profile, or of an array of two devices.
     pub profile: &'a str,
-    /// Its size.
+    /// The size of the device.
     pub size: ByteCount,
     /// The seed of the model's random decisions.
     pub seed: u64,
-    /// Without pauses.
+    /// Whether to replay without the recorded pauses.
     pub fast: bool,
 }
 
 /// The result of a recording replayed under scheduler models.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModelReplay {
-    /// The recording.
+    /// The directory of the recording.
     pub recording: PathBuf,
-    /// The model of the device.
+    /// The name of the device model.
     pub device: String,
-    /// Replayed reads, writes and flushes.
+    /// Number of replayed reads, writes and flushes.
     pub accesses: u64,
-    /// Discards and other operations that are not replayed.
+    /// Number of discards and other operations that are not replayed.
     pub left_out: u64,
-    /// Requests to other devices in the recording.
+    /// Number of recorded requests to other devices.
     pub of_other_devices: u64,
-    /// Whether pauses were left out.
+    /// Whether the recorded pauses were left out.
     pub fast: bool,
-    /// The response times in the recording.
+    /// The recorded response times of each program.
     pub recorded: Vec<ProgramTimes>,
-    /// The result under each scheduler, in the requested order.
+    /// The result under each scheduler model, in the requested order.
     pub runs: Vec<ModelRun>,
 }
 
 /// The result of a recording replayed under one scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModelRun {
-    /// The scheduler.
+    /// The name of the scheduler model.
     pub scheduler: String,
-    /// Seconds until the last request completed.
+    /// Seconds from the start until the last request completed.
     pub time_s: f64,
-    /// The requests of each program.
+    /// The response times of each program.
     pub programs: Vec<ProgramTimes>,
 }
 
-/// The requests of all threads with one name.
+/// The response times of all threads with one name.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProgramTimes {
-    /// The threads' name, without numbers for kernel workers.
+    /// The threads' name, without the numbers of kernel workers.
     pub name: String,
-    /// Its reads.
+    /// The response times of the program's reads.
     pub reads: Responses,
-    /// Its writes, without flushes.
+    /// The response times of the program's writes, without flushes.
     pub writes: Responses,
 }
 
-/// Response times, from queue to completion.
+/// Statistics of response times, from queueing to completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Responses {
     /// The number of requests.
     pub count: u64,
-    /// Their sum in seconds. Overlapping requests count separately.
+    /// The sum of the response times in seconds. Overlapping requests are counted separately.
     pub sum_s: f64,
-    /// The longest in seconds.
+    /// The longest response time in seconds.
     pub max_s: f64,
 }
 
 impl Responses {
-    /// The mean in seconds; `None` without requests.
+    /// Returns the mean response time in seconds; `None` if there are no requests.
     pub fn mean_s(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum_s / self.count as f64)
     }
@@ -100,12 +100,13 @@ impl Responses {
     }
 }
 
-/// Replays the recording in `dir` under each scheduler, on a new device where the accessed data are already written.
+/// Replays the recording in `dir` under each scheduler, on a new device where the accessed data are already
+/// written.
 ///
 /// # Errors
 ///
-/// [`ExperimentError::Recording`], [`ExperimentError::NothingToReplay`], a profile that does not exist, or a recording that does
-/// not fit on the device ([`ExperimentError::InModel`]).
+/// [`ExperimentError::Recording`], [`ExperimentError::NothingToReplay`], [`ExperimentError::Emulator`] if the
+/// profile does not exist, or [`ExperimentError::InModel`] if the recording does not fit on the device.
 pub fn replay_in_model(
     dir: &Path,
     model: &Model<'_>,
@@ -157,7 +158,7 @@ fn run(sequence: &Sequence, model: &Model<'_>, policy: Policy) -> Result<ModelRu
     Ok(ModelRun { scheduler: policy.name().to_owned(), time_s, programs: programs.into() })
 }
 
-/// Returns a thread's requests, none larger than `command_max`.
+/// Returns a thread's requests, split into requests of at most `command_max`.
 fn steps(thread: &[Access], command_max: u64, fast: bool) -> Vec<Step> {
     let mut steps = Vec::new();
     for access in thread {
@@ -217,7 +218,6 @@ fn recorded(sequence: &Sequence) -> Vec<ProgramTimes> {
     programs.into()
 }
 
-/// Returns the requests by thread name.
 struct Programs<'a> {
     names: &'a BTreeMap<u32, String>,
     times: BTreeMap<String, ProgramTimes>,
@@ -245,7 +245,6 @@ impl<'a> Programs<'a> {
 }
 
 impl From<Programs<'_>> for Vec<ProgramTimes> {
-    /// Sorts the programs by response time, longest first.
     fn from(programs: Programs<'_>) -> Vec<ProgramTimes> {
         let has_requests = |times: &ProgramTimes| times.reads.count + times.writes.count > 0;
         let mut times: Vec<ProgramTimes> = programs.times.into_values().filter(has_requests).collect();
@@ -266,12 +265,12 @@ fn plain(name: &str) -> &str {
     }
 }
 
-/// Returns the names of all models for `--scheduler`; `none` is the kernel's name for `noop` since Linux 4.
+/// Returns the scheduler model with this name; `none` is the kernel's name for `noop` since Linux 4.
 pub fn scheduler_named(name: &str) -> Option<Policy> {
     Policy::named(if name == "none" { "noop" } else { name })
 }
 
-/// All names for `--scheduler`.
+/// Returns the names of all scheduler models, for `--scheduler`.
 pub fn scheduler_names() -> BTreeSet<&'static str> {
     Policy::ALL.iter().map(|policy| policy.name()).collect()
 }

@@ -1,4 +1,4 @@
-//! Turns a replay on models into a report.
+//! Turns a replay under scheduler models into a report.
 
 use fonio_core::Unit;
 use fonio_report::Document;
@@ -6,13 +6,13 @@ use fonio_report::document::{Cell, Column, Section, Table, Tone, Verdict};
 
 use super::{ModelReplay, ProgramTimes, Responses};
 
-/// Maximum number of programs in a table.
+/// Maximum number of programs in a table of the report.
 const PROGRAMS_MAX: usize = 8;
 /// Response times within this factor count as equal: single replays were off by up to this factor
 /// (`docs/scheduler-models.md`, "Replays of recordings").
 const EQUAL: f64 = 3.0;
 
-/// Returns the report.
+/// Returns the report on a replay under scheduler models.
 pub fn model_document(replay: &ModelReplay) -> Document {
     let pauses = if replay.fast { ", without pauses" } else { "" };
     Document {
@@ -106,7 +106,7 @@ fn times(replay: &ModelReplay) -> Section {
                 Column::new("Longest read"),
                 Column::new("Mean write"),
                 Column::new("Longest write"),
-                Column::noted("Time", "Until the last request completed."),
+                Column::noted("Time", "Time until the last request completed."),
             ],
             rows: rows.collect(),
             ..Table::default()

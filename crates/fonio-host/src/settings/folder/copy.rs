@@ -1,4 +1,4 @@
-//! Copies one file system object: content, owner, mode, timestamps and extended attributes.
+//! Copies a single file system object: content, owner, mode, timestamps and extended attributes.
 //!
 //! Objects are given by descriptors (`O_PATH` suffices) or by a name in an open folder, never by a path. So a
 //! symbolic link cannot redirect a copy outside the folder.
@@ -12,8 +12,7 @@ use rustix::fs::{
 use rustix::io::{Errno, Result};
 
 const BUFFER_BYTES: usize = 256 << 10;
-/// Prefixes of extended attributes that all file systems share; other prefixes are specific to one file
-/// system.
+/// Prefixes of extended attributes that all file systems share; other prefixes belong to one file system.
 const ATTRIBUTES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system.posix_acl_"];
 
 /// Returns the `stat` of the object with this name; `None` if it does not exist.
@@ -28,18 +27,16 @@ pub(in crate::settings) fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// Opens a folder for reading.
 pub(in crate::settings) fn open_folder(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(dir, name, flags, Mode::empty())
 }
 
-/// Opens an object of any kind with `O_PATH`.
 pub(in crate::settings) fn open_object(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
     rustix::fs::openat(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Opens a regular file. Leaves its access time unchanged where the kernel allows that.
+/// Opens a regular file. If the kernel permits it, reading does not change the file's access time.
 pub(in crate::settings) fn open_file(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
     // If a pipe now has this name, opening it must not wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -51,8 +48,8 @@ pub(in crate::settings) fn open_file(dir: BorrowedFd<'_>, name: &CStr) -> Result
     if is_file { Ok(opened) } else { Err(Errno::NOENT) }
 }
 
-/// Returns whether two files have the same bytes. Comparing timestamps is not enough: on tmpfs, writes
-/// through a mapping do not change them.
+/// Returns whether two files have the same content. Comparing timestamps is not enough: on tmpfs, writes
+/// through a mapping do not change timestamps.
 pub(in crate::settings) fn same_content(one: &OwnedFd, other: &OwnedFd) -> Result<bool> {
     let (mut left, mut right) = (vec![0; BUFFER_BYTES], vec![0; BUFFER_BYTES]);
     let mut at = 0;
@@ -68,7 +65,7 @@ pub(in crate::settings) fn same_content(one: &OwnedFd, other: &OwnedFd) -> Resul
     }
 }
 
-/// Reads until the buffer is full or the file ends.
+/// Reads from the file at offset `at` until the buffer is full or the file ends.
 fn fill(file: &OwnedFd, buffer: &mut [u8], at: u64) -> Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -82,18 +79,19 @@ fn fill(file: &OwnedFd, buffer: &mut [u8], at: u64) -> Result<usize> {
     Ok(filled)
 }
 
-/// Copies the content of a file into an empty one; holes stay holes. Returns the number of bytes written.
+/// Copies the content of a file into an empty file; holes stay holes. Returns the number of bytes written to
+/// the copy.
 pub(in crate::settings) fn copy_content(from: &OwnedFd, to: &OwnedFd) -> Result<u64> {
     let mut buffer = vec![0; BUFFER_BYTES];
-    // Read the size before the content. Otherwise, data appended meanwhile would become zeros at the end of
-    // the copy.
+    // Read the file's size before its content. Otherwise, data appended meanwhile would become zeros at the
+    // end of the copy.
     let size = rustix::fs::fstat(from)?.st_size as u64;
     let mut written = 0;
     let mut at = 0;
     loop {
         at = match rustix::fs::seek(from, SeekFrom::Data(at)) {
             Err(Errno::NXIO) => break,
-            // The file system does not support holes.
+            // The file system does not support seeking to holes.
             Err(Errno::INVAL) => at,
             found => found?,
         };
@@ -116,7 +114,7 @@ pub(in crate::settings) fn copy_content(from: &OwnedFd, to: &OwnedFd) -> Result<
             break;
         }
     }
-    // Restore a hole at the end.
+    // Recreate a hole at the end of the file.
     rustix::fs::ftruncate(to, size.max(at))?;
     Ok(written)
 }
@@ -140,8 +138,8 @@ pub(in crate::settings) fn path_of(object: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", object.as_raw_fd())
 }
 
-/// Copies owner, mode, attributes and timestamps from `from` to `to` where they differ. Returns whether any
-/// differed.
+/// Copies owner, mode, attributes and timestamps from `from` to `to` where they differ. Returns whether
+/// anything differed.
 pub(in crate::settings) fn copy_properties(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<bool> {
     let (source, now) = (rustix::fs::fstat(from)?, rustix::fs::fstat(to)?);
     let mut changed = false;
@@ -151,14 +149,14 @@ pub(in crate::settings) fn copy_properties(from: BorrowedFd<'_>, to: BorrowedFd<
         changed = true;
     }
     let path = path_of(to);
-    // Changing the owner clears mode bits.
+    // Changing the owner clears the set-user-ID and set-group-ID bits, so set the mode again.
     if kind(&source) != FileType::Symlink && (changed || source.st_mode != now.st_mode) {
         rustix::fs::chmod(path.as_str(), Mode::from_raw_mode(source.st_mode))?;
         changed = true;
     }
     changed |= copy_attributes(&path_of(from), &path)?;
     let modified = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);
-    // A different access time alone is not worth a write.
+    // Do not write timestamps if only the access time differs.
     if changed || modified(&source) != modified(&now) {
         rustix::fs::utimensat(rustix::fs::CWD, path.as_str(), &times(&source), AtFlags::empty())?;
         changed = true;
@@ -189,9 +187,9 @@ fn copy_attributes(from: &str, to: &str) -> Result<bool> {
     Ok(wanted != now)
 }
 
-/// Returns the extended attributes of an object, sorted.
+/// Returns the sorted extended attributes of an object.
 pub(in crate::settings) fn attributes(path: &str) -> Result<Vec<(CString, Vec<u8>)>> {
-    // The kernel's limits (XATTR_LIST_MAX, XATTR_SIZE_MAX).
+    // The buffers have the sizes of the kernel's limits (XATTR_LIST_MAX, XATTR_SIZE_MAX).
     let mut names = vec![0_u8; 64 << 10];
     let length = match rustix::fs::listxattr(path, names.as_mut_slice()) {
         Err(Errno::OPNOTSUPP) => 0,
@@ -204,7 +202,7 @@ pub(in crate::settings) fn attributes(path: &str) -> Result<Vec<(CString, Vec<u8
         if !ATTRIBUTES.iter().any(|prefix| name.starts_with(prefix)) {
             continue;
         }
-        let name = CString::new(name).expect("it was split at zeros");
+        let name = CString::new(name).expect("the name was split at zero bytes");
         value.resize(64 << 10, 0_u8);
         match rustix::fs::getxattr(path, name.as_c_str(), value.as_mut_slice()) {
             Err(Errno::NODATA) => {}

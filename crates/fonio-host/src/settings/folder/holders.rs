@@ -9,14 +9,13 @@ use fonio_system::procfs::Task;
 
 const NAMED_MAX: usize = 8;
 
-/// A program with open files in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::settings) struct Holder {
     pub pid: u32,
     pub name: String,
-    /// Its systemd unit.
+    /// The systemd unit of the program.
     pub unit: Option<String>,
-    /// One of its files, or its working directory.
+    /// One of the program's files in the folder, or its working directory.
     pub file: PathBuf,
 }
 
@@ -30,10 +29,10 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The use of a folder by programs.
+/// How programs use a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::settings) enum Use {
-    /// The programs have files open for writing.
+    /// The programs have files in the folder open for writing.
     Writes,
     /// The programs have files open or mapped, or their working directory is in the folder.
     Any,
@@ -64,7 +63,8 @@ pub(in crate::settings) fn named(holders: &[Holder]) -> String {
     names.join(", ")
 }
 
-/// Returns the advice for these programs. `verb` is the systemctl command for their units.
+/// Returns advice on how to stop the use of a folder by these programs. `verb` is the systemctl command for
+/// the units of the programs.
 pub(in crate::settings) fn what_to_do(holders: &[Holder], verb: &str) -> String {
     let mut units: Vec<&str> = holders.iter().filter_map(|holder| holder.unit.as_deref()).collect();
     units.sort_unstable();
@@ -110,7 +110,7 @@ fn is_for_writing(info: &str) -> bool {
     flags & libc::O_ACCMODE != libc::O_RDONLY && flags & libc::O_PATH == 0
 }
 
-/// Returns a mapped file below `dir`, from the lines of `/proc/PID/maps`.
+/// Returns the path of a mapped file below `dir`, from the lines of `/proc/PID/maps`.
 fn mapped(maps: &str, dir: &Path, device: u64, how: Use) -> Option<PathBuf> {
     let number = format!("{:02x}:{:02x}", rustix::fs::major(device), rustix::fs::minor(device));
     maps.lines().find_map(|line| {
@@ -124,7 +124,7 @@ fn mapped(maps: &str, dir: &Path, device: u64, how: Use) -> Option<PathBuf> {
     })
 }
 
-/// Returns the unit in a process's control group path.
+/// Returns the systemd unit in the control group path of a process.
 fn unit_of(pid: u32) -> Option<String> {
     let groups = fs::read_to_string(Task::of(pid).file("cgroup")).ok()?;
     // Skip units of a user's systemd, because root's systemctl does not manage them.

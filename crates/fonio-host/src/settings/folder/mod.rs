@@ -1,7 +1,7 @@
-//! Mounts something over folders: a tmpfs, a folder on another device, an image file on the same device, or
+//! Covers folders with mounts: a tmpfs, a folder on another device, an image file on the same device, or
 //! fonio's FUSE file system.
 //!
-//! The covered files stay where they are. fonio accesses them through a private copy of the mount that holds
+//! The covered files stay in their folder. fonio accesses them through a private copy of the mount that holds
 //! the folder, without nested mounts ([`uncovered`]). This copy needs no mount point, so a killed process
 //! leaves nothing behind.
 
@@ -34,14 +34,14 @@ use crate::files::lock_private_folder;
 use crate::kernel::not_in_kernel;
 use crate::unmount;
 
-/// Number of attempts to copy a folder that changes during the copy.
+/// Number of attempts to copy a folder that changes while it is copied.
 const TRIES: u32 = 3;
 
-/// The value of a folder without the setting.
+/// The setting's value for a folder without a mount.
 pub(super) const NONE: &str = "none";
 
-/// Folders that the system needs before it mounts file systems, that are not on a disk, or whose content must
-/// match the installed packages.
+/// System folders that cannot be covered: the system needs them before it mounts file systems, they are not
+/// on a disk, or their content must match the installed packages.
 const OF_SYSTEM: [&str; 16] = [
     "/etc",
     "/usr",
@@ -61,49 +61,49 @@ const OF_SYSTEM: [&str; 16] = [
     "/var/lib/fonio",
 ];
 
-/// Returns the folder at a path; the error is the reason why the path is not usable.
+/// Returns the folder at a path; the error is the reason why the path cannot be used.
 pub(super) fn folder_at(path: &Path) -> Result<PathBuf, String> {
     let dir = fs::canonicalize(path).map_err(|error| chain(&error))?;
     if !dir.is_dir() {
-        return Err("it is not a folder".to_owned());
+        return Err("the path is not a folder".to_owned());
     }
     match dir.to_str() {
         Some(text) if !text.contains(char::is_control) => Ok(dir),
-        _ => Err("its name has characters that systemd unit names cannot have".to_owned()),
+        _ => Err("the folder's name has characters that systemd unit names cannot have".to_owned()),
     }
 }
 
 /// Rejects folders over which nothing may be mounted.
 pub(super) fn check_place(dir: &Path) -> Result<(), String> {
     let mounts = MountTable::read().map_err(|error| chain(&error))?;
-    // Users and fonio often mount devices there.
+    // Users and fonio often mount devices on folders below /run.
     let on_device_in_run = |system: &Path| {
         let holding = mounts.holding(dir).map(|mount| mount.dir.as_path());
         system == Path::new("/run") && holding.is_some_and(|top| top.starts_with(system) && top != system)
     };
     for system in OF_SYSTEM.map(Path::new) {
         if dir == Path::new("/") || dir.starts_with(system) && !on_device_in_run(system) {
-            return Err("the system starts from it".to_owned());
+            return Err("the system starts from this folder".to_owned());
         }
         if system.starts_with(dir) {
-            return Err(format!("{} is in it: name a folder below it", system.display()));
+            return Err(format!("{} is in this folder: name a folder below it", system.display()));
         }
     }
     if let Ok(program) = std::env::current_exe()
         && program.starts_with(dir)
     {
-        return Err(format!("fonio itself is in it ({})", program.display()));
+        return Err(format!("fonio itself is in this folder ({})", program.display()));
     }
     if let Some(mount) = mounts.iter().find(|mount| mount.dir.starts_with(dir)) {
         return Err(if mount.dir == dir {
-            format!("it is a mount point already ({} on {})", mount.filesystem, mount.source)
+            format!("it is already a mount point ({} on {})", mount.filesystem, mount.source)
         } else {
-            format!("{} is mounted in it", mount.dir.display())
+            format!("{} is mounted in this folder", mount.dir.display())
         });
     }
-    let Some(holding) = mounts.holding(dir) else { return Err("its mount was not found".to_owned()) };
+    let Some(holding) = mounts.holding(dir) else { return Err("the folder has no mount".to_owned()) };
     if ["tmpfs", "ramfs"].contains(&holding.filesystem.as_str()) {
-        return Err("it is already in memory".to_owned());
+        return Err("this folder is already in memory".to_owned());
     }
     if holding.all_options().iter().any(|option| option == "ro") {
         return Err(format!("{} is mounted read-only", holding.dir.display()));
@@ -111,27 +111,27 @@ pub(super) fn check_place(dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Rejects a folder while programs have files in it open for writing: they would continue to write to the
-/// covered files.
+/// Rejects a folder while programs have files in this folder open for writing: the programs would continue to
+/// write to the covered files.
 pub(super) fn check_writers(dir: &Path) -> Result<(), String> {
     let writers = holders(dir, device_of(dir), Use::Writes);
     if writers.is_empty() {
         return Ok(());
     }
     Err(format!(
-        "programs have files in it open for writing and would continue to write to the files on the disk: {}. Stop them first ({}) and start them afterwards; or add --force and restart them at once, which loses what they write in between",
+        "programs have files in this folder open for writing and would continue to write to the files on the disk: {}. Stop these programs first ({}) and start them afterwards; or add --force and restart them at once, which loses what they write in between",
         named(&writers),
         what_to_do(&writers, "stop"),
     ))
 }
 
-/// Returns a sentence that names the programs that still use files covered by the mount, the consequence
+/// Returns a sentence that names the programs that still use files covered by the mount, what this means
 /// (`means`), and the remedy.
 pub(super) fn left_below(dir: &Path, means: &str) -> Option<String> {
     let below = uncovered(dir).and_then(|below| rustix::fs::fstat(&below)).ok()?;
     let own = fs::metadata("/proc/self/exe").map(|stat| (stat.dev(), stat.ino())).ok();
     let mut left = holders(dir, below.st_dev, Use::Any);
-    // Fonio's FUSE file system itself uses the covered files.
+    // fonio's FUSE file system itself uses the covered files.
     left.retain(|holder| {
         let exe = fs::metadata(format!("/proc/{}/exe", holder.pid));
         own.is_none() || exe.map(|stat| (stat.dev(), stat.ino())).ok() != own
@@ -146,7 +146,7 @@ pub(super) fn left_below(dir: &Path, means: &str) -> Option<String> {
 fn in_use(dir: &Path, how: Use) -> HostError {
     let found = holders(dir, device_of(dir), how);
     let by = if found.is_empty() {
-        "by a program that fonio does not see, or by a mount in it".to_owned()
+        "by a program that fonio does not see, or by a mount in the folder".to_owned()
     } else {
         format!("{}. First {}", named(&found), what_to_do(&found, "stop"))
     };
@@ -167,7 +167,7 @@ pub(super) fn unmount(dir: &Path) -> Result<(), HostError> {
     })
 }
 
-/// Converts the result of making a mount read-only, which is done before its content is copied.
+/// Converts the result of making a mount read-only before its content is copied.
 pub(super) fn read_only(dir: &Path, outcome: Result<(), Errno>) -> Result<(), HostError> {
     match outcome {
         Err(Errno::BUSY) => Err(in_use(dir, Use::Writes)),
@@ -175,15 +175,14 @@ pub(super) fn read_only(dir: &Path, outcome: Result<(), Errno>) -> Result<(), Ho
     }
 }
 
-/// Copies the mounted content of a folder to the covered folder.
 pub(super) fn copy_back(dir: &Path) -> Result<Mirrored, HostError> {
     let from = visible(dir).map_err(failed("open", dir))?;
     let below = uncovered(dir).map_err(failed("open the folder covered by", dir))?;
     mirror(&from, &below, dir)
 }
 
-/// Creates a mount that is not attached to a folder yet, and opens its root. It has the same flags as the
-/// mount that holds `dir`.
+/// Creates a mount that is not attached to a folder yet, and opens its root. The new mount has the same flags
+/// as the mount that holds `dir`.
 pub(super) fn detached_mount(
     filesystem: &str,
     settings: &[(&str, &str)],
@@ -203,13 +202,12 @@ pub(super) fn detached_mount(
     make().map_err(failed("create a mount for", dir))
 }
 
-/// Attaches a mount to a folder.
 pub(super) fn put_on(mount: &OwnedFd, dir: &Path) -> Result<(), HostError> {
     move_mount(mount, "", CWD, dir, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(failed("mount on", dir))
 }
 
-/// Copies a folder, and repeats if it changes during the copy. The error is the reason why it cannot be
-/// copied.
+/// Copies a folder, and repeats the copy if the folder changed meanwhile. The error is the reason why the
+/// folder cannot be copied.
 pub(super) fn copy_unchanged(
     from: &OwnedFd,
     to: &OwnedFd,
@@ -222,10 +220,10 @@ pub(super) fn copy_unchanged(
             return Ok(None);
         }
     }
-    Ok(Some("programs keep changing it: stop them first"))
+    Ok(Some("programs keep changing this folder: stop them first"))
 }
 
-/// Surveys a folder before copying it; the error is the reason why it cannot be copied.
+/// Surveys a folder before copying it; the error is the reason why the folder cannot be copied.
 pub(super) fn copyable(dir: &Path) -> Result<Survey, String> {
     let found = open(dir).and_then(|own| survey(&own, dir)).map_err(|error| chain(&error))?;
     match found.obstacle {
@@ -239,7 +237,7 @@ pub(super) fn not_restorable(dir: &Path, reason: String) -> HostError {
     HostError::NotSettable { setting: "its old content".to_owned(), path: dir.to_owned(), reason }
 }
 
-/// Fails if programs use the folder, or if there is no space to copy its content back.
+/// Fails if programs use the folder, or if there is not enough space to copy its content back.
 pub(super) fn check_copying_back(dir: &Path) -> Result<(), HostError> {
     check_unused(dir)?;
     let (needs, has) = needs(dir)?;
@@ -248,7 +246,7 @@ pub(super) fn check_copying_back(dir: &Path) -> Result<(), HostError> {
     }
     let (needs, has) = (words(needs), words(has));
     let reason =
-        format!("copying it back needs up to {needs} of free space below it, but only {has} are free");
+        format!("copying the content back needs up to {needs} of free space, but only {has} are free");
     Err(not_restorable(dir, reason))
 }
 
@@ -261,8 +259,8 @@ pub(super) fn free(dir: &OwnedFd) -> Result<ByteCount, Errno> {
     Ok(ByteCount(found.f_bavail.saturating_mul(found.f_frsize)))
 }
 
-/// Returns the maximum space needed to copy the content back to the folder's own device, and the free space
-/// on that device.
+/// Returns the maximum space needed to copy a folder's content back to the folder's own device, and the free
+/// space on that device.
 fn needs(dir: &Path) -> Result<(ByteCount, ByteCount), HostError> {
     let own = visible(dir).map_err(failed("open", dir))?;
     // Each new file is written completely before it replaces the old file, so both need space.
@@ -271,7 +269,7 @@ fn needs(dir: &Path) -> Result<(ByteCount, ByteCount), HostError> {
     Ok((needs, free(&below).map_err(failed("look at", dir))?))
 }
 
-/// Returns a sentence on the space needed to copy the content back.
+/// Returns a sentence on the space needed to copy a folder's content back.
 pub(super) fn copying_back(dir: &Path) -> Option<String> {
     let (needs, has) = needs(dir).ok()?;
     Some(format!(
@@ -282,7 +280,7 @@ pub(super) fn copying_back(dir: &Path) -> Option<String> {
     ))
 }
 
-/// Formats an amount of data, rounded for people.
+/// Formats a number of bytes, rounded for people.
 pub(super) fn words(bytes: ByteCount) -> String {
     Unit::Bytes.format(bytes.0 as f64)
 }
@@ -291,22 +289,22 @@ pub(super) fn device_of(dir: &Path) -> u64 {
     fs::metadata(dir).map_or(0, |stat| stat.dev())
 }
 
-/// Takes the lock for copying folders, so only one process copies at a time. The kernel releases the lock
-/// when the process ends.
+/// Takes the lock for copying folders, so that only one process copies folders at a time. The kernel releases
+/// this lock when the process ends.
 pub(super) fn lock() -> Result<File, HostError> {
     lock_private_folder(&state::folder().join("folders"))
 }
 
 pub(super) const AS_FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Opens the folder without the mounts on it and in it.
+/// Opens a folder without the mounts over it and in it.
 pub(super) fn uncovered(dir: &Path) -> Result<OwnedFd, Errno> {
     let (parent, name) = (dir.parent().ok_or(Errno::INVAL)?, dir.file_name().ok_or(Errno::INVAL)?);
     let mount = copy_of_mount(parent)?;
     rustix::fs::openat(&mount, name, AS_FOLDER | OFlags::NOFOLLOW, Mode::empty())
 }
 
-/// Opens the folder with the mount on it, but without the mounts in it.
+/// Opens a folder with the mount over it, but without the mounts in it.
 fn visible(dir: &Path) -> Result<OwnedFd, Errno> {
     let mount = copy_of_mount(dir)?;
     rustix::fs::openat(&mount, ".", AS_FOLDER, Mode::empty())
@@ -328,7 +326,7 @@ const ATTRIBUTES: [(&str, MountAttrFlags); 4] = [
 /// Returns the options that a mount over a folder inherits from the mount that holds the folder.
 pub(super) fn options_around(dir: &Path) -> Result<Vec<&'static str>, HostError> {
     let table = MountTable::read()?;
-    // The folder itself can be a mount point.
+    // Look up the mount of the parent folder, because the folder itself can be a mount point.
     let around = table.holding(dir.parent().unwrap_or(dir));
     let options = around.map(|mount| mount.options.clone()).unwrap_or_default();
     let names = ATTRIBUTES.iter().map(|(name, _)| *name);
@@ -342,7 +340,8 @@ fn attributes_around(dir: &Path) -> Result<MountAttrFlags, HostError> {
     Ok(flags.fold(MountAttrFlags::empty(), |all, flag| all | flag))
 }
 
-/// Returns a closure that makes the error of a failed system call on a folder. Copying mounts needs Linux 5.2.
+/// Returns a closure that makes the error of a failed system call on a folder. The closure explains that
+/// copying mounts needs Linux 5.2.
 pub(super) fn failed(action: &'static str, dir: &Path) -> impl Fn(Errno) -> HostError {
     move |error| match error {
         Errno::NOSYS => not_in_kernel("open_tree call (new in Linux 5.2)"),
@@ -357,15 +356,15 @@ mod tests {
     #[test]
     fn folders_of_the_system_are_refused() {
         for (dir, expected) in [
-            ("/", "the system starts from it"),
-            ("/etc", "the system starts from it"),
-            ("/usr/share/x", "the system starts from it"),
-            ("/var", "/var/lib/dpkg is in it: name a folder below it"),
-            ("/var/lib", "/var/lib/dpkg is in it: name a folder below it"),
-            ("/var/lib/fonio", "the system starts from it"),
+            ("/", "the system starts from this folder"),
+            ("/etc", "the system starts from this folder"),
+            ("/usr/share/x", "the system starts from this folder"),
+            ("/var", "/var/lib/dpkg is in this folder: name a folder below it"),
+            ("/var/lib", "/var/lib/dpkg is in this folder: name a folder below it"),
+            ("/var/lib/fonio", "the system starts from this folder"),
         ] {
             assert_eq!(check_place(Path::new(dir)), Err(expected.to_owned()), "{dir}");
         }
-        assert_eq!(folder_at(Path::new("/proc/self/status")), Err("it is not a folder".to_owned()));
+        assert_eq!(folder_at(Path::new("/proc/self/status")), Err("the path is not a folder".to_owned()));
     }
 }

@@ -12,22 +12,20 @@ use super::copy;
 use super::mirror::{is_beside, names};
 use crate::error::HostError;
 
-/// Minimum memory that an object in a tmpfs needs in addition to its pages, for its inode and name
-/// (mm/shmem.c).
+/// Minimum memory that an object in a tmpfs needs for its inode and name, besides its pages (mm/shmem.c).
 const OBJECT_BYTES: u64 = 1 << 10;
 
-/// A folder's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::settings) struct Survey {
-    /// The memory it needs: its pages, without holes.
+    /// The memory that the folder's content needs: its pages, without holes.
     pub memory: ByteCount,
-    /// The bytes allocated for it.
+    /// The number of bytes that are allocated for the folder's content.
     pub bytes: ByteCount,
-    /// The sockets in it.
+    /// The sockets in the folder.
     pub sockets: Vec<PathBuf>,
-    /// The first object that cannot be copied, and why.
+    /// The first object in the folder that cannot be copied, and why.
     pub obstacle: Option<(PathBuf, &'static str)>,
-    /// The state of each object, for detecting changes.
+    /// The state of each object in the folder, by which changes are detected.
     states: Vec<(PathBuf, [i64; 5])>,
 }
 
@@ -36,20 +34,20 @@ impl Survey {
         self.states.len() as u64
     }
 
-    /// Returns whether nothing changed between two surveys.
+    /// Returns whether nothing changed in the folder between two surveys.
     pub(in crate::settings) fn is_same_as(&self, other: &Survey) -> bool {
         self.states == other.states
     }
 }
 
-/// Surveys the complete content of a folder. `place` is its path.
+/// Surveys the complete content of a folder. `place` is the path of the folder.
 pub(in crate::settings) fn survey(folder: &OwnedFd, place: &Path) -> Result<Survey, HostError> {
     let mut found = Survey::default();
     let mut linked = BTreeMap::new();
     walk(folder.as_fd(), place, &mut found, &mut linked)?;
     let elsewhere = linked.into_values().find(|(_, names, links)| names < links);
     if let (None, Some((path, _, _))) = (&found.obstacle, elsewhere) {
-        found.obstacle = Some((path, "it has a hard link outside the folder, which would not be updated"));
+        found.obstacle = Some((path, "a hard link outside the folder would not be updated"));
     }
     Ok(found)
 }
@@ -96,15 +94,16 @@ fn note(stat: &Stat, path: &Path, found: &mut Survey, linked: &mut Linked) {
         }
     }
     let allocated = (stat.st_blocks as u64).saturating_mul(512);
-    // A compressed file can need more memory than its allocated size. Then the copy fails, and nothing is
-    // changed.
+    // A compressed file can need more memory than its allocated size. In this case, the copy fails, and
+    // nothing is changed.
     let pages = (stat.st_size as u64).div_ceil(page).min(allocated.div_ceil(page).max(1)) * page;
     let is_file = copy::kind(stat) == FileType::RegularFile;
     found.memory.0 += OBJECT_BYTES + if is_file { pages } else { 0 };
     found.bytes.0 += allocated;
 }
 
-/// Notes immutable and append-only files. They could be copied, but not written out again.
+/// Records that a file is immutable or append-only. Such files can be copied from the disk, but not written
+/// back to it.
 fn look_at_flags(dir: BorrowedFd<'_>, name: &CString, path: &Path, found: &mut Survey) {
     // File systems without these flags fail the ioctl.
     let Ok(file) = copy::open_file(dir, name) else { return };
@@ -112,7 +111,7 @@ fn look_at_flags(dir: BorrowedFd<'_>, name: &CString, path: &Path, found: &mut S
     if flags.intersects(IFlags::IMMUTABLE | IFlags::APPEND) && found.obstacle.is_none() {
         found.obstacle = Some((
             path.to_owned(),
-            "its attributes forbid replacing it (`lsattr`); remove them with `chattr -ai`",
+            "this file's attributes forbid replacing it (`lsattr`); remove them with `chattr -ai`",
         ));
     }
 }

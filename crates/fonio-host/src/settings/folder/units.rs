@@ -1,6 +1,6 @@
-//! Systemd units that keep a folder's setting in force and write its content to the disk.
+//! Manages systemd units that keep a folder's setting in force and write the folder's content to the disk.
 //!
-//! Units in `/run/systemd` last until the next boot. Kept ones are in `/etc/systemd`
+//! Units in `/run/systemd` last until the next boot. Kept units are in `/etc/systemd`
 //! ([`super::super::Keeper`]) and take precedence.
 
 use std::fmt::Write;
@@ -15,9 +15,9 @@ use crate::error::HostError;
 use crate::files;
 
 pub(in crate::settings) struct Units {
-    /// Names and lines of the units; the first is the one to start.
+    /// Names and lines of the units; the first unit is the one to start.
     units: Vec<(String, Vec<String>)>,
-    /// The target that wants the first unit.
+    /// The systemd target that wants the first unit.
     wanted_by: &'static str,
 }
 
@@ -26,7 +26,7 @@ impl Units {
         Units { units, wanted_by }
     }
 
-    /// Returns the files in systemd's folder that start the units at each boot.
+    /// Returns the files below `systemd`, systemd's configuration folder, that start the units at each boot.
     pub(in crate::settings) fn kept_files(&self, systemd: &Path) -> Vec<OwnFile> {
         let folder = systemd.join("system");
         let units = self.units.iter();
@@ -50,13 +50,13 @@ pub(in crate::settings) fn program() -> Result<PathBuf, HostError> {
     std::env::current_exe().map_err(HostError::system("find", "fonio's own program"))
 }
 
-/// Rejects a program that the units would run if other users could replace it or if a reboot removes it.
+/// Rejects a program for the units if other users could replace it or if a reboot removes it.
 pub(in crate::settings) fn check_program(program: &Path) -> Result<(), String> {
     let passing = ["/tmp", "/run", "/dev", "/home"].iter().any(|dir| program.starts_with(dir));
     let stat = fs::metadata(program).map_err(|error| format!("{}: {error}", program.display()))?;
     if passing || stat.uid() != 0 || stat.mode() & 0o022 != 0 {
         return Err(format!(
-            "its unit runs {} as root at each boot, but others can change or remove that file: install fonio first (`install fonio /usr/local/bin`)",
+            "fonio's unit runs {} as root at each boot, but others can change or remove that file: install fonio first (`install fonio /usr/local/bin`)",
             program.display()
         ));
     }
@@ -76,7 +76,7 @@ pub(in crate::settings) fn put(units: &Units) -> Result<(), HostError> {
     systemd::systemctl(&["start", "--", &units.units[0].0]).map(drop)
 }
 
-/// Stops units and removes their files that last until the next boot.
+/// Stops units and removes the files of these units that last until the next boot.
 pub(in crate::settings) fn take(units: &Units) -> Result<(), HostError> {
     if systemd::check().is_err() {
         return Ok(());
@@ -125,7 +125,7 @@ pub(in crate::settings) fn argument(path: &Path) -> String {
     quote(path).replace('$', "$$")
 }
 
-/// Escapes a path for text where `%` begins a specifier.
+/// Escapes a path for a unit's text, in which `%` begins a specifier.
 pub(in crate::settings) fn specifiers(path: &Path) -> String {
     path.to_string_lossy().replace('%', "%%")
 }
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn names_of_units_are_those_of_systemd() {
-        // From systemd-escape(1) of systemd 252.
+        // The names are the output of systemd-escape(1) of systemd 252.
         for (path, name) in [
             ("/var/log", "var-log"),
             ("/a-b", "a\\x2db"),

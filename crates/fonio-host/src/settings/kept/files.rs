@@ -1,42 +1,43 @@
-//! Paths of the files in which settings are kept.
+//! Lists the paths of the files in which settings are kept across reboots.
 
 use std::path::{Path, PathBuf};
 
 use crate::settings::systemd;
 
-/// Files in which settings are kept.
+/// Paths of the files in which settings are kept across reboots.
 #[derive(Clone, Debug)]
 pub struct KeptFiles {
     /// The mount table. While the table contains options added by fonio, its backup is the file with the
     /// suffix `.before-fonio`.
     pub fstab: PathBuf,
-    /// fonio's udev rules. The folder must exist.
+    /// The file with fonio's udev rules. Its folder must exist.
     pub udev_rules: PathBuf,
     /// The udev socket, which exists if udev runs.
     pub udev_control: PathBuf,
-    /// udev's database, with the serial number of each device.
+    /// The folder of udev's database, with the serial number of each device.
     pub udev_data: PathBuf,
-    /// The folder with the numbers of block devices.
+    /// The sysfs folder with the numbers of block devices.
     pub sys_block: PathBuf,
-    /// fonio's sysctl settings. The folder must exist. Files that sort after it override it.
+    /// The file with fonio's sysctl settings. Its folder must exist. Files with later names override this
+    /// file.
     pub sysctl: PathBuf,
-    /// Other folders with sysctl settings. A file in an earlier folder hides files of the same name in later
-    /// folders.
+    /// The other folders with sysctl settings. A file in an earlier folder hides files with the same name in
+    /// later folders.
     pub sysctl_folders: Vec<PathBuf>,
     /// The sysctl file that is read last, if the system has one.
     pub sysctl_last: Option<PathBuf>,
-    /// Exists if systemd runs.
+    /// A path that exists if systemd runs.
     pub systemd_runs: PathBuf,
-    /// The folder of systemd's configuration.
+    /// The folder with systemd's configuration.
     pub systemd: PathBuf,
-    /// The program that units run.
+    /// The path of the fonio program, which systemd units run.
     pub program: PathBuf,
-    /// The folder of the record of kept settings.
+    /// The folder with the record of kept settings.
     pub state: PathBuf,
 }
 
 impl KeptFiles {
-    /// Returns the files of this machine.
+    /// Returns the paths that this machine uses.
     pub fn of_machine() -> KeptFiles {
         KeptFiles {
             fstab: "/etc/fstab".into(),
@@ -48,11 +49,11 @@ impl KeptFiles {
             sysctl_folders: ["/run", "/usr/local/lib", "/usr/lib", "/lib"]
                 .map(|folder| Path::new(folder).join("sysctl.d"))
                 .into(),
-            // systemd reads this file only through a link in one of the folders.
+            // On a machine with systemd, this file is read only through a link in one of the folders.
             sysctl_last: (!Path::new("/run/systemd/system").exists()).then(|| "/etc/sysctl.conf".into()),
             systemd_runs: systemd::RUNS.into(),
             systemd: "/etc/systemd".into(),
-            // An empty path makes the check of the units fail.
+            // An empty path makes the check of the units' program fail.
             program: std::env::current_exe().unwrap_or_default(),
             state: "/var/lib/fonio".into(),
         }
@@ -62,11 +63,11 @@ impl KeptFiles {
         self.state.join("kept.json")
     }
 
-    /// Checks that systemd runs, which units need.
+    /// Checks that systemd runs, because kept units require this.
     pub(in crate::settings) fn check_systemd(&self) -> Result<(), String> {
         if self.systemd_runs.exists() {
             return Ok(());
         }
-        Err("it needs a systemd unit, but systemd does not run here".to_owned())
+        Err("a systemd unit is needed, but systemd does not run here".to_owned())
     }
 }

@@ -1,19 +1,19 @@
-//! Edits options in the text of `/etc/fstab`, leaving the rest unchanged.
+//! Edits mount options in the text of `/etc/fstab`, leaving the rest unchanged.
 
 use std::ops::Range;
 use std::path::Path;
 
-/// Options for access times; a mount has one of them.
+/// Options for access times; a mount has exactly one of these options.
 const TIMES: [&str; 3] = ["noatime", "relatime", "strictatime"];
-/// Options for keeping changed timestamps in memory.
+/// Options for keeping changed timestamps in memory; a mount has at most one of these options.
 const LAZY: [&str; 2] = ["lazytime", "nolazytime"];
 
-/// Why an entry cannot be changed.
+/// The reason why an entry of the mount table cannot be changed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NoEntry {
-    /// No line mounts this folder.
+    /// No line of the table mounts this folder.
     Missing,
-    /// Two lines mount it; their numbers from 1.
+    /// The lines with these two numbers, counted from 1, both mount this folder.
     Twice(usize, usize),
     /// The line with this number has no field for options.
     NoOptions(usize),
@@ -41,7 +41,7 @@ pub(super) fn options_of(text: &str, dir: &str) -> Result<Range<usize>, NoEntry>
     }
 }
 
-/// Returns the byte ranges of a line's fields, separated by blanks and tabs.
+/// Returns the byte ranges of a line's fields, which are separated by blanks and tabs.
 fn fields(line: &str) -> Vec<Range<usize>> {
     let mut fields = Vec::new();
     let mut rest = 0;
@@ -54,7 +54,7 @@ fn fields(line: &str) -> Vec<Range<usize>> {
     fields
 }
 
-/// Decodes the escapes of fstab(5): a backslash and three octal digits.
+/// Decodes the escape sequences of fstab(5): a backslash and three octal digits.
 fn unescape(field: &str) -> String {
     let mut parts = field.split('\\');
     let mut plain = parts.next().unwrap_or_default().to_owned();
@@ -85,13 +85,13 @@ fn escape(path: &Path) -> String {
     })
 }
 
-/// Returns the line that binds the folder `to` over the folder `dir`.
+/// Returns the mount table line that binds the folder `to` over the folder `dir`.
 pub(in crate::settings) fn line_of_bind(to: &Path, dir: &Path) -> String {
     line_of_mount(to, dir, "none", "bind,nofail")
 }
 
-/// Returns the line that mounts `source` over the folder `dir`. With nofail, a missing source does not stop
-/// the boot. If the source exists, programs start after the mount.
+/// Returns the mount table line that mounts `source` over the folder `dir`. With the option nofail, a missing
+/// source does not stop the boot. If the source exists, programs start only after it is mounted.
 pub(in crate::settings) fn line_of_mount(
     source: &Path,
     dir: &Path,
@@ -104,7 +104,6 @@ pub(in crate::settings) fn line_of_mount(
     )
 }
 
-/// Returns whether two options exclude each other.
 fn contradict(one: &str, other: &str) -> bool {
     let key = |option: &str| option.split_once('=').map(|(key, _)| key.to_owned());
     let both_of = |family: &[&str]| family.contains(&one) && family.contains(&other);
@@ -123,11 +122,11 @@ fn with_options<'o>(original: &str, added: impl Iterator<Item = &'o str>) -> Str
 }
 
 /// Removes one of the `added` options from `now`, the options of an entry that had `original` before the
-/// first addition. Returns `None` if the option is gone.
+/// first addition. Returns `None` if `now` does not contain the option.
 ///
-/// If no one else has changed the options, the result is the options that the entry would have if this option
-/// had never been added. Otherwise, only this option is removed. The options that it replaced are restored,
-/// unless someone else has set them.
+/// If nobody else has changed the options, the result is the options that the entry would have if this option
+/// had never been added. If somebody else has changed the options, only this option is removed. The options
+/// that it replaced are restored, unless someone else has set them.
 pub(super) fn without(now: &str, original: &str, added: &[&str], at: usize) -> Option<String> {
     let others = || added.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, option)| *option);
     if now == with_options(original, added.iter().copied()) {
@@ -204,10 +203,10 @@ mod tests {
         for (now, original, at, expected) in [
             ("rw,noatime,commit=30", "rw,relatime", 0, Some("rw,relatime,commit=30")),
             ("rw,noatime,commit=30", "rw,relatime", 1, Some("rw,noatime")),
-            // Someone else has added nosuid.
+            // Another program has added nosuid.
             ("rw,noatime,commit=30,nosuid", "rw,relatime", 0, Some("rw,commit=30,nosuid,relatime")),
             ("noatime,nosuid", "defaults", 0, Some("nosuid")),
-            // Someone else has removed it or set another value.
+            // Another program has removed fonio's option or set another value.
             ("rw,commit=30", "rw,relatime", 0, None),
             ("rw,noatime,commit=60", "rw,commit=5", 1, None),
         ] {

@@ -1,6 +1,6 @@
 //! Keeps settings across reboots, in the files that Linux reads at boot.
 //!
-//! Invariant: a change is recorded before the file is changed. So even if the process is killed, the record
+//! Invariant: a change is recorded before a file is changed. So even if the process is killed, the record
 //! names every change that the files may contain.
 
 pub(super) mod files;
@@ -25,32 +25,31 @@ use crate::files::{lock_private_folder, read, read_record, remove, replace, sync
 /// A setting that is kept across reboots, or that a process is about to keep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// The setting, with the value from before the first change.
+    /// The kept setting, with its value from before the first change.
     pub applied: Applied,
-    /// The serial number of its disk, which identifies the disk even if its name changes.
+    /// The serial number of the setting's disk, which identifies the disk even if its name changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     serial: Option<String>,
     change: Change,
 }
 
-/// A change of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "in")]
 enum Change {
-    /// Lines in one of fonio's files.
+    /// Lines were added to one of fonio's files.
     Lines { file: PathBuf, lines: Vec<String> },
-    /// An option of a mount. `original` holds the options from before fonio's first addition.
+    /// A mount option was added to the mount table. `original` has the options before fonio's first addition.
     MountOption { dir: String, option: String, original: String },
-    /// A line of the mount table.
+    /// A line was added to the mount table.
     Mount { line: String },
-    /// Files that belong only to fonio.
+    /// Files that belong only to fonio were created.
     Files(OwnFiles),
-    /// No file: the setting survives reboots by itself.
+    /// No file was changed, because the setting survives reboots by itself.
     Itself,
 }
 
 impl Kept {
-    /// Returns the changed files, each with the added lines or option.
+    /// Returns the files that keep the setting, each with the added lines or option.
     pub fn places(&self, files: &KeptFiles) -> Vec<(PathBuf, Vec<String>)> {
         match &self.change {
             Change::Lines { file, lines } => vec![(file.clone(), lines.clone())],
@@ -66,7 +65,7 @@ impl Kept {
     }
 }
 
-/// The record of kept settings, locked while open.
+/// The record of kept settings, which is locked while it is open.
 #[derive(Debug)]
 pub struct Keeper {
     files: KeptFiles,
@@ -75,10 +74,10 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Opens the record. No file is created until a setting is kept.
+    /// Opens the record of kept settings. Until a setting is kept, no file is created.
     ///
     /// # Errors
-    /// [`HostError::System`], also if the record cannot be parsed.
+    /// [`HostError::System`], for example if the record cannot be parsed.
     pub fn open(files: KeptFiles) -> Result<Keeper, HostError> {
         let mut keeper = Keeper { files, kept: Vec::new(), _lock: None };
         if keeper.files.state.exists() {
@@ -87,10 +86,10 @@ impl Keeper {
         Ok(keeper)
     }
 
-    /// Reads the record without locking it, to show it.
+    /// Reads the record of kept settings without locking it, so that it can be shown.
     ///
     /// # Errors
-    /// [`HostError::System`] if it cannot be read or parsed.
+    /// [`HostError::System`] if the record cannot be read or parsed.
     pub fn on_record(files: &KeptFiles) -> Result<Vec<Kept>, HostError> {
         read_record(&files.record())
     }
@@ -159,17 +158,17 @@ impl Keeper {
         let is_first = |at: usize| {
             self.kept[..at].iter().all(|other| other.applied.target != self.kept[at].applied.target)
         };
-        assert!((0..self.kept.len()).all(is_first), "each setting is kept once: {:?}", self.kept);
-        let text = serde_json::to_string_pretty(&self.kept).expect("paths of ours are UTF-8");
+        assert!((0..self.kept.len()).all(is_first), "a setting is kept twice: {:?}", self.kept);
+        let text = serde_json::to_string_pretty(&self.kept).expect("fonio's own paths are UTF-8");
         replace(&self.record(), &text, |_| Ok(()))
     }
 
-    /// Returns the kept settings.
+    /// Returns the settings that are kept across reboots.
     pub fn kept(&self) -> &[Kept] {
         &self.kept
     }
 
-    /// Returns the options added to a mount: index in the record, option, and original options.
+    /// Returns the options that fonio added to a mount: index in the record, option and original options.
     fn options_of<'k>(&'k self, of: &str) -> impl Iterator<Item = (usize, &'k str, &'k str)> {
         self.kept.iter().enumerate().filter_map(move |(at, kept)| match &kept.change {
             Change::MountOption { dir, option, original } if dir == of => {
@@ -179,10 +178,10 @@ impl Keeper {
         })
     }
 
-    /// Keeps a setting. Replaces its value if it is already kept.
+    /// Keeps a setting across reboots. If the setting is already kept, replaces its value.
     ///
     /// # Errors
-    /// Errors of [`Keeper::plan`], and [`HostError::System`].
+    /// The errors of [`Keeper::plan`], and [`HostError::System`].
     pub fn keep(&mut self, applied: &Applied) -> Result<Kept, HostError> {
         self.lock()?;
         self.plan(applied)?;
@@ -235,10 +234,10 @@ impl Keeper {
         Ok(kept)
     }
 
-    /// Removes a setting from the files. Does nothing if it is not kept.
+    /// Removes a setting from the files that keep it. Does nothing if the setting is not kept.
     ///
     /// # Errors
-    /// [`HostError::System`]; the setting then stays on record.
+    /// [`HostError::System`] if a file cannot be changed; the setting then stays on record.
     pub fn forget(&mut self, target: &Target) -> Result<Undone, HostError> {
         let Some(at) = self.kept.iter().position(|kept| kept.applied.target == *target) else {
             return Ok(Undone::NothingLeft);
@@ -258,7 +257,7 @@ impl Keeper {
     fn take_option(&self, dir: &str, at: usize) -> Result<bool, HostError> {
         let mut text = read(&self.files.fstab)?;
         let added: Vec<(usize, &str, &str)> = self.options_of(dir).collect();
-        let place = added.iter().position(|(of, _, _)| *of == at).expect("it is one of them");
+        let place = added.iter().position(|(of, _, _)| *of == at).expect("the mount has the added option");
         let (options, original) =
             (added.iter().map(|(_, option, _)| *option).collect::<Vec<_>>(), added[0].2);
         let mut was_there = false;
@@ -272,7 +271,7 @@ impl Keeper {
         Ok(was_there)
     }
 
-    /// Removes a line from the mount table. Returns whether it was there.
+    /// Removes a line from the mount table. Returns whether the table contained this line.
     fn take_line(&self, line: &str) -> Result<bool, HostError> {
         let text = read(&self.files.fstab)?;
         let mut left: Vec<&str> = text.split_inclusive('\n').collect();
@@ -311,13 +310,14 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         if self._lock.is_some() && self.kept.is_empty() {
-            // Fails if it is not empty.
+            // This call fails if the folder is not empty.
             let _ = fs::remove_dir(&self.files.state);
         }
     }
 }
 
-/// Removes lines from one of fonio's files, and an empty file itself. Returns whether all lines were there.
+/// Removes lines from one of fonio's files, and removes the file if it becomes empty. Returns whether the
+/// file contained all these lines.
 fn take_lines(file: &Path, lines: &[String]) -> Result<bool, HostError> {
     let text = read(file)?;
     let mut left: Vec<&str> = text.split_inclusive('\n').collect();
@@ -340,7 +340,7 @@ fn take_lines(file: &Path, lines: &[String]) -> Result<bool, HostError> {
     Ok(were_there)
 }
 
-/// Returns the errors that `findmnt` reports in a mount table; none if `findmnt` is not installed.
+/// Returns the errors that `findmnt` reports in a mount table; no errors if `findmnt` is not installed.
 fn errors_in(table: &Path) -> Vec<String> {
     let mut findmnt = Command::new("findmnt");
     let out = findmnt.args(["--verify", "--tab-file"]).arg(table).stdin(Stdio::null()).output();

@@ -1,7 +1,7 @@
-//! Files that belong only to fonio: systemd drop-ins and units.
+//! Manages files that belong only to fonio: systemd drop-ins and units.
 //!
-//! Invariant: files and folders are recorded before they are created. Only files with fonio's content and
-//! empty folders are removed.
+//! Invariant: files and folders are recorded before they are created. Only empty folders and files with
+//! fonio's content are removed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use crate::error::HostError;
 use crate::files;
 
-/// The first line of files that are fonio's own.
+/// The first line of each file that belongs only to fonio.
 pub(in crate::settings) const HEADER: &str =
     "# Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.\n";
 
-/// The first line in files of earlier builds.
+/// The first line of fonio's files that earlier builds wrote.
 pub(super) const FORMER_HEADER: &str =
     "# Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.\n";
 
@@ -25,15 +25,14 @@ pub(super) fn body(text: &str) -> &str {
     without.unwrap_or(text)
 }
 
-/// Files, and the folders created for them.
+/// Files that belong only to fonio, and the folders that were created for these files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct OwnFiles {
     files: Vec<OwnFile>,
-    /// Outer folders first.
     folders: Vec<PathBuf>,
 }
 
-/// A file with its content.
+/// A file that belongs only to fonio, with its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::settings) struct OwnFile {
     pub path: PathBuf,
@@ -46,7 +45,6 @@ impl OwnFile {
         self.lines.iter().map(|line| format!("{line}\n")).collect()
     }
 
-    /// Returns whether it exists with fonio's content.
     fn is_there(&self) -> Result<bool, HostError> {
         let text = files::read(&self.path)?;
         let own = body(&text);
@@ -55,8 +53,8 @@ impl OwnFile {
 }
 
 impl OwnFiles {
-    /// Plans files. They also own each folder that is missing or was created for `others`, so the folder is
-    /// removed with its last owner.
+    /// Plans to create `files`. These files also own each folder that is missing or was created for `others`,
+    /// so a folder is removed with its last owner.
     pub(super) fn plan<'o>(files: Vec<OwnFile>, others: impl Iterator<Item = &'o OwnFiles>) -> OwnFiles {
         let known: Vec<&PathBuf> = others.flat_map(|other| &other.folders).collect();
         let mut folders = Vec::new();
@@ -76,7 +74,7 @@ impl OwnFiles {
         &self.files
     }
 
-    /// Returns whether any of them exists.
+    /// Returns whether any of the files exists with fonio's content.
     pub(super) fn are_there(&self) -> Result<bool, HostError> {
         self.files.iter().try_fold(false, |found, file| Ok(found || file.is_there()?))
     }
@@ -92,11 +90,11 @@ impl OwnFiles {
         Ok(())
     }
 
-    /// Removes the files that have fonio's content. Returns whether all had it.
+    /// Removes the files that have fonio's content. Returns whether all files had this content.
     pub(super) fn take(&self) -> Result<bool, HostError> {
         let mut were_there = true;
         for OwnFile { path, .. } in &self.files {
-            // A killed process may have left it.
+            // A killed process may have left a temporary file.
             files::remove(&files::beside(path))?;
         }
         for file in &self.files {

@@ -1,4 +1,4 @@
-//! The plan for keeping a setting.
+//! Plans how to keep a setting across reboots.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,10 +14,10 @@ use crate::settings::kind::KeptAs;
 use crate::settings::refusal::Refusal;
 
 impl Keeper {
-    /// Returns how a setting would be kept. Changes nothing.
+    /// Returns how a setting would be kept. Does not change any file.
     ///
     /// # Errors
-    /// [`HostError::NotKept`] with the reason.
+    /// [`HostError::NotKept`] with the reason why the setting cannot be kept.
     pub fn plan(&self, applied: &Applied) -> Result<Kept, HostError> {
         let target = &applied.target;
         let refused =
@@ -28,11 +28,12 @@ impl Keeper {
         })?;
         let change = match kept_as {
             KeptAs::Rules(actions) => {
-                let device = target.disk().expect("udev has rules for disks");
+                let device = target.disk().expect("a udev rule belongs to a disk");
                 if !self.files.udev_control.exists() {
-                    return Err(refused("it needs a udev rule, but udev does not run here".to_owned()));
+                    return Err(refused("a udev rule is needed, but udev does not run here".to_owned()));
                 }
-                // Names such as sda depend on the other connected devices.
+                // Identify the disk by its serial number: names such as sda depend on the other connected
+                // devices.
                 let of = match self.serial(device) {
                     Some(serial) => format!("ENV{{DEVTYPE}}==\"disk\", ENV{{ID_SERIAL}}==\"{serial}\""),
                     None => format!("KERNEL==\"{device}\""),
@@ -48,10 +49,10 @@ impl Keeper {
                 let place = fstab::options_of(&text, &dir).map_err(|problem| {
                     refused(match problem {
                         NoEntry::Missing => format!(
-                            "{fstab} does not mount it: add the option {option} where it is mounted, for example in a mount unit"
+                            "{fstab} does not mount this folder: add the option {option} where it is mounted, for example in a mount unit"
                         ),
                         NoEntry::Twice(one, other) => {
-                            format!("lines {one} and {other} of {fstab} both mount it: remove one of them")
+                            format!("lines {one} and {other} of {fstab} both mount this folder: remove one of these lines")
                         }
                         NoEntry::NoOptions(line) => {
                             format!("line {line} of {fstab} has no options: add `defaults` as its fourth field")
@@ -68,7 +69,7 @@ impl Keeper {
                 let own = fstab::options_of(&text, &target.path().to_string_lossy());
                 if !is_kept && own != Err(NoEntry::Missing) {
                     let fstab = self.files.fstab.display();
-                    return Err(refused(format!("{fstab} already mounts something on it: remove that line")));
+                    return Err(refused(format!("{fstab} already has this mount point: remove that line")));
                 }
                 Change::Mount { line }
             }
@@ -82,7 +83,7 @@ impl Keeper {
             KeptAs::Sysctl(assignments) => {
                 if let Some((file, line)) = self.overrides(&assignments)? {
                     let file = file.display();
-                    return Err(refused(format!("line {line} of {file} overrides it: remove that line")));
+                    return Err(refused(format!("line {line} of {file} overrides fonio: remove it")));
                 }
                 let lines = assignments.iter().map(|(name, value)| format!("{name} = {value}")).collect();
                 Change::Lines { file: self.files.sysctl.clone(), lines }
@@ -98,18 +99,18 @@ impl Keeper {
         let number = fs::read_to_string(self.files.sys_block.join(device).join("dev")).ok()?;
         let notes = fs::read_to_string(self.files.udev_data.join(format!("b{}", number.trim()))).ok()?;
         let serial = notes.lines().find_map(|line| line.strip_prefix("E:ID_SERIAL="))?;
-        // Other characters are special in patterns.
+        // Other characters are special in the patterns of udev rules.
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-.:#@+".contains(letter);
         (!serial.is_empty() && serial.chars().all(is_plain)).then(|| serial.to_owned())
     }
 
-    /// Returns whether the name in a kept setting still belongs to the same disk.
+    /// Returns whether the disk name in a kept setting still belongs to the same disk.
     pub fn is_same_disk(&self, kept: &Kept) -> bool {
         kept.applied.target.disk().is_none_or(|device| self.serial(device) == kept.serial)
     }
 
-    /// Returns the line that sets the same limit, in bytes or as a share of memory, in a file that is read
-    /// after fonio's file.
+    /// Returns the sysctl line that sets the same limit, in bytes or as a share of memory, in a file that is
+    /// read after fonio's file.
     fn overrides(&self, assignments: &[(String, String)]) -> Result<Option<(PathBuf, usize)>, HostError> {
         let own = self.files.sysctl.file_name();
         let folder = self.files.sysctl.parent().unwrap_or(Path::new("/"));

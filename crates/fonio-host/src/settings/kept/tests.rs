@@ -39,12 +39,11 @@ fn applied(target: &str, old: &str, new: &str) -> Applied {
     Applied { target, old: old.to_owned(), new: new.to_owned() }
 }
 
-/// Returns one change of each kind of setting, in the form in which an earlier build recorded it.
+/// Returns one change for each kind of setting, as an earlier build recorded it.
 fn all_changes() -> Vec<Applied> {
     serde_json::from_str(include_str!("../testdata/settings.json")).expect("a record")
 }
 
-/// Returns one setting of each kind that can be kept.
 fn settings() -> Vec<Applied> {
     let mut all = all_changes();
     all.retain(|change| !change.target.path().starts_with("/sys/fs/cgroup"));
@@ -62,8 +61,8 @@ fn records_of_earlier_builds_are_read() {
     }
 }
 
-/// Removes the mount options of /proc, because they differ between machines. An image over a folder in /proc
-/// inherits them.
+/// Removes the mount options of /proc, because they differ between machines. An image that covers a folder in
+/// /proc inherits these options.
 fn without_options_of_proc(text: &str) -> String {
     text.replace(",nosuid", "").replace(",nodev", "").replace(",noexec", "")
 }
@@ -76,7 +75,7 @@ fn what_earlier_builds_kept_is_undone() {
     }
     drop(keeper);
     let place = dir.path().display().to_string();
-    // The earlier build wrote a different first line and a different option in its mount command.
+    // Earlier builds wrote a different first line and a different option in its mount command.
     let as_then = |text: String| {
         text.replace(HEADER, own::FORMER_HEADER).replace("mount --mount-options mode=", "mount -o mode=")
     };
@@ -102,7 +101,6 @@ fn what_earlier_builds_kept_is_undone() {
     assert_eq!(left, ["fstab", "udev"].map(|name| dir.path().join(name)));
 }
 
-/// Returns all files below a folder with their contents, except for the record.
 fn contents(dir: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut folders = vec![dir.to_owned()];
@@ -166,17 +164,17 @@ fn what_cannot_be_kept_is_refused_with_the_way_out() {
     };
     let limits = "vm.dirty_background_bytes=1 vm.dirty_bytes=2";
     for (target, new, expected) in [
-        (r#"{"kind": "dirty_limits"}"#, limits, "line 2 of sysctl.conf overrides it: remove that line"),
-        (r#"{"kind": "swappiness"}"#, "10", "line 1 of sysctl.d/99-own.conf overrides it: remove that line"),
+        (r#"{"kind": "dirty_limits"}"#, limits, "line 2 of sysctl.conf overrides fonio: remove it"),
+        (r#"{"kind": "swappiness"}"#, "10", "line 1 of sysctl.d/99-own.conf overrides fonio: remove it"),
         (
             r#"{"kind": "scheduler", "device": "sda"}"#,
             "bfq",
-            "it needs a udev rule, but udev does not run here",
+            "a udev rule is needed, but udev does not run here",
         ),
         (
             r#"{"kind": "access_times", "dir": "/mnt"}"#,
             "noatime",
-            "fstab does not mount it: add the option noatime where it is mounted, for example in a mount unit",
+            "fstab does not mount this folder: add the option noatime where it is mounted, for example in a mount unit",
         ),
     ] {
         let said = refused(target, new);
@@ -211,7 +209,7 @@ fn a_disk_is_known_by_its_serial_number() {
     );
     assert!(rules.contains("KERNEL==\"sdb\""), "{rules}");
     assert!(keeper.kept().iter().all(|kept| keeper.is_same_disk(kept)));
-    // Another disk now has the name.
+    // Another disk now has the name of the kept setting's disk.
     write("data/b8:0", "E:ID_SERIAL=Another\n");
     let same: Vec<bool> = keeper.kept().iter().map(|kept| keeper.is_same_disk(kept)).collect();
     assert_eq!(same, [false, true]);
@@ -243,7 +241,7 @@ enum Act {
     /// Another program adds a line to a file, or an option to a mount.
     ForeignLine(usize),
     ForeignOption,
-    /// Another program puts a drop-in next to one of fonio's.
+    /// Another program puts a drop-in next to one of fonio's drop-ins.
     ForeignDropIn,
 }
 
@@ -270,7 +268,7 @@ proptest! {
         let all = settings();
         let texts = [&files.fstab, &files.udev_rules, &files.sysctl];
         let dropped = files.systemd.join("journald.conf.d/50-own.conf");
-        // Texts written by others, in order.
+        // These texts were written by other programs, in the order of the files.
         let mut foreign = [FSTAB.to_owned(), String::new(), String::new()];
         let mut keeper = Keeper::open(files.clone()).expect("keeper");
         for act in acts {
@@ -349,7 +347,7 @@ proptest! {
         for (path, mut expected) in texts.iter().zip(foreign) {
             let mut text = fs::read_to_string(path).unwrap_or_default();
             if !path.ends_with("fstab") {
-                // Lines of other programs stay below fonio's header.
+                // Lines of other programs stay below fonio's header, so remove the header.
                 text = text.replace(HEADER, "");
                 expected = expected.replace(HEADER, "");
             }

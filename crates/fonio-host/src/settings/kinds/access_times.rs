@@ -1,4 +1,4 @@
-//! Whether reading a file updates its access time.
+//! The setting that decides whether reading a file updates its access time.
 
 use fonio_system::MountTable;
 use rustix::mount::{MountFlags, mount_remount};
@@ -6,7 +6,8 @@ use rustix::mount::{MountFlags, mount_remount};
 use crate::settings::kind::*;
 use crate::settings::places::{mount_flags, mounted_at};
 
-/// The values: `noatime`, `relatime` or `strictatime`. Other mounts of the same file system are not affected.
+/// The values are `noatime`, `relatime` and `strictatime`. Other mounts of the same file system are not
+/// affected.
 pub(super) struct AccessTimes;
 
 const FACTS: Facts = Facts {
@@ -49,7 +50,7 @@ impl Kind for AccessTimes {
             "strictatime" => MountFlags::STRICTATIME,
             _ => MountFlags::RELATIME,
         };
-        // BIND changes only the flags of this mount.
+        // With BIND, only the flags of this mount change.
         mount_remount(dir, MountFlags::BIND | flags | times, c"").map_err(HostError::system("remount", dir))
     }
 }

@@ -1,7 +1,7 @@
 //! Mounts fonio's FUSE file system with its write buffer over a folder whose files it serves.
 //!
-//! A separate process serves it (`fonio mount`): a systemd unit, or without systemd, a background process. It
-//! opens the folder before mounting over it.
+//! A separate process (`fonio mount`) serves the file system: a systemd unit or, without systemd, a
+//! background process. This process opens the folder before it mounts the file system over the folder.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use crate::settings::folder::units::{self, Units, argument, escape, lines, quote
 use crate::settings::folder::{self, NONE, check_place, check_unused, folder_at};
 use crate::settings::kind::*;
 
-/// The values: `mounted` or `none`.
+/// The values are `mounted` and `none`.
 pub(super) struct Buffered;
 
 const FACTS: Facts = Facts {
@@ -51,7 +51,7 @@ impl Kind for Buffered {
         Ok(check_place(on.path())?)
     }
 
-    /// Returns `mounted` even if the server process was killed.
+    /// Returns `mounted` even if the process that serves the file system was killed.
     fn current(&self, on: &Object) -> Result<Option<String>, HostError> {
         let dir = on.path();
         if is_mounted(dir)? {
@@ -80,9 +80,8 @@ impl Kind for Buffered {
     }
 }
 
-/// The value if the file system is mounted over the folder.
 const MOUNTED: &str = "mounted";
-/// Name of the file system in the kernel (`fonio-bfuse`).
+/// The name under which the kernel shows fonio's file system (`fonio-bfuse`).
 const FILESYSTEM: &str = "fuse.fonio";
 const OPTIONS: &str = "mode=buffered";
 
@@ -90,7 +89,7 @@ fn is_mounted(dir: &Path) -> Result<bool, HostError> {
     Ok(MountTable::read()?.at(dir).is_some_and(|mount| mount.filesystem == FILESYSTEM))
 }
 
-/// Mounts the file system, or unmounts it.
+/// Mounts the FUSE file system over the folder, or unmounts it.
 fn set(dir: &Path, value: &str) -> Result<(), HostError> {
     let program = units::program()?;
     let unit = unit(&program, dir);
@@ -117,8 +116,8 @@ fn set(dir: &Path, value: &str) -> Result<(), HostError> {
     })
 }
 
-/// Returns the unit that mounts it. The unit has no mount namespace of its own, so other processes see the
-/// mount. This excludes systemd's file protections.
+/// Returns the unit that mounts the file system. The unit has no mount namespace of its own, so that other
+/// processes see the mount. This rules out systemd's file protections.
 fn unit(program: &Path, dir: &Path) -> Units {
     let (run, path) = (argument(program), argument(dir));
     let unit = lines(&[
@@ -133,7 +132,7 @@ fn unit(program: &Path, dir: &Path) -> Units {
         "[Service]",
         "Type=forking",
         &format!("ExecStart={run} mount --mount-options {OPTIONS} -- {path} {path}"),
-        // On SIGTERM, it writes all data and unmounts.
+        // On SIGTERM, the process writes all data and unmounts.
         "KillSignal=SIGTERM",
         "TimeoutStopSec=15min",
         "Restart=on-failure",

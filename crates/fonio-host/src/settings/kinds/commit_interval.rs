@@ -1,4 +1,4 @@
-//! The interval between ext4's journal commits, in seconds.
+//! The setting for the interval between ext4's journal commits, in seconds.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use fonio_system::{MountPoint, MountTable};
 use crate::settings::kind::*;
 use crate::settings::places::{check_writable, mount_of, reconfigure};
 
-/// Applies to all mounts of the file system.
+/// The setting applies to all mounts of the file system.
 pub(super) struct CommitInterval;
 
 const FACTS: Facts = Facts {
@@ -27,7 +27,7 @@ const FACTS: Facts = Facts {
     ..Facts::OF_MOUNT
 };
 
-/// ext4's default (`JBD2_DEFAULT_MAX_COMMIT_AGE`).
+/// ext4's default commit interval (`JBD2_DEFAULT_MAX_COMMIT_AGE`).
 const DEFAULT_S: &str = "5";
 
 impl Kind for CommitInterval {
@@ -40,7 +40,7 @@ impl Kind for CommitInterval {
         if matches!(filesystem.as_str(), "ext3" | "ext4") {
             return Ok(Object::Mount(dir));
         }
-        Err(Refusal::On(dir, format!("it is {filesystem}, and only ext4 has it")))
+        Err(Refusal::On(dir, format!("the file system is {filesystem}, and only ext4 has a commit interval")))
     }
 
     fn check(&self, _wanted: &Wanted<'_>, on: &Object) -> Result<(), Refusal> {

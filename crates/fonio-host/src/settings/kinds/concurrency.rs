@@ -1,4 +1,5 @@
-//! Concurrency parameters of the scheduler smartio: the maximum number of requests in flight of each kind.
+//! Concurrency parameters of the scheduler smartio: the maximum number of requests in flight for each kind of
+//! request.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -9,7 +10,7 @@ use std::str::FromStr;
 use crate::settings::kind::*;
 use crate::settings::places::disk_of;
 
-/// The values: one assignment per file of the scheduler.
+/// The value has one assignment per file of the scheduler.
 pub(super) struct OfSmartio;
 
 const FACTS: Facts = Facts {
@@ -44,7 +45,7 @@ impl Kind for OfSmartio {
             return Ok(Object::Disk(device));
         }
         Err(Refusal::Reason(format!(
-            "its scheduler is {now}, and only {SMARTIO} has these parameters: run `fonio fix apply {SMARTIO} /dev/{device}`"
+            "the disk's scheduler is {now}, and only {SMARTIO} has these parameters: run `fonio fix apply {SMARTIO} /dev/{device}`"
         )))
     }
 
@@ -54,7 +55,7 @@ impl Kind for OfSmartio {
         for kind in KINDS {
             match queue.read(&attribute(kind)) {
                 Ok(number) => pairs.push(format!("{kind}={number}")),
-                // The device now has another scheduler.
+                // The file is missing, because the device now has another scheduler.
                 Err(HostError::System(error)) if error.source.kind() == ErrorKind::NotFound => {
                     return Ok(None);
                 }
@@ -84,7 +85,7 @@ impl Kind for OfSmartio {
 /// `queue/iosched` in sysfs.
 const KINDS: [&str; 4] = ["seq_read", "rand_read", "seq_write", "rand_write"];
 
-/// Maximum number of requests in flight for each kind; 0 means no limit.
+/// Maximum number of requests in flight for each kind of request; 0 means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each field is named after its kind of request")]
 pub struct Concurrency {
@@ -95,16 +96,16 @@ pub struct Concurrency {
 }
 
 impl Concurrency {
-    /// Parameters of the Samsung S5 (Nguyen et al. 2015, section 4.5).
+    /// The parameters of the study's Samsung S5 (Nguyen et al. 2015, section 4.5).
     pub const STUDY: Concurrency = Concurrency { seq_read: 2, rand_read: 4, seq_write: 4, rand_write: 2 };
 
-    /// No limits, the default of the scheduler.
+    /// No limits on requests in flight, which is the scheduler's default.
     pub const UNLIMITED: Concurrency = Concurrency { seq_read: 0, rand_read: 0, seq_write: 0, rand_write: 0 };
 
-    /// The values that the scheduler accepts.
+    /// The numbers that the scheduler accepts.
     pub const RANGE: RangeInclusive<u32> = 0..=10_000;
 
-    /// Returns the largest of the four numbers.
+    /// Returns the largest of the four maximum numbers of requests.
     pub fn greatest(self) -> u32 {
         self.numbers().into_iter().fold(0, u32::max)
     }
@@ -113,7 +114,7 @@ impl Concurrency {
         [self.seq_read, self.rand_read, self.seq_write, self.rand_write]
     }
 
-    /// Formats the numbers as in the record: `seq_read=2 rand_read=4 …`.
+    /// Formats the numbers as in the record of settings: `seq_read=2 rand_read=4 …`.
     fn value(self) -> String {
         let pairs = KINDS.iter().zip(self.numbers());
         pairs.map(|(kind, number)| format!("{kind}={number}")).collect::<Vec<_>>().join(" ")
@@ -121,7 +122,7 @@ impl Concurrency {
 }
 
 impl fmt::Display for Concurrency {
-    /// Writes the numbers in the form that is parsed.
+    /// Writes the numbers in the form in which users write them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.numbers().map(|number| number.to_string()).join(","))
     }
@@ -130,7 +131,8 @@ impl fmt::Display for Concurrency {
 impl FromStr for Concurrency {
     type Err = String;
 
-    /// Parses `2,4,4,2`: sequential reads, random reads, sequential writes, random writes.
+    /// Parses four numbers such as `2,4,4,2`, for sequential reads, random reads, sequential writes and
+    /// random writes.
     fn from_str(text: &str) -> Result<Concurrency, String> {
         let numbers: Option<Vec<u32>> = text
             .split(',')
@@ -150,7 +152,7 @@ impl FromStr for Concurrency {
     }
 }
 
-/// Returns the file of a kind in the `queue` folder of sysfs.
+/// Returns the file for a kind of request, relative to the `queue` folder in sysfs.
 fn attribute(kind: &str) -> String {
     format!("iosched/{kind}_requests_max")
 }
@@ -186,7 +188,7 @@ mod tests {
         for kind in KINDS {
             let line =
                 source.lines().find(|line| line.starts_with(&format!("SETTING({kind}_requests_max, ")));
-            let line = line.unwrap_or_else(|| panic!("{kind} is not a setting of the module"));
+            let line = line.unwrap_or_else(|| panic!("the module has no setting {kind}_requests_max"));
             assert!(line.ends_with(&format!(", {least}, {most})")), "{line}");
         }
     }

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::settings::kind::*;
 
-/// The values: a write-ahead log or a rollback journal. Each connection chooses the mode of a rollback
+/// The values are a write-ahead log and a rollback journal. Each connection chooses the mode of a rollback
 /// journal.
 const WAL: &str = "wal";
 const ROLLBACK: &str = "rollback";
@@ -55,7 +55,7 @@ impl Kind for Database {
     }
 }
 
-/// Time to wait for a database locked by another program.
+/// Time to wait for a database that another program has locked.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Returns the database at a path; the error is the reason why it is not a database.
@@ -66,7 +66,7 @@ fn database_at(path: &Path) -> Result<PathBuf, String> {
     }
     match mode(&path) {
         Ok(Some(_)) => Ok(path),
-        Ok(None) => Err("it is not an SQLite database".to_owned()),
+        Ok(None) => Err("this file is not an SQLite database".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -86,7 +86,7 @@ fn mode(path: &Path) -> Result<Option<String>, HostError> {
     Ok(is_database.then(|| if header[18] == 2 { WAL } else { ROLLBACK }.to_owned()))
 }
 
-/// Changes the journal mode. SQLite refuses this while another program uses the database.
+/// Changes the journal mode. SQLite refuses the change while another program uses the database.
 fn set_mode(path: &Path, mode: &str) -> Result<(), HostError> {
     let refused = |reason: String| HostError::NotSettable {
         setting: format!("the journal mode {mode}"),
@@ -103,7 +103,7 @@ fn set_mode(path: &Path, mode: &str) -> Result<(), HostError> {
     match change() {
         Ok(got) if got.eq_ignore_ascii_case(wanted) => Ok(()),
         Ok(got) => {
-            Err(refused(format!("SQLite left it in mode {got}: stop the other program that uses it first")))
+            Err(refused(format!("SQLite kept mode {got}: stop the other program that uses the database")))
         }
         Err(rusqlite::Error::SqliteFailure(error, _))
             if matches!(
@@ -111,7 +111,7 @@ fn set_mode(path: &Path, mode: &str) -> Result<(), HostError> {
                 rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked
             ) =>
         {
-            Err(refused("another program uses it: stop that program first".to_owned()))
+            Err(refused("another program uses the database: stop that program first".to_owned()))
         }
         Err(error) => Err(refused(error.to_string())),
     }
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(mode(&found).expect("read").as_deref(), Some("wal"));
         set_mode(&found, "rollback").expect("set");
         assert_eq!(mode(&found).expect("read").as_deref(), Some("rollback"));
-        // Only SQLite's change counters differ.
+        // Afterwards, only SQLite's change counters differ.
         let after = fs::read(&path).expect("read");
         let differs: Vec<usize> = (0..before.len()).filter(|at| before[*at] != after[*at]).collect();
         assert!(differs.iter().all(|at| (24..28).contains(at) || (92..96).contains(at)), "{differs:?}");
@@ -150,10 +150,10 @@ mod tests {
         user.execute_batch("PRAGMA journal_mode=WAL; CREATE TABLE t (x); BEGIN; SELECT * FROM t")
             .expect("in use");
         let error = set_mode(&path, "rollback").expect_err("refused").to_string();
-        assert!(error.ends_with("another program uses it: stop that program first"), "{error}");
+        assert!(error.ends_with("another program uses the database: stop that program first"), "{error}");
         let text = dir.path().join("text");
         fs::write(&text, "hello, this is a text of some length").expect("write");
-        assert_eq!(database_at(&text), Err("it is not an SQLite database".to_owned()));
+        assert_eq!(database_at(&text), Err("this file is not an SQLite database".to_owned()));
         assert_eq!(database_at(dir.path()), Err("name the file of an SQLite database".to_owned()));
     }
 }

@@ -1,9 +1,9 @@
 //! The machine-wide limit of dirty pages above which the kernel throttles writers. Write-back begins at half
-//! of it.
+//! of this limit.
 
 use crate::settings::kind::*;
 
-/// The values: two sysctl assignments.
+/// The value consists of two sysctl assignments.
 pub(super) struct DirtyLimit;
 
 const FACTS: Facts = Facts {
@@ -21,8 +21,8 @@ const FACTS: Facts = Facts {
     ..Facts::OF_SYSCTL
 };
 
-/// The two limits. Each has a file for bytes and a file for a percentage of memory; the file that is not in
-/// use contains 0.
+/// The limits for throttling and for write-back. Each limit has a file for bytes and a file for a percentage
+/// of memory; the file that is not in use contains 0.
 const LIMITS: [[&str; 2]; 2] =
     [["vm.dirty_background_bytes", "vm.dirty_background_ratio"], ["vm.dirty_bytes", "vm.dirty_ratio"]];
 

@@ -1,4 +1,4 @@
-//! The maximum size of a discard that the kernel sends to a disk.
+//! The setting for the maximum size of a discard that the kernel sends to a disk.
 //!
 //! The kernel accepts only multiples of the device's discard unit below 4 GiB, and caps them at the device's
 //! own limit (`block/blk-sysfs.c`). The device's own limit may not be such a multiple, or may be 4 GiB or
@@ -10,7 +10,7 @@ use fonio_core::quantity::Unit;
 
 use crate::settings::kind::*;
 
-/// The values are in bytes.
+/// The values are sizes in bytes.
 pub(super) struct DiscardSize;
 
 const FACTS: Facts = Facts {
@@ -33,7 +33,7 @@ const FACTS: Facts = Facts {
 /// latency".
 const SIZE: ByteCount = ByteCount(128 << 20);
 
-/// Its file in the `queue` folder of sysfs.
+/// The setting's file in the `queue` folder of sysfs.
 const FILE: &str = "discard_max_bytes";
 
 impl Kind for DiscardSize {
@@ -66,17 +66,16 @@ impl Kind for DiscardSize {
     }
 }
 
-/// Maximum value that the kernel accepts (`queue_var_store`). No discard is larger, because a bio stores its
-/// size in 32 bits.
+/// Maximum value that the kernel accepts (`queue_var_store`). Discards are not larger, because a bio stores
+/// its size in 32 bits.
 const WRITTEN_MAX: u64 = u32::MAX as u64;
 
-/// The limits of a device's discards, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Discards {
     /// Maximum discard size of the device; 0 if it cannot discard.
     device_max: u64,
-    /// Accepted values are multiples of this power of two. The kernel checks a value with a bit mask made
-    /// from the granularity.
+    /// The power of two of which accepted values are multiples. The kernel checks a value with a bit mask
+    /// that it derives from the discard granularity.
     step: u64,
 }
 
@@ -97,11 +96,11 @@ impl Discards {
         Ok(Discards::new(number("discard_max_hw_bytes")?, number("discard_granularity")?))
     }
 
-    /// Returns the limit that the device gets if the user requests `wanted`.
+    /// Returns the limit that the device gets if the user requests the limit `wanted`.
     fn fitted(self, wanted: ByteCount) -> Result<ByteCount, String> {
         if self.device_max == 0 {
             return Err(
-                "it cannot discard (its discard_max_hw_bytes is 0): the device or its adapter does not support it"
+                "the disk cannot discard (its discard_max_hw_bytes is 0): the device or its adapter does not support it"
                     .to_owned(),
             );
         }
@@ -110,7 +109,7 @@ impl Discards {
         }
         match wanted.0 - wanted.0 % self.step {
             0 => Err(format!(
-                "it discards in units of {}: write at least that",
+                "discards are in units of {}: write at least one unit",
                 ByteCount(self.step).to_exact_text()
             )),
             fitted => Ok(ByteCount(fitted)),
@@ -123,7 +122,7 @@ impl Discards {
         if fitted == wanted {
             None
         } else if fitted.0 == self.device_max {
-            // Rounded: a device's own limit is often odd.
+            // Round the number, because a device's own limit is often not a round one.
             let largest = Unit::Bytes.format(self.device_max.min(WRITTEN_MAX) as f64);
             Some(format!("the device accepts at most {largest} in one discard"))
         } else {
@@ -132,7 +131,7 @@ impl Discards {
         }
     }
 
-    /// Returns the value to write to put `bytes` in force.
+    /// Returns the value that fonio must write so that the limit `bytes` is in force.
     fn written(self, bytes: u64) -> u64 {
         if bytes < self.device_max.min(self.written_max()) {
             return bytes;
@@ -144,9 +143,9 @@ impl Discards {
         WRITTEN_MAX - WRITTEN_MAX % self.step
     }
 
-    /// Returns the limit in force if the kernel shows `shown`. The kernel may not accept the device's own
-    /// limit as a value. The largest value that it accepts allows the same discards, because each discard
-    /// consists of complete units and is smaller than 4 GiB.
+    /// Returns the limit in force if the kernel shows the value `shown`. The kernel may not accept the
+    /// device's own limit as a value. The largest value that it accepts allows the same discards, because
+    /// each discard consists of complete units and is smaller than 4 GiB.
     fn in_force(self, shown: u64) -> u64 {
         if shown == self.written(self.device_max) { self.device_max } else { shown }
     }
@@ -183,13 +182,13 @@ mod tests {
                 Ok((4 << 20, Some("the device discards in units of 4MiB, so its limit becomes 4MiB"))),
             ),
             // On TLC cards, the unit is not a power of two.
-            (1 << 30, 12 << 20, 8 << 20, Err("it discards in units of 16MiB: write at least that")),
+            (1 << 30, 12 << 20, 8 << 20, Err("discards are in units of 16MiB: write at least one unit")),
             (
                 0,
                 0,
                 1 << 20,
                 Err(
-                    "it cannot discard (its discard_max_hw_bytes is 0): the device or its adapter does not support it",
+                    "the disk cannot discard (its discard_max_hw_bytes is 0): the device or its adapter does not support it",
                 ),
             ),
         ] {
@@ -203,7 +202,8 @@ mod tests {
     fn the_limit_of_the_device_comes_back_though_the_kernel_does_not_take_it() {
         for (device_max, granularity) in [
             (1_u64 << 30, 4096_u64),
-            // A loop device and a zram device: nearly 2^32 bytes and nearly 2^32 sectors.
+            // These limits are those of a loop device (nearly 2^32 bytes) and a zram device (nearly 2^32
+            // sectors).
             (4_294_966_784, 4096),
             (2_199_023_255_040, 4096),
             (2_199_023_255_040, 512),
@@ -239,17 +239,17 @@ mod tests {
         let plan = |size| setting(size).plan(device.path());
         if before == "0" {
             let refused = plan(1 << 20).expect_err("refused").to_string();
-            assert!(refused.contains("it cannot discard (its discard_max_hw_bytes is 0)"), "{refused}");
+            assert!(refused.contains("the disk cannot discard (its discard_max_hw_bytes is 0)"), "{refused}");
             return;
         }
         let refused = plan(1 << 60).expect_err("refused").to_string();
         assert!(
             refused.contains("the device accepts at most ")
-                && refused.contains(" in one discard, and that is already in force"),
+                && refused.contains(" in one discard, and this value is already in force"),
             "{refused}"
         );
         let mut settings = Settings::open(&dir.path().join("state")).expect("settings");
-        // Some kernels discard on loop devices in units of 4 KiB; the second size is not a multiple of it.
+        // Some kernels discard on loop devices in units of 4 KiB, of which the second size is not a multiple.
         for size in [1 << 20, (2 << 20) + 512] {
             let planned = plan(size).expect("plan");
             settings.apply(&planned).expect("apply");

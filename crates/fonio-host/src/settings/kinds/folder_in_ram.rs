@@ -1,9 +1,9 @@
 //! Keeps a folder's content in memory: mounts a tmpfs over the folder, and writes the tmpfs's content to the
 //! covered folder.
 //!
-//! The tmpfs is filled before it is mounted, so a kill leaves either no tmpfs or a complete one. The content
-//! is written out when the fix is undone, on request, and by systemd units hourly and at shutdown. A power
-//! cut loses the data written since the last write-out.
+//! The tmpfs is filled before it is mounted, so that a killed process leaves either no tmpfs or a complete
+//! one. The content is written out when the fix is undone, on request, and by systemd units hourly and at
+//! shutdown. A power cut loses the data written since the last write-out.
 
 use std::path::Path;
 
@@ -20,16 +20,16 @@ use crate::settings::folder::{
 use crate::settings::kind::*;
 use crate::settings::places::reconfigure;
 
-/// The values: the size of the tmpfs, or `none`.
+/// The values are the size of the tmpfs, and `none`.
 pub(super) struct FolderInRam;
 
 const FACTS: Facts = Facts {
     tag: "folder_in_ram",
     scope: Scope::Folder,
-    title: "the memory for the content",
+    title: "the memory for the folder's content",
     kept_in: "the units `fonio-folder-in-ram-FOLDER.service` and `.timer`",
     undone: "the content is copied back",
-    cannot_switch: Some("its content is copied for each change"),
+    cannot_switch: Some("the folder's content is copied for each change"),
     fixes: &[SettingFix {
         name: "folder-in-ram",
         changes: Group::Logs,
@@ -61,7 +61,6 @@ impl Kind for FolderInRam {
         current(on.path())
     }
 
-    /// Moves the folder into memory, changes its size there, or moves it back to the disk.
     fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
         let dir = on.path();
         if value == NONE {
@@ -70,13 +69,13 @@ impl Kind for FolderInRam {
         let size: ByteCount = value.parse().map_err(|_| HostError::NotSettable {
             setting: format!("folder-in-ram={value}"),
             path: dir.to_owned(),
-            reason: "it is not a size".to_owned(),
+            reason: "the value is not a size".to_owned(),
         })?;
         start(dir, size)?;
         units::put(&units(&units::program()?, dir, value))
     }
 
-    /// Fails while programs have files in the tmpfs open.
+    /// Fails while programs have files in the tmpfs open, which prevents unmounting.
     fn check_restore(&self, on: &Object) -> Result<(), HostError> {
         let dir = on.path();
         if mounted(dir)?.is_some() { check_unused(dir) } else { Ok(()) }
@@ -93,11 +92,10 @@ impl Kind for FolderInRam {
     }
 }
 
-/// Source of the mount, which identifies it as fonio's.
+/// The source of the mount, which identifies the mount as fonio's.
 const SOURCE: &str = "fonio-folder-in-ram";
 const INTERVAL: &str = "1h";
 
-/// Returns fonio's tmpfs over a folder.
 fn mounted(dir: &Path) -> Result<Option<MountPoint>, HostError> {
     let own = |mount: &&MountPoint| mount.filesystem == "tmpfs" && mount.source == SOURCE;
     Ok(MountTable::read()?.at(dir).filter(own).cloned())
@@ -119,8 +117,8 @@ fn size_of(mount: &MountPoint) -> Option<ByteCount> {
     size.strip_suffix('k')?.parse().ok().map(|kib: u64| ByteCount(kib << 10))
 }
 
-/// Fails if a change could not be made or undone. `despite_writers` accepts programs that have files open for
-/// writing.
+/// Fails if the folder could not be moved into memory or back. With `despite_writers`, programs may have
+/// files open for writing.
 fn check(dir: &Path, size: ByteCount, despite_writers: bool) -> Result<(), String> {
     let is_there = mounted(dir).map_err(|error| chain(&error))?.is_some();
     if !is_there {
@@ -135,13 +133,13 @@ fn check_size(dir: &Path, size: ByteCount) -> Result<(), String> {
     if found.memory > size {
         let (needs, has) = (words(found.memory), size.to_exact_text());
         return Err(format!(
-            "it holds {needs}, which is more than {has}: use a larger size, or delete files"
+            "the folder holds {needs}, which is more than {has}: use a larger size, or delete files"
         ));
     }
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     match procfs::memory(&meminfo, "MemAvailable") {
         Some(free) if free < size => Err(format!(
-            "it may then use {} of memory, but only {} is available",
+            "the folder may use {} of memory, but only {} is available",
             size.to_exact_text(),
             words(free)
         )),
@@ -149,10 +147,11 @@ fn check_size(dir: &Path, size: ByteCount) -> Result<(), String> {
     }
 }
 
-/// Moves a folder into memory, or changes its size there. A systemd unit runs this at each boot.
+/// Moves a folder into memory, or changes the size of its tmpfs. A systemd unit calls this function at each
+/// boot.
 ///
 /// # Errors
-/// [`HostError::NotSettable`] with the reason; the folder is then unchanged.
+/// [`HostError::NotSettable`] with the reason. If an error occurs, the folder is unchanged.
 pub fn start(dir: &Path, size: ByteCount) -> Result<(), HostError> {
     let _lock = lock()?;
     let refused = |reason: String| HostError::NotSettable {
@@ -176,7 +175,8 @@ pub fn start(dir: &Path, size: ByteCount) -> Result<(), HostError> {
     }
 }
 
-/// Writes the content out and unmounts it. No program can write during this time.
+/// Writes the content of a folder in memory to the disk, and unmounts the tmpfs. No program can write during
+/// this time.
 fn take_down(dir: &Path) -> Result<(), HostError> {
     let unmounted = {
         let _lock = lock()?;
@@ -185,8 +185,8 @@ fn take_down(dir: &Path) -> Result<(), HostError> {
     match unmounted {
         Ok(()) => units::take(&units(&units::program()?, dir, NONE)),
         Err(error) => {
-            // The unit's files in /etc may already be removed. Without the unit, the folder would not be
-            // written out at shutdown.
+            // The files of the folder's unit in /etc may already be removed. Without the unit, the folder
+            // would not be written out at shutdown.
             let size = current(dir)?.unwrap_or_default();
             let _ = units::put(&units(&units::program()?, dir, &size));
             Err(error)
@@ -200,12 +200,12 @@ fn unmount(dir: &Path) -> Result<(), HostError> {
     }
     read_only(dir, reconfigure(dir, "ro", None))?;
     copy_back(dir).and_then(|_| folder::unmount(dir)).inspect_err(|_| {
-        // Report the first error.
+        // Report the first error rather than an error of this call.
         let _ = reconfigure(dir, "rw", None);
     })
 }
 
-/// Writes a folder in memory out to the disk; `None` if it is not in memory.
+/// Writes a folder in memory out to the disk; returns `None` if the folder is not in memory.
 ///
 /// # Errors
 /// [`HostError::NotCopied`] if a part could not be written.
@@ -213,7 +213,7 @@ pub fn write_out(dir: &Path) -> Result<Option<Mirrored>, HostError> {
     let _lock = lock()?;
     let Some(mount) = mounted(dir)? else { return Ok(None) };
     if mount.filesystem_options.iter().any(|option| option == "ro") {
-        // A process was killed during the unmount.
+        // An earlier process was killed while it unmounted the tmpfs.
         reconfigure(dir, "rw", None).map_err(failed("make writable", dir))?;
     }
     copy_back(dir).map(Some)
@@ -222,7 +222,7 @@ pub fn write_out(dir: &Path) -> Result<Option<Mirrored>, HostError> {
 /// Returns the steps that the user must take after the folder was moved into memory.
 fn remains_to_do(dir: &Path) -> Option<String> {
     let mut sentences = Vec::new();
-    sentences.extend(folder::left_below(dir, "and their writes to them are lost"));
+    sentences.extend(folder::left_below(dir, "and their writes to these files are lost"));
     let sockets = survey(&open(dir).ok()?, dir).map(|found| found.sockets).unwrap_or_default();
     if let Some(first) = sockets.first() {
         let more = if sockets.len() > 1 { format!(" and {} more", sockets.len() - 1) } else { String::new() };
@@ -240,7 +240,7 @@ fn remains_to_do(dir: &Path) -> Option<String> {
     (!sentences.is_empty()).then(|| sentences.join("\n"))
 }
 
-/// Returns the units of a folder in memory: the folder itself, and the timer and service for write-outs.
+/// Returns the units of a folder in memory: one for the folder, and a timer and service for write-outs.
 fn units(program: &Path, dir: &Path, size: &str) -> Units {
     let stem = format!("fonio-folder-in-ram-{}", units::escape(dir));
     let (service, timer, write) =

@@ -1,9 +1,9 @@
-//! Moves a folder's content to another device: copies the content to a folder on that device, and bind-mounts
-//! that folder over the original one.
+//! Moves a folder's content to another device: copies the content to a folder on the other device, and
+//! bind-mounts this folder over the original one.
 //!
-//! The covered files stay on the first device unchanged until undoing updates them. A file named [`COPY`]
-//! marks a folder on the other device as only a copy, which may be emptied: it is being filled, or its
-//! content was copied back.
+//! The covered files stay on the first device unchanged until undoing updates them. A file named [`COPY`] in
+//! a folder on the other device means that this folder is only a copy and may be emptied: it is being filled,
+//! or its content was copied back.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,7 +25,7 @@ use crate::settings::kept::fstab;
 use crate::settings::kind::*;
 use crate::settings::places::mount_flags;
 
-/// The values: `bound` or `none`.
+/// The values are `bound` and `none`.
 pub(super) struct FolderOn;
 
 const FACTS: Facts = Facts {
@@ -35,7 +35,7 @@ const FACTS: Facts = Facts {
     kept_in: "a line in `/etc/fstab`, also without --keep",
     undone: "the content is copied back",
     must_be_kept: true,
-    cannot_switch: Some("its content is copied for each change"),
+    cannot_switch: Some("the folder's content is copied for each change"),
     needs_value: Some("DIR"),
     fixes: &[SettingFix {
         name: "folder-on",
@@ -88,7 +88,6 @@ impl Kind for FolderOn {
         current(dir, to)
     }
 
-    /// Moves the folder's content, or moves it back.
     fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
         let (dir, to) = on.with_content();
         let _lock = lock()?;
@@ -131,14 +130,13 @@ impl Kind for FolderOn {
     }
 
     fn remains_to_do(&self, path: &Path) -> Option<String> {
-        folder::left_below(&folder_at(path).ok()?, "and their writes to them are lost")
+        folder::left_below(&folder_at(path).ok()?, "and their writes to these files are lost")
     }
 }
 
-/// Value for a folder whose content was moved.
 const BOUND: &str = "bound";
 
-/// Returns whether the folder `to` is bound over `dir`; `None` if `dir` is gone.
+/// Returns `bound` if the folder `to` is bound over `dir`, otherwise `none`; `None` if `dir` is gone.
 fn current(dir: &Path, to: &Path) -> Result<Option<String>, HostError> {
     let numbers = |path: &Path| fs::metadata(path).map(|stat| (stat.dev(), stat.ino())).ok();
     let Some(own) = numbers(dir) else { return Ok(None) };
@@ -146,11 +144,11 @@ fn current(dir: &Path, to: &Path) -> Result<Option<String>, HostError> {
     Ok(Some(if is_bound { BOUND } else { NONE }.to_owned()))
 }
 
-/// Fails if a change could not be made or undone.
+/// Fails if the folder's content could not be moved or moved back.
 fn check(dir: &Path, to: &Path, despite_writers: bool) -> Result<(), String> {
     check_place(dir)?;
     if to.starts_with(dir) || dir.starts_with(to) {
-        return Err(format!("{} contains it or is in it", to.display()));
+        return Err(format!("{} contains this folder or is in it", to.display()));
     }
     if device_of(dir) == device_of(to) {
         return Err(format!("{} is on the same device", to.display()));
@@ -168,7 +166,7 @@ fn check(dir: &Path, to: &Path, despite_writers: bool) -> Result<(), String> {
     let free = free(&there).map_err(|error| chain(&error))?;
     if found.bytes > free {
         let (needs, has) = (words(found.bytes), words(free));
-        return Err(format!("it holds {needs}, but {} has only {has} free", to.display()));
+        return Err(format!("the folder holds {needs}, but {} has only {has} free", to.display()));
     }
     if despite_writers { Ok(()) } else { check_writers(dir) }
 }
@@ -191,13 +189,13 @@ fn unmark(there: &OwnedFd, to: &Path) -> Result<(), HostError> {
     let unmark = || {
         let times = times(&rustix::fs::fstat(there)?);
         remove(there.as_fd(), COPY)?;
-        // Restore the timestamps, which equal the copied folder's.
+        // Restore the timestamps, which are equal to those of the copied folder.
         rustix::fs::futimens(there, &times)
     };
     unmark().map_err(failed("write in", to))
 }
 
-/// Empties a folder that has only a copy. Removes the marker file last.
+/// Empties a folder on the other device that is only a copy. Removes the marker file last.
 fn empty(there: &OwnedFd, to: &Path) -> Result<(), HostError> {
     let clear = || {
         let names = names(there.as_fd())?;
@@ -214,12 +212,12 @@ fn empty(there: &OwnedFd, to: &Path) -> Result<(), HostError> {
     clear().map_err(failed("empty", to))
 }
 
-/// Fails if undoing would lose data. Changes nothing.
+/// Fails if moving the content back would lose data. Does not change anything.
 fn check_undo(dir: &Path, to: &Path) -> Result<(), HostError> {
     if current(dir, to)?.as_deref() != Some(BOUND) {
         let content = match open(to) {
             Ok(there) => !is_free(&there).map_err(failed("list", to))?,
-            // The device may be absent.
+            // The other device may be absent.
             Err(_) => true,
         };
         let (from, dir, to) = (dir, dir.display(), to.display());
@@ -227,7 +225,7 @@ fn check_undo(dir: &Path, to: &Path) -> Result<(), HostError> {
             Err(not_restorable(
                 from,
                 format!(
-                    "its content is in {to}, which is not mounted on it now: run `mount --bind {to} {dir}`, then undo it"
+                    "the folder's content is in {to}, which is not mounted on the folder now: run `mount --bind {to} {dir}`, then undo the fix"
                 ),
             ))
         } else {
@@ -251,7 +249,7 @@ fn take_down(dir: &Path, to: &Path) -> Result<(), HostError> {
 fn unmount(dir: &Path, to: &Path) -> Result<(), HostError> {
     let table = MountTable::read()?;
     let options = table.at(dir).map(|mount| mount.options.clone()).unwrap_or_default();
-    // Only mounts that are never bound have unknown options.
+    // Mounts with unknown options are never bound.
     let flags = MountFlags::BIND | mount_flags(&options).unwrap_or(MountFlags::empty());
     read_only(dir, mount_remount(dir, flags | MountFlags::RDONLY, c""))?;
     let leave = || {
@@ -260,7 +258,7 @@ fn unmount(dir: &Path, to: &Path) -> Result<(), HostError> {
         mark(&open(to)?, to)
     };
     leave().inspect_err(|_| {
-        // Report the first error.
+        // Report the first error rather than an error of this call.
         let _ = mount_remount(dir, flags.difference(MountFlags::RDONLY), c"");
     })
 }

@@ -1,16 +1,16 @@
-//! Keeps a folder's content in an image file of fixed size on the same device, so all writes to the folder go
-//! to one address range (Kim, Agrawal, Ungureanu 2012, section 5.3).
+//! Keeps a folder's content in an image file of fixed size on the same device, so that all writes to the
+//! folder go to one address range (Kim, Agrawal, Ungureanu 2012, section 5.3).
 //!
-//! The image contains an ext4 file system with its own journal. It is completely allocated and written before
-//! use, so writes to the folder never allocate blocks in the underlying file system. It is in a folder owned
-//! by root at the top of that file system ([`FOLDER`]), and is mounted through a loop device that is removed
-//! with its last user.
+//! The image contains an ext4 file system with its own journal. The image is completely allocated and written
+//! before use, so that writes to the folder never allocate blocks in the underlying file system. The image is
+//! in a folder of root in the root directory of that file system ([`FOLDER`]). It is mounted through a loop
+//! device that is removed with its last user.
 //!
 //! An image whose name ends in [`COPY`] is only a copy of the folder, and may be removed: it is being filled,
 //! or its content was copied back. A complete image gets its final name just before it is mounted. It loses
-//! that name just before it is unmounted, when the covered folder is up to date. So a kill or a power cut at
-//! any moment loses nothing. An unmounted image with its final name may be newer than the folder; it is never
-//! removed.
+//! this name just before it is unmounted, when the covered folder is up to date. So no data are lost if the
+//! process is killed or the power is cut. An unmounted image with its final name may be newer than the
+//! folder, so it is never removed.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -38,18 +38,18 @@ use crate::settings::kept::fstab;
 use crate::settings::kind::*;
 use crate::settings::places::reconfigure;
 
-/// The values: the size of the image, or `none`.
+/// The values are the size of the image, and `none`.
 pub(super) struct HotRange;
 
 const FACTS: Facts = Facts {
     tag: "hot_range",
     content: Some("image"),
     scope: Scope::Folder,
-    title: "the range for the writes",
+    title: "the address range for the writes",
     kept_in: "a line in `/etc/fstab`, also without --keep",
     undone: "the content is copied back",
     must_be_kept: true,
-    cannot_switch: Some("its content is copied for each change"),
+    cannot_switch: Some("the folder's content is copied for each change"),
     needs_value: Some("SIZE"),
     fixes: &[SettingFix {
         name: "hot-range",
@@ -85,7 +85,7 @@ impl Kind for HotRange {
     fn object(&self, wanted: &Wanted<'_>, path: &Path) -> Result<Object, Refusal> {
         if *wanted.value == Value::None {
             return Err(Refusal::Reason(
-                "name its size, such as hot-range=16MiB: `fonio bench address-range FOLDER` measures over which range small random writes are fast"
+                "write the size of the range, such as hot-range=16MiB: `fonio bench address-range FOLDER` measures over which range small random writes are fast"
                     .to_owned(),
             ));
         }
@@ -108,7 +108,6 @@ impl Kind for HotRange {
         Ok(Some(ByteCount::from_sectors(sectors).to_exact_text()))
     }
 
-    /// Moves a folder's content into an image, or moves it back.
     fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
         let (dir, image) = on.with_content();
         let _lock = lock()?;
@@ -120,9 +119,9 @@ impl Kind for HotRange {
             path: dir.to_owned(),
             reason: reason.to_owned(),
         };
-        let size: ByteCount = value.parse().map_err(|_| refused("it is not a size"))?;
+        let size: ByteCount = value.parse().map_err(|_| refused("the value is not a size"))?;
         put(dir, image, size, refused).inspect_err(|_| {
-            // Report the first error.
+            // Report the first error rather than an error of this call.
             let _ = remove_copy(image);
         })
     }
@@ -140,7 +139,7 @@ impl Kind for HotRange {
 
     fn kept_as(&self, on: &Object, _value: &str, _files: &KeptFiles) -> Result<KeptAs, Refusal> {
         let (dir, image) = on.with_content();
-        // The weekly fstrim would deallocate blocks of the image.
+        // Without X-fstrim.notrim, the weekly fstrim would deallocate blocks of the image.
         let fixed = ["loop", "nofail", "X-fstrim.notrim"];
         let options: Vec<&str> = fixed.into_iter().chain(options_around(dir)?).collect();
         Ok(KeptAs::MountLine(fstab::line_of_mount(image, dir, FILESYSTEM, &options.join(","))))
@@ -156,31 +155,31 @@ const FOLDER: &str = ".fonio-hot-range";
 /// Suffix of the name of an image that is only a copy.
 const COPY: &str = ".copy";
 const FILESYSTEM: &str = "ext4";
-/// Minimum size of an image. mkfs.ext4 creates no journal larger than half of the free blocks.
+/// The minimum size of an image. mkfs.ext4 creates no journal larger than half of the free blocks.
 const SIZE_MIN: ByteCount = ByteCount(10 << 20);
 /// Minimum size of ext4's journal with 4 KiB blocks (`JBD2_MIN_JOURNAL_BLOCKS`).
 const JOURNAL_BYTES: u64 = 4 << 20;
 /// Size of an inode in the image, and the maximum number of bytes per inode.
 const INODE_BYTES: u64 = 256;
 const BYTES_PER_INODE: u64 = 8 << 10;
-/// Space in the image for superblocks, group descriptors, bitmaps and the blocks of its root directory.
+/// Space in the image for superblocks, group descriptors, bitmaps and the blocks of the root directory.
 const REST_BYTES: u64 = 512 << 10;
 const SPARE_BYTES: u64 = 1 << 20;
-/// File systems that overwrite data in place.
+/// The file systems that overwrite data in place, as an image requires.
 const IN_PLACE: [&str; 4] = ["ext4", "ext3", "ext2", "xfs"];
-/// An image with more extents is reported as fragmented.
+/// The maximum number of extents of an image that is not reported as fragmented.
 const FEW_PIECES: usize = 4;
-/// Maximum length of the folder's name within its image's name.
+/// Maximum length of the folder's name within the name of its image.
 const NAME_LETTERS_MAX: usize = 40;
-/// Bytes per write when an image is rewritten before use.
+/// Number of bytes per write while an image is rewritten before use.
 const WRITE_BYTES: usize = 1 << 20;
 
 /// Returns the path of a folder's image. The file name contains the folder's name, for readability, and its
-/// inode number, which distinguishes folders of the same name.
+/// inode number, which distinguishes folders with the same name.
 fn image_of(dir: &Path) -> Result<PathBuf, String> {
     let mounts = MountTable::read().map_err(|error| chain(&error))?;
     let holding = dir.parent().and_then(|parent| mounts.holding(parent));
-    let top = &holding.ok_or("its mount is not found")?.dir;
+    let top = &holding.ok_or("the mount of this folder was not found")?.dir;
     let number = match mounts.at(dir) {
         None => fs::metadata(dir).map_err(|error| chain(&error))?.ino(),
         Some(_) => {
@@ -200,7 +199,6 @@ fn copy_of(image: &Path) -> PathBuf {
     name.into()
 }
 
-/// Returns the mount of the image over a folder.
 fn mounted(dir: &Path, image: &Path) -> Result<Option<MountPoint>, HostError> {
     let table = MountTable::read()?;
     let is_own = |mount: &&MountPoint| {
@@ -210,15 +208,15 @@ fn mounted(dir: &Path, image: &Path) -> Result<Option<MountPoint>, HostError> {
     Ok(table.at(dir).filter(is_own).cloned())
 }
 
-/// Returns the path of a sysfs file of a mount's device.
+/// Returns the path of a sysfs file of the device that is mounted.
 fn of_device(mount: &MountPoint, name: &str) -> PathBuf {
     Machine::here().device_dir(mount.device).join(name)
 }
 
-/// Fails if a change could not be made or undone.
+/// Fails if the folder's content could not be moved into an image or back.
 fn check(dir: &Path, image: &Path, size: ByteCount, despite_writers: bool) -> Result<(), String> {
     if mounted(dir, image).map_err(|error| chain(&error))?.is_some() {
-        return Err("its range already has another size: run `fonio fix undo hot-range` first".to_owned());
+        return Err("the range already has another size: run `fonio fix undo hot-range` first".to_owned());
     }
     check_place(dir)?;
     check_below(image)?;
@@ -234,7 +232,7 @@ fn check(dir: &Path, image: &Path, size: ByteCount, despite_writers: bool) -> Re
     let needs = size_needed(&found, size);
     if needs > size {
         return Err(format!(
-            "it holds {}, which needs a range of at least {}",
+            "the folder holds {}, which needs a range of at least {}",
             words(found.bytes),
             ByteCount(needs.0.next_multiple_of(1 << 20)).to_exact_text()
         ));
@@ -243,7 +241,7 @@ fn check(dir: &Path, image: &Path, size: ByteCount, despite_writers: bool) -> Re
     let free = free(&own).map_err(|error| chain(&error))?;
     if size.0 + SPARE_BYTES > free.0 {
         return Err(format!(
-            "its file system has only {} free, but the image needs {}, because the folder keeps its space",
+            "the folder's file system has only {} free, but the image needs {}, because the folder keeps its space",
             words(free),
             size.to_exact_text()
         ));
@@ -294,7 +292,7 @@ fn check_below(image: &Path) -> Result<(), String> {
 fn stranded(dir: &Path, image: &Path) -> String {
     let (dir, image) = (dir.display(), image.display());
     format!(
-        "its content is in {image}, which is not mounted on it now: run `mount -o loop {image} {dir}`, then `fonio fix undo hot-range`"
+        "the folder's content is in {image}, which is not mounted on the folder now: run `mount -o loop {image} {dir}`, then `fonio fix undo hot-range`"
     )
 }
 
@@ -310,7 +308,7 @@ fn put(
     let file = allocate(&copy, size)?;
     format(&copy, inodes(&survey(&below, dir)?, size))?;
     settle(&file, &copy, size)?;
-    // The loop device is removed with the mount.
+    // The kernel removes the loop device when the image is unmounted.
     let (device, node) = attach_while_used(&file)?;
     let (filled, root) = detached_mount(FILESYSTEM, &[("source", &node.to_string_lossy())], dir)?;
     drop((device, file));
@@ -319,13 +317,12 @@ fn put(
     }
     fs::rename(&copy, image).map_err(HostError::system("rename", &copy))?;
     put_on(&filled, dir).inspect_err(|_| {
-        // No program has written to it yet.
+        // No program has written to the image yet.
         let _ = fs::rename(image, &copy);
     })?;
     sync_folder(image)
 }
 
-/// Creates a file with all its blocks allocated.
 fn allocate(path: &Path, size: ByteCount) -> Result<File, HostError> {
     let folder = path.parent().expect("it is in a folder");
     match fs::DirBuilder::new().mode(0o700).create(folder) {
@@ -336,9 +333,9 @@ fn allocate(path: &Path, size: ByteCount) -> Result<File, HostError> {
     let stat = fs::symlink_metadata(folder).map_err(HostError::system("look at", folder))?;
     if !stat.is_dir() || stat.uid() != 0 || stat.mode() & 0o077 != 0 {
         return Err(HostError::NotSettable {
-            setting: "an image in it".to_owned(),
+            setting: "an image in this folder".to_owned(),
             path: folder.to_owned(),
-            reason: "it is not a folder owned by root that only root can access: remove it".to_owned(),
+            reason: "this path is not a folder owned by root that only root can access: remove it".to_owned(),
         });
     }
     let no_link = OFlags::NOFOLLOW.bits().cast_signed();
@@ -352,15 +349,15 @@ fn allocate(path: &Path, size: ByteCount) -> Result<File, HostError> {
     let file = file.map_err(HostError::system("make", path))?;
     let whole = rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size.0);
     match whole {
-        // ext2 and ext3 allocate blocks when they are written.
+        // ext2 and ext3 allocate a file's blocks when data are written to it.
         Err(Errno::OPNOTSUPP) => file.set_len(size.0).map_err(HostError::system("allocate", path))?,
         whole => whole.map_err(HostError::system("allocate", path))?,
     }
     Ok(file)
 }
 
-/// Rewrites the complete image unchanged. Otherwise, the first write to each allocated extent would make the
-/// underlying file system mark the extent as written, which is a write outside the image.
+/// Rewrites the complete image with the same content. Otherwise, the first write to each allocated extent
+/// would make the underlying file system mark the extent as written, which is a write outside the image.
 fn settle(file: &File, path: &Path, size: ByteCount) -> Result<(), HostError> {
     let mut bytes = vec![0; WRITE_BYTES];
     let write = |bytes: &mut Vec<u8>| {
@@ -387,7 +384,6 @@ fn format(image: &Path, inodes: u64) -> Result<(), HostError> {
     run("mkfs.ext4", "e2fsprogs", &[&words[..], &[image.as_os_str()]].concat()).map(drop)
 }
 
-/// Removes an image that is only a copy, and the folder of the images if it is empty.
 fn remove_copy(image: &Path) -> Result<(), HostError> {
     let copy = copy_of(image);
     let Some(folder) = image.parent() else { return Ok(()) };
@@ -395,7 +391,7 @@ fn remove_copy(image: &Path) -> Result<(), HostError> {
     remove_empty_folder(folder)
 }
 
-/// Fails if undoing would lose data. Changes nothing.
+/// Fails if moving the content back would lose data. Does not change anything.
 fn check_undo(dir: &Path, image: &Path) -> Result<(), HostError> {
     match mounted(dir, image)? {
         Some(_) => check_copying_back(dir),
@@ -424,7 +420,7 @@ fn unmount(dir: &Path, image: &Path) -> Result<(), HostError> {
         folder::unmount(dir)
     };
     leave().inspect_err(|_| {
-        // Report the first error.
+        // Report the first error rather than an error of removing the copy.
         if copy.exists() {
             let _ = fs::rename(&copy, image);
         }
@@ -432,10 +428,10 @@ fn unmount(dir: &Path, image: &Path) -> Result<(), HostError> {
     })
 }
 
-/// Returns the remarks for the user after the change.
+/// Returns remarks for the user on the state after the change.
 fn remains_to_do(dir: &Path) -> Option<String> {
     let mut sentences = Vec::new();
-    sentences.extend(folder::left_below(dir, "and their writes to them are lost"));
+    sentences.extend(folder::left_below(dir, "and their writes to these files are lost"));
     let image = image_of(dir).ok().filter(|image| image.exists());
     if let Some(pieces) = image.as_deref().and_then(pieces).filter(|pieces| *pieces > FEW_PIECES) {
         sentences.push(format!(
@@ -445,7 +441,7 @@ fn remains_to_do(dir: &Path) -> Option<String> {
     (!sentences.is_empty()).then(|| sentences.join("\n"))
 }
 
-/// Returns the number of a file's extents, from e2fsprogs' filefrag.
+/// Returns the number of a file's extents, as reported by filefrag of e2fsprogs.
 fn pieces(file: &Path) -> Option<usize> {
     let said = run("filefrag", "e2fsprogs", &[file]).ok()?;
     said.rsplit_once(": ")?.1.split_whitespace().next()?.parse().ok()

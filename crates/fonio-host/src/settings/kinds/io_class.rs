@@ -1,4 +1,4 @@
-//! The I/O class of a unit (`ioprio_set(2)`).
+//! The setting for the I/O class of a unit (`ioprio_set(2)`).
 
 use std::path::Path;
 

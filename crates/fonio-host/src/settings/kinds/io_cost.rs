@@ -1,6 +1,6 @@
-//! The kernel's controller io.cost, which makes I/O weights effective under every scheduler.
+//! The setting for the kernel's controller io.cost, which makes I/O weights effective under every scheduler.
 //!
-//! The root control group's file `io.cost.qos` enables it, with one line per disk
+//! The root control group's file `io.cost.qos` enables the controller, with one line per disk
 //! (Documentation/admin-guide/cgroup-v2.rst). The kernel's default cost model applies, unless a user has
 //! written another model to `io.cost.model`.
 
@@ -50,11 +50,11 @@ impl Kind for IoCost {
         Err(Refusal::Reason(if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
             "this kernel has no io.cost controller (CONFIG_BLK_CGROUP_IOCOST)".to_owned()
         } else {
-            "it needs control groups v2, which are not mounted on /sys/fs/cgroup".to_owned()
+            "control groups v2 must be mounted on /sys/fs/cgroup".to_owned()
         }))
     }
 
-    /// Returns `None` also if the running kernel has no io.cost.
+    /// Returns the setting's value; `None` also if the running kernel has no io.cost.
     fn current(&self, on: &Object) -> Result<Option<String>, HostError> {
         let Some(number) = Machine::here().device_named(on.disk().as_ref()) else { return Ok(None) };
         match fs::read_to_string(QOS) {
@@ -64,7 +64,7 @@ impl Kind for IoCost {
         }
     }
 
-    /// Switches io.cost on or off; the device's other parameters stay.
+    /// Switches io.cost on or off; the other parameters of the disk stay unchanged.
     fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
         let Some(number) = Machine::here().device_named(on.disk().as_ref()) else { return Ok(()) };
         let line = format!("{number} enable={}", u8::from(value == ON));

@@ -1,4 +1,4 @@
-//! journald keeps its logs in memory.
+//! The setting that makes journald keep its logs in memory.
 
 use crate::program::run;
 use crate::settings::drop_in::DropIn;
@@ -39,7 +39,7 @@ impl Kind for JournaldInRam {
 
     fn release(&self, on: &Object) -> Result<(), HostError> {
         DropIn::new(&KEYS, on).take_back()?;
-        // Write the logs in memory to the disk, because they would be lost at the next boot.
+        // Write the logs in memory to the disk, because the logs would be lost at the next boot.
         run("journalctl", "systemd", &["--flush"]).map(drop)
     }
 }

@@ -1,4 +1,4 @@
-//! The interval in which journald syncs its logs.
+//! The setting for the interval at which journald syncs its logs.
 
 use crate::settings::kind::*;
 

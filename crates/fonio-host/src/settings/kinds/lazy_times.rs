@@ -1,11 +1,11 @@
-//! Whether changed timestamps of a file stay in memory until the file is synced, for at most a day.
+//! The setting that keeps a file's changed timestamps in memory until the file is synced, for at most a day.
 
 use fonio_system::MountTable;
 
 use crate::settings::kind::*;
 use crate::settings::places::{check_writable, reconfigure};
 
-/// The values: `lazytime` or `nolazytime`. They apply to all mounts of the file system.
+/// The values are `lazytime` and `nolazytime`. A value applies to all mounts of the file system.
 pub(super) struct LazyTimes;
 
 const FACTS: Facts = Facts {

@@ -1,4 +1,5 @@
-//! All kinds of settings, one file each, and their table. A new kind needs a file and a line in the table.
+//! Contains all kinds of settings, one file each, and the table of these kinds. A new kind needs a file and a
+//! line in the table.
 
 mod access_times;
 mod buffered;
@@ -37,7 +38,7 @@ pub(super) fn fix_named(name: &str) -> Option<(&'static dyn Kind, &'static Setti
     fixes.find(|(_, fix)| fix.name == name)
 }
 
-/// Returns the kind with this name in records. `of` distinguishes kinds with the same `tag`.
+/// Returns the kind of setting with this name in records. `of` distinguishes kinds with the same `tag`.
 pub(super) fn recorded_as(tag: &str, of: Option<&str>) -> Option<&'static dyn Kind> {
     KINDS.iter().copied().find(|kind| {
         let facts = kind.facts();
@@ -45,7 +46,7 @@ pub(super) fn recorded_as(tag: &str, of: Option<&str>) -> Option<&'static dyn Ki
     })
 }
 
-/// All kinds, in the order of the printed list.
+/// All kinds, in the order in which their fixes are listed.
 pub(super) static KINDS: &[&dyn Kind] = &[
     &scheduler::Scheduler,
     &concurrency::OfSmartio,

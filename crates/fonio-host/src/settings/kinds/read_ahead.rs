@@ -1,4 +1,4 @@
-//! The read-ahead of files on a device, in KiB.
+//! The setting for the read-ahead of files on a device, in KiB.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ const FACTS: Facts = Facts {
     ..Facts::DEFAULT
 };
 
-/// Maximum; the kernel stores the read-ahead as a 32-bit number of pages.
+/// Maximum read-ahead. The kernel stores the read-ahead as a 32-bit number of pages.
 const MAX: ByteCount = ByteCount(1 << 30);
 
 impl Kind for ReadAhead {

@@ -1,4 +1,4 @@
-//! The maximum size of a request, including merged ones, in KiB.
+//! The setting for the maximum size of a request, including merged requests, in KiB.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ impl Kind for RequestSize {
         value::size(text, 64 << 10, 4 << 10)
     }
 
-    /// The kernel refuses values above the device's limit.
+    /// Returns the disk; fails if the wanted size is above the device's limit, which the kernel would refuse.
     fn object(&self, wanted: &Wanted<'_>, path: &Path) -> Result<Object, Refusal> {
         let device = disk_of(path)?;
         match Queue::of(&device).read("max_hw_sectors_kb")?.parse::<u64>() {

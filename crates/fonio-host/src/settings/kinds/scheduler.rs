@@ -1,4 +1,4 @@
-//! The I/O scheduler of a disk.
+//! The setting for the I/O scheduler of a disk.
 
 use crate::kernel::can_load_scheduler;
 use crate::settings::kind::*;

@@ -1,5 +1,5 @@
 //! Applies the sync policy to a systemd unit's SQLite databases, with a drop-in that loads fonio's library
-//! into its programs.
+//! into the unit's programs.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -18,7 +18,7 @@ const FACTS: Facts = Facts {
     held: Held::DropIn(Keys {
         // Other variables of the unit do not belong to the setting.
         only_with: LIBRARY,
-        // fonio's boot unit starts before the unit and stops after it.
+        // fonio's boot unit starts before the changed unit and stops after it.
         more: &["[Unit]", "Wants=fonio-sync-policy.service", "After=fonio-sync-policy.service"],
         ..Keys::new("sync-policy", &["Environment"])
     }),
@@ -56,12 +56,12 @@ impl Kind for SyncPolicy {
 }
 
 const LIBRARY: &str = "libfonio_sqlite_sync.so";
-/// Folder of the library in fonio's package.
+/// The folder in which fonio's package installs the library.
 const PLACE: &str = "/usr/lib/fonio";
-/// Unit that removes caches after an unclean shutdown.
+/// The unit that removes databases of class `cache` after an unclean shutdown.
 const BOOT_UNIT: &str = "fonio-sync-policy.service";
 
-/// Returns the path of the library: the one that the package installs, or the one in this program's folder.
+/// Returns the path of the library: in the folder of fonio's package, or in this program's folder.
 fn library() -> PathBuf {
     let beside = std::env::current_exe().ok().map(|program| program.with_file_name(LIBRARY));
     let package = Path::new(PLACE).join(LIBRARY);
@@ -71,8 +71,8 @@ fn library() -> PathBuf {
     }
 }
 
-/// Checks that the library works in the unit's programs; the error is the reason why it does not. Changes
-/// nothing.
+/// Checks that the library works in the unit's programs; the error is the reason why it does not. Does not
+/// change anything.
 fn check(unit: &str) -> Result<(), String> {
     check_library(&library())?;
     let policy = read_policy(Path::new(DEFAULT))?;
@@ -86,14 +86,14 @@ fn check(unit: &str) -> Result<(), String> {
     }
     if let Some(other) = other_preload(&property("Environment")?) {
         return Err(format!(
-            "it already sets LD_PRELOAD={other}, which the drop-in would replace: add {} to it yourself",
+            "the unit already sets LD_PRELOAD={other}, which the drop-in would replace: add {} to that variable yourself",
             library().display()
         ));
     }
     let start = property("ExecStart")?;
     match program_of(&start) {
         Some(program) => check_program(&program),
-        None => Err("it starts no program of its own".to_owned()),
+        None => Err("the unit starts no program of its own".to_owned()),
     }
 }
 
@@ -131,7 +131,7 @@ fn read_policy(path: &Path) -> Result<Policy, String> {
     Ok(policy)
 }
 
-/// Returns the value of LD_PRELOAD in a unit's environment, if it is not ours.
+/// Returns the value of LD_PRELOAD in a unit's environment, if it is not fonio's library.
 fn other_preload(environment: &str) -> Option<&str> {
     let words = environment.split_whitespace().map(|word| word.trim_matches('"'));
     words.filter_map(|word| word.strip_prefix("LD_PRELOAD=")).find(|value| !value.contains(LIBRARY))
@@ -144,7 +144,7 @@ fn program_of(start: &str) -> Option<PathBuf> {
     (!path.is_empty()).then(|| path.into())
 }
 
-/// Rejects programs that ignore LD_PRELOAD.
+/// Rejects a program that ignores LD_PRELOAD.
 fn check_program(program: &Path) -> Result<(), String> {
     let shown = program.display();
     let stat = fs::metadata(program).map_err(|error| format!("{shown}: {error}"))?;
@@ -157,7 +157,7 @@ fn check_program(program: &Path) -> Result<(), String> {
         let line = String::from_utf8_lossy(rest.split(|byte| *byte == b'\n').next().unwrap_or_default());
         let mut words = line.split_whitespace();
         let interpreter = words.next().ok_or_else(|| format!("{shown} names no interpreter"))?;
-        // `#!/usr/bin/env python3` names the interpreter as an argument.
+        // A line such as `#!/usr/bin/env python3` names the interpreter as an argument.
         if interpreter.ends_with("/env") {
             return Ok(());
         }
@@ -181,8 +181,8 @@ fn check_program(program: &Path) -> Result<(), String> {
     }
 }
 
-/// Returns whether the ELF header (elf(5)) names a dynamic linker; `None` if it is not an ELF file of this
-/// machine's byte order.
+/// Returns whether the ELF header (elf(5)) names a dynamic linker; `None` if the file is not an ELF file of
+/// this machine's byte order.
 fn is_dynamic(head: &[u8]) -> Option<bool> {
     const PT_INTERP: u32 = 3;
     let is_64 = match head.strip_prefix(b"\x7fELF")?.first()? {
@@ -228,7 +228,7 @@ mod tests {
         fs::copy(&own, &set_user_id).expect("copy");
         fs::set_permissions(&set_user_id, fs::Permissions::from_mode(0o4755)).expect("chmod");
         assert!(check_program(&set_user_id).expect_err("refused").contains("is a set-user-ID program"));
-        // The same program without the entry that names the dynamic linker.
+        // Remove the entry that names the dynamic linker from a copy of this program.
         let mut bytes = fs::read(&own).expect("read");
         let count_at = if bytes[4] == 2 { 56 } else { 44 };
         bytes[count_at..count_at + 2].copy_from_slice(&[0, 0]);

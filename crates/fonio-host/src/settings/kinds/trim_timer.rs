@@ -12,10 +12,10 @@ use rustix::ioctl::{self, Opcode, Updater};
 use crate::settings::kind::*;
 use crate::settings::places::mount_of;
 
-/// The weekly trim unit, from util-linux.
+/// The systemd timer of util-linux that trims file systems weekly.
 const TIMER: &str = "fstrim.timer";
 
-/// Weekly trimming of mounted file systems by systemd. The values: `enabled` or `disabled`.
+/// The setting for weekly trimming of mounted file systems. The values are `enabled` and `disabled`.
 pub(super) struct TrimTimer;
 
 const FACTS: Facts = Facts {
@@ -28,7 +28,7 @@ const FACTS: Facts = Facts {
     undone: "the timer returns to its former state; trimmed blocks stay trimmed",
     held: Held::Itself,
     lasts: true,
-    cannot_switch: Some("it runs once a week"),
+    cannot_switch: Some("the timer runs only once a week"),
     fixes: &[SettingFix {
         name: "fstrim",
         changes: Group::Filesystem,
@@ -53,13 +53,13 @@ impl Kind for TrimTimer {
         }
         match self.current(&Object::Machine)?.as_deref() {
             Some("enabled" | "disabled") => Ok(Object::Machine),
-            Some("masked") => refused(format!("it is masked: run `systemctl unmask {TIMER}`")),
-            Some(other) => refused(format!("its state is {other}")),
+            Some("masked") => refused(format!("{TIMER} is masked: run `systemctl unmask {TIMER}`")),
+            Some(other) => refused(format!("the state of {TIMER} is {other}")),
             None => refused(format!("systemd has no {TIMER}; on Debian: apt-get install util-linux")),
         }
     }
 
-    /// Returns `None` without systemd or its timer.
+    /// Returns the setting's value; `None` if systemd does not run or the timer does not exist.
     fn current(&self, _on: &Object) -> Result<Option<String>, HostError> {
         if systemd::check().is_err() {
             return Ok(None);
@@ -68,7 +68,7 @@ impl Kind for TrimTimer {
         Ok((!state.is_empty()).then_some(state))
     }
 
-    /// Enables and starts the timer, or disables and stops it.
+    /// Enables and starts the weekly timer, or disables and stops it.
     fn set(&self, _on: &Object, value: &str) -> Result<(), HostError> {
         let verb = if value == "enabled" { "enable" } else { "disable" };
         systemd::systemctl(&[verb, "--now", TIMER]).map(drop)
@@ -79,42 +79,43 @@ impl Kind for TrimTimer {
 #[repr(C)]
 struct Range {
     start: u64,
-    /// Before the call, the maximum length in bytes; after it, the number of trimmed bytes.
+    /// Before the call, the maximum length of the range in bytes; afterwards, the number of trimmed bytes.
     length: u64,
     length_min: u64,
 }
 
 const FITRIM: Opcode = ioctl::opcode::read_write::<Range>(b'X', 121);
 
-/// A trimmed file system, or one to trim.
+/// A file system that was trimmed, or that can be trimmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trim {
-    /// Its mount point.
+    /// The mount point of the file system.
     pub dir: PathBuf,
-    /// The kind of file system.
+    /// The type of the file system, such as `ext4`.
     pub filesystem: String,
-    /// Its device.
+    /// The device of the file system.
     pub source: String,
-    /// The bytes reported to the device as unused. ext4 reports each range only once per mount.
+    /// The number of bytes reported to the device as unused. ext4 reports each range only once per mount.
     pub bytes: ByteCount,
 }
 
-/// Returns the file system that [`trim`] would trim for `path`, with its free bytes. Changes nothing.
+/// Returns the file system that [`trim`] would trim for `path`, with its free bytes. Does not change
+/// anything.
 ///
 /// # Errors
-/// [`HostError::NotSettable`] with the reason.
+/// [`HostError::NotSettable`] with the reason why the file system cannot be trimmed.
 pub fn trim_plan(path: &Path) -> Result<Trim, HostError> {
     let mounted = mount_of(path)?;
     let refused =
         |reason| HostError::NotSettable { setting: "fstrim".to_owned(), path: mounted.dir.clone(), reason };
     let machine = Machine::here();
     let Some(disk) = block_device(&mounted).map(|id| machine.disk_of(id)) else {
-        return Err(refused(format!("it is {}, which is not on a device", mounted.filesystem)));
+        return Err(refused(format!("the file system {} is not on a device", mounted.filesystem)));
     };
     if read_number(&machine.device_dir(disk).join("queue/discard_max_bytes")) == Some(0) {
         let name = machine.name_of(disk).unwrap_or_default();
         return Err(refused(format!(
-            "{name} cannot discard (its discard_max_bytes is 0): the device, its adapter or a layer such as LUKS does not support it"
+            "{name} cannot discard (its discard_max_bytes is 0): the device, its adapter or a layer such as LUKS does not support discard"
         )));
     }
     if mounted.options.iter().any(|option| option == "ro") {
@@ -125,16 +126,17 @@ pub fn trim_plan(path: &Path) -> Result<Trim, HostError> {
     Ok(Trim { dir: mounted.dir, filesystem: mounted.filesystem, source: mounted.source, bytes })
 }
 
-/// Trims the file system that holds `path`. This cannot be undone, but no data are lost.
+/// Trims the file system that holds `path`. Trimming cannot be undone, but loses no data.
 ///
 /// # Errors
-/// [`HostError::NotSettable`] with the reason.
+/// [`HostError::NotSettable`] with the reason why the file system cannot be trimmed.
 pub fn trim(path: &Path) -> Result<Trim, HostError> {
     let planned = trim_plan(path)?;
     let dir = &planned.dir;
     let open = File::open(dir).map_err(HostError::system("open", dir))?;
     let mut range = Range { start: 0, length: u64::MAX, length_min: 0 };
-    // SAFETY: FITRIM reads and writes a `struct fstrim_range`, whose layout `Range` has, and keeps no pointer to it.
+    // SAFETY: FITRIM reads and writes a `struct fstrim_range`, whose layout `Range` has, and keeps no pointer
+    // to it.
     match unsafe { ioctl::ioctl(&open, Updater::<FITRIM, Range>::new(&mut range)) } {
         Ok(()) => Ok(Trim { bytes: ByteCount(range.length), ..planned }),
         Err(Errno::OPNOTSUPP | Errno::NOTTY) => Err(HostError::NotSettable {

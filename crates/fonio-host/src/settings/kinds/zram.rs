@@ -1,7 +1,7 @@
-//! Swap in compressed memory: a zram device with a swap area that fonio recognises by its label.
+//! The setting for swap in compressed memory: a zram device whose swap area has fonio's label.
 //!
-//! If the process is killed after it has set the device's size and before it has written the label, an unused
-//! zram device remains, which takes no memory.
+//! If fonio is killed between setting the device's size and writing the label, an unused zram device remains,
+//! which uses no memory.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -17,7 +17,7 @@ use crate::settings::folder::units::{Units, lines};
 use crate::settings::kept::own::OwnFile;
 use crate::settings::kind::*;
 
-/// The values: a size, or `none`.
+/// The values are the size of the swap area, and `none`.
 pub(super) struct SwapInRam;
 
 const FACTS: Facts = Facts {
@@ -69,7 +69,7 @@ impl Kind for SwapInRam {
         let size: ByteCount = value.parse().map_err(|_| HostError::NotSettable {
             setting: value.to_owned(),
             path: "/dev/zram".into(),
-            reason: "it is not a size".to_owned(),
+            reason: "the value is not a size".to_owned(),
         })?;
         if !Path::new("/sys/class/zram-control").exists() {
             run("modprobe", "kmod", &["zram"])?;
@@ -99,29 +99,28 @@ impl Kind for SwapInRam {
     }
 }
 
-/// Label of the swap area if the zram device already existed and was unused.
+/// The label of the swap area if the zram device already existed and was unused.
 const LABEL: &str = "fonio-zram";
-/// Label of the swap area if the zram device was added for it and is removed with it. Labels have at most 15
-/// bytes.
+/// The label of the swap area if the zram device was added for it and must be removed with it. A label has at
+/// most 15 bytes.
 const LABEL_ADDED: &str = "fonio-zram-new";
-/// Offset of the label in a swap area (`union swap_header` of linux/swap.h).
+/// The offset of the label in a swap area (`union swap_header` of linux/swap.h).
 const LABEL_AT: u64 = 1052;
 /// Priority of the swap area: above disk swap, whose default priority is negative.
 const PRIORITY: &str = "100";
-/// Value without a device of fonio's.
+/// The value if fonio has no zram device.
 const NONE: &str = "none";
-/// Unit that creates the swap at each boot.
+/// The unit that creates the swap at each boot.
 const UNIT: &str = "fonio-swap-in-ram.service";
 
-/// Number of attempts to set the size of, or to reset, a device that udev is still reading, and the pause
-/// between attempts.
+/// Number of attempts to resize or reset a device that udev still reads, and the pause between them.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
 struct Zram {
     name: String,
     is_ours: bool,
-    /// Whether it was added for fonio's swap.
+    /// Whether the zram device was added for fonio's swap area.
     is_added: bool,
     is_swap: bool,
     size: ByteCount,
@@ -153,7 +152,7 @@ fn devices() -> Result<Vec<Zram>, HostError> {
     Ok(names.filter(|name| name.starts_with("zram")).map(device).collect())
 }
 
-/// Returns the label of a swap area; empty if there is none.
+/// Returns the label of a swap area; empty if the device has no label.
 fn label(node: &Path) -> String {
     let mut label = [0; 16];
     let read = File::open(node).and_then(|file| file.read_exact_at(&mut label, LABEL_AT));
@@ -161,13 +160,12 @@ fn label(node: &Path) -> String {
     if read.is_ok() { String::from_utf8_lossy(&label[..end]).into_owned() } else { String::new() }
 }
 
-/// Returns half of the memory, in full MiB.
+/// Returns half of this machine's memory, rounded to MiB.
 fn default_size() -> ByteCount {
     let total = Machine::here().host().memory_bytes.map_or(0, |total| total.0);
     ByteCount(((total / 2) >> 20).max(1) << 20)
 }
 
-/// Fails if the kernel has no zram, or if swap is already in memory.
 fn check() -> Result<(), String> {
     let of_others = |device: &Zram| device.is_swap && !device.is_ours;
     if let Some(other) = devices().map_err(|error| error.to_string())?.iter().find(|device| of_others(device))
@@ -181,8 +179,8 @@ fn check() -> Result<(), String> {
     Err("this kernel has no zram module".to_owned())
 }
 
-/// Creates a device of this size. Several attempts can be needed: udev opens new devices, and the kernel
-/// cannot resize an open device.
+/// Creates a zram device of this size. Several attempts can be needed, because udev opens new devices and the
+/// kernel cannot resize an open device.
 fn find(size: ByteCount) -> Result<String, HostError> {
     for _ in 0..TRIES {
         match run("zramctl", "util-linux", &["--find", "--size", &size.0.to_string()]) {
@@ -220,10 +218,10 @@ fn remove(own: &Zram) -> Result<(), HostError> {
     fs::write(control, number).map_err(HostError::system("remove", &node))
 }
 
-/// Returns the files that create the swap at each boot.
+/// Returns the unit files that create the swap area at each boot.
 fn kept_files(systemd: &Path, value: &str) -> Vec<OwnFile> {
     let size = value.parse().map_or(0, |ByteCount(bytes)| bytes);
-    // systemd expands `$`, so `$$` passes one to the shell.
+    // systemd expands `$`, so `$$` passes a single `$` to the shell.
     let script = format!(
         "modprobe zram && node=$$(zramctl --find --size {size}) && mkswap --label {LABEL} $$node && swapon --priority {PRIORITY} $$node"
     );

@@ -13,10 +13,10 @@ use rustix::fs::{FileType, Mode, OFlags};
 
 use super::find::own_link;
 
-/// The beginning of every SQLite database (`https://sqlite.org/fileformat.html`, section 1.3).
+/// The first bytes of every SQLite database (`https://sqlite.org/fileformat.html`, section 1.3).
 pub(super) const SQLITE_HEADER: &[u8; 16] = b"SQLite format 3\0";
 
-/// The kind of data in a file: part of an SQLite database, or other data.
+/// Returns the kind of data in a file: part of an SQLite database, or other data.
 pub(crate) fn content(path: &Path, file: &OwnedFd) -> Content {
     if let Some((database, content)) = beside(path)
         && begins_as_sqlite(database).unwrap_or(false)
@@ -34,8 +34,8 @@ pub(super) fn beside(path: &Path) -> Option<(&Path, Content)> {
     wal.or_else(|| Some((database(b"-journal")?, Content::SqliteJournal)))
 }
 
-/// Whether the file begins like an SQLite database. Reads only from the page cache, because the recorder must
-/// cause no I/O.
+/// Returns whether the file begins like an SQLite database. Reads only from the page cache, because the
+/// recorder must cause no I/O.
 pub(super) fn begins_as_sqlite(path: &Path) -> io::Result<bool> {
     let stat = rustix::fs::stat(path)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -51,8 +51,8 @@ pub(super) fn begins_as_sqlite(path: &Path) -> io::Result<bool> {
     Ok(read == begin.len() && begin == *SQLITE_HEADER)
 }
 
-/// Whether the first page of a file is in the page cache. `RWF_NOWAIT` is no alternative: it starts reading
-/// missing pages.
+/// Returns whether the first page of a file is in the page cache. A read with `RWF_NOWAIT` cannot be used: it
+/// starts reading missing pages from the device.
 fn begin_is_cached(file: &File) -> io::Result<bool> {
     let length = SQLITE_HEADER.len();
     let fd = file.as_raw_fd();
@@ -65,7 +65,7 @@ fn begin_is_cached(file: &File) -> io::Result<bool> {
     let mut resident = 0_u8;
     // SAFETY: the mapping made above has one page, and `resident` has room for one.
     let asked = unsafe { libc::mincore(mapped, length, (&raw mut resident).cast()) };
-    // SAFETY: the mapping made above, which no other code uses.
+    // SAFETY: unmaps the mapping created above, which no other code uses.
     unsafe { libc::munmap(mapped, length) };
     Ok(asked == 0 && resident & 1 == 1)
 }

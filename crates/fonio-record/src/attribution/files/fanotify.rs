@@ -17,14 +17,14 @@ use super::find::subvolume;
 
 /// The kernel queues at most 16,384 events of about 100 bytes, and reports dropped events.
 const BUFFER_BYTES: usize = 256 << 10;
-/// Maximum number of events read at a time. More would delay reading the trace; the rest waits.
+/// Maximum number of name events read per wake-up. Reading more would delay reading the trace.
 const EVENTS_PER_READ: usize = 16_384;
-/// `FAN_EVENT_METADATA_LEN`: the fixed part of an event.
+/// `FAN_EVENT_METADATA_LEN`: the size of the fixed part of an event in bytes.
 const METADATA_BYTES: usize = 24;
 /// The fixed part of a handle's record: its header, the file system, and the header of the handle.
 const RECORD_BYTES: usize = 20;
 
-/// The change of a name.
+/// How an event changes a file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Created,
@@ -32,31 +32,30 @@ pub(super) enum Change {
     Deleted,
 }
 
-/// A name that a file got or lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NameEvent {
     /// If the kernel combined several changes of one name into one event, they happened in the order of this
     /// list.
     pub changes: Vec<Change>,
-    /// Whether it is a folder.
     pub is_folder: bool,
     pub inode: Inode,
-    /// Distinguishes successive files with the same number.
+    /// Distinguishes successive files with the same inode number.
     pub generation: u32,
     pub folder: Inode,
     pub name: Vec<u8>,
 }
 
-/// A marked file system.
+/// A file system whose name events are read.
 #[derive(Clone, Copy, Debug)]
 struct Marked {
     id: [u8; 8],
     device: DeviceId,
-    /// The subvolume whose files are followed, on btrfs.
+    /// On btrfs, the subvolume whose files are followed.
     subvolume: Option<u64>,
 }
 
-/// Marks on file systems. The kernel removes the marks when this value is dropped or the recorder is killed.
+/// Watches marked file systems. The kernel removes the marks when this value is dropped or the recorder is
+/// killed.
 pub(super) struct Watch {
     fd: OwnedFd,
     marked: Vec<Marked>,
@@ -73,7 +72,7 @@ impl Watch {
             | libc::FAN_REPORT_DIR_FID
             | libc::FAN_REPORT_NAME
             | libc::FAN_REPORT_TARGET_FID;
-        // SAFETY: the call takes two numbers.
+        // SAFETY: the call takes two numbers and no pointers.
         let fd = unsafe { libc::fanotify_init(flags, libc::O_RDONLY as u32) };
         if fd < 0 {
             return None;
@@ -97,7 +96,7 @@ impl Watch {
         let folder = rustix::fs::open(&mount.dir, flags, Mode::empty()).ok()?;
         let id = file_system_id(&folder)?;
         let subvolume = subvolume(mount);
-        // Another file system may be mounted over this one. Files in a subvolume have their own device
+        // Another file system may be mounted over this one. Files in a btrfs subvolume have their own device
         // number.
         let seen = device::from_dev(rustix::fs::fstat(&folder).ok()?.st_dev);
         if seen != mount.device && subvolume.is_none() {
@@ -125,10 +124,10 @@ impl Watch {
     }
 }
 
-/// The id of a file system in fanotify events: `f_fsid` of statfs.
+/// Returns the id of a file system in fanotify events: `f_fsid` of statfs.
 fn file_system_id(folder: &OwnedFd) -> Option<[u8; 8]> {
     let mut stat = std::mem::MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: `stat` has room for what the call writes.
+    // SAFETY: `stat` has room for the structure that the call writes.
     let asked = unsafe { libc::fstatfs(folder.as_raw_fd(), stat.as_mut_ptr()) };
     // SAFETY: zeros are a valid `statfs`, which the call has filled in if it succeeded.
     let stat = unsafe { stat.assume_init() };
@@ -138,7 +137,8 @@ fn file_system_id(folder: &OwnedFd) -> Option<[u8; 8]> {
     (asked == 0 && id != [0; 8]).then_some(id)
 }
 
-/// Adds the events in `bytes`, which follow `struct fanotify_event_metadata` of `include/uapi/linux/fanotify.h`.
+/// Adds the events in `bytes`, which follow `struct fanotify_event_metadata` of
+/// `include/uapi/linux/fanotify.h`.
 fn parse(mut bytes: &[u8], marked: &[Marked], events: &mut Vec<NameEvent>) {
     while let Some(length) = word(bytes, 0) {
         let length = length as usize;
@@ -194,11 +194,11 @@ fn numbers(kind: u32, handle: &[u8], marked: &Marked) -> Option<(u64, u32)> {
         is_followed.then_some((long(0)?, generation))
     };
     match kind {
-        // FILEID_INO32_GEN, without and with the parent folder.
+        // File handle type FILEID_INO32_GEN, without and with the parent folder.
         1 | 2 => Some((u64::from(word(handle, 0)?), word(handle, 4)?)),
-        // The same with xfs's XFS_FILEID_TYPE_64FLAG.
+        // The same two types with xfs's XFS_FILEID_TYPE_64FLAG.
         0x81 | 0x82 => Some((long(0)?, word(handle, 8)?)),
-        // FILEID_BTRFS_*. btrfs never reuses a number.
+        // File handle types FILEID_BTRFS_*. btrfs never reuses an inode number.
         0x4d..=0x4f => of_btrfs(word(handle, 16)?),
         _ => None,
     }
@@ -275,7 +275,7 @@ mod tests {
             let other = [Marked { id: [0; 8], ..marked[0] }];
             events.clear();
             parse(bytes, &other, &mut events);
-            assert_eq!(events, [], "from a file system that is not marked");
+            assert_eq!(events, [], "events of an unmarked file system");
         }
         let other_subvolume = of(0x4d, &[2, 0, 256, 0, 9], &[12, 0, 256, 0, 77]);
         let mut events = Vec::new();

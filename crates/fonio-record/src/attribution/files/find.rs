@@ -12,13 +12,15 @@ use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::FxHashMap;
 use rustix::fs::{Mode, OFlags};
 
-/// `FILEID_INO32_GEN` of `include/linux/exportfs.h`: inode number and generation, 32 bits each.
+/// Type of file handle: `FILEID_INO32_GEN` of `include/linux/exportfs.h`, inode number and generation in 32
+/// bits each.
 const HANDLE: i32 = 1;
 /// The same handle with `XFS_FILEID_TYPE_64FLAG` of xfs: the inode number has 64 bits.
 const HANDLE_64: i32 = 0x81;
-/// `FILEID_BTRFS_WITHOUT_PARENT`: inode number and subvolume, 64 bits each, and generation (`fs/btrfs/export.h`).
+/// `FILEID_BTRFS_WITHOUT_PARENT`: inode number and subvolume, 64 bits each, and generation
+/// (`fs/btrfs/export.h`).
 const HANDLE_BTRFS: i32 = 0x4d;
-/// A folder of each file system, opened on demand. All folders are closed after each round of look-ups,
+/// A folder of each file system, opened on demand. All these folders are closed after each round of look-ups,
 /// because an open folder prevents unmounting.
 pub(crate) struct Roots<'a> {
     machine: &'a Machine,
@@ -27,7 +29,8 @@ pub(crate) struct Roots<'a> {
 
 struct Root {
     folder: OwnedFd,
-    /// `st_dev` of its files. For a btrfs subvolume, it differs from the device number in the mount table.
+    /// The device number (`st_dev`) of the root's files. For btrfs subvolumes, it is not the one in the mount
+    /// table.
     device: DeviceId,
     numbers: Numbers,
 }
@@ -35,7 +38,7 @@ struct Root {
 /// How a file system finds a file by inode number.
 #[derive(Clone, Copy)]
 enum Numbers {
-    /// By the number alone: ext2, ext3, ext4, f2fs.
+    /// By the inode number alone: ext2, ext3, ext4, f2fs.
     Alone,
     /// By the inode number and the generation; the file system reports the generation.
     WithGeneration,
@@ -44,13 +47,14 @@ enum Numbers {
     InSubvolume(u64),
 }
 
-/// Whether files of this mount can be found by inode number.
+/// Returns whether files of this mount can be found by inode number.
 pub(super) fn can_find(mount: &MountPoint) -> bool {
     Numbers::of(&mount.filesystem, &[mount]).is_some()
 }
 
 impl Numbers {
-    /// `None` if the file system does not support it. `mounts` are all mounts of this file system.
+    /// Returns `None` if the file system cannot find a file by number. `mounts` are all mounts of this file
+    /// system.
     fn of(filesystem: &str, mounts: &[&MountPoint]) -> Option<Numbers> {
         match filesystem {
             "ext2" | "ext3" | "ext4" | "f2fs" => Some(Numbers::Alone),
@@ -74,7 +78,7 @@ impl Roots<'_> {
         self.machine
     }
 
-    /// Returns the path of the file and an `O_PATH` descriptor.
+    /// Returns the path of the file, and an `O_PATH` descriptor of the file.
     pub(crate) fn find(&mut self, inode: Inode) -> Option<(PathBuf, OwnedFd)> {
         let machine = self.machine;
         let root = self.folders.entry(inode.fs.0).or_insert_with(|| {
@@ -97,7 +101,7 @@ impl Root {
     /// Opens a file by its inode number; `None` if the file does not exist.
     fn open(&self, number: u64) -> Option<OwnedFd> {
         match self.numbers {
-            // A generation of 0 matches every generation.
+            // Generation 0 in a file handle matches every generation.
             Numbers::Alone => open_by_handle(&self.folder, HANDLE, [u32::try_from(number).ok()?, 0]),
             Numbers::WithGeneration => {
                 let generation = xfs_generation(&self.folder, number)?;
@@ -113,14 +117,14 @@ impl Root {
     }
 }
 
-/// The two halves of a number in memory order.
+/// Splits a number into two 32-bit words in memory order.
 fn words(number: u64) -> [u32; 2] {
     let bytes = number.to_ne_bytes();
     let word = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     [word(0), word(4)]
 }
 
-/// The subvolume of a btrfs mount.
+/// Returns the subvolume number of a btrfs mount.
 pub(crate) fn subvolume(mount: &MountPoint) -> Option<u64> {
     let mut options = mount.filesystem_options.iter();
     options.find_map(|option| option.strip_prefix("subvolid=")?.parse().ok())
@@ -146,7 +150,7 @@ fn open_by_handle<const WORDS: usize>(folder: &OwnedFd, kind: i32, words: [u32; 
 /// Asks xfs for the generation of an inode number (`XFS_IOC_FSBULKSTAT_SINGLE` of `fs/xfs/libxfs/xfs_fs.h`).
 #[cfg(target_pointer_width = "64")]
 fn xfs_generation(folder: &OwnedFd, number: u64) -> Option<u32> {
-    /// `struct xfs_fsop_bulkreq`.
+    /// The kernel's `struct xfs_fsop_bulkreq`.
     #[repr(C)]
     struct Request {
         number: *mut u64,
@@ -173,13 +177,13 @@ fn xfs_generation(folder: &OwnedFd, number: u64) -> Option<u32> {
     (done == 0 && answer[0] == number).then_some(generation)
 }
 
-/// On 32-bit machines the structures differ.
+/// The ioctl is not used here: on 32-bit machines its structures differ.
 #[cfg(not(target_pointer_width = "64"))]
 fn xfs_generation(_folder: &OwnedFd, _number: u64) -> Option<u32> {
     None
 }
 
-/// Returns the path of an open file, if it has one. `inode` is its identity according to `stat`.
+/// Returns the path of an open file, if it still has one. `inode` is the file's identity according to `stat`.
 fn located(file: OwnedFd, inode: Inode) -> Option<(PathBuf, OwnedFd)> {
     let link = rustix::fs::readlink(own_link(&file), Vec::new()).ok()?;
     let link = link.as_bytes();

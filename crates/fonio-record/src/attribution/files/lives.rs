@@ -8,7 +8,7 @@
 
 use fonio_core::Timestamp;
 
-/// The interval between two wake-ups that contains an event.
+/// The two wake-ups between which an event happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Between {
     pub since: Timestamp,
@@ -19,14 +19,14 @@ pub(super) struct Between {
 #[derive(Clone, Debug)]
 pub(super) struct Life {
     pub generation: u32,
-    /// Its names in order, each with the interval in which the file got it.
+    /// The file's names in order, each with the interval in which the file got the name.
     pub names: Vec<(Between, String)>,
     pub created: Option<Between>,
     pub deleted: Option<Between>,
 }
 
 impl Life {
-    /// A lower bound of the deletion time.
+    /// Returns a lower bound of the file's deletion time.
     fn lived_until(&self) -> Timestamp {
         let last = self.deleted.or_else(|| self.names.last().map(|(between, _)| *between));
         last.map_or(Timestamp(0), |between| between.since)
@@ -47,7 +47,7 @@ pub(super) fn timed(lives: &[Life], freed: &[Timestamp]) -> Vec<(Timestamp, Stri
         }
         return names;
     }
-    // The deletions of earlier files.
+    // Number of deletions that belong to earlier files.
     let mut used = 0;
     let mut rest = lives;
     while !rest.is_empty() {
@@ -124,14 +124,14 @@ mod tests {
         // The file `c` was still open when it was deleted, until `d` appeared.
         let open = [life("a", 1, Some(1)), life("b", 1, Some(1)), life("c", 2, Some(2)), life("d", 3, None)];
         check(&open, &[120, 210, 230], &[(1, "a"), (121, "b"), (211, "c"), (231, "d")]);
-        // A rename replaced the first file. The kernel does not report this as a deletion.
+        // A rename replaced the first file. The kernel does not report the replacement as a deletion.
         let replaced = [life("a", 1, None), life("b", 4, None)];
         check(&replaced, &[420], &[(1, "a"), (421, "b")]);
-        // Files that the recording found, and files that were not deleted.
+        // Cases: a file that existed before the recording, and a file that was not deleted.
         let found = Life { created: None, ..life("a", 1, Some(1)) };
         check(&[found], &[120], &[(1, "a")]);
         check(&[life("a", 1, None)], &[], &[(101, "a")]);
-        // A file system that does not show deletions.
+        // Case: the file system does not show deletions.
         check(&[life("a", 1, Some(2)), life("b", 2, None)], &[], &[(101, "a"), (301, "b")]);
     }
 }

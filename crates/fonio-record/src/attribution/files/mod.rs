@@ -35,10 +35,10 @@ pub(crate) use find::{Roots, subvolume};
 use names::Names;
 use overlay::Overlay;
 
-/// Maximum number of known files.
+/// Maximum number of files whose names are kept.
 const KNOWN_MAX: usize = 100_000;
-/// Maximum number of look-ups per wake-up, and their maximum time. The rest waits for the next wake-up. A
-/// look-up takes a few microseconds.
+/// Maximum number of look-ups per wake-up, and their maximum total time. The remaining files are looked up at
+/// the next wake-up. A look-up takes a few microseconds.
 const LOOKUPS_PER_WAKE: usize = 512;
 const TIME_PER_WAKE: Duration = Duration::from_millis(5);
 /// Maximum time for looking up all files again at the end, which finds renamed files.
@@ -53,61 +53,61 @@ const OVERLAYS_MAX: usize = 4096;
 /// Maximum number of folders whose path is kept.
 const FOLDERS_MAX: usize = 4096;
 
-/// The name of a file at one time.
+/// The name of a file at the time of a look-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
-    /// When it was looked up.
+    /// When the name was looked up.
     pub at: Timestamp,
-    /// Its path in the recorder's mounts.
+    /// The file's path in the recorder's mounts.
     pub path: String,
-    /// The kind of data according to name and content.
+    /// The kind of data in the file, according to its name and content.
     pub content: Content,
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Whether it waits for a look-up.
+    /// Whether the file waits for a look-up.
     is_due: bool,
-    /// The names, in order of time.
+    /// The file's names, in order of time.
     names: Vec<Named>,
-    /// When files with this number were deleted.
+    /// When files with this inode number were deleted.
     freed: Vec<Timestamp>,
 }
 
-/// The files seen so far.
+/// The files that the trace has shown so far.
 #[derive(Default)]
 pub(crate) struct Files {
     known: FxHashMap<Inode, Known>,
     due: Vec<Inode>,
     last: Option<Inode>,
-    /// The number of names and deletions.
+    /// The total number of stored names and deletions.
     count: usize,
     /// The paths of folders in which files were opened.
     folders: FxHashMap<Inode, PathBuf>,
     /// The overlays by device number; `None` for other diskless file systems.
     overlays: FxHashMap<DeviceId, Option<Overlay>>,
     names: Option<Names>,
-    /// Opened files that have no name yet.
+    /// Opened files whose name is not known yet.
     opened: Vec<Opened>,
-    /// Deletions of files of which no use has been read yet: the deletions since the last wake-up, and those
+    /// Deletions for which no event has shown a use of the file yet: those since the last wake-up, and those
     /// in the interval before it.
     freed_unseen: [Vec<(Inode, Timestamp)>; 2],
 }
 
-/// A file that a process opened.
 #[derive(Clone, Debug)]
 pub(crate) struct Opened {
-    /// When the call returned.
+    /// When the call that opened the file returned.
     pub at: Timestamp,
     pub inode: Inode,
-    /// The inode number of the folder; 0 if unknown.
+    /// The inode number of the file's folder; 0 if unknown.
     pub folder: u64,
     /// The path that the process passed to the kernel.
     pub path: Vec<u8>,
 }
 
 impl Files {
-    /// Also reads the kernel's name events on the mounted file systems that `is_followed` accepts.
+    /// Creates an empty table that also reads the kernel's name events on the mounted file systems that
+    /// `is_followed` accepts.
     pub(crate) fn watching(machine: &Machine, is_followed: impl Fn(DeviceId) -> bool) -> Files {
         let mounts = machine.mounts();
         let found = mounts.iter().filter(|mount| find::can_find(mount) && is_followed(mount.device));
@@ -115,8 +115,8 @@ impl Files {
         Files { names, ..Files::default() }
     }
 
-    /// Notes the files in the records of this page. Adds to `threads` the threads that may have caused I/O of
-    /// these files.
+    /// Notes the files in the records of this page. Adds the threads that may have caused I/O of these files
+    /// to `threads`.
     pub(crate) fn note(
         &mut self,
         layout: &PageLayout,
@@ -143,9 +143,9 @@ impl Files {
         }
     }
 
-    /// Notes a file for look-up.
+    /// Queues a file for look-up.
     pub(crate) fn see(&mut self, inode: Inode) {
-        // Consecutive records are mostly of the same file.
+        // Consecutive records are mostly about the same file.
         if self.last == Some(inode) {
             return;
         }
@@ -196,13 +196,13 @@ impl Files {
         }
     }
 
-    /// Notes that followed processes opened files.
+    /// Notes the files that followed processes opened.
     pub(crate) fn opened(&mut self, opened: impl IntoIterator<Item = Opened>) {
         self.opened.extend(opened);
     }
 
     /// Names the files opened until `until`. All deletions up to `until` must have been noted; otherwise, a
-    /// later file with the same inode number could get the wrong name. The files may be deleted by now.
+    /// later file with the same inode number could get the wrong name. These files may already be deleted.
     pub(crate) fn name_opened(&mut self, until: Timestamp, machine: &Machine) {
         self.settle_freed();
         let mut roots = Roots::new(machine);
@@ -233,8 +233,8 @@ impl Files {
         }
     }
 
-    /// Returns an opened file; for an overlay file, the file below it. `None` if the file below is in a lower
-    /// layer.
+    /// Returns an opened file; for an overlayfs file, the underlying file. Returns `None` if the underlying
+    /// file is in a lower layer.
     fn opened_below(&mut self, file: &Opened, machine: &Machine, roots: &mut Roots<'_>) -> Option<Opened> {
         let Some(overlay) = self.overlay(file.inode.fs, machine).cloned() else { return Some(file.clone()) };
         let of = |number| Inode { fs: overlay.fs, number };
@@ -245,7 +245,7 @@ impl Files {
         is_here.then(|| Opened { inode: of(file.inode.number), ..file.clone() })
     }
 
-    /// Looks up some of the new files.
+    /// Looks up some of the new files, within the limits of a wake-up.
     pub(crate) fn look_up(&mut self, machine: &Machine) {
         self.settle_freed();
         let [newest, before] = &mut self.freed_unseen;
@@ -266,7 +266,7 @@ impl Files {
         }
     }
 
-    /// Looks up the remaining files, then all others again.
+    /// Looks up the remaining new files, then all other files again.
     pub(crate) fn look_again(&mut self, machine: &Machine) {
         self.name_opened(Timestamp(u64::MAX), machine);
         self.take_names(machine);
@@ -357,7 +357,7 @@ impl Files {
         before.map(|before| freed[before]).unwrap_or_default()
     }
 
-    /// The names of a file, in order of time.
+    /// Returns the names of a file, in order of time.
     pub(crate) fn names(&self, file: &FileKey) -> &[Named] {
         let Some(known) = self.known.get(&file.inode) else { return &[] };
         let until = known.freed.get(known.freed.partition_point(|freed| *freed <= file.after));
@@ -382,7 +382,6 @@ fn path_of(file: &Opened, folders: &mut FxHashMap<Inode, PathBuf>, roots: &mut R
     folder.map(|folder| folder.join(name)).or_else(|| path.is_absolute().then(|| path.to_owned()))
 }
 
-/// The path of a folder in the recorder's mounts.
 fn folder_path<'f>(
     folder: Inode,
     folders: &'f mut FxHashMap<Inode, PathBuf>,
@@ -398,7 +397,7 @@ fn folder_path<'f>(
     folders.get(&folder).map(PathBuf::as_path)
 }
 
-/// Whether the thread of this event may have caused I/O that another thread issues.
+/// Returns whether the thread of this event may have caused I/O that another thread issues.
 pub(crate) fn is_cause(event: &FileEvent<'_>) -> bool {
     matches!(
         event,

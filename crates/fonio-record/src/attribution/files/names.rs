@@ -17,22 +17,22 @@ use crate::clock::now;
 
 /// Maximum number of files kept from the kernel's name events: 32 MB at 250 bytes each.
 const LIVES_MAX: usize = 1 << 17;
-/// Maximum number of names per file. A rotated log has few.
+/// Maximum number of names kept per file. Even a rotated log has only a few.
 const NAMES_OF_LIFE_MAX: usize = 64;
 
-/// The kernel's name events.
+/// Collects the kernel's name events.
 pub(super) struct Names {
     watch: Watch,
     /// All unread events happened after this time.
     read: Timestamp,
-    /// The files with each inode number, in order of time.
+    /// The successive files with each inode number, in order of time.
     lives: FxHashMap<Inode, Vec<Life>>,
-    /// The number of these files.
+    /// The number of files in `lives`.
     count: usize,
 }
 
 impl Files {
-    /// Reads the name changes since the last call.
+    /// Reads the name changes since the previous call.
     pub(super) fn take_names(&mut self, machine: &Machine) {
         let Some(names) = &mut self.names else { return };
         // An event that arrives during the call is returned by this call or by the next one.
@@ -123,7 +123,7 @@ impl Names {
     }
 }
 
-/// Whether a path ends with this name.
+/// Returns whether a path ends with this file name.
 fn is_in(path: &str, name: &[u8]) -> bool {
     Path::new(path).file_name().is_some_and(|last| last.as_bytes() == name)
 }

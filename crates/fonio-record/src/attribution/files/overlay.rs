@@ -1,27 +1,26 @@
 //! Finds the underlying file of an overlayfs file. Programs in containers use overlayfs files.
 //!
-//! Bios belong to the underlying file, whose path is in the upper folder of the overlay. Calls
-//! and waits show the overlay file. If this file was created or opened for writing, it has the device number
-//! of the overlay, and the inode number of the file in the upper folder. A file of a lower layer has another
-//! inode number, or is not in the upper folder.
+//! Bios belong to the underlying file, whose path is in the upper folder of the overlay. Calls and waits show
+//! the overlay file. If the overlay file was created or opened for writing, it has the device number of the
+//! overlay, and the inode number of the file in the upper folder. A file of a lower layer has another inode
+//! number, or is not in the upper folder.
 
 use std::path::{Path, PathBuf};
 
 use fonio_core::DeviceId;
 use fonio_machine::Machine;
 
-/// A mounted overlay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Overlay {
-    /// Its upper folder.
+    /// The upper folder of the overlay.
     pub upper: PathBuf,
-    /// The file system of the upper folder.
+    /// The file system that contains the upper folder.
     pub fs: DeviceId,
 }
 
 impl Overlay {
-    /// Returns the overlay with this device number if the recorder sees its mount. It sees those of Docker
-    /// and Podman.
+    /// Returns the overlay with this device number if the recorder sees its mount. The recorder sees the
+    /// mounts of Docker and Podman.
     pub(super) fn of(machine: &Machine, id: DeviceId) -> Option<Overlay> {
         let mounts = machine.mounts();
         let overlay = mounts.iter().find(|mount| mount.device == id && mount.filesystem == "overlay")?;
@@ -42,7 +41,7 @@ impl Overlay {
         Some(Overlay { upper, fs: below.device })
     }
 
-    /// Whether the file with this path is in the upper folder.
+    /// Returns whether the file with this path is in the upper folder.
     pub(super) fn has(&self, path: &Path) -> bool {
         path.starts_with(&self.upper)
     }
@@ -72,7 +71,7 @@ mod tests {
         let of = |minor| Overlay::of(&machine, DeviceId::new(0, minor));
         let expected = Overlay { upper: "/var/lib/c/diff".into(), fs: DeviceId::new(8, 2) };
         assert_eq!((of(50).as_ref(), of(51), of(52), of(53)), (Some(&expected), None, None, None));
-        // Its own upper folder would be in itself.
+        // This overlay's upper folder would be inside the overlay itself.
         assert_eq!(of(54), None);
         assert!(
             expected.has(Path::new("/var/lib/c/diff/a")) && !expected.has(Path::new("/var/lib/c/merged/a"))

@@ -37,7 +37,7 @@ fn a_file_has_its_path_and_its_kind() {
         let key = FileKey { inode, after: Timestamp(0) };
         let [named] = files.names(&key) else { panic!("{name} was not found") };
         assert_eq!((Path::new(&named.path), named.content), (path.as_path(), expected));
-        // A renamed file gets a second name.
+        // A renamed file gets a second name at the next look-up.
         let renamed = dir.path().join("renamed");
         std::fs::rename(&path, &renamed).unwrap();
         files.look_again(&machine);
@@ -75,10 +75,10 @@ fn files_that_were_opened_and_deleted_keep_their_names() {
     files.opened([opened(10, "/gone/a-journal", 0), opened(12, "/gone/other", 0)]);
     files.name_opened(Timestamp(12), &machine);
     files.free(inode, Timestamp(20));
-    // The next file with this number. A relative path without a known folder and a file-system root are
+    // The next file with this inode number. A relative path without a known folder and a file-system root are
     // ignored.
     files.opened([opened(25, "a-journal", 0), opened(27, "/gone", 12), opened(30, "/gone/b-journal", 0)]);
-    // Later deletions have not been recorded yet.
+    // Deletions after time 9 have not been recorded yet.
     files.name_opened(Timestamp(9), &machine);
     files.name_opened(Timestamp(30), &machine);
     let names = |after| {
@@ -167,7 +167,7 @@ fn files_that_exist_for_a_moment_have_the_names_that_the_kernel_told() {
     }
 }
 
-/// When this file was deleted.
+/// Returns when this file was deleted.
 fn deletion(files: &Files, key: &FileKey) -> Timestamp {
     let freed = &files.known[&key.inode].freed;
     freed[freed.partition_point(|freed| *freed <= key.after)]

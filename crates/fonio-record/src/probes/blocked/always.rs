@@ -9,7 +9,7 @@ use super::{BlockedProbe, BlockedWait, judgement, short};
 use crate::attribution::thread_names::ThreadNames;
 use crate::probes::bpf::Unavailable;
 
-/// How long counts are summed up in the kernel.
+/// How long short waits are counted in the kernel before the counts are taken.
 const PERIOD_NS: u64 = 10_000_000_000;
 /// The minimum and maximum threshold, and the maximum number of long waits per second. A long wait costs
 /// about 12 µs (see [`shedding`](super::shedding)), so the total is about 0.06 % of one processor.
@@ -19,7 +19,8 @@ const LONG_WAITS_PER_S: u64 = 50;
 /// Maximum number of threads whose names are kept.
 const NAMES_MAX: usize = 4096;
 
-/// The sizes of the kernel tables, and of the buffer in bytes. A recording's sizes would take 20 MiB.
+/// The sizes of the kernel tables, and of the ring buffer in bytes. The sizes for a recording would take 20
+/// MiB.
 const SIZES: [(&str, u32); 6] = [
     ("sleepers", 2048),
     ("started_by", 1024),
@@ -30,7 +31,7 @@ const SIZES: [(&str, u32); 6] = [
 ];
 
 impl BlockedProbe {
-    /// Loads the programs with small tables, and begins.
+    /// Loads the BPF programs with small tables, and begins to record.
     pub(crate) fn begin_always(machine: &Machine, now: Timestamp) -> Result<BlockedProbe, Unavailable> {
         let mut probe = BlockedProbe::load_sized(machine, &SIZES)?;
         probe.attach(now)?;
@@ -40,7 +41,7 @@ impl BlockedProbe {
     }
 
     /// Passes on the long waits that have ended and, about every ten seconds, the counts of short waits.
-    /// `span` is from the previous counts until now.
+    /// `span` is the time from the previous counts until now.
     pub(crate) fn drain_always(
         &mut self,
         span: (Timestamp, Timestamp),
@@ -69,18 +70,18 @@ impl BlockedProbe {
             self.period_began = now;
         }
         if is_period_over || self.now_set.threshold_ns != threshold {
-            // If this fails, the programs continue with the old settings.
+            // If setting fails, the BPF programs continue with the old settings.
             self.is_ripe |= self.set().is_ok() && is_period_over;
         }
     }
 
-    /// Takes the counts of finished periods.
+    /// Takes the counts of short waits in finished periods.
     fn take_counts(&mut self, (from, until): (Timestamp, Timestamp), give: &mut dyn FnMut(BlockedCount)) {
         let present = self.now_set.period;
         let keys: Vec<ShortKey> = self.short_waits.keys().filter_map(Result::ok).collect();
         for key in keys.into_iter().filter(|key| key.period != present) {
             let Ok(sum) = self.short_waits.get(&key, 0) else { continue };
-            // Concurrent insertions can make an iteration return a key twice. It is removed once.
+            // Concurrent insertions can make an iteration return a key twice, but the key is removed once.
             if self.short_waits.remove(&key).is_err() {
                 continue;
             }
@@ -99,7 +100,7 @@ impl BlockedProbe {
         }
     }
 
-    /// Returns the thread and beginning of each open wait. Takes some milliseconds.
+    /// Returns the thread and the start of each open wait. This call takes some milliseconds.
     pub(crate) fn open_waits(&self) -> Vec<(u32, Timestamp)> {
         let mut open: Vec<(u32, Timestamp)> =
             self.noted().into_iter().map(|(tid, began)| (tid, Timestamp(began))).collect();
@@ -107,7 +108,7 @@ impl BlockedProbe {
         open
     }
 
-    /// Number of missing waits.
+    /// Returns the number of waits that were not recorded.
     pub(crate) fn lost(&self) -> u64 {
         let counters = self.counters();
         counters.not_noted + counters.not_counted
@@ -117,7 +118,7 @@ impl BlockedProbe {
 /// Returns the threshold after a second with this many long waits.
 fn next_threshold(threshold_ns: u64, per_s: u64) -> u64 {
     match per_s {
-        // Halving it at most about doubles the number of waits.
+        // Halving the threshold at most about doubles the number of waits.
         _ if per_s < LONG_WAITS_PER_S / 4 => (threshold_ns / 2).max(THRESHOLD_MIN_NS),
         _ if per_s > LONG_WAITS_PER_S => (threshold_ns * 2).min(THRESHOLD_MAX_NS),
         _ => threshold_ns,

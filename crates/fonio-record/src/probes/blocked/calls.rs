@@ -6,7 +6,7 @@ use fonio_core::BlockedIn;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub blocked_in: BlockedIn,
-    /// Whether its first argument is the descriptor of its file.
+    /// Whether the first argument of the call is a file descriptor.
     pub has_file: bool,
 }
 
@@ -23,7 +23,7 @@ macro_rules! names {
     };
 }
 
-/// Calls that all 64-bit architectures have.
+/// System calls that all 64-bit architectures have.
 macro_rules! calls {
     ($make:ident) => { $make! {
         Read true: SYS_read SYS_pread64 SYS_readv SYS_preadv SYS_preadv2 SYS_readahead SYS_fadvise64;
@@ -41,7 +41,7 @@ macro_rules! calls {
     } };
 }
 
-/// Calls that only older architectures have.
+/// System calls that only older architectures have.
 macro_rules! older_calls {
     ($make:ident) => { $make! {
         Metadata false: SYS_open SYS_creat SYS_stat SYS_lstat SYS_access SYS_readlink SYS_unlink SYS_rmdir SYS_mkdir SYS_link
@@ -62,10 +62,10 @@ const OLDER_CALLS: &[(libc::c_long, Call)] = numbers! { Metadata false: SYS_rena
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const OLDER_CALLS: &[(libc::c_long, Call)] = &[];
 
-/// The calls by their names, with `SYS_` before each.
+/// The system calls by name, with `SYS_` before each name.
 const NAMES: [&[(&str, Call)]; 2] = [calls!(names), older_calls!(names)];
 
-/// The calls by their names.
+/// Returns the system calls by name.
 pub(super) fn names() -> impl Iterator<Item = (&'static str, Call)> {
     NAMES.into_iter().flatten().map(|(name, call)| (name.strip_prefix("SYS_").unwrap_or(name), *call))
 }

@@ -40,7 +40,7 @@ const INTERRUPTS: &[&str] = functions!(
     generic_handle_domain_irq
 );
 
-/// This kernel's functions that identify the cause of a wait.
+/// The functions of this kernel that identify the cause of a wait.
 #[derive(Debug, Default)]
 pub(super) struct StackFunctions {
     operations: Functions<BlockedIn>,
@@ -48,31 +48,31 @@ pub(super) struct StackFunctions {
     reasons: Reasons,
 }
 
-/// The cause of a wait, and how it ended.
+/// The cause and the end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Judgement {
     pub blocked_in: BlockedIn,
     pub reason: WaitReason,
     /// Whether the call's first argument is a file descriptor and the wait was for that file.
     pub is_of_file: bool,
-    /// The thread that ended the wait; `None` for an interrupt.
+    /// The thread that ended the wait; `None` if an interrupt ended it.
     pub waker_tid: Option<u32>,
     /// Whether an I/O completion ended the wait.
     pub by_completion: bool,
 }
 
-/// The system call of a thread according to its stack.
+/// The system call that a thread executes, according to its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Caller {
     KernelThread,
     Call(Call),
-    /// A call that does not use files.
+    /// A system call that does not use files.
     OtherCall,
     Unknown,
 }
 
 impl StackFunctions {
-    /// Finds the functions in the text of `/proc/kallsyms`.
+    /// Finds these functions in the text of `/proc/kallsyms`.
     pub(super) fn from_kallsyms(text: &str) -> StackFunctions {
         let symbols = Symbols::from_kallsyms(text);
         StackFunctions {
@@ -94,7 +94,7 @@ impl StackFunctions {
     }
 
     /// Judges a wait by its stack (innermost function first) and, if known, by whether it was a wait for I/O.
-    /// The caller must add how it ended.
+    /// The caller must add how the wait ended.
     pub(super) fn of_stack(&self, stack: &[u64], caller: Caller, is_io: Option<bool>) -> Judgement {
         let stack = || stack.iter().copied();
         let blocked_in = match (caller, self.operations.innermost(stack())) {
@@ -110,7 +110,7 @@ impl StackFunctions {
         Judgement { blocked_in, reason, is_of_file: false, waker_tid: None, by_completion: false }
     }
 
-    /// Whether the kernel hides its symbols.
+    /// Returns whether no function is known, because the kernel hides its symbols.
     pub(super) fn is_empty(&self) -> bool {
         self.reasons.is_empty()
     }
@@ -121,7 +121,6 @@ impl StackFunctions {
         if asleep == 0 { Some(self.of_blocked(wait)) } else { self.of_sleep(wait) }
     }
 
-    /// Judges an interruptible sleep.
     fn of_sleep(&self, wait: &LongWait) -> Option<Judgement> {
         let waker_stack = || wait.waker_stack().iter().copied();
         let is_interrupt = wait.waker_tid == 0 || self.interrupts.innermost(waker_stack()).is_some();
@@ -164,7 +163,7 @@ impl StackFunctions {
     }
 }
 
-/// The operation of a wait without a stack.
+/// Returns the operation of a wait that has no stack.
 pub(super) fn operation_of_call(number: i32) -> BlockedIn {
     operation(number, calls::call(number), None)
 }

@@ -1,21 +1,21 @@
-//! The structures shared with the BPF program. They repeat the structures in `bpf/blocked.bpf.c`.
+//! Defines the structures shared with the BPF program, which repeat the structures in `bpf/blocked.bpf.c`.
 
 use std::mem::{offset_of, size_of};
 
-/// Maximum number of addresses of a thread's or waker's stack.
+/// Maximum number of addresses in the stack of a thread or waker.
 const STACK_MAX: usize = 32;
 const WAKER_STACK_MAX: usize = 24;
 /// Size of a name in bytes, including the final zero (`TASK_COMM_LEN`).
 pub(super) const COMM_MAX: usize = 16;
 
-/// The values that replace a system call's number.
+/// Values that replace the number of a system call.
 pub(super) const NO_CALL: i32 = -1;
 pub(super) const KERNEL_THREAD: i32 = -3;
 
 /// A bit in the begin time of an open wait, which shows that the thread may not have waited.
 pub(super) const MAYBE_WOKEN: u64 = 1;
 
-/// The bits of `flags`.
+/// The bits of `flags` in a wait.
 pub(super) const IOWAIT: u32 = 1;
 pub(super) const BEGAN_BEFORE: u32 = 2;
 pub(super) const HAS_FILE: u32 = 4;
@@ -24,7 +24,7 @@ pub(super) const FOR_LOCK: u32 = 32;
 pub(super) const ASYNC_IO: u32 = 64;
 pub(super) const NO_WAKER: u32 = 128;
 
-/// The settings that the program reads at each event.
+/// The settings that the BPF program reads at each event.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ProbeSettings {
@@ -34,7 +34,7 @@ pub(super) struct ProbeSettings {
     pub own_tgid: u32,
 }
 
-/// The counters of the program.
+/// The counters that the BPF program increments.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counters {
@@ -47,7 +47,7 @@ pub(super) struct Counters {
     pub open_beyond: u64,
 }
 
-/// A slot for an open wait (`bpf/open.bpf.h`).
+/// A slot of the table of open waits (`bpf/open.bpf.h`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Slot {
@@ -57,7 +57,7 @@ pub(super) struct Slot {
     pub began_ns: u64,
 }
 
-/// The key under which short waits are summed.
+/// The key under which the BPF program sums short waits.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct ShortKey {
@@ -69,7 +69,7 @@ pub(super) struct ShortKey {
     pub zero: u16,
 }
 
-/// The count and total time of short waits.
+/// The number and total time of short waits with the same key.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ShortSum {
@@ -80,7 +80,7 @@ pub(super) struct ShortSum {
     pub comm: [u8; COMM_MAX],
 }
 
-/// A long wait.
+/// A long wait, as the BPF program reports it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LongWait {
@@ -110,24 +110,23 @@ const _: () = assert!(offset_of!(LongWait, stack) == 80);
 
 // SAFETY: each is `repr(C)`, consists of integers and has no padding, so every sequence of bytes is a value.
 unsafe impl aya::Pod for ProbeSettings {}
-// SAFETY: as above.
+// SAFETY: the same holds as for `ProbeSettings`.
 unsafe impl aya::Pod for Counters {}
-// SAFETY: as above.
+// SAFETY: the same holds as for `ProbeSettings`.
 unsafe impl aya::Pod for ShortKey {}
-// SAFETY: as above.
+// SAFETY: the same holds as for `ProbeSettings`.
 unsafe impl aya::Pod for ShortSum {}
-// SAFETY: as above.
+// SAFETY: the same holds as for `ProbeSettings`.
 unsafe impl aya::Pod for Slot {}
-// SAFETY: as above.
+// SAFETY: the same holds as for `ProbeSettings`.
 unsafe impl aya::Pod for LongWait {}
 
 impl LongWait {
-    /// The thread's stack, innermost address first; empty if no stack was recorded.
+    /// Returns the thread's stack, innermost address first; empty if no stack was recorded.
     pub(super) fn stack(&self) -> &[u64] {
         taken(&self.stack, self.stack_bytes)
     }
 
-    /// The waker's stack.
     pub(super) fn waker_stack(&self) -> &[u64] {
         taken(&self.waker_stack, self.waker_stack_bytes)
     }
@@ -142,7 +141,6 @@ fn taken(stack: &[u64], bytes: i32) -> &[u64] {
 pub(super) mod tests {
     use super::*;
 
-    /// A long wait of a thread with these stacks.
     pub(in crate::probes::blocked) fn long_wait(call: i32, stack: &[u64], waker_stack: &[u64]) -> LongWait {
         let mut wait = LongWait {
             began_ns: 1_000_000,

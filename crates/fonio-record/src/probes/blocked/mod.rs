@@ -3,12 +3,13 @@
 //! I/O.
 //!
 //! Without BPF, the module [`traced`] records only the uninterruptible waits. A BPF program
-//! (`bpf/blocked.bpf.c`) notes when a thread leaves the processor blocked, and when the thread is woken. It
-//! passes each wait above a threshold to this module, and counts shorter waits in the kernel. The life cycle
-//! of a probe:
+//! (`bpf/blocked.bpf.c`) notes when a thread leaves the processor blocked, and when the thread is woken. The
+//! program passes each wait above a threshold to this module, and counts shorter waits in the kernel. The
+//! life cycle of a probe:
 //!
 //! 1. [`BlockedProbe::load`] creates the maps and lets the kernel verify the programs.
-//! 2. [`BlockedProbe::attach`] begins to record. Waits of already blocked threads start at this time.
+//! 2. [`BlockedProbe::attach`] begins to record. Waits of threads that are already blocked start
+//!    at this time.
 //! 3. [`BlockedProbe::drain`], called at each wake-up of the recorder, takes the long waits. About once a
 //!    second, it also takes the counts of the last period, and adapts the threshold to the load
 //!    ([`shedding`]).
@@ -49,17 +50,17 @@ pub(crate) use recorded::{BlockedCapture, CapturedWaits};
 pub(crate) use short::ShortWaits;
 use short::Sum;
 
-/// The compiled program, created by `cargo xtask assets`.
+/// The compiled BPF object, created by `cargo xtask assets`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/blocked.bpf.o"));
 
-/// The programs and the tracepoints to which they attach.
+/// The BPF programs and the tracepoints to which they attach.
 const PROGRAMS: [bpf::Program; 3] =
     [("forked", "sched_process_fork"), ("left", "sched_switch"), ("woken", "sched_waking")];
 
-/// How long counts are summed up in the kernel.
+/// How long short waits are counted in the kernel before the counts are taken.
 const PERIOD_NS: u64 = 1_000_000_000;
 
-/// A wait with its own row.
+/// A wait that has its own row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockedWait {
     pub tid: u32,
@@ -71,49 +72,49 @@ pub(crate) struct BlockedWait {
     pub blocked_in: BlockedIn,
     pub reason: WaitReason,
     pub waker_tid: Option<u32>,
-    /// The processor on which an I/O completion ended it.
+    /// The processor on which an I/O completion ended the wait.
     pub completed_on: Option<u32>,
-    /// The file of the system call.
+    /// The file on which the system call operates.
     pub inode: Option<Inode>,
 }
 
 impl BlockedWait {
-    /// Whether the thread slept interruptibly. Its sleep may have begun before any thread was blocked.
+    /// Returns whether the thread slept interruptibly. Its sleep may have begun before any thread was
+    /// blocked.
     fn is_sleep(&self) -> bool {
         matches!(self.blocked_in, BlockedIn::OtherThread | BlockedIn::AsyncIo)
     }
 }
 
-/// Numbers of waits that are missing or only counted.
+/// Numbers of waits that are missing or have no row of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lost {
     /// Waits missing because a table was full.
     pub missing: u64,
-    /// Waits missing because their end was not seen.
+    /// Waits missing because the event that ended them was not seen.
     pub end_missed: u64,
-    /// Long waits only counted because the ring buffer was full.
+    /// Long waits that were only counted, because the ring buffer was full.
     pub only_counted: u64,
     /// Long waits for other threads or asynchronous I/O that are missing because the ring buffer was full.
     pub sleeps: u64,
 }
 
-/// The results of a finished probe.
 #[derive(Debug)]
 pub(crate) struct FinishedProbe {
     pub short: ShortWaits,
     pub names: ThreadNames,
-    /// The parent of each started process.
+    /// The parent process of each process started during the recording.
     pub started_by: FxHashMap<u32, u32>,
     pub lost: Lost,
-    /// The largest threshold used.
+    /// The largest threshold used during the recording.
     pub threshold_max: Nanos,
     /// The kernel hid its symbols, so the reasons and many operations are unknown.
     pub without_symbols: bool,
-    /// The losses without BPF; `None` with BPF.
+    /// The losses of the probe without BPF; `None` if BPF was used.
     pub unseen: Option<traced::Unseen>,
 }
 
-/// The BPF programs, loaded and then attached.
+/// The BPF programs, which are first loaded and then attached.
 pub(crate) struct BlockedProbe {
     programs: Ebpf,
     links: Vec<BtfTracePointLink>,
@@ -127,9 +128,8 @@ pub(crate) struct BlockedProbe {
     functions: StackFunctions,
     now_set: ProbeSettings,
     short: ShortWaits,
-    /// The threads seen.
+    /// The names of the threads that were seen.
     pub(crate) names: ThreadNames,
-    /// When the current period began.
     period_began: Timestamp,
     /// The counts of earlier periods are final, but have not been read from the kernel yet.
     is_ripe: bool,
@@ -150,7 +150,7 @@ impl BlockedProbe {
         BlockedProbe::load_sized(machine, &[])
     }
 
-    /// Like [`load`](Self::load), with these sizes of some maps.
+    /// Loads the programs like [`load`](Self::load), with these sizes of some maps.
     fn load_sized(machine: &Machine, sizes: &[bpf::Size]) -> Result<BlockedProbe, Unavailable> {
         let switch_has_state = u8::from(bpf::switch_has_state());
         let constants = [("switch_has_state", switch_has_state)];
@@ -185,7 +185,7 @@ impl BlockedProbe {
         })
     }
 
-    /// Begins to record at `began`.
+    /// Attaches the programs; the recording begins at `began`.
     pub(crate) fn attach(&mut self, began: Timestamp) -> Result<(), Unavailable> {
         self.now_set = ProbeSettings {
             threshold_ns: shedding::THRESHOLD_MIN_NS,
@@ -230,7 +230,7 @@ impl BlockedProbe {
                 self.short.begin(self.now_set.period, now);
                 self.is_ripe = true;
             }
-            // If this fails, the programs continue with the old settings.
+            // If setting fails, the programs continue with the old settings.
             if self.set().is_err() {
                 self.is_ripe = false;
             }
@@ -248,13 +248,14 @@ impl BlockedProbe {
         }
     }
 
-    /// Takes the counts of the periods that `passes` accepts.
+    /// Takes the short-wait counts of the periods that `passes` accepts.
     fn take_short(&mut self, passes: impl Fn(u32, u32) -> bool) {
         let present = self.now_set.period;
         let all = self.short_waits.iter().filter_map(Result::ok);
         let taken: Vec<(ShortKey, ShortSum)> = all.filter(|(key, _)| passes(key.period, present)).collect();
         for (key, _) in taken {
-            // Concurrent insertions can make an iteration return an entry twice. It is removed once.
+            // Concurrent insertions can make an iteration return an entry twice, but the entry is removed
+            // once.
             let Ok(sum) = self.short_waits.get(&key, 0) else { continue };
             if self.short_waits.remove(&key).is_ok() {
                 self.short.add(key, Sum { count: sum.count, total: Nanos(sum.total_ns) });
@@ -267,7 +268,7 @@ impl BlockedProbe {
         self.counters.get(&0, 0).unwrap_or_default()
     }
 
-    /// Counts a wait for which there is no row left.
+    /// Counts a wait that cannot have its own row, because all rows are used.
     pub(crate) fn count(&mut self, wait: &BlockedWait) {
         let lasted = wait.ended.and_then(|ended| ended.since(wait.began)).unwrap_or_default();
         self.short.add_wait(self.now_set.period, (wait.tid, wait.blocked_in, wait.reason), lasted);
@@ -298,7 +299,7 @@ impl BlockedProbe {
         let noted = self.noted();
         for (&tid, &noted_ns) in &noted {
             if noted_before.get(&tid) != Some(&noted_ns) {
-                // The wait began during detachment.
+                // The wait began while the programs were being detached.
                 let lasted = ended.since(Timestamp(noted_ns)).unwrap_or_default();
                 let what = (tid, BlockedIn::Unknown, WaitReason::Unknown);
                 self.short.add_wait(self.now_set.period, what, lasted);
@@ -308,7 +309,8 @@ impl BlockedProbe {
                 lost.end_missed += 1;
             }
         }
-        // A thread that was blocked throughout was never seen. If waits are missing, this is uncertain.
+        // A thread that was blocked during the whole recording was never seen. If waits are missing, an
+        // unseen thread may have run.
         let mut never_seen: Vec<(u32, Judgement)> =
             judged.into_iter().filter(|(tid, _)| !noted_before.contains_key(tid)).collect();
         never_seen.retain(|(tid, _)| !noted.contains_key(tid) && !is_own(machine, *tid));
@@ -336,7 +338,6 @@ impl BlockedProbe {
     }
 }
 
-/// Whether a thread belongs to this process.
 fn is_own(machine: &Machine, tid: u32) -> bool {
     machine.proc(format!("{}/task/{tid}", std::process::id())).exists()
 }

@@ -1,7 +1,7 @@
-//! Describes waits that outlast the recording, from procfs.
+//! Describes waits that are still open at the end of the recording, from procfs.
 //!
-//! The BPF program knows when they began. The call and the stack are read from `/proc/TID/syscall` and
-//! `/proc/TID/stack` a moment later. The file is unknown.
+//! The BPF program knows when these waits began. The call and the stack are read from `/proc/TID/syscall` and
+//! `/proc/TID/stack` a moment later. The file of the call is unknown.
 
 use fonio_core::BlockedIn;
 use fonio_machine::{Machine, read_text};
@@ -15,19 +15,17 @@ const KERNEL_THREAD_FLAG: u64 = 0x0020_0000;
 /// The value in place of the call number if the number is not readable, or if the thread runs again.
 const UNREADABLE: i32 = -5;
 
-/// The state of a thread in `/proc/TID/stat`.
+/// The state of a thread according to `/proc/TID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
     is_blocked: bool,
     is_kernel_thread: bool,
 }
 
-/// Whether a thread is blocked uninterruptibly now.
 pub(super) fn is_blocked(machine: &Machine, tid: u32) -> bool {
     state(machine, tid).is_some_and(|state| state.is_blocked)
 }
 
-/// The threads that are blocked uninterruptibly now.
 pub(crate) fn blocked_threads(machine: &Machine) -> Vec<u32> {
     let number = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
     let processes = std::fs::read_dir(machine.proc("")).into_iter().flatten().filter_map(number);
@@ -38,13 +36,13 @@ pub(crate) fn blocked_threads(machine: &Machine) -> Vec<u32> {
     threads.filter(|tid| is_blocked(machine, *tid)).collect()
 }
 
-/// Judges the present wait of a blocked thread.
+/// Judges the current wait of a blocked thread.
 pub(crate) fn judgement(machine: &Machine, tid: u32) -> Judgement {
     let is_kernel_thread = state(machine, tid).is_some_and(|state| state.is_kernel_thread);
     let text = |name: &str| read_text(&machine.proc(format!("{tid}/{name}"))).unwrap_or_default();
     let call = match is_kernel_thread {
         true => KERNEL_THREAD,
-        // In a page fault, the call number is -1.
+        // In a page fault, `/proc/TID/syscall` shows the call number -1.
         false => {
             text("syscall").split_ascii_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(UNREADABLE)
         }
@@ -68,7 +66,7 @@ fn state(machine: &Machine, tid: u32) -> Option<State> {
 }
 
 fn parse_state(stat: &str) -> Option<State> {
-    // Only the name can contain spaces and brackets.
+    // Only the thread's name can contain spaces and brackets.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut words = rest.split_ascii_whitespace();
     let is_blocked = words.next()? == "D";

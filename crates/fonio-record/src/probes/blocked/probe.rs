@@ -12,7 +12,7 @@ use crate::options::BlockedBy;
 use crate::probes::bpf::Unavailable;
 use crate::tracefs::Tracefs;
 
-/// The probe that records waits.
+/// The probe that records waits, with or without BPF.
 #[derive(Debug)]
 pub(crate) enum Probe {
     Bpf(Box<BlockedProbe>),
@@ -23,7 +23,6 @@ pub(crate) enum Probe {
     },
 }
 
-/// Why waits are not recorded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotRecorded {
     #[error("{0}; `--blocked tracefs` works without BPF but shows less")]
@@ -58,7 +57,6 @@ impl Probe {
         })
     }
 
-    /// Begins to record at `began`.
     pub(super) fn attach(&mut self, began: Timestamp, machine: &Machine) -> Result<(), NotRecorded> {
         match self {
             Probe::Bpf(probe) => probe.attach(began).map_err(NotRecorded::Bpf),
@@ -66,7 +64,7 @@ impl Probe {
         }
     }
 
-    /// Passes on the long waits that ended.
+    /// Passes the long waits that have ended to `give`.
     pub(super) fn drain(&mut self, now: Timestamp, machine: &Machine, give: &mut dyn FnMut(BlockedWait)) {
         match self {
             Probe::Bpf(probe) => probe.drain(now, give),
@@ -74,7 +72,7 @@ impl Probe {
         }
     }
 
-    /// Counts a wait for which there is no row left.
+    /// Counts a wait that cannot have its own row, because all rows are used.
     pub(super) fn count(&mut self, wait: &BlockedWait) {
         match self {
             Probe::Bpf(probe) => probe.count(wait),
@@ -82,7 +80,7 @@ impl Probe {
         }
     }
 
-    /// The threads seen.
+    /// Returns the names of the threads that were seen.
     pub(super) fn names(&mut self) -> &mut ThreadNames {
         match self {
             Probe::Bpf(probe) => &mut probe.names,
@@ -90,8 +88,8 @@ impl Probe {
         }
     }
 
-    /// The fill level and size of the kernel's buffer in bytes; `None` if the fill level does not require the
-    /// recorder to read sooner.
+    /// Returns the fill level and size of the kernel's buffer in bytes; `None` if the fill level does not
+    /// require the recorder to read sooner.
     pub(super) fn filled(&self) -> Option<(u64, u64)> {
         match self {
             Probe::Bpf(_) => None,

@@ -16,13 +16,13 @@ use crate::attribution::threads::Threads;
 use crate::options::BlockedSoFar;
 use crate::probes::bpf::Unavailable;
 
-/// Maximum number of waits with their own rows: 50 MB at 96 bytes each. Later ones are counted.
+/// Maximum number of waits with their own rows: 50 MB at 96 bytes each. Later waits are only counted.
 const WAITS_MAX: usize = 1 << 19;
 
 /// A remark on a recording: a stable name, a sentence, and the number of cases to which it applies.
 type Remark = (&'static str, String, u64);
 
-/// A probe during a capture, with the waits so far.
+/// A running probe, with the waits that it has recorded so far.
 #[derive(Debug)]
 pub(crate) struct BlockedCapture {
     probe: Probe,
@@ -31,7 +31,6 @@ pub(crate) struct BlockedCapture {
 }
 
 impl BlockedCapture {
-    /// Begins at `began`.
     pub(crate) fn begin(
         mut probe: Probe,
         began: Timestamp,
@@ -41,7 +40,7 @@ impl BlockedCapture {
         Ok(BlockedCapture { probe, waits: Vec::new(), so_far: SoFar::default() })
     }
 
-    /// Takes the waits that ended since the last call. Notes new threads and files for look-up.
+    /// Takes the waits that ended since the previous call. Queues new threads and files for look-up.
     pub(crate) fn drain(
         &mut self,
         now: Timestamp,
@@ -60,19 +59,20 @@ impl BlockedCapture {
         self.probe.names().take_new().into_iter().for_each(|thread| threads.add_with_parent(thread, now));
     }
 
-    /// The fill level and size of the kernel's buffer in bytes; `None` if the recorder need not hurry.
+    /// Returns the fill level and size of the kernel's buffer in bytes; `None` if the recorder need not read
+    /// it sooner.
     pub(crate) fn filled(&self) -> Option<(u64, u64)> {
         self.probe.filled()
     }
 
-    /// Returns the thread that was blocked on storage longest so far.
+    /// Returns the thread that has been blocked on storage longest so far.
     pub(crate) fn longest(&mut self) -> Option<BlockedSoFar> {
         let longest = self.so_far.longest()?;
         let (_, name) = self.probe.names().get(longest.tid)?;
         Some(BlockedSoFar { name, time: longest.time, blocked_in: longest.operation })
     }
 
-    /// Ends the probe.
+    /// Ends the probe, and returns the waits of the capture.
     pub(crate) fn finish(
         mut self,
         ended: Timestamp,
@@ -112,7 +112,7 @@ fn are_missing(waits: u64) -> String {
 }
 
 /// Returns the row of a wait. A wait for asynchronous I/O begins when the request is queued, because the
-/// thread may have slept before. Returns `None` if that request is unknown.
+/// thread may have slept before that. Returns `None` if the request is unknown.
 fn row(
     wait: &BlockedWait,
     file_id: Option<u32>,
@@ -143,10 +143,9 @@ fn row(
     })
 }
 
-/// The waits of a finished capture.
 #[derive(Debug)]
 pub(crate) struct CapturedWaits {
-    /// In the order of their beginnings.
+    /// The waits, ordered by their start.
     pub waits: Vec<BlockedWait>,
     finished: FinishedProbe,
     /// Why BPF was not used; `None` if the user chose not to use it.
@@ -154,18 +153,18 @@ pub(crate) struct CapturedWaits {
 }
 
 impl CapturedWaits {
-    /// Whether the waits that only BPF shows are missing.
+    /// Returns whether the recording was made without BPF, so the waits that only BPF shows are missing.
     pub(crate) fn is_without_bpf(&self) -> bool {
         self.finished.unseen.is_some()
     }
 
-    /// The processor and the time of each I/O completion that ended a wait.
+    /// Returns the processor and the time of each I/O completion that ended a wait.
     pub(crate) fn wake_ups(&self) -> impl Iterator<Item = (u32, u64)> {
         self.waits.iter().filter_map(|wait| Some((wait.completed_on?, wait.ended?.0)))
     }
 
-    /// Writes the rows. `file_ids` has each wait's row in `files`. `threads` contains all threads, and the
-    /// ids of the threads with a row.
+    /// Writes the rows of waits. `file_ids` has each wait's row in `files`. `threads` contains all threads,
+    /// and the ids of the threads with a row.
     pub(crate) fn write(
         &self,
         (began, ended): (Timestamp, Timestamp),
@@ -189,7 +188,7 @@ impl CapturedWaits {
         self.finished.short.write(ended, sink)
     }
 
-    /// Returns remarks for the user about a recording without BPF.
+    /// Returns remarks for the user about losses in a recording without BPF.
     fn unseen(&self, unseen: &Unseen) -> Vec<Remark> {
         let why = match &self.instead {
             Some(unavailable) => format!("without BPF ({unavailable})"),
@@ -223,7 +222,7 @@ impl CapturedWaits {
         remarks
     }
 
-    /// Returns remarks for the user about the waits.
+    /// Returns remarks for the user about missing waits.
     pub(crate) fn remarks(&self) -> Vec<Remark> {
         let mut remarks = Vec::new();
         if let Some(unseen) = &self.finished.unseen {
@@ -246,12 +245,12 @@ impl CapturedWaits {
             remarks.push(("lost-waits-for-threads", message, lost.sleeps));
         }
         if lost.end_missed > 0 {
-            let message = format!("{}, because fonio did not see the end", are_missing(lost.end_missed));
+            let message = format!("{}, because their end was not recorded", are_missing(lost.end_missed));
             remarks.push(("unended-blocked-waits", message, lost.end_missed));
         }
         if *threshold_ns > THRESHOLD_MIN_NS {
             let message = format!(
-                "many threads were blocked: for some time, only waits of {} ms or more got rows of their own, and shorter ones were counted",
+                "many threads were blocked: for some time, only waits of {} ms or more got rows of their own; shorter waits were only counted",
                 threshold_ns / 1_000_000
             );
             remarks.push(("wait-threshold", message, 1));

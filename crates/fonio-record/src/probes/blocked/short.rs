@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use super::judgement;
 use super::layout::{IOWAIT, ShortKey};
 
-/// Maximum number of sums: 12 MB at 48 bytes each.
+/// Maximum number of sums kept: 12 MB at 48 bytes each.
 const SUMS_MAX: usize = 1 << 18;
 
 /// The key of a sum: waits with the same key are added up.
@@ -26,23 +26,23 @@ struct Key {
     class: u8,
 }
 
-/// The number and total time of waits.
+/// The number and total time of short waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sum {
     pub count: u64,
     pub total: Nanos,
 }
 
-/// The sums of waits without rows.
+/// The sums of waits that have no row of their own.
 #[derive(Debug)]
 pub(crate) struct ShortWaits {
-    /// When each slot began.
+    /// The time at which each slot began.
     slots: Vec<Timestamp>,
-    /// The number of periods in a slot.
+    /// The number of periods that one slot covers.
     width: u32,
     sums: FxHashMap<Key, Sum>,
     sums_max: usize,
-    /// Number of waits that did not fit.
+    /// Number of waits that did not fit into the sums.
     beyond: u64,
 }
 
@@ -53,21 +53,20 @@ impl Default for ShortWaits {
 }
 
 impl ShortWaits {
-    /// Begins a period. Periods are numbered from 0 without gaps.
+    /// Begins the period with this number. Periods are numbered from 0 without gaps.
     pub(crate) fn begin(&mut self, period: u32, at: Timestamp) {
         if period.is_multiple_of(self.width) {
             self.slots.push(at);
         }
     }
 
-    /// Adds the sum of a period.
     pub(super) fn add(&mut self, key: ShortKey, sum: Sum) {
         let is_iowait = u32::from(key.flags) & IOWAIT != 0;
         let reason = if is_iowait { WaitReason::Storage } else { WaitReason::Unknown };
         self.add_to(key.period, (key.tid, judgement::operation_of_call(key.call), reason, key.class), sum);
     }
 
-    /// Adds one wait of a period.
+    /// Adds one wait to the sum of its period.
     pub(crate) fn add_wait(
         &mut self,
         period: u32,
@@ -97,7 +96,7 @@ impl ShortWaits {
         known.total += sum.total;
     }
 
-    /// Joins pairs of neighbouring slots.
+    /// Joins pairs of neighbouring slots, so that each slot covers twice the time.
     fn join(&mut self) {
         self.width *= 2;
         self.slots = self.slots.iter().copied().step_by(2).collect();
@@ -108,7 +107,7 @@ impl ShortWaits {
         }
     }
 
-    /// Takes all sums, without their times.
+    /// Takes all sums, each for the whole span instead of its period.
     pub(crate) fn take(&mut self, (from, until): (Timestamp, Timestamp)) -> Vec<BlockedCount> {
         self.slots.clear();
         let mut sums: Vec<(Key, Sum)> = self.sums.drain().collect();
@@ -127,14 +126,14 @@ impl ShortWaits {
             .collect()
     }
 
-    /// Number of waits of a thread, and their total time in nanoseconds.
+    /// Returns the number of waits of a thread, and their total time in nanoseconds.
     #[cfg(test)]
     pub(crate) fn sum_of(&self, tid: u32) -> (u64, u64) {
         let sums = self.sums.iter().filter(|(key, _)| key.tid == tid).map(|(_, sum)| sum);
         sums.fold((0, 0), |(count, time), sum| (count + sum.count, time + sum.total.0))
     }
 
-    /// Number of waits that did not fit.
+    /// Returns the number of waits that did not fit into the sums.
     pub(crate) fn beyond(&self) -> u64 {
         self.beyond
     }
@@ -147,7 +146,7 @@ impl ShortWaits {
         threads
     }
 
-    /// Writes the rows in the order of their beginnings.
+    /// Writes the rows, ordered by their start.
     pub(crate) fn write(&self, ended: Timestamp, sink: &mut dyn RowSink) -> io::Result<()> {
         let mut sums: Vec<(Key, Sum)> = self.sums.iter().map(|(key, sum)| (*key, *sum)).collect();
         sums.sort_unstable_by_key(|(key, _)| *key);
@@ -169,14 +168,14 @@ impl ShortWaits {
     }
 }
 
-/// The class of a duration: 0 below 1 µs, else 1 + ⌊log2(µs)⌋.
+/// Returns the class of a duration: 0 below 1 µs, else 1 + ⌊log2(µs)⌋.
 fn class_of(lasted: Nanos) -> u8 {
     u8::try_from(doublings::class_of(lasted.0 / 1000)).expect("there are 65 classes")
 }
 
-/// The upper bound of a class, exclusive.
+/// Returns the exclusive upper bound of a class of wait lengths.
 pub(super) fn below(class: u8) -> Nanos {
-    // The column is signed.
+    // The bound must fit into a signed column.
     let ns = 1_u64.checked_shl(class.into()).and_then(|us| us.checked_mul(1000));
     Nanos(ns.unwrap_or(u64::MAX).min(i64::MAX as u64))
 }

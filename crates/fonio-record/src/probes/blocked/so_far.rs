@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::BlockedWait;
 
-/// Maximum number of threads.
+/// Maximum number of threads whose waits are summed.
 const THREADS_MAX: usize = 1 << 16;
 
 /// The total time for which each thread was blocked on storage, in waits with their own rows.
@@ -14,18 +14,18 @@ pub(super) struct SoFar {
     threads: FxHashMap<u32, FxHashMap<BlockedIn, u64>>,
 }
 
-/// The thread that was blocked longest.
+/// The thread that has been blocked longest so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Longest {
     pub(super) tid: u32,
     pub(super) time: Nanos,
-    /// The operation in which it was blocked longest.
+    /// The operation in which the thread was blocked longest.
     pub(super) operation: BlockedIn,
 }
 
 impl SoFar {
     pub(super) fn add(&mut self, wait: &BlockedWait) {
-        // Kernel threads work for others.
+        // Kernel threads work for other threads.
         if !wait.blocked_in.is_for_storage(wait.reason) || wait.blocked_in == BlockedIn::KernelThread {
             return;
         }

@@ -16,16 +16,16 @@ use fonio_testing::{Need, has, skip};
 use super::*;
 use crate::clock::now;
 
-/// Environment variable with the role and its argument.
+/// Environment variable that contains the role and its argument.
 const ROLE: &str = "FONIO_BLOCKED_ROLE";
-/// Prefix of each line that the other process prints.
+/// Prefix of each line that a process in a role prints.
 const SAYS: &str = "says: ";
 /// How long a test waits for another process before it fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 type Play = fn(&str);
 
-/// The roles: name and function.
+/// The roles: each has a name and a function.
 const ROLES: &[(&str, Play)] = &[
     ("fsync", play_fsync),
     ("blocked", play_blocked),
@@ -39,7 +39,7 @@ fn say(words: &str) {
     println!("{SAYS}{words}");
 }
 
-/// Plays a role in a process that another test started. Does nothing when run as a test.
+/// Plays a role in a process that another test started. Does nothing if run as an ordinary test.
 #[test]
 fn other_process() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -59,7 +59,7 @@ fn play_fsync(path: &str) {
     }
 }
 
-/// Is blocked until its standard input ends.
+/// Blocks until the process's standard input ends.
 fn play_blocked(_: &str) {
     let is_child = block_while(|| {
         let mut byte = 0_u8;
@@ -70,7 +70,6 @@ fn play_blocked(_: &str) {
     say("over");
 }
 
-/// Is blocked a number of times.
 fn play_blocks(times: &str) {
     for _ in 0..times.parse::<u32>().unwrap() {
         block_while(|| {});
@@ -78,10 +77,9 @@ fn play_blocks(times: &str) {
     say("over");
 }
 
-/// How long the thread that others wait for is blocked.
+/// How long the thread is blocked for which another thread waits.
 const BLOCKED_FOR: Duration = Duration::from_millis(60);
 
-/// Blocks this thread for [`BLOCKED_FOR`].
 fn block_for_a_while() {
     let is_child = block_while(|| {
         let time = libc::timespec { tv_sec: 0, tv_nsec: i64::from(BLOCKED_FOR.subsec_nanos()) };
@@ -92,13 +90,13 @@ fn block_for_a_while() {
 }
 
 fn tid() -> i32 {
-    // SAFETY: the call has no conditions.
+    // SAFETY: the call has no preconditions.
     unsafe { libc::gettid() }
 }
 
-/// One thread asks another through pipes. With `asked`, the other one blocks and then answers. With `idle`,
-/// the asking thread blocks before it asks, and the other thread answers immediately. Prints the asking
-/// thread and the other one.
+/// Lets one thread ask another through pipes. With `asked`, the other thread blocks and then replies. With
+/// `idle`, the asking thread blocks before it asks, and the other thread replies immediately. Prints the ids
+/// of the asking thread and of the other thread.
 fn play_talks(who_is_blocked: &str) {
     let is_asked = who_is_blocked == "asked";
     let (mut question, mut to_other) = std::io::pipe().unwrap();
@@ -129,8 +127,8 @@ fn play_talks(who_is_blocked: &str) {
     other.join().unwrap();
 }
 
-/// One thread blocks while it holds a lock for which another thread waits. Prints the waiting thread and the
-/// other one.
+/// Lets one thread block while it holds a lock for which another thread waits. Prints the ids of the waiting
+/// thread and of the other thread.
 fn play_locks(_: &str) {
     let lock = std::sync::Arc::new(std::sync::Mutex::new(0));
     let is_held = std::sync::Arc::new(std::sync::Barrier::new(2));
@@ -151,17 +149,18 @@ fn play_locks(_: &str) {
 
 /// Blocks this thread uninterruptibly while a copy of the process performs `activity`.
 fn block_while(activity: impl FnOnce()) -> bool {
-    // SAFETY: without CLONE_VM the copy has its own memory, as after fork. It only calls async-signal-safe functions.
+    // SAFETY: without CLONE_VM the child has its own memory, as after fork. The child only calls
+    // async-signal-safe functions.
     let pid = unsafe {
         libc::syscall(libc::SYS_clone, libc::CLONE_VFORK | libc::SIGCHLD, 0_usize, 0_usize, 0_usize, 0_usize)
     };
     assert!(pid >= 0);
     if pid == 0 {
         activity();
-        // SAFETY: ends the copy at once.
+        // SAFETY: ends the child at once.
         unsafe { libc::_exit(0) };
     }
-    // SAFETY: waits for the copy made above.
+    // SAFETY: waits for the child created above.
     unsafe { libc::waitpid(pid as i32, std::ptr::null_mut(), 0) };
     pid == 0
 }
@@ -178,7 +177,7 @@ fn play_records(_: &str) {
     std::thread::sleep(PATIENCE * 2);
 }
 
-/// Another process in its role. Dropping this kills it and waits for it.
+/// Another process that plays a role. Dropping this value kills the process and waits for it.
 struct Other {
     child: Child,
     input: Option<ChildStdin>,
@@ -204,7 +203,7 @@ impl Other {
         lines.filter_map(|line| Some(line.split_once(SAYS)?.1.to_owned()))
     }
 
-    /// Waits until the playing thread is blocked, and returns it.
+    /// Waits until the thread that plays the role is blocked, and returns its id.
     fn blocked_thread(&self) -> u32 {
         let began = Instant::now();
         let tasks = format!("/proc/{}/task", self.child.id());
@@ -228,13 +227,13 @@ impl Drop for Other {
     }
 }
 
-/// Plays a role to its end.
+/// Starts a process that plays a role, and waits until it ends.
 fn run(role: &str) {
     let mut other = Other::start(Other::command(role));
     assert_eq!(other.lines().last().as_deref(), Some("over"));
 }
 
-/// Loads the programs; `None` if the test is skipped.
+/// Loads the programs. Returns `None` if the test must be skipped.
 fn loaded() -> Option<BlockedProbe> {
     if !has(&[Need::Root, Need::Bpf]) {
         return None;
@@ -249,7 +248,7 @@ fn loaded() -> Option<BlockedProbe> {
     }
 }
 
-/// Makes every wait a long wait.
+/// Sets the threshold to 0, which makes every wait a long wait.
 fn without_threshold(probe: &mut BlockedProbe) {
     probe.now_set.threshold_ns = 0;
     probe.set().unwrap();
@@ -287,7 +286,7 @@ fn every_long_fsync_has_its_waits() {
     for wait in &fsyncs {
         let ended = wait.ended.unwrap();
         let within = calls.iter().any(|(from, until)| *from <= wait.began && ended <= *until);
-        assert!(within, "{wait:?} is in no call");
+        assert!(within, "{wait:?} is in no recorded call");
         assert_eq!(fsyncs[0].tid, wait.tid);
     }
     for (from, until) in calls.iter().filter(|(from, until)| until.0 - from.0 > 1_000_000) {
@@ -295,11 +294,11 @@ fn every_long_fsync_has_its_waits() {
         // fsync does not block on a file system in memory. A busy machine can delay a thread without blocking
         // it.
         let is_on_disk = !fsyncs.is_empty();
-        assert!(!is_on_disk || overlapping.next().is_some(), "{from:?} to {until:?} has no wait");
+        assert!(!is_on_disk || overlapping.next().is_some(), "no wait from {from:?} to {until:?}");
     }
     let fs = rustix::fs::statfs(dir.path()).unwrap().f_type;
     if fs == 0xef53 {
-        assert!(fsyncs.len() >= 100, "on ext4, each fsync waits for the disk");
+        assert!(fsyncs.len() >= 100, "on ext4, some fsync calls did not wait for the disk");
     }
 }
 
@@ -349,7 +348,7 @@ fn see_waits_at_both_ends(mut probe: BlockedProbe) {
     probe.finish(now(), &Machine::here(), &mut |wait| waits.push(wait));
     let of = |tid| {
         let mut all = waits.iter().filter(|wait| wait.tid == tid && wait.blocked_in == BlockedIn::Other);
-        let wait = all.next().unwrap_or_else(|| panic!("{waits:?} has none of {tid}"));
+        let wait = all.next().unwrap_or_else(|| panic!("no wait of thread {tid} in {waits:?}"));
         assert_eq!(all.next(), None);
         wait
     };
@@ -357,7 +356,7 @@ fn see_waits_at_both_ends(mut probe: BlockedProbe) {
     assert_eq!((ended.began, ended.began_before, ended.ended.is_some()), (began, true, true));
     assert_eq!((stayed.began, stayed.began_before, stayed.ended), (began, true, None));
     assert_eq!((begun.began > began, begun.began_before, begun.ended), (true, false, None));
-    // The kernel's `wait_for_vfork_done` shows that they waited for another process.
+    // The kernel function `wait_for_vfork_done` shows that the threads waited for another process.
     for wait in [ended, stayed, begun] {
         assert_eq!(wait.reason, WaitReason::Thread, "{wait:?}");
     }
@@ -368,7 +367,7 @@ fn each_wait_is_given_or_counted() {
     let Some(mut probe) = loaded() else { return };
     probe.attach(now()).unwrap();
     without_threshold(&mut probe);
-    // More than fit into the ring buffer.
+    // The number of waits exceeds the ring buffer.
     run("blocks 6000");
     let long_waits = probe.counters().long_waits;
     assert!(long_waits >= 6000, "{long_waits}");
@@ -379,7 +378,7 @@ fn each_wait_is_given_or_counted() {
     assert!(only_counted > 0 && missing == 0, "{:?}", finished.lost);
     let counted: u64 = counts(&finished).iter().map(|row| row.count).sum();
     // Some long sleeps of other programs were not waits for a blocked thread.
-    assert!(given + counted >= 6000, "{given} given, {counted} counted, {long_waits} seen");
+    assert!(given + counted >= 6000, "{given} waits given, {counted} counted, {long_waits} long waits");
 }
 
 /// A thread waits for another one only after a request to it, or for a lock that it holds.
@@ -417,7 +416,7 @@ fn waits_for_a_blocked_thread_are_seen() {
                 other.tid == blocked && other.began < ended && other.ended.is_some_and(|at| at > began)
             };
             let during = waits.iter().any(|other| during(&other));
-            assert!(during, "{role}: {wait:?} has no wait of the other thread within, {waits:?}");
+            assert!(during, "{role}: no wait of the other thread during {wait:?}, {waits:?}");
         }
     }
 }
@@ -430,7 +429,7 @@ fn counts_come_by_period() {
     for _ in 0..2 {
         run("blocks 50");
         // A period ends at the first call of `drain` that is at least a second after the beginning of the
-        // period. The next drain takes its counts.
+        // period. The next call of `drain` takes the counts of that period.
         probe.period_began = Timestamp(0);
         probe.drain(now(), &mut |_| given += 1);
     }
@@ -458,7 +457,7 @@ fn nothing_remains_after_kill_9() {
     assert_eq!(remaining(), PROGRAMS.len());
     other.child.kill().unwrap();
     other.child.wait().unwrap();
-    // The kernel frees the programs a moment later.
+    // The kernel frees the programs a moment after the process has ended.
     let began = Instant::now();
     while remaining() > 0 {
         assert!(began.elapsed() < PATIENCE, "programs are still loaded");
@@ -480,7 +479,7 @@ fn without_permission_it_says_so() {
         return skip(Need::Root, "another user cannot start this test program");
     };
     let mut other = Other { child, input: None };
-    let said = other.lines().last().expect("the other process says why");
+    let said = other.lines().last().expect("the other process reports the reason");
     assert!(
         said.starts_with("the kernel does not allow BPF programs here (Operation not permitted"),
         "{said}"

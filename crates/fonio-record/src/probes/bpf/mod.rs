@@ -1,7 +1,8 @@
 //! Loads and attaches the BPF programs of the recorder.
 //!
-//! The programs are compiled objects (`bpf/*.bpf.o`). Loading adapts them to the running kernel. The kernel
-//! removes programs, links and maps when their last descriptor is closed, so nothing remains after `kill -9`.
+//! The programs are compiled BPF objects (`bpf/*.bpf.o`). Loading adapts these objects to the running kernel.
+//! The kernel removes programs, links and maps when their last descriptor is closed, so nothing remains after
+//! `kill -9`.
 
 mod unavailable;
 pub(crate) mod uprobe;
@@ -13,16 +14,16 @@ use aya::{Btf, Ebpf, EbpfLoader, Pod};
 
 pub(crate) use unavailable::Unavailable;
 
-/// The header of each record in a ring buffer (`BPF_RINGBUF_HDR_SZ`).
+/// Size of the header of each record in a BPF ring buffer (`BPF_RINGBUF_HDR_SZ`).
 pub(crate) const RING_HEADER_BYTES: u64 = 8;
 
-/// A program and its tracepoint.
+/// The names of a BPF program and its tracepoint.
 pub(crate) type Program = (&'static str, &'static str);
 
 /// A map and its number of entries, or a ring buffer and its size in bytes.
 pub(crate) type Size = (&'static str, u32);
 
-/// Loads an object with the values of its constants into the kernel. The programs do not run yet.
+/// Loads a BPF object with the given constants into the kernel. The object's programs do not run yet.
 pub(crate) fn load(
     object: &[u8],
     programs: &[Program],
@@ -65,7 +66,7 @@ pub(crate) fn load_sized(
     Ok(loaded)
 }
 
-/// Attaches programs in this order. Dropping the links detaches them.
+/// Attaches programs in the given order. Dropping the returned links detaches the programs.
 pub(crate) fn attach(loaded: &mut Ebpf, programs: &[Program]) -> Result<Vec<BtfTracePointLink>, Unavailable> {
     let mut links = Vec::new();
     for (name, _) in programs {
@@ -76,13 +77,13 @@ pub(crate) fn attach(loaded: &mut Ebpf, programs: &[Program]) -> Result<Vec<BtfT
     Ok(links)
 }
 
-/// Takes a map out of a loaded object.
+/// Takes a map out of a loaded BPF object.
 pub(crate) fn map<M>(
     loaded: &mut Ebpf,
     name: &'static str,
     open: impl FnOnce(Map) -> Result<M, MapError>,
 ) -> Result<M, Unavailable> {
-    let missing = || Unavailable::Failed { doing: "loaded", why: format!("it has no map {name}") };
+    let missing = || Unavailable::Failed { doing: "loaded", why: format!("the object lacks {name}") };
     open(loaded.take_map(name).ok_or_else(missing)?).map_err(|error| Unavailable::from_map(&error))
 }
 
@@ -95,12 +96,12 @@ pub(crate) fn read_record<T: Pod>(bytes: &[u8]) -> Option<T> {
     Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
-/// Whether this kernel passes the state of the previous thread to `sched_switch`.
+/// Returns whether this kernel passes the state of the previous thread to `sched_switch`.
 pub(crate) fn switch_has_state() -> bool {
     unavailable::switch_has_state(&release())
 }
 
-/// Fails if return probes are harmful on this kernel.
+/// Returns an error if return probes are harmful on this kernel.
 pub(crate) fn check_returns() -> Result<(), Unavailable> {
     let release = release();
     if unavailable::ends_sandboxes(&release) { Err(Unavailable::EndsSandboxes(release)) } else { Ok(()) }
@@ -111,7 +112,7 @@ fn release() -> String {
 }
 
 fn program<'p>(loaded: &'p mut Ebpf, name: &'static str) -> Result<&'p mut BtfTracePoint, Unavailable> {
-    let missing = || Unavailable::Failed { doing: "loaded", why: format!("it has no program {name}") };
+    let missing = || Unavailable::Failed { doing: "loaded", why: format!("the object lacks {name}") };
     loaded.program_mut(name).and_then(|program| program.try_into().ok()).ok_or_else(missing)
 }
 

@@ -7,14 +7,14 @@ use aya::maps::MapError;
 use aya::programs::ProgramError;
 use aya::{BtfError, EbpfError};
 
-/// The file in which the kernel describes its types.
+/// The file in which the kernel describes its types (BTF).
 pub(super) const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// The first Linux version with all features that the programs need, such as `bpf_task_pt_regs`.
 pub(super) const LINUX_MIN: (u32, u32) = (5, 15);
-/// Number of lines shown from the verifier's report.
+/// Number of lines shown from the verifier's log.
 const VERIFIER_LINES: usize = 3;
 
-/// Why BPF programs cannot run.
+/// The reason why BPF programs cannot run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Unavailable {
@@ -52,19 +52,19 @@ impl Unavailable {
         not_permitted(error).unwrap_or_else(|| failed("loaded", error))
     }
 
-    /// Converts an error of reading the kernel's types.
+    /// Converts an error that occurred while reading the kernel's types.
     pub(super) fn from_types(error: &BtfError) -> Unavailable {
         not_permitted(error).unwrap_or_else(|| failed("adapted to this kernel", error))
     }
 
-    /// Converts an error of loading or attaching a program.
+    /// Converts an error that occurred while loading or attaching a program.
     pub(super) fn from_program(program: &'static str, error: ProgramError) -> Unavailable {
         match error {
             ProgramError::LoadError { io_error, verifier_log } => {
                 let log = verifier_log.to_string();
                 let lines: Vec<&str> =
                     log.lines().map(str::trim).filter(|line| !is_statistic(line)).collect();
-                // Without permission, the verifier does not run.
+                // Without permission, the kernel does not run the verifier.
                 if lines.is_empty() && is_permission(&io_error) {
                     return Unavailable::NotPermitted { source: io_error };
                 }
@@ -75,14 +75,14 @@ impl Unavailable {
         }
     }
 
-    /// Converts an error of reading or writing a map.
+    /// Converts an error that occurred while reading or writing a map.
     pub(crate) fn from_map(error: &MapError) -> Unavailable {
         not_permitted(error).unwrap_or_else(|| failed("reached", error))
     }
 }
 
-/// Whether a line of the verifier's report does not explain the error: it is empty, or belongs to the final
-/// statistics.
+/// Returns whether a line of the verifier's report does not explain the error: it is empty, or belongs to the
+/// final statistics.
 fn is_statistic(line: &str) -> bool {
     const FIGURES: [&str; 4] = ["verification time ", "stack depth ", "processed ", "subprog "];
     line.is_empty() || FIGURES.iter().any(|start| line.starts_with(start))
@@ -119,7 +119,7 @@ pub(super) fn check_processor(program: &'static str, linux: &str) -> Result<(), 
     }
 }
 
-/// Checks the version in the output of `uname -r`. Text without a version passes.
+/// Checks the kernel version in the output of `uname -r`. Accepts a text without a version.
 pub(super) fn check_release(release: &str) -> Result<(), Unavailable> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     match (numbers.next(), numbers.next()) {
@@ -130,9 +130,10 @@ pub(super) fn check_release(release: &str) -> Result<(), Unavailable> {
     }
 }
 
-/// Whether this kernel kills processes whose seccomp filter does not allow the call `uretprobe`, which the
-/// kernel itself makes at the end of a probed function. On x86-64, Linux 6.11 added the call, and Linux 6.14
-/// exempts it from seccomp. Linux 6.12 and 6.13 also have the fix, at the latest from the patch levels below.
+/// Returns whether this kernel kills processes whose seccomp filter does not allow the call `uretprobe`,
+/// which the kernel itself makes at the end of a probed function. On x86-64, Linux 6.11 added the call, and
+/// Linux 6.14 exempts it from seccomp. Linux 6.12 and 6.13 also have the fix, at the latest from the patch
+/// levels below.
 pub(super) fn ends_sandboxes(release: &str) -> bool {
     let mut numbers =
         release.split(|c: char| !c.is_ascii_digit()).map(|digits| digits.parse::<u32>().unwrap_or(0));
@@ -146,7 +147,7 @@ pub(super) fn ends_sandboxes(release: &str) -> bool {
     is_bad && cfg!(target_arch = "x86_64")
 }
 
-/// Whether this kernel passes the state of the previous thread to `sched_switch`.
+/// Returns whether this kernel passes the state of the previous thread to `sched_switch`.
 pub(super) fn switch_has_state(release: &str) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     match (numbers.next(), numbers.next()) {

@@ -1,8 +1,8 @@
 //! Runs a BPF program at an instruction of an executable file, in every process that maps the file.
 //!
 //! The kernel sets the probe through a perf event of the PMU `uprobe`. A link attaches the program, and
-//! passes a number, the cookie, to it (Linux 5.15). aya does not support cookies. Closing the descriptors
-//! removes the probe.
+//! passes a number, the cookie, to it (Linux 5.15). The crate aya does not support cookies. Closing the
+//! descriptors removes the probe.
 
 use std::ffi::CString;
 use std::io;
@@ -15,7 +15,7 @@ use aya::programs::{ProgramFd, UProbe};
 
 use super::Unavailable;
 
-/// The file with the kernel's number of the uprobe PMU.
+/// The sysfs file that contains the kernel's number of the uprobe PMU.
 const PMU: &str = "/sys/bus/event_source/devices/uprobe/type";
 
 /// Version 1 of `struct perf_event_attr` (`PERF_ATTR_SIZE_VER1`, include/uapi/linux/perf_event.h). The kernel
@@ -25,7 +25,7 @@ const PMU: &str = "/sys/bus/event_source/devices/uprobe/type";
 struct PerfEventAttr {
     kind: u32,
     size: u32,
-    /// Bit 0: at the return of the function.
+    /// Bit 0: the probe is at the return of the function.
     config: u64,
     sample_period: u64,
     sample_type: u64,
@@ -33,7 +33,7 @@ struct PerfEventAttr {
     flags: u64,
     wakeup: u32,
     bp_type: u32,
-    /// The address of the file's path.
+    /// The memory address of the string with the file's path.
     uprobe_path: u64,
     probe_offset: u64,
 }
@@ -51,43 +51,43 @@ struct LinkAttr {
 
 const _: () = assert!(size_of::<PerfEventAttr>() == 72 && size_of::<LinkAttr>() == 24);
 
-/// include/uapi/linux/bpf.h
+/// Constants of include/uapi/linux/bpf.h.
 const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_PERF_EVENT: u32 = 41;
-/// include/uapi/linux/perf_event.h
+/// A constant of include/uapi/linux/perf_event.h.
 const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 
-/// When a program runs.
+/// When a BPF program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
-    /// Before the instruction.
+    /// The program runs before the instruction.
     Instruction,
-    /// When the function that begins at the instruction returns.
+    /// The program runs when the function that begins at the instruction returns.
     Return,
 }
 
-/// A program at an instruction. Dropping this removes it.
+/// A BPF program attached to an instruction. Dropping this value removes the probe.
 #[derive(Debug)]
 pub(crate) struct UprobeLink {
     _link: OwnedFd,
     _event: OwnedFd,
 }
 
-/// Sets uprobes.
+/// Creates uprobes in executable files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Uprobes {
     pmu: u32,
 }
 
 impl Uprobes {
-    /// Checks that this kernel has uprobes that do no harm.
+    /// Checks that this kernel has uprobes without harmful bugs.
     pub(crate) fn new() -> Result<Uprobes, Unavailable> {
         super::check_returns()?;
         let number = std::fs::read_to_string(PMU).ok().and_then(|text| text.trim().parse().ok());
         number.map(|pmu| Uprobes { pmu }).ok_or(Unavailable::NoUprobes)
     }
 
-    /// Loads a program for uprobes into the kernel.
+    /// Loads a BPF program for uprobes into the kernel.
     pub(crate) fn load(self, loaded: &mut Ebpf, name: &'static str) -> Result<ProgramFd, Unavailable> {
         let failed = |error| Unavailable::from_program(name, error);
         let missing = || Unavailable::Failed { doing: "loaded", why: format!("it has no program {name}") };
@@ -118,8 +118,8 @@ impl Uprobes {
             probe_offset: offset,
             ..PerfEventAttr::default()
         };
-        // For every process (-1), counted on processor 0, in no group (-1).
-        // SAFETY: the structure has the stated size, and its path ends with a zero and outlives the call.
+        // The event is for every process (-1), on processor 0, in no group (-1). SAFETY: the structure has
+        // the stated size, and its path ends with a zero and outlives the call.
         let event = unsafe {
             libc::syscall(libc::SYS_perf_event_open, &raw const attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC)
         };

@@ -1,4 +1,4 @@
-//! The structures shared with the BPF program. They repeat the structures in `bpf/calls.bpf.c`.
+//! Defines the structures shared with the BPF program, which repeat the structures in `bpf/calls.bpf.c`.
 
 use std::mem::{offset_of, size_of};
 
@@ -13,14 +13,14 @@ pub(super) const PATH_MAX: usize = 256;
 /// Number of entries in the table of call kinds.
 #[cfg(test)]
 pub(super) const CALLS_MAX: u32 = 512;
-/// Size of the ring buffer in bytes.
+/// Size of the ring buffer for calls in bytes.
 pub(super) const RING_BYTES: u64 = 8 << 20;
 
-/// The values of `followed`.
+/// The values of the map `followed`.
 pub(super) const FOLLOWED: u8 = 1;
 pub(super) const ONLY_CHILDREN: u8 = 2;
 
-/// The bits of `flags`.
+/// The bits of `flags` in a call.
 pub(super) const HAS_FILE: u32 = 1;
 pub(super) const HAS_OFFSET: u32 = 2;
 pub(super) const HAS_BYTES: u32 = 4;
@@ -29,7 +29,7 @@ pub(super) const IS_JOURNAL: u32 = 16;
 pub(super) const MADE_FILE: u32 = 32;
 pub(super) const IS_FOLDER: u32 = 64;
 
-/// The counters of the program.
+/// The counters that the BPF program increments.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counters {
@@ -39,7 +39,7 @@ pub(super) struct Counters {
     pub compat: u64,
 }
 
-/// An open call.
+/// A call that has not returned yet.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OpenCall {
@@ -48,7 +48,6 @@ pub(super) struct OpenCall {
     zero: u32,
 }
 
-/// A finished call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RawCall {
@@ -70,7 +69,7 @@ pub(super) struct RawCall {
     head: [u8; HEAD_MAX],
 }
 
-/// A finished call with a path.
+/// A finished system call that has a path.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct RawPathCall {
@@ -87,17 +86,17 @@ const _: () = assert!(size_of::<RawPathCall>() == 144 + PATH_MAX && offset_of!(R
 
 // SAFETY: each is `repr(C)`, consists of integers and has no padding, so every sequence of bytes is a value.
 unsafe impl aya::Pod for Counters {}
-// SAFETY: as above.
+// SAFETY: the same holds as for `Counters`.
 unsafe impl aya::Pod for OpenCall {}
-// SAFETY: as above.
+// SAFETY: the same holds as for `Counters`.
 unsafe impl aya::Pod for RawCall {}
-// SAFETY: as above.
+// SAFETY: the same holds as for `Counters`.
 unsafe impl aya::Pod for RawPathCall {}
 
-/// The path that a program passed to a call.
+/// The path that a program passed to a system call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RawPath {
-    /// The path without the final zero. It may be truncated.
+    /// The path without the final zero byte, possibly truncated.
     pub bytes: Vec<u8>,
     /// The inode number of an opened file's folder; 0 for other calls.
     pub folder: u64,
@@ -115,7 +114,8 @@ impl RawCall {
         Some((record.call, Some(RawPath { bytes: path.to_vec(), folder: record.folder })))
     }
 
-    /// Returns the first bytes of a write that were read.
+    /// Returns the first bytes that a write call passed to the kernel, as far as the BPF program could read
+    /// them.
     pub(super) fn head(&self) -> &[u8] {
         &self.head[..(self.head_bytes as usize).min(HEAD_MAX)]
     }
@@ -129,7 +129,6 @@ impl RawCall {
 pub(super) mod tests {
     use super::*;
 
-    /// Builds a write call.
     pub(in crate::probes::calls) fn write_of(flags: u32, offset: u64, bytes: u64, head: &[u8]) -> RawCall {
         let mut call = RawCall { flags: flags | HAS_OFFSET | HAS_BYTES, offset, bytes, ..RawCall::default() };
         call.result = bytes as i64;

@@ -4,8 +4,9 @@
 //! a probe:
 //!
 //! 1. [`CallsProbe::load`] creates the maps and lets the kernel verify the programs.
-//! 2. [`CallsProbe::attach`] begins to record, and follows the named processes.
-//! 3. [`CallsProbe::follow_children`] follows the child processes of this thread while it starts the command.
+//! 2. [`CallsProbe::attach`] begins to record, and follows the processes that the user named.
+//! 3. [`CallsProbe::follow_children`] follows the child processes of this thread while this thread starts the
+//! command.
 //! 4. [`CallsProbe::drain`], called at each wake-up of the recorder, takes the finished calls.
 //! 5. [`CallsProbe::finish`] detaches the programs and finds the open calls.
 //!
@@ -29,7 +30,7 @@ use crate::probes::statements::StatementsProbe;
 use layout::{Counters, HAS_BYTES, HAS_FILE, HAS_OFFSET, IS_FOLDER, MADE_FILE, OpenCall, RawCall, RawPath};
 pub(crate) use recorded::{CallsCapture, CapturedCalls};
 
-/// The compiled program, created by `cargo xtask assets`.
+/// The compiled BPF object, created by `cargo xtask assets`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/calls.bpf.o"));
 
 /// The programs in order of attachment: the program that follows children comes before those that see calls.
@@ -40,11 +41,9 @@ const PROGRAMS: [bpf::Program; 4] = [
     ("exited", "sys_exit"),
 ];
 
-/// A recorded call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordedCall {
     pub tid: u32,
-    /// The number of the system call.
     pub number: i32,
     pub inode: Option<Inode>,
     pub offset: Option<u64>,
@@ -57,24 +56,24 @@ pub(crate) struct RecordedCall {
     pub file_flags: Option<FileFlags>,
 }
 
-/// A call as reported by the probe.
+/// A call as reported by the BPF program.
 #[derive(Debug)]
 pub(crate) struct Given {
     pub call: RecordedCall,
     pub path: Option<RawPath>,
-    /// The process, and its name.
+    /// The id and the name of the process.
     pub process: u32,
     pub comm: [u8; 16],
 }
 
-/// Numbers of calls that are missing in a recording.
+/// Numbers of calls and processes that are missing in a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lost {
     /// Calls missing because a table was full.
     pub missing: u64,
-    /// Processes whose calls are missing because too many were followed.
+    /// Processes whose calls are missing, because too many processes were followed.
     pub processes: u64,
-    /// Calls of 32-bit programs.
+    /// Number of calls of 32-bit programs, which are not recorded.
     pub compat: u64,
 }
 
@@ -113,7 +112,7 @@ impl CallsProbe {
         Ok(CallsProbe { programs, links: Vec::new(), counters, followed, open_calls, calls, statements })
     }
 
-    /// Begins to record, and follows these processes.
+    /// Attaches the programs, and follows these processes.
     pub(crate) fn attach(&mut self, processes: &[u32]) -> Result<(), Unavailable> {
         for process in processes {
             self.follow(*process, layout::FOLLOWED)?;
@@ -135,8 +134,8 @@ impl CallsProbe {
         self.followed.remove(&own).map_err(|error| Unavailable::from_map(&error))
     }
 
-    /// Passes on the finished calls. Returns the number of bytes that the calls used in the ring buffer, and
-    /// the size of the buffer.
+    /// Passes the finished calls to `give`. Returns the number of bytes that the calls used in the ring
+    /// buffer, and the size of the buffer.
     pub(crate) fn drain(&mut self, give: &mut dyn FnMut(Given)) -> (u64, u64) {
         let mut taken = 0;
         while let Some(record) = self.calls.next() {
@@ -179,9 +178,9 @@ impl CallsProbe {
     }
 }
 
-/// Converts the flags of an open file to fonio's bits.
+/// Converts the kernel's flags of an open file to fonio's bits.
 fn file_flags(raw: &RawCall) -> FileFlags {
-    // `O_SYNC` is `O_DSYNC` plus another bit.
+    // The value of `O_SYNC` is `O_DSYNC` plus another bit.
     const KNOWN: [(libc::c_int, FileFlags); 4] = [
         (libc::O_APPEND, FileFlags::APPEND),
         (libc::O_DIRECT, FileFlags::DIRECT),

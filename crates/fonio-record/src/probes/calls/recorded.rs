@@ -17,17 +17,17 @@ use crate::attribution::threads::Threads;
 use crate::probes::bpf::Unavailable;
 use crate::probes::statements::{CapturedStatements, NO_STATEMENTS, StatementsCapture, WithSqlite};
 
-/// Maximum number of calls: 108 MB at 104 bytes each.
+/// Maximum number of recorded calls: 108 MB at 104 bytes each.
 const CALLS_MAX: usize = 1 << 20;
-/// Maximum number of processes with SQLite.
+/// Maximum number of processes that are noted as users of SQLite.
 const PROCESSES_MAX: usize = 1024;
-/// Maximum number of paths of opened files.
+/// Maximum number of opened paths that are kept.
 const PATHS_MAX: usize = 1 << 16;
 
 /// A remark on a recording: a stable name, a sentence, and how often it applies.
 type Remark = (&'static str, String, u64);
 
-/// A probe during a capture, with the calls so far.
+/// A running probe, with the calls that it has recorded so far.
 #[derive(Debug)]
 pub(crate) struct CallsCapture {
     probe: CallsProbe,
@@ -36,17 +36,16 @@ pub(crate) struct CallsCapture {
     statements: Option<Result<StatementsCapture, Unavailable>>,
 }
 
-/// The calls so far.
 #[derive(Debug, Default)]
 struct Kept {
     calls: Vec<RecordedCall>,
     names: ThreadNames,
-    /// The file that was last opened at each path. Relative paths are stored per process.
+    /// The inode that was last opened at each path. Relative paths are stored per process.
     paths: FxHashMap<(Option<u32>, Vec<u8>), Inode>,
     /// The files that calls used and the files that calls opened since the last look-up.
     used: FxHashSet<Inode>,
     opened: Vec<Opened>,
-    /// The processes that opened files since they were last examined.
+    /// The processes that have opened files since they were last searched for SQLite.
     opening: FxHashSet<u32>,
     /// The processes that wrote to an SQLite journal or WAL.
     with_sqlite: FxHashSet<u32>,
@@ -54,7 +53,7 @@ struct Kept {
 }
 
 impl CallsCapture {
-    /// Begins to record, and follows these processes. `command` is the program that will be started.
+    /// Begins to record calls, and follows these processes. `command` is the program that will be started.
     pub(crate) fn begin(
         mut probe: CallsProbe,
         machine: &Machine,
@@ -67,13 +66,13 @@ impl CallsCapture {
         Ok(CallsCapture { probe, kept: Kept::default(), statements })
     }
 
-    /// Follows the future child processes of this thread, or stops that.
+    /// Starts or stops following the future child processes of this thread.
     pub(crate) fn follow_children(&mut self, follow: bool) -> Result<(), Unavailable> {
         self.probe.follow_children(follow)
     }
 
-    /// Takes the calls that ended since the last time. Notes new threads and files for look-up. Returns the
-    /// number of bytes taken from the ring buffer, and the size of the buffer.
+    /// Takes the calls that ended since the previous call of this function. Queues new threads and files for
+    /// look-up. Returns the number of bytes taken from the ring buffer, and the size of the buffer.
     pub(crate) fn drain(
         &mut self,
         now: Timestamp,
@@ -91,7 +90,7 @@ impl CallsCapture {
         fuller(used, of_statements)
     }
 
-    /// Ends the probe.
+    /// Ends the probe, and returns the calls of the capture.
     pub(crate) fn finish(
         mut self,
         (began, ended): (Timestamp, Timestamp),
@@ -147,7 +146,7 @@ impl Kept {
 
     /// If the call opened a file, stores the path of this file; otherwise, finds the file at the call's path.
     fn add_path(&mut self, call: &mut RecordedCall, path: RawPath, process: u32) {
-        // Longer paths are truncated.
+        // A path of this length may have been truncated.
         if path.bytes.is_empty() || path.bytes.len() + 1 >= PATH_MAX {
             return;
         }
@@ -169,7 +168,7 @@ impl Kept {
         }
     }
 
-    /// Notes new threads and files for look-up.
+    /// Queues new threads and files for look-up.
     fn hand_over(&mut self, now: Timestamp, threads: &mut Threads, files: &mut Files) {
         self.names.take_new().into_iter().for_each(|thread| threads.add_with_parent(thread, now));
         files.opened(self.opened.drain(..));
@@ -179,10 +178,9 @@ impl Kept {
     }
 }
 
-/// The calls of a finished capture.
 #[derive(Debug)]
 pub(crate) struct CapturedCalls {
-    /// In the order of their beginnings.
+    /// The calls, ordered by their start.
     pub calls: Vec<RecordedCall>,
     names: ThreadNames,
     lost: Lost,
@@ -193,8 +191,8 @@ pub(crate) struct CapturedCalls {
 }
 
 impl CapturedCalls {
-    /// Writes the rows. `file_ids` has each call's row in `files`. `threads` has all threads, and the ids of
-    /// those with a row.
+    /// Writes the rows of calls. `file_ids` has each call's row in `files`. `threads` has all threads, and
+    /// the ids of the threads with a row.
     pub(crate) fn write(
         &self,
         began: Timestamp,
@@ -229,7 +227,7 @@ impl CapturedCalls {
         }
     }
 
-    /// Returns remarks for the user about the calls.
+    /// Returns remarks for the user about missing calls.
     pub(crate) fn remarks(&self) -> Vec<Remark> {
         let mut remarks = Vec::new();
         let missing = self.lost.missing + self.beyond;
@@ -255,7 +253,7 @@ impl CapturedCalls {
         }
         match &self.statements {
             Some(Ok(statements)) => remarks.extend(statements.remarks(&self.with_sqlite)),
-            // If no process uses SQLite, nothing is missing.
+            // If no process uses SQLite, no statements are missing.
             Some(Err(unavailable)) if !self.with_sqlite.is_empty() => {
                 let message = format!("SQL statements are not recorded: {unavailable}");
                 remarks.push((NO_STATEMENTS, message, 1));
@@ -302,7 +300,7 @@ mod tests {
             call(libc::SYS_openat, "/d/x-journal", 7, Some(20), 3),
             call(libc::SYS_openat, "x", 7, Some(21), 4),
             call(libc::SYS_openat, "x", 8, Some(22), 3),
-            // It fails, then succeeds; then the file no longer exists.
+            // The deletion fails first, and then succeeds. After that, the file no longer exists.
             call(libc::SYS_unlinkat, "/d/x-journal", 8, None, -13),
             call(libc::SYS_unlinkat, "/d/x-journal", 8, None, 0),
             call(libc::SYS_unlinkat, "/d/x-journal", 8, None, -2),

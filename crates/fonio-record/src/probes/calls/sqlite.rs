@@ -8,11 +8,11 @@ use fonio_core::SqliteWrite;
 
 use super::layout::{IS_JOURNAL, IS_WAL, RawCall};
 
-/// The first bytes of a rollback journal.
+/// The first bytes of a rollback journal of SQLite.
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 /// Bytes of the journal header that SQLite overwrites with zeros at the end of a transaction.
 const JOURNAL_END_BYTES: u64 = 28;
-/// The first bytes of a WAL. The lowest bit is the byte order of the checksums.
+/// The first bytes of a WAL file. The lowest bit shows the byte order of the checksums.
 const WAL_MAGIC: u32 = 0x377f_0682;
 const WAL_HEADER_BYTES: u64 = 32;
 const WAL_FRAME_HEADER_BYTES: u64 = 24;
@@ -50,13 +50,14 @@ fn of_wal(offset: u64, bytes: u64, head: &[u8]) -> Option<SqliteWrite> {
         let is_header = bytes >= WAL_HEADER_BYTES && word(0)? | 1 == WAL_MAGIC | 1;
         return is_header.then_some(SqliteWrite::WalHeader);
     }
-    // A frame with its page, or only a frame header. The length of a page without its frame header is a power
-    // of two.
+    // The write contains a frame with its page, or only a frame header. The length of a page without its
+    // frame header is a power of two.
     let page = bytes.checked_sub(WAL_FRAME_HEADER_BYTES)?;
     if page != 0 && !(page.is_power_of_two() && (512..=65_536).contains(&page)) {
         return None;
     }
-    // A frame has a page number. The last frame of a transaction has the database size.
+    // A frame header has a page number. In the last frame of a transaction, the header also has the database
+    // size.
     if word(0)? == 0 {
         return None;
     }
@@ -93,7 +94,7 @@ mod tests {
             (IS_WAL, 4152, 4120, [frame(3), vec![0; 8]].concat(), Some(WalCommit)),
             (IS_WAL, 56, 4096, vec![1; 32], None),
             (IS_WAL, 32, 24, vec![0; 24], None),
-            // Bytes that could not be read.
+            // A write whose bytes could not be read.
             (IS_WAL, 32, 24, vec![], None),
             (0, 0, 28, vec![0; 28], None),
         ] {
@@ -104,7 +105,8 @@ mod tests {
 
     #[test]
     fn every_head_is_understood_or_refused() {
-        // Lengths and bytes from a small congruential generator. The program's structures allow all of them.
+        // Lengths and bytes come from a small congruential generator. The BPF program's structures allow all
+        // of them.
         let mut draw = 7_u64;
         let mut next = || {
             draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

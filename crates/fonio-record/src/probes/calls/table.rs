@@ -1,6 +1,6 @@
 //! Lists the recorded calls by number: the name, and the arguments that the program reads.
 
-/// The kind of a call's arguments, numbered as in `bpf/calls.bpf.c`.
+/// Kinds of arguments that a call can have, numbered as in `bpf/calls.bpf.c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only x86-64 has calls without a folder"))]
@@ -33,7 +33,7 @@ macro_rules! calls {
     };
 }
 
-/// Calls of both architectures.
+/// System calls that both x86-64 and arm64 have.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const CALLS: &[(libc::c_long, &str, u8)] = calls! {
     AtPosition false: SYS_read "read";
@@ -57,7 +57,7 @@ const CALLS: &[(libc::c_long, &str, u8)] = calls! {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const CALLS: &[(libc::c_long, &str, u8)] = &[];
 
-/// Older calls; most exist only on x86-64.
+/// Older system calls, most of which exist only on x86-64.
 #[cfg(target_arch = "x86_64")]
 const OLDER_CALLS: &[(libc::c_long, &str, u8)] = calls! {
     Path false: SYS_unlink "unlink" SYS_rename "rename";
@@ -77,13 +77,13 @@ pub(super) fn kinds() -> impl Iterator<Item = (u32, u8)> {
         .filter_map(|(number, _, kind)| Some((u32::try_from(*number).ok()?, *kind)))
 }
 
-/// The name of a call.
+/// Returns the name of a system call by its number.
 pub(super) fn name(number: i32) -> Option<&'static str> {
     let mut all = CALLS.iter().chain(OLDER_CALLS);
     all.find(|(known, ..)| *known == libc::c_long::from(number)).map(|(_, name, _)| *name)
 }
 
-/// Whether the call removes or moves the file at its path.
+/// Returns whether the call removes or moves the file at its path.
 pub(super) fn moves_path(name: &str) -> bool {
     matches!(name, "unlink" | "unlinkat" | "rename" | "renameat" | "renameat2")
 }

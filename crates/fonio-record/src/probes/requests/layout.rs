@@ -1,4 +1,4 @@
-//! The structures shared with the BPF program. They repeat the structures in `bpf/requests.bpf.c`.
+//! Defines the structures shared with the BPF program, which repeat the structures in `bpf/requests.bpf.c`.
 
 use std::mem::size_of;
 
@@ -11,7 +11,7 @@ pub(super) const OF_METADATA: u32 = 2;
 pub(super) const BY_KERNEL: u32 = 4;
 pub(super) const UNNOTED: u32 = 8;
 
-/// A program.
+/// The thread that caused a request.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cause {
@@ -21,7 +21,7 @@ pub(super) struct Cause {
     pub comm: [u8; COMM_MAX],
 }
 
-/// The note on a waiting bio.
+/// What the BPF program notes about a bio that waits for completion.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
@@ -35,7 +35,7 @@ pub(super) struct Note {
     pub cause: Cause,
 }
 
-/// A completed request.
+/// A completed request, as the BPF program reports it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Completed {
@@ -50,7 +50,7 @@ pub(super) struct Completed {
     pub zero: u32,
 }
 
-/// The counters of the program.
+/// The counters that the BPF program increments.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counters {
@@ -63,5 +63,5 @@ const _: () = assert!(size_of::<Counters>() == 16);
 
 // SAFETY: each is `repr(C)`, consists of integers and has no padding, so every sequence of bytes is a value.
 unsafe impl aya::Pod for Counters {}
-// SAFETY: as above.
+// SAFETY: the same holds as for `Counters`.
 unsafe impl aya::Pod for Completed {}

@@ -1,7 +1,7 @@
 //! Reports each completed block request, by BPF, for a permanent watch.
 //!
-//! A recording instead uses tracefs, which shows each step of a request. Here the kernel combines the steps:
-//! a request costs two short programs and 112 bytes instead of five events of 63 bytes
+//! A recording instead uses tracefs, which shows each step of a request. For a watch, BPF programs combine
+//! the steps: a request costs two short programs and 112 bytes instead of five events of 63 bytes
 //! (`bpf/requests.bpf.c`).
 
 mod layout;
@@ -17,7 +17,7 @@ use fonio_tracefs::ring_buffer::Inode;
 use crate::probes::bpf::{self, Unavailable};
 use layout::{BY_KERNEL, Completed, Counters, OF_JOURNAL, OF_METADATA, UNNOTED};
 
-/// The compiled program, created by `cargo xtask assets`.
+/// The compiled BPF object, created by `cargo xtask assets`.
 static OBJECT: &[u8] =
     aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/requests.bpf.o"));
 
@@ -38,17 +38,17 @@ const JOURNAL: bpf::Program = ("changing", "jbd2_handle_start");
 /// A completed request from the kernel: the row, and the values that have no column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GivenRequest {
-    /// The queue and completion times are set. `issued` is unknown if the request was issued to the driver
-    /// before the probe began. `cause_tid` is not set.
+    /// The row of the request, with the queue and completion times. `issued` is unknown if the request was
+    /// issued to the driver before the probe began. `cause_tid` is not set.
     pub row: Request,
-    /// The thread that caused it.
+    /// The thread that caused the request.
     pub cause: Option<GivenCause>,
-    /// Whether a kernel thread queued it.
+    /// Whether a kernel thread queued the request.
     pub by_kernel: bool,
     pub inode: Option<Inode>,
 }
 
-/// The flags that the programs report.
+/// The request flags that the BPF programs report.
 const FLAGS_KNOWN: [Flags; 5] = [Flags::SYNC, Flags::META, Flags::FUA, Flags::PREFLUSH, Flags::READAHEAD];
 
 /// The thread that caused a request: its process, control group and name.
@@ -60,7 +60,7 @@ pub(crate) struct GivenCause {
     pub comm: [u8; 16],
 }
 
-/// The BPF programs, loaded and attached.
+/// The BPF programs, which are loaded and attached.
 pub(crate) struct RequestsProbe {
     _programs: Ebpf,
     _links: Vec<BtfTracePointLink>,
@@ -75,7 +75,7 @@ impl std::fmt::Debug for RequestsProbe {
 }
 
 impl RequestsProbe {
-    /// Loads the programs and begins.
+    /// Loads and attaches the BPF programs.
     pub(crate) fn begin() -> Result<RequestsProbe, Unavailable> {
         let (mut programs, attached) = load()?;
         let counters = bpf::map(&mut programs, "counters", Array::try_from)?;
@@ -84,13 +84,14 @@ impl RequestsProbe {
         Ok(RequestsProbe { _programs: programs, _links: links, counters, completions })
     }
 
-    /// Becomes readable when the buffer is filling up, so that requests should be taken early.
+    /// Returns a descriptor that becomes readable when the buffer is so full that requests should be taken
+    /// soon.
     pub(crate) fn filling(&self) -> BorrowedFd<'_> {
         // SAFETY: the map owns the descriptor, and lives as long as the borrow of `self`.
         unsafe { BorrowedFd::borrow_raw(self.completions.as_raw_fd()) }
     }
 
-    /// Passes on the completed requests.
+    /// Passes the completed requests to `give`.
     pub(crate) fn drain(&mut self, give: &mut dyn FnMut(GivenRequest)) {
         while let Some(record) = self.completions.next() {
             if let Some(completed) = bpf::read_record::<Completed>(&record) {
@@ -99,7 +100,7 @@ impl RequestsProbe {
         }
     }
 
-    /// Number of requests missing because the buffer was full.
+    /// Returns the number of requests that are missing because the ring buffer was full.
     pub(crate) fn lost(&self) -> u64 {
         self.counters.get(&0, 0).unwrap_or_default().lost
     }
@@ -113,7 +114,7 @@ fn load() -> Result<(Ebpf, Vec<bpf::Program>), Unavailable> {
             let all: Vec<bpf::Program> = journal.into_iter().chain([dirtied]).chain(PROGRAMS).collect();
             match bpf::load(OBJECT, &all, &[]) {
                 Ok(programs) => return Ok((programs, all)),
-                // The first error is about the programs for new kernels.
+                // Keep the first error, which is about the programs for new kernels.
                 Err(error) => _ = refused.get_or_insert(error),
             }
         }
@@ -121,7 +122,7 @@ fn load() -> Result<(Ebpf, Vec<bpf::Program>), Unavailable> {
     Err(refused.unwrap_or(Unavailable::NoTypes))
 }
 
-/// The kernel's `dev_t` has 20 bits for the minor number.
+/// Converts the kernel's `dev_t`, which has 20 bits for the minor number.
 fn device(number: u32) -> DeviceId {
     DeviceId::new(number >> 20, number & 0xf_ffff)
 }
@@ -160,7 +161,8 @@ fn given(raw: &Completed) -> GivenRequest {
     }
 }
 
-/// `enum req_op` of `include/linux/blk_types.h`. The numbers of zone operations differ between kernels.
+/// Converts the kernel's operation (`enum req_op` of `include/linux/blk_types.h`). The numbers of zone
+/// operations differ between kernels.
 fn op(op_flags: u32) -> Op {
     match op_flags & 0xff {
         0 => Op::Read,
@@ -173,14 +175,15 @@ fn op(op_flags: u32) -> Op {
     }
 }
 
-/// `enum req_flag_bits`; these bit positions are the same in Linux 5.15 to 6.18.
+/// Converts the flags in `enum req_flag_bits`, whose bit positions are the same in Linux 5.15 to 6.18.
 fn flags(op_flags: u32) -> Flags {
     const BITS: [u32; 5] = [11, 12, 17, 18, 19];
     let set = BITS.into_iter().zip(FLAGS_KNOWN).filter(|(bit, _)| op_flags >> bit & 1 != 0);
     set.fold(Flags::NONE, |flags, (_, flag)| flags | flag)
 }
 
-/// Before Linux 5.16, the tracepoint contains an errno; since then, a `blk_status_t` (`block/blk-core.c`).
+/// Converts the tracepoint's error: before Linux 5.16, an errno; since then, a `blk_status_t`
+/// (`block/blk-core.c`).
 fn errno(error: i32) -> i32 {
     match error {
         ..=0 => error,

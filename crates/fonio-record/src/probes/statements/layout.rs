@@ -1,4 +1,5 @@
-//! The structures shared with the BPF programs. They repeat the structures in `bpf/statements.bpf.h`.
+//! Defines the structures shared with the BPF programs, which repeat the structures in
+//! `bpf/statements.bpf.h`.
 
 use std::mem::{offset_of, size_of};
 
@@ -7,10 +8,10 @@ use crate::probes::bpf::read_record;
 /// Maximum number of bytes read from a statement, including the final zero.
 pub(super) const SQL_MAX: usize = 512;
 
-/// Size of the ring buffer in bytes.
+/// Size of the ring buffer for statements in bytes.
 pub(super) const RING_BYTES: u64 = 4 << 20;
 
-/// The counters of the programs.
+/// The counters that the BPF programs increment.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counters {
@@ -19,7 +20,7 @@ pub(super) struct Counters {
     pub not_noted: u64,
 }
 
-/// Consecutive steps of a thread on one statement.
+/// Consecutive steps of a thread on the same SQL statement.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RawStatement {
@@ -33,12 +34,12 @@ pub(super) struct RawStatement {
     pub tgid: u32,
 }
 
-/// The statement that a thread steps.
+/// The SQL statement that a thread is stepping.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stepping {
     pub last: RawStatement,
-    /// 0 between steps.
+    /// The stack pointer at the call; 0 between steps.
     pub stack: u64,
     pub began_ns: u64,
     text: [u64; SQL_MAX / 8],
@@ -58,18 +59,18 @@ const _: () = assert!(size_of::<Stepping>() == 72 + SQL_MAX && offset_of!(RawTex
 
 // SAFETY: each is `repr(C)`, consists of integers and has no padding, so every sequence of bytes is a value.
 unsafe impl aya::Pod for Counters {}
-// SAFETY: as above.
+// SAFETY: the same holds as for `Counters`.
 unsafe impl aya::Pod for Stepping {}
-// SAFETY: as above.
+// SAFETY: the same holds as for `Counters`.
 unsafe impl aya::Pod for RawStatement {}
-// SAFETY: as above.
+// SAFETY: the same holds as for `Counters`.
 unsafe impl aya::Pod for RawText {}
 
-/// A record of the ring buffer.
+/// A record in the ring buffer of the BPF programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
     Statement(RawStatement),
-    /// A text with its hash. `is_cut` means that the statement may be longer.
+    /// A statement's text with its hash. `is_cut` means that the statement may be longer.
     Text {
         hash: u64,
         text: Vec<u8>,
@@ -78,7 +79,7 @@ pub(super) enum Record {
 }
 
 impl Record {
-    /// Reads a record; `None` if it has another size.
+    /// Reads a record. Returns `None` if the bytes do not have the size of a record.
     pub(super) fn read(bytes: &[u8]) -> Option<Record> {
         if let Some(statement) = read_record(bytes) {
             return Some(Record::Statement(statement));

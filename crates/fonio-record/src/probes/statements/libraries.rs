@@ -2,7 +2,7 @@
 //!
 //! A short-lived program would end before its files are examined. So the shared libraries in the usual
 //! folders and the program of the recorded command get their probes before the command starts. Other files
-//! are probed once a followed process maps them. The recorder notices such a process by its calls, because
+//! get probes when a followed process maps them. The recorder notices this process by its calls, because
 //! the process opens a library or a database.
 
 use std::ffi::OsStr;
@@ -18,18 +18,18 @@ use rustc_hash::FxHashSet;
 use super::library::{self, Library};
 use crate::probes::bpf::uprobe::{At, UprobeLink, Uprobes};
 
-/// Folders of shared libraries. Their architecture subfolders are searched too.
+/// Folders of shared libraries. The architecture subfolders of these folders are searched too.
 const FOLDERS: [&str; 5] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"];
 /// Name prefixes of libraries that contain SQLite.
 const NAMES: [&str; 4] = ["libsqlite3.so", "libsqlite.so", "libmozsqlite3.so", "libsqlcipher.so"];
-/// Maximum number of copies of SQLite with probes.
+/// Maximum number of copies of SQLite that get probes.
 const ATTACHED_MAX: usize = 64;
-/// Maximum number of examined files.
+/// Maximum number of files examined during a capture.
 const LOOKED_MAX: usize = 1 << 14;
 /// Maximum number of processes examined per wake-up.
 const PROCESSES_PER_WAKE: usize = 16;
 
-/// The two programs, and the setter of uprobes.
+/// The two BPF programs, and the object that sets uprobes.
 #[derive(Debug)]
 pub(super) struct Programs {
     pub uprobes: Uprobes,
@@ -37,22 +37,22 @@ pub(super) struct Programs {
     pub returned: ProgramFd,
 }
 
-/// A copy of SQLite with probes. Dropping this removes them.
+/// A copy of SQLite with its probes. Dropping this value removes the probes.
 #[derive(Debug)]
 struct Attached {
     _probes: [UprobeLink; 2],
 }
 
-/// The copies of SQLite.
+/// The copies of SQLite that have probes.
 #[derive(Debug)]
 pub(super) struct Libraries {
     programs: Programs,
     attached: Vec<Attached>,
-    /// The examined files, by device and inode.
+    /// The files that were examined, by device and inode.
     looked: FxHashSet<(u64, u64)>,
     /// Remarks for the user about files without probes or without statement texts.
     pub refused: Vec<String>,
-    /// Files found after the capture began, and when.
+    /// Copies of SQLite found after the capture began, each with the time at which it was found.
     pub late: Vec<(PathBuf, Timestamp)>,
 }
 
@@ -72,7 +72,7 @@ impl Libraries {
         libraries
     }
 
-    /// Examines the new executable files that the processes map.
+    /// Examines the executable files that the processes have newly mapped.
     pub(super) fn look_at_processes(
         &mut self,
         machine: &Machine,
@@ -82,8 +82,8 @@ impl Libraries {
         for process in processes.iter().take(PROCESSES_PER_WAKE) {
             let maps = read_text(&machine.proc(format!("{process}/maps"))).unwrap_or_default();
             for (range, named) in mapped(&maps) {
-                // The name may now refer to another file, or belong to another namespace. The link refers to
-                // the file itself.
+                // The name may now refer to another file, or belong to another mount namespace. The link
+                // refers to the mapped file itself.
                 let link = machine.proc(format!("{process}/map_files/{range}"));
                 if self.look_at(&link, Path::new(named))
                     && let Some(at) = late_at
@@ -94,8 +94,8 @@ impl Libraries {
         }
     }
 
-    /// Examines a file, and sets the probes if the file contains SQLite. Returns whether it set them. A
-    /// missing file is skipped.
+    /// Examines a file, and sets the probes if the file contains SQLite. Returns whether probes were set.
+    /// Skips a missing file.
     fn look_at(&mut self, path: &Path, named: &Path) -> bool {
         let Ok(metadata) = fs::metadata(path) else { return false };
         let is_new = metadata.is_file()
@@ -142,7 +142,7 @@ impl Libraries {
         Ok(Attached { _probes: [stepped, returned] })
     }
 
-    /// Removes the probes.
+    /// Removes the probes from all copies of SQLite.
     pub(super) fn detach(&mut self) {
         self.attached.clear();
     }
@@ -171,7 +171,7 @@ fn usual() -> Vec<PathBuf> {
     found
 }
 
-/// Finds the file of a command as the system would.
+/// Finds the executable file of a command in the same way as the system.
 fn program(command: &OsStr) -> Option<PathBuf> {
     let path = Path::new(command);
     if path.components().count() > 1 {

@@ -13,12 +13,12 @@ use object::elf::{EM_AARCH64, EM_X86_64};
 use object::read::elf::{ElfFile64, FileHeader};
 use object::{Endianness, Object, ObjectSegment, ObjectSymbol, ReadCache};
 
-/// Number of bytes examined per function.
+/// Number of machine-code bytes examined per function.
 const CODE_BYTES: u64 = 48;
-/// Maximum offset of a field in a statement. SQLite's structure has a few hundred bytes.
+/// Maximum offset of a field in SQLite's structure of a statement, which has a few hundred bytes.
 const FIELD_MAX: u32 = 4096;
 
-/// The parts of SQLite that a file contains.
+/// The offsets in a copy of SQLite that the BPF programs need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Library {
     /// Byte offset of `sqlite3_step` in the file.
@@ -29,15 +29,15 @@ pub(super) struct Library {
 }
 
 impl Library {
-    /// Packs the offsets for the program. The value for the connection is its offset plus one, so that 0
+    /// Packs the offsets for the BPF program. The value for the connection is its offset plus one, so that 0
     /// means unknown. The text's offset is stored unchanged, because the text is never the first field.
     pub(super) fn cookie(self) -> u64 {
         u64::from(self.text.unwrap_or(0)) | self.connection.map_or(0, |at| u64::from(at) + 1) << 32
     }
 }
 
-/// Looks for SQLite in a file. Returns `None` if the file is not an executable for this processor, or has no
-/// symbol `sqlite3_step`.
+/// Looks for SQLite in an executable file. Returns `None` if the file is not an executable for this
+/// processor, or has no symbol `sqlite3_step`.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -79,7 +79,7 @@ pub(super) fn find(file: File) -> io::Result<Option<Library>> {
     };
     let code = |address: u64| {
         let from = elf.segments().find_map(|segment| {
-            // The segment may end earlier.
+            // The segment may end before `CODE_BYTES` bytes.
             let end = segment.address().checked_add(segment.size())?;
             let bytes = end.checked_sub(address)?.min(CODE_BYTES);
             segment.data_range(address, bytes).ok().flatten()
@@ -98,13 +98,13 @@ fn field_x86(code: &[u8]) -> Option<u32> {
     let mut rest = code;
     loop {
         rest = match rest {
-            // endbr64
+            // Skip `endbr64`.
             [0xf3, 0x0f, 0x1e, 0xfa, rest @ ..] => rest,
-            // xor eax, eax
+            // Skip `xor eax, eax`.
             [0x31, 0xc0, rest @ ..] => rest,
-            // test rdi, rdi; je, jne over a short distance
+            // Skip `test rdi, rdi` and a short `je` or `jne`.
             [0x48, 0x85, 0xff, 0x74, _, rest @ ..] => rest,
-            // push rbp; mov rbp, rsp
+            // Skip `push rbp; mov rbp, rsp`.
             [0x55, 0x48, 0x89, 0xe5, rest @ ..] => rest,
             [0x48, 0x8b, 0x07, ..] => return Some(0),
             [0x48, 0x8b, 0x47, at, ..] if *at < 128 => return Some(u32::from(*at)),
@@ -116,15 +116,15 @@ fn field_x86(code: &[u8]) -> Option<u32> {
     }
 }
 
-/// Does the same for arm64: `ldr x0, [x0, #offset]`.
+/// Reads a field's offset from arm64 code: `ldr x0, [x0, #offset]`.
 fn field_arm64(code: &[u8]) -> Option<u32> {
     for word in code.chunks_exact(4) {
         let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
         match word {
-            // bti c; cbz x0
+            // Skip `bti c` and `cbz x0`.
             0xd503_245f => {}
             _ if word & 0xff00_001f == 0xb400_0000 => {}
-            // The offset is in units of 8 bytes.
+            // The instruction contains the offset in units of 8 bytes.
             _ if word & 0xffc0_03ff == 0xf940_0000 => {
                 return Some((word >> 10 & 0xfff) * 8).filter(|at| *at < FIELD_MAX);
             }

@@ -6,7 +6,7 @@
 //!
 //! 1. [`StatementsProbe::load`] creates the maps, lets the kernel verify the programs, and checks for
 //!    uprobes.
-//! 2. [`StatementsProbe::begin`] sets the probes in the libraries known beforehand.
+//! 2. [`StatementsProbe::begin`] sets the probes in the libraries that are known before the command starts.
 //! 3. [`StatementsCapture::drain`], called at each wake-up, takes rows and texts, and looks for more copies
 //!    of SQLite.
 //! 4. [`StatementsCapture::finish`] removes the probes, and takes the last statement of each thread.
@@ -32,7 +32,7 @@ use libraries::{Libraries, Programs};
 use recorded::Kept;
 pub(crate) use recorded::{CapturedStatements, NO_STATEMENTS, WithSqlite};
 
-/// The maps that the programs fill.
+/// The BPF maps that the programs fill.
 struct Maps {
     counters: Array<MapData, Counters>,
     threads: HashMap<MapData, u32, Stepping>,
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Maps {
     }
 }
 
-/// The programs, loaded.
+/// The BPF programs, which are loaded into the kernel.
 #[derive(Debug)]
 pub(crate) struct StatementsProbe {
     programs: Programs,
@@ -80,7 +80,7 @@ impl StatementsProbe {
     }
 }
 
-/// A probe during a capture, with the statements so far.
+/// A running probe, with the statements that it has recorded so far.
 #[derive(Debug)]
 pub(crate) struct StatementsCapture {
     maps: Maps,
@@ -107,7 +107,7 @@ impl StatementsCapture {
         (taken, RING_BYTES)
     }
 
-    /// Removes the probes, and takes the remaining rows and texts.
+    /// Removes the probes, and takes the remaining rows and texts of statements.
     pub(crate) fn finish(
         mut self,
         (began, ended): (Timestamp, Timestamp),

@@ -9,13 +9,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::layout::{Counters, RawStatement};
 
-/// Maximum number of rows: 34 MB at 64 bytes each.
+/// Maximum number of statement rows: 34 MB at 64 bytes each.
 const ROWS_MAX: usize = 1 << 19;
-/// Maximum number of different normalised texts: 1 MB.
+/// Maximum number of different normalised statement texts: 1 MB.
 const TEXTS_MAX: usize = 4096;
-/// Maximum number of different original texts: 4 MB.
+/// Maximum number of different original statement texts: 4 MB.
 const HASHES_MAX: usize = 1 << 18;
-/// Maximum number of connections with their own number.
+/// Maximum number of connections that get their own number.
 const CONNECTIONS_MAX: usize = 1 << 16;
 /// Maximum number of remarks about single files or processes.
 const SENTENCES_MAX: usize = 5;
@@ -23,7 +23,6 @@ const SENTENCES_MAX: usize = 5;
 /// A remark on a recording: a stable name, a sentence, and how often it applies.
 type Remark = (&'static str, String, u64);
 
-/// A row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Row {
     tid: u32,
@@ -35,7 +34,6 @@ struct Row {
     hash: u64,
 }
 
-/// The statements so far.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     rows: Vec<Row>,
@@ -50,7 +48,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Adds a row. `exited` is when its last step ended, if it did.
+    /// Adds a statement row. `exited` is the end time of the last step, if that step has ended.
     pub(super) fn add(&mut self, raw: &RawStatement, exited: Option<u64>) {
         self.processes.insert(raw.tgid);
         if self.rows.len() >= ROWS_MAX {
@@ -73,7 +71,7 @@ impl Kept {
         });
     }
 
-    /// Adds a text, without its values.
+    /// Adds the text of a statement, without its values.
     pub(super) fn add_text(&mut self, hash: u64, text: &[u8], is_cut: bool) {
         if self.by_hash.contains_key(&hash) {
             return;
@@ -125,14 +123,12 @@ pub(crate) struct WithSqlite {
     pub name: String,
 }
 
-/// The statements of a finished capture.
 #[derive(Debug)]
 pub(crate) struct CapturedStatements {
-    /// In the order of their beginnings.
+    /// The statement rows, ordered by their start.
     rows: Vec<Row>,
     by_hash: FxHashMap<u64, u32>,
     texts: Vec<String>,
-    /// The processes that executed steps.
     processes: FxHashSet<u32>,
     counters: Counters,
     beyond: u64,
@@ -143,12 +139,11 @@ pub(crate) struct CapturedStatements {
 }
 
 impl CapturedStatements {
-    /// Returns the threads that executed steps.
+    /// Returns the threads that executed statements.
     pub(crate) fn tids(&self) -> impl Iterator<Item = u32> {
         self.rows.iter().map(|row| row.tid)
     }
 
-    /// Writes the rows.
     pub(crate) fn write(&self, sink: &mut dyn RowSink) -> io::Result<()> {
         for row in &self.rows {
             let text = self.by_hash.get(&row.hash).and_then(|number| self.texts.get(*number as usize));
@@ -165,7 +160,8 @@ impl CapturedStatements {
         Ok(())
     }
 
-    /// Returns remarks for the user about the statements. `with_sqlite` lists the processes that use SQLite.
+    /// Returns remarks for the user about missing statements. `with_sqlite` lists the processes that use
+    /// SQLite.
     pub(crate) fn remarks(&self, with_sqlite: &[WithSqlite]) -> Vec<Remark> {
         let mut remarks = Vec::new();
         let missing = self.counters.ring_full + self.counters.not_noted + self.beyond;
@@ -186,14 +182,14 @@ impl CapturedStatements {
         let silent = with_sqlite.iter().filter(|with| !self.processes.contains(&with.process));
         let silent = silent.map(|WithSqlite { process, name }| {
             format!(
-                "the SQL statements of {name} (process {process}) are not recorded: none of its files has the symbol sqlite3_step, or it ended before fonio found the file; use SQLite's shared library, or a build that is not stripped"
+                "the SQL statements of {name} (process {process}) are not recorded: none of its files has the symbol sqlite3_step, or the process ended before fonio found the file; use SQLite's shared library, or a build that is not stripped"
             )
         });
         remarks.extend(several(silent.collect()).map(|message| (NO_STATEMENTS, message, 1)));
         let late = self.late.iter().map(|(path, at)| {
             let after_ms = at.since(self.began).unwrap_or_default().0 / 1_000_000;
             format!(
-                "SQL statements executed by {} are recorded only from {after_ms} ms on, when fonio found it in a process",
+                "SQL statements executed by {} are recorded only from {after_ms} ms on, when fonio found this file in a process",
                 path.display()
             )
         });
@@ -205,11 +201,11 @@ impl CapturedStatements {
 /// The code of the remark on statements that are not recorded.
 pub(crate) const NO_STATEMENTS: &str = "no-statements";
 
-/// Returns the first remarks, and how many more there are.
+/// Returns the first sentences, and a sentence with the number of the others.
 fn several(mut sentences: Vec<String>) -> impl Iterator<Item = String> {
     let more = sentences.len().saturating_sub(SENTENCES_MAX);
     sentences.truncate(SENTENCES_MAX);
-    let more = (more > 0).then(|| format!("{more} more with the same problem"));
+    let more = (more > 0).then(|| format!("the same problem in {more} more cases"));
     sentences.into_iter().chain(more)
 }
 
@@ -229,7 +225,7 @@ mod tests {
         kept.add_text(2, b"insert into t values (2)", false);
         kept.add(&row(7, 20, 2), Some(25));
         kept.add(&row(8, 20, 3), None);
-        // Before and after the capture.
+        // One row is before the capture, and one after it.
         kept.add(&row(8, 1, 1), Some(2));
         kept.add(&row(8, 900, 1), None);
         let captured = kept.finish((Timestamp(10), Timestamp(100)), Counters::default(), vec![], vec![]);
@@ -259,7 +255,7 @@ mod tests {
         let counts: Vec<(&str, u64)> = remarks.iter().map(|(code, _, count)| (*code, *count)).collect();
         assert_eq!(counts[..2], [(LOST_STATEMENTS, 3), (LOST_STATEMENTS, 3)]);
         let text: Vec<&str> = remarks.iter().map(|(_, message, _)| message.as_str()).collect();
-        assert_eq!(text[2..8], ["x", "x", "x", "x", "x", "3 more with the same problem"]);
+        assert_eq!(text[2..8], ["x", "x", "x", "x", "x", "the same problem in 3 more cases"]);
         assert!(text[8].contains("stripped (process 6)") && text[9].contains("from 45 ms on"), "{text:?}");
         assert_eq!(text.len(), 10);
     }

@@ -21,11 +21,11 @@ pub(super) struct ClassQueues {
     now: u64,
     /// The queues that wait for their turn.
     busy: Vec<usize>,
-    /// Empty queues whose last turn has not yet finished in virtual time. Their weights still count in the
+    /// Empty queues whose last turn has not yet finished in virtual time, so their weights still count in the
     /// total.
     retained: Vec<usize>,
-    /// The next queue. It is chosen whenever a queue becomes busy, begins its turn or loses it. A queue
-    /// whose virtual start time is reached later does not replace it.
+    /// The next queue, which is chosen whenever a queue becomes busy, begins its turn or loses its turn. A
+    /// queue whose virtual start time is reached later does not become the next queue.
     next: Option<usize>,
 }
 
@@ -34,7 +34,7 @@ impl ClassQueues {
         !self.busy.is_empty()
     }
 
-    /// The queues that wait for their turn.
+    /// Returns the queues that wait for their turn.
     pub(super) fn busy(&self) -> &[usize] {
         &self.busy
     }
@@ -101,9 +101,9 @@ impl ClassQueues {
         queues[at].used += sectors;
     }
 
-    /// Returns the started queue with the earliest finish. If virtual time has not reached the start time
-    /// of any queue, it jumps to the earliest start time: permanently if `is_for_good`, otherwise only for
-    /// this choice.
+    /// Returns the queue with the earliest virtual finish among those whose virtual start was reached. If
+    /// virtual time has not reached the start time of any queue, it jumps to the earliest start time:
+    /// permanently if `is_for_good`, otherwise only for this choice.
     fn choose(&mut self, queues: &[Queue], is_for_good: bool) -> Option<usize> {
         let first = self.busy.iter().map(|busy| queues[*busy].start).min()?;
         let now = self.now.max(first);

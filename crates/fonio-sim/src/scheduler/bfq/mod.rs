@@ -44,8 +44,8 @@ pub struct Tunables {
     pub slice_idle: Nanos,
     /// Whether requests are dispatched one at a time, with idling after every queue.
     pub strict_guarantees: bool,
-    /// Whether the device has a command queue. Such a device idles only while processes with different
-    /// weights use it.
+    /// Whether the device has a command queue. A device with a command queue idles only while processes with
+    /// different weights use it.
     pub device_queues: bool,
 }
 
@@ -60,18 +60,18 @@ impl Tunables {
     };
 }
 
-/// The kernel's maximum budget in sectors before it has measured the device. Observed: first budgets are
-/// two thirds of it.
+/// The kernel's maximum budget in sectors before it has measured the device. Observed first budgets are two
+/// thirds of this value.
 const BUDGET_DEFAULT: u64 = 16 * 1024;
-/// The number of turns with the default maximum budget before [`Tunables::max_budget`] applies. Observed: 9
-/// to 20 fit.
+/// The number of turns with the default maximum budget before [`Tunables::max_budget`] applies. Values from 9
+/// to 20 fit the observed decisions.
 const TURNS_BEFORE_MAX_BUDGET: u64 = 9;
-/// The minimum budget is the maximum budget divided by this number. Observed.
+/// The minimum budget is the maximum budget divided by this number, as observed in a running kernel.
 const BUDGET_MIN_PART: u64 = 32;
-/// The factor by which asynchronous requests are charged. Observed: at least 3.
+/// The factor by which asynchronous requests are charged; at least 3 in a running kernel.
 const ASYNC_CHARGE: u64 = 3;
-/// Processes that start within this time share a queue. Observed: the kernel's value is between 1 ms and
-/// 300 ms; we chose this one.
+/// Processes that start within this time share a queue. The observed kernel's value is between 1 ms and 300
+/// ms; we chose 100 ms.
 const BURST: Nanos = Nanos(100_000_000);
 /// A request that has waited for this time is dispatched first in its queue's next turn
 /// (`fifo_expire_sync`, `fifo_expire_async`).
@@ -90,7 +90,7 @@ pub struct Bfq {
     /// The queue that has the device, and the end of its turn.
     turn: Option<(usize, Timestamp)>,
     turns: u64,
-    /// The end of the last dispatched request.
+    /// The first sector after the last dispatched request.
     head: Sector,
     waiting: usize,
     in_flight: u32,
@@ -131,7 +131,7 @@ impl Bfq {
         }
     }
 
-    /// Returns the base for first and minimum budgets.
+    /// Returns the value from which first and minimum budgets are computed.
     fn budget_base(&self) -> u64 {
         if self.turns < TURNS_BEFORE_MAX_BUDGET { BUDGET_DEFAULT } else { self.settings.max_budget }
     }
@@ -227,8 +227,8 @@ impl Bfq {
         queue.is_sync() && priority.class != Class::Idle && !thinks_long && is_wanted
     }
 
-    /// Returns the time until which the device idles for the empty queue that has it. `None` if the device
-    /// does not idle.
+    /// Returns the time until which the device idles for the empty queue that has the device. Returns `None`
+    /// if the device does not idle.
     fn idles_until(&self, index: usize, ends: Timestamp, now: Timestamp) -> Option<Timestamp> {
         if !self.may_idle(index) {
             return None;

@@ -38,11 +38,11 @@ impl Key {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Has no waiting requests and does not have the device.
+    /// The queue has no waiting requests and does not have the device.
     Empty,
-    /// Waits for its turn.
+    /// The queue waits for its turn.
     Busy,
-    /// Has the device.
+    /// The queue has the device.
     InService,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Queue {
     pub(super) state: State,
     pub(super) in_flight: u32,
     pub(super) think: ThinkTime,
-    /// Virtual start and finish of the turn.
+    /// Virtual start and finish times of the queue's turn.
     pub(super) start: u64,
     pub(super) finish: u64,
     /// The budget in sectors that the queue has earned, and the budget in sectors of its turn, which is
@@ -62,8 +62,8 @@ pub(super) struct Queue {
     pub(super) budget: u64,
     pub(super) used: u64,
     waiting: BTreeMap<Position, Request>,
-    /// Positions in the order of insertion. Positions of requests that were already dispatched are removed
-    /// when they reach the front.
+    /// Positions of requests, with their insertion times, in the order of insertion. Positions of requests
+    /// that were already dispatched are removed when they reach the front.
     by_age: VecDeque<(Timestamp, Position)>,
     next: Option<Position>,
 }
@@ -108,8 +108,8 @@ impl Queue {
         self.waiting.get(&self.next?)
     }
 
-    /// Adds a request. It becomes the next request if it is closer to `head`, the end of the device's last
-    /// request, than the current next request is.
+    /// Adds a request. The new request becomes the next request if it is closer to `head`, the end of the
+    /// device's last request, than the current next request.
     pub(super) fn insert(&mut self, request: Request, now: Timestamp, head: Sector) {
         let position = (request.sector.0, request.id);
         self.waiting.insert(position, request);
@@ -139,7 +139,7 @@ impl Queue {
         }
         let above = self.waiting.range((Bound::Excluded(position), Bound::Unbounded)).next();
         let ahead = above.or_else(|| self.waiting.first_key_value()).map(|(at, _)| *at);
-        // Among requests at the same sector, the first inserted is next.
+        // Among requests at the same sector, the first inserted request is next.
         let mut below = self.waiting.range(..position).rev().map(|(at, _)| *at);
         let nearest = below.next();
         let behind = below
@@ -179,8 +179,8 @@ mod tests {
             (1000, 1100, 1200, 1100),
             (1000, 1100, 960, 960),
             (1000, 1100, 940, 1100),
-            // Positions that are too far behind come after all positions ahead. The lowest of them is
-            // first.
+            // Positions that are too far behind come after all positions ahead. Among such positions, the
+            // lowest is first.
             (100_000, 900_000, 10, 900_000),
             (100_000, 20, 10, 10),
         ] {

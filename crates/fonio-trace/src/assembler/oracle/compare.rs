@@ -25,7 +25,7 @@ pub enum Row {
 /// Rows in the order of emission.
 #[derive(Debug, Default)]
 pub struct Rows {
-    /// The rows.
+    /// All emitted rows.
     pub rows: Vec<Row>,
     /// Whether the sink needs no bios.
     pub no_bios: bool,
@@ -57,7 +57,7 @@ impl RowSink for Rows {
 /// Assembles batches. Returns the counters by name.
 ///
 /// # Errors
-/// Errors of the sink.
+/// If the sink fails.
 pub fn assemble(
     batches: &[Batch],
     options: AssemblerOptions,
@@ -73,7 +73,7 @@ pub fn assemble(
 /// Compares the assembler with its oracle.
 ///
 /// # Panics
-/// Panics if they differ in a row or a count.
+/// Panics if the assembler and its oracle differ in a row or a count.
 pub fn assert_same(batches: &[Batch], options: &AssemblerOptions, no_bios: bool) {
     let (mut fast, mut slow) = (Rows { no_bios, ..Rows::default() }, Rows { no_bios, ..Rows::default() });
     let fast_counts = assemble(batches, options.clone(), &mut fast).expect("the sink does not fail");
@@ -89,7 +89,7 @@ pub fn decode(bytes: &[u8]) -> Vec<Batch> {
     for part in bytes.chunks_exact(6) {
         let [kind, gap, place, size, flags, more] = *part else { continue };
         time += u64::from(gap & 0x3f).pow(2);
-        // Some events are late.
+        // Some events come later than events with later times.
         let at = if gap & 0xc0 == 0xc0 { time - u64::from(more & 0x1f) } else { time };
         let other = (DeviceId(u32::from(more & 3) % 3), Sector(u64::from(more >> 2 & 7)));
         // Some gaps are long enough for the assembler to decide about repeated issues.
@@ -119,12 +119,12 @@ pub fn decode(bytes: &[u8]) -> Vec<Batch> {
             _ => {
                 let (after, before) = (Timestamp(at), Timestamp(at + u64::from(size)));
                 let gap = LostEvents { cpu: None, count: None, after, before };
-                batches.last_mut().expect("there is one at the start").lost.push(gap);
+                batches.last_mut().expect("`batches` is never empty").lost.push(gap);
                 continue;
             }
         };
         let shown = Flags(u32::from(flags & 0xf));
-        batches.last_mut().expect("there is one at the start").events.push(BlockEvent {
+        batches.last_mut().expect("`batches` is never empty").events.push(BlockEvent {
             sector: Sector(if place & 7 == 7 { u64::MAX } else { u64::from(place & 7) }),
             bytes: ByteCount(if size & 0x80 == 0 {
                 u64::from(size & 7) * 512

@@ -1,5 +1,5 @@
-//! A slow implementation of the same rules: for every event, it searches one list of all open items from the
-//! start.
+//! A slow implementation of the assembler's rules: for every event, the oracle searches one list of all open
+//! items from the start.
 //!
 //! Tests and the fuzz target compare the assembler with this oracle, by rows and counts.
 
@@ -32,7 +32,7 @@ enum Stage {
 
 #[derive(Clone, Debug)]
 struct Item {
-    /// Set when the item is created or issued.
+    /// The item's number, set when it is created and when it is issued.
     number: u64,
     /// At the end of the trace, and when a limit is exceeded, items are emitted in the order of (`order`,
     /// `aged`).
@@ -129,7 +129,7 @@ struct Naive<'a> {
     held: Vec<(u64, u64)>,
     /// Device, end and number of each front-merged bio.
     fronts: Vec<(DeviceId, u64, u64)>,
-    /// Device and sector of each place to which an item moved in the current event.
+    /// Device and sector to which each item moved in the current event.
     moved: Vec<(DeviceId, u64)>,
     requeues_shown: bool,
     sink: &'a mut dyn RowSink,
@@ -138,7 +138,7 @@ struct Naive<'a> {
 /// Emits the same rows as [`Assembler`](super::Assembler) for these batches, computed naively.
 ///
 /// # Errors
-/// Errors of the sink.
+/// If the sink fails.
 pub fn assemble_naively(
     batches: &[Batch],
     options: AssemblerOptions,
@@ -401,7 +401,7 @@ impl Naive<'_> {
         }
     }
 
-    /// Makes room and adds an item; returns its number.
+    /// Adds an item, after making room for it, and returns its number.
     fn add(&mut self, item: Item) -> io::Result<u64> {
         while self.items.len() >= self.options.open_max.max(1) {
             let oldest = self.oldest().expect("something is open");

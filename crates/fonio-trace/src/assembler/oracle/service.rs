@@ -267,7 +267,7 @@ impl Naive<'_> {
                 self.count("ambiguous_completions");
                 self.pick(larger, now.time, typical)
             };
-            // It becomes the last item at its new sector.
+            // The item becomes the last item at its new sector.
             let mut item = self.items.remove(place);
             item.error = joined(item.error, now.event.error);
             item.left -= now.bytes;

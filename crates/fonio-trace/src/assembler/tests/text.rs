@@ -26,8 +26,8 @@ fn device(text: &str) -> DeviceId {
 
 fn event(line: &str) -> BlockEvent {
     let mut words = line.split_whitespace();
-    let letter = words.next().expect("an event has a letter");
-    let time = Timestamp(words.next().expect("an event has a time").parse().unwrap());
+    let letter = words.next().expect("each event begins with a letter");
+    let time = Timestamp(words.next().expect("each event has a timestamp").parse().unwrap());
     let mut event = BlockEvent {
         bytes: ByteCount(8 * SECTOR_BYTES),
         op: Op::Write,
@@ -76,11 +76,11 @@ fn event(line: &str) -> BlockEvent {
     event
 }
 
-/// Batches of events.
+/// Parses batches of events.
 fn batches(text: &str) -> Vec<Batch> {
     let mut batches = vec![Batch::default()];
     for line in text.trim().lines().map(str::trim) {
-        let batch = batches.last_mut().expect("there is one at the start");
+        let batch = batches.last_mut().expect("`batches` is never empty");
         if line.is_empty() {
             batches.push(Batch::default());
         } else if let Some(gap) = line.strip_prefix("L ") {
@@ -192,7 +192,7 @@ impl RowSink for Text {
 }
 
 /// Assembles events, after an optional line of `options`, and formats the rows and counts. With options, the
-/// settled times are shown too.
+/// text also contains the settled times.
 pub(super) fn show(case: &str) -> String {
     let mut options = AssemblerOptions::default();
     let mut sink = Text::default();

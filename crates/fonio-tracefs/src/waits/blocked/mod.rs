@@ -6,7 +6,7 @@
 //!
 //! A wait begins with the `sched_switch` at which the thread leaves its processor, and ends with the
 //! thread's next `sched_wakeup`. The `sched_waking` before this `sched_wakeup` shows the waker. If another
-//! processor wakes the thread while it is leaving, `sched_waking` may even precede `sched_switch`. So
+//! processor wakes the thread while it is leaving, `sched_waking` may even precede `sched_switch`. Therefore,
 //! `sched_waking` alone does not show that a wait ended.
 
 use fonio_core::Timestamp;
@@ -14,9 +14,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ring_buffer::{Interrupt, Left, SchedEvent, SchedRecord};
 
-/// Maximum number of waits that can be open at once.
+/// Maximum number of waits that can be open at the same time.
 const OPEN_MAX: usize = 1 << 16;
-/// Maximum number of unhandled events. At 24 bytes each, they take 24 MiB without their stacks.
+/// Maximum number of unhandled events. At 24 bytes each, the events take 24 MiB without their stacks.
 const EVENTS_MAX: usize = 1 << 20;
 /// Maximum time by which a wake-up can precede the beginning of the wait, if the thread was woken while it
 /// was leaving its processor.
@@ -25,11 +25,11 @@ const WOKEN_WHILE_LEAVING_NS: u64 = 1_000_000;
 /// The cause of a wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WakeUp {
-    /// When.
+    /// The time of the wake-up.
     pub at: Timestamp,
-    /// The processor.
+    /// The processor on which the waker ran.
     pub cpu: u32,
-    /// The thread that was running there.
+    /// The thread that was running on this processor.
     pub current: u32,
     /// The interrupt that woke the thread; `None` if `current` did.
     pub interrupt: Option<Interrupt>,
@@ -38,17 +38,18 @@ pub struct WakeUp {
 /// A thread that is or was blocked uninterruptibly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockedThread {
-    /// The thread.
+    /// The id of the thread.
     pub tid: u32,
-    /// Its name; empty if no event has it.
+    /// The thread's name; empty if no event contains it.
     pub comm: Vec<u8>,
-    /// When it left its processor.
+    /// When the thread left its processor.
     pub began: Timestamp,
-    /// Whether it was blocked before the recording began. Then `began` is the beginning of the recording.
+    /// Whether the thread was blocked before the recording began. In this case, `began` is the beginning of
+    /// the recording.
     pub began_before: bool,
-    /// When it was woken; `None` if it is still blocked.
+    /// When the thread was woken; `None` if it is still blocked.
     pub ended: Option<Timestamp>,
-    /// The cause of its wake-up; `None` if unknown.
+    /// The cause of the thread's wake-up; `None` if unknown.
     pub woken_by: Option<WakeUp>,
     /// The kernel functions in which it was blocked, innermost first; empty if there was no stack.
     pub stack: Vec<u64>,
@@ -59,7 +60,7 @@ pub struct BlockedThread {
 /// An unhandled event. Events of the same time are handled in the order of the variants.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    /// Events before this time are missing.
+    /// Events of a processor before this time are missing.
     Gap,
     Left {
         tid: u32,
@@ -93,7 +94,7 @@ struct Seen {
 const _: () = assert!(size_of::<(u64, Kind)>() == 24);
 
 impl Kind {
-    /// Returns the thread, unless the event concerns all threads.
+    /// Returns the thread that the event concerns; `None` if it concerns all threads.
     fn tid(&self) -> Option<u32> {
         match self {
             Kind::Gap => None,
@@ -108,7 +109,7 @@ impl Kind {
 /// The blocked threads and the unhandled events.
 #[derive(Debug, Default)]
 pub struct BlockedThreads {
-    /// The events, and when they happened.
+    /// The unhandled events with their times in nanoseconds.
     events: Vec<(u64, Kind)>,
     /// For each processor, the event of the last thread that left it blocked. The thread's stack may still
     /// follow.
@@ -132,7 +133,7 @@ impl BlockedThreads {
         }
     }
 
-    /// Notes an event. The events of each processor must come in order.
+    /// Notes an event. The events of each processor must come in the order of their times.
     pub fn event(&mut self, time: u64, cpu: u32, record: &SchedRecord<'_>) {
         if let SchedEvent::Stack(stack) = record.event {
             if let Some((_, Kind::Left { seen, .. })) = self.leaving.get_mut(&cpu) {
@@ -165,8 +166,8 @@ impl BlockedThreads {
         }
     }
 
-    /// Notes that events of one processor before `time` are missing. Threads blocked at that time may have
-    /// been woken.
+    /// Notes that events of one processor before `time` are missing. Threads blocked at `time` may have been
+    /// woken.
     pub fn gap(&mut self, time: u64, cpu: u32) {
         self.leaves(cpu);
         self.note(time, Kind::Gap);
@@ -189,7 +190,7 @@ impl BlockedThreads {
         }
     }
 
-    /// Handles all events up to `time`, and passes on the waits that ended. All events until then must have
+    /// Handles all events up to `time`, and passes on the waits that ended. All events up to `time` must have
     /// arrived.
     pub fn until(&mut self, time: u64, give: &mut dyn FnMut(BlockedThread)) {
         let mut due: Vec<u32> =
@@ -199,7 +200,7 @@ impl BlockedThreads {
         self.events.extend(self.missing_until.take().map(|time| (time, Kind::Gap)));
         let (mut ready, later): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.events).into_iter().partition(|(at, _)| *at <= time);
-        // Most woken threads were not blocked uninterruptibly.
+        // Most wake-ups are skipped, because their threads were not blocked uninterruptibly.
         let mut blocked: FxHashSet<u32> = self.open.keys().copied().collect();
         blocked.extend(ready.iter().chain(&later).filter_map(|(_, kind)| match kind {
             Kind::Left { tid, .. } => Some(*tid),
@@ -285,17 +286,17 @@ impl BlockedThreads {
         open
     }
 
-    /// Number of stacks that arrived.
+    /// Returns the number of recorded stacks of blocked threads.
     pub fn stacks(&self) -> u64 {
         self.stacks
     }
 
-    /// Number of waits missing because their end was not seen.
+    /// Returns the number of waits that are missing because their end was not seen.
     pub fn end_missed(&self) -> u64 {
         self.end_missed
     }
 
-    /// Number of events that did not fit.
+    /// Returns the number of events that were dropped because the memory for events was full.
     pub fn missing(&self) -> u64 {
         self.missing
     }

@@ -1,8 +1,8 @@
 //! Tracks the states of a command's threads.
 //!
 //! A thread runs, is ready, is blocked, or has ended. Each state change closes an interval; the intervals in
-//! which the thread did not run become rows. Events come in order of time. A kernel stack comes after its
-//! event, as the next record of the same processor, so an interval may get its reason only after it was
+//! which the thread did not run become rows. Events must come in order of time. A kernel stack comes after
+//! its event, as the next record of the same processor, so an interval may get its reason only after it was
 //! closed. Therefore, rows are written at the end, in the order in which their intervals began.
 
 use std::io;
@@ -20,15 +20,15 @@ use crate::ring_buffer::{Interrupt, Left, SchedEvent, SchedRecord};
 const SKEW_NS: u64 = 1_000_000;
 /// Maximum number of stored threads that ran before the event of their creation was processed.
 const EARLY_MAX: usize = 4096;
-/// Maximum number of stored intervals; later ones are only counted.
+/// Maximum number of stored intervals; later intervals are only counted.
 const INTERVALS_MAX: usize = 4_000_000;
 
 /// When the command's first thread began and ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommandSpan {
-    /// When it was created.
+    /// When the thread was created.
     pub began: Option<Timestamp>,
-    /// When it last left its processor.
+    /// When the thread last left its processor.
     pub ended: Option<Timestamp>,
 }
 
@@ -46,7 +46,7 @@ pub struct WaitTree {
     span: CommandSpan,
     /// When each unknown thread last got a processor.
     early: FxHashMap<u32, u64>,
-    /// The time when each processor last switched threads, if the trace shows this.
+    /// The time when each processor last switched threads, if the trace shows this time.
     switched: FxHashMap<u32, u64>,
     /// Whether the trace contains run times of threads.
     has_runtimes: bool,
@@ -55,21 +55,21 @@ pub struct WaitTree {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Running {
-        /// A wake-up before the thread left its processor.
+        /// A wake-up that came before the thread left its processor.
         woken: Option<Woken>,
         /// If no wake-up was seen, the index of the interval that ended when the thread began to run, and
         /// the time at which the thread began to run.
         unexplained: Option<(usize, u64)>,
     },
     Ready {
-        /// The interval's index; `None` beyond the cap.
+        /// The interval's index; `None` if the maximum number of intervals was reached.
         at: Option<usize>,
-        /// The processor on which it was preempted; `None` if it was woken or created.
+        /// The processor on which the thread was preempted; `None` if the thread was woken or created.
         left: Option<u32>,
     },
     Blocked {
         at: Option<usize>,
-        /// The processor that it left.
+        /// The processor that the thread left.
         left: u32,
         woken: Option<Woken>,
     },
@@ -114,8 +114,8 @@ impl Woken {
         matches!(self.by, Waker::Interrupt(_))
     }
 
-    /// Returns the kind of wait that it ended. Kernels that do not trace a processor's idle thread also
-    /// record no stack in interrupts of this thread. A hard interrupt without a stack counts as a timer
+    /// Returns the kind of wait that the wake-up ended. Kernels that do not trace a processor's idle thread
+    /// also record no stack in interrupts of this thread. A hard interrupt without a stack counts as a timer
     /// interrupt, and a soft interrupt without a stack as a network interrupt.
     fn reason(&self) -> Option<WaitReason> {
         match self.by {
@@ -138,9 +138,9 @@ struct Interval {
 }
 
 impl Interval {
-    /// Returns why the thread waited. Its own stack decides, with two exceptions. If a timer ended a wait
-    /// that was not for storage, the reason is the timer. If its stack shows no reason, as in `poll`, the
-    /// wake-up decides.
+    /// Returns why the thread waited. The thread's own stack determines the reason, with two exceptions. If a
+    /// timer ended a wait that was not for storage, the reason is the timer. If its stack shows no reason, as
+    /// in `poll`, the wake-up decides.
     fn reason(&self) -> WaitReason {
         let waker_stack = self.woken.and_then(|woken| woken.reason);
         let waker = self.woken.and_then(|woken| woken.reason());
@@ -278,7 +278,7 @@ impl WaitTree {
         let Some(state) = self.threads.get(&tid).copied() else { return };
         // The thread must have run before it left, but the trace does not show when or for how long,
         // because the kernel does not trace it or because events were lost. An idle processor runs a woken
-        // thread at once.
+        // thread immediately.
         match state {
             State::Ready { at, left: None } if !self.has_runtimes => {
                 let ready = at.map_or(time, |at| self.intervals[at].began);
@@ -312,8 +312,8 @@ impl WaitTree {
     }
 
     /// Notes that a thread has run for `ns`. If the trace does not show when the thread got its processor,
-    /// assumes that it did so `ns` ago. This happens because some kernels do not trace a processor's idle
-    /// thread (seen in Linux 6.18, on all processors of a virtual machine except the first).
+    /// assumes that it did so `ns` ago. The time is missing because some kernels do not trace a processor's
+    /// idle thread (seen in Linux 6.18, on all processors of a virtual machine except the first).
     fn ran(&mut self, tid: u32, time: u64, cpu: u32, ns: u64) {
         self.has_runtimes = true;
         let (at, left) = match self.threads.get(&tid) {
@@ -387,21 +387,21 @@ impl WaitTree {
         }
     }
 
-    /// When the command's first thread began and ended.
+    /// Returns when the command's first thread began and ended.
     pub fn span(&self) -> CommandSpan {
         self.span
     }
 
-    /// Number of intervals without rows, because the maximum was reached.
+    /// Returns the number of intervals that have no row because the maximum number was reached.
     pub fn beyond(&self) -> u64 {
         self.beyond
     }
 
-    /// Writes the rows to `sink` in order of their beginnings. Zero-length rows are left out, except each
-    /// thread's first.
+    /// Writes the rows to `sink`, ordered by the beginning of their intervals. Zero-length rows are left out,
+    /// except each thread's first.
     ///
     /// # Errors
-    /// Errors of `sink`.
+    /// If `sink` fails.
     pub fn finish(mut self, completions: &Completions, sink: &mut dyn RowSink) -> io::Result<()> {
         self.intervals.sort_by_key(|interval| (interval.began, interval.tid));
         for interval in &self.intervals {

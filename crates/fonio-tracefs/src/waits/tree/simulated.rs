@@ -43,7 +43,7 @@ struct Simulation {
     ready: BTreeSet<u32>,
     blocked: BTreeSet<u32>,
     made: u32,
-    /// Time, processor, current thread, whether in an interrupt, and event.
+    /// For each event: time, processor, current thread, whether in an interrupt, and the event.
     events: Vec<(u64, usize, u32, bool, SchedEvent<'static>)>,
     /// The open interval of each thread, and the ended intervals: thread, beginning, end, and whether the
     /// thread was ready.
@@ -77,7 +77,7 @@ impl Simulation {
         self.open.insert(child, (self.now, true));
     }
 
-    /// Like the kernel, emits the run time since the last event of this kind, unless this time is zero.
+    /// Emits the run time since the last event of this kind, unless this time is zero, as the kernel does.
     fn update(&mut self, on: usize, by: usize) {
         let (tid, since) = self.on[on];
         if tid != 0 && self.now > since {
@@ -185,7 +185,7 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
 }
 
 /// Returns whether the event is a switch from the idle thread of a processor other than the first. Some
-/// kernels do not trace these.
+/// kernels do not trace such switches.
 fn idle_untraced(cpu: usize, event: &SchedEvent<'_>) -> bool {
     cpu > 0 && matches!(event, SchedEvent::Switch { prev: 0, .. })
 }
@@ -208,8 +208,8 @@ proptest! {
         prop_assert_eq!(&simulation.intervals(|cpu, event| !idle_untraced(cpu, event)), &simulation.truth);
     }
 
-    /// Without run times and switches from idle threads, the limits of intervals are wrong, but intervals
-    /// of the same thread still do not overlap.
+    /// Without run times and switches from idle threads, the beginnings and ends of intervals are wrong, but
+    /// intervals of the same thread still do not overlap.
     #[test]
     fn without_runtimes_intervals_do_not_overlap(steps in steps()) {
         let simulation = Simulation::of(&steps);

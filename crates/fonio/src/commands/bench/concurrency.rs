@@ -1,5 +1,5 @@
-//! `fonio bench concurrency`: measures how many concurrent requests give the full throughput, and derives
-//! settings.
+//! Implements `fonio bench concurrency`, which measures how many concurrent requests give the full
+//! throughput, and derives settings from this number.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -25,17 +25,17 @@ use crate::{output, signals};
 
 const HEED_CLASSES: [&str; 2] = ["bfq", "mq-deadline"];
 
-/// The measurement and the applied setting, for `--json`.
+/// The measurement and the applied setting, as JSON output.
 #[derive(Serialize)]
 struct Document<'a> {
     #[serde(flatten)]
     benchmark: &'a Benchmark,
-    /// The setting that `--apply` applied; `old` and `new` are equal if the setting already had this value.
+    /// The setting changed by `--apply`; `old` and `new` are equal if the setting already had this value.
     #[serde(skip_serializing_if = "Option::is_none")]
     applied: Option<Applied>,
 }
 
-/// Measures, prints the parameters and, with `apply`, applies them.
+/// Measures a device, prints the parameters and, with `apply`, applies them.
 pub fn run(measurement: &Measurement, apply: bool, colour: Colour) -> Result<Exit> {
     let Measurement { bench, out } = measurement;
     ensure!(
@@ -71,7 +71,7 @@ pub fn run(measurement: &Measurement, apply: bool, colour: Colour) -> Result<Exi
         output::json(&Document { benchmark: &benchmark, applied })?;
     } else {
         bench::show(&benchmark, output::wants_colour(colour), &mut out)?;
-        // The figures are printed even if applying the setting fails.
+        // Print the figures before applying the setting, because applying it can fail.
         out.flush()?;
         match change {
             Some((disk, setting)) => say(disk, &setting, &apply_unless_shorter(disk, &setting)?, &mut out)?,
@@ -91,7 +91,7 @@ pub fn run(measurement: &Measurement, apply: bool, colour: Colour) -> Result<Exi
     Ok(Exit::Fine)
 }
 
-/// Rejects a folder in memory: its I/O reaches no device.
+/// Rejects a folder in memory, because its I/O reaches no device.
 fn refuse_memory(target: &Path) -> Result<()> {
     let place = Place::of(target);
     match place.file_system.as_deref() {
@@ -103,7 +103,7 @@ fn refuse_memory(target: &Path) -> Result<()> {
     }
 }
 
-/// Returns the disk whose queue will change. Checks before the measurement that the result can be applied.
+/// Returns the disk to change. Checks before the measurement that the setting can be applied.
 fn disk_to_change(bench: &Bench) -> Result<Disk> {
     let target = &bench.target;
     ensure!(
@@ -119,7 +119,7 @@ fn disk_to_change(bench: &Bench) -> Result<Disk> {
     Disk::of(target).context("--apply changes the queue of a disk: name a device, or a folder on one")
 }
 
-/// Lifts the queue's limits for the measurement. Without root, warns that they remain.
+/// Raises the queue's limits for the measurement. Without root privileges, warns that the limits remain.
 fn lift(target: &Path) -> Result<Option<Lifted>> {
     if !bench_target::is_real(target) {
         return Ok(None);
@@ -149,7 +149,7 @@ fn apply_unless_shorter(disk: &Disk, setting: &Setting) -> Result<Applied> {
     }
 }
 
-/// Prints the applied setting, and other possible settings of this machine.
+/// Prints the applied setting, and other settings that can be applied on this machine.
 fn say(disk: &Disk, fix: &Setting, applied: &Applied, out: &mut impl Write) -> Result<()> {
     let Applied { target, old, new } = applied;
     let node = disk.node();
@@ -159,14 +159,14 @@ fn say(disk: &Disk, fix: &Setting, applied: &Applied, out: &mut impl Write) -> R
         writeln!(out, "\nSet {target}: {old} -> {new}")?;
         writeln!(
             out,
-            "It lasts until the next boot; `fonio fix apply {fix} {node} --keep` makes it \
+            "The change lasts until the next boot; `fonio fix apply {fix} {node} --keep` makes it \
             permanent."
         )?;
     }
     if !disk.is_smartio() {
         writeln!(
             out,
-            "Its scheduler {} has no separate limits for reads and writes; {new} requests are enough for \
+            "The scheduler {} has no separate limits for reads and writes; {new} requests are enough for \
              both together.",
             disk.scheduler
         )?;

@@ -1,4 +1,4 @@
-//! `fonio bench layers`.
+//! Implements `fonio bench layers`.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -18,12 +18,12 @@ use crate::progress::Estimate;
 use crate::roles::roles;
 use crate::signals::begin;
 
-/// The measured modes, in order from the baseline of the study to the default of `fonio mount`.
+/// The measured modes, from the baseline of the study to the default of `fonio mount`.
 const MODES: [&str; 5] = ["mode=stock", "mode=extended", "mode=buffered", "mode=writeback", "mode=auto"];
 
 const SEED: u64 = 1;
 
-/// Measures each layer and names the layer that loses most.
+/// Measures the throughput of each layer and names the layer that loses most.
 pub fn run(arguments: &BenchLayers, colour: Colour) -> Result<Exit> {
     if let Some(kernel) = &arguments.emulated.guest {
         return lab::run_bench(kernel, &arguments.dir, &[]);
@@ -65,7 +65,7 @@ pub fn run(arguments: &BenchLayers, colour: Colour) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Starts two emulated devices of one profile: one with a file system, and one to overwrite.
+/// Two emulated devices of one profile: one with a file system, and one whose blocks are overwritten.
 struct OnProfile {
     mounted: Emulated,
     dir: PathBuf,

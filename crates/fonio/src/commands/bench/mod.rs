@@ -1,4 +1,4 @@
-//! `fonio bench`.
+//! Implements `fonio bench`.
 
 mod concurrency;
 mod layers;
@@ -27,7 +27,7 @@ use crate::output;
 use crate::progress::{Done, Progress};
 use crate::signals::{self, begin};
 
-/// Announces the planned writes, measures, and prints the verdict.
+/// Announces the planned writes, measures a device, and prints the verdict.
 pub fn run(what: &BenchWhat, colour: Colour) -> Result<Exit> {
     let (Measurement { bench, out }, sets) = match what {
         BenchWhat::Device { measurement, sets } => (measurement, sets.clone()),
@@ -51,7 +51,7 @@ pub fn run(what: &BenchWhat, colour: Colour) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Measures, and writes the result to `out`; returns `None` after `--dry-run`.
+/// Measures a device, and writes the result to `out`; returns `None` after `--dry-run`.
 pub fn measure(bench: &Bench, sets: &[Set], out: Option<&Path>) -> Result<Option<Benchmark>> {
     let subject = Subject::of(&bench.target, &bench.emulated)?;
     let room = match subject {
@@ -106,7 +106,7 @@ pub fn measure(bench: &Bench, sets: &[Set], out: Option<&Path>) -> Result<Option
     Ok(Some(benchmark))
 }
 
-/// The process counts that `--quick` measures.
+/// The numbers of concurrent processes that `--quick` measures.
 const QUICK_CONCURRENCY: [u32; 2] = [1, 4];
 
 fn tests(bench: &Bench, sets: &[Set], room: u64) -> Vec<Test> {
@@ -165,7 +165,7 @@ fn save(benchmark: &Benchmark, path: &Path) -> Result<()> {
     writeln!(file).and_then(|()| file.flush()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Prints the verdict, the tests, and where they ran.
+/// Prints the verdict of a benchmark, its tests, and the environment in which they ran.
 pub fn show(benchmark: &Benchmark, colour: bool, out: &mut impl Write) -> io::Result<()> {
     let (bold, dim, plain) = if colour { ("\x1b[1m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
     writeln!(out, "{bold}{}{plain}\n", benchmark.verdict)?;

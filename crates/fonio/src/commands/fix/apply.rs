@@ -1,4 +1,4 @@
-//! `fonio fix apply`.
+//! Implements `fonio fix apply`.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,18 +13,18 @@ use crate::cli::fix::FixApply;
 use crate::exit::Exit;
 use crate::{output, signals};
 
-/// The result of a trim, for `--json`.
+/// The result of a trim, as JSON output.
 #[derive(Serialize)]
 struct Trimmed<'a> {
     outcome: &'a str,
     dir: &'a Path,
     filesystem: &'a str,
     source: &'a str,
-    /// With `would_trim`, the free space of the file system.
+    /// Number of trimmed bytes; if `outcome` is `would_trim`, the free space of the file system.
     bytes: u64,
 }
 
-/// Applies a fix; with --keep, also across reboots.
+/// Applies a fix; with --keep, the fix also survives reboots.
 pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     let (change, path, keep) = (&arguments.name, arguments.target.as_deref(), arguments.keep);
     let (fix, mut setting) = setting(change)?;
@@ -84,10 +84,10 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     let name = change.name();
     let to = if setting.is_of_machine() { String::new() } else { format!(" {}", path.display()) };
     match (*keep, arguments.dry_run) {
-        (false, true) => writeln!(out, "It would last until the next boot.")?,
+        (false, true) => writeln!(out, "The change would last until the next boot.")?,
         (false, false) => writeln!(
             out,
-            "It lasts until the next boot; `fonio fix apply {name}{to} --keep` makes it permanent.\nNext: \
+            "The change lasts until the next boot; `fonio fix apply {name}{to} --keep` makes it permanent.\nNext: \
              `fonio fix undo {name}` restores {brings_back}."
         )?,
         (true, true) => {}
@@ -126,7 +126,7 @@ fn trim(path: &Path, arguments: &FixApply) -> Result<Exit> {
     writeln!(out, "Trimmed {bytes} of {of}: the device can now reuse this space.")?;
     writeln!(
         out,
-        "This cannot be undone, and loses no data. Next: `fonio fix apply fstrim --keep` trims weekly, if systemd has fstrim.timer."
+        "Trimming cannot be undone, and loses no data. Next: `fonio fix apply fstrim --keep` trims weekly, if systemd has fstrim.timer."
     )?;
     Ok(Exit::Fine)
 }

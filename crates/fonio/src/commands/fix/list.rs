@@ -1,5 +1,5 @@
-//! `fonio fix` and `fonio fix show`: the applied and kept settings, the fixes that suit this machine, and one
-//! fix in detail.
+//! Implements `fonio fix` and `fonio fix show`: the applied and kept settings, the fixes that suit this
+//! machine, and one fix in detail.
 
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use crate::cli::fix::{FixShow, Screen};
 use crate::exit::Exit;
 use crate::output;
 
-/// The list, for `--json`.
+/// The list of settings and fixes, as JSON output.
 #[derive(Serialize)]
 struct Document {
-    /// `null` if this user may not read it.
+    /// The settings that fonio has changed; `null` if this user may not read them.
     here: Option<Vec<Here>>,
     fixes: Vec<Described>,
 }
@@ -30,9 +30,9 @@ struct Document {
 struct Here {
     #[serde(flatten)]
     setting: Applied,
-    /// Whether it was applied since the last boot.
+    /// Whether the setting was applied since the last boot.
     applied: bool,
-    /// The files that keep it across reboots, if any.
+    /// The configuration files that keep the setting across reboots, if any.
     kept: Option<Vec<Place>>,
 }
 
@@ -45,18 +45,18 @@ struct Described {
     safe: bool,
     needs_hardware: bool,
     source: &'static str,
-    /// The kind of target, if fonio can apply the fix: `disk`, `mount`, `machine`, `unit`, `database` or
-    /// `folder`.
+    /// The kind of target to which fonio can apply the fix: `disk`, `mount`, `machine`, `unit`, `database` or
+    /// `folder`. `null` if fonio cannot apply the fix.
     of: Option<&'static str>,
     by_hand: Option<&'static str>,
     /// The targets to which the fix can be applied now: devices, mounts, or `the machine`. Empty if there are
-    /// none, or if the user has to name a unit, folder or database.
+    /// no targets, or if the user has to name a unit, folder or database.
     suits: Vec<String>,
-    /// The targets that already have its value.
+    /// The targets on which the fix's value is already in force.
     in_force: Vec<String>,
 }
 
-/// Returns the kind of target that the user has to name, with an example.
+/// Returns the kind of target that the user has to name for a fix, with an example.
 fn object(scope: Scope) -> (&'static str, &'static str) {
     match scope {
         Scope::Disk => ("disk (a device, or a folder on it)", "/dev/mmcblk0"),
@@ -88,23 +88,23 @@ fn scope_of(fix: &Listed) -> Option<Scope> {
     }
 }
 
-/// Returns an error that asks for the missing path.
+/// Returns an error message that asks for the path that a fix needs.
 pub(super) fn needs_path(name: &str, scope: Scope, keep: bool) -> String {
     let (what, example) = object(scope);
     let keep = if keep { " --keep" } else { "" };
     format!("{name} changes one {what}. Name it, such as `fonio fix apply {name} {example}{keep}`")
 }
 
-/// Returns instructions for getting the scheduler of a fix, if this scheduler is not part of Linux and this
-/// kernel lacks it.
+/// Returns instructions for installing the scheduler of a fix, if this scheduler is not part of Linux and the
+/// running kernel lacks it.
 fn missing_here(fix: &Listed) -> Option<String> {
     let setting = fix.setting()?;
     let name = setting.scheduler()?;
     let how = how_to_get(name).filter(|_| !has_scheduler(name))?;
-    Some(format!("This kernel does not have it: {how}."))
+    Some(format!("This kernel lacks the scheduler: {how}."))
 }
 
-/// Returns a record, or `None` if this user may not read it.
+/// Returns the record of changed settings; `None` if this user may not read the record.
 fn visible<R>(record: Result<R, HostError>) -> Result<Option<R>, HostError> {
     match record {
         Err(HostError::System(error)) if error.source.kind() == ErrorKind::PermissionDenied => Ok(None),
@@ -112,7 +112,7 @@ fn visible<R>(record: Result<R, HostError>) -> Result<Option<R>, HostError> {
     }
 }
 
-/// Returns fonio's changes to this machine, or `None` if this user may not read them.
+/// Returns fonio's changes to this machine; `None` if this user may not read their record.
 fn here() -> Result<Option<Vec<Here>>> {
     let files = KeptFiles::of_machine();
     let Some(applied) = visible(Settings::on_record(&Ledger::default_dir()))? else { return Ok(None) };
@@ -132,17 +132,17 @@ fn here() -> Result<Option<Vec<Here>>> {
     Ok(Some(here))
 }
 
-/// The targets on this machine that a fix can change.
+/// The targets on this machine to which a fix can be applied.
 #[derive(Default)]
 struct Suits {
     at: Vec<String>,
-    /// The targets that already have its value.
+    /// The targets on which the fix's value is already in force.
     in_force: Vec<String>,
 }
 
 impl Suits {
-    /// Checks each of `mounts`. A setting of a unit, folder or database has no targets until the user names a
-    /// target.
+    /// Determines the targets of a fix among `mounts`. A setting of a unit, folder or database has no targets
+    /// until the user names a target.
     fn find(fix: &Listed, mounts: &[PathBuf]) -> Suits {
         let (Some(setting), Some(scope)) = (fix.setting(), scope_of(fix)) else {
             return Suits::default();
@@ -168,10 +168,10 @@ impl Suits {
     }
 }
 
-/// The target of a setting of the whole machine.
+/// The target's name if a setting applies to the whole machine.
 const MACHINE: &str = "the machine";
 
-/// Returns one mount of each writable file system on a device.
+/// Returns one mount point of each writable file system on a device.
 fn mounts() -> Vec<PathBuf> {
     let Ok(table) = MountTable::read() else { return Vec::new() };
     let mut seen: Vec<&str> = Vec::new();
@@ -247,10 +247,10 @@ fn write_suitable(out: &mut impl Write, fixes: &[&'static Listed], mounts: &[Pat
             elsewhere.len()
         )?;
     }
-    writeln!(out, "`sudo fonio check` says which of them help here.")
+    writeln!(out, "`sudo fonio check` says which fixes help here.")
 }
 
-/// Prints a target and its fixes, wrapped to the width of the terminal.
+/// Prints a target and the names of its fixes, wrapped to the width of the terminal.
 fn row(out: &mut impl Write, place: &str, names: &[&str]) -> io::Result<()> {
     const LABEL: usize = 25;
     let width = output::columns().unwrap_or(80);
@@ -287,7 +287,7 @@ fn write_all(out: &mut impl Write, fixes: &[&'static Listed]) -> io::Result<()> 
     )
 }
 
-/// Prints one fix: what it changes, needs and costs, and its commands.
+/// Prints a fix in detail: what it changes, needs and costs, and its commands.
 pub(super) fn show(arguments: &FixShow) -> Result<Exit> {
     let change = &arguments.name;
     let mut out = output::screen();
@@ -409,7 +409,7 @@ fn described(fix: &'static Listed, suits: Suits) -> Described {
 
 fn write_here(out: &mut impl Write, here: Option<&[Here]>) -> Result<()> {
     match here {
-        None => writeln!(out, "Run it with sudo to see which fixes are applied on this machine.\n")?,
+        None => writeln!(out, "Run this with sudo to see which fixes are applied on this machine.\n")?,
         Some([]) => writeln!(out, "fonio has applied no fix on this machine.\n")?,
         Some(here) => {
             writeln!(out, "Applied on this machine (`fonio fix undo` restores the former settings):")?;

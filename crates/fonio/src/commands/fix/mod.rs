@@ -1,4 +1,4 @@
-//! `fonio fix`: shows and measures fixes; applies, keeps and undoes fixes that are settings of the machine.
+//! Implements `fonio fix`, which shows, measures, applies, keeps and undoes fixes of the machine.
 
 mod apply;
 mod list;
@@ -21,14 +21,15 @@ use apply::apply;
 pub use apply::apply_now;
 use undo::undo;
 
-/// A setting that was applied or restored, for `--json`.
+/// A setting that was applied or restored, as JSON output.
 #[derive(Serialize)]
 struct Done<'a> {
-    /// `applied`, `restored`, `nothing_left`, `changed_since`, or with --dry-run `would_apply`, `would_restore`.
+    /// Outcome: `applied`, `restored`, `nothing_left`, `changed_since`; --dry-run: `would_apply`,
+    /// `would_restore`.
     outcome: &'a str,
     #[serde(flatten)]
     setting: &'a Applied,
-    /// The current value, if it differs from the value that fonio set.
+    /// The setting's current value, if it differs from the value that fonio set.
     #[serde(skip_serializing_if = "Option::is_none")]
     now: Option<String>,
     /// The files that keep the setting across reboots, with the lines or the option that fonio adds to them
@@ -67,7 +68,7 @@ fn chosen(choice: Choice) -> impl Iterator<Item = &'static Listed> {
     FIXES.iter().filter(move |fix| (!safe || fix.loses.is_safe()) && !(no_hardware && fix.needs_hardware()))
 }
 
-/// Returns the setting of a candidate, or an error that explains how to make the change manually.
+/// Returns the setting of a candidate fix, or an error that explains how to make the change manually.
 fn setting(change: &Candidate) -> Result<(&'static Listed, Setting)> {
     let Some(fix) = change.fix() else {
         bail!(
@@ -88,7 +89,7 @@ fn changes() -> Result<Changes> {
     Changes::of_machine().map_err(with_hint)
 }
 
-/// Adds to an error that the setting was not changed, or that changing it needs root.
+/// Adds to an error that the setting was not changed, or that changing it needs root privileges.
 fn with_hint(error: HostError) -> anyhow::Error {
     match error {
         HostError::BeingTested { .. } | HostError::InUse { .. } | HostError::NotSettable { .. } => {

@@ -13,10 +13,10 @@ use crate::cli::fix::FixApply;
 use crate::exit::Exit;
 use crate::output;
 
-/// The only fix that Linux applies per thread.
+/// The name of the only fix that Linux applies per thread.
 const IO_CLASS: &str = "io-class";
 
-/// The new I/O class of a process, for `--json`.
+/// The new I/O class of a process, as JSON output.
 #[derive(Serialize)]
 struct Changed<'a> {
     outcome: &'a str,
@@ -36,8 +36,8 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
             return Ok(Exit::Fine);
         }
         drop(out);
-        // The command replaces this process, so the caller gets the exit code of the command, and signals
-        // reach the command.
+        // The command replaces this process, so the caller gets the command's exit code, and the command gets
+        // signals.
         let error = with_io_class(&class, &arguments.command).exec();
         return Err(error).context("cannot start ionice; install util-linux");
     };
@@ -55,15 +55,15 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     writeln!(out, "{would} the I/O class of process {pid} ({count} {threads}): {} -> {class}", process.now)?;
     writeln!(
         out,
-        "Only the schedulers bfq, mq-deadline and smartio use it. It lasts until the process ends."
+        "Only the schedulers bfq, mq-deadline and smartio use the class, which lasts until the process ends."
     )?;
     if !arguments.dry_run {
-        writeln!(out, "Next: `ionice -c none -p {pid}` removes it.")?;
+        writeln!(out, "Next: `ionice -c none -p {pid}` removes the class.")?;
     }
     Ok(Exit::Fine)
 }
 
-/// Returns the I/O class that the fix gives to a process, or an error that names an alternative.
+/// Returns the I/O class that a fix gives to a process, or an error that names an alternative.
 fn class(change: &Candidate) -> Result<String> {
     let name = change.name();
     let (fix, setting) = setting(change)?;
@@ -76,6 +76,6 @@ fn class(change: &Candidate) -> Result<String> {
              (`systemd-run --unit NAME CMD`), then `fonio fix apply {name} NAME.service`"
         ),
         Scope::Machine => bail!("{name} changes the whole machine, not a process: `fonio fix apply {name}`"),
-        scope => bail!("it cannot be applied to a process: {}", list::needs_path(&name, scope, false)),
+        scope => bail!("the fix cannot be applied to a process: {}", list::needs_path(&name, scope, false)),
     }
 }

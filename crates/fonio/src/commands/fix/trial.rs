@@ -1,4 +1,4 @@
-//! `fonio fix trial`: tests a setting while the machine is in use.
+//! Implements `fonio fix trial`, which tests a setting while the machine is in use.
 
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -21,8 +21,8 @@ use crate::progress::{Done, Progress};
 use crate::results::results_directory;
 use crate::{output, signals};
 
-/// Added to the time until the kernel writes dirty pages back, so that a slice includes all of the
-/// write-back. With the kernel's defaults, the sum is 40 s.
+/// Time added to the kernel's write-back delay, so that a slice includes all of the write-back. With the
+/// kernel's default write-back times, the sum is 40 s.
 const BESIDE_WRITE_BACK: Duration = Duration::from_secs(5);
 
 const RESULTS: &str = "fonio-live";
@@ -100,14 +100,14 @@ pub fn run(arguments: &FixTrial) -> Result<Exit> {
     });
     drop(shown);
     let outcome = outcome.inspect_err(|_| {
-        // Removes a new folder; fails if it contains slices.
+        // Remove the output folder if it is new. Removing it fails if it contains slices.
         let _ = fs::remove_dir(&folder);
     })?;
     publish(outcome, arguments, &folder, listed.loses.sentence())
 }
 
-/// Returns the folder and the plan of the test to continue: from `--resume`, or from an output folder with an
-/// unfinished test.
+/// Returns the folder and the plan of the test to continue: the test named by `--resume`, or an unfinished
+/// test in the output folder.
 fn earlier(arguments: &FixTrial) -> Result<Option<(PathBuf, LivePlan)>> {
     let resume = arguments.resume.as_ref();
     let Some(folder) = resume.or(arguments.out.as_ref()) else { return Ok(None) };
@@ -116,7 +116,7 @@ fn earlier(arguments: &FixTrial) -> Result<Option<(PathBuf, LivePlan)>> {
     Ok(plan.map(|plan| (folder.clone(), plan)))
 }
 
-/// Returns a seed that is independent of the load. It is short because users type it.
+/// Returns a seed that is independent of the machine's load. The seed is short because users type it.
 fn new_seed() -> u64 {
     RandomState::new().build_hasher().finish() % 1_000_000
 }
@@ -171,7 +171,7 @@ fn publish(outcome: LiveOutcome, arguments: &FixTrial, folder: &Path, loses: &st
                 result.plan.setting.old,
                 folder.display()
             );
-            // The signal determines the exit code.
+            // The signal that ended the test determines the exit code.
             Ok(Exit::NotValid)
         }
         Ended::Error(error) => Err(error).context("the test ended early"),
@@ -212,7 +212,7 @@ fn show(out: &mut impl Write, result: &LiveResult, folder: &Path, loses: &str) -
     )
 }
 
-/// Shortens the value of a setting for a column heading.
+/// Shortens the value of a setting to fit into a column heading.
 fn setting_text(value: &str) -> String {
     let short: String = value.chars().take(14).collect();
     if short.len() < value.len() {

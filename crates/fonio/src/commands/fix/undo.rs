@@ -1,4 +1,4 @@
-//! `fonio fix undo`.
+//! Implements `fonio fix undo`.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use crate::cli::fix::FixUndo;
 use crate::exit::Exit;
 use crate::{output, signals};
 
-/// Restores the former settings, and removes kept settings from the configuration files.
+/// Restores the settings that fonio changed, and removes kept settings from the configuration files.
 pub(super) fn undo(arguments: &FixUndo) -> Result<Exit> {
     if !arguments.dry_run {
         signals::recover()?;
@@ -57,7 +57,7 @@ pub(super) fn undo(arguments: &FixUndo) -> Result<Exit> {
             }
         }
     }
-    // The other settings were undone and reported.
+    // Settings whose undo did not fail are already undone and reported.
     if let Some(last) = failed.pop() {
         failed.iter().for_each(|error| say!("error: {error:#}"));
         return Err(last);

@@ -62,7 +62,7 @@ fn section(id: &str, question: &str, figures: &[&Compared]) -> Section {
         caption: String::new(),
         columns: vec![
             Column::new("Figure"),
-            Column::noted("First", "Mean, with half of the 95 % confidence interval."),
+            Column::noted("First", "Mean, with half the width of the 95 % confidence interval."),
             Column::new("Second"),
             Column::noted("Ratio", "Ratio of the second result to the first."),
             Column::new("Answer"),

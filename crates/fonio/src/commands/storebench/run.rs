@@ -29,7 +29,7 @@ use crate::output;
 use crate::progress::{Done, Progress, rounded};
 use crate::signals::{self, begin};
 
-/// The seed of the offsets of random requests. It is fixed, so that results can be compared.
+/// The seed for the offsets of random requests. The seed is fixed, so that results can be compared.
 const SEED: u64 = 1;
 
 pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {
@@ -52,7 +52,7 @@ pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {
     };
     let room = match subject {
         Subject::Real(path) => room_bytes(path)?,
-        // The file system itself needs the rest of the space.
+        // The file system itself needs the remaining tenth of the device.
         Subject::Profile(_) => arguments.emulated.size / 10 * 9,
     };
     let schedule = Schedule::within(&settings, room);
@@ -143,7 +143,7 @@ fn announcement(arguments: &StoreBenchRun, schedule: &Schedule, room: u64) -> St
     text
 }
 
-/// Measures the missing parts. Returns the parts, and the error that ended the run.
+/// Measures the parts that are missing in a result. Returns the parts, and the error that ended the run.
 fn measure(
     arguments: &StoreBenchRun,
     new: Kept,
@@ -172,7 +172,7 @@ fn measure(
     if ended.is_none() {
         unfinished.remove()?;
     } else {
-        // A run is saved even if no part is finished, to keep the start time of the run.
+        // Save an interrupted run even if no part is finished, to keep its start time.
         save(&kept)?;
     }
     Ok((kept, ended))
@@ -224,7 +224,7 @@ fn shown(arguments: &StoreBenchRun, document: &Document, file: &Path, colour: Co
     Ok(())
 }
 
-/// Shows the current test and the remaining time, and prints a line when a part begins.
+/// Shows the current test and the remaining time, and prints a line when a part of the benchmark begins.
 fn tell(progress: &Progress, step: &Step<'_>, announced: &mut usize) {
     let Step { part, number, parts, test, run, left_max } = step;
     if *announced != *number {

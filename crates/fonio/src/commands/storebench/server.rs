@@ -1,4 +1,4 @@
-//! Client of a results service over HTTP, with TLS for `https://` addresses.
+//! A client of a results service over HTTP, with TLS for `https://` addresses.
 //!
 //! A server's certificate is checked against the certificate authorities that browsers trust. The list of
 //! these authorities is built in, because a board may have no such list, or an outdated one. As with OpenSSL,
@@ -16,7 +16,7 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 const TIME_MAX: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
-/// Names a PEM file of trusted authorities that replaces the built-in list.
+/// The environment variable with the path of a PEM file of authorities, which replaces the built-in list.
 const AUTHORITIES: &str = "SSL_CERT_FILE";
 
 pub struct Server {
@@ -24,35 +24,35 @@ pub struct Server {
     agent: Agent,
 }
 
-/// The response to a submission.
+/// The results service's response to a submitted result.
 #[derive(Debug, Deserialize)]
 pub struct Submitted {
     pub id: String,
-    /// `received` or `hidden`.
+    /// The state of the submitted result: `received` or `hidden`.
     pub state: String,
     pub reason: Option<String>,
-    /// The secret for deleting the result.
+    /// The secret token for deleting the submitted result.
     pub delete_token: String,
     pub page: String,
 }
 
-/// The distribution of a figure.
+/// The cumulative distribution of a figure among the submitted results.
 #[derive(Debug, Deserialize)]
 pub struct Ecdf {
     pub results: u64,
     pub points: Vec<Point>,
 }
 
-/// A point of a distribution.
+/// A point of a figure's cumulative distribution.
 #[derive(Debug, Deserialize)]
 pub struct Point {
     pub value: f64,
-    /// The share of results with a smaller value.
+    /// The share of results whose value is smaller.
     pub share: f64,
 }
 
 impl Server {
-    /// Parses an address, without connecting.
+    /// Parses the address of a server, without connecting to it.
     pub fn at(address: &str) -> Result<Server> {
         let address = address.trim_end_matches('/');
         let host = ["http://", "https://"].iter().find_map(|scheme| address.strip_prefix(scheme));
@@ -70,7 +70,7 @@ impl Server {
         Ok(Server { address: address.to_owned(), agent: Agent::new_with_config(config) })
     }
 
-    /// Returns the address under which delete tokens are stored.
+    /// Returns the server's address, under which delete tokens are stored.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -88,8 +88,8 @@ impl Server {
         self.answer(sent).map(drop)
     }
 
-    /// Returns the distribution of a figure among the results of a key; `None` if the server has no results
-    /// of this key.
+    /// Returns the distribution of a figure among the results with this key; `None` if the server has no
+    /// results with this key.
     pub fn ecdf(&self, key: &str, figure: &str) -> Result<Option<Ecdf>> {
         let address = format!("{}/api/v1/ecdf?key={key}&figure={figure}", self.address);
         let sent = self.agent.get(&address).call();
@@ -107,7 +107,7 @@ impl Server {
     fn answer(&self, sent: Result<Response<ureq::Body>, ureq::Error>) -> Result<Value> {
         let mut answer = match sent {
             Ok(answer) => answer,
-            // rustls refused the connection.
+            // The TLS library rejected the connection.
             Err(ureq::Error::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
                 return Err(error).with_context(|| {
                     format!(
@@ -138,7 +138,7 @@ impl Server {
         if status.is_success() {
             return value.with_context(|| self.unexpected());
         }
-        // Shortens a text, and keeps only characters that a terminal can show safely.
+        // Extract the error message, shorten it, and keep only characters that a terminal can show safely.
         let said = value.and_then(|value| {
             let error = value.get("error")?.as_str()?.to_owned();
             let places = value.get("problems").and_then(Value::as_array).into_iter().flatten();

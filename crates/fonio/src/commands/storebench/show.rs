@@ -1,4 +1,4 @@
-//! `fonio storebench show`, and the report of a result.
+//! Implements `fonio storebench show`, and creates the report of a result.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,7 +36,7 @@ pub fn run(
         None => Others::models(&result),
         Some(server) => Others::of_server(&Server::at(server)?, &result)?,
     };
-    // A page has room for every figure.
+    // An HTML page has enough space for every figure.
     let report = document(&result, &others, all || shown.html.is_some());
     output::show_document(&report, &shown.as_report(), Extent::All, colour)?;
     Ok(Exit::Fine)
@@ -61,18 +61,18 @@ const LEADING: [&str; 16] = [
     "cpu.iowait",
 ];
 
-/// The ranks of a result's figures among other results.
+/// The ranks of a result's figures among the figures of other results.
 pub struct Others {
-    /// A description of these results, for the column heading.
+    /// A description of the other results, for the column heading.
     words: String,
-    /// The percentage of other results that are worse, by figure.
+    /// The percentage of other results that are worse than this result, by figure.
     better_than_percent: BTreeMap<String, f64>,
-    /// Notes on missing figures.
+    /// Notes that explain missing figures.
     notes: Vec<String>,
 }
 
 impl Others {
-    /// Ranks the result among the shipped results of models.
+    /// Ranks the result among the models' results that are shipped with fonio.
     pub fn models(result: &Document) -> Others {
         let mut count = 0;
         let percents = figures::catalogue().into_iter().filter_map(|figure| {
@@ -84,7 +84,7 @@ impl Others {
         Others { words: format!("{count} models"), better_than_percent, notes: Vec::new() }
     }
 
-    /// Ranks the result among a server's results of the same key.
+    /// Ranks the result among a server's results that have the same key.
     pub fn of_server(server: &Server, result: &Document) -> Result<Others> {
         let key = result.key.to_string();
         let mut others =
@@ -95,7 +95,7 @@ impl Others {
             let (Some(figure), Some(value)) = (figure, result.value(name)) else { continue };
             let Some(ecdf) = server.ecdf(&key, name)? else { continue };
             count = count.max(ecdf.results);
-            // The points are sorted. The first point that is not smaller stores the share of the smaller
+            // The points are sorted by value. The first point not below the value stores the share of smaller
             // values.
             let smaller = match ecdf.points.iter().find(|point| point.value >= value.value) {
                 Some(point) => point.share,
@@ -106,7 +106,7 @@ impl Others {
             others.better_than_percent.insert(name.to_owned(), 100.0 * worse);
         }
         others.words = format!("{count} results");
-        others.notes.push(format!("The others are results of {} with the key {key}.", server.address()));
+        others.notes.push(format!("The other results come from {}, with the key {key}.", server.address()));
         if count == 0 {
             others.notes = vec![format!("{} has no results with the key {key} yet.", server.address())];
         }
@@ -114,7 +114,7 @@ impl Others {
     }
 }
 
-/// Returns the report of a result. If `all` is set, the report contains every figure.
+/// Returns the report of a result. If `all` is set, the report contains all figures.
 pub fn document(result: &Document, others: &Others, all: bool) -> Report {
     let tone =
         if matches!(result.capacity_check, CapacityCheck::Fake { .. }) { Tone::Bad } else { Tone::Plain };
@@ -147,7 +147,7 @@ pub fn document(result: &Document, others: &Others, all: bool) -> Report {
     }
 }
 
-/// Returns a short description of the device.
+/// Returns a short description of the measured device.
 pub fn device_words(result: &Document) -> String {
     let device = &result.device;
     let size = output::bytes(ByteCount(device.capacity_bytes));
@@ -199,7 +199,7 @@ fn is_missing(result: &Document, part: Part) -> bool {
 /// Formats a value with half of its confidence interval: `12.3 MB/s ± 3 %`.
 pub fn with_interval(value: &Value) -> String {
     let text = value.unit.format(value.value);
-    // The bounds of a parameter's interval are integers.
+    // A parameter's confidence interval has integer bounds.
     if value.unit == Unit::Count && value.high > value.value {
         return format!("{text} to {:.0}", value.high);
     }
@@ -218,7 +218,7 @@ pub fn with_interval(value: &Value) -> String {
 fn columns(others: &Others) -> Vec<Column> {
     vec![
         Column::new("Figure"),
-        Column::noted("Value", "Mean of the runs, with half of the 95 % confidence interval."),
+        Column::noted("Value", "Mean of the runs, with half the width of the 95 % confidence interval."),
         Column::noted("Runs", "A figure with ~ did not become stable."),
         Column { label: format!("Better than, of {}", others.words), ..Column::default() },
     ]
@@ -242,7 +242,7 @@ fn row(result: &Document, figure: &CatalogueFigure, others: &Others) -> Vec<Cell
     vec![Cell::words(figure.label.clone()), Cell::words(value), Cell::words(runs), standing]
 }
 
-/// Returns a sentence for each reason why figures were not measured.
+/// Returns a sentence for each reason for which figures were not measured.
 fn missing(result: &Document, figures: &[CatalogueFigure]) -> Vec<String> {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for figure in figures {
@@ -265,9 +265,7 @@ fn leading(result: &Document, others: &Others) -> Section {
     let mut notes = missing(result, &shown);
     notes.extend(others.notes.iter().cloned());
     if others.words.ends_with("models") {
-        notes.push(
-            "The models are of profiles that come with fonio; they are not measured devices.".to_owned(),
-        );
+        notes.push("The models describe the profiles of fonio, not measured devices.".to_owned());
     }
     Section {
         id: "leading".to_owned(),
@@ -310,7 +308,8 @@ fn classes(result: &Document) -> Section {
     Section {
         id: "classes".to_owned(),
         question: "SD classes".to_owned(),
-        answer: "The tests of the classes have their own queue depth and a fresh card, so this is only a comparison.".to_owned(),
+        answer: "The SD standard tests fresh cards at its own queue depth; this is only a comparison."
+            .to_owned(),
         tables: vec![Table {
             columns: vec![Column::new("Class"), Column::new("Figures"), Column::new("Because of")],
             rows,
@@ -383,7 +382,7 @@ fn launches(result: &Document) -> Option<Section> {
         id: "launches".to_owned(),
         question: "App launch times".to_owned(),
         answer: format!(
-            "Launching forty apps took {} without cached files and {} with them.",
+            "Launching forty apps took {} without cached files and {} with cached files.",
             total("launch.cold.total"),
             total("launch.warm.total")
         ),

@@ -1,4 +1,4 @@
-//! `fonio storebench submit` and `delete`.
+//! Implements `fonio storebench submit` and `fonio storebench delete`.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::server::{Server, Submitted};
 use crate::exit::Exit;
 use crate::output;
 
-/// Shows every field to send, asks, and sends.
+/// Shows every field of the result to submit, asks for consent, and sends the result.
 pub fn submit(server: &str, yes: bool, file: &Path) -> Result<Exit> {
     let server = Server::at(server)?;
     let document = results::read(file)?;
@@ -25,7 +25,7 @@ pub fn submit(server: &str, yes: bool, file: &Path) -> Result<Exit> {
     write!(out, "{}", preview(&json)?)?;
     out.flush()?;
     say!(
-        "\nThese {} bytes will be sent to {}, and everyone who can reach it can read them. They contain no \
+        "\nThese {} bytes will be sent to {}; everyone who can reach the server can read them. They contain no \
          serial numbers, host names or paths. Notes are not sent, and the time is only the date.",
         json.len(),
         server.address()

@@ -59,7 +59,7 @@ fn stop(place: &Place) -> Result<Exit> {
         need_root("stop")?;
     }
     let said = match service::stop(&place.paths().folders()?)? {
-        true => "The watch has stopped. Its history stays; `sudo fonio watch report` shows it.",
+        true => "The watch has stopped. Its history is kept; `sudo fonio watch report` shows it.",
         false => "No watch runs.",
     };
     writeln!(output::screen(), "{said}")?;
@@ -69,7 +69,7 @@ fn stop(place: &Place) -> Result<Exit> {
 fn uninstall(purge: bool, place: &Place) -> Result<Exit> {
     need_root("uninstall")?;
     service::uninstall(&place.paths().folders()?, purge)?;
-    let history = if purge { "Its history is removed." } else { "Its history stays; --purge removes it." };
+    let history = if purge { "Its history is removed." } else { "Its history is kept; --purge removes it." };
     writeln!(output::screen(), "The watch is no longer a service. {history}")?;
     Ok(Exit::Fine)
 }

@@ -1,4 +1,4 @@
-//! `fonio watch report`.
+//! Implements `fonio watch report`.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -78,7 +78,7 @@ fn history_is_empty(history: &History) -> bool {
     history.minutes.is_empty() && history.hours.is_empty() && history.days.is_empty()
 }
 
-/// The history on disk, and the minutes in memory that are not written yet.
+/// Reads the history on disk, and the minutes in memory that are not in the history yet.
 fn history(folders: &Folders) -> Result<History> {
     for folder in [&folders.state, &folders.run] {
         if let Err(error) = std::fs::read_dir(folder)
@@ -178,7 +178,7 @@ fn print_stalls(
 
 fn print_wear(answer: &WearAnswer, (bold, plain): (&str, &str), out: &mut impl Write) -> io::Result<()> {
     for device in &answer.devices {
-        // The writers are unknown without BPF.
+        // Without BPF, the parties that write to the device are unknown.
         if !device.parties.is_empty() {
             writeln!(out, "\n{bold}Who writes to {}{plain}", device.name)?;
         }
@@ -249,7 +249,7 @@ fn print_load(load: &Summary, (bold, plain): (&str, &str), out: &mut impl Write)
             )?;
         }
     }
-    // Times are in whole seconds, which is too coarse to compute shares of less than a minute.
+    // Times are in full seconds, which is too coarse to compute shares of less than a minute.
     if let Some(pressure) = load.pressure.filter(|_| load.watched_s >= 60) {
         writeln!(
             out,
@@ -262,7 +262,7 @@ fn print_load(load: &Summary, (bold, plain): (&str, &str), out: &mut impl Write)
     Ok(())
 }
 
-/// Formats the number of requests, their mean response time and the 99th percentile.
+/// Formats the number of requests, the mean response time and the 99th percentile of the response time.
 fn responses(histogram: &Histogram) -> String {
     match (histogram.mean(), histogram.quantile_at_most(990)) {
         (Some(mean), Some(most)) => {

@@ -1,10 +1,10 @@
-//! A sequential test of paired values by betting on signs. It may be evaluated after every pair.
+//! A sequential test of paired values by betting on signs. The test may be evaluated after every pair.
 //!
-//! Each pair gives one value, the logarithm of a ratio. The order of the two measurements was drawn at
-//! random. If the setting has no effect, the opposite order would have given the opposite sign. Given the
-//! magnitude and all earlier values, both signs are therefore equally likely. This holds for heavy tails,
-//! trends and autocorrelated loads, because the randomness comes from the draw and not from the load (Fisher,
-//! *The Design of Experiments*, 1935, section 21).
+//! Each pair of measurements gives one value, the logarithm of their ratio. The order within each pair was
+//! drawn at random. If the setting has no effect, the opposite order would have given the opposite sign.
+//! Given the magnitude and all earlier values, both signs are therefore equally likely. This holds for heavy
+//! tails, trends and autocorrelated loads, because the randomness comes from the draw and not from the load
+//! (Fisher, *The Design of Experiments*, 1935, section 21).
 //!
 //! A gambler who stakes the share `t` of a capital on a sign then plays a fair game. Each bet multiplies the
 //! capital by `1 + t` or `1 - t`. The probability that a capital that begins at 1 ever reaches `1 / level` is
@@ -21,14 +21,14 @@
 use fonio_core::statistics::sample::median;
 use fonio_core::statistics::welch::Interval;
 
-/// Boldness of the gamblers, and their shares of the capital. At a level of 5 percent, a bold gambler needs
+/// Boldness of each gambler, and its share of the capital. At a level of 5 percent, a bold gambler needs
 /// only six pairs with the same sign, which is the minimum for any sign test. A careful gambler wins with
-/// effects that are smaller than the variation. We chose the shares by simulation with normal values. For
-/// effects of 0.5 to 4 times the variation, the gamblers together need about 10 percent more pairs than the
-/// best single gambler.
+/// effects that are smaller than the variation. We chose the shares by simulation with normally distributed
+/// values. For effects of 0.5 to 4 times the variation, the gamblers together need about 10 percent more
+/// pairs than the best single gambler.
 const GAMBLERS: [(f64, f64); 3] = [(0.3, 0.15), (0.7, 0.2), (4.0, 0.65)];
 
-/// Steps of the coarse search for the interval.
+/// Number of steps of the coarse search for an end of the interval.
 const STEPS: u32 = 2048;
 
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ impl Capital {
         }
     }
 
-    /// Returns the total capital, which was 1 at the start.
+    /// Returns the capital of all gamblers together, which was 1 at the start.
     pub(crate) fn total(&self) -> f64 {
         let shares = GAMBLERS.iter().zip(&self.each);
         shares.map(|((_, share), (up, down))| share * (up + down) / 2.0).sum()
@@ -72,16 +72,16 @@ fn against(values: &[f64], centre: f64) -> f64 {
     capital.total()
 }
 
-/// Returns the interval of the centre of `values` at `level`. The intervals after each number of values are
-/// simultaneously valid. An unbounded end is infinite. The estimate is the median of all pairwise averages
-/// (Hodges and Lehmann 1963).
+/// Returns the confidence interval of the centre of `values` at `level`. The intervals after the first,
+/// second and all further values are simultaneously valid. The bound of an unbounded interval is infinite.
+/// The estimate is the median of all pairwise averages (Hodges and Lehmann 1963).
 ///
 /// # Panics
 ///
 /// If there are no values, a value is not finite, or `level` is not between 0 and 1.
 pub(crate) fn interval(values: &[f64], level: f64) -> Interval {
     assert!(!values.is_empty() && values.iter().all(|value| value.is_finite()), "values are numbers");
-    assert!(level > 0.0 && level < 1.0, "a level is a probability");
+    assert!(level > 0.0 && level < 1.0, "the level is between 0 and 1");
     let pairs = (0..values.len()).flat_map(|at| (at..values.len()).map(move |other| (at, other)));
     let averages: Vec<f64> = pairs.map(|(at, other)| f64::midpoint(values[at], values[other])).collect();
     let value = median(&averages).expect("there are values");
@@ -95,7 +95,7 @@ pub(crate) fn interval(values: &[f64], level: f64) -> Interval {
             return infinite;
         }
         let at = |step: u32| outside + (opposite - outside) * f64::from(step) / f64::from(STEPS);
-        // Search inwards for the first centre that is not refuted.
+        // Search inwards for the outermost centre that is not refuted.
         let Some(first) = (1..=STEPS).find(|step| !is_refuted(at(*step))) else { return value };
         let (mut refuted, mut open) = (at(first - 1), at(first));
         for _ in 0..30 {
@@ -111,7 +111,7 @@ pub(crate) fn interval(values: &[f64], level: f64) -> Interval {
 }
 
 /// Returns the number of values after which four of five normal series with this mean and standard deviation
-/// show an effect. `None` if it exceeds `most`.
+/// show an effect. Returns `None` if more than `most` values are needed.
 pub(crate) fn needed(mean: f64, deviation: f64, level: f64, most: usize) -> Option<usize> {
     /// Number of simulated series: enough for a result within 10 percent.
     const SERIES: u64 = 200;

@@ -1,4 +1,4 @@
-//! Measures the rates of false claims and of found effects, on series with a known effect and on recorded
+//! Measures the rates of false claims and of found effects, for series with a known effect and for recorded
 //! slices.
 
 use fonio_core::Random;
@@ -8,18 +8,18 @@ use super::*;
 
 const LEVEL: f64 = 0.05;
 const SERIES: u64 = 1000;
-/// The longest series: ten minutes of slices of 5 s, or an hour of slices of 30 s.
+/// Number of pairs in the longest series: ten minutes of slices of 5 s, or an hour of slices of 30 s.
 const PAIRS: usize = 60;
 
 /// Generates the time blocked per second in 2 × [`PAIRS`] successive slices of a load.
 type Load = fn(&mut Random) -> Vec<f64>;
 
-/// Time blocked per second in successive slices that were recorded while no setting was changed. `cargo studies live
-/// --slices` prints such a list.
+/// Time blocked per second in successive slices that were recorded while no setting was changed. `cargo
+/// studies live --slices` prints a list in this format.
 const RECORDED: &str = include_str!("recorded.txt");
 
-/// Returns randomly chosen blocks of successive recorded slices of one load. Within a block, the recorded
-/// correlation is preserved.
+/// Returns randomly chosen blocks of successive recorded slices of one load. Each block preserves the
+/// recorded autocorrelation.
 fn recorded(random: &mut Random, load: &str) -> Vec<f64> {
     const BLOCK: usize = 6;
     let of_load = |line: &'static str| line.strip_prefix(load);
@@ -65,7 +65,7 @@ const LOADS: [(&str, Load); 9] = [
     ("a trend", |random| {
         (0..2 * PAIRS).map(|at| 0.01 * (1.0 + at as f64) * libm::exp(0.1 * normal(random))).collect()
     }),
-    // Every second slice is busy. With a fixed order, that would look like an effect.
+    // Every second slice is busy. If the order within a pair were fixed, this would look like an effect.
     ("as periodic as the slices", |_| (0..2 * PAIRS).map(|at| if at % 2 == 0 { 0.1 } else { 0.2 }).collect()),
 ];
 
@@ -89,8 +89,8 @@ fn a_setting_without_effect_is_called_different_in_at_most_5_percent_of_series()
                 claimed(&load(&mut random), 1.0, &mut random).is_some()
             })
             .count();
-        println!("{name}: {claims} of {SERIES}");
-        assert!(claims as f64 <= LEVEL * SERIES as f64, "{name}: {claims} of {SERIES} series");
+        println!("{name}: {claims} false claims in {SERIES} series");
+        assert!(claims as f64 <= LEVEL * SERIES as f64, "{name}: {claims} false claims in {SERIES} series");
     }
 }
 
@@ -107,13 +107,13 @@ fn an_effect_of_20_percent_is_found_in_as_many_pairs_as_said() {
             })
         };
         let found = (0..SERIES).filter(|seed| is_found(*seed)).count();
-        println!("deviation {deviation}: {found} of {SERIES} found in {said} pairs");
-        assert!((740..=1000).contains(&found), "deviation {deviation}: {found} of {SERIES} in {said} pairs");
+        println!("deviation {deviation}: difference found within {said} pairs in {found} of {SERIES} series");
+        assert!((740..=1000).contains(&found), "{deviation}: found in {found} of {SERIES}, {said} pairs");
     }
 }
 
-/// A steady load shows an effect of 20 percent in minutes. A load that varies by a factor rarely shows such
-/// an effect, as `needed` predicts.
+/// A steady load shows an effect of 20 percent in minutes. A bursty load rarely shows an effect of this size,
+/// as `needed` predicts.
 #[test]
 fn an_effect_of_20_percent_on_recorded_slices() {
     for (load, least) in [("calm", 950), ("bursts", 300)] {
@@ -126,7 +126,7 @@ fn an_effect_of_20_percent_on_recorded_slices() {
         pairs.sort_unstable();
         let median = pairs[pairs.len() / 2];
         println!(
-            "{load}: found in {} of {SERIES} series of {PAIRS} pairs, half of these in {median}",
+            "{load}: difference found in {} of {SERIES} series of {PAIRS} pairs, after a median of {median} pairs",
             pairs.len()
         );
         assert!(pairs.len() >= least, "{load}: {} of {SERIES}", pairs.len());
@@ -185,7 +185,7 @@ proptest! {
         }
     }
 
-    /// Scaling the values or exchanging the two sides gives the same answer.
+    /// Scaling the values or exchanging the two sides does not change the answer.
     #[test]
     fn exchange_and_shift(values in prop::collection::vec(-2.0..2.0_f64, 1..20)) {
         let found = interval(&values, LEVEL);

@@ -1,7 +1,8 @@
-//! Measures the rates of false claims and of found slowdowns.
+//! Measures how often a false slowdown is claimed, and how often a real slowdown is found.
 //!
-//! Loads of reads run through a small device model. Some reads are then labelled as writes; nothing else
-//! changes. `cargo test -p fonio-analysis equal_depth_experiment -- --nocapture` prints the rates.
+//! Generated reads run through a small device model. Some of the generated reads are then labelled as writes;
+//! nothing else changes. `cargo test -p fonio-analysis equal_depth_experiment -- --nocapture` prints the
+//! rates.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -14,7 +15,6 @@ use crate::question::context::Ending;
 use crate::question::seen::Seen;
 use crate::requests::class::Class;
 
-/// The number of requests of a load.
 const REQUESTS: usize = 4000;
 
 struct Dice(Random);
@@ -47,14 +47,13 @@ impl Dice {
     }
 }
 
-/// How a process generates its requests.
 #[derive(Clone, Copy, Debug)]
 enum Source {
-    /// Independent requests at random times, which together use this percentage of the device's capacity.
+    /// Independent requests at random times, whose total load is this percentage of the device's capacity.
     Poisson(u64),
-    /// A closed loop with this many requests outstanding.
+    /// A closed loop that keeps this number of requests outstanding.
     Closed(u64),
-    /// Bursts of this many requests, with pauses for a load of this percentage.
+    /// Bursts of the first number of requests, with pauses so that the load is the second number in percent.
     Bursts(u64, u64),
 }
 
@@ -62,13 +61,13 @@ enum Source {
 enum Service {
     Fixed,
     Exponential,
-    /// One request in ten takes ten times as long.
+    /// One request in ten takes ten times as long as the others.
     Stalls,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Load {
-    /// One or two processes.
+    /// The processes that run at the same time, one or two.
     sources: [Option<Source>; 2],
     service: Service,
     /// Number of requests that the device serves in parallel.
@@ -77,7 +76,6 @@ struct Load {
     depth: usize,
 }
 
-/// The requests that are labelled as writes.
 #[derive(Clone, Copy, Debug)]
 enum Labels {
     Random,
@@ -85,7 +83,7 @@ enum Labels {
     Alternately,
 }
 
-/// The effect of labelling a request as a write.
+/// How a request labelled as a write affects other requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Effect {
     None,
@@ -112,7 +110,7 @@ enum Event {
     Arrive(usize),
 }
 
-/// Runs a load. Returns rows in the order of issue.
+/// Simulates a load and returns its requests in the order of issue.
 fn run(load: &Load, labels: Labels, effect: Effect, seed: u64) -> Vec<Row> {
     let mut dice = Dice(Random::new(seed));
     let mut rows: Vec<Row> = Vec::new();
@@ -285,7 +283,7 @@ fn mixed_loads(effect: Effect) -> Vec<(Load, Labels)> {
         ([Some(Poisson(15)), Some(Bursts(4, 5))], Labels::ByProcess),
         ([Some(Bursts(8, 10)), Some(Poisson(5))], Labels::ByProcess),
     ];
-    // With many channels, the service of a read takes longer; with one channel, reads wait for writes.
+    // With many channels, the service time of a read is longer; with one channel, reads wait for writes.
     let channels = if effect == Effect::ReadsSlow { 32 } else { 1 };
     let mut loads = Vec::new();
     for (sources, labels) in sources {
@@ -320,9 +318,9 @@ fn equal_depth_experiment() {
         }
     }
     println!("reads alone: {claims} false claims in {count} loads, {compared} of them compared");
-    println!("the plain means of reads with and without writes differ by half or more in {plain}");
-    assert!(count >= 400 && compared * 2 >= count, "{compared} of {count} loads say anything");
-    assert!(claims * 20 <= count, "{claims} of {count} loads claim what is not so");
+    println!("in {plain} loads, the plain means of reads with and without writes differ by half or more");
+    assert!(count >= 400 && compared * 2 >= count, "only {compared} of {count} loads allow a comparison");
+    assert!(claims * 20 <= count, "{claims} of {count} loads claim an effect that does not exist");
 
     for effect in [Effect::ReadsSlow, Effect::WritesSlow] {
         let (mut found, mut count) = (0u32, 0u32);
@@ -337,7 +335,7 @@ fn equal_depth_experiment() {
                 }
             }
         }
-        println!("{effect:?}: found in {found} of {count} loads");
-        assert!(found * 10 >= count * 8, "{effect:?} found in {found} of {count} loads only");
+        println!("{effect:?}: effect found in {found} of {count} loads");
+        assert!(found * 10 >= count * 8, "{effect:?}: effect found in only {found} of {count} loads");
     }
 }

@@ -1,4 +1,5 @@
-//! The sequence of a replay of calls: the calls of each recorded thread, and the files that they use.
+//! Computes the sequence for a replay of calls: the calls of each recorded thread, and the files that they
+//! use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -11,70 +12,70 @@ use super::super::causes::{Causes, MayWait, Waits, link};
 use super::super::lanes::{Threaded, lanes};
 use super::super::{CHUNK, since};
 
-/// Maximum number of bytes that one call reads or writes (the kernel's `MAX_RW_COUNT`); a row with more is
+/// Maximum number of bytes that one call reads or writes (the kernel's `MAX_RW_COUNT`); a larger row is
 /// damaged.
 const TRANSFER_MAX: u64 = 0x7fff_f000;
-/// Folders with the kernel's own files.
+/// Folders with files of the kernel, which are not replayed.
 const KERNEL_FOLDERS: [&str; 2] = ["/proc/", "/sys/"];
 
 /// The effect of a call on its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Opens it.
+    /// Opens the file.
     Open {
-        /// It was not there before.
+        /// Whether the call created the file.
         made: bool,
-        /// Its length once it is open.
+        /// The length of the file after it is opened.
         length: Option<u64>,
     },
-    /// Reads.
+    /// Reads from the file.
     Read {
-        /// From here.
+        /// The offset at which the read starts.
         offset: u64,
         /// The number of bytes that the recorded call read.
         bytes: u64,
     },
-    /// Writes.
+    /// Writes to the file.
     Write {
-        /// From here.
+        /// The offset at which the write starts.
         offset: u64,
         /// The number of bytes that the recorded call wrote.
         bytes: u64,
     },
-    /// `fsync`, or `fdatasync`.
+    /// Syncs the file with `fsync` or `fdatasync`.
     Sync {
-        /// `fdatasync`.
+        /// Whether the call is `fdatasync`.
         data_only: bool,
     },
-    /// `syncfs` or `sync`: the whole file system.
+    /// Syncs the complete file system (`syncfs` or `sync`).
     SyncFilesystem,
-    /// `fallocate`.
+    /// Allocates space for a range of the file (`fallocate`).
     Allocate {
-        /// From here.
+        /// The offset at which the range starts.
         offset: u64,
-        /// The length of the range.
+        /// The length of the allocated range.
         bytes: u64,
     },
-    /// `ftruncate`.
+    /// Sets the length of the file (`ftruncate`).
     SetLength(u64),
-    /// `unlink`.
+    /// Removes the file (`unlink`).
     Remove,
-    /// `rename`, to a unique name.
+    /// Renames the file to a unique name (`rename`).
     Rename,
 }
 
-/// One call.
+/// One call of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// When it begins.
+    /// The condition for starting the call.
     pub begins: Begins,
-    /// Its effect.
+    /// The effect of the call.
     pub act: Act,
-    /// The index of its file in [`Sequence::files`].
+    /// The index of the call's file in [`Sequence::files`].
     pub file: usize,
-    /// How its file was opened.
+    /// The flags with which the file was opened.
     pub flags: FileFlags,
-    /// The signal that it sets when it completes.
+    /// The signal that the call sets when it completes.
     pub signal: Option<u32>,
 }
 
@@ -88,27 +89,27 @@ impl Waits for Call {
     }
 }
 
-/// A file of the recording.
+/// A file of the recording, in its state before the first call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Before {
-    /// Whether it exists before the replay.
+    /// Whether the file exists before the replay.
     pub is_there: bool,
-    /// Whether it is a folder; the replay uses its own folder instead.
+    /// Whether the file is a folder. If so, the replay uses its own folder instead.
     pub is_folder: bool,
-    /// Its length before the recording.
+    /// The length of the file before the recording.
     pub bytes: u64,
-    /// The numbers of its accessed chunks; the other chunks are holes.
+    /// The numbers of the file's accessed chunks. All other chunks are holes.
     pub chunks: BTreeSet<u64>,
-    /// The end of the data: the offset after the last byte that existed before or is accessed.
+    /// The end of the data: the offset after the last byte that existed before the recording or is accessed.
     pub end: u64,
-    /// Bytes allocated by `fallocate`.
+    /// Number of bytes that `fallocate` calls allocate.
     pub allocated: u64,
 }
 
-/// Numbers of calls that are not replayed, by reason.
+/// The reason why a call is not replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeftOut {
-    /// They failed.
+    /// The recorded calls failed.
     Failed,
     /// Calls on files of the kernel, or on a file system other than the one with most writes and syncs.
     Elsewhere,
@@ -118,32 +119,32 @@ pub enum LeftOut {
     Kind,
 }
 
-/// The calls of a recording.
+/// The calls of a recording that are replayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
-    /// The files.
+    /// The files that the calls use.
     pub files: Vec<Before>,
-    /// Lists of calls ordered by time; each list holds the calls of one thread, or of several threads that
+    /// Lists of calls, each ordered by time. A list holds the calls of one thread, or of several threads that
     /// did not overlap.
     pub threads: Vec<Vec<Call>>,
-    /// The number of signals.
+    /// The number of signals that calls set.
     pub signals: u32,
-    /// The number of calls that are not replayed.
+    /// The number of calls that are not replayed, for each reason.
     pub left_out: BTreeMap<LeftOut, u64>,
 }
 
 impl Sequence {
-    /// The number of calls.
+    /// Returns the number of calls in the sequence.
     pub fn len(&self) -> usize {
         self.threads.iter().map(Vec::len).sum()
     }
 
-    /// Returns whether there is nothing to replay.
+    /// Returns whether the sequence has no calls.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the space that the files occupy if no file is removed.
+    /// Returns the space that the replay's files occupy if no file is removed.
     pub(in crate::replay) fn room(&self) -> ByteCount {
         let of_file = |file: &Before| -> u64 {
             let chunks = file.chunks.iter().map(|chunk| CHUNK.min(file.end.saturating_sub(chunk * CHUNK)));
@@ -153,7 +154,7 @@ impl Sequence {
     }
 }
 
-/// Collects the rows of a recording. Calls must come in time order; files may come at any time.
+/// Collects the rows of a recording. Calls must come in time order; rows of files may come at any time.
 #[derive(Debug, Default)]
 pub(in crate::replay) struct Collected {
     began: Option<Timestamp>,
@@ -198,7 +199,6 @@ impl RowSink for Collected {
 }
 
 impl Collected {
-    /// Makes the sequence.
     pub(in crate::replay) fn sequence(mut self) -> Sequence {
         self.calls.sort_by_key(|call| call.entered);
         let began = self.began.or(self.calls.first().map(|call| call.entered)).unwrap_or_default();
@@ -276,12 +276,11 @@ impl Collected {
     }
 }
 
-/// Returns whether calls with this name are replayed.
 fn is_known(name: &str) -> bool {
     !matches!(name, "msync" | "sync_file_range" | "page_fault" | "unknown")
 }
 
-/// Returns the effect of a call; `None` if the recording does not show it.
+/// Returns the effect of a call; `None` if the recording does not show the effect.
 fn act_of(row: &fonio_core::Call) -> Option<Act> {
     let got = row.result.map_or_else(|| row.bytes.map(|bytes| bytes.0), |result| u64::try_from(result).ok());
     let got = got.filter(|bytes| *bytes <= TRANSFER_MAX);
@@ -307,7 +306,7 @@ fn act_of(row: &fonio_core::Call) -> Option<Act> {
 
 #[derive(Debug, Default)]
 struct Making {
-    /// The index of each file. A call on the complete file system uses the replay's folder.
+    /// The index of each file in the sequence. A call on the complete file system uses the replay's folder.
     places: FxHashMap<Option<u32>, usize>,
     files: Vec<Following>,
     left_out: BTreeMap<LeftOut, u64>,
@@ -325,13 +324,12 @@ impl Making {
     }
 }
 
-/// The state of a file while its calls are processed.
 #[derive(Debug, Default)]
 struct Following {
     before: Before,
-    /// Whether the first open has shown the initial length.
+    /// Whether the first open call has shown the file's initial length.
     is_settled: bool,
-    /// The end of the written data.
+    /// The end of the data that the recorded calls have written to the file.
     written: u64,
 }
 
@@ -339,8 +337,8 @@ impl Following {
     fn add(&mut self, act: Act) {
         let before = &mut self.before;
         match act {
-            // The first open shows whether the file existed. A program that used the file before this open
-            // must have opened it before the recording.
+            // The first open call of a file shows whether it existed. A program that used the file before
+            // this open must have opened it before the recording.
             Act::Open { made: true, .. } => self.is_settled = true,
             Act::Open { made: false, length } if !self.is_settled => {
                 before.is_there = true;
@@ -359,8 +357,8 @@ impl Following {
                 touch(before, offset, bytes);
             }
             Act::Write { offset, bytes } if bytes > 0 => {
-                // Data at lower offsets than the write already existed, unless the file was created during
-                // the recording.
+                // Data before the write's offset already existed, unless the file was created during the
+                // recording.
                 if !self.is_settled && offset > self.written {
                     before.is_there = true;
                     before.bytes = before.bytes.max(offset);

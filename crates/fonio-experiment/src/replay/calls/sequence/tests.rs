@@ -2,7 +2,7 @@ use fonio_core::{ByteCount, Content, Nanos};
 
 use super::*;
 
-/// 8:1, as `DeviceId::new` makes it.
+/// The device 8:1, in the encoding of `DeviceId::new`.
 const DISK: DeviceId = DeviceId(8 << 20 | 1);
 
 fn row(tid: u32, name: &str, file_id: u32, offset: u64, bytes: u64, at_us: u64) -> fonio_core::Call {
@@ -53,18 +53,18 @@ fn open(file_id: u32, made: bool, length: u64, at_us: u64) -> fonio_core::Call {
 #[test]
 fn files_are_there_before_if_the_calls_found_them() {
     let sequence = sequence_of(vec![
-        // Opened, with its length.
+        // This call opens an existing file of 9000 bytes.
         open(0, false, 9000, 10),
         row(1, "pread64", 0, 4096, 4096, 20),
-        // Made.
+        // This call creates its file.
         open(1, true, 0, 30),
         row(1, "write", 1, 0, 100, 40),
         row(1, "read", 1, 0, 100, 50),
-        // Files opened before the recording: read, overwritten, appended to.
+        // These files were opened before the recording, and are read, overwritten and appended to.
         row(1, "read", 2, 3 << 20, 10, 60),
         row(1, "pwrite64", 3, 500, 10, 70),
         row(1, "read", 3, 500, 10, 80),
-        // Deleted without anything else.
+        // This file is only deleted.
         fonio_core::Call { result: Some(0), ..row(1, "unlink", 4, 0, 0, 90) },
     ]);
     let before: Vec<(bool, u64)> = sequence.files.iter().map(|file| (file.is_there, file.bytes)).collect();
@@ -103,9 +103,9 @@ fn a_thread_goes_on_after_what_it_had_waited_for() {
     let sequence = sequence_of(vec![
         row(1, "write", 0, 0, 10, 10),
         row(1, "write", 0, 0, 10, 100),
-        // At the same time.
+        // This call runs at the same time as a call of thread 1.
         row(2, "write", 1, 0, 10, 50),
-        // This write follows both others, but the recording shows no wait for them.
+        // This write comes after both other writes, but the recording shows no wait for them.
         row(3, "write", 2, 0, 10, 200),
     ]);
     let us = |us: u64| Nanos(us * 1000);

@@ -1,13 +1,15 @@
-//! Mirrors the content of one folder to another. A kill or a power cut at any moment loses nothing.
+//! Mirrors the content of one folder to another folder. If the process is killed or the power is cut, no data
+//! are lost.
 //!
-//! 1. Each object that differs is written under a temporary name in the same folder, synced, and renamed. So
-//!    at any time, an object has either its complete old or its complete new content.
-//! 2. When all objects are written, objects no longer in the source are removed. So a file that was moved
-//!    within the source appears under its new path before its old path disappears.
+//! 1. Each object that differs is written under a temporary name in the target folder, synced, and renamed.
+//!    So at any time, an object has either its complete old or its complete new content.
+//! 2. After all objects are written, objects that the source does not have are removed. So a file that was
+//!    moved within the source appears under its new path before its old path disappears.
 //!
-//! Temporary names begin with [`BESIDE`]. A killed process leaves objects with such names; the next run
-//! removes them and never copies them. No link is followed out of the folder ([`super::copy`]). If a file
-//! changes during the copy, the copy mixes both states; the next run copies it again.
+//! The temporary names begin with [`BESIDE`]. A killed process leaves objects with such names; the next run
+//! removes these objects and never copies them. Symbolic links are never followed out of the folder
+//! ([`super::copy`]). If a file changes during the copy, the copy mixes both states; the next run copies it
+//! again.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -22,26 +24,25 @@ use crate::error::HostError;
 
 /// Prefix of the names of incomplete objects.
 const BESIDE: &[u8] = b".fonio-write-out-";
-/// Marks a folder whose files are only a copy (`kinds::folder_on`). It is neither copied nor removed.
+/// Marks a folder whose files are only a copy (`kinds::folder_on`). The marker is neither copied nor removed.
 pub(in crate::settings) const COPY: &CStr = c".fonio-copy";
 const FAILURES_MAX: usize = 5;
 
-/// Changes made in the target.
+/// Counts the changes that mirroring made in the target folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mirrored {
-    /// Number of objects written.
+    /// Number of objects written to the target.
     pub written: u64,
-    /// Total bytes of the written files.
+    /// Total size of the written files in bytes.
     pub bytes: u64,
-    /// Number of objects removed.
+    /// Number of objects removed from the target.
     pub removed: u64,
 }
 
-/// Makes the content of the folder `to` equal to the content of `from`. `place` is the target's path for
-/// errors.
+/// Makes the content of the folder `to` equal to the content of `from`. `place` is the target's path.
 ///
 /// # Errors
-/// [`HostError::NotCopied`] if a part could not be written. The rest was written; nothing was removed.
+/// [`HostError::NotCopied`] if a part could not be written; the rest was written, and nothing removed.
 pub(in crate::settings) fn mirror(
     from: &OwnedFd,
     to: &OwnedFd,
@@ -74,7 +75,6 @@ pub(in crate::settings) fn mirror(
     Err(HostError::NotCopied { place: place.to_owned(), failures: run.failures })
 }
 
-/// Returns the sorted names in a folder.
 pub(in crate::settings) fn names(dir: BorrowedFd<'_>) -> Result<Vec<CString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(dir)? {
@@ -87,12 +87,12 @@ pub(in crate::settings) fn names(dir: BorrowedFd<'_>) -> Result<Vec<CString>> {
     Ok(names)
 }
 
-/// Returns whether a name is a temporary name of an incomplete copy.
+/// Returns whether a name is the temporary name of an incomplete copy.
 pub(in crate::settings) fn is_beside(name: &CStr) -> bool {
     name.to_bytes().starts_with(BESIDE)
 }
 
-/// Removes an object with its contents. Returns the number of objects removed.
+/// Removes an object with its contents, and returns the number of removed objects.
 pub(in crate::settings) fn remove(dir: BorrowedFd<'_>, name: &CStr) -> Result<u64> {
     match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) => return Ok(1),
@@ -115,7 +115,7 @@ struct Run<'r> {
     done: Mirrored,
     /// For each source file with several hard links, its paths in the target.
     linked: BTreeMap<(u64, u64), Vec<CString>>,
-    /// Paths in the target that the source does not have.
+    /// Paths in the target that the source does not have, so they are removed.
     gone: Vec<Vec<CString>>,
     failures: Vec<String>,
     serial: u64,
@@ -192,7 +192,7 @@ impl Run<'_> {
         }
     }
 
-    /// Copies an object that is not a folder, under its first name.
+    /// Copies an object that is not a folder, under the first of its names.
     fn single(
         &mut self,
         from: BorrowedFd<'_>,
@@ -203,8 +203,7 @@ impl Run<'_> {
     ) -> Result<()> {
         let (name, kind) = (path.last().expect("it has a name").as_c_str(), copy::kind(source));
         let object = copy::open_object(from, name)?;
-        // If two names are one file in the target but two files in the source, the target needs a separate
-        // file.
+        // Two names can be one file in the target but two in the source, so the target needs a new file.
         let alike = now.filter(|now| {
             now.st_mode & libc::S_IFMT == source.st_mode & libc::S_IFMT
                 && (now.st_nlink == 1 || source.st_nlink > 1)
@@ -266,7 +265,7 @@ impl Run<'_> {
         self.put(to, &beside, path, source, now)
     }
 
-    /// Adds another hard link to a copied file.
+    /// Adds another hard link to a file that was already copied.
     fn link(
         &mut self,
         first: &[CString],
@@ -286,7 +285,7 @@ impl Run<'_> {
     }
 
     /// Renames a complete object to its final name. If exactly one of the old and the new object is a folder,
-    /// they exchange names; the old object is later removed with the other leftovers.
+    /// the two exchange names, and the old object is removed later.
     fn put(
         &mut self,
         to: BorrowedFd<'_>,
@@ -336,13 +335,13 @@ impl Run<'_> {
             let removed = self.find(&path).and_then(|(holder, name)| {
                 let times = times(&rustix::fs::fstat(&holder)?);
                 let removed = remove(holder.as_fd(), name)?;
-                // Restore the folder's timestamps, which already equal the source's.
+                // Restore the folder's timestamps, which were already equal to the source's.
                 rustix::fs::futimens(&holder, &times)?;
                 Ok(removed)
             });
             match removed {
                 Ok(removed) => self.done.removed += removed,
-                // Its parent folder is gone as well.
+                // The parent folder of the object is gone as well.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                 Err(error) => self.failed(&path, error),
             }

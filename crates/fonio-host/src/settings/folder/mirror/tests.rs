@@ -72,8 +72,8 @@ fn every_kind_of_object_is_brought_over_and_nothing_is_written_twice() {
     write(from.join("sub/deep/a"), "text");
     fs::set_permissions(from.join("sub/deep/a"), fs::Permissions::from_mode(0o4751)).expect("chmod");
     fs::hard_link(from.join("sub/deep/a"), from.join("b")).expect("link");
-    // Links to the outside are copied, not followed. If the source has a folder where the target has a link,
-    // the folder replaces the link.
+    // Links to objects outside the folder are copied, not followed. If the source has a folder where the
+    // target has a link, the folder replaces the link.
     write(outside.join("theirs"), "theirs");
     symlink(&outside, from.join("link")).expect("symlink");
     fs::create_dir(from.join("not-a-link")).expect("mkdir");
@@ -88,13 +88,13 @@ fn every_kind_of_object_is_brought_over_and_nothing_is_written_twice() {
         rustix::fs::mknodat(open(&from), name, kind, Mode::RUSR, 0).expect("mknod");
     }
     let named = rustix::fs::fsetxattr(&sparse, c"user.note", b"x", rustix::fs::XattrFlags::empty());
-    // Leftovers of a killed run.
+    // These objects are the leftovers of a killed run.
     write(to.join(".fonio-write-out-1"), "half");
     fs::create_dir(to.join(".fonio-write-out-2")).expect("mkdir");
 
     let done = mirrored(&from, &to);
     assert_eq!(described(&from), described(&to), "attributes: {named:?}");
-    // Removed: two leftovers, the folder and the file in it, and the link that is now a folder.
+    // The run removes two leftovers, the folder and the file in it, and the link that is now a folder.
     assert_eq!(done.removed, 5);
     assert!(to.join("sparse").metadata().expect("it is there").blocks() * 512 < 1 << 20);
     assert_eq!(fs::read_to_string(outside.join("theirs")).expect("read"), "theirs");
@@ -125,7 +125,7 @@ enum Act {
     Symlink(u8, u8),
     Folder(u8),
     Mode(u8, u32),
-    /// A killed run leaves an object with a temporary name.
+    /// A killed run has left an object with a temporary name.
     Left(u8),
     Mirror,
 }
@@ -148,20 +148,20 @@ fn act() -> impl Strategy<Value = Act> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
-    /// After any history of changes, the target equals the source, whatever its content was before.
+    /// After any history of changes, the target equals the source, whatever the target contained before.
     #[test]
     fn any_history_is_brought_over(acts in prop::collection::vec(act(), 1..40)) {
         let dir = tempfile::tempdir().expect("dir");
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
         fs::create_dir(&from).expect("mkdir");
         fs::create_dir(&to).expect("mkdir");
-        // The tree has three names at the top and three in each of two folders.
+        // The test's tree has three names at the top and three in each of two folders.
         let place = |at: u8| match at {
             0..3 => PathBuf::from(at.to_string()),
             _ => PathBuf::from((at / 3 - 1).to_string()).join((at % 3).to_string()),
         };
         for act in acts {
-            // Impossible changes do nothing.
+            // A change that is impossible does nothing.
             match act {
                 Act::Write(at, length) => drop(fs::write(from.join(place(at)), vec![7; length.into()])),
                 Act::Append(at, length) => {

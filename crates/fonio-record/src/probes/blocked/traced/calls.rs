@@ -27,7 +27,7 @@ const BEGINNINGS: [&str; 16] = [
 ];
 
 /// Functions that system calls call directly, by the name of one of these calls. The compiler may inline the
-/// function of the call itself.
+/// function of the system call itself.
 const CALLED: [(&str, &[&str]); 19] = [
     ("fsync", &["do_fsync", "vfs_fsync", "vfs_fsync_range"]),
     ("readv", &["do_readv", "do_preadv", "vfs_readv"]),
@@ -50,7 +50,7 @@ const CALLED: [(&str, &[&str]); 19] = [
     ("truncate", &["do_sys_truncate", "do_sys_ftruncate"]),
 ];
 
-/// Other names of calls, by the name used here.
+/// Other names of system calls, by the name used here.
 const OTHER_NAMES: [(&str, &[&str]); 4] = [
     ("newfstatat", &["newstat", "newlstat", "newfstat", "stat64", "lstat64", "fstat64", "fstatat64"]),
     ("truncate", &["truncate64", "ftruncate64"]),
@@ -58,7 +58,7 @@ const OTHER_NAMES: [(&str, &[&str]); 4] = [
     ("sync_file_range", &["sync_file_range2"]),
 ];
 
-/// Entry functions of the kernel for system calls.
+/// Kernel functions at which system calls enter the kernel.
 const ENTRIES: &[&str] = &[
     "do_syscall_64",
     "entry_SYSCALL_64_after_hwframe",
@@ -73,15 +73,15 @@ const ENTRIES: &[&str] = &[
     "ret_fast_syscall",
     "do_trap_ecall_u",
 ];
-/// The function in which all kernel threads begin.
+/// The kernel function in which all kernel threads begin.
 const KERNEL_THREAD: &[&str] = &["kthread"];
 
-/// This kernel's functions that identify the system call.
+/// The functions of this kernel that identify the system call.
 #[derive(Debug, Default)]
 pub(super) struct CallFunctions(Functions<Caller>);
 
 impl CallFunctions {
-    /// Finds the functions in the text of `/proc/kallsyms`.
+    /// Finds these functions in the text of `/proc/kallsyms`.
     pub(super) fn from_kallsyms(text: &str) -> CallFunctions {
         let of = |name: &'static str, table: &[(&str, &'static [&'static str])]| {
             let found = table.iter().find(|(of, _)| *of == name);

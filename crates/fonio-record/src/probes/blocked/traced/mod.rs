@@ -1,8 +1,8 @@
 //! Records the threads that wait for storage without BPF, from scheduler events in tracefs.
 //!
 //! The kernel records `sched_switch`, with the kernel stack, only for threads that leave their processor
-//! blocked. It records every `sched_waking` and `sched_wakeup`, because these events do not show the kind of
-//! the thread's sleep. The events are decoded during the recording, and only the waits are kept
+//! blocked. The kernel records every `sched_waking` and `sched_wakeup`, because these events do not show the
+//! kind of the thread's sleep. The events are decoded during the recording, and only the waits are kept
 //! ([`BlockedThreads`]). The life cycle is the same as for [`BlockedProbe`](super::BlockedProbe). The BPF
 //! probe sees more: threads that wait for another thread sleep interruptibly, so this probe does not see
 //! them, and its events do not show the file of a call.
@@ -29,7 +29,7 @@ use crate::tracefs::pages::read_raw;
 use crate::tracefs::{Instance, Tracefs};
 use calls::CallFunctions;
 
-/// Maximum delay until an event is in its buffer.
+/// Maximum delay until an event appears in its ring buffer.
 const WRITTEN_WITHIN_NS: u64 = 1_000_000;
 /// Maximum number of stacks that the kernel records in a period. Each stack costs about 10 µs, so the total
 /// is at most 4 % of one processor.
@@ -37,23 +37,23 @@ const STACKS_PER_PERIOD: u64 = 4000;
 /// Maximum number of threads without a stack that are looked up in procfs in one round.
 const LOOKUPS_PER_ROUND: usize = 16;
 
-/// The lost events of a recording.
+/// The losses of a recording without BPF.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unseen {
     /// Events lost in the kernel's buffers.
     pub events_lost: u64,
-    /// Event gaps of unknown size.
+    /// Gaps in the events, with an unknown number of lost events.
     pub gaps_uncounted: u64,
-    /// The kernel cannot record stacks, or recorded none.
+    /// Whether the kernel cannot record stacks, or recorded none.
     pub no_stacks: bool,
-    /// Waits without a stack, because there were more than [`STACKS_PER_PERIOD`].
+    /// Waits without a stack, because a period had more than [`STACKS_PER_PERIOD`] waits.
     pub without_stack: u64,
 }
 
-/// A tracefs instance with scheduler events.
+/// A probe that reads scheduler events from a tracefs instance.
 #[derive(Debug)]
 pub(crate) struct TracedProbe {
-    // Closed before the instance is removed.
+    // These files are closed before the instance is removed.
     buffers: Vec<(u32, File)>,
     instance: Instance,
     layout: PageLayout,
@@ -65,30 +65,30 @@ pub(crate) struct TracedProbe {
     bytes_max: u64,
     period: u32,
     period_began: Timestamp,
-    /// Number of waits without a stack at the beginning of the period.
+    /// Number of waits without a stack when the current period began.
     without_stack_before: u64,
-    /// Number of waits with their own row since then.
+    /// Number of waits with their own row in this period.
     long_waits: u64,
     threshold: Nanos,
     threshold_max: Nanos,
     unseen: Unseen,
 }
 
-/// Turns blocked threads into waits, and counts the short ones.
+/// Turns blocked threads into waits with a cause, and counts the short waits.
 #[derive(Debug)]
 struct Judge {
     functions: StackFunctions,
     calls: CallFunctions,
     /// The judgements about threads without a stack, from procfs, by thread id and beginning of the wait.
     looked_up: FxHashMap<(u32, Timestamp), Judgement>,
-    /// The threads of this process.
+    /// The ids of the recorder's own threads.
     own: FxHashSet<u32>,
     short: ShortWaits,
     names: ThreadNames,
 }
 
 impl TracedProbe {
-    /// Creates the instance without enabling its events.
+    /// Creates the tracefs instance without enabling its events.
     pub(crate) fn load(
         tracefs: &Tracefs,
         machine: &Machine,
@@ -125,13 +125,12 @@ impl TracedProbe {
         })
     }
 
-    /// Begins to record at `began`.
     pub(crate) fn attach(&mut self, began: Timestamp, machine: &Machine) -> Result<(), RecordError> {
         let before = open::blocked_threads(machine);
         self.instance.switch(true)?;
         self.judge.note_own(machine);
         // If a thread is blocked both before and after the events are enabled, it is assumed to have been
-        // blocked in between. The few threads that blocked twice cause an event later.
+        // blocked in between. The few threads that ran in between cause an event later.
         for tid in before {
             if open::is_blocked(machine, tid) && !self.judge.own.contains(&tid) {
                 self.judge.looked_up.insert((tid, began), open::judgement(machine, tid));
@@ -158,7 +157,7 @@ impl TracedProbe {
         self.bytes_max = 0;
         for (cpu, buffer) in &self.buffers {
             let mut bytes = 0;
-            // An unreadable page is tried again in the next round.
+            // If a page cannot be read, the next round tries again.
             while let Ok(Some(read)) = read_raw(buffer, &mut self.page) {
                 bytes += self.page.len() as u64;
                 let page = &self.page[..read];
@@ -181,7 +180,7 @@ impl TracedProbe {
                         self.threads.event(record.time.0, *cpu, &event);
                     }
                 }
-                // On a busy machine, the buffer never becomes empty.
+                // On a busy machine, the buffer never becomes empty, so stop at events after `started`.
                 if header.time > started {
                     break;
                 }
@@ -191,7 +190,6 @@ impl TracedProbe {
         started
     }
 
-    /// Handles the events up to `until_ns`.
     fn handle(&mut self, until_ns: u64, give: &mut dyn FnMut(BlockedWait)) {
         let (judge, threshold, period) = (&mut self.judge, self.threshold, self.period);
         let (has_stacks, mut without_stack, mut long_waits) = (!self.unseen.no_stacks, 0, 0);
@@ -226,7 +224,7 @@ impl TracedProbe {
         }
     }
 
-    /// Begins a new period if this one is over.
+    /// Begins a new period if the current period is over.
     fn turn_period(&mut self, now: Timestamp) {
         let elapsed_ns = now.0.saturating_sub(self.period_began.0);
         let next = Nanos(shedding::next_threshold(self.threshold.0, self.long_waits, elapsed_ns));
@@ -240,25 +238,25 @@ impl TracedProbe {
         self.period_began = now;
         self.judge.short.begin(self.period, now);
         if self.unseen.without_stack > self.without_stack_before {
-            // The kernel has stopped recording stacks. If this call fails, later waits count as waits without
-            // a stack.
+            // The kernel has stopped recording stacks. If this call fails, later waits are counted as waits
+            // without a stack.
             let _ = self.instance.take_stacks(STACKS_PER_PERIOD);
             self.without_stack_before = self.unseen.without_stack;
         }
     }
 
-    /// The fill level and the size of the kernel's buffer in the last round, in bytes.
+    /// Returns the fill level and the size of the kernel's buffer in the last round, in bytes.
     pub(crate) fn filled(&self) -> (u64, u64) {
         (self.bytes_max, self.instance.bytes_per_cpu().unwrap_or(u64::MAX))
     }
 
-    /// Counts a wait for which there is no row left.
+    /// Counts a wait that cannot have its own row, because all rows are used.
     pub(crate) fn count(&mut self, wait: &BlockedWait) {
         let lasted = wait.ended.and_then(|ended| ended.since(wait.began)).unwrap_or_default();
         self.judge.short.add_wait(self.period, (wait.tid, wait.blocked_in, wait.reason), lasted);
     }
 
-    /// The threads seen.
+    /// Returns the names of the threads that were seen.
     pub(crate) fn names(&mut self) -> &mut ThreadNames {
         &mut self.judge.names
     }
@@ -273,7 +271,7 @@ impl TracedProbe {
         self.look_up(machine);
         let blocked: FxHashSet<u32> = open::blocked_threads(machine).into_iter().collect();
         let looked = now();
-        // If this fails, events arrive until the instance is removed.
+        // If disabling fails, events are recorded until the instance is removed.
         let _ = self.instance.switch(false);
         self.read();
         self.handle(u64::MAX, give);
@@ -310,7 +308,6 @@ impl TracedProbe {
 }
 
 impl Judge {
-    /// Notes the threads of this process.
     fn note_own(&mut self, machine: &Machine) {
         let tasks = std::fs::read_dir(machine.proc(format!("{}/task", std::process::id())));
         let tids = tasks.into_iter().flatten().flatten();
@@ -335,7 +332,7 @@ impl Judge {
             _ => self.functions.of_stack(&thread.stack, self.calls.of(&thread.stack), thread.is_io),
         };
         let by = thread.woken_by;
-        // The idle thread wakes others only in interrupts.
+        // The idle thread wakes other threads only in interrupts.
         let by_interrupt = |interrupt: Option<Interrupt>, current| interrupt.is_some() || current == 0;
         judgement.by_completion = by.is_some_and(|by| by_interrupt(by.interrupt, by.current));
         judgement.waker_tid = by.filter(|_| !judgement.by_completion).map(|by| by.current);

@@ -18,34 +18,77 @@ use serde::Deserialize;
 
 use xtask::process;
 
-/// Runs the tests with their own output, and returns a summary. `scope` contains the `cargo test` options
-/// that select tests; if it is empty, all tests of the workspace run.
+/// Number of test programs that run at the same time. Many tests wait for a device or a guest, so one program
+/// alone leaves the processors idle.
+const WORKERS: usize = 2;
+
+/// A test program.
+#[derive(Debug)]
+pub struct Program {
+    /// The program's source file, relative to the folder of its crate.
+    source: PathBuf,
+    /// The folder of the crate.
+    folder: PathBuf,
+    /// The program file.
+    pub executable: PathBuf,
+}
+
+/// Builds the test programs of the workspace. `scope` contains further options of `cargo test`, such as
+/// `--lib`.
+pub fn build(scope: &[&str]) -> Result<Vec<Program>> {
+    /// A line of cargo's output; only some lines name a test program.
+    #[derive(Deserialize)]
+    struct Line {
+        executable: Option<PathBuf>,
+        manifest_path: Option<PathBuf>,
+        target: Option<Target>,
+        profile: Option<Profile>,
+    }
+    #[derive(Deserialize)]
+    struct Target {
+        src_path: PathBuf,
+    }
+    #[derive(Deserialize)]
+    struct Profile {
+        test: bool,
+    }
+    let mut command = process::cargo();
+    command.args(["test", "--no-run", "--message-format=json-render-diagnostics"]);
+    command.args(process::WHOLE_WORKSPACE).args(scope).stderr(Stdio::inherit());
+    let out = command.output().context("cannot start cargo")?;
+    ensure!(out.status.success(), "{} failed: {}", process::shown(&command), out.status);
+    let mut programs = Vec::new();
+    for line in out.stdout.split(|byte| *byte == b'\n') {
+        let Ok(Line {
+            executable: Some(executable),
+            manifest_path: Some(manifest),
+            target: Some(target),
+            profile: Some(Profile { test: true }),
+        }) = serde_json::from_slice(line)
+        else {
+            continue;
+        };
+        let folder = manifest.parent().context("a manifest is in a folder")?.to_owned();
+        let source = target.src_path.strip_prefix(&folder).unwrap_or(&target.src_path).to_owned();
+        programs.push(Program { source, folder, executable });
+    }
+    Ok(programs)
+}
+
+/// Runs the programs, shows each program's output when it ends, and returns the tally. `with_documentation`
+/// also runs the examples in the documentation.
 ///
 /// # Errors
 ///
-/// Fails if a test failed, a test program ended without a result, or the tests did not compile.
-pub fn run(scope: &[&str]) -> Result<String> {
+/// A test failed, or a test program ended without a result.
+pub fn run(programs: &[Program], with_documentation: bool) -> Result<String> {
     let skips = process::scratch("tests")?.join("skips");
     fs::write(&skips, "").with_context(|| format!("cannot write {}", skips.display()))?;
-    let mut command = process::cargo();
-    command
-        .arg("test")
-        .args(if scope.is_empty() { &process::WHOLE_WORKSPACE } else { scope })
-        .arg("--no-fail-fast")
-        .env(fonio_testing::SKIPS, &skips);
-    // Use one pipe for both streams, which keeps the order of cargo's and the tests' lines.
-    let (output, writer) = std::io::pipe().context("cannot make a pipe")?;
-    command.stdout(writer.try_clone()?).stderr(writer);
-    let mut child = command.spawn().context("cannot start cargo")?;
-    // The command holds the write end of the pipe, which must be closed when cargo ends.
-    drop(command);
-    let mut tally = Tally::default();
-    let mut stdout = std::io::stdout();
-    for line in BufReader::new(output).split(b'\n') {
-        let line = line?;
-        stdout.write_all(&line)?;
-        stdout.write_all(b"\n")?;
-        tally.line(&String::from_utf8_lossy(&line));
+    let mut runs: VecDeque<(String, Command)> = programs.iter().map(Program::run).collect();
+    if with_documentation {
+        let mut examples = process::cargo();
+        examples.args(["test", "--doc", "--no-fail-fast"]).args(process::WHOLE_WORKSPACE);
+        runs.push_back((String::new(), examples));
     }
     for (_, command) in &mut runs {
         command.env(fonio_testing::SKIPS, &skips);
@@ -90,7 +133,33 @@ pub fn run(scope: &[&str]) -> Result<String> {
     Ok(tally.to_string())
 }
 
-/// The results of the test programs that have run so far.
+/// Runs the command, and returns `head` and its output, and how it ended.
+fn output(head: String, mut command: Command) -> Result<(Vec<u8>, ExitStatus)> {
+    // One pipe for both streams keeps the order of their lines.
+    let (mut reader, writer) = std::io::pipe().context("cannot make a pipe")?;
+    command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+    let mut child = command.spawn().with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    // The command holds the write end of the pipe, which must be closed when the child ends.
+    drop(command);
+    let mut output = head.into_bytes();
+    reader.read_to_end(&mut output)?;
+    // Tests may print bytes that are not UTF-8.
+    Ok((String::from_utf8_lossy(&output).into_owned().into_bytes(), child.wait()?))
+}
+
+impl Program {
+    /// Returns a line about the program, as cargo prints it, and the command that runs it like cargo.
+    fn run(&self) -> (String, Command) {
+        let path = self.executable.strip_prefix(process::root()).unwrap_or(&self.executable);
+        let unit = if self.source.starts_with("src") { "unittests " } else { "" };
+        let head = format!("     Running {unit}{} ({})\n", self.source.display(), path.display());
+        let mut command = Command::new(&self.executable);
+        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
+        (head, command)
+    }
+}
+
+/// The results of the test programs so far.
 #[derive(Debug, Default)]
 struct Tally {
     programs: u64,
@@ -99,9 +168,9 @@ struct Tally {
     ignored: u64,
     failed: u64,
     failed_names: Vec<String>,
-    /// The name of the current test program, and whether it has printed its result.
+    /// The current program, and whether it has printed its result.
     current: Option<(String, bool)>,
-    /// Names of test programs that crashed: they ended without printing a result.
+    /// Programs that crashed: they ended without printing a result.
     crashed: Vec<String>,
     skips: BTreeSet<Skip>,
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask test`: runs all checks that must pass before a change is merged. `--fast` runs some of the
-//! checks, for use during development.
+//! `cargo xtask test`: all checks that must pass before a change lands. `--fast` runs some of them, for use
+//! during development.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,14 +22,14 @@ pub struct Arguments {
     fast: bool,
 }
 
-/// Runs the chosen checks.
+/// Runs the checks.
 pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.fast { fast() } else { all() }
 }
 
-/// Runs all checks, the fastest ones first. The tests come last, so that their summary ends the output.
+/// Runs all steps, cheap ones first. The tests come last, so their summary ends the output.
 fn all() -> Result<()> {
-    // Report an unknown name of a required feature now, not minutes later at the first test.
+    // Report a wrong name of a need now, not minutes later at the first test.
     fonio_testing::required(&std::env::var(fonio_testing::REQUIRE).unwrap_or_default())
         .map_err(anyhow::Error::msg)?;
     tools::ensure(&[tools::BUILD, tools::ASSETS, tools::TEST])?;
@@ -57,8 +57,8 @@ fn all() -> Result<()> {
     Ok(())
 }
 
-/// Runs the format check, the lints, and the unit tests of crates that changed since they last passed. These
-/// checks need no root privileges, and no programs except a C compiler.
+/// Runs the format check, the lints, and the unit tests of crates that changed since they last passed. It
+/// needs no root, and no programs except a C compiler.
 fn fast() -> Result<()> {
     tools::ensure(&[tools::BUILD])?;
     part("format", format)?;
@@ -98,42 +98,7 @@ fn lints() -> Result<()> {
     process::run(clippy.args(["--all-targets", "--", "-D", "warnings"]))
 }
 
-/// A test program with the unit tests of a crate.
-struct Program {
-    package: String,
-    executable: PathBuf,
-    /// The time at which the test program was compiled, in nanoseconds since 1970.
-    built_ns: u64,
-}
-
-/// Builds the unit tests of all crates, and returns the test programs.
-fn unit_tests() -> Result<Vec<Program>> {
-    /// A line of cargo's JSON output; only some lines name a test program.
-    #[derive(Deserialize)]
-    struct Line {
-        executable: Option<PathBuf>,
-        manifest_path: Option<PathBuf>,
-    }
-    let mut command = process::cargo();
-    command.args(["test", "--no-run", "--lib", "--bins", "--message-format=json"]);
-    command.args(process::WHOLE_WORKSPACE).stderr(std::process::Stdio::inherit());
-    let out = command.output().context("cannot start cargo")?;
-    if !out.status.success() {
-        bail!("{} failed: {}", process::shown(&command), out.status);
-    }
-    let mut programs = Vec::new();
-    for line in out.stdout.split(|byte| *byte == b'\n') {
-        let Ok(Line { executable: Some(executable), manifest_path: Some(manifest) }) =
-            serde_json::from_slice(line)
-        else {
-            continue;
-        };
-        let built_ns = built_ns(&executable)?;
-        programs.push(Program { package: package_of(&manifest)?, executable, built_ns });
-    }
-    Ok(programs)
-}
-
+/// Returns the time at which a program was compiled, in nanoseconds since 1970.
 fn built_ns(executable: &Path) -> Result<u64> {
     let metadata =
         fs::metadata(executable).with_context(|| format!("cannot find {}", executable.display()))?;

@@ -21,6 +21,7 @@ pub struct Doublings {
 }
 
 impl Doublings {
+    /// Adds `count` values to a class.
     pub fn add(&mut self, class: usize, count: u64) {
         if self.counts.len() <= class {
             self.counts.resize(class + 1, 0);

@@ -6,7 +6,7 @@
 //! 1. [`CallsProbe::load`] creates the maps and lets the kernel verify the programs.
 //! 2. [`CallsProbe::attach`] begins to record, and follows the processes that the user named.
 //! 3. [`CallsProbe::follow_children`] follows the child processes of this thread while this thread starts the
-//! command.
+//!    command.
 //! 4. [`CallsProbe::drain`], called at each wake-up of the recorder, takes the finished calls.
 //! 5. [`CallsProbe::finish`] detaches the programs and finds the open calls.
 //!

@@ -3,7 +3,7 @@
 //! The nodes of the graph are the source files of one crate, without test files, and without test modules at
 //! the end of a file. A file has an edge to each file that defines an item which the first file names by a
 //! path (`crate::…`, `super::…`, or a module's name). A re-export adds no edge; instead, paths are followed
-//! through it to the file that defines the item. So a `mod.rs` with only modules and re-exports is
+//! through it to the file that defines the item. Therefore, a `mod.rs` with only modules and re-exports is
 //! transparent. A submodule has no edge to its ancestors, because in Rust a submodule may use their items.
 //!
 //! The sources are read as text: macros are not expanded, and an item from a glob import is attributed to the
@@ -124,7 +124,8 @@ impl Sources {
         Sources { files }
     }
 
-    /// Returns the file to which a path in a module leads, following re-exports; `None` if it leaves the crate.
+    /// Returns the module whose file defines the item of a path, following re-exports; `None` if the path
+    /// leaves the crate.
     fn resolve(&self, from: &[String], path: &[String]) -> Option<&Module> {
         let mut at = self.start(from, path)?;
         for _ in 0..RE_EXPORTS_MAX {

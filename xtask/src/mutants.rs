@@ -1,8 +1,8 @@
 //! `cargo xtask mutants`: checks with cargo-mutants that the tests detect errors in the code.
 //!
 //! cargo-mutants changes the code in one spot at a time and runs the tests. A change that no test detects is
-//! a surviving mutant. For each surviving mutant, write a test or, if the change has no effect, add a pattern
-//! with the reason to `mutants.toml`.
+//! a surviving mutant. For each surviving mutant, write a test that fails with it. If the mutation has no
+//! effect, add a pattern with the reason to `mutants.toml`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -43,8 +43,8 @@ impl Area {
         }
     }
 
-    /// Returns the options of `cargo test`. They exclude tests of mounts, which take minutes and fail on a
-    /// busy machine, and tests of comparisons, which take minutes.
+    /// Returns options of `cargo test` that exclude tests of mounts, which take minutes and fail on a busy
+    /// machine, and tests of comparisons, which take minutes.
     fn tests(self) -> &'static [&'static str] {
         match self {
             Area::Assembler | Area::Recorder => &[],

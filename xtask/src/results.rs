@@ -101,7 +101,7 @@ pub struct Row {
 pub enum Cell {
     /// A quantity, of whose values a table shows the median.
     Quantity(Quantity),
-    /// A word, or a figure that is not a single quantity.
+    /// A text cell: a word, or a figure that is not a single quantity.
     Text(String),
 }
 

@@ -29,7 +29,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 /// Runs all steps, cheap ones first. The tests come last, so their summary ends the output.
 fn all() -> Result<()> {
-    // Report a wrong name of a need now, not minutes later at the first test.
+    // Report a misspelt requirement now, not minutes later at the first test.
     fonio_testing::required(&std::env::var(fonio_testing::REQUIRE).unwrap_or_default())
         .map_err(anyhow::Error::msg)?;
     tools::ensure(&[tools::BUILD, tools::ASSETS, tools::TEST])?;
@@ -57,8 +57,8 @@ fn all() -> Result<()> {
     Ok(())
 }
 
-/// Runs the format check, the lints, and the unit tests of crates that changed since they last passed. It
-/// needs no root, and no programs except a C compiler.
+/// Runs the format check, the lints, and the unit tests of crates that changed since they last passed. The
+/// fast checks need no root, and no programs except a C compiler.
 fn fast() -> Result<()> {
     tools::ensure(&[tools::BUILD])?;
     part("format", format)?;

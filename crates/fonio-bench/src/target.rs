@@ -32,7 +32,7 @@ pub struct Target {
     place: Place,
     room_bytes: u64,
     remove: bool,
-    /// Holds the lock of the file, or exclusive access to the device, which prevents mounting it.
+    /// Holds the lock of the file, or exclusive access to the device, which prevents mounting the device.
     _held: File,
 }
 
@@ -129,7 +129,8 @@ impl Target {
 impl Drop for Target {
     fn drop(&mut self) {
         if self.remove {
-            // If the file cannot be removed, the next benchmark in this directory tries again.
+            // If the file cannot be removed, the next benchmark in this directory tries again to remove the
+            // file.
             let _ = fs::remove_file(&self.file);
         }
     }

@@ -76,8 +76,9 @@ pub struct Test {
     /// and duration of these processes equal those of the measured processes, and each process has its own
     /// range.
     pub beside: Option<Access>,
-    /// Bytes written sequentially from the beginning before the test, in requests of 512 KiB. If
-    /// [`Test::is_prepared_each_time`] is false, these bytes are written only once per benchmark.
+    /// Number of bytes written sequentially from the beginning of the file or device before the test, in
+    /// requests of 512 KiB. If [`Test::is_prepared_each_time`] is false, these bytes are written only once
+    /// per benchmark.
     pub prepare_bytes: u64,
 }
 

@@ -53,7 +53,7 @@ pub fn read_device(path: &Path, bytes: u64) -> io::Result<f64> {
     Ok(rate(read, started))
 }
 
-/// Overwrites the first `bytes` of a device with direct I/O, and syncs it.
+/// Overwrites the first `bytes` of a device with direct I/O, and syncs the device.
 pub fn write_device(path: &Path, bytes: u64) -> io::Result<f64> {
     let device = open_direct(path, true)?;
     let started = Instant::now();

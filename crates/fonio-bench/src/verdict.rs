@@ -39,7 +39,7 @@ pub fn classes(benchmark: &Benchmark) -> Vec<&'static str> {
 }
 
 /// Computes the slowdowns, the concurrency parameters and the verdict from the tests of a benchmark, and adds
-/// these and the version to it.
+/// the results and the version to the benchmark.
 pub(crate) fn judged(mut benchmark: Benchmark) -> Benchmark {
     benchmark.schema = SCHEMA;
     benchmark.slowdowns = interference::slowdowns(&benchmark);
@@ -87,8 +87,8 @@ fn against_a1(benchmark: &Benchmark) -> Option<String> {
     })
 }
 
-/// If the throughput on the smallest range is at least this factor above that on the largest range, the
-/// verdict reports that random writes slow down.
+/// If the throughput on the smallest range is at least this factor above the throughput on the largest range,
+/// the verdict reports that random writes slow down.
 const CLIFF: f64 = 2.0;
 
 fn cliff(benchmark: &Benchmark) -> Option<String> {

@@ -127,6 +127,6 @@ pub(crate) fn detach_dead(is_served: impl Fn(&MountPoint) -> bool) -> Vec<std::p
     let unserved = our_mounts::all().into_iter().filter(|mount| !is_served(mount));
     let dead = unserved
         .filter(|mount| matches!(rustix::fs::statfs(&mount.dir), Err(Errno::NOTCONN | Errno::CONNABORTED)));
-    // Mounts of other users stay, because only they and root may unmount them.
+    // Mounts of other users stay, because only these users and root may unmount such mounts.
     dead.filter(|mount| unmount(&mount.dir, true).is_ok()).map(|mount| mount.dir).collect()
 }

@@ -23,8 +23,8 @@ pub enum Mode {
     /// entry is full, the interval ends, or the data are needed in the source. The mode consists of the
     /// second and third step of the study.
     Buffered,
-    /// The kernel caches written pages and sends them later, in large requests. The kernel maintains size and
-    /// times itself, so it may not notice changes to an open file in the source.
+    /// The kernel caches written pages and sends the pages later, in large requests. The kernel maintains
+    /// size and times itself, so it may not notice changes to an open file in the source.
     Writeback,
     /// The kernel itself reads, writes and maps the source file; the daemon only serves opens, names and
     /// attributes. Passthrough needs Linux 6.9, root, and a source that is not on a stacked file system.

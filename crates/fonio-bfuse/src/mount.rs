@@ -190,8 +190,8 @@ impl Mount {
         outcome
     }
 
-    /// Makes the kernel write back all dirty pages of the mount. This thread serves no requests, so it can
-    /// access the mount without waiting for itself.
+    /// Makes the kernel write back all dirty pages of the mount. The calling thread serves no requests, so it
+    /// can access the mount without waiting for itself.
     fn write_back(&self) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if let Ok(root) = rustix::fs::open(&self.dir, flags, FileMode::empty()) {

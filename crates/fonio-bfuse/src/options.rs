@@ -33,7 +33,7 @@ pub struct Options {
     /// Maximum number of requests served at the same time; `None` means the default, 8.
     pub threads: Option<usize>,
     /// Maximum number of file descriptors of the daemon; `None` means the kernel's limit. Each inode in the
-    /// kernel's cache needs one descriptor, and each open file needs another one.
+    /// kernel's cache needs one descriptor, and each open file needs another descriptor.
     pub files: Option<u64>,
     /// Whether the daemon reports the birth times of files. The kernel does not accept birth times in a
     /// lookup reply, so they cost one more request per file.

@@ -119,7 +119,7 @@ pub(crate) struct OpcodeStatistics {
     pub(crate) errors: Counter,
 }
 
-/// Declares the statistics of a running mount, and a struct for a snapshot of them.
+/// Declares the statistics of a running mount, and a struct for a snapshot of these statistics.
 macro_rules! statistics {
     ($(#[$of:meta])* $live:ident, $report:ident: $($(#[$doc:meta])* $name:ident: $counted:ty => $reported:ty,)*) => {
         $(#[$of])*

@@ -105,7 +105,7 @@ impl WriteBehind {
         self.state.lock().expect(UNPOISONED)
     }
 
-    /// Starts to check `file`, until it is closed or stops growing. Data before the offset `begun` are
+    /// Starts to check `file`, until the file is closed or stops growing. Data before the offset `begun` are
     /// ignored; `None` means that the size is not known yet.
     pub(crate) fn watch(&self, file: &Arc<OwnedFd>, begun: Option<u64>) {
         let mut state = self.lock();

@@ -74,8 +74,8 @@ fn comes_true(looks: u32, mut is_true: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// Creates a folder for a mount, with an empty source in it, on a disk. The temporary directory may be on a
-/// tmpfs, without write-back and inode flags.
+/// Creates a folder for a mount, with an empty source in this folder, on a disk. The temporary directory may
+/// be on a tmpfs, without write-back and inode flags.
 fn folder_on_disk() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
     let source = folder.path().join("source");
@@ -499,7 +499,8 @@ fn deep_trees_and_many_open_files() {
     symlink("nowhere", path.join("link")).expect("it is writable");
     let limit = raise_open_files();
     let wanted = std::env::var("FONIO_BFUSE_FILES").ok().and_then(|text| text.parse().ok());
-    // The daemon has the same limit, and needs two descriptors for each file: one for the inode, one for the open file.
+    // The daemon has the same limit, and needs two descriptors for each file: a descriptor for the inode and
+    // a descriptor for the open file.
     let count = (limit / 2).saturating_sub(200).min(wanted.unwrap_or(4000));
     eprintln!("opening {count} files; {} were requested", wanted.unwrap_or(4000));
     let open: Vec<File> = (0..count)

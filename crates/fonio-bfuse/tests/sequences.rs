@@ -308,7 +308,7 @@ impl Model {
                 let outcome = std::fs::rename(path(from), path(to));
                 let known = self.names.get(&from).copied();
                 same("rename succeeds", outcome.is_ok(), known.is_some())?;
-                // Two names of one inode: according to POSIX, rename does nothing.
+                // For two names of one inode, rename does nothing, according to POSIX.
                 if let Some(inode) = known
                     && self.names.get(&to) != Some(&inode)
                 {

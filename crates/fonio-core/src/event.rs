@@ -175,7 +175,7 @@ impl KindSet {
 /// Events that were lost: a ring buffer overran, or bytes of a file could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostEvents {
-    /// The processor whose buffer lost the events; `None` if the source does not show it.
+    /// The processor whose buffer lost the events; `None` if the source does not show the processor.
     pub cpu: Option<u32>,
     /// The number of events lost in the gap; `None` if it is unknown.
     pub count: Option<u64>,

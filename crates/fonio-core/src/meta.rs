@@ -105,7 +105,7 @@ pub struct Source {
 pub struct Clock {
     /// The name of the clock: `mono`, `boot`, `local`, `unknown`, …
     pub name: String,
-    /// The wall clock (Unix time in ns) at timestamp 0, if it is known.
+    /// The wall clock (Unix time in ns) at timestamp 0, if this time is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unix_ns_at_zero: Option<i64>,
 }

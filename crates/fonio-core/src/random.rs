@@ -1,6 +1,6 @@
 //! Random numbers from a seed: the same seed gives the same numbers on every platform.
 
-/// The difference between one state of SplitMix64 and the next.
+/// The difference between one state of SplitMix64 and the next state.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014). Each step is
@@ -33,7 +33,8 @@ impl Random {
         Random { state: seed }
     }
 
-    /// Returns an independent sequence for each label: drawing from one sequence does not change the others.
+    /// Returns an independent sequence for each label: drawing from one sequence does not change the other
+    /// sequences.
     pub fn labelled(seed: u64, label: &str) -> Random {
         // Hash the label with FNV-1a.
         let hash = label.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

@@ -56,12 +56,13 @@ pub struct Request {
     pub completed: Option<Timestamp>,
     /// How often the driver requeued the request; `None` if the source does not show requeues.
     pub requeues: Option<u32>,
-    /// The processor that issued the request; if unknown, the processor that queued it.
+    /// The processor that issued the request; if this processor is unknown, the processor that queued the
+    /// request.
     pub cpu: Option<u32>,
-    /// The thread that queued the first bio of the request; if unknown, the thread that inserted the request,
-    /// or else the thread that issued it.
+    /// The thread that queued the first bio of the request; if this thread is unknown, the thread that
+    /// inserted the request or, if that thread is also unknown, the thread that issued the request.
     pub tid: Option<u32>,
-    /// The thread that dirtied the page, if it is known and can differ from `tid`.
+    /// The thread that dirtied the page, if this thread is known and can differ from `tid`.
     pub cause_tid: Option<u32>,
     /// The row of the request's file in `files.parquet`.
     pub file_id: Option<u32>,
@@ -146,7 +147,7 @@ pub struct Bio {
     pub completed: Option<Timestamp>,
     /// The thread that queued the bio.
     pub tid: Option<u32>,
-    /// The thread that dirtied the data, if it is known.
+    /// The thread that dirtied the data, if this thread is known.
     pub cause_tid: Option<u32>,
     pub file_id: Option<u32>,
     /// The request that carried the bio; `None` for a bio of a stacked device, see [`LinkKind::Remap`].
@@ -180,7 +181,7 @@ named! {
     }
 }
 
-/// `links.parquet`: how one bio or request came from another, in order of detection.
+/// `links.parquet`: how one bio or request came from another bio or request, in order of detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)]
 pub struct Link {
@@ -249,7 +250,7 @@ pub struct Statement {
     /// The total duration of all steps.
     pub stepping: Nanos,
     /// The statement with `?` instead of its values ([`sql::normalised`](crate::sql::normalised)); `None` if
-    /// it could not be read, or if the recording has too many different statements.
+    /// the statement could not be read, or if the recording has too many different statements.
     pub text: Option<String>,
 }
 
@@ -328,7 +329,8 @@ pub struct Wait {
     /// The thread that ended the wait; `None` for an interrupt. In a thread's first interval (reason
     /// [`Cpu`](WaitReason::Cpu)), this is the thread that created it.
     pub waker_tid: Option<u32>,
-    /// The operation in which the thread was blocked; `None` for waits of a launch, where it is unknown.
+    /// The operation in which the thread was blocked; `None` for waits of a launch, where the operation is
+    /// unknown.
     pub blocked_in: Option<BlockedIn>,
     /// The file of the operation in which the thread was blocked.
     pub file_id: Option<u32>,
@@ -468,7 +470,8 @@ named! {
 
 /// `diagnostics.jsonl`: an error in the input, and how fonio handled it.
 ///
-/// After a few diagnostics with the same `code`, producers merge the others into one with a `count`.
+/// After a few diagnostics with the same `code`, producers merge the other diagnostics into one diagnostic
+/// with a `count`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
     /// The severity of the problem.

@@ -3,7 +3,8 @@
 //! A sleeping CPU handles an interrupt late, especially in a virtual machine, because the host has given the
 //! CPU to other tasks. Each command wakes several CPUs in sequence; together, these wake-ups take as long as
 //! a read from a phone's flash. The kernel's power management lets a process request short wake-up times
-//! while it holds a file open. The CPUs still count as idle, and waiting for I/O still counts as iowait.
+//! while the process holds a file open. With such a request, the CPUs still count as idle, and waiting for
+//! I/O still counts as iowait.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

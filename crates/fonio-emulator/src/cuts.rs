@@ -27,10 +27,10 @@ use crate::log::{Kind, Log};
 /// Size of the units into which a write in doubt is torn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tear {
-    /// 4 KiB: flash pages are at least this large, so a card keeps or loses at least 4 KiB as a unit.
+    /// Units of 4 KiB: flash pages have at least 4 KiB, so a card keeps or loses at least 4 KiB as a unit.
     #[default]
     Page,
-    /// One sector of 512 bytes: the smallest unit that interfaces guarantee to be atomic.
+    /// Units of one sector of 512 bytes, the smallest unit that interfaces guarantee to be atomic.
     Sector,
 }
 
@@ -69,7 +69,7 @@ impl Cut {
     }
 }
 
-/// Builds the images that power cuts could leave, from a log, one after the other.
+/// Builds the images that power cuts could leave, from a log, one image after the other.
 #[derive(Debug)]
 pub struct CutImages<'a> {
     log: &'a Log,
@@ -179,8 +179,8 @@ fn changes(log: &Log, at: usize) -> bool {
     matches!(log.records[at].kind, Kind::Write | Kind::Discard | Kind::WriteZeroes)
 }
 
-/// Returns one value per record: true if a power cut after the first `end` records cannot lose its data, or
-/// if it changes no data.
+/// Returns one value per record: true if a power cut after the first `end` records cannot lose the record's
+/// data, or if the record changes no data.
 fn durable(log: &Log, end: usize) -> Vec<bool> {
     let mut completed: BTreeMap<u64, usize> = BTreeMap::new();
     let mut flushes: BTreeMap<u64, usize> = BTreeMap::new();

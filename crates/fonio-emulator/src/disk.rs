@@ -1,5 +1,5 @@
 //! The emulated device: the model determines completion times, the image holds the data. Front ends (FUSE,
-//! NBD, ublk) submit commands and get a callback when each completes.
+//! NBD, ublk) submit commands and get a callback when each command completes.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -67,8 +67,8 @@ impl Options {
 /// A running emulated device. Dropping it stops the device and undoes all its changes to the machine.
 #[derive(Debug)]
 pub struct Emulated {
-    // This field is dropped first: the ledger undoes the other steps while the device is still served, and
-    // then ends the serving process.
+    // The ledger is dropped first: it undoes the other steps while the device is still served, and then ends
+    // the serving process.
     ledger: Ledger,
     server: Option<Server>,
     device: Option<BlockDevice>,
@@ -219,7 +219,7 @@ impl Emulated {
         self.mounted.as_ref().map(|(dir, _)| dir.as_path())
     }
 
-    /// Returns the queue depth of the block device; for a loop device, it is at least four.
+    /// Returns the queue depth of the block device; the depth of a loop device is at least four.
     pub fn depth(&self) -> u32 {
         self.depth
     }

@@ -2,10 +2,10 @@
 //!
 //! The model determines when a command completes on the wall clock. The path of a command: ublk device →
 //! [`serve()`] → model and image → reply at the model's completion time. If the kernel has no ublk, fonio
-//! uses a loop device on a FUSE file. Virtual machines use NBD instead.
+//! uses a loop device on a FUSE file instead of a ublk device. Virtual machines use NBD.
 //!
-//! There are two processes. The owner ([`Emulated`]) creates and removes the block device, file system and
-//! mount. The serving process ([`serve()`]) must never wait for the device that it serves.
+//! An emulated device has two processes. The owner ([`Emulated`]) creates and removes the block device, file
+//! system and mount. The serving process ([`serve()`]) must never wait for the device that it serves.
 //!
 //! The crate also injects faults ([`Fault`]), logs all writes ([`Log`]), and builds the images that a power
 //! cut could leave ([`PowerCuts`]).

@@ -30,7 +30,7 @@ pub enum Kind {
     Write,
     /// A flush arrived.
     Flush,
-    /// A discard arrived: from then on, its range may read as zeros.
+    /// A discard arrived: from its arrival on, its range may read as zeros.
     Discard,
     /// A write of zeros arrived.
     WriteZeroes,

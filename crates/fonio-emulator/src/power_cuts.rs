@@ -40,13 +40,13 @@ pub struct PowerCutOptions<'a> {
     pub count: u32,
     /// Seed for the times of the cuts and for the surviving units.
     pub seed: u64,
-    /// Units into which writes in doubt are torn.
+    /// The size of the units into which writes in doubt are torn.
     pub tear: Tear,
     /// The file system on the device. fonio mounts this file system before the check, which replays its
     /// journal.
     pub filesystem: Filesystem,
-    /// Shell command that checks an image. It gets `FONIO_MOUNT` (mount point) and `FONIO_IMAGE` (path of the
-    /// image); exit code 0 means success.
+    /// Shell command that checks an image. The command gets `FONIO_MOUNT` (mount point) and `FONIO_IMAGE`
+    /// (path of the image); exit code 0 means success.
     pub check: String,
     /// Directory for the images, of which one exists at a time. The directory needs space for twice the size
     /// of the data.
@@ -209,8 +209,8 @@ fn tail(said: &[u8]) -> String {
     String::from_utf8_lossy(&said[from..]).trim().to_owned()
 }
 
-/// Returns the best folder for images: a tmpfs if it has space for twice `bytes`, otherwise the temporary
-/// folder.
+/// Returns the best folder for images: a tmpfs if the tmpfs has space for twice `bytes`, otherwise the
+/// temporary folder.
 pub fn scratch(bytes: u64) -> PathBuf {
     let memory = Path::new("/dev/shm");
     let room = rustix::fs::statvfs(memory).map_or(0, |stat| stat.f_bavail * stat.f_frsize);

@@ -40,7 +40,7 @@ pub struct ServeConfig {
     /// Seed of the random numbers of the model and the faults.
     pub seed: u64,
     /// Number of bytes written sequentially before serving starts, so that the device behaves like a used
-    /// one. Only the model gets these writes; the data remain zeros, or the contents of the image.
+    /// device. Only the model gets these writes; the data remain zeros, or the contents of the image.
     pub written: ByteCount,
     /// Number of wall-clock seconds for each second of the model; at least 1.
     pub dilate: f64,
@@ -107,7 +107,8 @@ pub enum Order {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// The device is ready. Until the first order, it completes commands at once, without model and log.
+    /// The device is ready. Until the first order, the device completes commands at once, without model and
+    /// log.
     Ready {
         /// The limits that the device reports to its host.
         limits: Limits,
@@ -144,7 +145,7 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
     let first = lines.next().transpose().map_err(stdin())?.unwrap_or_default();
     let config: ServeConfig = serde_json::from_str(&first).map_err(|error| stdin()(error.into()))?;
     become_a_server();
-    // Without permission this step is skipped and reported to the owner.
+    // Without permission to keep the CPUs awake, this step is skipped and reported to the owner.
     let awake = Awake::ask().ok();
     let make = || profile::device(&config.profile, config.capacity, config.seed);
     let fastest_ns = fastest(make()?.as_mut());

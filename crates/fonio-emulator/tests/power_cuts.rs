@@ -1,5 +1,5 @@
-//! Tests that power cuts harm a database that does not sync, but not one that syncs: SQLite on ext4 on an
-//! emulated device.
+//! Tests that power cuts harm a database that does not sync, but not a database that syncs: SQLite on ext4 on
+//! an emulated device.
 
 use crate::bed;
 
@@ -10,7 +10,7 @@ use fonio_host::{Filesystem, Ledger};
 
 const CUTS: u32 = 30;
 
-/// 1500 rows of about half a page each, so a transaction changes many pages of the file.
+/// There are 1500 rows of about half a page each, so a transaction changes many pages of the file.
 const PREPARE: &str = "
     PRAGMA journal_mode=TRUNCATE;
     CREATE TABLE left_side(id INTEGER PRIMARY KEY, turn INTEGER, filling BLOB);

@@ -79,7 +79,7 @@ impl OwnFigures {
     }
 }
 
-/// Collects the threads of a process, and counts the requests that they caused.
+/// Collects the threads of a process, and counts the requests that these threads caused.
 struct Process {
     pid: u32,
     tids: BTreeSet<u32>,
@@ -88,8 +88,8 @@ struct Process {
 
 impl RowSink for Process {
     fn request(&mut self, row: &Request) -> io::Result<()> {
-        // Attribute each request to the thread that caused it, not to a thread that queued another thread's
-        // data.
+        // Attribute each request to the thread that caused the request, not to a thread that queued another
+        // thread's data.
         if row.cause_tid.or(row.tid).is_some_and(|tid| self.tids.contains(&tid)) {
             self.own.requests += 1;
             match row.op {
@@ -137,8 +137,8 @@ impl BackgroundWorker {
             options: Options {
                 scale: background.scale,
                 pace: measured.pace,
-                // The concurrent workload must make different random choices and write different content
-                // than the measured one.
+                // The concurrent workload must make different random choices and write different content than
+                // the measured workload.
                 seed: measured.seed ^ (1 << 63),
                 http: bed.http,
                 // A fix changes only the measured workload.

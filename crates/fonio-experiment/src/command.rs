@@ -43,7 +43,7 @@ pub struct CommandOptions<'a> {
     pub seed: u64,
     /// The command lines with which this program starts its own processes.
     pub roles: &'a Roles,
-    /// Set by a signal handler to end the run as soon as possible.
+    /// A flag that a signal handler sets to end the run as soon as possible.
     pub stop: &'a AtomicBool,
 }
 
@@ -134,7 +134,7 @@ pub fn run_command_series(
     let design = Design { arms, rounds, seed: options.seed, stop: options.stop };
     let mut notes = Notes::default();
     // On the user's own device, the first run would start with a cold page cache, and all later runs with a
-    // warm one.
+    // warm page cache.
     let in_folder = arms.iter().find(|arm| matches!(arm.setup.setup.storage, Storage::Directory(_)));
     // A replay starts without its files in the page cache, so it needs no unmeasured run.
     if let Some(arm) = in_folder.filter(|_| options.replay.is_none()) {

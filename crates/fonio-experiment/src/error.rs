@@ -70,7 +70,7 @@ pub enum ExperimentError {
     /// An error while the workload ran.
     #[error(transparent)]
     Workload(Box<WorkloadError>),
-    /// The workload's process failed; it printed the error on standard error.
+    /// The workload's process failed, and printed the error on standard error.
     #[error("the workload failed ({status}): {complaint}")]
     TaskFailed {
         /// The exit status of the workload's process.

@@ -5,12 +5,13 @@
 //!
 //! - [`run_series`] runs a workload in several [`Setup`]s, unchanged and with each [`Candidate`] fix;
 //!   [`document()`] turns the series into a report;
-//! - [`run_command_series`] does the same with a user's command, or with a recording's I/O ([`replay`]);
+//! - [`run_command_series`] compares setups in the same way with a user's command, or with a recording's I/O
+//!   ([`replay`]);
 //! - [`run_live`] switches a setting of the machine in use, in slices of time, and compares pairs of slices;
 //! - [`launch_series`] launches a command on several setups and divides its time into parts;
 //! - [`measure_layers`] measures the throughput at each layer between a file and the device.
 //!
-//! The first two functions record and analyse each run once ([`Analysed`]).
+//! [`run_series`] and [`run_command_series`] record and analyse each run once ([`Analysed`]).
 
 mod analysed;
 mod background;

@@ -1,4 +1,4 @@
-//! Records a user's command, and ends it if this process ends.
+//! Records a user's command, and ends the command if this process ends.
 
 use std::collections::BTreeSet;
 

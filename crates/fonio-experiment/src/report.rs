@@ -331,7 +331,7 @@ fn background(series: &Series) -> Option<Table> {
     })
 }
 
-/// Returns a note if the concurrent workload ended before the measured one.
+/// Returns a note if the concurrent workload ended before the measured workload.
 fn ended_early(series: &Series) -> Option<String> {
     let runs = || series.variations.iter().flat_map(|variation| &variation.runs);
     let early = runs().filter_map(|run| run.background.as_ref()).filter(|background| background.ended_early);

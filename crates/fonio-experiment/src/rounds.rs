@@ -1,4 +1,4 @@
-//! Measures several arms in interleaved rounds, and compares them within rounds.
+//! Measures several arms in interleaved rounds, and compares the arms within rounds.
 //!
 //! A [`Design`] lists its arms: setups of a workload or a launch, or layers of an I/O path. A round
 //! measures every arm once. Every second round measures the arms in reverse order, so that changes of the
@@ -54,9 +54,9 @@ pub struct Design<'a, S> {
     pub arms: &'a [Arm<S>],
     /// The number of rounds. Each round measures every arm once.
     pub rounds: Rounds,
-    /// The seed of the first round; it increases by one with each round.
+    /// The seed of the first round; the seed increases by one with each round.
     pub seed: u64,
-    /// Set by a signal handler to start no further measurement.
+    /// A flag that a signal handler sets to start no further measurement.
     pub stop: &'a AtomicBool,
 }
 

@@ -38,7 +38,7 @@ pub struct RunOptions<'a> {
     pub seed: u64,
     /// The command lines with which this program starts its own processes.
     pub roles: &'a Roles,
-    /// Set by a signal handler to end the run as soon as possible.
+    /// A flag that a signal handler sets to end the run as soon as possible.
     pub stop: &'a AtomicBool,
 }
 
@@ -162,7 +162,7 @@ fn record_task(
     };
     let mut finished: Option<TaskResult> = None;
     let mut add_marks = |sink: &mut dyn RowSink| -> io::Result<()> {
-        // A task that failed wrote no result; the caller reports it.
+        // A task that failed wrote no result; the caller reports the failure.
         let Ok(text) = std::fs::read(result) else { return Ok(()) };
         let found: TaskResult = serde_json::from_slice(&text)?;
         for mark in &found.marks {

@@ -85,7 +85,7 @@ pub struct Series {
     pub workload: String,
     /// The share of the workload's full amount that each run executed.
     pub scale: f64,
-    /// The seed of content and device model in the first round; it increases by one with each round.
+    /// The seed of content and device model in the first round; the seed increases by one with each round.
     pub seed: u64,
     /// The conditions that all setups have in common.
     #[serde(flatten)]

@@ -165,10 +165,11 @@ pub struct Background<'a> {
 /// The conditions common to all setups of a plan, apart from the storage.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conditions {
-    /// The share of one processor that the process under test could use; `None` if it was not confined.
+    /// The share of one processor that the process under test could use; `None` if the process was not
+    /// confined.
     pub cpu_share: Option<CpuShare>,
-    /// The memory in bytes that the process under test could use, including its page cache; `None` if it
-    /// was not confined.
+    /// The memory in bytes that the process under test could use, including its page cache; `None` if the
+    /// process was not confined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     /// The slowdown factor of emulated devices relative to their models.

@@ -48,7 +48,7 @@ pub(crate) struct TaskResult {
     pub(crate) outcome: Outcome,
 }
 
-/// The result of a workload that ran concurrently with another one.
+/// The result of a workload that ran concurrently with another workload.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct BackgroundResult {
     /// The share of the concurrent workload's operations that it completed.

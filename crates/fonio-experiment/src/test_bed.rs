@@ -59,7 +59,8 @@ pub(crate) struct TestBed {
     // The server is stopped first, because it uses the other parts.
     server: Option<Child>,
     cleaner: Option<Cleaner>,
-    /// The root of the workload's new file system, and the number of bytes that files can use on it.
+    /// The root of the workload's new file system, and the number of bytes that files can use on this file
+    /// system.
     made: Option<(PathBuf, ByteCount)>,
     /// The ledger of an array and its mount, which use the devices. It was opened before the devices'
     /// ledgers, so a later process that cleans up also undoes this ledger first.
@@ -192,8 +193,8 @@ impl TestBed {
         if entries.is_empty() {
             return Ok(());
         }
-        // Ignore the error if a device's process has ended: the error of restoring the settings is more
-        // helpful.
+        // Ignore the error if a device's process has ended, because the error of restoring the settings is
+        // more helpful.
         let _ = self.unpace();
         Ok(entries.into_iter().rev().try_for_each(|entry| self.ledger().undo(entry))?)
     }
@@ -222,8 +223,8 @@ impl TestBed {
         })
     }
 
-    /// Returns the number of bytes that files could use on the workload's new file system when it was
-    /// empty; `None` in a directory.
+    /// Returns the number of bytes that files could use on the workload's new file system when the file
+    /// system was empty; `None` in a directory.
     pub fn usable(&self) -> Option<ByteCount> {
         self.made.as_ref().map(|(_, bytes)| *bytes)
     }
@@ -256,8 +257,8 @@ impl TestBed {
         self.devices.iter_mut().try_for_each(|(_, device)| Ok(device.pace()?))
     }
 
-    /// Writes back the dirty data of the directories and drops them from the page cache, so that the run
-    /// starts with a cold cache. Other files stay cached.
+    /// Writes back the dirty data of the directories and drops the directories' data from the page cache, so
+    /// that the run starts with a cold cache. Other files stay cached.
     pub fn forget_caches(&self) -> Result<(), ExperimentError> {
         for dir in self.places.values().chain(self.background_places.values()) {
             forget(dir)?;
@@ -495,7 +496,7 @@ impl TestBed {
 
     fn stop_server(&mut self) {
         if let Some(mut server) = self.server.take() {
-            // The server should end when its standard input closes; otherwise it is killed.
+            // The server should end when its standard input closes; a server that does not end is killed.
             drop(server.stdin.take());
             let _ = server.kill();
             let _ = server.wait();

@@ -131,7 +131,8 @@ impl<W: Write> RowSink for FioIolog<W> {
         };
         let at = row.order_time();
         let first = *self.first.get_or_insert(at);
-        // Times never decrease: fio would treat a decrease as no delay, and base all later delays on it.
+        // Times never decrease, because fio would treat a decrease as no delay, and base all later delays on
+        // the decreased time.
         self.last_us = self.last_us.max(1 + at.0.saturating_sub(first.0) / 1000);
         if !self.opened.contains(&row.device) {
             self.opened.push(row.device);

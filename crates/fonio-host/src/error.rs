@@ -26,8 +26,8 @@ pub enum HostError {
     /// A program that the test bed runs needs a file that does not exist.
     #[error("{program} needs {}, which does not exist; to create it: {remedy}", path.display())]
     FileMissing { program: &'static str, path: PathBuf, remedy: &'static str },
-    /// The running kernel lacks a file system or scheduler: it is neither built in nor available as a module.
-    /// `what` is the file system's name, or `scheduler` and the scheduler's name.
+    /// The running kernel lacks a file system or scheduler, which is neither built in nor available as a
+    /// module. `what` is the file system's name, or `scheduler` and the scheduler's name.
     #[error("this kernel ({release}) has no {what}{}", way_to(what.strip_prefix("scheduler ").unwrap_or_default()))]
     NotInKernel { release: String, what: String },
     /// The operation requires root.
@@ -77,7 +77,7 @@ pub enum HostError {
     /// A ledger cannot be read; none of its steps was undone.
     #[error("{}: line {line} is not a ledger entry", path.display())]
     Ledger { path: PathBuf, line: usize, source: serde_json::Error },
-    /// Some steps could not be undone; the ledger keeps them for the next run.
+    /// Some steps could not be undone; the ledger keeps these steps for the next run.
     #[error("could not undo: {}", failures.join("; "))]
     NotUndone { failures: Vec<String> },
 }

@@ -26,15 +26,15 @@ pub enum Filesystem {
     Xfs,
     /// btrfs, with one copy of data and metadata.
     Btrfs,
-    /// F2FS, a log-structured file system for flash. Its kernel thread cleans segments when the device is
-    /// idle, as on phones.
+    /// F2FS, a log-structured file system for flash. The kernel thread of F2FS cleans segments when the
+    /// device is idle, as on phones.
     F2fs,
-    /// NILFS2, a log-structured file system with checkpoints. Only its cleaner, which must be started
-    /// separately ([`Cleaner`](crate::Cleaner)), frees the space of overwritten data.
+    /// NILFS2, a log-structured file system with checkpoints. Only the cleaner of NILFS2, which must be
+    /// started separately ([`Cleaner`](crate::Cleaner)), frees the space of overwritten data.
     Nilfs2,
-    /// FAT32 with long names, as on memory cards. Files have no owners or permissions, and are smaller than 4
-    /// GiB. There are no symbolic or hard links. Names ignore case and exclude `"*:<>?\|`. Modification times
-    /// have a resolution of two seconds.
+    /// FAT32 with long names, as on memory cards. Files on FAT32 have no owners or permissions, and are
+    /// smaller than 4 GiB. There are no symbolic or hard links. Names ignore case and exclude `"*:<>?\|`.
+    /// Modification times have a resolution of two seconds.
     Vfat,
 }
 
@@ -80,7 +80,7 @@ impl Filesystem {
     pub fn kernel_name(self) -> &'static str {
         match self {
             Filesystem::Ext4 => "ext4",
-            // The ext4 driver also mounts ext3, and then does not delay allocation.
+            // The ext4 driver also mounts ext3, for which it does not delay allocation.
             Filesystem::Ext3 => "ext3",
             Filesystem::Xfs => "xfs",
             Filesystem::Btrfs => "btrfs",

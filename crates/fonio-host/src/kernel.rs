@@ -29,7 +29,8 @@ pub fn check_scheduler(name: &str) -> Result<(), HostError> {
     if is_there() { Ok(()) } else { Err(not_in_kernel(&format!("scheduler {name}"))) }
 }
 
-/// Returns whether a device offers the scheduler `name` or the kernel has a module for it. Loads no module.
+/// Returns whether a device offers the scheduler `name` or the kernel has a module for the scheduler. This
+/// function loads no module.
 pub fn has_scheduler(name: &str) -> bool {
     Machine::here().loaded_schedulers().iter().any(|loaded| loaded == name) || can_load_scheduler(name)
 }

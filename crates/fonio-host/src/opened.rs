@@ -81,7 +81,7 @@ impl OpenWatch {
         Ok(OpenWatch { stop, thread: Some(thread) })
     }
 
-    /// Ends the watch and returns the opened regular files, each once per process.
+    /// Ends the watch and returns the opened regular files, each file once per process.
     ///
     /// # Errors
     /// [`HostError::System`] if the kernel's queue could not be read.

@@ -321,7 +321,7 @@ fn settings_are_set_and_brought_back() {
     assert_eq!((options(&mounted), machine()), (before, was_machine));
     assert_eq!(queue.schedulers().expect("a queue"), was_queue);
 
-    // If another program has changed a setting since, undoing does not change it.
+    // If another program has changed a setting after fonio's change, undoing does not change the setting.
     let change = Setting::parse("commit-30s").expect("a setting").plan(&file).expect("a plan");
     settings.apply(&change).expect("apply");
     let remounted = Command::new("mount").args(["-o", "remount,commit=11"]).arg(&mounted).status();
@@ -415,7 +415,7 @@ fn confined_processes_hold_no_more_memory_than_they_may() {
         Err(error @ HostError::NoLimit { .. }) => return skip(Need::Cgroup, error),
         group => group.expect("a group"),
     };
-    // `tail` of a file without a newline keeps all of it in memory.
+    // `tail` of a file without a newline keeps the whole file in memory.
     let run = |bytes: &str| {
         let line = format!("read _; head -c {bytes} /dev/zero | tail >/dev/null");
         let mut shell = Command::new("sh").args(["-c", &line]).stdin(Stdio::piped()).spawn().expect("sh");

@@ -182,7 +182,7 @@ impl Guest {
         let (mut machine, accelerator) = self.machine(archive, &place, announce)?;
         machine.args(["-serial", &format!("file:{}", place.console().display())]);
         // Without `ioeventfd`, the guest's processor itself handles port writes. With `ioeventfd`, another
-        // thread would handle them, at times that do not depend on the guest's clock.
+        // thread would handle port writes, at times that do not depend on the guest's clock.
         machine.args(["-device", "virtio-serial-pci,ioeventfd=off"]);
         for port in ports {
             let path = place.folder.join(port);
@@ -260,8 +260,8 @@ impl Guest {
         })
     }
 
-    /// Returns the command that starts QEMU, without the guest's serial port, and the accelerator unless it
-    /// is a bench guest.
+    /// Returns the command that starts QEMU, without the guest's serial port, and the accelerator unless the
+    /// guest is a bench guest.
     fn machine(
         &mut self,
         archive: &Archive,

@@ -14,7 +14,7 @@ use crate::archive::Archive;
 use crate::error::LabError;
 use crate::kernel::KernelFiles;
 
-/// Memory that must be free in addition to the guest's own.
+/// Memory that must be free in addition to the guest's own memory.
 const SPARE_MIB: u64 = 128;
 const LINES_SHOWN: usize = 8;
 /// Text that the kernel prints when it panics.
@@ -51,7 +51,7 @@ impl Place {
         self.folder.join("console")
     }
 
-    /// Listens on a socket with this name, replacing an earlier one.
+    /// Listens on a socket with this name, replacing an earlier socket.
     pub(crate) fn listen(&self, name: &str) -> Result<UnixListener, LabError> {
         let path = self.folder.join(name);
         match fs::remove_file(&path) {
@@ -121,7 +121,7 @@ pub(crate) fn add_kernel(machine: &mut Command, kernel: &KernelFiles, initramfs:
 /// How durable a guest's flush makes the data of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
-    /// A flush makes QEMU write the data to the file, so that they survive the end of QEMU.
+    /// A flush makes QEMU write the data to the file, so that the data survive the end of QEMU.
     Flush,
     /// A flush has no effect. This is for disks that are used only if the guest ends without an error.
     Never,

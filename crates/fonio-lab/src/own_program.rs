@@ -17,7 +17,7 @@ pub struct OwnProgram {
 }
 
 impl OwnProgram {
-    /// Creates the copy if it does not exist, and removes copies of earlier versions.
+    /// Creates the copy if there is no copy, and removes copies of earlier versions.
     ///
     /// # Errors
     /// If the program cannot be read, or the copy cannot be written.

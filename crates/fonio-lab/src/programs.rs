@@ -41,7 +41,7 @@ pub(crate) fn failed(command: &Command, complaint: &[u8]) -> LabError {
     while !complaint.is_char_boundary(from) {
         from += 1;
     }
-    // Do not print the options that pass our configuration: they would fill a screen.
+    // Do not print the options that pass our configuration, because these options would fill a screen.
     let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
     let said = words.iter().position(|word| !word.starts_with('-') && !word.contains('=')).unwrap_or(0);
     let name = command.get_program().to_string_lossy();

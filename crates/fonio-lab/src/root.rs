@@ -1,9 +1,9 @@
 //! Creates Debian disk images for system guests, without root and without a network in the guest.
 //!
 //! apt on this machine resolves, downloads and verifies the packages. A guest unpacks the packages on an
-//! empty disk and runs their scripts, like debootstrap's second stage. So the files have the correct
-//! owners, and the scripts run on the architecture of the packages. An image with additional packages
-//! starts as a copy of the image without them.
+//! empty disk and runs their scripts, like debootstrap's second stage. Therefore, the files have the correct
+//! owners, and the scripts run on the architecture of the packages. An image with additional packages starts
+//! as a copy of the image without the additional packages.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{BufWriter, Write};
@@ -22,7 +22,7 @@ use crate::machine::POLL;
 use crate::programs;
 
 const INSTALL: &str = include_str!("install.sh");
-/// Packages of every system guest, in addition to the essential ones.
+/// Packages of every system guest, in addition to the essential packages.
 const BASE: &[&str] = &[
     "apt",
     "dbus",
@@ -208,7 +208,7 @@ fn hash(texts: &[impl AsRef<str>]) -> u64 {
 }
 
 impl Maker<'_> {
-    /// Creates an image, from scratch or from one with fewer packages.
+    /// Creates an image, from scratch or from an image with fewer packages.
     fn build(
         &self,
         folder: &Path,
@@ -410,8 +410,8 @@ fn remove_older(folder: &Path, newest: &Contents) -> Result<(), LabError> {
 }
 
 /// Writes a copy of a Debian package with uncompressed members, because decompression on an emulated
-/// processor is slow. Returns the byte position of the archive of its files, counted from 1, as in `tail -c
-/// +N`.
+/// processor is slow. Returns the byte position of the archive of the package's files, counted from 1, as in
+/// `tail -c +N`.
 fn uncompressed(package: &Path, copy: &Path) -> Result<usize, LabError> {
     let member = |option: &str| {
         let mut command = Command::new("dpkg-deb");
@@ -467,8 +467,8 @@ fn empty_file_system(tools: &Userland, image: &Path, bytes: u64) -> Result<(), L
 }
 
 fn make(tools: &Userland, image: &Path, bytes: u64, files: Option<&Path>) -> Result<(), LabError> {
-    // Tell mke2fs that a new file reads as zeros. Otherwise, the guest's kernel would initialise the rest of
-    // the file system in the background, during measurements.
+    // Tell mke2fs that a new file reads as zeros. Without this option, the guest's kernel would initialise
+    // the remainder of the file system in the background, during measurements.
     let mut mke2fs = tools.command("mke2fs")?;
     mke2fs.args(["-q", "-F", "-t", "ext4", "-E", "assume_storage_prezeroed=1"]);
     if let Some(files) = files {

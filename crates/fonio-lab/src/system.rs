@@ -67,7 +67,7 @@ pub struct SystemOptions {
     /// as a disk with queue depth 1: `/dev/disk/by-id/scsi-0QEMU_QEMU_HARDDISK_card1` and so on. The
     /// disk's content outlives the guest.
     pub served: Vec<PathBuf>,
-    /// Files of this machine to copy into the guest before systemd starts, and their paths there.
+    /// Files of this machine to copy into the guest before systemd starts, and their paths in the guest.
     pub files: Vec<(PathBuf, PathBuf)>,
 }
 
@@ -193,8 +193,8 @@ impl Prepared {
         for (number, socket) in self.served.iter().enumerate() {
             machine::add_served_disk(&mut machine, &format!("card{}", number + 1), socket);
         }
-        // Without this device, programs would block at boot on an emulated processor that has no random
-        // number instruction.
+        // Without a device for random numbers, programs would block at boot on an emulated processor that has
+        // no random number instruction.
         machine.args(["-device", "virtio-rng-pci"]);
         Ok(machine)
     }
@@ -242,9 +242,9 @@ fn check<'a>(
 }
 
 impl<'a> System<'a> {
-    /// Prepares and boots a guest, and returns when it can run commands. The first guest with a set of
-    /// packages takes minutes to install them. `announce` gets progress messages. If `stop` becomes true, all
-    /// functions of the guest fail with [`LabError::Interrupted`].
+    /// Prepares and boots a guest, and returns when the guest can run commands. The first guest with a set of
+    /// packages takes minutes to install the packages. `announce` gets progress messages. If `stop` becomes
+    /// true, all functions of the guest fail with [`LabError::Interrupted`].
     ///
     /// # Errors
     /// If a program, package or kernel is missing, or if the guest does not become ready.
@@ -304,10 +304,11 @@ impl<'a> System<'a> {
     /// Runs a command as root in `/root`, and returns its output. The command's standard input is empty.
     ///
     /// While the command runs, its output is kept in the guest's memory (`/run`). The command runs in the
-    /// control group of the agent's service; use `systemd-run` for a separate one.
+    /// control group of the agent's service; use `systemd-run` for a separate control group.
     ///
     /// # Errors
-    /// If the guest is off, or if it ends before the command does. A nonzero exit code is not an error.
+    /// If the guest is off, or if the guest ends before the command ends. A nonzero exit code is not an
+    /// error.
     pub fn run(&mut self, words: &[impl AsRef<str>]) -> Result<Output, LabError> {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let code = self.run_to(words, &mut stdout, &mut stderr)?;
@@ -367,7 +368,7 @@ impl<'a> System<'a> {
         let (bytes, place) = (metadata.len(), quoted(to));
         let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o7777;
         // Avoid the agent, which reads slowly. If the file cannot be written, the script still reads the
-        // remaining bytes; otherwise, the next file would start with them.
+        // remaining bytes, because the next file would start with unread bytes.
         let script = format!(
             "head -c {bytes} </dev/virtio-ports/{FILES_PORT} | \
              {{ cat >{place} && chmod {mode:o} {place} || {{ cat >/dev/null; exit 1; }}; }}"
@@ -444,11 +445,12 @@ impl<'a> System<'a> {
         self.power = None;
     }
 
-    /// Saves the guest's memory and disks under a name in its disk files, while it continues to run. The
-    /// snapshot is removed with the guest.
+    /// Saves the guest's memory and disks under a name in the guest's disk files, while the guest continues
+    /// to run. The snapshot is removed with the guest.
     ///
     /// # Errors
-    /// If the guest is off, QEMU cannot save it, or one of its disks is served by another program.
+    /// If the guest is off, if QEMU cannot save the guest, or if another program serves one of the guest's
+    /// disks.
     pub fn snapshot(&mut self, name: &str) -> Result<(), LabError> {
         if let Some(socket) = self.prepared.served.first() {
             return Err(LabError::ServedDisk { socket: socket.clone() });

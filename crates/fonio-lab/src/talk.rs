@@ -13,7 +13,7 @@ use crate::machine::POLL;
 /// First byte of the agent's answer to `guest-sync-delimited`; this byte never occurs in JSON.
 const DELIMITER: u8 = 0xff;
 
-/// Number of checks whether QEMU has ended after it closed the connection.
+/// Number of checks whether QEMU has ended, after QEMU closed the connection.
 const GONE_POLLS: u32 = 100;
 
 /// A connection to QEMU or to the guest's agent.
@@ -65,10 +65,10 @@ impl Talk {
         )
     }
 
-    /// Asks the agent for a response and drops everything that it sent before.
+    /// Asks the agent for a response and drops everything that the agent sent before the response.
     pub(crate) fn synchronise(&mut self, number: u32, check: Check<'_>) -> Result<(), LabError> {
         let ask = json!({ "execute": "guest-sync-delimited", "arguments": { "id": number } }).to_string();
-        // The delimiter also makes the agent discard a message that it has received only in part.
+        // The delimiter also makes the agent discard a message that the agent has received only in part.
         self.send(&[&[DELIMITER], ask.as_bytes()].concat(), check)?;
         loop {
             let line = self.line(check)?;
@@ -115,7 +115,7 @@ impl Talk {
             let mut bytes = [0; 65536];
             match self.stream.read(&mut bytes) {
                 Ok(0) => {
-                    // The other side has ended or is about to end; the check notices this.
+                    // The other side has ended or is about to end; the check notices the end.
                     check()?;
                     std::thread::sleep(POLL);
                 }

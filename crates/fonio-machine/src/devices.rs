@@ -22,7 +22,8 @@ pub struct StorageDevice {
     pub flash: bool,
     /// Wear reported by the device; `None` if reading it needs special commands.
     pub health: Option<Health>,
-    /// File systems mounted from this device, from its partitions, and from devices stacked on them.
+    /// File systems mounted from this device, from its partitions, and from devices stacked on this device or
+    /// its partitions.
     pub file_systems: Vec<Mount>,
     /// Bytes written to the device since boot (`/sys/block/*/stat`).
     pub written_bytes: Option<ByteCount>,

@@ -133,8 +133,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Returns the upper end of a wear range: `0x01` is 0 to 10 % used, `0x0a` 90 to 100 %, `0x0b` more than
-/// that; 0 is "not defined".
+/// Returns the upper end of a wear range: `0x01` is 0 to 10 % used, `0x0a` is 90 to 100 %, `0x0b` is more
+/// than 100 %, and 0 means that the wear is not defined.
 fn tenths(text: &str) -> Option<u32> {
     match hexadecimal(text)? {
         value @ 1..=11 => Some(value * 10),

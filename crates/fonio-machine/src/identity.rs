@@ -1,6 +1,7 @@
 //! Identifies a device: its model, its makers, its revisions, and the bus that limits its throughput.
 //!
-//! Files with serial numbers (`cid`, `serial`, `wwid`) are never opened, so a description cannot contain one.
+//! Files with serial numbers (`cid`, `serial`, `wwid`) are never opened, so a description cannot contain a
+//! serial number.
 
 use std::fs;
 use std::path::Path;
@@ -83,14 +84,14 @@ fn add_scsi(to: &mut DeviceIdentity, dir: &Path) {
 }
 
 /// Returns the rate of one PCIe lane in 10⁶ bytes per second, after line coding: 8b/10b up to 5 GT/s,
-/// then 128b/130b.
+/// 128b/130b above 5 GT/s.
 fn pcie_mb_s(giga_transfers: f64) -> f64 {
     let code = if giga_transfers <= 5.0 { 0.8 } else { 128.0 / 130.0 };
     giga_transfers * 1000.0 / 8.0 * code
 }
 
-/// Returns the rate of a USB port in 10⁶ bytes per second, after line coding: 8b/10b at 5 Gbit/s,
-/// 128b/132b above.
+/// Returns the rate of a USB port in 10⁶ bytes per second, after line coding: 8b/10b at 5 Gbit/s, 128b/132b
+/// above 5 Gbit/s.
 fn usb_mb_s(mega_bits: f64) -> f64 {
     let code = match mega_bits {
         _ if mega_bits <= 480.0 => 1.0,

@@ -27,7 +27,8 @@ impl Machine {
             .collect()
     }
 
-    /// Returns the disks backed by hardware or a hypervisor, by name; not virtual ones such as loop devices.
+    /// Returns the disks backed by hardware or a hypervisor, by name, without virtual disks such as loop
+    /// devices.
     pub fn disks(&self) -> Vec<Device> {
         let mut devices = self.devices();
         let has_hardware = |name: &String| self.sys("block").join(name).join("device").exists();
@@ -92,7 +93,7 @@ impl Machine {
     /// has several devices below it.
     pub(crate) fn bottom_of(&self, id: DeviceId) -> DeviceId {
         let mut bottom = self.disk_of(id);
-        // The kernel allows no cycles, but a copy of sysfs might contain one.
+        // The kernel allows no cycles, but a copy of sysfs might contain a cycle.
         for _ in 0..STACK_MAX {
             match &self.mapped_to(bottom)[..] {
                 [one] => bottom = *one,
@@ -130,7 +131,7 @@ impl Machine {
     }
 
     /// Returns `ids` and the disks that serve their requests, in numeric order. Does not descend below a loop
-    /// device: it has its own requests, and its file's disk also serves other I/O.
+    /// device, because a loop device has its own requests, and the disk of its file also serves other I/O.
     pub fn with_mapped(&self, ids: &[DeviceId]) -> Vec<DeviceId> {
         self.closure(ids, |id| self.mapped_to(id))
     }
@@ -141,7 +142,8 @@ impl Machine {
         devices.filter(|id| !self.mapped_to(*id).is_empty()).collect()
     }
 
-    /// Returns `disks` and the device-mapper or RAID devices whose requests they serve, in numeric order.
+    /// Returns `disks` and the device-mapper or RAID devices whose requests these disks serve, in numeric
+    /// order.
     pub fn with_mapping(&self, disks: &[DeviceId]) -> Vec<DeviceId> {
         let mut found = disks.to_vec();
         let is_above = |id: &DeviceId| self.with_mapped(&[*id]).iter().any(|below| disks.contains(below));
@@ -184,7 +186,8 @@ impl Machine {
         for mount in mounts {
             let device = mounts::block_device(mount).filter(|device| parts.contains(device));
             let Some(device) = device else { continue };
-            // Bind mounts show the same file system again; show only its first mount, which is the oldest.
+            // Bind mounts show the same file system again; show only the first mount of a file system, which
+            // is the oldest mount.
             if !found.iter().any(|known| known.device == device) {
                 found.push(mounts::describe(mount, device));
             }

@@ -24,7 +24,7 @@ pub struct Status {
     pub devices: Vec<StorageDevice>,
     /// The processes and cgroups that are writing now, with the number of bytes written.
     pub writing: Writing,
-    /// One sentence per unreadable fact, with the command that makes it readable.
+    /// One sentence per unreadable fact, with the command that makes the fact readable.
     pub notes: Vec<String>,
 }
 

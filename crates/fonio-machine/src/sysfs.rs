@@ -7,7 +7,7 @@ use std::str::FromStr;
 use fonio_core::DeviceId;
 use fonio_system::device;
 
-/// Reads a short text without surrounding blanks and zero bytes; `None` if it is unreadable or empty.
+/// Reads a short text without surrounding blanks and zero bytes; `None` if the text is unreadable or empty.
 pub fn read_text(path: &Path) -> Option<String> {
     let bytes = fs::read(path).ok()?;
     let text = String::from_utf8_lossy(&bytes);
@@ -15,7 +15,7 @@ pub fn read_text(path: &Path) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// Reads the number in a file; `None` if it is unreadable or not a number.
+/// Reads the number in a file; `None` if the file is unreadable or does not contain a number.
 pub fn read_number<T: FromStr>(path: &Path) -> Option<T> {
     read_text(path)?.parse().ok()
 }
@@ -39,7 +39,7 @@ pub fn scheduler_names(list: &str) -> impl Iterator<Item = &str> {
     list.split_whitespace().map(|name| name.trim_matches(['[', ']']))
 }
 
-/// Returns the entries of a folder, in name order; none if it cannot be read.
+/// Returns the entries of a folder, in name order; returns no entries if the folder cannot be read.
 pub(crate) fn entries(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();

@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(shown, [(3, 700), (2, 500)]);
     }
 
-    /// A group's counters include those of its children, so only the children are counted.
+    /// A group's counters include the counters of its children, so only the children are counted.
     #[test]
     fn counters_of_nested_cgroups() {
         let top = tempfile::tempdir().unwrap();

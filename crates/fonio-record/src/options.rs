@@ -35,7 +35,8 @@ pub struct RecordOptions {
     pub blocked: BlockedBy,
     /// Also record the file-system calls of the command and of its descendants, by BPF.
     pub calls: bool,
-    /// Also record the file-system calls of these processes and of descendants that they start later.
+    /// Also record the file-system calls of the processes with these ids, and of descendants that these
+    /// processes start later.
     pub calls_of: Vec<u32>,
     /// With calls, also record the SQL statements of SQLite, without their values.
     pub statements: bool,
@@ -51,8 +52,8 @@ pub struct RecordOptions {
     pub spill_to: Option<PathBuf>,
     /// Interval between two samples of the monitor; `None` to run without the monitor.
     pub sample_interval: Option<Duration>,
-    /// The size of the kernel's ring buffer per processor. `None` lets the recorder choose: 1 to 8 MiB per
-    /// processor, 64 MiB in total, and at most 1/32 of the memory.
+    /// The size of the kernel's ring buffer per processor. If `None`, the recorder chooses the size: 1 to 8
+    /// MiB per processor, 64 MiB in total, and at most 1/32 of the memory.
     pub kernel_buffer_per_cpu: Option<ByteCount>,
     /// Replace names by tokens computed with this key, so that the recording can be shared.
     pub redact: Option<Key>,
@@ -88,7 +89,7 @@ impl RecordOptions {
 /// How the recorder finds the threads that storage or a kernel lock blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockedBy {
-    /// By BPF or, if BPF is not possible, by scheduler events in tracefs.
+    /// The recorder uses BPF or, if BPF is not possible, scheduler events in tracefs.
     #[default]
     Best,
     /// By BPF only; without BPF, blocked threads are not recorded.
@@ -139,7 +140,7 @@ pub struct Quiet {
 /// Selects the devices to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
-    /// A block device: `mmcblk0`, `/dev/mmcblk0`, a link to it, or `179:0`.
+    /// A block device: `mmcblk0`, `/dev/mmcblk0`, a link to `/dev/mmcblk0`, or `179:0`.
     Device(OsString),
     /// A file or directory, for the devices below its file system.
     Path(PathBuf),
@@ -234,7 +235,7 @@ pub struct RecordSummary {
     pub trace_bytes: ByteCount,
     /// Number of rows in each table of the recording.
     pub rows: BTreeMap<String, u64>,
-    /// Requests and bios of the recorder itself, which are left out.
+    /// Number of requests and bios of the recorder itself, which the recording omits.
     pub own_rows: u64,
     /// Events that were lost in the kernel's buffers.
     pub lost: Lost,

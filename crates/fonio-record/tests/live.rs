@@ -505,7 +505,7 @@ fn a_command_that_does_not_exist_leaves_nothing() {
     assert!(!out.exists());
 }
 
-/// This is not a test, but the process to which the tests below send signals.
+/// The function `as_a_process` is not a test, but the process to which the tests below send signals.
 #[test]
 fn as_a_process() {
     let Some(out) = std::env::var_os("FONIO_TEST_OUT") else { return };

@@ -154,7 +154,7 @@ impl RecordingError {
 }
 
 /// A [`RowSink`](fonio_core::RowSink) can fail only with an `io::Error`, so this conversion wraps the error
-/// of the recording in one.
+/// of the recording in an `io::Error`.
 impl From<RecordingError> for io::Error {
     fn from(error: RecordingError) -> io::Error {
         let kind = match &error {

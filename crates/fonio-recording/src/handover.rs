@@ -1,4 +1,4 @@
-//! Passes rows between threads: one processor reads a trace, and a second one analyses it.
+//! Passes rows between threads: one processor reads a trace, and a second processor analyses the rows.
 
 use std::io;
 use std::num::NonZero;
@@ -11,8 +11,8 @@ use fonio_core::{
     Timestamp, Wait,
 };
 
-/// Rows in a batch: about 360 KiB and 1 ms of work. In comparison, it is cheap to wake the other thread: this
-/// takes tens of microseconds in a virtual machine.
+/// Rows in a batch: about 360 KiB and 1 ms of work. Compared with the work on a batch, waking the other
+/// thread is cheap: a wake-up takes tens of microseconds in a virtual machine.
 const ROWS: usize = 2048;
 /// Number of batches that can wait between the threads. More batches would bridge longer pauses, but would
 /// not fit into the processor's cache.
@@ -69,7 +69,7 @@ where
     })
 }
 
-/// Passes batches to the sink until there are no more, or the sink fails.
+/// Passes batches to the sink until there are no more batches, or the sink fails.
 fn take(batches: Receiver<Vec<Row>>, used: &Sender<Vec<Row>>, sink: &mut dyn RowSink) -> io::Result<()> {
     for mut rows in batches {
         rows.iter().try_for_each(|row| row.give(sink))?;

@@ -1,7 +1,8 @@
 //! Runs the queries of `docs/recording-reference.md` in DuckDB, on a recording with every table.
 //!
-//! `FONIO_DUCKDB` names a Python interpreter that can `import duckdb`. If it is not set, the tests try the
-//! Python environment that `cargo xtask test` creates below the target directory, then `python3`.
+//! `FONIO_DUCKDB` names a Python interpreter that can `import duckdb`. If `FONIO_DUCKDB` is not set, the
+//! tests try the Python environment that `cargo xtask test` creates below the target directory, then
+//! `python3`.
 
 #![allow(clippy::unwrap_used)]
 

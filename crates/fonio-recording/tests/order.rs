@@ -66,7 +66,7 @@ enum Shape {
     Rising,
     Falling,
     Random,
-    /// Rising, but rows within a window of this size are out of order.
+    /// Times rise, but rows within a window of the given size are out of order.
     Nearly(u64),
     /// Many rows have the same time.
     Equal,

@@ -133,8 +133,8 @@ fn leftovers_of_killed_writers_go() {
         fs::create_dir(at(name.clone())).unwrap();
         fs::write(at(name).join("requests.parquet"), "half").unwrap();
     }
-    // These directories are not leftovers: one of another recording, one of a running process, one locked by
-    // a process in another namespace, and one with another name.
+    // The following directories are not leftovers: a directory of another recording, a directory of a running
+    // process, a directory locked by a process in another namespace, and a directory with another name.
     let kept = [
         format!(".other.partial-{DEAD}"),
         ".run.partial-1".to_owned(),

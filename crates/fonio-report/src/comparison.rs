@@ -83,8 +83,8 @@ fn verdict(comparison: &Comparison, first: &Side, others: &[Side]) -> Verdict {
     Verdict { tone, sentence, reasons: sentences.collect() }
 }
 
-/// Returns the statement about one side, based on its run time or, if that shows nothing, on the response
-/// times of requests that programs wait for.
+/// Returns the statement about one side, based on its run time or, if the run time shows nothing, on the
+/// response times of requests that programs wait for.
 fn pair(rows: &[Changed<'_>], at: usize, first: &Side, side: &Side) -> (Tone, String, Option<String>) {
     let responses = by_responses(rows);
     let work = rows.iter().find(|(row, change)| row.felt && says_something(change));

@@ -282,7 +282,7 @@ impl Terminal<'_> {
             let cells = text.iter().map(|row| width(&row[column])).max().unwrap_or(0);
             cells.max(width(&labels[column]))
         };
-        // First shortens the longest text column as far as it stays readable, then omits optional columns.
+        // First shorten the longest text column as far as it stays readable, then omit optional columns.
         const LEAST: usize = 14;
         const LEAST_OF_PATHS: usize = 28;
         const LEAST_OF_SENTENCES: usize = 36;
@@ -314,7 +314,7 @@ impl Terminal<'_> {
                 Some(at) => drop(columns.remove(at)),
                 None if columns.len() > 2 => drop(columns.pop()),
                 None => {
-                    // If two columns are too long, only the longer one is shortened.
+                    // If two columns are too long, only the longer column is shortened.
                     while excess > 0 {
                         let Some(longest) = widths.iter_mut().max() else { break };
                         *longest = longest.saturating_sub(1);
@@ -365,7 +365,7 @@ impl Terminal<'_> {
         self.paragraph(Some(Ink::Strong), "", text)
     }
 
-    /// Wraps text after `lead`; continuation lines are indented like the first.
+    /// Wraps text after `lead`; continuation lines are indented like the first line.
     fn paragraph(&mut self, ink: Option<Ink>, lead: &str, text: &str) -> io::Result<()> {
         if text.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The figures that the service ranks, a selection from StoreBench's catalogue. The other figures appear only
+//! The figures that the service ranks, a selection from StoreBench's catalogue. All other figures appear only
 //! on a result's page, because each ranked figure needs a database row per result.
 
 use std::sync::LazyLock;

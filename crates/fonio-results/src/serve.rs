@@ -169,7 +169,8 @@ fn connect(
     times: Times,
     graceful: &GracefulShutdown,
 ) {
-    // Disables Nagle's algorithm: otherwise a response on a kept connection can wait for an acknowledgement.
+    // Disable Nagle's algorithm, because with it, a response on a kept connection can wait for an
+    // acknowledgement.
     let _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
     stream.set_read_timeout(Some(times.stall));
@@ -181,7 +182,7 @@ fn connect(
         builder.serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(router));
     let connection = graceful.watch(connection);
     tokio::spawn(async move {
-        // Ignore errors, because their cause is the client: it disconnected, or was too slow.
+        // Ignore errors, because the client causes them: it disconnected, or was too slow.
         let _ = connection.await;
         drop(place);
     });

@@ -107,7 +107,7 @@ fn slow_clients_do_not_hold_connections() {
         let mut stream = TcpStream::connect(service.address).unwrap();
         stream.write_all(start).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        // The service closes the connection; otherwise this read times out after 30 s.
+        // The service must close the connection before this read times out after 30 s.
         let answer = Answer::read(&mut stream);
         assert!([0, 400, 408].contains(&answer.status), "{answer:?}");
         let mut again = [0];

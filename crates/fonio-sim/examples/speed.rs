@@ -1,5 +1,5 @@
 //! Measures for `cargo xtask bench devices` how fast devices and schedulers are simulated, on one core. Each
-//! round prints a line per case: name and values, separated by tabs; `-` is a missing value.
+//! round prints a line per case: the case's name and its values, separated by tabs; `-` is a missing value.
 //!
 //! All cases run one after the other in the same process, so the printed memory is the process's peak so
 //! far.

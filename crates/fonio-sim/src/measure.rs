@@ -186,9 +186,9 @@ pub enum Gives {
 pub const SEED: u64 = 1;
 
 impl Protocol {
-    /// Returns the random test of Kim et al., section 5.3: 2048 requests of 4 KiB. Before the test, the
-    /// first 1 GB or the complete range is written, whichever is larger, because all of a card in use has
-    /// been written. The range of Table III is not published; 128 MiB is the range of its sequential test.
+    /// Returns the random test of Kim et al., section 5.3: 2048 requests of 4 KiB. Before the test, the first
+    /// 1 GB or the complete range is written, whichever is larger, because a card in use has been written
+    /// completely. The range of Table III is not published; 128 MiB is the range of its sequential test.
     pub fn kim_random(op: Op, range: ByteCount) -> Protocol {
         Protocol {
             op,
@@ -266,8 +266,8 @@ impl Protocol {
             Gives::Iops => alone(1)?.iops(),
             Gives::Response => alone(1)?.micros_each(),
             Gives::Speedup(processes) => {
-                // The processes run one after the other on one device, so each starts with the state left by
-                // the previous one.
+                // The processes run one after the other on one device, so each process starts with the state
+                // that the previous process left.
                 let mut device = make()?;
                 let mut now = self.prepare(device.as_mut());
                 let mut serial = 0;

@@ -57,8 +57,8 @@ const fn card(name: &'static str, desktop: [f64; 4], phone: [f64; 4], shape: Sha
     Card { name, desktop: four(desktop), phone: four(phone), shape }
 }
 
-/// The eight cards. Each row lists sequential writes and reads, then random writes and reads, first on the
-/// desktop, then on the phone.
+/// The eight cards. Each row lists the rates of sequential writes and reads, then of random writes and reads,
+/// first on the desktop, then on the phone.
 pub const CARDS: [Card; 8] = [
     card("transcend", [4.16, 18.03, 1.18, 2.57], [4.35, 13.52, 1.38, 2.92], Shape::Flat),
     card("ridata", [7.93, 16.29, 0.02, 2.15], [5.86, 11.51, 0.03, 2.76], Shape::MildDrop),

@@ -15,8 +15,8 @@ use crate::profile::{Profile, ProfileError};
 use crate::scheduler::{Priority, ProcessId, Scheduler};
 
 /// The driver's queue depth. Linux's eMMC driver prepares a command while another one is in progress (since
-/// Linux 3.1; `Documentation/mmc/mmc-async-req`). We assume this for all phones: the Razr has Linux 3.0, but
-/// the study found that it gains from two processes.
+/// Linux 3.1; `Documentation/mmc/mmc-async-req`). We assume a depth of 2 for all phones: the Razr has Linux
+/// 3.0, but the study found that it gains from two processes.
 pub const DRIVER_DEPTH: u32 = 2;
 
 /// The size of all requests (section 4.3).

@@ -16,7 +16,7 @@ pub enum Decision {
     Durable,
     /// This library replaces some functions of the database's files.
     Treated(Treatment),
-    /// The database must not be opened; the value is the SQLite error code to return.
+    /// The database must not be opened; contains the SQLite error code to return.
     Refused(c_int),
 }
 
@@ -114,8 +114,8 @@ fn decide_with(database: &Path, not_stale: impl FnOnce(&Boots) -> Result<(), c_i
     }
 }
 
-/// Prepares the treatment of an open database. If this fails, prints the reason, and the database stays
-/// durable.
+/// Prepares the treatment of an open database. If the preparation fails, prints the reason, and the database
+/// stays durable.
 pub fn is_possible(database: &Path, treatment: &Treatment) -> bool {
     let world = World::get();
     let error = match treatment {

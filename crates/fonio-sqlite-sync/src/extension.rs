@@ -28,8 +28,8 @@ pub unsafe extern "C" fn sqlite3_foniosqlitesync_init(
             vfs::attach(&api);
             // SAFETY: SQLite holds the connection's lock.
             unsafe { adopt(&api, db) };
-            // SQLite's tables point to the library's functions, so it must stay loaded after the connection
-            // closes.
+            // SQLite's tables point to the library's functions, so the library must stay loaded after the
+            // connection closes.
             SQLITE_OK_LOAD_PERMANENTLY
         },
         || SQLITE_ERROR,

@@ -88,8 +88,8 @@ impl Hooked {
 
     /// Returns the VFS's own functions for the file.
     pub fn original(&self) -> &sqlite3_io_methods {
-        // SAFETY: the VFS's table is valid while the file is open. Every version of the table has the
-        // functions that are used: all functions that we replace exist since version 1.
+        // SAFETY: the VFS's table is valid while the file is open. All functions that we call exist in every
+        // version of the table.
         unsafe { &*self.original }
     }
 

@@ -140,7 +140,7 @@ unsafe fn correct(arguments: *mut *mut c_char) -> bool {
     true
 }
 
-/// Returns the data and the log of a file that is hooked as a log.
+/// Returns our data of a file that is hooked as a log, and the log.
 unsafe fn wal_of<'a>(file: *mut sqlite3_file) -> (&'a Hooked, &'a crate::wal::Wal) {
     // SAFETY: SQLite calls our functions only for hooked files.
     match unsafe { Hooked::of(file) } {

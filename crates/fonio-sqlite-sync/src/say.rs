@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Mutex;
 
-/// The printed messages: each is printed only once, even if the program runs for months.
+/// The messages that were printed. Each message is printed only once, even if the program runs for months.
 #[derive(Default)]
 pub struct Said(Mutex<BTreeSet<String>>);
 

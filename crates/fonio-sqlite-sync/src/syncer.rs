@@ -40,7 +40,7 @@ impl Syncer {
     /// Removes a database. The thread ends when the last database is removed.
     pub fn leave(&self) {
         let mut state = self.state();
-        // A child process can close databases that its parent opened before fork(2), so this can be called
+        // A child process can close databases that its parent opened before fork(2), so `leave` can be called
         // too often.
         state.users = state.users.saturating_sub(1);
         drop(state);
@@ -57,8 +57,8 @@ impl Syncer {
 
     /// Wakes the thread to look for a dirty log.
     pub fn wake(&self) {
-        // Take the lock, so that the thread is not between its check and its sleep, where it would miss the
-        // notification.
+        // Take the lock, so that the syncing thread is not between its check and its sleep, where it would
+        // miss the notification.
         drop(self.state());
         self.changed.notify_all();
     }

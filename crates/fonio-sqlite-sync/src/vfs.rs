@@ -199,7 +199,7 @@ pub unsafe fn adopt(api: &Api, path: &Path, file: *mut sqlite3_file, log: *mut s
     wal.push("-wal");
     // SAFETY: the caller guarantees that the files are valid.
     unsafe {
-        // Hook the log first, so that at every moment either SQLite or this library syncs it.
+        // Hook the log first, so that at every moment either SQLite or this library syncs the log.
         if !log.is_null()
             && Hooked::of(log).is_none()
             && !hook_other(log, Path::new(&wal), true, treatment.clone())

@@ -1,7 +1,7 @@
 //! A write-ahead log that this library syncs.
 //!
 //! Invariant: if the oldest unsynced write is older than the window, no further write begins before the log
-//! is synced. So a power cut loses only transactions within one window, even if the device is slow.
+//! is synced. Therefore, a power cut loses only transactions within one window, even if the device is slow.
 
 use std::ffi::c_int;
 use std::fs::File;
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use crate::sqlite::{SQLITE_IOERR_FSYNC, SQLITE_OK};
 
 pub struct Wal {
-    /// Our own descriptor of the log. Closing it drops no locks of SQLite, because SQLite holds none on a
-    /// log.
+    /// Our own descriptor of the log. Closing this descriptor drops no locks of SQLite, because SQLite holds
+    /// no locks on a log.
     file: File,
     path: PathBuf,
     window: Duration,
@@ -28,7 +28,8 @@ struct State {
     dirty_since: Option<Instant>,
     /// The time of the oldest write that the running sync covers.
     syncing_since: Option<Instant>,
-    /// A sync has failed. The data that it should have written may be lost, so no further write is allowed.
+    /// A sync has failed. The data that the failed sync should have written may be lost, so no further write
+    /// is allowed.
     has_failed: bool,
 }
 
@@ -109,8 +110,8 @@ impl Wal {
         let Some(since) = state.dirty_since.take() else { return };
         state.syncing_since = Some(since);
         drop(state);
-        // Calls the kernel directly, because the function of the C library may be replaced by this library's,
-        // which drops the call.
+        // Call the kernel directly, because this library may have replaced the C library's function by one
+        // that drops the call.
         let result = rustix::fs::fdatasync(&self.file);
         let mut state = self.state();
         state.syncing_since = None;
@@ -136,7 +137,7 @@ impl Wal {
         if state.has_failed { SQLITE_IOERR_FSYNC } else { SQLITE_OK }
     }
 
-    /// Syncs at the end of the process, unless another thread holds the lock.
+    /// Syncs the log at the end of the process, unless another thread holds the lock.
     pub fn sync_at_exit(&self) {
         if self.state.try_lock().is_ok() {
             self.sync();

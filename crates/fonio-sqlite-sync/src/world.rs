@@ -37,7 +37,7 @@ impl World {
                 libc::atexit(at_exit);
             }
         });
-        // SAFETY: it was stored above, and no world is ever freed.
+        // SAFETY: the pointer was stored above, and no world is ever freed.
         unsafe { &*WORLD.load(Ordering::Acquire) }
     }
 
@@ -63,7 +63,7 @@ impl World {
 }
 
 fn source() -> Source {
-    // SAFETY: this reads a number that the kernel passed to the program.
+    // SAFETY: `getauxval` reads a number that the kernel passed to the program.
     let is_privileged = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
     // A user who starts a set-user-ID program must not control the policy for its databases.
     match std::env::var_os(VARIABLE).filter(|path| !is_privileged && !path.is_empty()) {

@@ -39,7 +39,7 @@ pub struct Compared {
     pub first: Measure,
     /// The value in the second result, or the reason why it is missing.
     pub second: Measure,
-    /// The second value divided by the first; absent if one is missing or the first is 0.
+    /// The second value divided by the first; absent if one of the values is missing or the first value is 0.
     pub ratio: Option<f64>,
     /// The outcome of the comparison.
     pub answer: Answer,
@@ -228,7 +228,7 @@ mod tests {
 
     /// If equal devices have runs that vary by 5 %, at most one of twenty comparisons claims a difference in
     /// any of forty figures. If a device is twice as fast in ten figures, the comparison finds most of these
-    /// ten.
+    /// ten differences.
     #[test]
     fn claims_are_rarely_wrong() {
         const COMPARISONS: u64 = 500;

@@ -94,7 +94,7 @@ fn above_the_bus(document: &Document, _: u64) -> Option<String> {
     })
 }
 
-/// Checks only the median, because a cache may serve a few requests faster.
+/// Compares only the median with the transfer time, because a cache may serve a few requests faster.
 fn faster_than_the_transfer(document: &Document, _: u64) -> Option<String> {
     let limit = limit_mb_s(document)?;
     for access in ACCESSES {
@@ -138,7 +138,7 @@ fn synced_faster_than_flash(document: &Document, _: u64) -> Option<String> {
     })
 }
 
-/// Sequential reads can be slower than random reads if readahead is poor, but not by this factor, because
+/// Sequential reads can be slower than random reads if readahead is poor, but not four times slower, because
 /// sequential requests are larger.
 const ORDER_FACTOR: f64 = 4.0;
 
@@ -257,7 +257,7 @@ mod tests {
                 assert_eq!(reason.is_some(), hidden && too_fast, "{kind:?} {median}: {reason:?}");
             }
         }
-        // A run that lacks the figure, or that comes from an older fonio, is not hidden.
+        // A result that lacks the figure, or that an older fonio measured, is not hidden.
         let unknown = Some(Measure::NotMeasured("no time left".to_owned()));
         for measure in [unknown, None] {
             let mut document = sample::document();

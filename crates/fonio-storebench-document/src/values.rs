@@ -134,8 +134,8 @@ mod tests {
                 let both = measured(&ratio(&above, &below, ""));
                 ratios += u64::from(both.low <= 3.0 && 3.0 <= both.high);
             }
-            // 95 % of 2000 is 1900, with a standard deviation of 10; the interval of a ratio is slightly too
-            // wide.
+            // The expected count is 95 % of 2000, or 1900, with a standard deviation of 10; the interval of a
+            // ratio is slightly too wide.
             assert!((1860..=1940).contains(&means), "{runs} runs: {means}");
             assert!((1860..=1995).contains(&ratios), "{runs} runs: {ratios}");
         }

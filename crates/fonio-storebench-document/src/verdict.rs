@@ -75,7 +75,7 @@ fn weak_point(document: &Document) -> Option<String> {
     weak_sentence(parts.collect())
 }
 
-/// Names the weakest figure, and the figures that do not clearly differ from it.
+/// Returns a sentence with the weakest figure, and the figures that do not clearly differ from it.
 fn weak_sentence(mut parts: Vec<Part>) -> Option<String> {
     parts.sort_by(|a, b| a.standing.better_than_percent.total_cmp(&b.standing.better_than_percent));
     let weakest = parts.first()?;

@@ -53,8 +53,8 @@ impl Boots {
         self.clean.iter().any(|clean| clean == id)
     }
 
-    /// Records whether this boot has ended cleanly. Pass true after all programs have ended and all data are
-    /// synced, and false before programs start.
+    /// Records whether this boot has ended cleanly. Pass `true` after all programs have ended and all data
+    /// are synced, and `false` before programs start.
     ///
     /// # Errors
     ///

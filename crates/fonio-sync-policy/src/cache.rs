@@ -3,11 +3,11 @@
 //! The marker `x-fonio-boot` is next to the database `x`. The marker contains the id of the last boot during
 //! which `x` was written without sync.
 //!
-//! Invariant: the marker of a boot is durable before the first unsynced write of that boot. So if the marker
-//! names an earlier boot that did not end cleanly, any writes since the beginning of that boot may be lost.
-//! Without a marker, every write was synced. The files are removed before the marker, so if the power is cut
-//! in between, the remaining files are removed next time. Killing a program is harmless: its writes are in
-//! the page cache, and the marker names the current boot.
+//! Invariant: the marker of a boot is durable before the first unsynced write of that boot. Therefore, if the
+//! marker names an earlier boot that did not end cleanly, any writes since the beginning of that boot may be
+//! lost. Without a marker, every write was synced. The database's files are removed before the marker, so if
+//! the power is cut in between, the remaining files are removed next time. Killing a program is harmless,
+//! because its writes are in the page cache, and the marker names the current boot.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -21,13 +21,13 @@ use rustix::process::{Flock, FlockType, fcntl_getlk};
 use crate::boots::{Boots, replace, sync_folder};
 use crate::error::PolicyError;
 
-/// The suffixes of SQLite's additional files: write-ahead log, its index, and rollback journal.
+/// The suffixes of SQLite's additional files: the write-ahead log, the log's index, and the rollback journal.
 pub const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 pub(crate) const MARKER: &str = "-fonio-boot";
 
-/// The bytes that SQLite locks: in a database, those from `PENDING_BYTE` on (os.h); in the index of a
-/// write-ahead log, those from `UNIX_SHM_BASE` to `UNIX_SHM_DMS` (os_unix.c).
+/// The bytes that SQLite locks: the bytes from `PENDING_BYTE` on in a database (os.h), and the bytes from
+/// `UNIX_SHM_BASE` to `UNIX_SHM_DMS` in the index of a write-ahead log (os_unix.c).
 const LOCKS: [(&str, u64, u64); 2] = [("", 0x4000_0000, 512), ("-shm", 120, 9)];
 
 /// The state of a database according to its marker.
@@ -85,8 +85,8 @@ impl Cache {
         }
     }
 
-    /// Removes the database if it is stale, and returns the removed files. Afterwards, its state is the same
-    /// as if it had always been synced.
+    /// Removes the database if it is stale, and returns the removed files. After the removal, the state of
+    /// the database is the same as if it had always been synced.
     ///
     /// # Errors
     ///

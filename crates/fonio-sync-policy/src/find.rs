@@ -8,9 +8,9 @@ use crate::cache::Cache;
 use crate::error::PolicyError;
 use crate::policy::{Class, Policy, Rule};
 
-/// Returns the databases that have a marker and match a rule of the class `cache`. Follows no symbolic links,
-/// and stays on the file system of the rule's folder. The second list has an error for each unreadable
-/// folder; the search continues in the other folders.
+/// Returns the databases that have a marker and match a rule of the class `cache`. The search follows no
+/// symbolic links, and stays on the file system of the rule's folder. The second returned list contains an
+/// error for each unreadable folder; the search continues in the other folders.
 pub fn caches_below(policy: &Policy, rule: &Rule) -> (Vec<Cache>, Vec<PolicyError>) {
     let (mut found, mut errors) = (Vec::new(), Vec::new());
     let root = rule.root();

@@ -3,7 +3,7 @@
 //!
 //! [`Policy`] is the file in which users name these databases. [`Cache`] is the contract of databases that
 //! are never synced. Before the first unsynced write during a boot, a marker next to the database gets the id
-//! of the boot. If the boot does not end cleanly, the database is removed with all its files. The library in
+//! of the boot. If that boot does not end cleanly, the database is removed with all its files. The library in
 //! programs (`fonio-sqlite-sync`) and the systemd units use this crate.
 
 mod boots;

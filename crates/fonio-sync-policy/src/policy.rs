@@ -10,8 +10,7 @@ use wildmatch::WildMatch;
 
 use crate::error::PolicyError;
 
-/// The default window of `ordered`: our choice, which is about the interval at which an idle app writes its
-/// state.
+/// The default window of `ordered`. We chose about the interval at which an idle app writes its state.
 const WINDOW_DEFAULT_MS: u64 = 1000;
 /// The longest allowed window. After this time, the kernel writes the data back anyway
 /// (`dirty_expire_centisecs` is 30 s by default).
@@ -120,8 +119,8 @@ impl TryFrom<String> for Name {
 }
 
 impl Policy {
-    /// Parses the text of the file `from`. One wrong rule invalidates the complete policy; otherwise, a user
-    /// could assume that the wrong rule is active.
+    /// Parses the text of the file `from`. One wrong rule invalidates the complete policy, so that a user
+    /// cannot assume that the wrong rule is active.
     ///
     /// # Errors
     ///
@@ -189,8 +188,8 @@ fn rule_of(written: Written) -> Result<Rule, String> {
     let plain = Path::new(path.trim_end_matches('/'));
     let is_folder = !is_pattern && (path.ends_with('/') || plain.is_dir());
     let folder = is_folder.then(|| resolved(plain).into_owned());
-    // Also resolves symbolic links in the folders of the rule, because SQLite resolves symbolic links before
-    // it opens a database.
+    // Resolve symbolic links in the folders of the rule too, because SQLite resolves symbolic links before it
+    // opens a database.
     let pattern = match is_pattern {
         false => resolved(plain).to_string_lossy().into_owned(),
         true => {

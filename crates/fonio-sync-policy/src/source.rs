@@ -17,8 +17,8 @@ pub const VARIABLE: &str = "FONIO_SYNC_POLICY";
 #[derive(Debug)]
 pub struct Source {
     path: PathBuf,
-    /// The version of the file at the last check: `None` before the first check, and `Some(None)` if there
-    /// was no file.
+    /// The version of the policy file at the last check: `None` before the first check, and `Some(None)` if
+    /// there was no file.
     seen: Option<Option<Seen>>,
     policy: Arc<Policy>,
 }

@@ -49,7 +49,8 @@ impl Failure {
         }
     }
 
-    /// Returns the exit code that a shell reports: the command's own, or 128 plus the signal number.
+    /// Returns the exit code that a shell reports: the command's own exit code, or 128 plus the signal
+    /// number.
     pub fn exit_code(self) -> u8 {
         match self {
             Failure::Code(code) => code as u8,
@@ -98,8 +99,8 @@ fn find(program: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(is_program)
 }
 
-/// Returns whether a file looks like text, by the rule of shells. A program for another CPU architecture is
-/// not taken for a script.
+/// Returns whether a file looks like text, by the rule of shells. By this rule, a program for another CPU
+/// architecture does not count as a script.
 fn is_text(file: &Path) -> bool {
     let mut start = [0; 128];
     let read = File::open(file).and_then(|mut file| file.read(&mut start));

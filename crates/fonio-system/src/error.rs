@@ -16,7 +16,7 @@ pub struct SystemError {
 }
 
 impl SystemError {
-    /// Returns a closure for `map_err` that makes the error: `.map_err(SystemError::on("read", path))`.
+    /// Returns a closure for `map_err` that creates the error: `.map_err(SystemError::on("read", path))`.
     pub fn on<E: Into<io::Error>>(
         action: &'static str,
         path: impl Into<PathBuf>,

@@ -35,7 +35,7 @@ pub fn say(text: fmt::Arguments<'_>) {
     let mut is_drawn = lock(&IS_DRAWN);
     let clear = if *is_drawn { CLEAR } else { "" };
     *is_drawn = false;
-    // Ignore errors: standard error may be closed, but the work continues.
+    // Ignore write errors: standard error may be closed, but the work continues.
     let _ = writeln!(io::stderr().lock(), "{clear}{text}");
 }
 
@@ -198,7 +198,7 @@ fn whole_seconds(time: Duration) -> String {
     Unit::S.format(time.as_secs_f64().round())
 }
 
-/// Rounds to full minutes if the time is at least two minutes, otherwise to tens of seconds.
+/// Rounds a time to full minutes if it is at least two minutes, otherwise to tens of seconds.
 pub fn rounded(seconds: f64) -> String {
     if seconds >= 120.0 {
         format!("{:.0} min", seconds / 60.0)

@@ -1,7 +1,7 @@
 //! Handles signals that end a program: they set a flag, wake a socket, or are counted by a listener.
 //!
 //! [`watch`] and [`wake_on`] take over a signal until the process ends; a [`Listener`] takes over a signal
-//! until the listener is dropped. Afterwards, the signal has its previous effect: it ends the process, unless
+//! until the listener is dropped. After that, the signal has its previous effect: it ends the process, unless
 //! the process has ignored the signal from the start (`nohup`) or has its own handler.
 
 use std::io::{self, Read};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Returns this user's state folder: `/run/fonio` for root, otherwise `fonio` in `$XDG_RUNTIME_DIR`, or
 /// `fonio-UID` in the temporary folder. A reboot empties each of these folders, and also reverts the changes
-/// that they record. The folder may not exist yet.
+/// that the files in them record. The folder may not exist yet.
 pub fn folder() -> PathBuf {
     let user = rustix::process::geteuid();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR");

@@ -2,9 +2,9 @@
 //! from documents ([`markdown`]), and test cases from files ([`cases`]).
 //!
 //! A test that cannot run calls [`has`], [`skip`] or [`skip_part`]. libtest reports a skipped test as "ok"
-//! and hides its output. So each skip also adds a line to the file named by [`SKIPS`], and `cargo xtask test`
-//! counts the lines. If a need is listed in [`REQUIRE`], the test fails instead. Continuous integration sets
-//! this variable, because a test that is skipped on every machine proves nothing.
+//! and hides its output. Therefore, each skip also adds a line to the file named by [`SKIPS`], and `cargo
+//! xtask test` counts the lines. If a need is listed in [`REQUIRE`], the test fails instead. Continuous
+//! integration sets this variable, because a test that is skipped on every machine proves nothing.
 
 use std::fs::File;
 use std::io::Write;
@@ -173,7 +173,7 @@ fn record(skip: Skip) {
     }
     eprintln!("skipped: {}", skip.why);
     if let Some(path) = std::env::var_os(SKIPS) {
-        // Many test processes can do this at the same time, because a single write to a file opened for
+        // Many test processes can add lines at the same time, because a single write to a file opened for
         // appending is atomic.
         let file = File::options().append(true).create(true).open(&path);
         file.and_then(|mut file| file.write_all(skip.to_line().as_bytes()))

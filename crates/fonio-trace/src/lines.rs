@@ -8,7 +8,7 @@ use memchr::memchr;
 /// table with thousands of columns is not a trace.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// The size is several times the length of the longest line, so that a line in the buffer is usually
+/// The buffer is several times as large as the longest line, so that a line in the buffer is usually
 /// complete.
 const BUFFER_BYTES: usize = 4 * LINE_BYTES_MAX;
 

@@ -102,8 +102,8 @@ pub fn recognise(head: &[u8]) -> Option<Format> {
 /// Chooses a reader for one trace in `inputs`: per-processor files of blktrace, or a single file of any other
 /// format.
 ///
-/// Gzip is unpacked first. Unless `options` give the format, the first nonempty input decides it, because the
-/// file of an idle processor is empty.
+/// Gzip is unpacked first. Unless `options` give the format, the first nonempty input determines the format,
+/// because the file of an idle processor is empty.
 ///
 /// # Errors
 /// If the inputs cannot be read, or have an unsupported format.

@@ -9,8 +9,8 @@
 use fonio_core::event::Run;
 use fonio_core::{Batch, Diagnostic, Instants, Severity, Timestamp};
 
-/// Maximum number of damaged times: a damaged record has one, and a damaged table line two. More events at a
-/// distant time are not accidental.
+/// Maximum number of damaged times: a damaged record has one time, and a damaged line of a table two times.
+/// More events at a distant time are not accidental.
 const FEW: u64 = 8;
 /// Minimum number of other events per distant event, so that the majority decides which times are correct.
 const OTHERS: u64 = 3;

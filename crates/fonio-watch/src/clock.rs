@@ -38,7 +38,8 @@ impl WallClock {
         self.unix_ns_at_zero
     }
 
-    /// Returns the number of seconds by which the clock was set since `before`; `None` if it was not set.
+    /// Returns the number of seconds by which the wall clock was set since `before`; `None` if the clock was
+    /// not set.
     pub fn set_since(self, before: WallClock) -> Option<i64> {
         let by = (self.unix_ns_at_zero - before.unix_ns_at_zero) / 1_000_000_000;
         (by.abs() >= JUMP_S).then_some(by)

@@ -31,9 +31,8 @@ struct Counters {
 }
 
 impl Devices {
-    /// Watches the devices with these names, or all disks if no names are given. All disks do not include
-    /// devices backed by files, memory or other devices, because their I/O is counted on the underlying
-    /// disks.
+    /// Watches the devices with these names, or all disks if no names are given. "All disks" excludes devices
+    /// backed by files, memory or other devices, because their I/O is counted on the underlying disks.
     pub fn new(chosen: &[String]) -> Devices {
         let chosen = chosen.iter().map(|name| name.trim_start_matches("/dev/").to_owned()).collect();
         Devices { chosen, ..Devices::default() }

@@ -135,7 +135,8 @@ impl Recent {
         }
     }
 
-    /// Returns the earliest time after which no request is missing: all were observed and are still held.
+    /// Returns the earliest time after which no request is missing: all later requests were observed and are
+    /// still held.
     pub fn complete_since(&self, now: Timestamp) -> Timestamp {
         self.began.max(Timestamp(now.0.saturating_sub(HELD.0)))
     }

@@ -190,7 +190,7 @@ pub enum Why {
     Unknown,
     /// The device was not the reason, because no request was in flight most of the time.
     NoRequest,
-    /// One request was in the device for most of the time.
+    /// One request was in the device for most of the stall.
     OneRequest { op: Op, bytes: ByteCount, took_ms: u64, party: Option<Party> },
     /// The device served requests of other parties: the party with the most bytes, and its share of all bytes
     /// in thousandths.

@@ -42,7 +42,7 @@ const BOUNDS: Bounds = Bounds { parties: 40, files: 30, stalls: 20, events: 20 }
 /// Maximum number of minutes not yet in the history. If there are more such minutes, they are merged, so that
 /// memory use stays bounded on a full disk.
 const UNWRITTEN_MAX: usize = 360;
-/// Size of a history write in the budget: a typical slot of the day and a slot of the week.
+/// Size of a history write in the budget: a typical slot of the daily ring and of the weekly ring.
 const HISTORY_WRITE: ByteCount = ByteCount(12 << 10);
 const KEPT_PER_HOUR: usize = 12;
 

@@ -11,8 +11,8 @@ use crate::error::WorkloadError;
 /// The directory of each place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Places {
-    /// The parent directory of all places that are not in `named`. Each of these places gets a directory with
-    /// the place's name.
+    /// The parent directory of all places that are not in `named`. Each place that is not in `named` gets a
+    /// directory with the place's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<PathBuf>,
     /// Directories of single places, by place name.

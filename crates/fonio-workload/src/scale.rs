@@ -14,7 +14,7 @@ pub(crate) struct Planned<'a> {
     pub(crate) step: &'a Step,
     /// The step's number at each nesting depth, from 1, such as `2.1`.
     pub(crate) key: String,
-    /// For a repeat or a transaction: the number of its rounds in each enclosing round.
+    /// The number of rounds of a repeat or a transaction in each enclosing round.
     pub(crate) times: u64,
     /// For any other step: the number of operations in the complete run.
     pub(crate) total: u64,

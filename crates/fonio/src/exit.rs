@@ -4,7 +4,8 @@ use std::ffi::OsString;
 
 pub use fonio_recorder::exit::{Exit, NotShown, end, table, usage};
 
-/// Returns whether the words contain a command of the user after `--`, and the verb runs such a command.
+/// Returns whether the command line contains a command of the user after `--`, and the verb runs such a
+/// command.
 pub fn has_command(verbs: &clap::Command, words: &[OsString]) -> bool {
     let Some(at) = words.iter().position(|word| word == "--") else { return false };
     let mut verb = verbs;

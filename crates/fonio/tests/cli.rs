@@ -304,8 +304,8 @@ fn a_command_is_recorded_and_explained() {
     let script = "exec dd if=/dev/zero of=data bs=64k count=16 conv=fsync";
     let output = files.run(&["record", "-o", "of-command", "--", "sh", "-c", script]);
     if code(&output) != 0 {
-        // `record` prints one of these texts if the machine lacks something it needs; any other failure is a
-        // bug.
+        // `record` prints one of these texts if the machine lacks a requirement of recording; any other
+        // failure is a bug.
         let said = stderr(&output);
         let lacks =
             "needs root|no tracefs|tracefs cannot be mounted|locked down|is read-only here|no block events";

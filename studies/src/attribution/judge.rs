@@ -157,7 +157,7 @@ impl Judge {
 
     fn said(&self, content: Content, file: Option<u32>, cause: Option<u32>, at: Timestamp) -> Said<'_> {
         let rows = cause.and_then(|tid| self.threads.get(&tid));
-        // As in reports, the first row of a thread also describes the time before it.
+        // As in reports, the first row of a thread also applies to the time before that row.
         let cause = rows.and_then(|rows| rows.iter().rev().find(|row| row.from <= at).or(rows.first()));
         let path = file.and_then(|id| self.paths.get(&id)).map(PathBuf::as_path);
         Said { content, path, cause }

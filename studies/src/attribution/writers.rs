@@ -177,7 +177,7 @@ fn mapped(path: &Path, pause: &dyn Fn()) -> io::Result<()> {
     file.set_len(MAPPED_BYTES as u64)?;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let (none, fd) = (std::ptr::null_mut(), file.as_raw_fd());
-    // SAFETY: this creates a new mapping, of a file that is as long as the mapping.
+    // SAFETY: `mmap` creates a new mapping of a file that is as long as the mapping.
     let mapped = unsafe { libc::mmap(none, MAPPED_BYTES, protection, libc::MAP_SHARED, fd, 0) };
     if mapped == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
@@ -214,7 +214,7 @@ fn with_one_id(kind: &str, dir: &Path, path: &Path) -> io::Result<()> {
             if is_it {
                 std::thread::sleep(Duration::from_millis(100));
             }
-            // SAFETY: this ends the child without the exit handlers of its parent.
+            // SAFETY: `_exit` ends the child without running the exit handlers that it inherited.
             unsafe { libc::_exit(i32::from(written.is_err())) };
         }
         if child < 0 {

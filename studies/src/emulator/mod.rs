@@ -25,8 +25,8 @@ const CAPACITY: &str = "2GiB";
 /// The time limit of fio. Random writes of some cards take 0.4 s each.
 const RUNTIME_SECONDS: u32 = 20;
 
-/// Relative differences from the published number above these limits are marked: one limit for cards, one for
-/// the phone.
+/// The output marks relative differences from the published number above these limits, one for cards and one
+/// for the phone.
 const CARD_TOLERANCE: f64 = 0.05;
 const PHONE_TOLERANCE: f64 = 0.10;
 

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use fonio_host::{Confined as Groups, CpuShare, Ledger, Limits};
 
-/// A control group that limits its processes to a share of one CPU; it is removed when this value is dropped.
+/// A control group that limits its processes to a share of one CPU. Dropping this value removes the group.
 pub struct Confined {
     groups: Groups,
     #[expect(dead_code, reason = "dropping it removes the group")]

@@ -66,7 +66,7 @@ fn read_large(dir: &Path, _scale: u64) -> Result<()> {
     Ok(())
 }
 
-/// Returns offsets that look random and are the same in every run (Knuth's multiplicative hash).
+/// Returns file offsets that look random and are the same in every run (Knuth's multiplicative hash).
 fn place(number: u64, bytes: u64) -> u64 {
     (number.wrapping_mul(2_654_435_761) % (bytes / 4096)) * 4096
 }

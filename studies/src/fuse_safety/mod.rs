@@ -247,7 +247,7 @@ fn write_on_failing(mode: &str, fonio: &Path) -> Result<()> {
             // Sync twice, because a failed write and its failed fsync are two errors.
             let _ = file.sync_all();
             match file.sync_all() {
-                // The error hit the file system's own blocks, and ext4 became read-only.
+                // After an error in the file system's own blocks, ext4 is read-only.
                 Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {
                     suspect.extend(first..RECORDS);
                     break;

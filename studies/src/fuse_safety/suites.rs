@@ -60,7 +60,7 @@ struct Profile {
     piece_bytes: u64,
     closes: u32,
     maps: u32,
-    /// Divisor of the number of operations, because large operations take longer.
+    /// The number of operations is divided by this value, because large operations take longer.
     share: u64,
 }
 

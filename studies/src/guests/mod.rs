@@ -256,8 +256,8 @@ fn equal(fonio: &Path) -> Result<u32> {
     Ok(u32::from(is_broken))
 }
 
-/// Compares copies of a device. For each copy except the first, returns whether a difference was claimed, and
-/// the ratio of run times.
+/// Compares copies of a device. Returns, for each copy except the first, whether fonio claimed a difference,
+/// and the ratio of run times.
 fn plan_of_equals(fonio: &Path, card: &str, seed: u64) -> Result<Vec<(bool, f64)>> {
     let folder = tempfile::tempdir_in(process::scratch("lab")?)?;
     let shown = Command::new(fonio).args(["device", "show", card, "--toml"]).output()?;
@@ -283,8 +283,8 @@ fn mark(is_broken: bool) -> &'static str {
     if is_broken { "*" } else { "" }
 }
 
-/// Runs `script` on an emulated device in a guest. Returns the output, and the time until the script began,
-/// in seconds.
+/// Runs `script` on an emulated device in a guest. Returns the output of the script, and the time in seconds
+/// until the script began.
 fn emulated(fonio: &Path, profile: &str, written: u64, script: &str) -> Result<(String, f64)> {
     let mut command = process::bound_to_this(fonio);
     command.args(["device", "emulate", profile, "--json", "--in", KERNEL, &format!("--written={written}B")]);

@@ -1,6 +1,6 @@
 //! `cargo studies live`: measures how often a trial on a machine in use claims a false difference, and how
-//! often it finds a true one. Each trial is a real run with short slices, on an emulated card under a real
-//! load.
+//! often it finds a true difference. Each trial is a real run with short slices, on an emulated card under a
+//! real load.
 
 use std::path::Path;
 use std::process::{Child, Stdio};

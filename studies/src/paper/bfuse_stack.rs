@@ -138,7 +138,7 @@ pub(super) fn layers(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
     } else {
         layers_here(raw_told, steps, runs, &at)?
     };
-    // The stock daemon is not slowed down here, so no value depends on a published rate.
+    // In the guest, the stock daemon is not slowed down, so no value depends on a published rate.
     let at = runs.place_for(&[Filesystem::Vfat]);
     let (on_vfat, on_ext4) = (bench_layers(runs, "vfat", &at)?, bench_layers(runs, "ext4", &at)?);
     let (vfat, fuse) = (of_layer(&on_vfat, "vfat")?, of_layer(&on_ext4, FUSE)?);

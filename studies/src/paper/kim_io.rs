@@ -23,7 +23,7 @@ use crate::process;
 const TOTAL: Quantity = Quantity::new("MB", 2, 1.25, 0.1);
 const PART: Quantity = Quantity::new("MB", 2, 1.5, 0.1);
 
-/// For each workload: the study's name, our name, and the reason why the totals differ.
+/// The study's name of each workload, our name, and the reason why the totals differ.
 const WORKLOADS: [(&str, &str, &str); 7] = [
     (
         "webbench",

@@ -1,7 +1,7 @@
 //! `cargo studies paper`: compares tables and figures of published studies with our results.
 //!
-//! Some comparisons need only models and files. The others run workloads on emulated devices with the built
-//! program, as a user would, and print the command lines.
+//! Some comparisons need only models and files. All other comparisons run workloads on emulated devices with
+//! the built program, as a user would, and print the command lines.
 
 mod bfuse_apps;
 mod bfuse_matrix;

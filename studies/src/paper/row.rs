@@ -77,7 +77,7 @@ impl Verdict {
 /// The maximum difference between two numbers that agree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tolerance {
-    /// The maximum ratio of the larger number to the smaller one.
+    /// The maximum ratio of the larger number to the smaller number for agreement.
     pub(super) factor: f64,
     /// The numbers also agree if their difference is at most this value, for published numbers that are
     /// rounded or near 0.

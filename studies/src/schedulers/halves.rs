@@ -15,7 +15,7 @@ const SEED: u64 = 0x0a_a0;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     all: usize,
-    /// The number of comparisons that claim "less" or "more", which needs a difference of 5 percent.
+    /// The number of comparisons that claim "less" or "more"; each claim needs a difference of 5 percent.
     claims: usize,
     /// The number of comparisons whose interval does not contain 1.
     intervals: usize,

@@ -1,9 +1,9 @@
 //! `cargo studies schedulers`: compares SmartIO with the kernel's schedulers, in guests whose clock counts
 //! instructions.
 //!
-//! A cell (`cell.rs`) is a part of the comparison under one scheduler on one device. Finished cells are kept,
-//! so a stopped run can be continued. A cell is measured again if the module, fonio, the script or the kernel
-//! changes. At the end, the goals (`goals.rs`) are checked.
+//! A cell (`cell.rs`) is a part of the comparison under one scheduler on one device. The study keeps finished
+//! cells, so a stopped run can be continued. A cell is measured again if the module, fonio, the script or the
+//! kernel changes. At the end, the goals (`goals.rs`) are checked.
 
 mod cell;
 mod figures;

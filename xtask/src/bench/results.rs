@@ -44,7 +44,8 @@ pub struct Arguments {
     rounds: u32,
 }
 
-/// The outcome of one part: whether its goal is met (`None` if it was not measured), and a sentence.
+/// The outcome of one part of the benchmark: whether its goal is met (`None` if it was not measured), and a
+/// sentence for the user.
 struct Verdict {
     holds: Option<bool>,
     sentence: String,

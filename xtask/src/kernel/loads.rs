@@ -64,7 +64,7 @@ impl Run<'_> {
             .collect();
         let mut queued = vec![0; programs.len()];
         let mut requests = BTreeMap::new();
-        // For each request in flight: its completion time, program and number.
+        // The completion time, program and number of each request in flight.
         let mut in_flight: Vec<(u64, usize, u64)> = Vec::new();
         let mut done: Vec<Done> = Vec::new();
         let limited: u64 =

@@ -247,7 +247,7 @@ impl Model {
         Ok(())
     }
 
-    /// Returns the time at which the oldest write of a class and list became the oldest.
+    /// Returns the time since which the oldest write of a class and list has been the oldest.
     fn head_since(&self, class: usize, is_sync: bool) -> Option<u64> {
         let mut writes = self
             .waiting

@@ -237,10 +237,11 @@ fn drop_caches(folder: &Path, notes: &mut Vec<String>) -> bool {
 }
 
 /// Maximum number of bytes that may stay cached, because recently read pages are in per-processor batches and
-/// cannot be dropped. These bytes are less than half a percent of the apps' files.
+/// cannot be dropped. This number of bytes is less than half a percent of the apps' files.
 const KEPT_MAX_BYTES: u64 = 1 << 20;
 
-/// If other programs cause more than this share of the active processor time, they disturb the launches.
+/// If other programs cause more than this share of the active processor time, these programs disturb the
+/// launches.
 const OTHERS_SHARE: f64 = 0.3;
 
 fn note_others(all: Option<Ticks>, own: u64, notes: &mut Vec<String>) {

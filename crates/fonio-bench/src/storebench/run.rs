@@ -187,7 +187,7 @@ pub struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Measures the parts that are missing in `kept`, and saves each of them with `save`.
+    /// Measures the parts that are missing in `kept`, and saves each measured part with `save`.
     ///
     /// # Errors
     ///

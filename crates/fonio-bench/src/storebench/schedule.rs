@@ -112,7 +112,7 @@ const RANGE_QUICK_BYTES: u64 = 16 * MIB;
 /// Address range of synchronous writes. It is larger than the range whose mapping a small controller keeps in
 /// memory.
 const SYNC_BYTES: u64 = 16 * MIB;
-/// Synchronous writes per run: enough for a 99th percentile.
+/// Number of synchronous writes per run: enough for a 99th percentile.
 const SYNC_WRITES: u64 = 1000;
 
 /// Number of bytes of the long write, which is more than the fast cache of most cards and eMMC devices.

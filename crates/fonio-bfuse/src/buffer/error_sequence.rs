@@ -10,7 +10,8 @@ pub(crate) struct ErrorSequence {
     last: Option<Errno>,
 }
 
-/// The number of the inode's errors that a handle has received, or that occurred before it was opened.
+/// The number of the inode's errors that a handle has received, or that occurred before the handle was
+/// opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen(u32);
 
@@ -25,7 +26,7 @@ impl ErrorSequence {
         Seen(self.count)
     }
 
-    /// Returns the last error that `seen` does not include, and marks it as seen.
+    /// Returns the last error that `seen` does not include, and marks this error as seen.
     pub(crate) fn take(&self, seen: &mut Seen) -> Option<Errno> {
         if seen.0 == self.count {
             return None;

@@ -51,7 +51,7 @@ impl Drop for Manager {
         self.buffer.lock_dirty().closed = true;
         self.buffer.work.notify_all();
         for thread in self.threads.drain(..) {
-            // A manager panics only on a broken invariant, and then prints a message to standard error.
+            // A manager panics only on a broken invariant, and a panic prints a message to standard error.
             let _ = thread.join();
         }
         self.buffer.drain_all();

@@ -44,7 +44,7 @@ use crate::statistics::BufferStatistics;
 /// which there is no space then fails immediately.
 const RESERVE_BYTES: u64 = 16 << 20;
 
-/// Shorter writes do not use direct I/O, because the device would be idle after each of them.
+/// Writes with fewer bytes do not use direct I/O, because the device would be idle after each short write.
 const DIRECT_BYTES_MIN: usize = 256 << 10;
 
 #[derive(Debug)]
@@ -59,7 +59,8 @@ pub(crate) struct Buffer {
 
 #[derive(Debug, Default)]
 struct Dirty {
-    /// Inodes with pending data, and the time of the first pending write of each; oldest first.
+    /// Inodes with pending data, and the time of the first pending write of each inode; the oldest inode is
+    /// first.
     by_age: VecDeque<(Instant, Arc<Pending>)>,
     /// Inodes with a sealed entry, which a manager flushes at once.
     sealed: VecDeque<Arc<Pending>>,
@@ -203,7 +204,7 @@ impl Buffer {
 
     fn is_nearly_full(&self, file: &OwnedFd) -> bool {
         let reserve = RESERVE_BYTES + 2 * (self.options.entries() * self.options.entry_bytes) as u64;
-        // If the free space is unknown, do not buffer: acknowledged data might not fit.
+        // If the free space is unknown, do not buffer, because acknowledged data might not fit.
         rustix::fs::fstatvfs(file)
             .map_or(true, |below| below.f_bavail.saturating_mul(below.f_frsize) < reserve)
     }
@@ -300,7 +301,8 @@ impl Buffer {
         }
     }
 
-    /// Flushes an inode taken from the list by age, and adds it to the list again if new data have arrived.
+    /// Flushes an inode taken from the list by age, and adds the inode to the list again if new data have
+    /// arrived.
     fn flush_listed(&self, pending: &Arc<Pending>) {
         let mut state = pending.lock();
         state.is_listed = false;

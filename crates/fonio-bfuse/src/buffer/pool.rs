@@ -62,7 +62,7 @@ impl Pool {
                     let _ = kernel::ask_for_huge_pages(bytes);
                 }
                 // A user's memory-lock limit may be lower than the buffer size; the mount's statistics report
-                // this.
+                // whether the memory is locked.
                 is_locked &= kernel::lock_memory(bytes).is_ok();
                 Entry { memory, from, bytes: entry_bytes, used: 0 }
             })
@@ -70,7 +70,7 @@ impl Pool {
         Self { free: Mutex::new(free), freed: Condvar::new(), entries, is_locked }
     }
 
-    /// Returns whether the memory is locked, so it cannot be swapped out.
+    /// Returns whether the memory is locked, so that the memory cannot be swapped out.
     pub(super) fn is_locked(&self) -> bool {
         self.is_locked
     }

@@ -176,7 +176,7 @@ fn each_handle_hears_of_an_error_once() {
     let (pending, full) = (Arc::new(Pending::default()), Arc::new(OwnedFd::from(full)));
     let mut first = pending.errors_now();
     let mut second = pending.errors_now();
-    // The device is full, but the file system with its device node is not, so the write is buffered.
+    // The device is full, but the file system with its device node is not full, so the write is buffered.
     assert_eq!(buffer.write(&pending, &full, 0, &[1; 100]), Ok(()));
     buffer.drain(&pending);
     assert_eq!(pending.error_for(&mut first), Some(Errno::NOSPC));
@@ -276,7 +276,7 @@ fn only_what_touches_pending_data_is_drained() {
     file.check_below(0, 300);
 }
 
-/// After its first entry, a stream uses direct I/O if the options allow this.
+/// After its first entry, a stream uses direct I/O if the options allow direct I/O.
 #[test]
 fn a_long_stream_opens_its_file_once_more() {
     let dir = tempfile::tempdir().expect("a temporary folder");

@@ -49,7 +49,7 @@ impl Drop for Pruner {
         descriptors.lock().is_closed = true;
         descriptors.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // The thread panics only on a broken invariant, and then prints a message to standard error.
+            // The thread panics only on a broken invariant, and a panic prints a message to standard error.
             let _ = thread.join();
         }
     }
@@ -70,7 +70,7 @@ fn watch(file_system: &FileSystem, forget: impl Fn(&[u64])) {
         drop(state);
         descriptors.is_asked.store(false, Ordering::Relaxed);
         let used = file_system.descriptors_used();
-        // If the daemon itself uses more descriptors than planned, fewer remain for inodes.
+        // If the daemon itself uses more descriptors than planned, fewer descriptors remain for inodes.
         let enough = if is_needed { descriptors.low.min(used / 4 * 3) } else { descriptors.low };
         let mut is_in_vain = used > enough;
         while file_system.descriptors_used() > enough {
@@ -140,8 +140,8 @@ fn prune(file_system: &FileSystem, ids: &[u64]) {
     file_system.tell(&message);
 }
 
-/// Sends `FUSE_NOTIFY_INVAL_ENTRY` for each name, except directories: the kernel would detach a directory
-/// even if it is the working directory of a process.
+/// Sends `FUSE_NOTIFY_INVAL_ENTRY` for each name, except names of directories: the kernel would detach a
+/// directory even if it is the working directory of a process.
 fn forget_names(file_system: &FileSystem, ids: &[u64]) {
     for id in ids {
         let Some(node) = file_system.nodes.get(*id) else { continue };

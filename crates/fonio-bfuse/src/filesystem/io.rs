@@ -201,7 +201,7 @@ impl FileSystem {
     pub(super) fn kill_privileges(&self, node: &Node, file: &OwnedFd) -> Result<(), Errno> {
         let mode = Mode::from_raw_mode(rustix::fs::fstat(file)?.st_mode);
         let mut kept = mode - Mode::SUID;
-        // Without execute permission for the group, the set-group-ID bit means mandatory locking, so it
+        // Without execute permission for the group, the set-group-ID bit means mandatory locking, so this bit
         // stays.
         if mode.contains(Mode::XGRP) {
             kept -= Mode::SGID;
@@ -212,7 +212,7 @@ impl FileSystem {
         }
         match rustix::fs::fremovexattr(file, CAPABILITIES) {
             Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
-            // On an append-only file, this call fails even if the file has no capabilities.
+            // On an append-only file, `fremovexattr` fails even if the file has no capabilities.
             Err(Errno::PERM) if !has_attribute(file, CAPABILITIES) => Ok(()),
             Err(error) => Err(error),
         }

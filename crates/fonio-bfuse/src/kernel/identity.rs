@@ -43,7 +43,8 @@ struct CapabilityWords {
 /// The identity of a thread that serves requests. The value must not be moved to another thread.
 #[derive(Debug)]
 pub(crate) struct Identity {
-    /// Whether the thread can change its identity; otherwise it acts as the mounting user.
+    /// Whether the thread can change its identity; a thread that cannot change its identity acts as the
+    /// mounting user.
     is_root: bool,
     /// All permitted capabilities except `CAP_SYS_RESOURCE`: quotas must apply to the daemon's writes.
     capabilities: [CapabilityWords; 2],

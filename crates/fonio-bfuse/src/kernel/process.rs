@@ -32,7 +32,8 @@ pub(crate) fn process_use() -> ProcessUse {
     if unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) } != 0 {
         return ProcessUse::default();
     }
-    // These numbers are not negative; the width of their types depends on the processor architecture.
+    // The numbers in a `rusage` are not negative; the width of their types depends on the processor
+    // architecture.
     let time = |value: libc::timeval| {
         Duration::new(value.tv_sec as u64, u32::try_from(value.tv_usec).unwrap_or(0) * 1000)
     };
@@ -44,7 +45,8 @@ pub(crate) fn process_use() -> ProcessUse {
     }
 }
 
-/// Raises the open-file limit to `wanted`, or else to the kernel's maximum, and returns the limit.
+/// Raises the open-file limit to `wanted` or, without `wanted`, to the kernel's maximum, and returns the
+/// limit.
 pub(crate) fn raise_open_files(wanted: Option<u64>) -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let system = std::fs::read_to_string("/proc/sys/fs/nr_open").ok();

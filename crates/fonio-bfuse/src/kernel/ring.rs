@@ -62,7 +62,7 @@ impl Entry {
     /// # Errors
     /// If the kernel cannot create an io_uring instance.
     pub(crate) fn new(device: BorrowedFd<'_>, queue: u16, payload_bytes: usize) -> io::Result<Self> {
-        // With these flags, the kernel copies requests only while this thread waits for them.
+        // With these flags, the kernel copies requests only while this thread waits for requests.
         let ring = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(1)?;
         let headers = Box::new(Headers {
             header: [0; 128],
@@ -140,7 +140,7 @@ impl Entry {
     }
 }
 
-/// Returns whether this process may create io_uring rings; containers may forbid them.
+/// Returns whether this process may create io_uring rings; containers may forbid rings.
 pub(crate) fn has_rings() -> bool {
     IoUring::<Entry128, cqueue::Entry>::builder().setup_single_issuer().setup_defer_taskrun().build(1).is_ok()
 }

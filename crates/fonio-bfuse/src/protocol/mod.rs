@@ -63,7 +63,8 @@ pub(crate) mod notify {
     /// Invalidates a name: `struct fuse_notify_inval_entry_out`, then the name with its zero byte.
     pub(crate) const INVAL_ENTRY: u32 = 3;
     pub(crate) const INVAL_ENTRY_BYTES: usize = 16;
-    /// Makes the kernel forget unused inodes: `struct fuse_notify_prune_out`, then their node IDs.
+    /// Makes the kernel forget unused inodes: `struct fuse_notify_prune_out`, then the node IDs of these
+    /// inodes.
     pub(crate) const PRUNE: u32 = 9;
     pub(crate) const PRUNE_BYTES: usize = 16;
 }

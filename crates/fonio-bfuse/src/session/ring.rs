@@ -17,7 +17,8 @@ use crate::filesystem::Worker;
 use crate::kernel::{self, Identity};
 use crate::protocol::{HEADER_OUT, Header, Opcode, Request};
 
-/// Minimum number of threads per CPU: while one waits for the device, the other serves requests for names.
+/// Minimum number of threads per CPU: while one thread waits for the device, the other thread serves requests
+/// for names.
 const THREADS_MIN: usize = 2;
 
 /// Upper bound of the number of io_uring queues that the kernel supports.
@@ -64,7 +65,7 @@ impl Session {
         let mut cpus = CpuSet::new();
         if usize::from(queue) < CpuSet::MAX_CPU {
             cpus.set(usize::from(queue));
-            // This call fails for a CPU that may be added later; such a CPU runs no callers yet.
+            // Setting the affinity fails for a CPU that may be added later; such a CPU runs no callers yet.
             let _ = sched_setaffinity(None, &cpus);
         }
         // Otherwise, the kernel could reclaim memory for us by writing back through our own mount. The call

@@ -9,7 +9,7 @@ mod words;
 
 use tokens::{Token, Tokens};
 
-/// Maximum number of characters of a normalised statement, including the ellipsis of a truncated one.
+/// Maximum number of characters of a normalised statement, including the ellipsis of a truncated statement.
 pub const TEXT_MAX: usize = 240;
 const CUT: &str = "…";
 /// Stands for all values of a list after the first.
@@ -111,7 +111,7 @@ struct Writer {
     /// Whether the last written word precedes the name of a table.
     names_table: bool,
     is_pragma: bool,
-    /// The offset of a sign that belongs to the value after it.
+    /// The offset of a sign that belongs to the value after the sign.
     sign: Option<usize>,
     /// The start of the current values, and the start and end of the preceding list of values in brackets.
     values: Option<usize>,

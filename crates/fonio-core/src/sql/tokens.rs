@@ -119,7 +119,7 @@ fn or_value((length, is_closed): (usize, bool), shape: Shape) -> (Shape, usize) 
     (if is_closed { shape } else { Shape::Value }, length)
 }
 
-/// Returns the number of bytes before the first end byte, or of all bytes if there is none.
+/// Returns the number of bytes before the first end byte, or of all bytes if there is no end byte.
 fn length_until(text: &[u8], is_end: impl Fn(u8) -> bool) -> usize {
     text.iter().position(|byte| is_end(*byte)).unwrap_or(text.len())
 }

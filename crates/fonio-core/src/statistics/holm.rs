@@ -6,8 +6,8 @@
 //! probability of any false claim is at most the level, whichever figures truly differ.
 
 /// Tests figures with `weights` together at `level`. `claims(figure, level)` returns whether the figure
-/// differs at a level; it must be monotonic in the level. Returns the last level at which each figure was
-/// tested.
+/// differs at a level; `claims` must be monotonic in the level. Returns the last level at which each figure
+/// was tested.
 pub fn levels(level: f64, weights: &[f64], mut claims: impl FnMut(usize, f64) -> bool) -> Vec<f64> {
     let mut open: Vec<usize> = (0..weights.len()).collect();
     let mut levels = vec![level; weights.len()];

@@ -1,7 +1,7 @@
 //! Statistics of repeated runs: spreads, differences of means, Student's t, and levels for simultaneous
 //! tests; and histograms.
 //!
-//! All of it is plain arithmetic: the same input gives the same bytes on every platform.
+//! All these statistics are plain arithmetic: the same input gives the same bytes on every platform.
 
 pub mod doublings;
 pub mod holm;

@@ -12,8 +12,8 @@ pub(super) const OF_PROGRAM: &str =
 /// The reason why a fix of a folder cannot be tried with a command.
 pub(super) const OF_FOLDER: &str = "the command's folder is in use; a workload gets its own folder";
 
-/// Tries a setting: changes it as on a machine in use, or passes it as an option of the new file system or
-/// device.
+/// Tries a setting: changes the setting as on a machine in use, or passes the setting as an option of the new
+/// file system or device.
 pub(super) fn try_setting(
     trial: Trial,
     setting: Setting,

@@ -54,7 +54,7 @@ pub struct LaunchOptions<'a> {
     pub cache: CacheState,
     /// The condition under which a command that does not end by itself counts as launched.
     pub until_idle: Option<Quiet>,
-    /// Number of unmeasured launches before each measured one, for a warm cache.
+    /// Number of unmeasured launches before each measured launch, for a warm cache.
     pub warmup: u32,
     /// Files to copy to a device that is formatted for the launch.
     pub copy: &'a [PathBuf],
@@ -64,7 +64,7 @@ pub struct LaunchOptions<'a> {
     pub seed: u64,
     /// The command lines with which this program starts its own processes.
     pub roles: &'a Roles,
-    /// Set by a signal handler to end the launch as soon as possible.
+    /// A flag that a signal handler sets to end the launch as soon as possible.
     pub stop: &'a AtomicBool,
 }
 

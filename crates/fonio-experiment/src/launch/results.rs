@@ -16,7 +16,7 @@ use crate::setup::{Conditions, Setup};
 /// The figures of one launch. The parts of the critical path sum to the run time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LaunchFigures {
-    /// Run time in seconds, from the command's start until it ended or became quiet.
+    /// Run time in seconds, from the command's start until the command ended or became quiet.
     pub wall_s: f64,
     /// Seconds of the critical path in user mode; `None` if the kernel did not report the mode.
     pub user_s: Option<f64>,

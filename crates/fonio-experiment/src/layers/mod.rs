@@ -1,6 +1,6 @@
 //! Measures the throughput lost in each layer between a file and a device (Jeong and Won 2014, section 2.3):
 //! sequential I/O in records of 512 KiB to the bare device, through the file system, and through FUSE on top
-//! of it.
+//! of the file system.
 //!
 //! Each layer is an arm of a [`Design`], compared with the layer below it; each FUSE mode is compared with
 //! the file system. Throughput is measured without a recording, so the measurement needs root only if the
@@ -273,7 +273,7 @@ fn results(arms: &[Arm<Layer>], runs: &[Vec<LayerRun>]) -> Vec<LayerResult> {
     layers
 }
 
-/// If all FUSE modes failed for the same reason, replaces their lines by one line.
+/// If all FUSE modes failed for the same reason, replaces the lines of these modes by one line.
 fn merge_reasons(arms: &[Arm<Layer>], layers: &mut Vec<LayerResult>) {
     let Some(first) = arms.iter().position(|arm| matches!(arm.setup, Layer::Fuse(_))) else { return };
     let failed = |layer: &LayerResult| layer.write_mb_s.is_none() && layer.read_mb_s.is_none();

@@ -87,7 +87,8 @@ impl Mounts {
 
 struct Daemon {
     child: Child,
-    /// `None` if the process had ended before the ledger could record it.
+    /// The ledger's entry of the process; `None` if the process had ended before the ledger could record the
+    /// process.
     entry: Option<Entry>,
 }
 
@@ -129,7 +130,7 @@ impl Daemon {
 
     /// Asks the serving process to unmount and exit, and waits until it has exited.
     fn stop(mut self, ledger: &mut Ledger) -> Result<(), ExperimentError> {
-        // `kill` fails if the process has already ended, which is fine.
+        // `kill` fails if the process has already ended; ignore this failure.
         let _ = Command::new("kill").arg(self.child.id().to_string()).stderr(Stdio::null()).status();
         let _ = self.child.wait();
         match self.entry.take() {

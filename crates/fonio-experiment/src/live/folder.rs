@@ -110,7 +110,7 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, ExperimentError> 
     }
 }
 
-/// Describes the first difference between the plan of a folder and the requested one.
+/// Describes the first difference between the plan of a folder and the requested plan.
 fn difference(found: &LivePlan, asked: &LivePlan) -> Option<String> {
     let unit = |plan: &LivePlan| plan.unit.clone().unwrap_or_else(|| "all programs".to_owned());
     let (a, b) = (&found.setting, &asked.setting);

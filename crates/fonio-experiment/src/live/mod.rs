@@ -92,7 +92,7 @@ pub struct LiveOptions<'a> {
     pub lasting: Duration,
     /// The folder for the slices; the folder can already hold slices of the same test.
     pub folder: &'a Path,
-    /// Set by a signal handler to end the test as soon as possible.
+    /// A flag that a signal handler sets to end the test as soon as possible.
     pub stop: &'a AtomicBool,
 }
 

@@ -35,7 +35,7 @@ pub struct LiveResult {
     pub with: Option<OfArm>,
     /// The pairs in which both slices are valid.
     pub pairs: Vec<LivePair>,
-    /// Number of slices left out because they had a problem or because their pair is incomplete.
+    /// Number of slices that were omitted because they had a problem or because their pair is incomplete.
     pub slices_left_out: usize,
     /// All slices, including invalid ones.
     pub slices: Vec<MeasuredSlice>,
@@ -67,7 +67,7 @@ pub struct OfArm {
     pub unit_pressure: Option<PressureShares>,
 }
 
-/// A pair of valid slices, with the programs that were bulk work in either.
+/// A pair of valid slices, with the programs that were bulk work in either slice.
 struct Counted<'a> {
     without: &'a MeasuredSlice,
     with: &'a MeasuredSlice,

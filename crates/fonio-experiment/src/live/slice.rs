@@ -24,7 +24,7 @@ const MACHINE_PRESSURE: &str = "/proc/pressure/io";
 /// A slice is left out if at least this share of its waits was lost. Other lost events have the same limit.
 const LOST_SHARE_MAX: f64 = 0.01;
 
-/// A slice shorter than this share of the planned time is left out.
+/// A slice shorter than this share of the planned time is omitted.
 const SHORT_SHARE: f64 = 0.9;
 
 /// A slice of time with or without the setting.

@@ -1,5 +1,5 @@
 //! Finds the access for which a thread waited before its next access: its own previous access, or an access
-//! of the thread that woke it.
+//! of the thread that woke this thread.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Combines threads that followed each other in the recording into one thread.
 //!
-//! A recording of a shell can have thousands of threads, although only a few ran at a time. Without the
-//! combination, a replay without pauses would run all commands at once.
+//! A recording of a shell can have thousands of threads, although only a few ran at a time. Without combining
+//! threads, a replay without pauses would run all commands at once.
 
 use fonio_core::Timestamp;
 

@@ -20,7 +20,8 @@ impl Signals {
         changed.notify_all();
     }
 
-    /// Waits for the signal and returns the time when it was set; `None` if the replay failed first.
+    /// Waits for the signal and returns the time when the signal was set; `None` if the replay failed before
+    /// this time.
     pub(super) fn wait(&self, signal: u32, has_failed: &dyn Fn() -> bool) -> Option<Instant> {
         let (ended, changed) = &self.0[signal as usize];
         let mut known = ended.lock().unwrap_or_else(PoisonError::into_inner);

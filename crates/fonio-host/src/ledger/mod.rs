@@ -44,7 +44,8 @@ pub enum Step {
     Loop { number: u32, backing: PathBuf },
     /// The device `/dev/ublkbN` was added. The kernel stores `tag` with the device, as proof of ownership.
     Ublk { number: u32, tag: u64 },
-    /// The array `/dev/mdN` was added. The names of its devices, such as `ublkb700`, identify it as ours.
+    /// The array `/dev/mdN` was added. The names of the array's devices, such as `ublkb700`, identify the
+    /// array as ours.
     Md { number: u32, devices: Vec<String> },
     /// A file system was mounted on `dir`, from `source` as shown in `/proc/self/mountinfo`.
     Mount { dir: PathBuf, source: String },

@@ -154,7 +154,7 @@ pub(crate) fn remove(number: u32, backing: &Path) -> Result<(), HostError> {
         let device = File::open(&path).map_err(HostError::system("open", &path))?;
         // SAFETY: LOOP_CLR_FD takes no argument.
         match unsafe { ioctl::ioctl(&device, NoArg::<LOOP_CLR_FD>::new()) } {
-            // The device is already unbound, or the kernel unbinds it when its last user closes it.
+            // The device is already unbound, or the kernel unbinds the device when its last user closes it.
             Ok(()) | Err(Errno::NXIO) => {}
             Err(error) => return Err(HostError::system("detach", path)(error)),
         }

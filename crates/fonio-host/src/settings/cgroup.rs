@@ -1,4 +1,4 @@
-//! Checks whether control groups can control I/O here, and reads their weights.
+//! Checks whether control groups can control I/O on this machine, and reads their weights.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,8 @@ const GROUPS: &str = "/sys/fs/cgroup";
 /// module).
 const WITH_CLASSES: [&str; 3] = ["bfq", "mq-deadline", SMARTIO];
 
-/// Checks that an I/O class for units has an effect on this machine; the error is the reason why it has none.
+/// Checks that an I/O class for units has an effect on this machine; the error is the reason why the class
+/// has no effect.
 pub(super) fn check_class(machine: &Machine) -> Result<(), String> {
     has_one_of(machine, &WITH_CLASSES).map_err(|has| {
         format!(
@@ -23,7 +24,8 @@ pub(super) fn check_class(machine: &Machine) -> Result<(), String> {
     })
 }
 
-/// Checks that the kernel can control the I/O of units; the error is the reason why it cannot.
+/// Checks that the kernel can control the I/O of units; the error is the reason why the kernel cannot control
+/// the I/O.
 pub(super) fn check_controller(machine: &Machine) -> Result<(), String> {
     let Some(controllers) = read_text(&machine.file(GROUPS).join("cgroup.controllers")) else {
         return Err("control groups v2 must be mounted on /sys/fs/cgroup".to_owned());
@@ -34,7 +36,8 @@ pub(super) fn check_controller(machine: &Machine) -> Result<(), String> {
     Err("this kernel has no io controller (CONFIG_BLK_CGROUP)".to_owned())
 }
 
-/// Checks that I/O weights have an effect on this machine; the error is the reason why they have none.
+/// Checks that I/O weights have an effect on this machine; the error is the reason why the weights have no
+/// effect.
 pub(super) fn check_weight(machine: &Machine) -> Result<(), String> {
     check_controller(machine)?;
     match has_one_of(machine, &["bfq"]) {
@@ -61,7 +64,7 @@ fn costs(machine: &Machine) -> bool {
     read_text(&machine.file(GROUPS).join("io.cost.qos")).is_some_and(|text| text.contains("enable=1"))
 }
 
-/// Returns the folder of a control group; the error is the reason why the path is not one.
+/// Returns the folder of a control group; the error is the reason why the path is not a control group.
 pub(super) fn group_at(path: &Path) -> Result<PathBuf, String> {
     let inside = path.strip_prefix(GROUPS).or_else(|_| path.strip_prefix("/")).unwrap_or(path);
     let dir = Path::new(GROUPS).join(inside);
@@ -70,7 +73,7 @@ pub(super) fn group_at(path: &Path) -> Result<PathBuf, String> {
     dir.ok_or_else(|| format!("this is neither a systemd unit nor a control group below {GROUPS}"))
 }
 
-/// Returns the file with the weight of a group; bfq has a separate one.
+/// Returns the file with the weight of a group; bfq has a separate file.
 fn weight_file(dir: &Path) -> PathBuf {
     let of_bfq = dir.join("io.bfq.weight");
     if of_bfq.exists() && !costs(&Machine::here()) { of_bfq } else { dir.join("io.weight") }

@@ -178,7 +178,8 @@ impl Changes {
         chosen
     }
 
-    /// Returns whether the object is the one that was changed, not another disk that now has the same name.
+    /// Returns whether the object is the object that was changed, not another disk that now has the same
+    /// name.
     fn is_here(&self, undoing: &Undoing) -> bool {
         undoing.kept.as_ref().is_none_or(|kept| undoing.is_of_this_boot || self.keeper.is_same_disk(kept))
     }
@@ -205,7 +206,7 @@ impl Changes {
     pub fn undo(&mut self, undoing: &Undoing) -> Result<Undone, HostError> {
         let Undoing { change, kept, .. } = undoing;
         let _only = OnlyChanger::begin(&self.locks, &change.target)?;
-        // Check before the files change, because changing them may alter the value in force.
+        // Check before the files change, because changing the files may alter the value in force.
         let undone = self.would_undo(undoing)?;
         let is_first = change.target.is_restored_first();
         if kept.is_some() && !is_first {

@@ -85,8 +85,8 @@ impl Target {
     }
 
     /// Returns whether undo restores the setting first and edits the configuration files afterwards. A folder
-    /// in use needs these files until it is restored. For other settings, the files could put the setting in
-    /// force again.
+    /// in use needs the configuration files until the folder is restored. For other settings, the files could
+    /// put the setting in force again.
     pub(super) fn is_restored_first(&self) -> bool {
         self.lasts() || self.scope() == Scope::Folder
     }
@@ -97,7 +97,7 @@ impl Target {
         self.kind.facts().cannot_switch
     }
 
-    /// Returns the name in `/sys/block` of the setting's disk, if it has one.
+    /// Returns the name in `/sys/block` of the setting's disk, if the setting has a disk.
     pub fn disk(&self) -> Option<&str> {
         if let Object::Disk(device) = &self.object { Some(device) } else { None }
     }

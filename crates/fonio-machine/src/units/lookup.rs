@@ -3,7 +3,7 @@
 //!
 //! The path of a control group contains the name of a systemd unit, but only the id of a container. A
 //! container's name is read from a file of its container engine, without asking the engine's daemon. Each
-//! container is looked up once, while it exists.
+//! container is looked up once, while the container exists.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -40,7 +40,8 @@ pub struct Units {
     /// The directory that serves as `/`; tests use a copy of the files.
     root: PathBuf,
     known: FxHashMap<String, Option<String>>,
-    /// `None` before the first lookup; then the packages if this is Android, or `Some(None)` otherwise.
+    /// `None` before the first lookup; after the first lookup, the packages on Android, or `Some(None)` on
+    /// other machines.
     packages: Option<Option<Packages>>,
     unnamed: u64,
 }
@@ -57,8 +58,8 @@ impl Units {
         Units { root: root.to_owned(), known: FxHashMap::default(), packages: None, unnamed: 0 }
     }
 
-    /// Returns the name of a control group or, if it has none, of a user; `None` if neither has one. For a
-    /// container whose name could not be found, returns a name with its id.
+    /// Returns the name of a control group or, if the control group has no name, of a user; `None` if neither
+    /// has a name. For a container whose name could not be found, returns a name with its id.
     pub fn of(&mut self, cgroup: Option<&str>, uid: Option<u32>) -> Option<String> {
         let by_cgroup = cgroup.and_then(|cgroup| self.of_cgroup(cgroup));
         by_cgroup.or_else(|| self.package(uid?))

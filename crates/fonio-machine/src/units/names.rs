@@ -29,7 +29,8 @@ pub(super) fn docker(config: &str) -> Option<String> {
     // Docker stores the container's name with a leading slash.
     let name = config.name.strip_prefix('/').unwrap_or(&config.name);
     let labels = config.config.and_then(|inner| inner.labels).unwrap_or_default();
-    // Home Assistant's images have the first label; containers created by its supervisor have the second.
+    // Home Assistant's images have the first label; containers created by Home Assistant's supervisor have
+    // the second label.
     let is_home_assistant = labels.contains_key("io.hass.type") || labels.contains_key("supervisor_managed");
     let home = || {
         let addon = name.strip_prefix("addon_").map(|slug| format!("add-on {slug}"));
@@ -43,7 +44,7 @@ pub(super) fn docker(config: &str) -> Option<String> {
     }
 }
 
-/// Returns the name of a Podman or CRI-O container from the `containers.json` of their storage.
+/// Returns the name of a container of Podman or CRI-O from the `containers.json` of the engine's storage.
 pub(super) fn podman(containers: &str, id: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Container {
@@ -105,7 +106,8 @@ impl Packages {
         Packages(packages)
     }
 
-    /// Returns the package of a user id, for any user of the device; `None` if it is not an app's id.
+    /// Returns the package of a user id, for any user of the device; `None` if the user id is not an app's
+    /// id.
     pub(super) fn of(&self, uid: u32) -> Option<String> {
         let app = Some(uid % ANDROID_USER).filter(|app| APPS.contains(app))?;
         let (first, others) = self.0.get(&app)?.split_first()?;

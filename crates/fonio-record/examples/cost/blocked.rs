@@ -117,8 +117,9 @@ fn statistics(before: &[u32]) -> Runs {
     named.collect()
 }
 
-/// Runs a recording while the kernel measures the BPF programs that the recording loads. Reading their
-/// statistics takes processor time of this process, so this recording does not show the recorder's cost.
+/// Runs a recording while the kernel measures the BPF programs that the recording loads. Reading the
+/// programs' statistics takes processor time of this process, so this recording does not show the recorder's
+/// cost.
 fn counted(record: impl FnOnce() -> Result<RecordSummary>) -> Result<(RecordSummary, Runs)> {
     let before: Vec<u32> =
         loaded_programs().filter_map(std::result::Result::ok).map(|program| program.id()).collect();

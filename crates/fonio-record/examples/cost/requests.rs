@@ -20,7 +20,7 @@ struct Load {
     /// Number of requests in flight.
     depth: u32,
     /// The number of requests a second that determines the length of a run. For loads with an unlimited rate,
-    /// it is an estimate, so that all loads take about the same time.
+    /// this number is an estimate, so that all loads take about the same time.
     a_second: u64,
 }
 

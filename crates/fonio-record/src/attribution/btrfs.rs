@@ -1,4 +1,4 @@
-//! Finds the mounted btrfs file systems, and the device numbers that appear in their events
+//! Finds the mounted btrfs file systems, and the device numbers that appear in the events of btrfs
 //! (`/sys/fs/btrfs`).
 
 use std::collections::BTreeMap;

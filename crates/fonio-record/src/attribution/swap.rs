@@ -1,5 +1,5 @@
-//! Finds the swap areas. The trace does not mark the bios of swap, but these can be recognised by their
-//! sectors.
+//! Finds the swap areas. The trace does not mark the bios of swap, but fonio can recognise the bios of swap
+//! by their sectors.
 
 use std::fs::File;
 use std::ops::Range;
@@ -20,7 +20,8 @@ const LAST: u32 = 1;
 const NO_PLACE: u32 = 2 | 8;
 
 /// Returns the sectors of disks and mapped devices that are in use for swap. A swap file on a file system
-/// without its own device number, such as btrfs, is left out: its offsets are not device offsets.
+/// without its own device number, such as btrfs, is omitted: the offsets of such a file are not device
+/// offsets.
 pub(crate) fn areas(machine: &Machine) -> Vec<(DeviceId, Range<u64>)> {
     let mut areas = Vec::new();
     for area in machine.swap_areas() {
@@ -43,7 +44,8 @@ pub(crate) fn areas(machine: &Machine) -> Vec<(DeviceId, Range<u64>)> {
     areas
 }
 
-/// Returns a file's sectors on the device of its file system; empty if the file system does not report them.
+/// Returns a file's sectors on the device of its file system; the list is empty if the file system does not
+/// report sectors.
 fn extents(file: &File) -> Vec<Range<u64>> {
     #[repr(C)]
     #[derive(Clone, Copy, Default)]

@@ -1,7 +1,7 @@
 //! Identifies the threads that queue I/O.
 //!
-//! The kernel reuses the ids of ended threads. So one thread id has several identities; each begins when the
-//! previous one ends.
+//! The kernel reuses the ids of ended threads. Therefore, one thread id has several identities; each identity
+//! begins when the previous identity ends.
 
 use fonio_core::{Nanos, Thread, Timestamp};
 use fonio_machine::Machine;
@@ -49,7 +49,7 @@ struct Known {
 /// All threads that events have shown so far.
 #[derive(Debug)]
 pub(crate) struct Threads {
-    /// The threads that had each thread id; the latest is last.
+    /// The threads that had each thread id; the latest thread is last.
     known: FxHashMap<u32, Vec<Known>>,
     due: Vec<u32>,
     last: u32,
@@ -143,7 +143,7 @@ impl Threads {
         let Some(known) = self.known.get_mut(&tid) else { return };
         let Some(last) = known.last_mut().filter(|last| last.ended.is_none()) else { return };
         last.ended = Some(at);
-        // Events of the next thread with this id were noted before this exit event.
+        // Events of the next thread with the same id were noted before the exit event of this thread.
         if last.seen > at {
             let seen = std::mem::replace(&mut last.seen, at);
             Threads::begin(known, &mut self.due, (tid, seen));
@@ -184,7 +184,7 @@ impl Threads {
 
     /// Looks up some of the new threads in procfs.
     pub(crate) fn look_up(&mut self, machine: &Machine) {
-        // The newest threads come first: they are the most likely to still exist.
+        // The newest threads come first, because new threads are the most likely to still exist.
         for _ in 0..LOOKUPS_PER_WAKE {
             let Some(tid) = self.due.pop() else { break };
             let is_due = |known: &Known| known.identity.is_none();

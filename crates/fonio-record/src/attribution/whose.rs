@@ -244,8 +244,8 @@ impl RowSink for WithFiles<'_> {
         let shares = self.requests.remove(&row.request_id).unwrap_or_default();
         self.mixed += u64::from(shares.len() > 1);
         let mut owner = most(&shares);
-        // If a write needs a flush first, the flush has the bio of the write, which is queued again after the
-        // flush.
+        // If a write needs a preceding flush, the flush has the bio of the write; this bio is queued again
+        // after the flush.
         if row.op == Op::Flush
             && owner.cause.is_none()
             && let Some(thread) = row.cause_tid.or(row.tid)

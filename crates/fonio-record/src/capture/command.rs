@@ -157,8 +157,8 @@ impl Joined {
 
 impl Drop for Joined {
     fn drop(&mut self) {
-        // If the old group no longer exists, the recorder stays in the command's group, which may slow it
-        // down but loses no data.
+        // If the old group no longer exists, the recorder stays in the command's group, which may slow the
+        // recorder down but loses no data.
         let _ = enter(&self.back);
     }
 }

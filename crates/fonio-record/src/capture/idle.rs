@@ -1,10 +1,11 @@
 //! Detects when a command that does not end on its own becomes quiet.
 //!
 //! Every few milliseconds, the watch reads the processor time of the command's threads
-//! (`/proc/TID/schedstat`), and whether one of them is in an uninterruptible sleep. An uninterruptible sleep
-//! is usually a wait for storage, so it counts as busy. The command is quiet when the busy time in the last
-//! samples is below a given share of the time that these samples span. The quiet period began with the first
-//! sample below that share. The watch misses processes that start and end between two samples.
+//! (`/proc/TID/schedstat`), and whether one of these threads is in an uninterruptible sleep. An
+//! uninterruptible sleep is usually a wait for storage, so such a sleep counts as busy. The command is quiet
+//! when the busy time in the last samples is below a given share of the time that the last samples span. The
+//! quiet period began with the first sample below the given share. The watch misses processes that start and
+//! end between two samples.
 
 use std::collections::VecDeque;
 use std::time::Duration;

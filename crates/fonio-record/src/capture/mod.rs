@@ -57,9 +57,10 @@ pub(crate) struct Captured {
     /// The missed block events; `waits_missed` has the missed scheduler events.
     pub missed: Missed,
     pub waits_missed: Missed,
-    /// The blocked threads, or why they were not recorded; `None` if the user did not want them.
+    /// The blocked threads, or why blocked threads were not recorded; `None` if the user did not want blocked
+    /// threads.
     pub blocked: Option<Result<CapturedWaits, NotRecorded>>,
-    /// The file-system calls, or why they were not recorded; `None` if the user did not want them.
+    /// The file-system calls, or why calls were not recorded; `None` if the user did not want calls.
     pub calls: Option<Result<CapturedCalls, Unavailable>>,
     pub cpu: Duration,
 }
@@ -74,7 +75,8 @@ pub(crate) struct Missed {
 }
 
 impl Missed {
-    /// Returns the number of all missed events; `None` if the kernel does not report it.
+    /// Returns the number of all missed events; `None` if the kernel does not report the number of lost
+    /// events.
     pub(crate) fn total(&self) -> Option<u64> {
         let mut total = 0;
         for (_, stats) in &self.kernel {
@@ -103,7 +105,8 @@ pub(crate) struct Capture<'a> {
     pub sched: Option<SchedDecoder>,
 }
 
-/// The probes for waits and calls, or why they are unavailable; `None` if the user does not want them.
+/// The probes for waits and calls, or why these probes are unavailable; `None` if the user does not want
+/// waits or calls.
 #[derive(Debug, Default)]
 pub(crate) struct Probes {
     /// The probe that records which threads are blocked.
@@ -229,7 +232,7 @@ impl Capture<'_> {
         })
     }
 
-    /// Starts the command, and records its calls from the first one.
+    /// Starts the command, and records its calls from the first call on.
     fn start_command(
         &self,
         calls: &mut Option<Result<CallsCapture, Unavailable>>,
@@ -374,7 +377,7 @@ impl Running<'_> {
     }
 
     /// Scales the fill level `used` of a buffer of `size` bytes to the size of the buffer for block events,
-    /// because the pace is based on that size.
+    /// because the pace is based on the size of the buffer for block events.
     fn scaled(&self, (used, size): (u64, u64)) -> ByteCount {
         let ring = self.block.instance.bytes_per_cpu().unwrap_or(size);
         let used = u128::from(used) * u128::from(ring) / u128::from(size.max(1));
@@ -410,7 +413,7 @@ impl Running<'_> {
         }
     }
 
-    /// Reads the rest of the buffers, and counts the missed events.
+    /// Reads the remaining pages of the buffers, and counts the missed events.
     fn collect(
         mut self,
         stopped_by: StopReason,

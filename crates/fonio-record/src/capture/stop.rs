@@ -59,7 +59,7 @@ pub(crate) struct StopPolicy {
 #[derive(Clone, Copy, Debug)]
 struct Ending {
     reason: StopReason,
-    /// When to send SIGTERM to the command, if not sent yet.
+    /// When to send SIGTERM to the command, if SIGTERM has not been sent yet.
     terminate_at: Option<Timestamp>,
     /// When the capture ends, even if the command has not ended.
     by: Timestamp,
@@ -71,8 +71,8 @@ impl StopPolicy {
         StopPolicy { end, has_command: false, command_hears_interrupts: false, ending: None }
     }
 
-    /// Turns this policy into one for a capture with a command. The command gets Ctrl-C if it is in our
-    /// process group.
+    /// Turns this policy into a policy for a capture with a command. The command gets Ctrl-C if the command
+    /// is in our process group.
     pub(crate) fn with_command(self, hears_interrupts: bool) -> StopPolicy {
         StopPolicy { has_command: true, command_hears_interrupts: hears_interrupts, ..self }
     }

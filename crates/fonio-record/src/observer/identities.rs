@@ -166,7 +166,8 @@ fn text(comm: &[u8; 16]) -> String {
     String::from_utf8_lossy(&comm[..length]).into_owned()
 }
 
-/// Returns the kind of a kernel thread, because a single one, such as `kworker/u8:3-ext4`, is one of many.
+/// Returns the kind of a kernel thread, because a single kernel thread, such as `kworker/u8:3-ext4`, is one
+/// of many similar threads.
 fn kernel_name(comm: &str) -> &str {
     let name = comm.split(['/', ':']).next().unwrap_or(comm);
     name.trim_end_matches(|c: char| c.is_ascii_digit())

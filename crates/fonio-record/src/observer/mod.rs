@@ -1,9 +1,9 @@
 //! Observes the machine continuously at little cost: each completed request, each long wait of a thread, and
 //! the sums of short waits, each with its unit or program.
 //!
-//! With BPF (Linux 5.15 or later, root), two programs report this (`requests`, `blocked/always.rs`). Without
-//! BPF, an observer samples procfs about twice a second: it sees only long waits, and no requests.
-//! [`Observer::limited_because`] explains why.
+//! With BPF (Linux 5.15 or later, root), two programs report requests and waits (`requests`,
+//! `blocked/always.rs`). Without BPF, an observer samples procfs about twice a second, and sees only long
+//! waits, and no requests. [`Observer::limited_because`] explains why BPF is not used.
 //!
 //! An observer keeps no history, and its tables are bounded, so it can run for years.
 
@@ -29,11 +29,11 @@ use crate::sampled::{Looker, Tally};
 use identities::{Identities, Shown};
 
 /// Minimum time between two samples of procfs, and the pause after a sample as a multiple of the sample's
-/// duration. With this pause, sampling uses at most 0.25 % of one processor.
+/// duration. With a pause of 400 times the duration, sampling uses at most 0.25 % of one processor.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const PAUSE_PER_LOOK: u32 = 400;
-/// Maximum number of kept file paths, and the time for which a path is kept. This time is limited, because
-/// the file's inode number can be reused for another file.
+/// Maximum number of kept file paths, and the time for which a path is kept. The time for which a path is
+/// kept is limited, because the file's inode number can be reused for another file.
 const PATHS_MAX: usize = 2048;
 const PATH_HOLDS: Duration = Duration::from_secs(600);
 /// Minimum time between two readings of the swap areas.
@@ -42,8 +42,8 @@ const SWAP_EVERY: Duration = Duration::from_secs(60);
 /// A unit, a program that belongs to no unit, or a kind of kernel thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Party {
-    /// The name of the unit, container or package; otherwise, the name of the program, or the name of the
-    /// kernel thread without its number.
+    /// The name of the unit, container or package; without a unit, container or package, the name of the
+    /// program, or the name of the kernel thread without its number.
     pub name: String,
     /// What the party is.
     pub kind: PartyKind,
@@ -141,9 +141,9 @@ pub struct ObservedThread {
 /// Numbers of requests and waits that the observer did not see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unobserved {
-    /// Requests missed since the beginning, because the kernel's buffer was full.
+    /// Number of requests missed since the beginning, because the kernel's buffer was full.
     pub requests: u64,
-    /// Waits missed since the beginning, because the kernel's tables were full.
+    /// Number of waits missed since the beginning, because the kernel's tables were full.
     pub waits: u64,
 }
 
@@ -207,8 +207,8 @@ impl Observer {
         }
     }
 
-    /// Returns the reason why the observer sees only long waits and no requests; `None` if it sees
-    /// everything.
+    /// Returns the reason why the observer sees only long waits and no requests; `None` if the observer sees
+    /// all waits and requests.
     pub fn limited_because(&self) -> Option<&str> {
         match &self.source {
             Source::Bpf { .. } => None,

@@ -1,8 +1,8 @@
 //! Records waiting threads if the kernel's events are not available, by repeatedly sampling procfs for
 //! blocked threads.
 //!
-//! Sampling needs neither tracefs, BPF nor privileges, but only root sees the causes of other users' waits.
-//! Such a recording does not show requests, waits for other threads, or whose requests delay a thread. The
+//! Sampling needs neither tracefs, BPF nor privileges, but only root sees the causes of other users' waits. A
+//! sampled recording does not show requests, waits for other threads, or whose requests delay a thread. The
 //! lengths of waits are estimates ([`tally`]).
 
 mod look;

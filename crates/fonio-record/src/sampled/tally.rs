@@ -25,7 +25,7 @@ const PERIOD: Nanos = Nanos(1_000_000_000);
 #[derive(Clone, Copy, Debug)]
 struct Open {
     switches: Option<u64>,
-    /// The beginning of the first look's interval: halfway between it and the previous look.
+    /// The beginning of the first look's interval: halfway between the first look and the previous look.
     began: Timestamp,
     /// The last look at which the wait was seen.
     last: Timestamp,

@@ -1,9 +1,9 @@
 //! Finds or mounts tracefs, creates our instance, and removes the instances of killed runs.
 //!
 //! An instance is a directory under `instances/` with its own buffers and switches. Using an instance does
-//! not change the settings of the machine or of other tracers. The kernel keeps an instance until it is
-//! removed, even if its creator is killed. So its name contains the creator's process id and start time, and
-//! the next run removes instances whose creator no longer exists.
+//! not change the settings of the machine or of other tracers. The kernel keeps an instance until the
+//! instance is removed, even if its creator is killed. Therefore, the name of an instance contains the
+//! creator's process id and start time, and the next run removes instances whose creator no longer exists.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -31,9 +31,9 @@ use crate::tracefs::filesystems::FileScope;
 const USUAL_MOUNT: &str = "/sys/kernel/tracing";
 const INSTANCE_PREFIX: &str = "fonio-";
 
-/// The enabled events. `block_getrq`, `block_io_start` and `block_io_done` are left out: they occur together
-/// with the queueing, insertion and completion of the same request, and would raise the cost by half.
-/// `block_plug` and `block_unplug` do not describe a request.
+/// The enabled events. `block_getrq`, `block_io_start` and `block_io_done` are omitted: these events occur
+/// together with the queueing, insertion and completion of the same request, and would raise the cost by
+/// half. `block_plug` and `block_unplug` do not describe a request.
 const EVENTS: [&str; 12] = [
     "block_bio_queue",
     "block_bio_backmerge",
@@ -73,7 +73,7 @@ enum Held {
 impl Drop for Tracefs {
     fn drop(&mut self) {
         if matches!(self.held, Held::Mounted) {
-            // EBUSY means that another tracer now uses the mount, so it stays.
+            // EBUSY means that another tracer now uses the mount, so the mount stays.
             let _ = unmount(&self.root, UnmountFlags::empty());
         }
     }
@@ -105,7 +105,7 @@ impl Tracefs {
     fn find_or_mount(machine: &Machine, note: &mut dyn FnMut(String)) -> Result<Tracefs, RecordError> {
         let found = |root: PathBuf| Ok(Tracefs { root, held: Held::Found });
         let mounts = machine.mounts();
-        // A later mount on the same directory hides an earlier one.
+        // A later mount on the same directory hides an earlier mount.
         let mounted = |filesystem: &str| Some(mounts.of_kind(filesystem).next_back()?.dir.clone());
         if let Some(root) = mounted("tracefs") {
             return found(root);
@@ -181,8 +181,8 @@ impl Tracefs {
 
     /// Creates a disabled instance with the scheduler events of the followed threads.
     ///
-    /// This instance is separate, because following threads filters all events of an instance, whereas a
-    /// request may complete while any thread runs.
+    /// The instance for scheduler events is separate, because following threads filters all events of an
+    /// instance, whereas a request may complete while any thread runs.
     pub(crate) fn waits_instance(
         &self,
         machine: &Machine,
@@ -408,7 +408,7 @@ impl Instance {
                 return Err(RecordError::NoSchedulerEvents);
             }
             // Stacks are recorded only when a thread blocks or is woken. Without stacks, the reasons of some
-            // waits stay unknown; the reader detects this.
+            // waits stay unknown; the reader detects missing stacks.
             let stack = match name {
                 "sched_switch" => Some("stacktrace if prev_state & 255"),
                 "sched_waking" => Some("stacktrace"),
@@ -419,7 +419,7 @@ impl Instance {
             }
             self.write(&format!("{dir}/enable"), "1")?;
         }
-        // Without this event, the time at which a thread replaces an untraced idle thread is unknown.
+        // Without the runtime event, the time at which a thread replaces an untraced idle thread is unknown.
         let runtime = format!("events/sched/{RUNTIME_EVENT}");
         if self.dir.join(&runtime).exists() {
             self.write(&format!("{runtime}/enable"), "1")?;
@@ -505,7 +505,7 @@ impl Instance {
     }
 
     /// Reads the number of events that the kernel lost on one processor; `None` if the kernel does not count
-    /// them.
+    /// lost events.
     pub(crate) fn stats(&self, cpu: u32) -> Option<CpuStats> {
         CpuStats::parse(&read_text(&self.dir.join(format!("per_cpu/cpu{cpu}/stats")))?)
     }

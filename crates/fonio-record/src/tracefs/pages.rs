@@ -63,7 +63,7 @@ pub(crate) struct PageStore {
     cpus: Vec<CpuPages>,
     chunk_bytes: usize,
     limit: usize,
-    /// Chunks in memory, including those being written to the spill file.
+    /// Number of chunks in memory, including chunks that are being written to the spill file.
     chunks: usize,
     spill: Option<Spill>,
     /// The error because of which the spill file is no longer used.
@@ -76,7 +76,8 @@ pub(crate) struct PageStore {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeftOut {
     /// The time up to which all processors' events are kept; `None` if no events of one of the processors are
-    /// kept. Later events are useless, because the matching issue or completion may be missing.
+    /// kept. Events after the complete time are useless, because the matching issue or completion may be
+    /// missing.
     pub complete_until: Option<Timestamp>,
     /// For each processor, the events that were in its buffer after the store had become full.
     pub cpus: Vec<LeftOnCpu>,
@@ -167,7 +168,7 @@ impl PageStore {
         Ok(Drained { most: bytes.into_iter().max().unwrap_or_default(), full: self.full })
     }
 
-    /// Reads one page of a processor into the processor's chunk; `false` if there is no page.
+    /// Reads one page of a processor into the processor's chunk; returns `false` if there is no page.
     fn read_page(&mut self, index: usize, look: &mut dyn FnMut(&[u8])) -> io::Result<bool> {
         let cpu = &mut self.cpus[index];
         let used = cpu.chunk.used();
@@ -213,7 +214,7 @@ impl PageStore {
         Ok(LeftOut { complete_until, cpus })
     }
 
-    /// Makes room for another page in a processor's chunk; `false` if memory is full.
+    /// Makes room for another page in a processor's chunk; returns `false` if memory is full.
     fn make_room(&mut self, index: usize) -> io::Result<bool> {
         let page_bytes = self.layout.page_bytes();
         if self.cpus[index].chunk.used() + page_bytes <= self.chunk_bytes {
@@ -338,7 +339,8 @@ pub(crate) struct Pages {
     pub sources: Vec<(u32, CpuSource)>,
     /// The thread that wrote the spill file.
     pub own_tid: Option<u32>,
-    /// The error because of which the spill file was no longer used; chunks not yet written stayed in memory.
+    /// The error because of which the spill file was no longer used; chunks that were not yet written stayed
+    /// in memory.
     pub spill_failed: Option<io::Error>,
     /// Number of bytes that have been read back so far.
     pub read: Arc<AtomicU64>,

@@ -47,7 +47,8 @@ pub(crate) struct FinishedCapture<'a> {
 struct Assembled {
     meta: Meta,
     events: u64,
-    /// Number of requests and bios that the recorder itself caused, which are left out.
+    /// Number of requests and bios that the recorder itself caused; the recording omits these requests and
+    /// bios.
     own_rows: u64,
     losses: Losses,
     /// Remarks about gaps in the attribution of requests to files.

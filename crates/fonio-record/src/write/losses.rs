@@ -46,7 +46,7 @@ impl Losses {
         self.missed.left_out.as_ref().map(|left| left.complete_until.unwrap_or(self.began))
     }
 
-    /// Processes the next batch of the capture; `last` marks the last one.
+    /// Processes the next batch of the capture; `last` marks the last batch.
     pub(crate) fn batch(&mut self, batch: &mut Batch, last: bool) {
         for gap in &batch.lost {
             let count = self.counts.entry(gap.cpu.unwrap_or_default()).or_default();

@@ -27,7 +27,7 @@ pub(super) struct TableFile<R> {
     metadata: ArrowReaderMetadata,
     /// The columns to read from the file.
     mask: ProjectionMask,
-    /// The index of each schema column among the read columns; `None` if the file lacks it.
+    /// The index of each schema column among the read columns; `None` if the file lacks the column.
     order: Vec<Option<usize>>,
     _row: PhantomData<R>,
 }
@@ -120,7 +120,7 @@ fn check_places(metadata: &ArrowReaderMetadata, length: u64) -> Result<(), Parqu
 /// later version would give wrong rows.
 fn check_key_values<R: Row>(metadata: &ArrowReaderMetadata, path: &Path) -> Result<(), RecordingError> {
     let pairs = metadata.metadata().file_metadata().key_value_metadata();
-    // Other tools drop these key-value pairs when they rewrite a table; then only the columns are checked.
+    // Other tools drop fonio's key-value pairs when they rewrite a table; then only the columns are checked.
     let value = |key: &str| pairs?.iter().find(|pair| pair.key == key)?.value.as_deref();
     if let Some(name) = value(TABLE_KEY)
         && name != R::TABLE.name()

@@ -6,7 +6,7 @@ use fonio_core::{Engine, sql};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-/// Number of hexadecimal digits in a token. With this number, the probability that any two of a million names
+/// Number of hexadecimal digits in a token. With 12 digits, the probability that any two of a million names
 /// get the same token is 1 in 500.
 const DIGITS: usize = 12;
 /// Minimum length of a key in bytes. A shorter key could be found by trying all keys.
@@ -237,7 +237,7 @@ fn is_number(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Replaces the digits of tokens, so that the rest of the text can be compared.
+    /// Replaces the digits of tokens, so that the remaining text can be compared.
     fn shape(text: &str) -> String {
         let mut shape = String::new();
         let mut rest = text;

@@ -23,7 +23,7 @@ use fonio_core::{
 
 use super::BadCell;
 
-/// A field of a row: a [`Value`] or an `Option` of one.
+/// A field of a row: a [`Value`] or an `Option` of a [`Value`].
 pub(crate) trait Cell: Sized {
     const NULLABLE: bool;
     type Value: Value;

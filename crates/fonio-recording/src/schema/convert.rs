@@ -46,8 +46,8 @@ pub(super) fn convert(array: &ArrayRef, column: &Column) -> Result<ArrayRef, Bad
     })
 }
 
-/// Returns the values of a numeric column in the widest type. The error is the row and the text of a value
-/// that is not an integer.
+/// Returns the values of a numeric column in the widest type. The error consists of the row and the text of a
+/// value that is not an integer.
 fn whole(array: &ArrayRef) -> Result<Vec<Option<i128>>, (usize, String)> {
     fn wide<T: ArrowPrimitiveType<Native: Into<i128>>>(array: &ArrayRef) -> Vec<Option<i128>> {
         array.as_primitive::<T>().iter().map(|value| value.map(Into::into)).collect()

@@ -30,7 +30,7 @@ pub(crate) const ROW_GROUP_ROWS: usize = 256 * 1024;
 /// How Parquet stores the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// Each value is close to the previous one; Parquet stores packed differences.
+    /// Each value is close to the previous value; Parquet stores packed differences.
     Near,
     /// The column has few distinct values, so Parquet stores a dictionary.
     Few,

@@ -42,7 +42,7 @@ pub(crate) trait Sequenced: Clone {
 /// processor's cache.
 const ROWS_PER_LOOK: usize = 1024;
 
-/// Number of rows fetched at once; they fill at most half of the first-level cache.
+/// Number of rows fetched at once; the fetched rows fill at most half of the first-level cache.
 const ROWS_NEAR: usize = 64;
 
 /// Up to this many moves per key, insertion sort is cheaper than the standard sort.
@@ -88,9 +88,9 @@ pub(crate) struct Sequence<T: Sequenced> {
     sorted: usize,
     /// Memory that merging reuses.
     before: Vec<Waiting>,
-    /// Copies of the next rows to emit; the first belongs to the value of `given` when they were copied. The
-    /// rows in `rows` are no longer in the cache, and fetching several rows takes about as long as fetching
-    /// one.
+    /// Copies of the next rows to emit; the first copy belongs to the value of `given` when the rows were
+    /// copied. The rows in `rows` are no longer in the cache, and fetching several rows takes about as long
+    /// as fetching one.
     near: Vec<T>,
     near_from: usize,
     rows_in_memory: usize,

@@ -1,5 +1,4 @@
-//! Sorts requests and bios and interleaves them by time: this is the part that a sequencer and a writer
-//! share.
+//! Sorts requests and bios and interleaves them by time, for both a sequencer and a writer.
 
 use std::io;
 use std::path::Path;

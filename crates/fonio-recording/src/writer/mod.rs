@@ -25,8 +25,8 @@ pub struct WriterOptions {
     pub overwrite: bool,
     /// Memory in bytes for requests and bios that wait to be sorted. Encoding needs up to about 60 MB more.
     pub memory_bytes: usize,
-    /// Directory for the unlinked files that hold rows beyond `memory_bytes`. `None` for the recording's own
-    /// directory, whose file system needs room for the rows anyway.
+    /// Directory for the unlinked files that hold rows beyond `memory_bytes`. `None` means the recording's
+    /// own directory, whose file system needs room for the rows anyway.
     pub spill_dir: Option<PathBuf>,
     /// If the file system becomes full, keep a recording of the rows that fit. Without this option, no part
     /// of the recording remains.

@@ -1,7 +1,7 @@
 //! Measures the free space in the file system of a recording.
 //!
-//! A table is useless without its footer, which is written last. So the writer must stop before the file
-//! system is full, while the accepted rows and the footers of all tables still fit.
+//! A table is useless without its footer, which is written last. Therefore, the writer must stop before the
+//! file system is full, while the accepted rows and the footers of all tables still fit.
 
 use std::path::{Path, PathBuf};
 
@@ -45,7 +45,7 @@ impl Room {
 }
 
 fn takes(free: u64, unwritten: u64) -> Takes {
-    // The size of the unwritten rows is an estimate, so increase it by an eighth.
+    // The size of the unwritten rows is an estimate, so increase the estimate by an eighth.
     match free.saturating_sub(unwritten + unwritten / 8) {
         EVENTS_MARGIN.. => Takes::All,
         REST_MARGIN.. => Takes::NoEvents,

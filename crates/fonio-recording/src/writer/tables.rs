@@ -58,7 +58,7 @@ pub(super) struct TableSet {
     writers: TableWriters,
     diagnostics: BufWriter<OsFile>,
     diagnostics_path: PathBuf,
-    /// Measures the free space if rows that do not fit must be left out.
+    /// Measures the free space if rows that do not fit must be omitted.
     room: Option<Room>,
     takes: Takes,
     /// The times of the first and last omitted request or bio.
@@ -217,7 +217,7 @@ trait OpenTable {
     fn write_out(&mut self) -> Result<(), RecordingError>;
     /// Returns an upper estimate of the encoded size of unwritten rows, in bytes.
     fn unwritten_bytes(&self) -> u64;
-    /// Closes the table and makes it durable; later rows are left out.
+    /// Closes the table and makes the table durable; later rows are omitted.
     fn close(&mut self) -> Result<(), RecordingError>;
     /// Returns the table with the numbers of kept and omitted rows, if rows were omitted.
     fn incomplete(&self) -> Option<Incomplete>;

@@ -11,7 +11,7 @@ const NEAR: usize = 4;
 const SILENT: [&str; 5] = ["analysis", "groups", "all", "processes", "share"];
 const SUFFIXES: [&str; 6] = ["_ns", "_share", "_ratio", "_millicelsius", "_bytes", "_per_s"];
 
-/// Returns the figure with that name, or the only figure that the shortened name or path matches.
+/// Returns the figure with the given name, or the only figure that the shortened name or path matches.
 pub(super) fn resolve<'a>(
     figures: &'a [Figure],
     path: &str,

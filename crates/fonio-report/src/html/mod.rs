@@ -278,8 +278,8 @@ impl Page<'_> {
     }
 }
 
-/// Cells of at least this many bytes get a minimum width. Otherwise, in a narrow column, such a cell would
-/// make its row higher than the screen.
+/// Cells of at least this many bytes get a minimum width. Without a minimum width, a long cell in a narrow
+/// column would make its row higher than the screen.
 const PROSE_FROM: usize = 48;
 
 fn write_cell(f: &mut fmt::Formatter<'_>, cell: &Cell, numeric: bool) -> fmt::Result {

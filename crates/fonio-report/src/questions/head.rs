@@ -38,7 +38,7 @@ pub fn subtitle(about: &About<'_>) -> String {
 pub fn verdict(about: &About<'_>) -> Verdict {
     let analysis = about.analysis;
     let tone = match analysis.verdict_severity {
-        // If requests were filtered out, the rest cannot show that storage is fine.
+        // If requests were filtered out, the remaining requests cannot show that storage is fine.
         Severity::Note | Severity::Low if analysis.verdict_id == "filtered-light" => Tone::Plain,
         // A finding that is only informative does not change a good verdict.
         Severity::Note | Severity::Low => Tone::Good,

@@ -262,7 +262,7 @@ fn is_single(group: Group) -> bool {
     !matches!(group, Group::All | Group::Reads | Group::Writes)
 }
 
-/// Returns the cumulative distribution as shares; `None` if the analysis has none.
+/// Returns the cumulative distribution as shares; `None` if the analysis contains no distribution.
 fn cdf(name: &str, role: Role, distribution: &Distribution) -> Option<Series> {
     let Cdf { up_to, cumulative } = distribution.cdf.as_ref()?;
     let whole = cumulative.last().copied().filter(|last| *last > 0)? as f64;

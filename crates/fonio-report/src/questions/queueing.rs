@@ -96,7 +96,7 @@ fn notes(about: &About<'_>) -> Vec<String> {
 /// Draws the time at each queue depth, with one series for each device.
 fn depths(about: &About<'_>) -> Option<Chart> {
     let devices = &about.analysis.queueing.devices;
-    // Leave out depth 0, which is idle time and would dwarf all other values.
+    // Omit depth 0, which is idle time and would dwarf all other values.
     let deepest = devices.iter().map(|device| device.time_at_depth_ns.len()).max()?;
     if deepest < 2 {
         return None;

@@ -12,7 +12,7 @@ const LISTED: usize = 20;
 const TABLE_CHARS: usize = 160;
 const SENTENCE_CHARS: usize = 72;
 /// A statement is named only if at least this number of its transactions, and at least half of them, began
-/// without a pause after the previous one (our bounds).
+/// without a pause after the previous transaction (our limits).
 const WITHOUT_PAUSE_MIN: u64 = 10;
 /// The maximum number of statements that are named because their transactions could be joined.
 const JOINABLE_MAX: usize = 3;

@@ -155,7 +155,7 @@ pub fn ranking(port: u16, rate: f64, seconds: f64) -> Result<Value> {
         let mut next: Option<String> = None;
         move |client: &mut Client, at: u64| {
             let mut random = Random::new(at);
-            // Every second request fetches the next page, if there is one.
+            // Half of the requests fetch the next page, if there is one.
             let path = match next.take().filter(|_| random.below(2) == 0) {
                 Some(path) => path,
                 None => {

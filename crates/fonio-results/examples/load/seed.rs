@@ -107,7 +107,7 @@ fn base() -> Document {
 
 fn entry(base: &Document, number: u64) -> Entry {
     let document = document(base, number);
-    // Checks only some documents, because checking all would take half of the time.
+    // Check only some documents, because checking all of them would take half of the time.
     if number.is_multiple_of(1000) {
         Submission::accept(document.clone()).expect("a generated document has no problems");
     }
@@ -151,7 +151,7 @@ pub fn seed(folder: &Path, results: u64) -> Result<()> {
             });
         }
         drop(send);
-        // Rows are written in the order of their numbers, so they are appended to the tables.
+        // Write rows in the order of their numbers, so that they are appended to the tables.
         let mut waiting = BTreeMap::new();
         let mut expected = 0;
         let mut seed = Seed::begin(connection.as_mut(), Summaries::default())?;

@@ -28,7 +28,7 @@ impl Scored for Better {
     fn score(self, value: f64) -> f64 {
         assert!(value.is_finite() && value >= 0.0, "{value} is not a valid value of a figure");
         match self {
-            // Replaces -0.0 by 0.0, because databases and bins would treat -0.0 differently.
+            // Replace -0.0 by 0.0, because databases and bins would treat -0.0 differently.
             Better::Higher if value > 0.0 => -value,
             _ => value + 0.0,
         }

@@ -212,7 +212,7 @@ mod tests {
             let page = 977 * (now.0 % 40);
             now = device.submit(&write(page % 40 * 100), now);
         }
-        // 64 lines of 64 bytes at 1 µs each, and 1 µs for the command.
+        // Each write takes 64 lines of 64 bytes at 1 µs each, plus 1 µs for the command.
         assert_eq!(now.0, 1000 * 65_000);
         assert_eq!(device.slow.counters().host_written, ByteCount(0));
     }

@@ -297,7 +297,7 @@ impl<F: Ftl> FlashDevice<F> {
         Finish { at: accepted, latency }
     }
 
-    /// Gathers or programs a part of a unit, which has arrived from the host. Returns the time at which the
+    /// Gathers or programs a part of a unit that has arrived from the host. Returns the time at which the
     /// programmed data are in flash.
     fn write_unit(&mut self, unit: LogicalUnit, part: Bytes, arrived: u64, accepted: &mut u64) -> u64 {
         if part.length() == self.flash.unit_bytes {
@@ -358,7 +358,7 @@ impl<F: Ftl> FlashDevice<F> {
                 self.slc_used += slc_programs;
             }
             if step.host_programs > 0 && !self.in_buffer.is_empty() {
-                // The page waits for the oldest page to leave the buffer.
+                // The new page waits until the oldest page has left the buffer.
                 from = from.max(self.in_buffer[self.oldest_in_buffer]);
                 *accepted = (*accepted).max(from);
             }

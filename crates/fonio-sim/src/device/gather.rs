@@ -50,7 +50,7 @@ impl Gather {
         (self.units.len() >= self.units_max && !self.holds(unit)).then(|| self.units.remove(0).unit)
     }
 
-    /// Adds the bytes `from..to` of a unit. If this completes the unit, removes the unit and returns true.
+    /// Adds the bytes `from..to` of a unit. If the unit is then complete, removes the unit and returns true.
     pub(super) fn add(&mut self, unit: LogicalUnit, from: u64, to: u64) -> bool {
         let mut pieces = self.position(unit).map_or(0, |at| self.units.remove(at).pieces);
         for piece in from / self.piece_bytes..to.div_ceil(self.piece_bytes) {

@@ -33,8 +33,8 @@ pub struct Command {
 ///
 /// Times given to [`Device::submit`] must not decrease. A command's completion time is computed when the
 /// command is submitted, because commands use dies, channels and the bus in the order of arrival, as in
-/// firmware without reordering. So the same model can run in real time, or simulate millions of commands
-/// per second.
+/// firmware without reordering. Therefore, the same model can run in real time, or simulate millions of
+/// commands per second.
 pub trait Device: Send {
     /// Accepts `command` at `now` and returns its completion time, which is not before `now`.
     ///
@@ -48,7 +48,7 @@ pub trait Device: Send {
     /// Returns the device's limits.
     fn limits(&self) -> &Limits;
 
-    /// Returns the counters since the device was made or last reset with [`Device::reset_counters`].
+    /// Returns the counters since the device was created or [`Device::reset_counters`] was last called.
     fn counters(&self) -> Counters;
 
     /// Sets the counters to zero; the flash keeps its state.

@@ -165,7 +165,7 @@ fn kingston() -> (Box<dyn Device>, Costs) {
     let transfer = 4096 * 1_000_000_000 / number("interface.write_rate");
     let pages = number("flash.pages_per_block");
     let costs = Costs {
-        // The rest of the 16 KiB page is read and programmed together with the new data.
+        // The remainder of the 16 KiB page is read and programmed together with the new data.
         write: number("interface.write_command") + transfer + t_read + t_program,
         full_merge: pages * (t_read + t_program) + 2 * number("flash.t_erase"),
     };

@@ -9,16 +9,17 @@ use super::arrival::Arrival;
 /// The condition under which a thread queues a request. A thread's requests are always queued in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begins {
-    /// Queue it this time after the beginning of the run: the thread did not wait for an earlier request.
+    /// Queue the request this time after the beginning of the run: the thread did not wait for an earlier
+    /// request.
     At(Nanos),
-    /// Queue it this time after the thread's previous request completed: the thread had waited for that
-    /// request.
+    /// Queue the request this time after the thread's previous request completed: the thread had waited for
+    /// that request.
     AfterEnd(Nanos),
-    /// Queue it this time after the thread's previous request was queued: the thread did not wait for that
-    /// request.
+    /// Queue the request this time after the thread's previous request was queued: the thread did not wait
+    /// for that request.
     AfterBegin(Nanos),
-    /// Queue it after both the thread's previous request and a request of another thread have completed,
-    /// and after a pause: the thread had waited for the other thread.
+    /// Queue the request after both the thread's previous request and a request of another thread have
+    /// completed, and after a pause: the thread had waited for the other thread.
     AfterOther {
         /// The signal that is set when the other thread's request completes.
         signal: u32,

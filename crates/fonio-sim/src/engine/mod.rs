@@ -2,10 +2,10 @@
 //!
 //! A [`Source`] queues requests. A source is a process that waits for its requests ([`ClosedLoop`]), a list
 //! of requests with given times ([`Arrival`], [`replay`]), or a thread that waits for its own and other
-//! threads' requests ([`Step`]). While the device has room, the driver takes requests from the scheduler
-//! and submits them to the device model, which returns the completion time. Events with the same time run
-//! in the order in which they were created. So a completion first dispatches the next request; then the
-//! process that waited queues another request. In the kernel, too, the interrupt runs the queue before the
+//! threads' requests ([`Step`]). While the device has room, the driver takes requests from the scheduler and
+//! submits them to the device model, which returns the completion time. Events with the same time run in the
+//! order in which they were created. Therefore, a completion first dispatches the next request; then the
+//! waiting process queues another request. In the kernel, too, the interrupt runs the queue before the
 //! process wakes.
 //!
 //! The same input gives the same result on every machine.
@@ -284,7 +284,7 @@ struct Waiting {
     /// The time at which the request was issued to the device.
     issued: Option<Timestamp>,
     source: u32,
-    /// The index of this request in its source, if the source is a thread of steps.
+    /// The index of the request in its source, if the source is a thread of steps.
     step: u32,
     fua: bool,
 }

@@ -28,7 +28,7 @@ pub struct ClosedLoop {
     pub process: ProcessId,
     /// The priority of the process's requests.
     pub priority: Priority,
-    /// Whether its writes are synchronous: direct I/O and fsync, not write-back.
+    /// Whether the process's writes are synchronous: direct I/O and fsync, not write-back.
     pub is_sync: bool,
     /// Percentage of reads, which are chosen at random; the other requests are writes.
     pub reads_percent: u8,

@@ -238,7 +238,7 @@ fn threads_wait_for_their_own_requests_and_for_those_of_others() {
     };
     assert_eq!(of(1), (2, 12_000, 14_000));
     assert_eq!(of(2), (1, 1_000, 10_000));
-    // The requests take from 11 to 15, from 13 to 16, and from 16 to 17.
+    // The requests take from 11 to 15, from 13 to 16, and from 16 to 17 µs.
     assert_eq!(of(3), (3, 8_000, 17_000));
 
     let locked =

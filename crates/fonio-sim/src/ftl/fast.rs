@@ -2,12 +2,12 @@
 //!
 //! Data blocks are mapped as in BAST (`super::data`), but a log block does not belong to a data block. The
 //! sequential log block (SW) stores the units of one logical block in order, from the first unit on. The
-//! random log blocks (RW) store all other overwrites in the order of arrival. When all random log blocks
-//! are full, the oldest is reclaimed: every logical block that has the newest copy of a unit in it is fully
-//! merged. Random writes cost more as their range grows, but throughput does not drop sharply.
+//! random log blocks (RW) store all other overwrites in the order of arrival. When all random log blocks are
+//! full, the oldest random log block is reclaimed: every logical block that has the newest copy of a unit in
+//! it is fully merged. Random writes cost more as their range grows, but throughput does not drop sharply.
 //!
-//! A write to the first unit of a logical block closes the sequential log block. If this log block is full,
-//! a switch merge closes it, otherwise a partial merge.
+//! A write to the first unit of a logical block closes the sequential log block. A switch merge closes a full
+//! sequential log block, and a partial merge any other.
 
 use std::collections::VecDeque;
 

@@ -210,7 +210,7 @@ impl<W: Watch> PageMap<W> {
         }
         self.valid_units.update(stream.block, ValidUnits::closed);
         self.closed_at[stream.block.0 as usize] = self.writes;
-        // With pacing, this is necessary only if nearly all units are valid.
+        // With paced collection, this loop is necessary only if nearly all units are valid.
         while self.free.len() < 2 && self.victim.is_some() {
             self.collect(self.geometry.units_per_block, work);
         }
@@ -228,7 +228,8 @@ impl<W: Watch> PageMap<W> {
         (block, valid.expect("spare superblocks leave invalid units in some superblock"))
     }
 
-    /// Returns the closed superblock with the greatest benefit, or the first of several with equal benefit.
+    /// Returns the closed superblock with the greatest benefit; if several have the same benefit, returns the
+    /// first of them.
     fn most_beneficial(&self) -> Option<(EraseBlock, ValidUnits)> {
         let mut best = None;
         let mut most = f64::NEG_INFINITY;
@@ -271,7 +272,7 @@ impl<W: Watch> PageMap<W> {
     }
 
     /// Copies up to `copies` units of the victim's next 64-unit word, and returns the number of copies. The
-    /// simulator spends most of its time here, so bits and counts are updated once per word.
+    /// simulator spends most of its time in this method, so bits and counts are updated once per word.
     fn copy_from_word(&mut self, victim: &mut Collecting, copies: u32) -> u32 {
         let valid = self.valid.word_from(victim.block, victim.next);
         let word_start = Offset(victim.next.0 / 64 * 64);

@@ -215,7 +215,7 @@ fn the_miss_rate_of_bast_is_the_formula() {
         let given = merges as f64 / totals.host_programs as f64;
         let wanted = 1.0 - f64::from(logs) / f64::from(blocks);
         assert!((given / wanted - 1.0).abs() < 0.01, "{logs} logs, {blocks} blocks: {given}, not {wanted}");
-        // Merges copy a complete block, except those of log blocks that begin with the first unit.
+        // Merges copy a complete block, except merges of log blocks that begin with the first unit.
         assert!(totals.full_merges as f64 > 0.95 * merges as f64);
         let copies = totals.copy_programs as f64 / merges as f64;
         assert!((copies / 128.0 - 1.0).abs() < 0.02, "{copies} copies per merge");
@@ -225,14 +225,14 @@ fn the_miss_rate_of_bast_is_the_formula() {
 #[test]
 fn the_merges_of_fast_are_the_formula() {
     // P writes fill a log block; they include a write to a given data block with probability p = 1 - (1 -
-    // 1/D)^P. After a merge, this data block is written again after 1/p log blocks. After N - 1 more log
-    // blocks, the log block with this write is reclaimed and the data block is merged again. This gives D /
-    // (1/p + N - 1) merges per log block.
+    // 1/D)^P. After a merge, the data block is written again after 1/p log blocks. After N - 1 more log
+    // blocks, the log block with this write is reclaimed and the data block is merged again. Therefore, there
+    // are D / (1/p + N - 1) merges per log block.
     for (logs, blocks) in [(1u32, 64u32), (2, 256), (4, 512), (8, 16)] {
         let geometry = large(128 * 512);
         let mut ftl = Fast::new(geometry, logs, 1, Unwatched);
         let totals = uniform(&mut ftl, blocks * 128, 20_000, 200_000);
-        // One of P units is the first unit of its block and goes to the sequential log block.
+        // One of P written units is the first unit of its block and goes to the sequential log block.
         let log_blocks = totals.host_programs as f64 * 127.0 / 128.0 / 128.0;
         let given = totals.full_merges as f64 / log_blocks;
         let d = f64::from(blocks);

@@ -14,9 +14,9 @@ use crate::ftl::{Ftl, Geometry, Unwatched};
 /// The minimum number of erase blocks of a device.
 const BLOCKS_MIN: u64 = 2;
 
-/// The minimum number of superblocks of a page-mapped device that is smaller than its profile says. With at
-/// least this number, the superblocks that are reserved for garbage collection are a small part of the
-/// device.
+/// The minimum number of superblocks of a page-mapped device that is smaller than its profile says. If a
+/// device has at least this number of superblocks, those reserved for garbage collection are a small part of
+/// it.
 const SUPERBLOCKS_MIN: u64 = 128;
 
 /// The design of a device, as described by a profile.
@@ -143,7 +143,8 @@ fn geometry(profile: &Profile, flash: &Flash, capacity: u64) -> Result<Geometry,
             units_per_block * flash.unit_bytes
         )));
     }
-    // Physical units, including spare blocks, are numbered with 32 bits; the limit is half of this range.
+    // Physical units, including spare blocks, are numbered with 32 bits; the limit for logical units is half
+    // of this range.
     if logical_units >= 1 << 31 {
         return Err(too_large(profile, ByteCount(capacity)));
     }

@@ -5,9 +5,9 @@
 //! targets give up half of their tokens after this period. If all kinds met their targets, tokens are
 //! restored.
 //!
-//! Sources: the kernel's `Documentation/block/kyber-iosched`; the message of the commit that introduced
-//! kyber (Linux 4.12); "Two new block I/O schedulers for 4.12" (LWN 2017). The speed of token changes is
-//! our choice. The decisions made while no limit is reached are checked against a running kernel
+//! Sources: the kernel's `Documentation/block/kyber-iosched`; the message of the commit that introduced kyber
+//! (Linux 4.12); "Two new block I/O schedulers for 4.12" (LWN 2017). The speed of token changes is our
+//! choice. Decisions while no limit is reached are checked against a running kernel
 //! (`tests/vectors/observed`).
 
 use std::collections::VecDeque;
@@ -87,7 +87,7 @@ struct Queue {
     requests: VecDeque<Request>,
     in_flight: u32,
     tokens: u32,
-    /// Completions in this period, and the number of them that met the target.
+    /// Number of completions in this period, and number of completions that met the target.
     completed: u64,
     met: u64,
 }

@@ -6,9 +6,9 @@
 //! another class. `writes_starved` counts the read batches of all classes.
 //!
 //! While requests of several classes are unfinished, the scheduler first looks for an aged request: it
-//! chooses the next request of each lower class. If this choice begins a new batch, this batch has begun
-//! even if the request is not dispatched. So waiting writes of a lower class get their batch earlier than
-//! `writes_starved` says.
+//! chooses the next request of each lower class. If this choice begins a new batch, the batch counts as begun
+//! even if the request is not dispatched. Therefore, waiting writes of a lower class get their batch earlier
+//! than `writes_starved` says.
 //!
 //! Sources: the kernel's `Documentation/block/deadline-iosched`; the commit messages that added I/O
 //! priorities in Linux 5.14. The shared batch, the search for aged requests, and the tick follow decisions of

@@ -1,7 +1,8 @@
 //! Compares a profile with published numbers.
 //!
 //! Each check has an [`Origin`], the origin of its number. Only predicted numbers are scored as agreeing or
-//! differing. For numbers that a fit used, or that follow from such numbers, only the deviation is shown.
+//! differing. For numbers that a fit used, or that follow from such numbers, the report shows only the
+//! deviation.
 
 mod origin;
 
@@ -263,7 +264,7 @@ pub fn ranges() -> Vec<ByteCount> {
 /// A doubling of the range counts as a drop if less than this share of the throughput remains.
 const DROP: f64 = 0.9;
 
-/// A single doubling of the range is a hard drop if less than this share remains.
+/// A single doubling of the range is a hard drop if less than this share of the throughput remains.
 const HARD: f64 = 0.35;
 
 /// Returns the shape of a curve, from the share of the throughput that remains after each doubling of the
@@ -326,8 +327,8 @@ fn shape_name(shape: Option<Shape>) -> &'static str {
     }
 }
 
-/// Returns the gain of RAID-0 with two devices of this kind, for 4 KiB random writes over `range` with
-/// `depth` in flight.
+/// Returns the gain of RAID-0 with two devices of this profile, for 4 KiB random writes over `range` with
+/// `depth` requests in flight.
 ///
 /// # Errors
 ///

@@ -115,7 +115,7 @@ fn a_number_is_scored_where_the_profile_does_not_name_it() {
     assert_eq!(outcome(&profile), Outcome::Differs);
 }
 
-/// If a name had no check, a fitted number would count as predicted.
+/// If a name in `to` had no check, the number to which the profile was fitted would count as predicted.
 #[test]
 fn what_cards_and_phones_are_fitted_to_is_the_name_of_a_check() {
     for (name, _) in SHIPPED {

@@ -12,8 +12,8 @@ use super::{Assembler, Step};
 /// Maximum number of data requests per device that are stored because they wait for a flush.
 const PARENTS_MAX: usize = 256;
 
-/// The data requests that the next flush of a device serves, and the number of flush bios whose end is still
-/// expected.
+/// The data requests that wait for the next flush of a device, and the number of flush bios whose end is
+/// still expected.
 #[derive(Debug, Default)]
 pub(super) struct FlushState {
     /// Slots and serial numbers of waiting data requests with preflush.
@@ -22,7 +22,7 @@ pub(super) struct FlushState {
     after_data: Vec<AfterData>,
     /// Number of incomplete flush bios that are part of a flush request.
     ends_due: u64,
-    /// Of these, the number that are part of the flush whose completion was inferred last.
+    /// Number of incomplete flush bios that are part of the flush whose completion was inferred last.
     ends_of_inferred: u64,
 }
 
@@ -138,7 +138,7 @@ impl Assembler {
         waiting.push(AfterData { request_id, sector: entry.key.sector, tid });
     }
 
-    /// Handles C without data of a write: a flush sequence ends.
+    /// Handles a C of a write without data, which ends a flush sequence.
     pub(super) fn end_flush_sequence(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.tally.add(Counter::FlushSequenceEnds, 1);
         let device = &mut self.devices[step.key.device as usize];

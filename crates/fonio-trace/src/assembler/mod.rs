@@ -137,7 +137,8 @@ const ORPHANS_MAX: usize = 64;
 pub struct AssemblerOptions {
     /// Time after which an open request is emitted without a completion.
     pub horizon: Nanos,
-    /// Maximum number of open requests and bios; beyond it, the oldest are emitted incomplete.
+    /// Maximum number of open requests and bios; if there are more, the oldest of them are emitted
+    /// incomplete.
     pub open_max: usize,
     /// Maximum lateness of events that does not break the order of the rows: [`RowSink::settled`] stays this
     /// far behind the latest event.
@@ -145,9 +146,9 @@ pub struct AssemblerOptions {
 }
 
 impl Default for AssemblerOptions {
-    /// The horizon is ten minutes, longer than any driver's timeout with retries. The limit is a million
-    /// entries, which a fast device that completes nothing reaches in 10 s. The disorder is 100 ms, ten times
-    /// the disorder observed in traces that were merged from per-processor buffers.
+    /// The horizon is ten minutes, longer than any driver's timeout with retries. The maximum number of open
+    /// entries is a million, which a fast device that completes nothing reaches in 10 s. The disorder is 100
+    /// ms, ten times the disorder observed in traces that were merged from per-processor buffers.
     fn default() -> AssemblerOptions {
         AssemblerOptions { horizon: Nanos(600_000_000_000), open_max: 1 << 20, disorder: Nanos(100_000_000) }
     }
@@ -171,7 +172,7 @@ pub struct Assembler {
     bio_id: u64,
     /// The time of the latest event.
     latest: Timestamp,
-    /// The latest time by which a row is ordered, among the requests that the source lists completely.
+    /// The latest sort time of a row, among the requests that the source lists as complete requests.
     latest_whole: Option<Timestamp>,
     settled: Timestamp,
     gaps_passed: u64,
@@ -212,13 +213,14 @@ struct Device {
     gaps: u64,
     /// Number of bios that moved on to a device below.
     passed: u64,
-    /// Running medians of the service time, by op, and of the time from queue to issue. 0 while unknown.
+    /// Running medians of the service time, by op, and of the time from queue to issue; 0 while the median is
+    /// unknown.
     service: [Nanos; Op::ALL.len()],
     queue: Nanos,
     /// The longest service time of a request.
     service_max: Nanos,
     flush: flush::FlushState,
-    /// Bios of which only the front moved on to the device below, each with the start of its rest.
+    /// Bios of which only the front part moved on to the device below, each with the start of its remainder.
     partly_passed: Vec<queue::PartlyPassed>,
     /// Slots and serial numbers of waiting discard bios.
     discards: Vec<(u32, u64)>,
@@ -450,8 +452,8 @@ impl Assembler {
     fn settle(&mut self, sink: &mut dyn RowSink) -> io::Result<()> {
         let mut before = self.latest - self.options.disorder;
         if let Some(whole) = self.latest_whole {
-            // Sources of complete requests list them by completion, so a request can be late by its own
-            // duration.
+            // Sources that list complete requests order them by completion, so a request can be late by its
+            // own duration.
             let whole = whole - self.options.horizon;
             before = if self.latest == Timestamp(0) { whole } else { before.min(whole) };
         }

@@ -87,8 +87,8 @@ pub(super) struct Entry {
     pub state: State,
     pub seen: u16,
     bucket_next: u32,
-    /// The earliest possible sort time of a row of this entry: the first known of issued, queued and
-    /// inserted.
+    /// The earliest possible sort time of this entry's row: the first known of the issue, queue and insertion
+    /// times.
     pub order: Timestamp,
     older: u32,
     newer: u32,
@@ -157,8 +157,8 @@ impl Entry {
         self.seen & any != 0
     }
 
-    /// Returns the time of its last issue; if it was not issued, the time of its queueing or of its first
-    /// event.
+    /// Returns the time of the entry's last issue; if it was not issued, the time of its queueing or of its
+    /// first event.
     pub fn began(&self) -> Timestamp {
         match (self.reissued, self.issued) {
             (NEVER, NEVER) => self.order,
@@ -173,7 +173,7 @@ impl Entry {
 pub(super) struct Open {
     slots: Vec<Entry>,
     free: Vec<u32>,
-    /// The first entry of each bucket; their number is a power of two.
+    /// The first entry of each bucket; the number of buckets is a power of two.
     buckets: Vec<u32>,
     oldest: u32,
     newest: u32,

@@ -8,8 +8,9 @@ use super::open::{Entry, State, seen};
 use super::tally::Counter;
 use super::{Assembler, Step};
 
-/// Minimum ratio of the times since two candidates began for the older one to be stale. Requests that are in
-/// flight together seldom differ this much; candidates below the ratio are paired first in, first out.
+/// If the older of two candidates began at least this many times as long ago as the newer, it can be stale.
+/// Requests that are in flight together seldom differ this much; candidates below this ratio are paired first
+/// in, first out.
 const STALE_RATIO: u64 = 4;
 
 /// Returns whether the older of two equal candidates is probably stale, given the time from each to the event

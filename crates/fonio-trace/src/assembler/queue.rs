@@ -14,7 +14,7 @@ use super::{Assembler, Step};
 /// If this many bios of a device moved on to a device below and did not complete, the source probably shows
 /// no bio completions: no stacked device has that many bios in flight.
 const PASSED_MAX: u64 = 1024;
-/// Maximum number of stored bios per device of which only a part moved on.
+/// Maximum number of stored bios per device of which only a part moved on to the device below.
 const PARTLY_PASSED_MAX: usize = 64;
 
 /// Maximum number of stored front merges, which are needed for requests that are never issued.
@@ -284,7 +284,7 @@ impl Assembler {
         }
     }
 
-    /// Shortens a waiting bio to its first `front` bytes and makes another bio from the rest.
+    /// Shortens a waiting bio to its first `front` bytes and creates another bio for the remainder.
     pub(super) fn split_entry(
         &mut self,
         index: u32,

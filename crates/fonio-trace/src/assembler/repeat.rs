@@ -22,7 +22,7 @@ pub(super) const REPEAT_WITHIN: Nanos = Nanos(1_000_000_000);
 /// The maximum number of repeats kept for a request.
 pub(super) const REPEATS_MAX: usize = 256;
 
-/// The issues of a request after its first.
+/// The issues of a request after its first issue.
 #[derive(Debug)]
 pub(super) struct Repeats {
     issues: VecDeque<Repeat>,

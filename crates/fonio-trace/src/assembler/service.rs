@@ -228,7 +228,7 @@ impl Assembler {
             let tile = Step { key: Key { sector, ..step.key }, ..*step };
             let found = self.newest(&tile, |entry| {
                 let fits = entry.bytes > ByteCount(0) && entry.bytes <= left;
-                // An entry with an id is a request that other rows refer to, so it is issued by itself.
+                // An entry with an id is a request to which other rows refer, so it is issued separately.
                 entry.state == State::Waiting && fits && entry.request_id == 0
             });
             let Some(index) = found else { break };

@@ -5,7 +5,7 @@ use std::io;
 
 use fonio_core::{BlockEvent, Diagnostic, RowSink, SECTOR_BYTES, Severity};
 
-/// Number of occurrences that get a diagnostic with their position; the others are only counted.
+/// Number of occurrences that are reported with their position; all further occurrences are only counted.
 const PLACES: u64 = 3;
 
 macro_rules! counters {
@@ -117,7 +117,7 @@ impl Tally {
         Tally { counts: [0; Counter::ALL.len()], told: [false; Counter::ALL.len()] }
     }
 
-    /// Counts an occurrence, and reports the position of the first few.
+    /// Counts an occurrence, and reports the position of the first [`PLACES`] occurrences.
     pub fn note(&mut self, counter: Counter, event: &BlockEvent, sink: &mut dyn RowSink) -> io::Result<()> {
         self.note_place(counter, sink, || {
             format!(

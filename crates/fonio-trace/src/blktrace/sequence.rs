@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 /// Maximum number of tracked combinations of device and processor: more than any machine has, but limited so
 /// that a hostile input cannot fill memory.
 const KEYS_MAX: usize = 16 * 1024;
-/// Minimum number of records of a key before its gaps are judged to be too many.
+/// Minimum number of records of a key before the key can be found to have too many gaps.
 const TRUST_AFTER: u64 = 1000;
 
 #[derive(Clone, Copy, Debug)]

@@ -123,9 +123,9 @@ impl Stream {
         self.base + self.end as u64
     }
 
-    /// Finds the next event and returns its time or the time of the event after it, whichever is earlier. So
-    /// a single damaged time far in the future does not delay the whole input. Returns `u64::MAX` at the end
-    /// of the input.
+    /// Finds the next event and returns its time or the time of the event after it, whichever is earlier.
+    /// Therefore, a single damaged time far in the future does not delay the complete input. Returns
+    /// `u64::MAX` at the end of the input.
     pub fn advance(&mut self, others: &mut OtherOutput) -> io::Result<u64> {
         match (self.layout.wide, self.layout.big_endian) {
             (false, false) => self.advance_as::<false, false>(others),
@@ -364,8 +364,8 @@ impl Stream {
     }
 
     /// blkparse makes event times relative to the first event, but does not change the times of thread and
-    /// clock notes. A note is written directly before the event that caused it. So if a note has a later time
-    /// than the next event, only the time of the event was made relative.
+    /// clock notes. A note is written directly before the event that caused it. Therefore, if a note has a
+    /// later time than the next event, only the time of the event was made relative.
     fn first_event_after_notes(&mut self, time: u64, others: &mut OtherOutput) {
         for note in self.held_notes.drain(..) {
             let comm = note.comm.split(|byte| *byte == 0).next().filter(|comm| !comm.is_empty());

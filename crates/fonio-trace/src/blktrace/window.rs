@@ -1,14 +1,14 @@
 //! Sorts events that are nearly in time order.
 //!
-//! Events are appended. The last events are held back and sorted together with the next events. The number of
-//! events held back depends on the disorder. The file of one processor has no disorder, and a merged file has
-//! almost none. The output of blktrace to a pipe (`-o -`) interleaves complete relay buffers.
+//! The window appends events, holds the last events back, and sorts them together with the next events. The
+//! number of events held back depends on the disorder. The file of one processor has no disorder, and a
+//! merged file has almost none. The output of blktrace to a pipe (`-o -`) interleaves complete relay buffers.
 
 use fonio_core::{Batch, BlockEvent, Timestamp};
 
 /// Number of events per batch while all events are in order, small enough for the second-level cache.
 const BATCH: usize = 4096;
-/// Number of events held back if all events are in order, after a swap of near events, and after greater
+/// Numbers of events held back: if all events are in order, after a swap of near events, and after greater
 /// disorder. The last number covers five relay buffers of blktrace's default size (512 KiB, about 10,000
 /// records).
 const HOLD: [usize; 3] = [256, 4096, 64 * 1024];
@@ -81,8 +81,8 @@ impl Window {
         self.events.push(event());
     }
 
-    /// Widens the window for an event out of order. `newest` is the previous event's time, so this is called
-    /// once per ordered run.
+    /// Widens the window for an event out of order. `newest` is the previous event's time, so this method is
+    /// called once per ordered run.
     #[cold]
     fn disorder(&mut self, time: u64) {
         self.disordered = true;

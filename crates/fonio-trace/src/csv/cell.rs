@@ -8,7 +8,7 @@ use super::mapping::{OpWords, SizeUnit, TimeUnit};
 const FILE_TIME_UNIX_EPOCH: u64 = 116_444_736_000_000_000;
 
 /// Reads `digits[.digits][e[+-]digits]`, or `0x` with hexadecimal digits, multiplied by `unit`; fractions of
-/// the result are cut off. Returns `None` for anything else, and for results beyond 64 bits.
+/// the result are cut off. Returns `None` for any other text, and for results beyond 64 bits.
 pub(super) fn decimal(text: &[u8], unit: u64) -> Option<u64> {
     if let Some(hex) = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X")) {
         let value = u64::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()?;

@@ -12,7 +12,7 @@ use memchr::{memchr, memrchr};
 use super::keyed;
 use super::line::number;
 
-/// The contents of the text of an event, which follows the columns.
+/// The contents of an event's text, which follows the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block<'a> {
     pub kind: EventKind,
@@ -214,8 +214,8 @@ fn keyed_fields<'a>(layout: Layout, mut block: Block<'a>, fields: keyed::Fields<
     Some(block)
 }
 
-/// Returns a completion's status as 0 or a negative errno. A positive status is specific to the driver; the
-/// block layer of the kernels that have it turned it into `EIO`.
+/// Returns a completion's status as 0 or a negative errno. A positive status is specific to the driver;
+/// kernels with such statuses convert it to `EIO` in the block layer.
 fn errno(status: i32) -> i32 {
     const EIO: i32 = 5;
     if status > 0 { -EIO } else { status }

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! Kernel source: `print_trace_line` in `kernel/trace/trace.c`, `trace_print_context` in
-//! `kernel/trace/trace_output.c`. The name may contain any characters, even brackets and dashes. So the line
-//! is read from its only fixed point: the processor in brackets, between a number and a time.
+//! `kernel/trace/trace_output.c`. The name may contain any characters, even brackets and dashes. Therefore,
+//! the parser starts at the only fixed point of the line: the processor in brackets, between a number and a
+//! time.
 
 use fonio_core::Timestamp;
 use memchr::{memchr, memchr_iter, memrchr};
@@ -19,7 +20,7 @@ pub(super) struct Head<'a> {
     /// The name that the kernel saved for the thread, which may be `<...>`.
     pub comm: &'a [u8],
     pub tid: u32,
-    /// The process, if the line has it and the kernel knew it.
+    /// The process, if the line contains it and the kernel knew it.
     pub pid: Option<u32>,
     pub cpu: u32,
     pub time: Timestamp,

@@ -81,7 +81,7 @@ impl Marks {
         }
     }
 
-    /// Returns the spans still open at the end as instants, in time order.
+    /// Returns the spans that are still open at the end of the trace as instants, in time order.
     pub fn finish(&mut self) -> Vec<Mark> {
         let nested = std::mem::take(&mut self.nested).into_iter().flat_map(|(tid, (_, spans))| {
             spans.into_iter().map(move |(at, name)| Mark { at, until: None, name, tid: Some(tid) })

@@ -34,7 +34,7 @@ impl Html {
         self.pending = pending;
     }
 
-    /// Returns the number of bytes handled; `None` if more bytes are needed.
+    /// Returns the number of bytes of `text` that were handled; `None` if more bytes are needed.
     fn step(&mut self, text: &[u8], out: &mut Unpacked) -> Option<usize> {
         if let Some(part) = &mut self.part {
             if let Some(at) = memmem::find(text, SCRIPT_END) {
@@ -80,7 +80,7 @@ impl Html {
         }
     }
 
-    /// Ends a part that extends to the end of the file.
+    /// Ends a part of the trace that extends to the end of the file.
     pub fn finish(&mut self, out: &mut Unpacked) {
         if let Some(mut part) = self.part.take() {
             part.push(&std::mem::take(&mut self.pending), out);

@@ -30,8 +30,8 @@ use html::Html;
 /// Number of bytes searched for the line `TRACE:`.
 const PREAMBLE_BYTES_MAX: usize = 64 * 1024;
 
-/// Number of bytes that are read at a time, and number that are unpacked at a time. Deflate expands data by a
-/// factor of at most about 1032.
+/// Number of bytes that are read at a time, and number of bytes that are unpacked at a time. Deflate expands
+/// data by a factor of at most about 1032.
 const READ_BYTES: usize = 64 * 1024;
 const STEP_BYTES: usize = 4 * 1024;
 
@@ -119,7 +119,7 @@ enum Form {
 #[derive(Default)]
 struct Unpacked {
     text: Vec<u8>,
-    /// A description of the first part that could not be unpacked completely.
+    /// A description of the first part of the file that could not be unpacked completely.
     damage: Option<String>,
     /// Number of bytes read from the stream, and number of bytes unpacked from its compressed parts.
     packed: u64,

@@ -8,8 +8,8 @@ use super::format::{EventFormat, FieldKind, until_nul};
 use super::page::Record;
 use super::{ByteOrder, Field};
 
-/// The supported tracepoints of the `block` system. `block_rq_error` is left out, because
-/// `block_rq_complete` always accompanies it and contains the same error.
+/// The supported tracepoints of the `block` system. `block_rq_error` is omitted, because `block_rq_complete`
+/// always accompanies it and contains the same error.
 pub const BLOCK_EVENTS: [&str; 20] = [
     "block_bio_queue",
     "block_bio_backmerge",

@@ -27,7 +27,7 @@ pub trait PageSource {
 pub struct Trouble {
     /// The gaps in which events were lost.
     pub lost: Vec<LostEvents>,
-    /// One diagnostic for each of the first damaged pages, and one diagnostic for all further damaged
+    /// One diagnostic for each of the first damaged pages, and a single diagnostic for all further damaged
     /// pages.
     pub diagnostics: Vec<Diagnostic>,
 }

@@ -67,18 +67,18 @@ impl Interrupt {
 pub enum SchedEvent<'r> {
     /// A processor switched from one thread to another.
     Switch { prev: u32, prev_comm: &'r [u8], left: Left, next: u32 },
-    /// A blocked thread is being woken, by the current thread or in an interrupt.
+    /// The current thread or an interrupt is waking a blocked thread.
     Waking { tid: u32 },
     /// A blocked thread is now runnable. The event may happen on a different processor than the waker's
-    /// processor. Unlike `Waking`, it never precedes the event that shows that the thread left its
+    /// processor. Unlike `Waking`, `Woken` never precedes the event that shows that the thread left its
     /// processor.
     Woken { tid: u32 },
     /// The kernel address at which a woken thread was blocked uninterruptibly, and whether it waited for
     /// I/O.
     BlockedReason { tid: u32, caller: u64, is_io: bool },
-    /// A thread on a processor, often the current one, ran for `ns` nanoseconds since it got the processor or
-    /// since the last `Ran` event. The kernel emits such an event at each timer tick and just before the
-    /// thread leaves the processor.
+    /// A thread on a processor, often the current processor, ran for `ns` nanoseconds since it got the
+    /// processor or since the last `Ran` event. The kernel emits such an event at each timer tick and just
+    /// before the thread leaves the processor.
     Ran { tid: u32, ns: u64 },
     /// The current thread created another thread.
     Fork { parent: u32, child: u32 },

@@ -8,7 +8,7 @@ const WAKES_WITHIN_NS: u64 = 2_000_000;
 /// Maximum number of stored completions. Waits after this number have no request.
 const COMPLETIONS_MAX: usize = 4_000_000;
 
-/// The completions of a trace: the time, processor and request of each.
+/// The completions in a trace, each with its time, processor and request.
 #[derive(Debug, Default)]
 pub struct Completions {
     by_cpu: FxHashMap<u32, Vec<u64>>,
@@ -22,7 +22,8 @@ pub struct Completions {
 pub struct Completed {
     /// The request's number in the recording.
     pub request_id: u64,
-    /// The time when its first bio was queued or, if unknown, the earliest known time of the request.
+    /// The time when the request's first bio was queued or, if unknown, the earliest known time of the
+    /// request.
     pub queued: Timestamp,
     /// The number of the request's file in the table `files`.
     pub file_id: Option<u32>,

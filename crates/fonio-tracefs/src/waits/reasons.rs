@@ -22,8 +22,8 @@ macro_rules! functions {
     };
 }
 
-/// Functions in which a thread blocks. `poll`, `select` and `epoll` are left out, because only the waker
-/// shows for which event they waited.
+/// Functions in which a thread blocks. `poll`, `select` and `epoll` are omitted, because only the waker shows
+/// for which event such a call waited.
 const BLOCKED_IN: Table = functions!(WaitReason {
     Storage:
         // Functions of the block layer and the page cache.

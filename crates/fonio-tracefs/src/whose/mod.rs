@@ -102,7 +102,8 @@ impl Contributors {
         self.0.push((tid, amount));
     }
 
-    /// Returns the thread that contributed most, or the first of several threads that contributed equally.
+    /// Returns the thread that contributed most; if several threads contributed equally, returns the first of
+    /// them.
     fn first(&self) -> Option<u32> {
         let mut best: Option<(u32, u64)> = None;
         for &(tid, amount) in &self.0 {
@@ -168,7 +169,7 @@ pub struct Attribution {
     units: FxHashMap<DeviceId, WritebackUnit>,
     /// The swap areas of each disk, sorted by start sector.
     swap: FxHashMap<DeviceId, Vec<Range<u64>>>,
-    /// The device number that the events of a file system show, by the number of its device, if the two
+    /// The device number in a file system's events, by the number of the file system's device, if the two
     /// numbers differ.
     file_systems: FxHashMap<DeviceId, DeviceId>,
     threads: Recent<u32, ThreadState>,
@@ -530,7 +531,7 @@ impl Attribution {
     }
 
     /// Returns the device and the page-cache page where the bio's data begin. If the bio came from a
-    /// partition, these are the partition and the page in the partition's page cache.
+    /// partition, returns the partition and the page in the partition's page cache.
     fn origin(&self, event: &BlockEvent, state: &ThreadState) -> (DeviceId, u64) {
         let here = (event.device, event.sector);
         let passed_on = state.passed_on.filter(|passed_on| passed_on.now == here);

@@ -66,7 +66,7 @@ pub struct Rings {
     path: PathBuf,
     /// Sequence number of the next slot of each ring.
     next: [u64; 3],
-    /// Sum of the hours since the last slot of the year.
+    /// Sum of the hours since the last slot of the year's ring was written.
     day: Summary,
 }
 

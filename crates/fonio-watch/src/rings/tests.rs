@@ -117,7 +117,7 @@ fn a_torn_slot_is_left_out_and_told() {
     let history = History::read(&path).unwrap();
     let began: Vec<i64> = history.minutes.iter().map(|row| row.began).collect();
     assert_eq!((began, history.damaged), (vec![0, 120], 1));
-    // When its turn comes, the torn slot is overwritten; no other slot is overwritten.
+    // The torn slot is overwritten when its turn comes, like every other slot.
     Rings::open(&path).unwrap().append(&[minute(3, 2)]).unwrap();
     assert_eq!(History::read(&path).unwrap().minutes.len(), 3);
 }

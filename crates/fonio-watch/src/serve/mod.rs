@@ -1,6 +1,6 @@
 //! Serves the figures to other programs while the watch runs: over HTTP for Prometheus and Home Assistant's
-//! REST sensor, and over MQTT with Home Assistant's discovery. Both are off by default: HTTP needs an address
-//! in the settings, and MQTT needs a broker.
+//! REST sensor, and over MQTT with Home Assistant's discovery. HTTP and MQTT are off by default: HTTP needs
+//! an address in the settings, and MQTT needs a broker.
 
 mod http;
 mod mqtt;

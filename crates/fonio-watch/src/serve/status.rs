@@ -20,7 +20,7 @@ pub(super) struct Status {
     /// Start time (UTC) of the last stall, and a sentence that describes this stall.
     pub last_stall_at: Option<String>,
     pub last_stall: Option<String>,
-    /// In the last minute: the party blocked longest on storage, the sum of its threads' waits in percent of
+    /// The party blocked longest on storage in the last minute, the sum of its threads' waits in percent of
     /// the minute, and the longest wait of any party.
     pub blocked_most: Option<String>,
     pub blocked_most_percent: f64,

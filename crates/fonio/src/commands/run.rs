@@ -122,7 +122,7 @@ impl Tried<'_> {
     }
 }
 
-/// How to handle a fix that does not apply to a setup.
+/// How fonio handles a fix that does not apply to a setup.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     Error,

@@ -146,7 +146,8 @@ impl RowSink for Collected {
     }
 
     fn bio(&mut self, row: &Bio) -> io::Result<()> {
-        // Skip bios of partitions and stacked devices: each continues as a bio of the device below.
+        // Skip bios of partitions and stacked devices, because each of these bios continues as a bio of the
+        // device below.
         if row.request_id.is_some() {
             self.bios.push(Row {
                 device: row.device,
@@ -255,8 +256,8 @@ impl Collected {
             }
         }
         sequence.signals = link(&mut threads, self.causes, &may_wait);
-        // Do not combine write-back threads with other threads, so that they keep their times even if the
-        // other threads are late.
+        // Do not combine write-back threads with other threads, so that the write-back threads keep their
+        // times even if the other threads are late.
         let (workers, others): (Vec<_>, Vec<_>) =
             threads.into_iter().partition(|(tid, _)| self.background.contains(tid));
         sequence.threads = lanes(others.into_iter().map(|(_, own)| own).collect());

@@ -1,7 +1,7 @@
 //! Replays a recording's requests in virtual time, on a device model under scheduler models.
 //!
-//! The replay needs no root and no device, and can use schedulers that Linux no longer has. The models do
-//! not merge requests: the kernel merged them before they were recorded.
+//! The replay needs no root and no device, and can use schedulers that Linux no longer has. The models do not
+//! merge requests, because the kernel merged the requests before they were recorded.
 
 mod report;
 

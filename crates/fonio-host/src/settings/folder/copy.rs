@@ -15,7 +15,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// Prefixes of extended attributes that all file systems share; other prefixes belong to one file system.
 const ATTRIBUTES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system.posix_acl_"];
 
-/// Returns the `stat` of the object with this name; `None` if it does not exist.
+/// Returns the `stat` of the object with this name; `None` if the object does not exist.
 pub(in crate::settings) fn look(dir: BorrowedFd<'_>, name: &CStr) -> Result<Option<Stat>> {
     match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => Ok(None),
@@ -38,7 +38,7 @@ pub(in crate::settings) fn open_object(dir: BorrowedFd<'_>, name: &CStr) -> Resu
 
 /// Opens a regular file. If the kernel permits it, reading does not change the file's access time.
 pub(in crate::settings) fn open_file(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
-    // If a pipe now has this name, opening it must not wait for a writer.
+    // If a pipe now has this name, opening the pipe must not wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = match rustix::fs::openat(dir, name, flags | OFlags::NOATIME, Mode::empty()) {
         Err(Errno::PERM) => rustix::fs::openat(dir, name, flags, Mode::empty())?,

@@ -157,7 +157,7 @@ pub(super) fn check_unused(dir: &Path) -> Result<(), HostError> {
     if holders(dir, device_of(dir), Use::Any).is_empty() { Ok(()) } else { Err(in_use(dir, Use::Any)) }
 }
 
-/// Unmounts a folder; the error names the programs that use it.
+/// Unmounts a folder; the error names the programs that use the folder.
 pub(super) fn unmount(dir: &Path) -> Result<(), HostError> {
     unmount::unmount(dir).map_err(|error| match &error {
         HostError::System(system) if system.source.kind() == std::io::ErrorKind::ResourceBusy => {
@@ -263,7 +263,7 @@ pub(super) fn free(dir: &OwnedFd) -> Result<ByteCount, Errno> {
 /// space on that device.
 fn needs(dir: &Path) -> Result<(ByteCount, ByteCount), HostError> {
     let own = visible(dir).map_err(failed("open", dir))?;
-    // Each new file is written completely before it replaces the old file, so both need space.
+    // Each new file is written completely before it replaces the old file, so both files need space.
     let needs = survey(&own, dir)?.bytes;
     let below = uncovered(dir).map_err(failed("open the folder covered by", dir))?;
     Ok((needs, free(&below).map_err(failed("look at", dir))?))

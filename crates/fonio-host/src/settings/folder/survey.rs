@@ -52,8 +52,8 @@ pub(in crate::settings) fn survey(folder: &OwnedFd, place: &Path) -> Result<Surv
     Ok(found)
 }
 
-/// Files with several hard links: the first path found, the number of links found, and the file's total
-/// number of links.
+/// Files with several hard links, each with the first path found, the number of links found, and the file's
+/// total number of links.
 type Linked = BTreeMap<u64, (PathBuf, u64, u64)>;
 
 fn walk(dir: BorrowedFd<'_>, place: &Path, found: &mut Survey, linked: &mut Linked) -> Result<(), HostError> {

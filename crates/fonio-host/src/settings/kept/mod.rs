@@ -106,8 +106,8 @@ impl Keeper {
         let lock = lock_private_folder(&self.files.state)?;
         self.kept = Keeper::on_record(&self.files)?;
         self._lock = Some(lock);
-        // Drop entries of the record that are not in the files: a user removed them, or a process was killed
-        // before it wrote the file or updated the record.
+        // Drop entries of the record that are not in the files: a user removed these settings, or a process
+        // was killed before it wrote the file or updated the record.
         let mut is_there = Vec::new();
         for kept in &self.kept {
             is_there.push(self.is_in_file(kept)?);
@@ -144,8 +144,8 @@ impl Keeper {
         }
     }
 
-    /// Writes the record, or removes it if it has no entries. Removes the backup of the mount table when it
-    /// is not needed.
+    /// Writes the record, or removes the record if it has no entries. Removes the backup of the mount table
+    /// when the backup is not needed.
     fn save(&self) -> Result<(), HostError> {
         let is_in_fstab =
             |kept: &Kept| matches!(kept.change, Change::MountOption { .. } | Change::Mount { .. });
@@ -294,7 +294,7 @@ impl Keeper {
         if backup.exists() { Ok(()) } else { replace(&backup, text, |_| Ok(())) }
     }
 
-    /// Replaces the mount table unless `findmnt` reports a new error in it.
+    /// Replaces the mount table unless `findmnt` reports a new error in the new mount table.
     fn replace_fstab(&self, text: &str) -> Result<(), HostError> {
         replace(&self.files.fstab, text, |new| match (errors_in(&self.files.fstab), errors_in(new)) {
             (old, new) if new.len() > old.len() => Err(HostError::NotKept {

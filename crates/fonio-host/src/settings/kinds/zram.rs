@@ -58,7 +58,7 @@ impl Kind for SwapInRam {
         Ok(Some(own.map_or(NONE.to_owned(), |device| device.size.to_exact_text())))
     }
 
-    /// Creates the swap in memory with this size, or removes it.
+    /// Creates the swap in memory with this size, or removes the swap.
     fn set(&self, _on: &Object, value: &str) -> Result<(), HostError> {
         for own in devices()?.iter().filter(|device| device.is_ours) {
             remove(own)?;

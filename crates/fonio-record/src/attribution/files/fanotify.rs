@@ -1,10 +1,10 @@
 //! Receives name changes of files from the kernel while the recorder runs (fanotify, Linux 5.17 and later).
 //!
-//! A file that is deleted soon after its creation no longer has a name when the recorder looks it up. For
-//! each creation, move and deletion on the marked file systems, the kernel reports the folder, the name, and
-//! the inode number with its generation. The kernel does not report reads and writes here, so the cost is one
-//! event for each file that is created or deleted. If the kernel lacks fanotify or forbids it, short-lived
-//! files have no path.
+//! A file that is deleted soon after its creation no longer has a name when the recorder looks up the name.
+//! For each creation, move and deletion on the marked file systems, the kernel reports the folder, the name,
+//! and the inode number with its generation. With these marks, the kernel does not report reads and writes,
+//! so the cost is one event for each file that is created or deleted. If the kernel lacks or forbids
+//! fanotify, short-lived files have no path.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -34,8 +34,8 @@ pub(super) enum Change {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NameEvent {
-    /// If the kernel combined several changes of one name into one event, they happened in the order of this
-    /// list.
+    /// If the kernel combined several changes of one name into one event, the changes happened in the order
+    /// of this list.
     pub changes: Vec<Change>,
     pub is_folder: bool,
     pub inode: Inode,
@@ -63,7 +63,8 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Watches the file systems of these mounts; `None` if the kernel supports none of them.
+    /// Watches the file systems of these mounts; returns `None` if the kernel supports none of these file
+    /// systems.
     pub(super) fn over<'m>(mounts: impl IntoIterator<Item = &'m MountPoint>) -> Option<Watch> {
         let flags = libc::FAN_CLASS_NOTIF
             | libc::FAN_CLOEXEC

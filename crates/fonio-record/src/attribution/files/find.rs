@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags};
 /// Type of file handle: `FILEID_INO32_GEN` of `include/linux/exportfs.h`, inode number and generation in 32
 /// bits each.
 const HANDLE: i32 = 1;
-/// The same handle with `XFS_FILEID_TYPE_64FLAG` of xfs: the inode number has 64 bits.
+/// `FILEID_INO32_GEN` with `XFS_FILEID_TYPE_64FLAG` of xfs: the inode number has 64 bits.
 const HANDLE_64: i32 = 0x81;
 /// `FILEID_BTRFS_WITHOUT_PARENT`: inode number and subvolume, 64 bits each, and generation
 /// (`fs/btrfs/export.h`).

@@ -1,10 +1,11 @@
 //! Finds the creation and deletion times of the files in the kernel's name events.
 //!
 //! The kernel's name events contain no time: the recorder knows only the two wake-ups between which an event
-//! happened. The trace shows when an inode number was freed, but does not show the name of the file. Both
-//! lists are ordered, and an inode number is reused only after its file is deleted. So within an interval
-//! with equally many deletions and named files, the first deletion belongs to the first file, and so on. If
-//! the numbers differ, unnamed files (`O_TMPFILE`) also used the inode number, and nothing is assumed.
+//! happened. The trace shows when an inode number was freed, but does not show the name of the file. The list
+//! of events and the list of freed numbers are ordered, and an inode number is reused only after its file is
+//! deleted. Therefore, within an interval with equally many deletions and named files, the first deletion
+//! belongs to the first file, and so on. If the numbers of deletions and named files differ, unnamed files
+//! (`O_TMPFILE`) also used the inode number, and nothing is assumed.
 
 use fonio_core::Timestamp;
 
@@ -51,7 +52,7 @@ pub(super) fn timed(lives: &[Life], freed: &[Timestamp]) -> Vec<(Timestamp, Stri
     let mut used = 0;
     let mut rest = lives;
     while !rest.is_empty() {
-        // The next file may have been created before the previous one was deleted.
+        // The next file may have been created before the previous file was deleted.
         let is_joined = |pair: &[Life]| pair[1].created.is_none_or(|made| pair[1].lived_until() < made.until);
         let count = 1 + rest.windows(2).take_while(|pair| is_joined(pair)).count();
         let (group, later) = rest.split_at(count);

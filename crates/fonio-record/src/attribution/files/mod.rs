@@ -1,10 +1,10 @@
 //! Finds the paths of existing files by inode number.
 //!
 //! The trace shows only inode numbers. At each wake-up, the recorder opens new files by number
-//! (`open_by_handle_at`), which gives the path if the kernel still caches the name. This look-up is cheap: it
-//! searches no directory and reads nothing from disk. For a file deleted before its look-up, the path comes
-//! from the kernel's name events (`fanotify.rs`, `lives.rs`), or from the call by which a followed process
-//! opened it ([`Files::opened`]).
+//! (`open_by_handle_at`), which gives the path if the kernel still caches the name. A look-up by number is
+//! cheap, because it searches no directory and reads nothing from disk. For a file deleted before its
+//! look-up, the path comes from the kernel's name events (`fanotify.rs`, `lives.rs`), or from the call by
+//! which a followed process opened the file ([`Files::opened`]).
 
 mod content;
 mod fanotify;
@@ -184,8 +184,8 @@ impl Files {
     }
 
     /// Notes deletions that were read before any event showed a use of the file. The processors' buffers are
-    /// read one after the other, so a use may be read after the deletion: in the same wake-up or the next
-    /// one.
+    /// read one after the other, so a use may be read after the deletion, in the same wake-up or in the next
+    /// wake-up.
     fn settle_freed(&mut self) {
         for at in 0..self.freed_unseen.len() {
             let unseen = std::mem::take(&mut self.freed_unseen[at]);
@@ -240,7 +240,7 @@ impl Files {
         let of = |number| Inode { fs: overlay.fs, number };
         let in_upper = |inode| roots.find(inode).is_none_or(|(path, _)| overlay.has(&path));
         let is_here = [file.inode.number, file.folder].map(of).into_iter().all(in_upper);
-        // The overlay file has no path of its own; the file below it has one.
+        // The overlay file has no path of its own; the file below the overlay file has a path.
         self.see(file.inode);
         is_here.then(|| Opened { inode: of(file.inode.number), ..file.clone() })
     }
@@ -256,7 +256,7 @@ impl Files {
         }
         let mut roots = Roots::new(machine);
         let began = Instant::now();
-        // The newest files come first: they are the most likely to still exist.
+        // The newest files come first, because new files are the most likely to still exist.
         for _ in 0..LOOKUPS_PER_WAKE {
             let Some(inode) = self.due.pop() else { break };
             self.look_at(inode, &mut roots);
@@ -289,7 +289,7 @@ impl Files {
     }
 
     /// Finds which files named like a journal or WAL belong to a database. A file whose path came from the
-    /// call that opened it has no kind yet, and a new database gets its header only after the first
+    /// call that opened the file has no kind yet, and a new database gets its header only after the first
     /// transaction.
     fn look_beside(&mut self) {
         let mut databases: FxHashMap<PathBuf, bool> = FxHashMap::default();
@@ -311,7 +311,7 @@ impl Files {
     }
 
     /// Returns the overlay with this device number. The overlay is cached, because the overlay of a container
-    /// may no longer exist at the end.
+    /// may no longer exist at the end of the capture.
     fn overlay(&mut self, fs: DeviceId, machine: &Machine) -> Option<&Overlay> {
         if fs.major() != 0 || (self.overlays.len() >= OVERLAYS_MAX && !self.overlays.contains_key(&fs)) {
             return None;
@@ -319,7 +319,8 @@ impl Files {
         self.overlays.entry(fs).or_insert_with(|| Overlay::of(machine, fs)).as_ref()
     }
 
-    /// Returns the file below an overlay file, if the names of that file show that it exists.
+    /// Returns the file below an overlay file, if the names of the lower file show that the lower file
+    /// exists.
     pub(crate) fn below_overlay(&self, inode: Inode, at: Timestamp) -> Option<Inode> {
         let overlay = self.overlays.get(&inode.fs)?.as_ref()?;
         let below = Inode { fs: overlay.fs, ..inode };
@@ -369,7 +370,7 @@ impl Files {
 
 /// Returns the path of an opened file in the recorder's mounts: the path of its folder, plus the last
 /// component of the path that the process passed. If the folder is unknown, an absolute path is the best
-/// guess; it is wrong for a process in another mount namespace.
+/// guess; such a path is wrong for a process in another mount namespace.
 fn path_of(file: &Opened, folders: &mut FxHashMap<Inode, PathBuf>, roots: &mut Roots<'_>) -> Option<PathBuf> {
     // The root of a file system is its own folder, and so has no name in a folder.
     if file.folder == file.inode.number {

@@ -35,7 +35,7 @@ impl Files {
     /// Reads the name changes since the previous call.
     pub(super) fn take_names(&mut self, machine: &Machine) {
         let Some(names) = &mut self.names else { return };
-        // An event that arrives during the call is returned by this call or by the next one.
+        // An event that arrives during the call to `take` is returned by this call or by the next call.
         let asked = now();
         let (events, are_all) = names.watch.take();
         let between = Between { since: names.read, until: now() };
@@ -129,7 +129,7 @@ fn is_in(path: &str, name: &[u8]) -> bool {
 }
 
 impl Known {
-    /// Adds at most `room` names; each is valid until the next name or the deletion of the file.
+    /// Adds at most `room` names; each name is valid until the next name or the deletion of the file.
     fn add_names(&mut self, names: Vec<(Timestamp, String)>, room: usize) {
         let room = room.min(NAMES_MAX.saturating_sub(self.names.len()));
         let named = names.into_iter().take(room);

@@ -31,7 +31,7 @@ impl Overlay {
             return None;
         }
         let holding = mounts.iter().filter(|mount| upper.starts_with(&mount.dir));
-        // If several mounts are on one folder, the last one is visible.
+        // If several mounts are on one folder, the last mount is visible.
         let below = holding.max_by_key(|mount| mount.dir.components().count())?;
         // The recorder cannot see the upper folder, because it runs in a container or on a system whose root
         // is an overlay.

@@ -97,7 +97,8 @@ fn files_that_were_opened_and_deleted_keep_their_names() {
 fn a_deletion_counts_though_the_file_came_to_light_after_it() {
     let inode = Inode { fs: fonio_core::DeviceId::new(8, 1), number: 12 };
     let machine = Machine::at(Path::new("/nonexistent"));
-    // Three cases: the file is first seen in the same wake-up as the deletion, in the next one, or too late.
+    // There are three cases: the file is first seen in the same wake-up as the deletion, in the next wake-up,
+    // or too late.
     for (wake_ups, expected) in [(0, 20), (1, 20), (2, 0)] {
         let mut files = Files::default();
         files.free(inode, Timestamp(20));

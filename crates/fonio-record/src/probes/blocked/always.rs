@@ -1,4 +1,4 @@
-//! The probe for a permanent watch: it reports a limited number of long waits one by one, and counts the
+//! The probe for a permanent watch, which reports a limited number of long waits one by one, and counts the
 //! short waits.
 
 use fonio_core::{BlockedCount, Nanos, Timestamp, WaitReason};
@@ -12,7 +12,8 @@ use crate::probes::bpf::Unavailable;
 /// How long short waits are counted in the kernel before the counts are taken.
 const PERIOD_NS: u64 = 10_000_000_000;
 /// The minimum and maximum threshold, and the maximum number of long waits per second. A long wait costs
-/// about 12 µs (see [`shedding`](super::shedding)), so the total is about 0.06 % of one processor.
+/// about 12 µs (see [`shedding`](super::shedding)), so all long waits together cost about 0.06 % of one
+/// processor.
 const THRESHOLD_MIN_NS: u64 = 8_000_000;
 const THRESHOLD_MAX_NS: u64 = 512_000_000;
 const LONG_WAITS_PER_S: u64 = 50;

@@ -3,7 +3,7 @@
 //!
 //! A function on the stack is more specific than the call: a write can wait for a swapped-out page, for the
 //! journal, or because too much memory is dirty. For fsync, the call determines the operation, because fsync
-//! can wait for all of these.
+//! can wait for a swapped-out page, for the journal and for dirty memory.
 
 use fonio_core::{BlockedIn, WaitReason};
 use fonio_tracefs::functions;
@@ -53,7 +53,8 @@ pub(super) struct StackFunctions {
 pub(crate) struct Judgement {
     pub blocked_in: BlockedIn,
     pub reason: WaitReason,
-    /// Whether the call's first argument is a file descriptor and the wait was for that file.
+    /// Whether the call's first argument is a file descriptor and the wait was for the file of this
+    /// descriptor.
     pub is_of_file: bool,
     /// The thread that ended the wait; `None` if an interrupt ended it.
     pub waker_tid: Option<u32>,
@@ -115,7 +116,7 @@ impl StackFunctions {
         self.reasons.is_empty()
     }
 
-    /// Judges a long wait; `None` if it was neither for storage nor for a blocked thread.
+    /// Judges a long wait; returns `None` if the wait was neither for storage nor for a blocked thread.
     pub(super) fn of(&self, wait: &LongWait) -> Option<Judgement> {
         let asleep = wait.flags & (FOR_ANSWER | FOR_LOCK | ASYNC_IO);
         if asleep == 0 { Some(self.of_blocked(wait)) } else { self.of_sleep(wait) }

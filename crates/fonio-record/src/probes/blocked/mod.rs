@@ -65,9 +65,9 @@ const PERIOD_NS: u64 = 1_000_000_000;
 pub(crate) struct BlockedWait {
     pub tid: u32,
     pub began: Timestamp,
-    /// The wait began before the probe was attached, and `began` is the time of attachment.
+    /// Whether the wait began before the probe was attached, so that `began` is the time of attachment.
     pub began_before: bool,
-    /// `None` if the wait had not ended when the probe was finished.
+    /// The end of the wait; `None` if the wait had not ended when the probe was finished.
     pub ended: Option<Timestamp>,
     pub blocked_in: BlockedIn,
     pub reason: WaitReason,
@@ -274,7 +274,7 @@ impl BlockedProbe {
         self.short.add_wait(self.now_set.period, (wait.tid, wait.blocked_in, wait.reason), lasted);
     }
 
-    /// Detaches the programs, and passes on the remaining long waits and the open ones.
+    /// Detaches the programs, and passes on the remaining long waits and the open waits.
     pub(crate) fn finish(
         mut self,
         ended: Timestamp,

@@ -97,8 +97,8 @@ impl Probe {
         }
     }
 
-    /// Ends the probe, and passes on the remaining long waits and the open ones. Also returns why BPF was not
-    /// used; `None` if the user chose not to use it.
+    /// Ends the probe, and passes on the remaining long waits and the open waits. Also returns why BPF was
+    /// not used; `None` if the user chose not to use it.
     pub(super) fn finish(
         self,
         ended: Timestamp,

@@ -93,7 +93,7 @@ impl BlockedCapture {
                 threads.add(wait.tid, ended);
             }
         }
-        // Waits that began after the end do not belong to the recording.
+        // Waits that began after the end of the recording do not belong to the recording.
         self.waits.retain(|wait| wait.began < ended);
         self.waits.sort_unstable_by_key(|wait| (wait.began, wait.tid));
         CapturedWaits { waits: self.waits, finished, instead }

@@ -8,7 +8,7 @@
 pub(super) const THRESHOLD_MIN_NS: u64 = 1_000_000;
 pub(super) const THRESHOLD_MAX_NS: u64 = 64_000_000;
 /// Maximum number of long waits per second. Each long wait costs about 12 µs for two stacks (`cargo xtask
-/// bench blocked`), so the total is about 2.5 % of one processor.
+/// bench blocked`), so all long waits together cost about 2.5 % of one processor.
 const LONG_WAITS_PER_S: u64 = 2000;
 /// Halving the threshold at most about doubles the number of long waits.
 const CALM_PER_S: u64 = LONG_WAITS_PER_S / 4;

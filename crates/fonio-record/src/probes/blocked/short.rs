@@ -1,8 +1,8 @@
 //! Sums up the waits that have no row of their own, per period and in bounded memory.
 //!
-//! The BPF program counts these waits in periods of about a second. At first, a row covers one period.
-//! Whenever there are more than [`SUMS_MAX`] rows, neighbouring periods are joined, so that each row covers a
-//! period of twice the length.
+//! The BPF program counts waits without their own row in periods of about a second. At first, a row of the
+//! sums covers one period. Whenever there are more than [`SUMS_MAX`] rows, neighbouring periods are joined,
+//! so that each row covers a period of twice the length.
 
 use std::io;
 

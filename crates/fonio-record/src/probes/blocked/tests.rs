@@ -1,5 +1,5 @@
 //! Runs the BPF programs on this machine. The observed threads run in other processes, because a probe
-//! ignores its own process. Each of these processes runs this test program again, in one of the [`ROLES`].
+//! ignores its own process. Each observed process runs this test program again, in one of the [`ROLES`].
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -381,7 +381,8 @@ fn each_wait_is_given_or_counted() {
     assert!(given + counted >= 6000, "{given} waits given, {counted} counted, {long_waits} long waits");
 }
 
-/// A thread waits for another one only after a request to it, or for a lock that it holds.
+/// A thread waits for another thread only after a request to that thread, or for a lock that the other thread
+/// holds.
 #[test]
 fn waits_for_a_blocked_thread_are_seen() {
     for (role, reason, rounds) in [

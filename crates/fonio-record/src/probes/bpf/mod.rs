@@ -45,8 +45,9 @@ pub(crate) fn load_sized(
     if !std::path::Path::new(unavailable::BTF).exists() {
         return Err(Unavailable::NoTypes);
     }
-    // A loader first reads the kernel's types, which take much memory. (This ends with aya 0.15, which needs
-    // a newer Rust.) This copy of the types is freed before the types are read again below.
+    // A new loader reads the kernel's types, which take much memory. (From aya 0.15 on, which needs a newer
+    // Rust, a new loader does not read the types.) This copy of the types is freed before the types are read
+    // again below.
     let mut loader = EbpfLoader::new();
     loader.btf(None);
     let btf = Btf::from_sys_fs().map_err(|error| Unavailable::from_types(&error))?;

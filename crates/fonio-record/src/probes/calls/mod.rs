@@ -147,7 +147,7 @@ impl CallsProbe {
         (taken, layout::RING_BYTES)
     }
 
-    /// Detaches the programs, and passes on the remaining calls and the open ones.
+    /// Detaches the programs, and passes on the remaining finished calls and the open calls.
     pub(crate) fn finish(mut self, ended: Timestamp, give: &mut dyn FnMut(Given)) -> Lost {
         self.links.clear();
         self.drain(give);

@@ -144,7 +144,8 @@ impl Kept {
         }
     }
 
-    /// If the call opened a file, stores the path of this file; otherwise, finds the file at the call's path.
+    /// If the call opened a file, stores the path of the opened file; if the call opened no file, finds the
+    /// file at the call's path.
     fn add_path(&mut self, call: &mut RecordedCall, path: RawPath, process: u32) {
         // A path of this length may have been truncated.
         if path.bytes.is_empty() || path.bytes.len() + 1 >= PATH_MAX {

@@ -29,7 +29,8 @@ const PROGRAMS: [bpf::Program; 4] = [
     ("issued", "block_rq_issue"),
     ("completed", "block_rq_complete"),
 ];
-/// The program for pages that become dirty: its tracepoint since Linux 5.18, and the one before.
+/// The program for pages that become dirty, with its tracepoint since Linux 5.18 and its tracepoint before
+/// Linux 5.18.
 const DIRTIED: [bpf::Program; 2] =
     [("dirtied", "writeback_dirty_folio"), ("dirtied", "writeback_dirty_page")];
 /// The program for file systems with a journal; a kernel without ext4 lacks this tracepoint.

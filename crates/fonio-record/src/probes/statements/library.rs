@@ -1,10 +1,10 @@
 //! Finds SQLite in an executable file: the offset of `sqlite3_step`, and the offsets of the text and
 //! connection in a statement.
 //!
-//! `sqlite3_sql` and `sqlite3_db_handle` each only read one field of a statement. The offset of this field
-//! differs between versions and builds of SQLite, so it is decoded from the instruction that reads the field.
-//! The offset gives the text of a statement at each step, even if the statement was prepared before the
-//! recording or by an inlined call.
+//! `sqlite3_sql` and `sqlite3_db_handle` each only read one field of a statement. The offset of such a field
+//! differs between versions and builds of SQLite, so fonio decodes the offset from the instruction that reads
+//! the field. With the offset, fonio finds the text of a statement at each step, even if the statement was
+//! prepared before the recording or by an inlined call.
 
 use std::fs::File;
 use std::io;

@@ -5,10 +5,10 @@
 //!   priority.
 //! - *Order in a queue* (`queue.rs`). The request closest to the end of the last request is next; requests
 //!   at higher sectors are preferred.
-//! - *Turns.* One queue at a time has the device. Its turn ends when its budget of sectors or its time is
-//!   used up, or when it is empty. If a synchronous queue is empty, the device may idle for a moment, because
-//!   the process may continue. If the device does not idle, the turn ends when another queue gets its first
-//!   request; then the next queue is chosen.
+//! - *Turns.* One queue at a time has the device. The turn of a queue ends when its budget of sectors or its
+//!   time is used up, or when the queue is empty. If a synchronous queue is empty, the device may idle for a
+//!   moment, because the process may continue. If the device does not idle, the turn ends when another queue
+//!   gets its first request; then the next queue is chosen.
 //! - *Order of queues* (`class.rs`). B-WF2Q+, with weights derived from priority levels.
 //! - *Budgets.* The first budget is two thirds of [`Tunables::max_budget`]. If a queue used up its budget,
 //!   its next budget is four times larger, but at most `max_budget`. If the queue became empty, its next

@@ -48,7 +48,7 @@ pub(super) enum State {
 
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// The key; for a burst, the key of the first process.
+    /// The key of the queue; for a burst, the key of its first process.
     pub(super) key: Key,
     pub(super) state: State,
     pub(super) in_flight: u32,
@@ -126,8 +126,8 @@ impl Queue {
         }
     }
 
-    /// Removes and returns the next request. The closest request before or after it becomes the next
-    /// request.
+    /// Removes and returns the next request. The closest request before or after the removed request becomes
+    /// the next request.
     pub(super) fn take(&mut self) -> Option<Request> {
         let position = self.next?;
         let request = self.waiting.remove(&position)?;

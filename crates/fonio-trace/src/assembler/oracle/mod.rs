@@ -49,7 +49,8 @@ struct Item {
     passed_over: bool,
     flush_after: bool,
     merged: bool,
-    /// Repeated issues while the item was in flight, and the time of the last recorded reissue before them.
+    /// Issues that were repeated while the item was in flight, and the time of the last recorded reissue
+    /// before these issues.
     repeats: Vec<Repeat>,
     reissued_before: Option<Timestamp>,
     left: u64,

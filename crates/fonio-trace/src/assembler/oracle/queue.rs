@@ -88,7 +88,8 @@ impl Naive<'_> {
         Ok(())
     }
 
-    /// Shortens a bio to `front` bytes and makes another bio of the rest; returns the index of the first.
+    /// Shortens a bio to `front` bytes and creates another bio for the remainder; returns the index of the
+    /// shortened bio.
     pub(super) fn cleave(&mut self, place: usize, front: u64) -> io::Result<usize> {
         self.bio_id += 1;
         let mut rest = self.items[place].clone();

@@ -72,8 +72,8 @@ impl Naive<'_> {
         self.end(place, now)
     }
 
-    /// Emits a request without its repeats. The first repeat replaces the request, and the index of this
-    /// repeat is returned.
+    /// Emits a request without its repeats. The first repeat replaces the request. Returns the index of this
+    /// repeat.
     pub(super) fn give_first(&mut self, place: usize, completed: Option<u64>) -> io::Result<usize> {
         let mut next = self.items[place].clone();
         let item = &mut self.items[place];

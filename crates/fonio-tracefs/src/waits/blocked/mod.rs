@@ -51,7 +51,7 @@ pub struct BlockedThread {
     pub ended: Option<Timestamp>,
     /// The cause of the thread's wake-up; `None` if unknown.
     pub woken_by: Option<WakeUp>,
-    /// The kernel functions in which it was blocked, innermost first; empty if there was no stack.
+    /// The kernel functions in which the thread was blocked, innermost first; empty if there was no stack.
     pub stack: Vec<u64>,
     /// Whether the kernel counts the wait as I/O; `None` if unknown.
     pub is_io: Option<bool>,
@@ -111,7 +111,7 @@ impl Kind {
 pub struct BlockedThreads {
     /// The unhandled events with their times in nanoseconds.
     events: Vec<(u64, Kind)>,
-    /// For each processor, the event of the last thread that left it blocked. The thread's stack may still
+    /// For each processor, the event of the last thread that blocked there. The thread's stack may still
     /// follow.
     leaving: FxHashMap<u32, (u64, Kind)>,
     open: FxHashMap<u32, BlockedThread>,
@@ -120,8 +120,8 @@ pub struct BlockedThreads {
     stacks: u64,
     end_missed: u64,
     missing: u64,
-    /// The time of the last event that did not fit; `None` if all events fitted since events were last
-    /// handled.
+    /// The time of the last event that did not fit into the buffer; `None` if all events since the last
+    /// handling fitted.
     missing_until: Option<u64>,
 }
 

@@ -41,7 +41,7 @@ pub struct WaitTree {
     names: SeenThreads,
     intervals: Vec<Interval>,
     beyond: u64,
-    /// For each processor, the event to which its next stack belongs.
+    /// For each processor, the event to which the processor's next stack belongs.
     stack_of: FxHashMap<u32, StackOf>,
     span: CommandSpan,
     /// When each unknown thread last got a processor.

@@ -21,7 +21,7 @@ enum Step {
     /// The processor switches to a ready thread, to the stranger, or to idle; the previous thread blocks,
     /// stays ready or ends.
     Switch { cpu: usize, left: Left, next: Next },
-    /// An interrupt on the processor wakes one of the blocked threads.
+    /// An interrupt on the processor wakes a blocked thread.
     Wake { cpu: usize, which: usize },
     /// The processor `by` updates the run time of the thread on the processor `on`, which may be the same.
     Update { on: usize, by: usize },

@@ -137,7 +137,7 @@ fn lift(target: &Path) -> Result<Option<Lifted>> {
         }
         return Ok(None);
     }
-    // From now on, Ctrl-C does not end the process before the limits are restored.
+    // From now on, Ctrl-C ends the process only after the limits are restored.
     signals::begin()?;
     Ok(Lifted::lift(&disk, &limits, &mut |note| say!("{note}"))?)
 }
@@ -198,7 +198,7 @@ fn say(disk: &Disk, fix: &Setting, applied: &Applied, out: &mut impl Write) -> R
     Ok(())
 }
 
-/// Prints the throughput by number of concurrent requests, and the parameters.
+/// Prints the throughput for each number of concurrent requests, and the concurrency parameters.
 pub fn table(benchmark: &Benchmark, dim: &str, plain: &str, out: &mut impl Write) -> io::Result<()> {
     let tests: Vec<&TestResult> = benchmark.of(Set::ConcurrencyParameters).collect();
     let mut numbers: Vec<u32> = tests.iter().map(|result| result.test.processes).collect();

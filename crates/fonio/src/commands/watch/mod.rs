@@ -99,7 +99,7 @@ fn watch(place: &Place) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Writes to standard error: the journal of systemd, or the log of `fonio watch start`.
+/// Writes to standard error, which is systemd's journal or the log of `fonio watch start`.
 fn tell(sentence: &str) {
     say!("fonio: {sentence}");
 }

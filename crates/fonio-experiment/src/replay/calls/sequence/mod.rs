@@ -111,7 +111,8 @@ pub struct Before {
 pub enum LeftOut {
     /// The recorded calls failed.
     Failed,
-    /// Calls on files of the kernel, or on a file system other than the one with most writes and syncs.
+    /// Calls on files of the kernel, or on a file system other than the file system with most writes and
+    /// syncs.
     Elsewhere,
     /// Calls for which the recording does not show the file or the offset.
     Unknown,
@@ -239,7 +240,8 @@ impl Collected {
         }
     }
 
-    /// Returns the file system with the most calls that change data, or else with the most calls.
+    /// Returns the file system with the most calls that change data or, if no calls change data, with the
+    /// most calls.
     fn place(&self) -> Option<DeviceId> {
         let mut counts: BTreeMap<DeviceId, (u64, u64)> = BTreeMap::new();
         for call in &self.calls {

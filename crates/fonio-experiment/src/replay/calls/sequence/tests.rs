@@ -86,7 +86,7 @@ fn what_is_left_out_is_counted_by_reason() {
         fonio_core::Call { file_id: None, ..row(1, "unlink", 0, 0, 0, 60) },
         fonio_core::Call { offset: None, ..row(1, "read", 0, 0, 1, 70) },
         fonio_core::Call { file_id: None, result: Some(0), ..row(1, "sync", 0, 0, 0, 80) },
-        // No call can write this much, so the row is damaged.
+        // No call can write 2^62 bytes, so the row is damaged.
         row(1, "write", 0, 0, 1 << 62, 90),
     ]);
     let acts: Vec<Act> = sequence.threads.iter().flatten().map(|call| call.act).collect();

@@ -31,8 +31,8 @@ use calls::CallFunctions;
 
 /// Maximum delay until an event appears in its ring buffer.
 const WRITTEN_WITHIN_NS: u64 = 1_000_000;
-/// Maximum number of stacks that the kernel records in a period. Each stack costs about 10 µs, so the total
-/// is at most 4 % of one processor.
+/// Maximum number of stacks that the kernel records in a period. Each stack costs about 10 µs, so all stacks
+/// together cost at most 4 % of one processor.
 const STACKS_PER_PERIOD: u64 = 4000;
 /// Maximum number of threads without a stack that are looked up in procfs in one round.
 const LOOKUPS_PER_ROUND: usize = 16;
@@ -261,7 +261,7 @@ impl TracedProbe {
         &mut self.judge.names
     }
 
-    /// Disables the events, and passes on the remaining long waits and the open ones.
+    /// Disables the events, and passes on the remaining long waits and the open waits.
     pub(crate) fn finish(
         mut self,
         ended: Timestamp,

@@ -76,6 +76,9 @@ pub const BLOCKED_SAMPLED: &str = "blocked_sampled";
 /// The value of [`Source::format`] in a recording sampled from procfs.
 pub const SOURCE_PROCFS: &str = "procfs";
 
+/// The `format` of the source of a stall that `fonio watch` kept.
+pub const SOURCE_WATCH: &str = "watch";
+
 /// In [`Source::shows`]: the recording has the file-system calls of the followed processes.
 pub const SHOWS_CALLS: &str = "calls";
 

@@ -11,7 +11,7 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use fonio_core::meta::{BLOCKED_SAMPLED, Clock, SCHEMA_VERSION, SHOWS_BLOCKED, Source};
+use fonio_core::meta::{BLOCKED_SAMPLED, Clock, SCHEMA_VERSION, SHOWS_BLOCKED, SOURCE_WATCH, Source};
 use fonio_core::{
     BlockedCount, BlockedIn, Content, DeviceId, Diagnostic, File, Mark, Meta, Request, RowSink, Severity,
     Thread, Timestamp, Wait, WaitReason,
@@ -26,9 +26,6 @@ const MAGIC: &[u8; 12] = b"fonio-stall\n";
 const VERSION: u32 = 1;
 /// Maximum decompressed size of the file; it exceeds the data that any watch holds.
 const DECODED_MAX: u64 = 32 << 20;
-
-/// The value of `source.format` in a recording made from a kept stall.
-pub const SOURCE_WATCH: &str = "watch";
 
 /// All data of a kept stall except the requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

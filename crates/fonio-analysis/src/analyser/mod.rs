@@ -56,6 +56,8 @@ impl Analyser {
             devices: end.context.devices(meta),
             run_time_ns: run_time(meta, &end.span, worked).filter(|_| is_complete),
             has_command: meta.command.is_some(),
+            command_cpu_ns: (meta.command_user_ns.zip(meta.command_system_ns))
+                .map(|(user, system)| user.saturating_add(system)),
             span: end.span,
             filter: self.options.filter,
             ..answers

@@ -143,6 +143,9 @@ questions! {
     /// Whether the recording covers a command from its start to its end.
     #[serde(default)]
     has_command: bool,
+    /// Processor time of the recorded command and its children, in nanoseconds, if it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    command_cpu_ns: Option<u64>,
     ---
     /// The critical path of the launch, if a launch and its waits were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,6 @@
 //! Keeps the names of files over time.
 
-use fonio_core::File;
+use fonio_core::{Content, File};
 use rustc_hash::FxHashMap;
 
 pub(super) const FILES_MAX: usize = 1 << 20;
@@ -16,6 +16,7 @@ pub(super) struct Name {
     pub(super) path: Option<String>,
     pub(super) device: Option<String>,
     pub(super) inode: Option<u64>,
+    content: Content,
 }
 
 impl FileNames {
@@ -28,6 +29,9 @@ impl FileNames {
         name.path = row.path.clone().or_else(|| name.path.take());
         name.device = row.device.map(|device| device.to_string()).or_else(|| name.device.take());
         name.inode = row.inode.or(name.inode);
+        if row.content != Content::Unknown {
+            name.content = row.content;
+        }
     }
 
     /// The path of a file, or its inode number if the path is unknown.
@@ -35,6 +39,11 @@ impl FileNames {
         let name = self.names.get(&file)?;
         let numbered = || Some(format!("inode {} on {}", name.inode?, name.device.as_deref()?));
         name.path.clone().or_else(numbered)
+    }
+
+    /// Returns the kind of data that a file holds, if it is known.
+    pub(crate) fn content(&self, file: u32) -> Content {
+        self.names.get(&file).map_or(Content::Unknown, |name| name.content)
     }
 
     /// Returns the known name, device and inode of a file; all are `None` for a file without rows.

@@ -59,6 +59,12 @@ pub struct DeviceFlushes {
     pub flushes: u64,
     /// Write requests.
     pub writes: u64,
+    /// Bytes written.
+    #[serde(default)]
+    pub write_bytes: u64,
+    /// Flushes per second of the span.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flushes_per_s: Option<f64>,
     /// Gaps; absent with fewer than two flushes.
     pub gaps: Option<FlushGaps>,
 }
@@ -169,22 +175,32 @@ impl Question for FlushTally {
                     device: index as u32,
                     flushes: device.flushes,
                     writes: device.writes,
+                    write_bytes: device.write_bytes.0,
+                    flushes_per_s: per_second(device.flushes, end.duration()),
                     gaps: device.gaps.as_deref().and_then(|gaps| gaps.finish(loss)),
                 })
                 .collect(),
         }
     }
 
-    fn figures(flushes: &Flushes, _: &Frame, facts: &mut Facts) {
-        facts.count("flushes.count", "flushes", flushes.flushes);
+    /// Adds the figures of the device with most flushes: sums over several devices would describe none of them.
+    fn figures(flushes: &Flushes, frame: &Frame, facts: &mut Facts) {
+        let first_of_most = |most: &'_ DeviceFlushes, next: &'_ DeviceFlushes| next.flushes > most.flushes;
+        let most =
+            flushes.devices.iter().reduce(|most, next| if first_of_most(most, next) { next } else { most });
+        facts.count("flushes.count", "flushes", most.map_or(0, |device| device.flushes));
         let label = "writes with forced unit access (FUA)";
         facts.count("flushes.fua_writes", label, flushes.fua_writes);
-        facts.put("flushes.per_s", "flush rate", Unit::PerS, flushes.flushes_per_s);
-        let writes = flushes.writes_per_flush;
+        if let Some(device) = most.and_then(|most| frame.device(most.device)) {
+            facts.word("flushes.device", device);
+        }
+        let rate = most.and_then(|device| device.flushes_per_s).or(flushes.flushes_per_s);
+        facts.put("flushes.per_s", "flush rate", Unit::PerS, rate);
+        let writes = most.and_then(|device| ratio(device.writes, device.flushes));
         facts.put("flushes.writes_per_flush", "writes per flush", Unit::Number, writes);
-        let bytes = flushes.write_bytes_per_flush;
+        let bytes = most.and_then(|device| ratio(device.write_bytes, device.flushes));
         facts.put("flushes.write_bytes_per_flush", "bytes written per flush", Unit::Bytes, bytes);
-        if let Some(gaps) = &flushes.gaps {
+        if let Some(gaps) = most.and_then(|device| device.gaps.as_ref()) {
             let label = "requests between flushes";
             facts.distribution("flushes.gap_requests", label, Unit::Count, &gaps.requests);
             let label = "bytes written between flushes";

@@ -36,6 +36,19 @@ pub struct DeviceInfo {
     pub without_discard: Option<String>,
     /// Requests.
     pub requests: u64,
+    /// Bytes read and bytes written.
+    #[serde(skip)]
+    pub(crate) read_bytes: u64,
+    #[serde(skip)]
+    pub(crate) write_bytes: u64,
+}
+
+/// The requests and bytes of a device.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DeviceCount {
+    pub(crate) requests: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) write_bytes: u64,
 }
 
 /// Returns the first ext3 or ext4 mount whose commit interval is at most the default of 5 s.
@@ -55,12 +68,13 @@ fn mounted_without(mounts: &[Mount], options: &[&str]) -> Option<String> {
 }
 
 impl DeviceInfo {
-    pub(crate) fn of(id: DeviceId, known: Option<&Device>, requests: u64) -> DeviceInfo {
+    pub(crate) fn of(id: DeviceId, known: Option<&Device>, count: DeviceCount) -> DeviceInfo {
         let device = id.to_string();
-        let Some(known) = known else { return DeviceInfo { device, requests, ..DeviceInfo::default() } };
+        let DeviceCount { requests, read_bytes, write_bytes } = count;
+        let counts = DeviceInfo { device, requests, read_bytes, write_bytes, ..DeviceInfo::default() };
+        let Some(known) = known else { return counts };
         let can_discard = known.discard_granularity_bytes.is_some_and(|bytes| bytes > 0);
         DeviceInfo {
-            device,
             name: known.name.clone(),
             model: known.model.clone(),
             scheduler: known.scheduler.clone(),
@@ -71,7 +85,7 @@ impl DeviceInfo {
             writes_access_times: mounted_without(&known.mounts, &["noatime", "lazytime"]),
             without_discard: mounted_without(&known.mounts, &["discard", "discard=async"])
                 .filter(|_| can_discard),
-            requests,
+            ..counts
         }
     }
 

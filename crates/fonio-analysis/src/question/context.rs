@@ -1,5 +1,6 @@
 //! State shared by several questions: times, devices, names and counts.
 
+use fonio_core::meta::{SOURCE_PROCFS, SOURCE_WATCH};
 use fonio_core::{DeviceId, Flags, Meta, Nanos, Request, Timestamp};
 use rustc_hash::FxHashMap;
 
@@ -11,10 +12,13 @@ use super::span::{Span, SpanSource};
 use super::threads::Threads;
 use crate::causes::names::FileNames;
 use crate::causes::process::ProcessCounts;
-use crate::device::info::DeviceInfo;
+use crate::device::info::{DeviceCount, DeviceInfo};
 use crate::filter::FilterOptions;
 use crate::requests::class::Class;
 use crate::requests::times::{ResponseTally, ServiceTally};
+
+/// The source format of recordings from tracepoints.
+const LIVE: &str = "tracefs";
 
 /// State that several questions share during the analysis.
 #[derive(Debug)]
@@ -38,7 +42,7 @@ pub(crate) struct Context {
     devices: Vec<DeviceId>,
     device_numbers: FxHashMap<DeviceId, usize>,
     last_device: usize,
-    device_requests: Vec<u64>,
+    device_counts: Vec<DeviceCount>,
 }
 
 /// The state after the last row, from which questions compute their answers.
@@ -75,7 +79,7 @@ impl Context {
             devices: Vec::new(),
             device_numbers: FxHashMap::default(),
             last_device: 0,
-            device_requests: Vec::new(),
+            device_counts: Vec::new(),
         }
     }
 
@@ -113,6 +117,13 @@ impl Context {
         let tid = row.cause_tid.or(row.tid);
         let device = self.device_number(row.device);
         let class = Class::of(row);
+        let count = &mut self.device_counts[device];
+        count.requests += 1;
+        match class {
+            Class::Read | Class::Readahead => count.read_bytes += row.bytes.0,
+            _ if class.is_write() => count.write_bytes += row.bytes.0,
+            _ => {}
+        }
         let seen = Seen {
             id: row.request_id,
             device,
@@ -156,22 +167,21 @@ impl Context {
         if self.devices.get(self.last_device) != Some(&id) {
             self.last_device = *self.device_numbers.entry(id).or_insert_with(|| {
                 self.devices.push(id);
-                self.device_requests.push(0);
+                self.device_counts.push(DeviceCount::default());
                 self.devices.len() - 1
             });
         }
-        self.device_requests[self.last_device] += 1;
         self.last_device
     }
 
     pub(crate) fn devices(&self, meta: &Meta) -> Vec<DeviceInfo> {
         let known: FxHashMap<DeviceId, _> = meta.devices.iter().map(|device| (device.id, device)).collect();
-        let devices = self.devices.iter().zip(&self.device_requests);
-        devices.map(|(id, requests)| DeviceInfo::of(*id, known.get(id).copied(), *requests)).collect()
+        let devices = self.devices.iter().zip(&self.device_counts);
+        devices.map(|(id, count)| DeviceInfo::of(*id, known.get(id).copied(), *count)).collect()
     }
 
     pub(crate) fn end(self, meta: &Meta) -> Ending<'_> {
-        assert!(self.devices.len() == self.device_requests.len(), "each device has a request count");
+        assert!(self.devices.len() == self.device_counts.len(), "each device has a request count");
         let (span, ended) = self.span(meta);
         let lost = LostInSpan::of(meta, &span);
         Ending {
@@ -218,6 +228,12 @@ impl<'a> Ending<'a> {
 
     pub(crate) fn began(&self) -> Timestamp {
         Timestamp(self.span.began_ns)
+    }
+
+    /// Returns whether fonio recorded this machine itself. Only then does the absence of requests show that
+    /// nothing happened.
+    pub(crate) fn is_live(&self) -> bool {
+        [LIVE, SOURCE_PROCFS, SOURCE_WATCH].contains(&self.meta.source.format.as_str())
     }
 
     pub(crate) fn duration(&self) -> Nanos {

@@ -32,12 +32,25 @@ fn of_recording(facts: &mut Facts, analysis: &Analysis) {
     facts.amount("span.duration", "length of the recording", Unit::Ns, analysis.span.duration_ns);
     let is_sampled = analysis.blocked.as_ref().is_some_and(|blocked| blocked.is_sampled);
     facts.count("source.requests", "the source shows requests", u64::from(!is_sampled));
+    let is_foreign = analysis.validity.is_foreign && analysis.launch.is_none();
+    facts.count("source.foreign", "another tool made the recording", u64::from(is_foreign));
+    let has_waits = analysis.blocked.as_ref().is_some_and(|blocked| !blocked.programs.is_empty());
+    let is_small = analysis.totals.requests < FEW_REQUESTS && !has_waits;
+    facts.count("source.small", "few requests and no waits", u64::from(is_small));
+    if analysis.totals.requests == 0 {
+        facts.word("totals.none", "no request reached a device");
+    }
+    let share = analysis.command_cpu_ns.and_then(|time| ratio(time, analysis.span.duration_ns));
+    facts.share("command.cpu_share", "processor time of the command, share of the recording", share);
     let filter = analysis.filter.as_ref();
     let is_present = filter.is_some_and(|filter| !filter.is_empty());
     facts.count("filter.present", "a filter is set", u64::from(is_present));
     let is_partial = filter.is_some_and(FilterOptions::is_partial);
     facts.count("filter.partial", "the filter leaves requests out", u64::from(is_partial));
 }
+
+/// With fewer requests and without waits, a trace allows no verdict.
+const FEW_REQUESTS: u64 = 10;
 
 /// The major number of loop devices (`Documentation/admin-guide/devices.txt`).
 const LOOP_MAJOR: &str = "7:";

@@ -3,6 +3,9 @@
 //! interval, access times, discards). Words for a unit are absent if the recorded scheduler ignores units'
 //! I/O settings.
 
+use fonio_core::Content;
+
+use super::advice;
 use crate::analyser::Analysis;
 use crate::device::info::DeviceInfo;
 use crate::figures::facts::Facts;
@@ -20,23 +23,99 @@ const HEEDS_WEIGHTS: &str = "bfq";
 const HEEDED: &str = "`ionice -c idle`, which the schedulers bfq and mq-deadline heed";
 /// Maximum read-ahead that a fix sets, because more hardly helps.
 const READ_AHEAD_KB: u32 = 512;
+/// Minimum share of the evidence on one device for a fix to name this device.
+const EVIDENCE_FROM: f64 = 0.9;
 const SECOND_NS: u64 = 1_000_000_000;
 /// Dirty-page limit in MiB if the device's write rate is unknown, and the bounds of the limit. With a lower
 /// limit, write-back cannot combine writes; a higher limit does not help with 1 GiB of memory.
 const DIRTY_MIB_DEFAULT: u64 = 32;
 const DIRTY_MIB: (u64, u64) = (8, 256);
 const JOURNAL: &str = "-journal";
+/// Advice for a database that already has a write-ahead log.
+const WAL_SYNC: &str = "If `PRAGMA synchronous` is FULL, set it to NORMAL: SQLite then syncs the write-ahead log only at \
+                        checkpoints. A power cut may lose the last transactions.";
 
 pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
-    let busiest = analysis.devices.iter().max_by_key(|device| device.requests);
-    let device = busiest.filter(|device| device.requests * 2 >= analysis.totals.requests);
-    let unknown = DeviceInfo::default();
-    let device = device.unwrap_or(&unknown);
-    let node = device.name.as_ref().map(|name| format!("/dev/{name}"));
-    let command = |fix: &str, of: &str| format!("`fonio fix apply {fix} {}`", quoted(of));
+    let devices = Devices(&analysis.devices);
+    schedulers(facts, &devices.waited_for(facts));
+    let read = devices.with_most(|device| device.read_bytes);
+    match (node(&read), read.read_ahead_kb) {
+        (_, Some(READ_AHEAD_KB..)) => {}
+        (Some(node), Some(now)) => {
+            facts.word("fix.read_ahead", &format!("{} (now {now} KiB)", command("read-ahead=512KiB", &node)));
+        }
+        _ => facts.word("fix.read_ahead", "512 KiB or more in /sys/block/DEVICE/queue/read_ahead_kb"),
+    }
+    match node(&devices.with_most(|device| device.requests)) {
+        Some(node) => facts.word("fix.requests", &command("requests=16", &node)),
+        None => facts.word("fix.requests", "a smaller /sys/block/DEVICE/queue/nr_requests"),
+    }
+    let is_zram = |device: &DeviceInfo| device.name.as_ref().is_some_and(|name| name.starts_with("zram"));
+    if !analysis.devices.iter().any(is_zram) {
+        facts.word("fix.swap", "`fonio fix apply swap-in-ram`");
+    }
+    facts.word("fix.dirty_limit", &dirty_limit(&analysis.series));
+    mounts(facts, &devices.with_most(|device| device.write_bytes));
+    if let Some(folder) = facts.words.get("files.log_folder").cloned() {
+        facts.word("fix.log_folder", &command("folder-in-ram", &folder));
+    }
+    if !facts.words.contains_key("blocked.program") {
+        facts.word("fix.find_writer", "see the process table");
+    }
+    if let Some(database) = Database::of(facts, analysis) {
+        facts.word("fix.transactions", "Commit several changes in one transaction.");
+        match database {
+            Database::Rollback(Some(path)) => facts.word("fix.database", &command("wal-full", &path)),
+            Database::Wal => facts.word("fix.wal_sync", WAL_SYNC),
+            Database::Rollback(None) | Database::Unknown => {}
+        }
+    }
+    if let Some(text) = advice::for_program(facts) {
+        facts.word("fix.program", text);
+    }
+}
+
+/// The devices of the recording, from which each fix takes the device of its own evidence.
+struct Devices<'a>(&'a [DeviceInfo]);
+
+impl Devices<'_> {
+    /// Returns the device to which at least nine tenths of `amount` belong, or a device of which nothing is
+    /// known.
+    fn with_most(&self, amount: fn(&DeviceInfo) -> u64) -> DeviceInfo {
+        let all: u64 = self.0.iter().map(amount).sum();
+        if all == 0 && self.0.len() == 1 {
+            return self.0[0].clone();
+        }
+        let most =
+            self.0.iter().find(|device| all > 0 && amount(device) as f64 >= EVIDENCE_FROM * all as f64);
+        most.cloned().unwrap_or_default()
+    }
+
+    /// Returns the device for which the blocked program waited. Without such a device, returns the device of
+    /// nearly all requests.
+    fn waited_for(&self, facts: &Facts) -> DeviceInfo {
+        match facts.words.get("blocked.device") {
+            Some(name) => self.0.iter().find(|device| device.shown() == name).cloned().unwrap_or_default(),
+            None => self.with_most(|device| device.requests),
+        }
+    }
+}
+
+/// Returns the device file, if the device's name is known.
+fn node(device: &DeviceInfo) -> Option<String> {
+    device.name.as_ref().map(|name| format!("/dev/{name}"))
+}
+
+fn command(fix: &str, of: &str) -> String {
+    format!("`fonio fix apply {fix} {}`", quoted(of))
+}
+
+/// Adds the fixes that depend on a device's scheduler.
+fn schedulers(facts: &mut Facts, device: &DeviceInfo) {
     let can_have =
         |name: &&&str| device.schedulers.is_empty() || device.schedulers.iter().any(|has| has == **name);
     let best = PREFER_READS.iter().find(can_have);
+    let node = node(device);
     let another = |name: &str| match (&node, device.scheduler.as_deref()) {
         (Some(node), Some(now)) => format!("{} (it has {now} now)", command(name, node)),
         _ => "bfq or mq-deadline".to_owned(),
@@ -60,22 +139,27 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
             writers_class(facts, now, best.copied());
         }
     }
-    match (&node, device.read_ahead_kb) {
-        (_, Some(READ_AHEAD_KB..)) => {}
-        (Some(node), Some(now)) => {
-            facts.word("fix.read_ahead", &format!("{} (now {now} KiB)", command("read-ahead=512KiB", node)));
-        }
-        _ => facts.word("fix.read_ahead", "512 KiB or more in /sys/block/DEVICE/queue/read_ahead_kb"),
+    match now {
+        Some(name) if HEED_CLASSES.contains(&name) => facts.word("fix.ionice", "`ionice -c idle`"),
+        Some(_) => {}
+        None => facts.word("fix.ionice", HEEDED),
     }
-    match &node {
-        Some(node) => facts.word("fix.requests", &command("requests=16", node)),
-        None => facts.word("fix.requests", "a smaller /sys/block/DEVICE/queue/nr_requests"),
+    // The unit whose requests delayed the program, if that unit may be slowed down.
+    let Some(unit) =
+        facts.words.get("blocked.behind_unit").filter(|unit| unit.ends_with(".service")).cloned()
+    else {
+        return;
+    };
+    if now.is_some_and(|name| HEED_CLASSES.contains(&name)) {
+        facts.word("fix.unit_class", &command("io-class=idle", &unit));
     }
-    let is_zram = |device: &DeviceInfo| device.name.as_ref().is_some_and(|name| name.starts_with("zram"));
-    if !analysis.devices.iter().any(is_zram) {
-        facts.word("fix.swap", "`fonio fix apply swap-in-ram`");
+    if now == Some(HEEDS_WEIGHTS) {
+        facts.word("fix.unit_weight", &command("io-weight=50", &unit));
     }
-    facts.word("fix.dirty_limit", &dirty_limit(&analysis.series));
+}
+
+/// Adds the fixes for file systems on the device to which most data was written.
+fn mounts(facts: &mut Facts, device: &DeviceInfo) {
     if let Some(dir) = &device.commits_often {
         facts.word("fix.commit", &command("commit-30s", dir));
     }
@@ -85,37 +169,65 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
             &format!("{} or {}", command("noatime", dir), command("lazytime", dir)),
         );
     }
-    if let Some(folder) = facts.words.get("files.log_folder").cloned() {
-        facts.word("fix.log_folder", &command("folder-in-ram", &folder));
-    }
     if let Some(dir) = &device.without_discard {
         facts.word("fix.trim", &command("fstrim", dir));
     }
-    // The unit whose requests delayed the program, if that unit may be slowed down.
-    let unit = facts.words.get("blocked.behind_unit").filter(|unit| unit.ends_with(".service")).cloned();
-    match now {
-        Some(name) if HEED_CLASSES.contains(&name) => facts.word("fix.ionice", "`ionice -c idle`"),
-        Some(_) => {}
-        None => facts.word("fix.ionice", HEEDED),
+}
+
+/// An SQLite database for which the program waited, or to which most synchronous writes went, by its journal
+/// mode.
+enum Database {
+    /// A mode with a rollback journal, with the database's path if it is known.
+    Rollback(Option<String>),
+    Wal,
+    Unknown,
+}
+
+impl Database {
+    /// Returns `None` if nothing shows that the data belongs to SQLite.
+    fn of(facts: &Facts, analysis: &Analysis) -> Option<Database> {
+        let word = |name: &str| facts.words.get(name).map(String::as_str);
+        if word("blocked.program").is_none() {
+            return Database::of_writes(analysis);
+        }
+        let content = word("blocked.file_content").and_then(Content::from_name).unwrap_or_default();
+        let journal = word("blocked.journal").or_else(|| {
+            let has_any_kind = matches!(content, Content::Unknown | Content::SqliteJournal);
+            word("blocked.file").filter(|path| path.ends_with(JOURNAL) && has_any_kind)
+        });
+        // A transaction in a rollback mode syncs its journal and then the database.
+        if let Some(database) = journal.and_then(|path| path.strip_suffix(JOURNAL)) {
+            return Some(Database::Rollback(Some(database.to_owned())));
+        }
+        match content {
+            _ if word("blocked.wal").is_some() => Some(Database::Wal),
+            Content::SqliteWal => Some(Database::Wal),
+            Content::SqliteJournal => Some(Database::Rollback(None)),
+            Content::SqliteDb => Some(Database::Unknown),
+            _ => None,
+        }
     }
-    if !facts.words.contains_key("blocked.program") {
-        facts.word("fix.find_writer", "see the process table");
-    }
-    if let Some(unit) = &unit
-        && now.is_some_and(|name| HEED_CLASSES.contains(&name))
-    {
-        facts.word("fix.unit_class", &command("io-class=idle", unit));
-    }
-    if let Some(unit) = &unit
-        && now == Some(HEEDS_WEIGHTS)
-    {
-        facts.word("fix.unit_weight", &command("io-weight=50", unit));
-    }
-    // A transaction in a rollback mode syncs its journal and then the database.
-    let waits_for = facts.words.get("blocked.journal").or_else(|| facts.words.get("blocked.file"));
-    let database = waits_for.and_then(|file| file.strip_suffix(JOURNAL)).map(str::to_owned);
-    if let Some(database) = database {
-        facts.word("fix.database", &command("wal-full", &database));
+
+    /// Judges by the written bytes. The recording does not show who waits.
+    fn of_writes(analysis: &Analysis) -> Option<Database> {
+        let files = analysis.files.as_ref()?;
+        let written = |content: Content| {
+            files
+                .contents
+                .iter()
+                .filter(|row| row.content == content.name())
+                .map(|row| row.write_bytes)
+                .sum::<u64>()
+        };
+        let of = [Content::SqliteDb, Content::SqliteJournal, Content::SqliteWal].map(written);
+        if of.iter().sum::<u64>() * 2 < analysis.totals.write_bytes.max(1) {
+            return None;
+        }
+        match of {
+            [_, journal, 0] if journal > 0 => Some(Database::Rollback(None)),
+            [_, 0, wal] if wal > 0 => Some(Database::Wal),
+            _ => Some(Database::Unknown),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The verdict: whether the figures can be trusted, and what they mean.
 
+mod advice;
 pub(crate) mod facts;
 pub(crate) mod finding;
 pub mod findings;

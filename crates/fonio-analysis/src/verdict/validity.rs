@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 pub struct Validity {
     /// False if the figures cannot be trusted; the command then exits with code 3.
     pub ok: bool,
+    /// Whether a tool other than fonio made the recording.
+    #[serde(default)]
+    pub is_foreign: bool,
     /// The reasons, one sentence each.
     pub problems: Vec<String>,
     /// Values that the source could not show, one sentence each; those figures are absent, not zero.
@@ -87,8 +90,6 @@ const EVENTS_OF_REQUEST: u64 = 2;
 
 /// Code of the diagnostic for a completion whose issue was not seen.
 const UNISSUED: &str = "completions-without-issue";
-/// The source format of fonio's own recordings.
-const LIVE: &str = "tracefs";
 /// Maximum number of diagnostics shown; the recording contains all diagnostics.
 const INPUT_MAX: usize = 20;
 
@@ -161,8 +162,7 @@ impl Question for ValidityTally {
         let mut problems = Vec::new();
         // A live recording without requests is valid: nothing happened. A trace without requests usually
         // lacks the required events.
-        let is_live = [LIVE, SOURCE_PROCFS].contains(&meta.source.format.as_str());
-        let idle = self.requests == 0 && is_live && lost.gaps == 0 && lost.events == 0;
+        let idle = end.is_live() && self.requests == 0 && lost.gaps == 0 && lost.events == 0;
         if self.requests == 0 {
             if !idle {
                 problems.push("There are no requests to analyse.".to_owned());
@@ -207,6 +207,7 @@ impl Question for ValidityTally {
         }
         Validity {
             ok: problems.is_empty(),
+            is_foreign: !end.is_live() && !meta.source.format.is_empty(),
             problems,
             unknown: if self.requests == 0 { Vec::new() } else { self.unknown(end) },
             input: self.input(meta),

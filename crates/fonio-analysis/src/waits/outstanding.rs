@@ -270,7 +270,10 @@ impl Question for OutstandingTally {
         let responses = end.context.response.of_classes(may_be_waited_for).chain([&self.service]);
         let response = Tally::together(responses);
         let nothing = TimeShare { ns: 0, share: 0.0 };
-        let waited = self.waited.share(span).or((self.timed > 0 && span > Nanos(0)).then_some(nothing));
+        // Without requests, a live recording shows that no program waited for one.
+        let is_idle = self.requests == 0 && end.is_live() && end.lost.gaps == 0 && end.lost.events == 0;
+        let is_known = (self.timed > 0 || is_idle) && span > Nanos(0);
+        let waited = self.waited.share(span).or(is_known.then_some(nothing));
         let of_waited = |time: &TimeShare| waited.and_then(|waited| ratio(time.ns.min(waited.ns), waited.ns));
         let row = |group: Group, union: &Union, program_waits: bool| {
             let time = union.share(span)?;

@@ -51,6 +51,18 @@ pub(super) struct Load {
     files: Vec<String>,
     #[serde(default)]
     line_files: Vec<u32>,
+    /// The kinds of data in the files, as in the recording.
+    #[serde(default)]
+    contents: Vec<String>,
+    /// The format of the source.
+    #[serde(default = "live")]
+    format: String,
+    /// Processor time of the command.
+    #[serde(default)]
+    command_cpu_us: u64,
+    /// Words that the fixes must contain.
+    #[serde(default)]
+    fixes: Vec<String>,
     /// Words that the verdict must contain.
     #[serde(default)]
     said: Vec<String>,
@@ -66,6 +78,10 @@ pub(super) struct Load {
 
 fn one() -> u64 {
     1
+}
+
+fn live() -> String {
+    "tracefs".to_owned()
 }
 
 impl Load {
@@ -85,7 +101,9 @@ impl Load {
                     let later = |time: Timestamp, more: u64| {
                         Timestamp(time.0 + (repetition * self.every_us + more) * 1000)
                     };
-                    row.device = self.device();
+                    if !line.contains(" dev") {
+                        row.device = self.device();
+                    }
                     row.file_id = self.line_files.get(at).copied();
                     let place = if self.scatter { id * 7919 % 50_000 } else { copy };
                     row.sector = row.sector.map(|sector| fonio_core::Sector(sector.0 + 8 * place));
@@ -139,7 +157,7 @@ impl Load {
             device: None,
             inode: None,
             path: Some(path.clone()),
-            content: Content::Data,
+            content: self.contents.get(at).map_or(Content::Data, |name| Content::from_name(name).unwrap()),
         };
         self.files.iter().enumerate().map(row).collect()
     }
@@ -151,8 +169,10 @@ impl Load {
             ended: Some(ends),
             command: self.command_pid.map(|_| vec!["command".to_owned()]),
             command_pid: self.command_pid,
-            source: Source { format: "tracefs".to_owned(), ..Source::default() },
+            source: Source { format: self.format.clone(), ..Source::default() },
             devices: vec![Device { id: self.device(), rotational: self.rotational, ..Device::default() }],
+            command_user_ns: self.command_pid.map(|_| self.command_cpu_us * 1000),
+            command_system_ns: self.command_pid.map(|_| 0),
             ..Meta::default()
         };
         let filter =
@@ -188,6 +208,14 @@ fn loads_are_judged_as_they_are() {
         }
         for id in &load.silent {
             assert!(!fired.contains(&id.as_str()), "{id} fires: {said}");
+        }
+        let fixes: Vec<&str> =
+            analysis.findings.iter().flat_map(|finding| &finding.fixes).map(String::as_str).collect();
+        for words in &load.fixes {
+            assert!(
+                fixes.iter().any(|fix| fix.contains(words.as_str())),
+                "no fix has {words:?}: {said} {fixes:?}"
+            );
         }
         for finding in &analysis.findings {
             let texts = [&finding.sentence, &finding.consequence].into_iter().chain(&finding.fixes);

@@ -25,6 +25,9 @@ const NO_WAITS_FOR_THREADS: &str = "The recording was made without BPF: it does 
 /// The verdict's remark on waits that were sampled.
 const SAMPLED: &str = "This is sampled from /proc, without requests: times are estimates, and bulk work such as a copy looks like any other program.";
 
+/// The verdict on a foreign trace that is too short or has too few requests.
+const TOO_LITTLE: &str = "too-little";
+
 const RULES: &str = include_str!("../findings.toml");
 
 #[derive(Debug, Deserialize)]
@@ -94,6 +97,11 @@ impl TryFrom<String> for Condition {
 }
 
 impl Condition {
+    /// Returns whether this is the condition that the figures can be trusted.
+    fn is_valid(&self) -> bool {
+        self.figure == "validity.ok" && self.value > 0.0
+    }
+
     fn holds(&self, facts: &Facts) -> bool {
         facts.value(&self.figure).is_some_and(|value| self.relation.holds(value, self.value))
     }
@@ -153,7 +161,9 @@ pub(crate) fn judge(analysis: &mut Analysis) {
     };
     analysis.verdict_id.clone_from(&verdict.id);
     analysis.verdict_severity = verdict.severity;
-    analysis.findings = findings(rules, &facts);
+    // Without a verdict, only the rules that do not judge figures apply.
+    let judges = verdict.id != TOO_LITTLE;
+    analysis.findings = findings(rules, &facts, judges);
 }
 
 /// Returns the fonio command in the text of a fix, unless the fix depends on a fact that was not recorded.
@@ -166,12 +176,13 @@ fn command(fix: &str) -> Option<String> {
     words.starts_with("apply ").then(|| format!("fonio fix {words}"))
 }
 
-fn findings(rules: Rules, facts: &Facts) -> Vec<Finding> {
+fn findings(rules: Rules, facts: &Facts, judges: bool) -> Vec<Finding> {
     let mut ranked = Vec::new();
     let few = |name: &str| facts.value(name).is_none_or(|share| share < 0.5);
     let flash = few(ROTATING) && few(LOOP);
     for rule in rules.rule {
-        if !fires(&rule.when, &rule.any, facts) {
+        let needs_valid_figures = rule.when.iter().any(Condition::is_valid);
+        if !fires(&rule.when, &rule.any, facts) || (needs_valid_figures && !judges) {
             continue;
         }
         let (Some(sentence), Some(consequence)) =
@@ -271,7 +282,8 @@ mod tests {
             "each rule has a fixture, and each fixture has a rule"
         );
         for (id, fixture) in &fixtures.rule {
-            let fired = |figures| findings(rules(), &facts_of(figures)).into_iter().find(|f| f.id == *id);
+            let fired =
+                |figures| findings(rules(), &facts_of(figures), true).into_iter().find(|f| f.id == *id);
             let finding = fired(&fixture.fires).unwrap_or_else(|| panic!("{id} does not fire"));
             assert!(!finding.sentence.contains(['{', '[', ']', '}']), "{}", finding.sentence);
             assert!(finding.sentence.ends_with('.') && finding.consequence.ends_with('.'), "{finding:?}");

@@ -85,11 +85,6 @@ impl Owners {
         self.sorted().iter().map(|(_, part)| part.time).sum::<f64>() + self.beyond
     }
 
-    /// Returns the request time of the waiting process's own requests.
-    fn own(&self) -> f64 {
-        self.sorted().iter().filter(|(owner, _)| owner.is_own).map(|(_, part)| part.time).sum()
-    }
-
     /// Adds the shares of `other`, weighted by the length of its wait.
     pub(super) fn absorb(&mut self, other: &Owners, wait: Nanos) {
         let sum = other.sum();
@@ -147,8 +142,26 @@ struct Watched {
     key: (u32, u32),
     pid: u32,
     wait: Kept,
-    /// Request time of each owner, by device.
-    devices: Vec<(usize, Owners)>,
+    devices: Vec<OnDevice>,
+}
+
+/// The requests that were outstanding on one device during a wait.
+#[derive(Debug, Default)]
+struct OnDevice {
+    device: usize,
+    owners: Owners,
+    /// Request time of the waiting process, and of the thread that ended its wait (the journal's thread, for
+    /// example).
+    own: f64,
+}
+
+/// The origin of a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Source {
+    /// The process that caused the request.
+    pub(super) pid: Option<u32>,
+    /// The thread that issued the request, possibly for another thread.
+    pub(super) tid: Option<u32>,
 }
 
 impl Watch {
@@ -181,7 +194,7 @@ impl Watch {
         &mut self,
         (start, end): (Timestamp, Timestamp),
         device: usize,
-        pid: Option<u32>,
+        Source { pid, tid }: Source,
         (owner, of): (Owner, FileContent),
     ) {
         let later = self.waits.partition_point(|watched| watched.wait.began < end);
@@ -192,32 +205,39 @@ impl Watch {
             let watched = &mut self.waits[at];
             let overlap = end.min(watched.wait.ended) - start.max(watched.wait.began);
             if overlap > Nanos(0) {
-                watched.add(device, Owner { is_own: pid == Some(watched.pid), ..owner }, of, overlap);
+                let is_own = pid == Some(watched.pid);
+                let is_for_it = is_own || (tid.is_some() && tid == watched.wait.waker);
+                watched.add(device, (Owner { is_own, ..owner }, of), overlap, is_for_it);
             }
         }
     }
 
-    /// Returns the owners of requests outstanding during the thread's wait that began at `began`; `None` if
-    /// the device is unknown.
+    /// Returns the device for which a thread waited in the wait that began at `began`, and the owners of the
+    /// requests that were outstanding on it; `None` if the device is unknown.
     ///
-    /// The thread waited for the device on which its process had requests. If the waiting process had no
-    /// requests, the device is known only if requests were outstanding on just one device.
-    pub(super) fn behind(&self, key: (u32, u32), began: Timestamp) -> Option<Owners> {
+    /// The thread waited for the device on which its process had requests, or the thread that ended its wait.
+    /// Without such requests, the thread may have waited for a device that was not recorded.
+    pub(super) fn behind(&self, key: (u32, u32), began: Timestamp) -> Option<(usize, Owners)> {
         let from = self.waits.partition_point(|watched| (watched.wait.began, watched.key) < (began, key));
         let watched = self.waits.get(from).filter(|found| found.key == key && found.wait.began == began)?;
-        let most = watched.devices.iter().map(|(device, owners)| (owners.own(), Reverse(*device), owners));
-        let (time, _, owners) = most.max_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))?;
-        (time > 0.0 || watched.devices.len() == 1).then(|| owners.clone())
+        let own = watched.devices.iter().filter(|on| on.own > 0.0);
+        let on =
+            own.max_by(|a, b| a.own.total_cmp(&b.own).then(Reverse(a.device).cmp(&Reverse(b.device))))?;
+        Some((on.device, on.owners.clone()))
     }
 }
 
 impl Watched {
-    fn add(&mut self, device: usize, owner: Owner, of: FileContent, time: Nanos) {
-        let known = self.devices.iter().position(|(known, _)| *known == device);
+    fn add(&mut self, device: usize, (owner, of): (Owner, FileContent), time: Nanos, is_for_it: bool) {
+        let known = self.devices.iter().position(|on| on.device == device);
         let place = known.unwrap_or_else(|| {
-            self.devices.push((device, Owners::default()));
+            self.devices.push(OnDevice { device, ..OnDevice::default() });
             self.devices.len() - 1
         });
-        self.devices[place].1.add(owner, of, time.0 as f64);
+        let on = &mut self.devices[place];
+        on.owners.add(owner, of, time.0 as f64);
+        if is_for_it {
+            on.own += time.0 as f64;
+        }
     }
 }

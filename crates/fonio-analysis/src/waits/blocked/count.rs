@@ -46,6 +46,8 @@ pub(super) struct Kept {
     pub(super) ended: Timestamp,
     pub(super) operation: BlockedIn,
     pub(super) file: Option<u32>,
+    /// The thread that ended the wait, if it is known.
+    pub(super) waker: Option<u32>,
     /// If the thread waited for another thread: for how long and where that other thread was blocked.
     pub(super) through: Option<(Nanos, Place)>,
     /// If the thread waited for another thread: the part of the blocked time that is treated as one wait.
@@ -56,7 +58,15 @@ impl Kept {
     #[cfg(test)]
     pub(super) fn new(began: u64, ended: u64) -> Kept {
         let (began, ended) = (Timestamp(began), Timestamp(ended));
-        Kept { began, ended, operation: BlockedIn::Read, file: None, through: None, felt: Nanos(0) }
+        Kept {
+            began,
+            ended,
+            operation: BlockedIn::Read,
+            file: None,
+            waker: None,
+            through: None,
+            felt: Nanos(0),
+        }
     }
 
     pub(super) fn time(&self) -> Nanos {

@@ -3,7 +3,7 @@
 use fonio_core::Unit;
 
 use super::{Behind, Blocked, BlockedProgram, LongWaits, Role, Through};
-use crate::figures::facts::Facts;
+use crate::figures::facts::{Facts, Frame};
 use crate::question::ratio::ratio;
 use crate::question::threads::UNKNOWN_NAME;
 
@@ -17,7 +17,7 @@ impl Blocked {
     }
 
     /// Adds figures for the program of interest that waited longest, and for its longest wait.
-    pub(super) fn figures(&self, facts: &mut Facts) {
+    pub(super) fn figures(&self, frame: &Frame, facts: &mut Facts) {
         let worst = self.worst(Role::OfInterest);
         let share = |program: Option<&BlockedProgram>| program.map_or(0.0, |program| program.worst.share);
         facts.share("blocked.worst", "blocked on storage, the program that waited longest", share(worst));
@@ -31,9 +31,13 @@ impl Blocked {
             let blocked_one = program.through.as_ref().and_then(|through| {
                 self.programs.iter().find(|other| other.name == through.name && other.unit == through.unit)
             });
-            program.figures(&blocked_one.unwrap_or(program).behind, facts);
+            let blocked_one = blocked_one.unwrap_or(program);
+            if let Some(device) = blocked_one.device.and_then(|device| frame.device(device)) {
+                facts.word("blocked.device", device);
+            }
+            program.figures(&blocked_one.behind, facts);
         }
-        self.long.figures(facts);
+        self.long.figures(frame, facts);
     }
 }
 
@@ -78,6 +82,12 @@ impl BlockedProgram {
             if let Some(journal) = self.file.as_ref().and_then(|file| file.journal.as_ref()) {
                 facts.word("blocked.journal", journal);
             }
+            if let Some(wal) = self.file.as_ref().and_then(|file| file.wal.as_ref()) {
+                facts.word("blocked.wal", wal);
+            }
+            if let Some(file) = self.file.as_ref().filter(|file| file.share >= 0.5) {
+                facts.word("blocked.file_content", &file.content);
+            }
         }
         if let Some(words) = behind_words(behind) {
             facts.word("blocked.behind", &words);
@@ -97,7 +107,7 @@ impl BlockedProgram {
 }
 
 impl LongWaits {
-    fn figures(&self, facts: &mut Facts) {
+    fn figures(&self, frame: &Frame, facts: &mut Facts) {
         facts.count("blocked.long.count", "waits of 100 ms or longer", self.count);
         let waits = if self.count == 1 { "wait" } else { "waits" };
         facts.word("blocked.long.waits", &format!("{} {waits}", Unit::Count.format(self.count as f64)));
@@ -107,6 +117,9 @@ impl LongWaits {
         facts.word("blocked.long.program", &longest.program);
         let doing = doing(&longest.blocked_in, longest.file.as_deref(), longest.through.as_ref());
         facts.word("blocked.long.doing", &doing);
+        if let Some(device) = longest.device.and_then(|device| frame.device(device)) {
+            facts.word("blocked.long.device", device);
+        }
         if let Some(words) = behind_words(&longest.behind) {
             facts.word("blocked.long.behind", &words);
         }

@@ -104,6 +104,9 @@ pub struct BlockedProgram {
     pub operations: Vec<OperationTime>,
     /// File for which it waited longest, with its share of the waits whose file is known.
     pub file: Option<FileShare>,
+    /// The device for which it waited longest, as an index into `devices` of the analysis; absent if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<u32>,
     /// Processes whose requests were outstanding during its longest waits, largest share first.
     pub behind: Vec<Behind>,
     /// The blocked thread for which the program waited most, if at least half of its time was spent waiting
@@ -162,6 +165,12 @@ pub struct FileShare {
     /// The database's rollback journal, if the program also waited for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal: Option<String>,
+    /// The database's write-ahead log, if the program also waited for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wal: Option<String>,
+    /// The kind of data in the file, as in the recording; `unknown` if the recording does not show it.
+    #[serde(default)]
+    pub content: String,
 }
 
 /// Requests that were outstanding while threads waited.
@@ -232,6 +241,9 @@ pub struct LongWait {
     pub blocked_in: String,
     /// The file's path, if known.
     pub file: Option<String>,
+    /// The device for which the thread waited, as an index into `devices` of the analysis; absent if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<u32>,
     /// Processes whose requests were outstanding, largest share first; empty if unknown.
     pub behind: Vec<Behind>,
     /// In a wait for another thread: where that thread was blocked. Only that time is counted.

@@ -3,16 +3,21 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use fonio_core::{BlockedIn, Nanos};
+use fonio_core::{BlockedIn, Content, Nanos};
 use rustc_hash::FxHashMap;
 
 use super::behind::{Owners, Watch};
 use super::chain::{Place, add_place};
 use super::count::{Count, Key};
 use super::{Behind, BlockedProgram, FileShare, OperationTime, Role, Through};
+use crate::causes::names::FileNames;
 use crate::question::ratio::ratio;
 use crate::question::threads::Threads;
 use crate::waits::outstanding::TimeShare;
+
+/// The ends of the names of an SQLite database's rollback journal and write-ahead log.
+const JOURNAL: &str = "-journal";
+const WAL: &str = "-wal";
 
 /// The sums over the threads with the same name, unit and role.
 #[derive(Debug, Default)]
@@ -30,6 +35,8 @@ pub(super) struct Program {
     pub(super) operations: Vec<(BlockedIn, u64, Nanos)>,
     pub(super) files: FxHashMap<u32, Nanos>,
     pub(super) owners: Owners,
+    /// Time of the longest waits by device, as an index into the analysis' devices.
+    pub(super) devices: FxHashMap<usize, Nanos>,
     pub(super) through: Vec<(Place, Nanos)>,
 }
 
@@ -55,8 +62,9 @@ impl Program {
             add_place(&mut self.through, place, time);
         }
         for kept in &count.kept {
-            if let Some(owners) = watch.behind(key, kept.began) {
+            if let Some((device, owners)) = watch.behind(key, kept.began) {
                 self.owners.absorb(&owners, kept.time());
+                *self.devices.entry(device).or_default() += kept.time();
             }
         }
     }
@@ -65,7 +73,7 @@ impl Program {
         &self,
         span: Nanos,
         threads: &Threads,
-        path: &dyn Fn(u32) -> Option<String>,
+        files: &FileNames,
         told: &dyn Fn(&Owners) -> Vec<Behind>,
     ) -> BlockedProgram {
         let mut operations = self.operations.clone();
@@ -89,20 +97,30 @@ impl Program {
                     time_ns: time.0,
                 })
                 .collect(),
-            file: self.most_waited_file(path),
+            file: self.most_waited_file(files),
+            device: self.device(),
             behind: told(&self.owners),
             through: None,
         }
     }
 
+    /// Returns the device for which the program waited longest, if it is known.
+    fn device(&self) -> Option<u32> {
+        let most = self.devices.iter().max_by_key(|(device, time)| (**time, Reverse(**device)));
+        most.and_then(|(device, _)| u32::try_from(*device).ok())
+    }
+
     /// Returns the file for which the program waited longest. An SQLite database's files are combined, since
     /// each transaction waits for several of them.
-    fn most_waited_file(&self, path: &dyn Fn(u32) -> Option<String>) -> Option<FileShare> {
+    fn most_waited_file(&self, files: &FileNames) -> Option<FileShare> {
         let all: Nanos = self.files.values().copied().sum();
         // A file that is deleted and re-created has several file numbers, but one path.
         let mut times: BTreeMap<String, Nanos> = BTreeMap::new();
+        let mut contents: BTreeMap<String, Content> = BTreeMap::new();
         for (file, time) in &self.files {
-            if let Some(path) = path(*file) {
+            if let Some(path) = files.path(*file) {
+                let content = contents.entry(path.clone()).or_default();
+                *content = (*content).max(files.content(*file));
                 *times.entry(path).or_default() += *time;
             }
         }
@@ -112,8 +130,14 @@ impl Program {
             *sums.entry(of).or_default() += *time;
         }
         let (file, time) = sums.into_iter().max_by_key(|(file, time)| (*time, Reverse(*file)))?;
-        let journal = Some(format!("{file}-journal")).filter(|journal| times.contains_key(journal));
-        Some(FileShare { path: file.to_owned(), share: ratio(time, all)?, journal })
+        let with = |end: &str| Some(format!("{file}{end}")).filter(|path| times.contains_key(path));
+        Some(FileShare {
+            path: file.to_owned(),
+            share: ratio(time, all)?,
+            journal: with(JOURNAL),
+            wal: with(WAL),
+            content: contents[file].name().to_owned(),
+        })
     }
 
     /// Returns where the awaited threads were blocked, if the program spent at least half of its blocked time
@@ -153,7 +177,7 @@ impl Program {
 
 /// Returns the database to which this rollback journal or WAL belongs, derived from the file's name.
 fn database_of(file: &str) -> Option<&str> {
-    ["-journal", "-wal"].iter().find_map(|end| file.strip_suffix(end))
+    [JOURNAL, WAL].iter().find_map(|end| file.strip_suffix(end))
 }
 
 pub(super) fn through(place: Place, threads: &Threads, path: &dyn Fn(u32) -> Option<String>) -> Through {

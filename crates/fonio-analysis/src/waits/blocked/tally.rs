@@ -6,7 +6,7 @@ use fonio_core::meta::{BLOCKED_PARTLY, BLOCKED_SAMPLED, SHOWS_BLOCKED};
 use fonio_core::{ByteCount, Nanos, Request, Timestamp, Wait};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::behind::{Owner, Owners, Watch};
+use super::behind::{Owner, Owners, Source, Watch};
 use super::chain::{Chains, ForThread, Place};
 use super::count::{Count, FileCount, Kept, Key};
 use super::program::{Program, through};
@@ -112,7 +112,8 @@ impl Question for BlockedTally {
         let of = (row.file_id, row.content);
         let owner = Owner { process: seen.process, unit: seen.unit, is_own: false };
         let pid = tid.map(|tid| self.pids.get(&tid).copied().unwrap_or(tid));
-        self.watch.request((seen.queued.unwrap_or(start).min(start), end), seen.device, pid, (owner, of));
+        let outstanding = (seen.queued.unwrap_or(start).min(start), end);
+        self.watch.request(outstanding, seen.device, Source { pid, tid: row.tid }, (owner, of));
     }
 
     /// Returns `None` if the recording lacks the waits of all threads.
@@ -183,7 +184,7 @@ impl Question for BlockedTally {
             programs: (programs.iter().take(PROGRAMS_MAX))
                 .map(|program| BlockedProgram {
                     through: program.through(|place| through(place, threads, &path)),
-                    ..program.told(span, threads, &path, &told)
+                    ..program.told(span, threads, files, &told)
                 })
                 .collect(),
             files: (of_files.into_iter())
@@ -199,19 +200,19 @@ impl Question for BlockedTally {
                 threshold_ns: LONG.0,
                 count: long_count,
                 longest: (long.iter())
-                    .map(|(key, of_unit, kept)| LongWait {
-                        at_ns: (kept.began - began).0,
-                        time_ns: kept.felt().0,
-                        tid: key.0,
-                        program: named(threads.name(key.1), unit(*of_unit).as_deref()),
-                        blocked_in: kept.operation.name().to_owned(),
-                        file: kept.file.and_then(path),
-                        through: kept.through.map(|(_, place)| through(place, threads, &path)),
-                        behind: self
-                            .watch
-                            .behind(*key, kept.began)
-                            .map(|owners| told(&owners))
-                            .unwrap_or_default(),
+                    .map(|(key, of_unit, kept)| {
+                        let behind = self.watch.behind(*key, kept.began);
+                        LongWait {
+                            at_ns: (kept.began - began).0,
+                            time_ns: kept.felt().0,
+                            tid: key.0,
+                            program: named(threads.name(key.1), unit(*of_unit).as_deref()),
+                            blocked_in: kept.operation.name().to_owned(),
+                            file: kept.file.and_then(path),
+                            through: kept.through.map(|(_, place)| through(place, threads, &path)),
+                            device: behind.as_ref().and_then(|(device, _)| u32::try_from(*device).ok()),
+                            behind: behind.map(|(_, owners)| told(&owners)).unwrap_or_default(),
+                        }
                     })
                     .collect(),
             },
@@ -223,9 +224,9 @@ impl Question for BlockedTally {
         })
     }
 
-    fn figures(blocked: &Option<Blocked>, _: &Frame, facts: &mut Facts) {
+    fn figures(blocked: &Option<Blocked>, frame: &Frame, facts: &mut Facts) {
         if let Some(blocked) = blocked {
-            blocked.figures(facts);
+            blocked.figures(frame, facts);
         }
     }
 }
@@ -268,7 +269,8 @@ impl BlockedTally {
             return;
         }
         let Some(count) = self.count(key, || unit) else { return };
-        let wait = Kept { began, ended, operation, file: row.file_id, through: None, felt: Nanos(0) };
+        let (file, waker) = (row.file_id, row.waker_tid);
+        let wait = Kept { began, ended, operation, file, waker, through: None, felt: Nanos(0) };
         if ended != Timestamp::MAX {
             count.add_wait(&wait);
         }
@@ -283,7 +285,7 @@ impl BlockedTally {
             let through = Some((wait.time, place));
             let felt = wait.felt();
             let (began, ended, operation) = (wait.first, wait.last, wait.operation);
-            let wait = Kept { began, ended, operation, file: None, through, felt };
+            let wait = Kept { began, ended, operation, file: None, waker: None, through, felt };
             count.add_wait(&wait);
             count.keep(wait);
         }

@@ -18,7 +18,7 @@ use crate::requests::class::Class;
 use crate::requests::times::{ResponseTally, ServiceTally};
 
 /// The source format of recordings from tracepoints.
-const LIVE: &str = "tracefs";
+pub(crate) const LIVE: &str = "tracefs";
 
 /// State that several questions share during the analysis.
 #[derive(Debug)]

@@ -103,7 +103,10 @@ pub(crate) mod tests {
         let mut bare = request(0, "W 0+8 d0 c10");
         bare.flags_known = fonio_core::Flags::NONE;
         let bare = analyse_rows(&[bare], &fonio_core::Meta::default());
-        let all = everything_twice().into_iter().chain([bare]).map(|analysis| facts(&analysis));
+        let mut idle = fonio_core::Meta::default();
+        idle.source.format = "tracefs".to_owned();
+        let idle = analyse_rows(&[], &idle);
+        let all = everything_twice().into_iter().chain([bare, idle]).map(|analysis| facts(&analysis));
         all.flat_map(|facts| facts.figures.into_keys().chain(facts.words.into_keys())).collect()
     }
 

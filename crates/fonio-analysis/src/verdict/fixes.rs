@@ -423,6 +423,7 @@ mod tests {
                 ("requests", "`fonio fix apply requests=16 /dev/mmcblk0`"),
                 ("scheduler", "`fonio fix apply bfq /dev/mmcblk0` (it has none now)"),
                 swap,
+                ("transactions", "Commit several changes in one transaction."),
                 ("writers_class", "`ionice -c idle`, after the change of the scheduler"),
             ])
         );

@@ -175,7 +175,7 @@ fn behind_a_program_with_many_files() {
         ..Meta::default()
     });
     let behind = &found.blocked.unwrap().programs[0].behind;
-    assert_eq!((behind[0].process.as_str(), behind[0].file.as_deref()), ("8", None));
+    assert_eq!((behind[0].process.as_str(), behind[0].file.as_deref()), ("tid 8", None));
     assert!(behind[0].share > 0.99, "{behind:?}");
 }
 

@@ -78,7 +78,7 @@ enum Study {
     Receipt(receipt::Arguments),
     /// Cut the power of databases under a sync policy, and count the losses.
     ///
-    /// Prints the writes and flushes of a transaction too. Needs root; 10,000 cuts take hours, but an
+    /// Also prints the number of writes and flushes per transaction. Needs root; 10,000 cuts take hours, but an
     /// interrupted run can be continued.
     ///
     /// Example: cargo studies sync-policy --cuts 500

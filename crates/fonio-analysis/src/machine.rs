@@ -29,7 +29,7 @@ pub struct Machine {
     pub series: MachineSeries,
 }
 
-/// Processor time over all processors, in ticks (100 per second for each).
+/// Processor time summed over all processors, in ticks; each processor has 100 ticks per second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cpu {
     /// Ticks spent working.

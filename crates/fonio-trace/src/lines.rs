@@ -4,8 +4,8 @@ use std::io::{self, Read};
 
 use memchr::memchr;
 
-/// Maximum length of a line; longer lines are cut. The kernel's lines have at most the size of a page, and a
-/// table with thousands of columns is not a trace.
+/// Maximum length of a line; longer lines are cut. The kernel's lines are at most one page long, and a table
+/// that needs longer lines (thousands of columns) is not a trace.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// The buffer is several times as large as the longest line, so that a line in the buffer is usually

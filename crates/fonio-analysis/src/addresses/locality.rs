@@ -448,7 +448,7 @@ impl Default for Ranking {
 }
 
 impl Ranking {
-    /// Adds the places of a chunk. Each place has its value in `counts` plus `whole` touches.
+    /// Adds the places of a chunk. A place was touched `whole` times plus its value in `counts`.
     fn add_all(&mut self, counts: &[u8; CHUNK_PLACES], whole: u64) {
         let small = usize::try_from(whole).ok().and_then(|whole| self.small.get_mut(whole..));
         let Some(small) = small.and_then(|small| small.first_chunk_mut::<256>()) else {

@@ -569,7 +569,7 @@ pub struct Bench {
     pub target: PathBuf,
     /// Overwrite this device and destroy its data.
     ///
-    /// Required for a block device: name it again.
+    /// Required if the target is a block device; repeat the device's path here to confirm.
     #[arg(long, value_name = "DEVICE")]
     pub erase: Option<PathBuf>,
     /// Measure once, for a short time, with little data.

@@ -1,9 +1,9 @@
 //! The setting for the maximum size of a discard that the kernel sends to a disk.
 //!
-//! The kernel accepts only multiples of the device's discard unit below 4 GiB, and caps them at the device's
-//! own limit (`block/blk-sysfs.c`). The device's own limit may not be such a multiple, or may be 4 GiB or
-//! more. So fonio adapts a value to the device before it sets the value. To set the device's own limit, fonio
-//! writes a larger value, which the kernel caps.
+//! The kernel accepts only values below 4 GiB that are multiples of the device's discard unit, and caps them
+//! at the device's own limit (`block/blk-sysfs.c`). The device's own limit may not be such a multiple, or may
+//! be 4 GiB or more. So fonio adapts a value to the device before it sets the value. To set the device's own
+//! limit, fonio writes a larger value, which the kernel caps.
 
 use fonio_core::ByteCount;
 use fonio_core::quantity::Unit;

@@ -144,7 +144,7 @@ fn current(dir: &Path, to: &Path) -> Result<Option<String>, HostError> {
     Ok(Some(if is_bound { BOUND } else { NONE }.to_owned()))
 }
 
-/// Fails if the folder's content could not be moved or moved back.
+/// Checks that the folder's content can be moved to `to` and later moved back.
 fn check(dir: &Path, to: &Path, despite_writers: bool) -> Result<(), String> {
     check_place(dir)?;
     if to.starts_with(dir) || dir.starts_with(to) {

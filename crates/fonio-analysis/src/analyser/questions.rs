@@ -67,7 +67,7 @@ macro_rules! questions {
             pub verdict_id: String,
             /// The severity of the verdict: a note if storage is not the problem.
             pub verdict_severity: Severity,
-            /// Ranked sentences, most important first.
+            /// The findings, the most important first.
             pub findings: Vec<Finding>,
             $($(#[$first_attribute])* pub $first: $first_answer,)*
             $($(#[$fixed_attribute])* pub $fixed: $fixed_type,)*

@@ -20,7 +20,7 @@ pub struct LostPlace {
     pub cpu: Option<u32>,
     /// Time of the last event before the gap, in nanoseconds since the span began.
     pub after_ns: u64,
-    /// Time of the first event after the gap.
+    /// Time of the first event after the gap, in nanoseconds since the span began.
     pub before_ns: u64,
     /// The number of lost events; absent if only the gap is known.
     pub events: Option<u64>,

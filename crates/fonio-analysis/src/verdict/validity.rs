@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 /// Whether the figures can be trusted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Validity {
-    /// False if the figures cannot be trusted; the command then exits with code 3.
+    /// False if the figures cannot be trusted; in this case, the command exits with code 3.
     pub ok: bool,
     /// The reasons, one sentence each.
     pub problems: Vec<String>,
-    /// Values that the source could not show, one sentence each; those figures are absent, not zero.
+    /// Values that the source could not show, one sentence each. Figures that need these values are absent,
+    /// not zero.
     pub unknown: Vec<String>,
     /// The first few errors in the input and how fonio handled them, one sentence each with file, record and byte.
     pub input: Vec<String>,
@@ -25,29 +26,31 @@ pub struct Validity {
     pub with_service: u64,
     /// Requests with a response time.
     pub with_response: u64,
-    /// Requests that completed without a seen issue, or whose source shows no issues.
+    /// Number of completed requests whose issue the source does not show.
     pub without_issue: u64,
-    /// Issued requests whose completion was not seen.
+    /// Number of issued requests whose completion is not in the recording.
     pub without_completion: u64,
     /// Requests without completion that may have been in flight at the end: issued within the longest service
     /// time, or a second, before the end.
     #[serde(default)]
     pub in_flight_at_end: u64,
-    /// Requests queued but never issued, in a recording that shows issues. Their completions are not counted
-    /// as missing.
+    /// Number of requests that were queued but never issued, in a recording that shows issues. Their
+    /// completions are not counted as missing.
     #[serde(default)]
     pub never_issued: u64,
-    /// Requests that complete before they are issued or queued; the source's timestamps are wrong.
+    /// Number of requests with a completion before their issue or queueing; the source's timestamps are
+    /// wrong.
     pub out_of_order_times: u64,
-    /// Requests out of table order in the source.
+    /// Number of requests that were out of table order in the source.
     pub out_of_order_rows: u64,
-    /// Requests that ended with an error.
+    /// Number of requests that ended with an error.
     pub errors: u64,
-    /// Events that match more than one request.
+    /// Number of events that match more than one request.
     pub ambiguous: u64,
-    /// Events known to be lost within the span. If `lost_uncounted` is not 0, there are more.
+    /// Number of events known to be lost within the span. If `lost_uncounted` is not 0, more events were
+    /// lost.
     pub lost_events: u64,
-    /// Gaps that lost an unknown number of events, at least one each.
+    /// Number of gaps in which an unknown number of events was lost, at least one event each.
     #[serde(default)]
     pub lost_uncounted: u64,
     /// Gaps in the span.

@@ -36,22 +36,23 @@ pub struct Blocked {
     /// Programs by name and unit: programs of interest, then others, bulk work and kernel threads. Within a
     /// role, programs are sorted by the time of their longest blocked thread.
     pub programs: Vec<BlockedProgram>,
-    /// Programs beyond the cap of 1024, which are not listed.
+    /// Number of programs beyond the maximum of 1024; these programs are not listed.
     pub programs_beyond_cap: u64,
-    /// Files for which threads of programs waited, in waits with rows; longest time first.
+    /// Files for which threads of programs waited, in waits with rows, by descending time.
     pub files: Vec<BlockedFile>,
-    /// Single long waits of programs of interest.
+    /// Individual long waits of programs of interest.
     pub long: LongWaits,
-    /// Longest waits of programs except kernel threads, in time order; at most 4096, and 16 per thread.
+    /// Longest waits of programs except kernel threads, in time order; at most 4096 in total and 16 per
+    /// thread.
     pub intervals: Vec<Interval>,
     /// Number of waits with rows that are not in `intervals`.
     pub intervals_beyond_cap: u64,
-    /// Number of threads beyond the maximum followed; their waits are missing.
+    /// Number of threads beyond the maximum that fonio follows; the waits of these threads are missing.
     pub threads_beyond_cap: u64,
-    /// Whether the recording was made without BPF. Waits for other threads and for asynchronous I/O are then
-    /// missing.
+    /// Whether the recording was made without BPF. Without BPF, waits for other threads and for asynchronous
+    /// I/O are missing.
     pub is_partial: bool,
-    /// Whether waits were sampled from procfs. Times are then estimates, and there are no requests.
+    /// Whether waits were sampled from procfs. In this case, times are estimates, and there are no requests.
     #[serde(default)]
     pub is_sampled: bool,
 }
@@ -83,31 +84,31 @@ pub struct BlockedProgram {
     /// The systemd unit or container, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// Its role in the verdict.
+    /// The program's role in the verdict.
     pub role: Role,
     /// The number of threads that were blocked.
     pub threads: u64,
     /// The number of waits.
     pub waits: u64,
-    /// Blocked time summed over its threads, in nanoseconds. Threads wait in parallel, so the sum can exceed
-    /// the span.
+    /// Blocked time summed over the program's threads, in nanoseconds. Threads wait in parallel, so the sum
+    /// can exceed the span.
     pub time_ns: u64,
     /// Thread that was blocked longest.
     pub worst_tid: u32,
-    /// The time for which that thread was blocked.
+    /// The time for which the thread `worst_tid` was blocked.
     pub worst: TimeShare,
     /// The longest wait in nanoseconds; absent if all waits were short.
     pub longest_ns: Option<u64>,
-    /// The number of waits of 100 ms and more in operations for which people wait.
+    /// The number of waits of 100 ms or more in operations for which people wait.
     pub long: u64,
     /// Waits by operation, longest time first.
     pub operations: Vec<OperationTime>,
-    /// File for which it waited longest, with its share of the waits whose file is known.
+    /// The file for which the program waited longest, with the file's share of the waits whose file is known.
     pub file: Option<FileShare>,
-    /// Processes whose requests were outstanding during its longest waits, largest share first.
+    /// Processes whose requests were outstanding during the program's longest waits, largest share first.
     pub behind: Vec<Behind>,
-    /// The blocked thread for which the program waited most, if at least half of its time was spent waiting
-    /// for threads.
+    /// The blocked thread for which the program waited most, if the program spent at least half of its time
+    /// waiting for threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub through: Option<Through>,
 }
@@ -155,9 +156,9 @@ pub struct OperationTime {
 /// A file's share of the waits of a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FileShare {
-    /// Its path, or its inode number if the path is unknown.
+    /// The file's path, or its inode number if the path is unknown.
     pub path: String,
-    /// The share. For an SQLite database, it includes the journal and the WAL.
+    /// The file's share of the waits. For an SQLite database, the share includes the journal and the WAL.
     pub share: f64,
     /// The database's rollback journal, if the program also waited for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -175,9 +176,9 @@ pub struct Behind {
     /// The file, if at least half of the requests belong to it and its path is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// The kind of data of at least half of the requests, as in the recording; else `unknown`.
+    /// The kind of data of at least half of the requests, as in the recording; otherwise `unknown`.
     pub content: String,
-    /// Whether the waiting process caused them itself.
+    /// Whether the waiting process itself caused the requests.
     pub is_own: bool,
     /// The share of the request time.
     pub share: f64,
@@ -193,20 +194,20 @@ impl Behind {
 /// The waits for one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BlockedFile {
-    /// Its path; absent if it is unknown.
+    /// The file's path; absent if the path is unknown.
     pub path: Option<String>,
     /// The number of waits.
     pub waits: u64,
-    /// Their time in nanoseconds, summed over all threads of programs.
+    /// Time of the waits in nanoseconds, summed over all threads of programs.
     pub time_ns: u64,
     /// Longest wait in nanoseconds.
     pub longest_ns: u64,
-    /// The program that waited longest for it.
+    /// The program that waited longest for the file.
     pub program: String,
 }
 
-/// Waits of 100 ms and more of programs of interest, in operations for which people wait: reads, page faults, look-ups of
-/// names, fsync, the journal, and reading back memory that was swapped out.
+/// Waits of 100 ms or more of programs of interest, in operations for which people wait: reads, page faults,
+/// look-ups of names, fsync, the journal, and reading back memory that was swapped out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LongWaits {
     /// Minimum length of a long wait, in nanoseconds.
@@ -232,9 +233,10 @@ pub struct LongWait {
     pub blocked_in: String,
     /// The file's path, if known.
     pub file: Option<String>,
-    /// Processes whose requests were outstanding, largest share first; empty if unknown.
+    /// Processes whose requests were outstanding during the wait, largest share first; empty if unknown.
     pub behind: Vec<Behind>,
-    /// In a wait for another thread: where that thread was blocked. Only that time is counted.
+    /// For a wait for another thread: where the other thread was blocked. Only the time for which it was
+    /// blocked is counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub through: Option<Through>,
 }

@@ -30,8 +30,8 @@ pub struct Validity {
     pub without_issue: u64,
     /// Number of issued requests whose completion is not in the recording.
     pub without_completion: u64,
-    /// Requests without completion that may have been in flight at the end: issued within the longest service
-    /// time, or a second, before the end.
+    /// Number of requests without a completion that may have been in flight at the end: they were issued at
+    /// most the longest service time, or a second if that is longer, before the end.
     #[serde(default)]
     pub in_flight_at_end: u64,
     /// Number of requests that were queued but never issued, in a recording that shows issues. Their
@@ -55,7 +55,7 @@ pub struct Validity {
     pub lost_uncounted: u64,
     /// Gaps in the span.
     pub gaps: u64,
-    /// The largest gaps, in time order; gaps of unknown size come before all others.
+    /// The largest gaps, in time order; gaps of unknown size count as the largest.
     #[serde(default)]
     pub lost_where: Vec<LostPlace>,
     /// The assembler's counters, by name.

@@ -1,4 +1,4 @@
-//! Measures a target: prepares and runs single tests, and repeats them until they are stable.
+//! Measures a target: prepares and runs individual tests, and repeats them until they are stable.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -128,7 +128,7 @@ impl Overheads {
     }
 }
 
-/// The measured floor: latencies of single direct I/O commands that the serving process completes at once.
+/// The measured floor: latencies of individual direct I/O commands that the serving process completes at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(
     missing_docs,

@@ -1,4 +1,4 @@
-//! Drops cached pages of single files and devices.
+//! Drops the cached pages of individual files and devices.
 //!
 //! `/proc/sys/vm/drop_caches` drops the caches of all files, which disturbs other measurements. For a single
 //! file, fonio writes its dirty pages back and drops its cached pages with `POSIX_FADV_DONTNEED`. For a

@@ -278,7 +278,7 @@ pub struct Arguments {
     /// Run all devices and workloads at full scale, and also measure on emulated devices (root).
     #[arg(long)]
     full: bool,
-    /// Measure only this device and the best.
+    /// Measure only this device and the best device.
     #[arg(long, value_name = "DEVICE")]
     on: Option<String>,
     /// Run everything in a guest, such as lab:6.12. By default, only workloads that need a feature missing

@@ -186,7 +186,7 @@ questions! {
     machine: MachineTally => Machine,
     /// Changes over time.
     series: SeriesTally => Series,
-    /// Single requests.
+    /// Individual requests.
     points: PointTally => Points,
     /// Sums per time slice, from which confidence intervals are computed.
     slices: SliceTally => Slices,

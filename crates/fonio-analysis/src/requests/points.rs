@@ -1,4 +1,4 @@
-//! Selects single requests for scatter plots: a sample by hash of the request id, and the slowest requests.
+//! Selects individual requests for scatter plots: a sample by hash of the request id, and the slowest requests.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

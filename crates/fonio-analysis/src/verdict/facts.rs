@@ -1,4 +1,4 @@
-//! Collects the figures and words of an analysis, from single answers and from combinations of answers.
+//! Collects the figures and words of an analysis, from individual answers and from combinations of answers.
 
 use fonio_core::Unit;
 

@@ -1,5 +1,5 @@
 //! Computes the time for which programs may have waited for storage: time with outstanding requests, and
-//! single long responses.
+//! individual long responses.
 //!
 //! The verdict uses the time for which programs may have waited. The time includes only requests for which a
 //! program may wait, from queueing to completion. Time with several outstanding requests is counted once. A

@@ -6,7 +6,7 @@
 //! undoing first checks that the object exists and is ours.
 //!
 //! The steps of a ledger are undone in reverse order. The owner undoes all steps when it drops the ledger,
-//! and can undo single steps earlier. [`Ledger::recover`] undoes the steps of owners that no longer run.
+//! and can undo individual steps earlier. [`Ledger::recover`] undoes the steps of owners that no longer run.
 //!
 //! This module has no code for devices, mounts or processes. The function that undoes a step ([`undo`]) is
 //! passed when a ledger is opened.

@@ -17,7 +17,7 @@ const TEXTS_MAX: usize = 4096;
 const HASHES_MAX: usize = 1 << 18;
 /// Maximum number of connections that get their own number.
 const CONNECTIONS_MAX: usize = 1 << 16;
-/// Maximum number of remarks about single files or processes.
+/// Maximum number of remarks about individual files or processes.
 const SENTENCES_MAX: usize = 5;
 
 /// A remark on a recording: a stable name, a sentence, and how often it applies.

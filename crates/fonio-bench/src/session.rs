@@ -62,7 +62,7 @@ impl Effort {
     pub const ROUNDS: Effort =
         Effort { runs_min: 5, run_time_max: Duration::from_millis(500), ..Effort::FULL };
 
-    /// Runs each test of a round once, for an even shorter time.
+    /// Runs each test of a round once, for a shorter time than [`Effort::QUICK`].
     pub const QUICK_ROUND: Effort = Effort { run_time_max: Duration::from_millis(500), ..Effort::QUICK };
 }
 

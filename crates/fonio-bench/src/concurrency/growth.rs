@@ -13,8 +13,8 @@
 use fonio_core::Random;
 use fonio_core::statistics::sample::mean;
 
-/// A number of requests is enough if its throughput is at most this share below the best. This is our choice:
-/// a smaller gain does not justify requests that wait for each other in the device.
+/// A number of requests is enough if its throughput is at most this share below the best throughput. This is
+/// our choice: a smaller gain does not justify requests that wait for each other in the device.
 pub const TOLERANCE: f64 = 0.02;
 
 /// Maximum error probability of each bound, so the interval has 95 % confidence.

@@ -228,7 +228,6 @@ impl Observer {
         };
         let filling = self.filling();
         let mut polled: Vec<PollFd<'_>> = filling.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-        // If a signal interrupts the sleep, it is only shorter.
         let _ = poll(&mut polled, Some(&time));
     }
 

@@ -128,8 +128,8 @@ use give::Cut;
 use open::{FLUSH_SECTOR, Key, NEVER, NIL, Open};
 use tally::{Counter, Tally};
 
-/// Maximum number of stored completions without an issue. The issue can follow later in the input, with an
-/// earlier time.
+/// Maximum number of stored completions without an issue. The issue can follow later in the input, with a
+/// time before the completion.
 const ORPHANS_MAX: usize = 64;
 
 /// The options of the assembler.

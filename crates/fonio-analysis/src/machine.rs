@@ -1,4 +1,4 @@
-//! The rest of the machine: Analyses CPU ticks (active, idle, iowait), memory, pressure, temperature and
+//! Analyses the rest of the machine: CPU ticks (active, idle, iowait), memory, pressure, temperature and
 //! network (Kim et al., Figures 11 and 12; Nguyen et al., section 4.2).
 
 use fonio_core::{Metric, Nanos, Timestamp, Unit};
@@ -502,7 +502,7 @@ impl MachineTally {
     }
 
     fn pressure(&self) -> Vec<Pressure> {
-        // The kernel updates the counters every two seconds, so a reading can include time from before its
+        // The kernel updates the counters every two seconds, so a sample can include time from before its
         // interval.
         let share = |reading: &Reading| {
             let share = ratio(Nanos(reading.rise.saturating_mul(1000)), reading.sampled());
@@ -664,8 +664,8 @@ mod tests {
 
     #[test]
     fn a_thread_that_moves_between_processors_saturates_one() {
-        // A single thread computes, first on cpu0, then on cpu1. The respective other processor is lightly
-        // loaded.
+        // A single thread computes, first on cpu0, then on cpu1. The other processor is lightly loaded at
+        // that time.
         let ticks = [(0, 0, 0), (1, 98, 10), (2, 110, 108), (3, 120, 206)];
         let samples = ticks.into_iter().flat_map(|(second, first, other)| {
             [("cpu0", first), ("cpu1", other)]

@@ -431,7 +431,7 @@ fn ones(range: Range<usize>) -> [u8; CHUNK_PLACES] {
     ones
 }
 
-/// For each number of touches: how many places have it.
+/// For each number of touches: the number of places that were touched so often.
 #[derive(Debug)]
 struct Ranking {
     /// Small counts, which most places have, are kept outside the map.

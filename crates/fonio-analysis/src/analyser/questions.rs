@@ -131,13 +131,14 @@ questions! {
     ---
     /// The time span to which rates and shares refer.
     span: Span,
-    /// The filter, if there was one. In-flight, flushed and sequential requests are then computed only from
-    /// requests that passed it.
+    /// The filter, if there was one. With a filter, requests in flight, flushes and sequential requests are
+    /// computed only from requests that passed the filter.
     filter: Option<FilterOptions>,
     /// The devices with requests, by number; other parts refer to them by index.
     devices: Vec<DeviceInfo>,
     /// Duration of the recorded work in nanoseconds: the launch; otherwise all phases of the workload;
-    /// otherwise the recording, if its command succeeded. Absent if no work was recorded, or with a filter.
+    /// otherwise the recording, if its command succeeded. Absent if no work was recorded, or if there is a
+    /// filter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     run_time_ns: Option<u64>,
     /// Whether the recording covers a command from its start to its end.

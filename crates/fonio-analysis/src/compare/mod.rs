@@ -91,7 +91,7 @@ const METHOD_RUNS: &str = "Several recordings per side: each recording gives one
 interval of the ratio. All figures are tested together (Holm, 5 percent), so the confidence of a single interval is higher \
 than 95 percent. A difference is named from 5 percent on.";
 
-/// Compares each further side with the first. A side consists of the analyses of one or more recordings.
+/// Compares each further side with the first side. A side consists of the analyses of one or more recordings.
 pub fn compare(sides: &[Named<Vec<Named<&Analysis>>>]) -> Comparison {
     let measured: Vec<Vec<Vec<Headline>>> = sides
         .iter()

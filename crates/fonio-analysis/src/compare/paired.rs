@@ -73,7 +73,8 @@ impl PairedAnswer {
     }
 }
 
-/// Compares pairs of blocked times in seconds per second: the first without the setting, the second with it.
+/// Compares pairs of blocked times in seconds per second: a pair has the time without the setting, then the
+/// time with it.
 ///
 /// # Panics
 ///

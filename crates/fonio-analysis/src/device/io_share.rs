@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The storage load is light below this share (section IV.D of the block-trace study).
 pub const LIGHT_BELOW: f64 = 0.09;
 /// Storage load is called heavy if its share is at least this value (our choice). The study gives no second
-/// threshold: its moderate group ends at 13.4 percent and its heavy group begins at 16.8.
+/// threshold: its moderate group ends at 13.4 percent and its heavy group begins at 16.8 percent.
 pub const HEAVY_FROM: f64 = 0.15;
 
 /// The weight of storage.

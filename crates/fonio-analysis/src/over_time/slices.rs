@@ -233,7 +233,7 @@ impl Question for SliceTally {
         let slices = self.slices.bins();
         let count = |value: fn(&Slice) -> u64| slices.iter().map(value).collect();
         let covered = |index: usize| {
-            // The part of the span before the first request belongs to the first slice.
+            // The first slice includes the part of the span before the first request.
             let from = if index == 0 { began_ns } else { self.slices.begin_of(index as u64) };
             let until = self.slices.begin_of(index as u64 + 1);
             let until = if index + 1 == slices.len() { until.min(ended_ns) } else { until };

@@ -88,7 +88,7 @@ impl LostInSpan {
         let unnumbered = gaps.iter().filter(|gap| gap.count.is_none()).count() as u64;
         LostInSpan {
             events: if located { known } else { lost.events },
-            // A gap without a number of events is not uncounted if its events were counted by other means.
+            // If the events of a gap without a number were counted by other means, the gap is not uncounted.
             uncounted: if lost.gaps_beyond == 0 { lost.uncounted.min(unnumbered) } else { lost.uncounted },
             uncounted_time,
             gaps: gaps.len() as u64 + lost.gaps_beyond,

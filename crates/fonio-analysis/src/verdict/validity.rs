@@ -83,7 +83,7 @@ const QUEUE_FULL: u64 = 64;
 /// Maximum pause of a device, for example for garbage collection. A request without completion after this
 /// time counts as missed.
 const PAUSE_MAX: Nanos = Nanos(1_000_000_000);
-/// Maximum number of incomplete requests whose times are kept; only the latest are kept.
+/// Maximum number of incomplete requests whose times are kept; only the latest requests are kept.
 const INCOMPLETE_MAX: usize = 64 * 1024;
 /// Minimum number of events of a request in a trace: issue and completion.
 const EVENTS_OF_REQUEST: u64 = 2;
@@ -395,7 +395,7 @@ mod tests {
         }
     }
 
-    /// At the end, the scheduler's queue is full of writes, but the device has completed everything issued.
+    /// At the end, the scheduler's queue is full of writes, but the device has completed all issued requests.
     #[test]
     fn what_is_never_issued_misses_no_completion() {
         let done = (0..100).map(|id| request(id, &format!("W 0+8 q{id} d{id} c{}", id + 1)));
@@ -404,7 +404,8 @@ mod tests {
         let validity = analyse_rows(&rows, &Meta::default()).validity;
         assert!(validity.ok, "{:?}", validity.problems);
         assert_eq!((validity.never_issued, validity.without_completion, validity.without_issue), (300, 0, 0));
-        // The number is unknown if a source does not show when requests are issued.
+        // If a source does not show when requests are issued, the number of requests that were never issued
+        // is unknown.
         let validity = analyse_rows(&rows[100..], &Meta::default()).validity;
         assert!(!validity.ok);
         assert_eq!(

@@ -22,7 +22,7 @@
 //!   `interference/tests/experiment.rs` tests this on loads of reads.
 //!
 //! Only requests outstanding when a request arrives count towards its depth. Requests that arrive later are
-//! ignored, because a slow request meets more of them.
+//! ignored, because a slow request meets more later requests.
 
 use fonio_core::{ByteCount, Nanos, Request, Timestamp, Unit};
 use schemars::JsonSchema;
@@ -43,7 +43,8 @@ pub struct Interference {
 
 /// Requests of one op with and without the other op outstanding.
 ///
-/// *With*: at least one request of the other op was outstanding on the same device when this one arrived.
+/// *With*: at least one request of the other op was outstanding on the same device when the counted request
+/// arrived.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Slowdown {
     /// Requests that arrived with the other op outstanding.
@@ -106,7 +107,7 @@ use crate::question::seen::Seen;
 /// Maximum number of time slices. A long recording has at least half this number of slices.
 const SLICES: usize = 32;
 /// Maximum number of requests held back to sort them by arrival, since rows come in the order of issue. A
-/// request that more than this number of requests have overtaken is not compared. Block-layer queues hold 256
+/// request overtaken by more than this number of requests is not compared. Block-layer queues hold 256
 /// requests.
 const HELD: usize = 512;
 /// Requests that arrive at this depth or a greater one are not compared.

@@ -8,10 +8,10 @@
 //! A thread can also wait for a blocked thread: for a lock that the blocked thread holds, or for its reply.
 //! Only the part of the wait during which the other thread was blocked is counted.
 //!
-//! "Behind whom" is a share of request time. While a thread waits for a device, requests are outstanding on
-//! that device. The request time is the time from queueing to completion within the wait. A process's share
-//! is the request time of its requests divided by the request time of all requests. These shares are computed
-//! only for the longest waits.
+//! The delay by another process is measured as a share of request time. While a thread waits for a device,
+//! requests are outstanding on that device. The request time is the time from queueing to completion within
+//! the wait. A process's share is the request time of its requests divided by the request time of all
+//! requests. These shares are computed only for the longest waits.
 
 mod behind;
 mod chain;
@@ -63,14 +63,14 @@ pub struct Blocked {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// A program for which a user may wait: the recorded command and its descendants, including bulk work.
-    /// Without a command: every program except bulk work.
+    /// A program for which a user may wait: the recorded command and its descendants, including bulk work. If
+    /// no command was recorded, this role includes every program except bulk work.
     #[default]
     OfInterest,
     /// A program that is not part of the recorded command.
     Other,
-    /// A thread that transfers much data in large requests, such as a copy or a backup. It is expected to
-    /// wait for storage.
+    /// A thread that transfers much data in large requests, such as a copy or a backup. Such a thread is
+    /// expected to wait for storage.
     BulkWork,
     /// A thread of the kernel, which works for others.
     Kernel,
@@ -121,7 +121,7 @@ pub struct Through {
     /// Its unit, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// The operation in which it was blocked, as in the recording.
+    /// The operation in which the thread was blocked, as in the recording.
     pub blocked_in: String,
     /// The file, if its path is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -153,7 +153,7 @@ pub struct RunFigures {
     /// Number of bytes received in HTTP bodies.
     pub fetched_bytes: u64,
     /// The measured workload's own I/O if a concurrent workload ran. All other figures include the I/O of
-    /// both.
+    /// both workloads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<OwnFigures>,
     /// The figures of the concurrent workload.

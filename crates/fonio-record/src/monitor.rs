@@ -1,7 +1,7 @@
 //! Samples the system's counters during a capture.
 //!
-//! The monitor keeps its files open and rereads them for each sample. It skips counters that this kernel does
-//! not have.
+//! The monitor keeps its files open and rereads them for each sample. The monitor skips counters that this
+//! kernel does not have.
 
 use std::fs::{self, File};
 use std::io;

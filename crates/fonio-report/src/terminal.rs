@@ -13,7 +13,7 @@ use crate::text::{cut, printable, shorten, width, wrap};
 pub struct TerminalStyle {
     /// Whether to use colour: only on a terminal, and only if `NO_COLOR` is not set.
     pub colour: bool,
-    /// Width in columns. Values below [`WIDTH_MIN`] are raised to it.
+    /// Width in columns. A width below [`WIDTH_MIN`] is raised to [`WIDTH_MIN`].
     pub width: usize,
     /// Number of lines; the first screen leaves one line for the prompt.
     pub height: usize,

@@ -80,7 +80,7 @@ pub struct Document {
     pub notes: Vec<String>,
 }
 
-/// The origin of a result. Generated results are never mixed with measured ones.
+/// The origin of a result. Generated results are never mixed with measured results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {

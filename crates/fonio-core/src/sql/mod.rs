@@ -1,7 +1,7 @@
 //! Normalises SQL statements of SQLite: removes their values.
 //!
 //! [`normalised`] replaces every value by `?`. This removes secrets, and statements that differ only in
-//! values become equal. It accepts any bytes, because statements come from other programs and can be
+//! values become equal. This module accepts any bytes, because statements come from other programs and can be
 //! truncated.
 
 mod tokens;

@@ -13,7 +13,7 @@ const DRAWN: usize = 12;
 const LISTED: usize = 100;
 /// Maximum number of files in the table.
 const FILES: usize = 40;
-/// Minimum share for a process to be named as one that others waited for.
+/// Minimum share for naming a process for which other processes waited.
 const SHARE_LEAST: f64 = 0.05;
 
 /// The operations in which threads are blocked, with their names in tables.

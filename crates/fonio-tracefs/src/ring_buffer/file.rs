@@ -64,7 +64,7 @@ pub struct FileRecord<'r> {
     pub event: FileEvent<'r>,
 }
 
-/// A file, identified by its inode number, which a later file can have too.
+/// A file, identified by its inode number; a later file can have the same inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Inode {
     /// The device number of the file system, as in `st_dev` of its files.

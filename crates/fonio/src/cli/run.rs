@@ -253,9 +253,9 @@ pub struct WorkArgs {
     /// Run this workload in the background during the measured one, on the same storage and within the same
     /// limits.
     ///
-    /// The background workload is one that `fonio run` lists, such as background, or a TOML file. It ends
-    /// with the measured workload. Figures are reported for each workload. A fix changes only the measured
-    /// workload.
+    /// The background workload is one that `fonio run` lists, such as background, or a TOML file. The
+    /// background workload ends with the measured workload. Figures are reported for each workload. A fix
+    /// changes only the measured workload.
     #[arg(long, value_name = "WORKLOAD")]
     pub background: Option<String>,
     /// Scale the amount of work of the background workload.

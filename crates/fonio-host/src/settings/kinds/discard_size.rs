@@ -122,7 +122,7 @@ impl Discards {
         if fitted == wanted {
             None
         } else if fitted.0 == self.device_max {
-            // Round the number, because a device's own limit is often not a round one.
+            // Round the number, because a device's own limit is often not a round number.
             let largest = Unit::Bytes.format(self.device_max.min(WRITTEN_MAX) as f64);
             Some(format!("the device accepts at most {largest} in one discard"))
         } else {

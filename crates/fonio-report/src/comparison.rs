@@ -170,7 +170,7 @@ fn section(comparison: &Comparison, at: usize, first: &Side, side: &Side) -> Sec
     let same = of(|change| change.answer == Answer::NoDifference);
     let unknown = of(|change| change.answer == Answer::Unknown);
     let answer = format!(
-        "{} differ{}, {} {} no difference, {} cannot be told.",
+        "{} differ{}, {} {} no difference, {} cannot be determined.",
         Unit::Count.format(differ.len() as f64),
         if differ.len() == 1 { "s" } else { "" },
         Unit::Count.format(same.len() as f64),

@@ -256,7 +256,8 @@ impl Terminal<'_> {
         self.paragraph(Some(Ink::Strong), "", &format!("{} over time", figure.title))?;
         let label = named.iter().map(|series| width(&series.name)).max().unwrap_or(0);
         let label = label.min(24).min(self.style.width / 4);
-        // A line has the name, two spaces, the sparkline, two spaces, and a text such as "max 123 MiB/s".
+        // A line consists of the name, two spaces, the sparkline, two spaces, and a text such as "max 123
+        // MiB/s".
         let columns = self.style.width.saturating_sub(label + 22).clamp(8, 100);
         for series in named {
             let name = shorten(&printable(&series.name), label, self.ellipsis());

@@ -45,7 +45,7 @@ impl<T: Sequenced> Runs<T> {
         self.heads.peek().map(|Reverse((key, _))| *key)
     }
 
-    /// Removes the row that is the first one in all runs; at least one row must be left.
+    /// Removes the first row of all runs; at least one row must be left.
     pub(super) fn pop(&mut self) -> io::Result<&T> {
         let mut top = self.heads.peek_mut().expect("pop follows head");
         let run = &mut self.runs[top.0.1];

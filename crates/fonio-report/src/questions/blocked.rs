@@ -194,9 +194,11 @@ fn longest(blocked: &Blocked) -> Table {
         .whose()
         .column("Took", "", |wait| Cell::count(wait.time_ns, Unit::Ns))
         .column("In", "", |wait| Cell::words(operation(&wait.blocked_in)))
-        .column("For", "The file that the thread waited for; or the other thread and its operation.", |wait| {
-            file(wait.file.as_ref(), wait.through.as_ref())
-        })
+        .column(
+            "For",
+            "The file for which the thread waited; or the other thread and its operation.",
+            |wait| file(wait.file.as_ref(), wait.through.as_ref()),
+        )
         .whose()
         .column("Behind", "Owners of the outstanding requests: shares of the summed request time.", |wait| {
             behind(&wait.behind)

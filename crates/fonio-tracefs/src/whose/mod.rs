@@ -114,7 +114,7 @@ impl Contributors {
         best.map(|(tid, _)| tid)
     }
 
-    /// Halves the amounts, so that later contributions count more.
+    /// Halves the amounts, so that later contributions count more than earlier contributions.
     fn age(&mut self) {
         self.0.iter_mut().for_each(|(_, amount)| *amount /= 2);
         // The last known contributor stays, because pages may still be dirty.

@@ -298,7 +298,7 @@ pub fn with_verb(error: clap::Error) -> clap::Error {
 
 /// Parses the time of a slice.
 fn parse_slice(text: &str) -> Result<Duration, String> {
-    /// Shorter slices contain hardly any waits; longer ones would fill the recorder's memory.
+    /// Shorter slices contain hardly any waits; longer slices would fill the recorder's memory.
     const POSSIBLE: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
     let time = parse_duration(text).map_err(|error| error.to_string())?;
     if POSSIBLE.contains(&time) { Ok(time) } else { Err("write a time from 1s to 1h".to_owned()) }

@@ -51,7 +51,7 @@ impl Line {
 pub(crate) const SHORT_DELAY: Nanos = Nanos(300_000);
 
 /// Delay of each completion while the I/O path for slow devices is measured. The host of a virtual machine
-/// gives a halted CPU to others after about 200 µs, and needs time to return it.
+/// gives a halted CPU to other tasks after about 200 µs, and needs time to return the CPU.
 pub(crate) const LONG_DELAY: Nanos = Nanos(2_000_000);
 
 /// Percentile of the measured latencies that fonio subtracts from the model's times. The median would include

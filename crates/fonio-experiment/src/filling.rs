@@ -1,5 +1,5 @@
-//! Fills a file system before a run until it resembles one in use: nearly full, with free space in many small
-//! holes.
+//! Fills a file system before a run until it resembles a file system in use: nearly full, with free space in
+//! many small holes.
 
 use std::fs;
 use std::io::{self, ErrorKind};

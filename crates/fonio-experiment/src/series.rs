@@ -278,8 +278,8 @@ fn place(arms: &[Arm<Variation>], arm: &Arm<Variation>) -> String {
     base.map_or(arm, |at| &arms[at]).setup.setup.storage.to_string()
 }
 
-/// Returns the `arms` to repeat after a first run of each: every setup without a fix, and the `count` fastest
-/// fixes of each setup.
+/// Returns the `arms` to repeat after a first run of each arm: every setup without a fix, and the `count`
+/// fastest fixes of each setup.
 ///
 /// # Panics
 ///

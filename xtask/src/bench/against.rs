@@ -1,5 +1,5 @@
-//! `cargo xtask bench against`: compares the processor time of two builds of fonio, so that a change that makes it slower
-//! is noticed.
+//! `cargo xtask bench against`: compares the processor time of two builds of fonio, so that a change that
+//! slows fonio down is noticed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -6,8 +6,8 @@
 //! number of copies. This number is large enough to empty the victim before the gained space is used up.
 //!
 //! Two rules can choose the victim. *Greedy* takes the superblock with the fewest valid units. *Cost-benefit*
-//! (Rosenblum, Ousterhout 1992) takes the one with the largest `(1 - u) × age / 2u`, where `u` is the share
-//! of valid units.
+//! (Rosenblum, Ousterhout 1992) takes the superblock with the largest `(1 - u) × age / 2u`, where `u` is the
+//! share of valid units.
 
 use std::collections::VecDeque;
 

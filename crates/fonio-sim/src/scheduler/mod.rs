@@ -120,7 +120,7 @@ impl Priority {
 /// A scheduling policy: it chooses the next request to dispatch.
 ///
 /// Times given to a policy's functions must not decrease. Each inserted request is dispatched once. While no
-/// request is in flight, a scheduler with waiting requests dispatches one or returns a later time from
+/// request is in flight, a scheduler with waiting requests dispatches a request or returns a later time from
 /// [`Scheduler::next_timer`]; so no request waits forever.
 pub trait Scheduler: Send {
     /// Inserts a request.

@@ -9,9 +9,9 @@
 //!   btrfs, after `extent_writepage`. The cause is the thread that recently made most of the file's pages
 //!   dirty.
 //! - A bio of a thread that does direct I/O on a file is data of that file, caused by the thread itself.
-//! - Other bios of ext4's journal thread belong to the journal. Their cause is the cause of the commit: the
-//!   thread that has been in fsync longest or, if no thread is in fsync, the thread that changed most blocks
-//!   in the transaction.
+//! - Other bios of ext4's journal thread belong to the journal. The cause of these bios is the cause of the
+//!   commit: the thread that has been in fsync longest or, if no thread is in fsync, the thread that changed
+//!   most blocks in the transaction.
 //! - The first write after `xlog_iclog_write` belongs to xfs's log. The write's cause is the thread itself,
 //!   if it has called fsync.
 //! - A bio with the flag *meta* is metadata. The cause of a metadata read is the thread itself. The cause of

@@ -144,8 +144,8 @@ impl Discards {
     }
 
     /// Returns the limit in force if the kernel shows the value `shown`. The kernel may not accept the
-    /// device's own limit as a value. The largest value that it accepts allows the same discards, because
-    /// each discard consists of complete units and is smaller than 4 GiB.
+    /// device's own limit as a value. The largest value that the kernel accepts allows the same discards,
+    /// because each discard consists of complete units and is smaller than 4 GiB.
     fn in_force(self, shown: u64) -> u64 {
         if shown == self.written(self.device_max) { self.device_max } else { shown }
     }

@@ -1,5 +1,5 @@
 //! Moves a folder's content to another device: copies the content to a folder on the other device, and
-//! bind-mounts this folder over the original one.
+//! bind-mounts this folder over the original folder.
 //!
 //! The covered files stay on the first device unchanged until undoing updates them. A file named [`COPY`] in
 //! a folder on the other device means that this folder is only a copy and may be emptied: it is being filled,

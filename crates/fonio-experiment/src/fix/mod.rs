@@ -17,7 +17,7 @@ use crate::error::ExperimentError;
 use crate::setup::{Setup, Storage};
 pub use catalogue::FIXES;
 
-/// A change of a setup that can make it faster.
+/// A change that can make a setup faster.
 #[derive(Clone, Copy, Debug)]
 pub struct Fix {
     /// The fix's name on the command line.

@@ -174,7 +174,7 @@ enum Source {
 /// At first, glibc returns these blocks, but then it keeps ever larger blocks: after the recorder has read
 /// the kernel's types, glibc keeps 16 MiB until the process ends. musl always returns large blocks.
 fn return_large_blocks() {
-    // SAFETY: it only sets a parameter of the allocator, under the allocator's own lock.
+    // SAFETY: the call only sets a parameter of the allocator, under the allocator's own lock.
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10);

@@ -15,8 +15,8 @@ use crate::ftl::{Ftl, Geometry, Unwatched};
 const BLOCKS_MIN: u64 = 2;
 
 /// The minimum number of superblocks of a page-mapped device that is smaller than its profile says. If a
-/// device has at least this number of superblocks, those reserved for garbage collection are a small part of
-/// it.
+/// device has at least this number of superblocks, the superblocks reserved for garbage collection are a
+/// small part of it.
 const SUPERBLOCKS_MIN: u64 = 128;
 
 /// The design of a device, as described by a profile.

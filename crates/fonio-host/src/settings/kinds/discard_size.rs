@@ -116,7 +116,7 @@ impl Discards {
         }
     }
 
-    /// If the limit `fitted` differs from the requested one, returns a clause that explains how.
+    /// If the limit `fitted` differs from the requested limit, returns a clause that explains how.
     fn difference(self, wanted: ByteCount, fitted: ByteCount) -> Option<String> {
         let fitted_text = fitted.to_exact_text();
         if fitted == wanted {

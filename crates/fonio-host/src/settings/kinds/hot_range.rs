@@ -7,9 +7,9 @@
 //! loop device, which is removed with its last user.
 //!
 //! An image whose name ends in [`COPY`] is only a copy of the folder, and may be removed: it is being filled,
-//! or its content was copied back. A complete image gets its final name just before it is mounted. It loses
-//! this name just before it is unmounted, when the covered folder is up to date. So no data are lost if the
-//! process is killed or the power is cut. An unmounted image with its final name may be newer than the
+//! or its content was copied back. A complete image gets its final name just before it is mounted. The image
+//! loses this name just before it is unmounted, when the covered folder is up to date. So no data are lost if
+//! the process is killed or the power is cut. An unmounted image with its final name may be newer than the
 //! folder, so it is never removed.
 
 use std::ffi::OsStr;

@@ -43,8 +43,8 @@ enum Study {
     /// Compare published tables and figures with our results.
     ///
     /// Without an ID, prints the tables and figures that need only models and files; this takes seconds and
-    /// needs no privileges. The others must be named, because they run workloads on emulated devices: they
-    /// need root and take about two minutes each. `all --full` takes hours.
+    /// needs no privileges. The other tables and figures must be named, because they run workloads on
+    /// emulated devices: they need root and take about two minutes each. `all --full` takes hours.
     ///
     /// Example: cargo studies paper kim-t5 kim-f13
     Paper(paper::Arguments),
@@ -119,8 +119,8 @@ enum Study {
     Applications(applications::Arguments),
     /// Compare the decisions of the kernel's schedulers with the decisions of their models.
     ///
-    /// Records decisions in a guest, and saves those that the model also makes as tests of `fonio-sim`. Needs
-    /// QEMU; takes ten minutes.
+    /// Records decisions in a guest, and saves as tests of `fonio-sim` the decisions that the model also
+    /// makes. Needs QEMU; takes ten minutes.
     ///
     /// Example: cargo studies decisions
     Decisions(decisions::Arguments),

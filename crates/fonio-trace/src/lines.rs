@@ -56,7 +56,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Returns the underlying stream. Bytes that the caller reads from it are missing in the lines.
+    /// Returns the underlying stream. Bytes that the caller reads from this stream are missing in the lines.
     pub fn source_mut(&mut self) -> &mut R {
         &mut self.source
     }

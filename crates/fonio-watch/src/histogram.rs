@@ -59,8 +59,8 @@ impl Histogram {
         Nanos(self.total_us.saturating_mul(1000))
     }
 
-    /// Returns the longest duration, to the microsecond. For durations added only as counts, it uses their
-    /// mean, which is a lower bound of the longest duration.
+    /// Returns the longest duration, to the microsecond. For durations added only as counts, their mean is
+    /// used, which is a lower bound of the longest duration.
     pub fn longest(&self) -> Nanos {
         Nanos(self.longest_us.saturating_mul(1000))
     }

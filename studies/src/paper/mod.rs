@@ -478,7 +478,8 @@ mod tests {
         }
     }
 
-    /// Measured tables and figures need root and take minutes, so only computed ones are checked.
+    /// Measured tables and figures need root and take minutes, so only computed tables and figures are
+    /// checked.
     #[test]
     fn every_computed_paper_has_rows() {
         let published = Published::read().unwrap();

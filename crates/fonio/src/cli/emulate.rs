@@ -91,7 +91,8 @@ pub struct Emulate {
     pub seed: u64,
     /// Print JSON.
     ///
-    /// Prints one line when the device is ready and one at the end; docs/emulator.md describes them.
+    /// Prints one line when the device is ready and one line at the end; docs/emulator.md describes these
+    /// lines.
     #[arg(long)]
     pub json: bool,
     /// Measure the shortest latency that this machine can emulate, then exit.

@@ -250,8 +250,8 @@ impl SetupArgs {
 /// Options for running a workload.
 #[derive(Clone, Debug, Args)]
 pub struct WorkArgs {
-    /// Run this workload in the background during the measured one, on the same storage and within the same
-    /// limits.
+    /// Run this workload in the background during the measured workload, on the same storage and within the
+    /// same limits.
     ///
     /// The background workload is one that `fonio run` lists, such as background, or a TOML file. The
     /// background workload ends with the measured workload. Figures are reported for each workload. A fix

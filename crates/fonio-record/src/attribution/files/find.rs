@@ -29,8 +29,8 @@ pub(crate) struct Roots<'a> {
 
 struct Root {
     folder: OwnedFd,
-    /// The device number (`st_dev`) of the root's files. For btrfs subvolumes, it is not the one in the mount
-    /// table.
+    /// The device number (`st_dev`) of the root's files. For btrfs subvolumes, it differs from the device
+    /// number in the mount table.
     device: DeviceId,
     numbers: Numbers,
 }

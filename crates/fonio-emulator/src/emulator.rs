@@ -287,7 +287,8 @@ impl Emulated {
     /// Completes commands at once, so that unmounting is fast, then unmounts, detaches and stops the device.
     /// Returns the statistics from before commands completed at once.
     ///
-    /// # Errors If some steps could not be undone. These steps stay in the ledger, and the next start of
+    /// # Errors
+    /// If some steps could not be undone. These steps stay in the ledger, and the next start of
     /// fonio retries them.
     pub fn stop(mut self) -> Result<ServeReport, EmulatorError> {
         let report = self.report();

@@ -45,7 +45,8 @@ impl Applied {
     /// Checks that the setting's new value is in force. The new value must stay in force from
     /// [`Applied::borrow`] until the ledger is undone.
     ///
-    /// # Errors [`HostError::NotSettable`] if another program has changed the setting, or if the device or
+    /// # Errors
+    /// [`HostError::NotSettable`] if another program has changed the setting, or if the device or
     /// mount no longer exists.
     pub fn expect_new(&self) -> Result<(), HostError> {
         self.target.expect_still(&self.new, &self.new)

@@ -42,16 +42,16 @@ struct CommandLine {
 enum Study {
     /// Compare published tables and figures with our results.
     ///
-    /// Without an ID, prints those that need only models and files: takes seconds, without privileges. Others
-    /// run workloads on emulated devices if named: they need root and about two minutes each. `all --full`
-    /// takes hours.
+    /// Without an ID, prints the tables and figures that need only models and files; this takes seconds and
+    /// needs no privileges. The other tables and figures must be named, because they run workloads on
+    /// emulated devices: they need root and take about two minutes each. `all --full` takes hours.
     ///
     /// Example: cargo studies paper kim-t5 kim-f13
     Paper(paper::Arguments),
     /// Count fonio's correct verdicts on 40 situations with a known cause.
     ///
     /// Each situation runs on its own emulated device and is recorded as by `fonio check`. Needs root and
-    /// fio; 20 minutes for all.
+    /// fio; all situations take 20 minutes.
     ///
     /// Example: cargo studies verdicts backup
     Verdicts(verdicts::Arguments),
@@ -65,20 +65,20 @@ enum Study {
     Attribution(attribution::Arguments),
     /// Compare sampled waits of threads with waits recorded by BPF.
     ///
-    /// Records four loads of fio in both ways at the same time. Needs root and fio; a minute.
+    /// Records four loads of fio in both ways at the same time. Needs root and fio; takes a minute.
     ///
     /// Example: cargo studies sampled --seconds 10
     Sampled(sampled::Arguments),
     /// Compare fonio's costs of SQLite transactions with a published table.
     ///
-    /// Counts writes, flushes and KiB for each transaction on new file systems on loop devices. Needs root, sqlite3,
-    /// e2fsprogs and xfsprogs; five minutes.
+    /// Counts writes, flushes and KiB for each transaction on new file systems on loop devices. Needs root,
+    /// sqlite3, e2fsprogs and xfsprogs; takes five minutes.
     ///
     /// Example: cargo studies receipt ext4
     Receipt(receipt::Arguments),
     /// Cut the power of databases under a sync policy, and count the losses.
     ///
-    /// Prints the writes and flushes of a transaction too. Needs root; 10,000 cuts take hours, but an
+    /// Also prints the number of writes and flushes per transaction. Needs root; 10,000 cuts take hours, but an
     /// interrupted run can be continued.
     ///
     /// Example: cargo studies sync-policy --cuts 500
@@ -91,48 +91,49 @@ enum Study {
     Veryquick(veryquick::Arguments),
     /// Compare the modes of `fonio mount` with the directory itself and with bindfs.
     ///
-    /// Prints seconds, processor time, context switches and write calls, as medians of interleaved rounds. Needs root,
-    /// bindfs and libfuse3-dev; ten minutes.
+    /// Prints seconds, processor time, context switches and write calls, as medians of interleaved rounds.
+    /// Needs root, bindfs and libfuse3-dev; takes ten minutes.
     ///
     /// Example: cargo studies fuse --on samsung_s5 --cpu study stock buffered
     Fuse(fuse::Arguments),
     /// Test the promises of `fonio mount` on devices that fail writes or lose power.
     ///
-    /// Also runs random operations against a model file system, pjdfstest and fsx, and Debian's kernels in guests. Needs
-    /// root, a network for the suites, and QEMU for the kernels; two hours for all parts.
+    /// Also runs random operations against a model file system, pjdfstest and fsx, and Debian's kernels in
+    /// guests. Needs root, a network for the suites, and QEMU for the kernels; all parts take two hours.
     ///
     /// Example: cargo studies fuse-safety errors power-cuts
     FuseSafety(fuse_safety::Arguments),
     /// Measure concurrent reads and writes under SmartIO and the kernel's schedulers, and check SmartIO's
     /// goals.
     ///
-    /// Runs in guests whose clock counts instructions. Needs root and QEMU; all cells take hours, and
-    /// finished cells are kept.
+    /// Runs in guests whose clock counts instructions. Needs root and QEMU. All cells take hours; finished
+    /// cells are kept.
     ///
     /// Example: cargo studies schedulers --quick
     Schedulers(schedulers::Arguments),
     /// Launch apps during an installation and a backup, under SmartIO and the kernel's schedulers.
     ///
-    /// Also prints the predictions of scheduler models, including CFQ. Needs root and QEMU; 20 minutes.
+    /// Also prints the predictions of scheduler models, including CFQ. Needs root and QEMU; takes 20 minutes.
     ///
     /// Example: cargo studies applications
     Applications(applications::Arguments),
     /// Compare the decisions of the kernel's schedulers with the decisions of their models.
     ///
-    /// Records decisions in a guest, and saves the decisions that the model makes too as tests of
-    /// `fonio-sim`. Needs QEMU; ten minutes.
+    /// Records decisions in a guest, and saves as tests of `fonio-sim` the decisions that the model also
+    /// makes. Needs QEMU; takes ten minutes.
     ///
     /// Example: cargo studies decisions
     Decisions(decisions::Arguments),
     /// Compare fio's figures of emulated cards with published numbers and with the model's time.
     ///
-    /// Needs root and fio; ten minutes for all cards.
+    /// Needs root and fio; all cards take ten minutes.
     ///
     /// Example: cargo studies emulator kingston ridata
     Emulator(emulator::Arguments),
     /// Fit profiles to emulated cards as black boxes, and test the fits.
     ///
-    /// The tests were not used in the fit. Needs root and fio; up to an hour for each card.
+    /// The fits are tested with measurements that were not used in the fit. Needs root and fio; takes up to
+    /// an hour for each card.
     ///
     /// Example: cargo studies fit kingston
     Fit(fit::Arguments),
@@ -145,8 +146,8 @@ enum Study {
     Compare(compare::Arguments),
     /// Count the false and true claims of `fonio fix trial`.
     ///
-    /// Runs short trials on an emulated card, with loads and settings whose effect is known. Needs root; 25
-    /// minutes for each case.
+    /// Runs short trials on an emulated card, with loads and settings whose effect is known. Needs root;
+    /// takes 25 minutes for each case.
     ///
     /// Example: cargo studies live same --runs 5
     Live(live::Arguments),
@@ -159,7 +160,7 @@ enum Study {
     Storebench(storebench::Arguments),
     /// Test whether measurements in guests are repeatable and agree with the model.
     ///
-    /// Needs QEMU; half an hour for all parts.
+    /// Needs QEMU; all parts take half an hour.
     ///
     /// Example: cargo studies guests repeatable
     Guests(guests::Arguments),

@@ -24,7 +24,7 @@ const BUNDLE: [&str; 3] = ["LICENSES.txt", "report.css", "report.js"];
 /// The options of `cargo xtask assets`.
 #[derive(Args)]
 pub struct Arguments {
-    /// Make only these.
+    /// Make only these assets.
     #[arg(value_parser = ["report", "bpf"])]
     assets: Vec<String>,
 }

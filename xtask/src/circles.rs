@@ -1,10 +1,11 @@
 //! Finds circular dependencies between a crate's files, and imports through a crate's own root.
 //!
 //! The nodes of the graph are the source files of one crate, without test files, and without test modules at
-//! the end of a file. A file has an edge to each file that defines an item which the first file names by a
-//! path (`crate::…`, `super::…`, or a module's name). A re-export adds no edge; instead, paths are followed
-//! through it to the file that defines the item. Therefore, a `mod.rs` with only modules and re-exports is
-//! transparent. A submodule has no edge to its ancestors, because in Rust a submodule may use their items.
+//! the end of a file. If a file names an item by a path (`crate::…`, `super::…`, or a module's name),
+//! the graph has an edge from this file to the file that defines the item. A re-export adds no edge; instead,
+//! paths are followed through it to the file that defines the item. Therefore, a `mod.rs` with only modules
+//! and re-exports is transparent. A submodule has no edge to its ancestors, because in Rust a submodule may
+//! use their items.
 //!
 //! The sources are read as text: macros are not expanded, and an item from a glob import is attributed to the
 //! imported file.

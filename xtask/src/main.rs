@@ -31,7 +31,7 @@ use xtask::{emulated, process, smartio, tools};
 #[derive(Parser)]
 #[command(name = "cargo xtask", disable_help_subcommand = true)]
 struct CommandLine {
-    /// Without a task, all are listed.
+    /// The task. Without a task, all tasks are listed.
     #[command(subcommand)]
     task: Option<Task>,
 }
@@ -58,7 +58,7 @@ enum Task {
     GenTrace(gen_trace::Arguments),
     /// Measure the speed and the cost of fonio's own code.
     ///
-    /// Without a name, compares turning a block trace into the HTML report with Debian's blktrace package.
+    /// Without a name, compares fonio with Debian's blktrace package: the time to turn a block trace into a report.
     Bench(bench::Arguments),
     /// Check fonio on Debian's kernels and in complete Debian systems, in guests.
     Lab(lab::Arguments),
@@ -72,7 +72,7 @@ enum Task {
     ///
     /// Needed after a change in crates/fonio-report/web or crates/fonio-record/bpf.
     Assets(assets::Arguments),
-    /// Install the programs that the other commands need, or print the command that does.
+    /// Install the programs that the other commands need, or print the command that installs them.
     Setup,
 }
 

@@ -26,7 +26,8 @@ pub fn build_fonio() -> Result<PathBuf> {
     Ok(target().join("release/fonio"))
 }
 
-/// Builds fonio in the tests' configuration, which compiles faster, and returns the program's path.
+/// Builds fonio in the tests' configuration, which compiles faster than a release build, and returns the
+/// program's path.
 pub fn build_fonio_for_tests() -> Result<PathBuf> {
     run(cargo().args(["build", "--workspace", "--bin", "fonio"]))?;
     Ok(target().join("debug/fonio"))

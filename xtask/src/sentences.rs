@@ -143,7 +143,7 @@ fn comments_and_messages(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Splits a block into sentences, and leaves out short ones.
+/// Splits a block into sentences, and leaves out short sentences.
 fn split(block: &str) -> Vec<String> {
     let mut sentences = Vec::new();
     let mut rest = block;

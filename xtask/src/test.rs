@@ -27,7 +27,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.fast { fast() } else { all() }
 }
 
-/// Runs all steps, cheap ones first. The tests come last, so their summary ends the output.
+/// Runs all steps, cheap steps first. The tests come last, so their summary ends the output.
 fn all() -> Result<()> {
     // Report a misspelt requirement now, not minutes later at the first test.
     fonio_testing::required(&std::env::var(fonio_testing::REQUIRE).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! The rest of the machine: Analyses CPU ticks (active, idle, iowait), memory, pressure, temperature and
+//! Analyses the rest of the machine: CPU ticks (active, idle, iowait), memory, pressure, temperature and
 //! network (Kim et al., Figures 11 and 12; Nguyen et al., section 4.2).
 
 use fonio_core::{Metric, Nanos, Timestamp, Unit};
@@ -29,7 +29,7 @@ pub struct Machine {
     pub series: MachineSeries,
 }
 
-/// Processor time over all processors, in ticks (100 per second for each).
+/// Processor time summed over all processors, in ticks; each processor has 100 ticks per second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cpu {
     /// Ticks spent working.
@@ -59,7 +59,7 @@ pub struct Memory {
     pub total_bytes: Option<u64>,
     /// Minimum available memory.
     pub available_min_bytes: Option<u64>,
-    /// Least available memory divided by installed memory.
+    /// Minimum available memory divided by installed memory.
     pub available_min_share: Option<f64>,
     /// Maximum dirty page cache.
     pub dirty_max_bytes: Option<u64>,
@@ -104,12 +104,12 @@ pub struct Temperature {
 pub struct Frequency {
     /// Mean over processors and samples, in kHz.
     pub mean_khz: Option<f64>,
-    /// The lowest limit seen (`scaling_max_freq`) in kHz.
+    /// The lowest sampled frequency limit (`scaling_max_freq`) in kHz.
     pub limit_min_khz: Option<i64>,
-    /// The highest limit seen in kHz.
+    /// The highest sampled frequency limit in kHz.
     pub limit_max_khz: Option<i64>,
-    /// Lowest limit divided by highest limit, for the processor with the lowest ratio. Below 1, the limit was
-    /// temporarily lowered.
+    /// Lowest frequency limit divided by the highest, for the processor with the lowest ratio. A value below
+    /// 1 means that the limit was temporarily lowered.
     pub capped_to_share: Option<f64>,
 }
 
@@ -118,7 +118,7 @@ pub struct Frequency {
 pub struct Network {
     /// The interface.
     pub interface: String,
-    /// Bytes received; like the other counters, absent if not sampled at least twice.
+    /// Bytes received. This and the other counters are absent if they were sampled less than twice.
     pub receive_bytes: Option<u64>,
     /// Bytes sent.
     pub transmit_bytes: Option<u64>,
@@ -139,7 +139,7 @@ pub struct Disk {
     pub name: String,
     /// Time with I/O in flight divided by the sampled time.
     pub busy_share: Option<f64>,
-    /// Bytes read; absent if not sampled at least twice.
+    /// Bytes read; absent if sampled less than twice.
     pub read_bytes: Option<u64>,
     /// Bytes written.
     pub write_bytes: Option<u64>,
@@ -148,11 +148,12 @@ pub struct Disk {
 /// Quantities over time in bins of equal width.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MachineSeries {
-    /// Start of the first bin, in nanoseconds since the span began; negative if samples began before it.
+    /// Start of the first bin, in nanoseconds since the span began; negative if samples began before the
+    /// span.
     pub start_ns: i64,
     /// Width of a bin in nanoseconds.
     pub bin_ns: u64,
-    /// Metrics by subject, sorted in the recording's order of metrics, then by subject.
+    /// One series per metric and subject, in the recording's order of metrics, then by subject.
     pub metrics: Vec<MetricSeries>,
 }
 
@@ -163,9 +164,9 @@ pub struct MetricSeries {
     pub metric: String,
     /// The device, interface, zone or resource.
     pub subject: Option<String>,
-    /// Whether it is a counter.
+    /// Whether the metric is a counter.
     pub counter: bool,
-    /// For each bin, the increase of a counter or the mean of a gauge; absent if there is no sample.
+    /// For each bin, the increase of a counter or the mean of a gauge; absent if the bin has no sample.
     pub values: Vec<Option<f64>>,
 }
 
@@ -501,7 +502,7 @@ impl MachineTally {
     }
 
     fn pressure(&self) -> Vec<Pressure> {
-        // The kernel updates the counters every two seconds, so a reading can include time from before its
+        // The kernel updates the counters every two seconds, so a sample can include time from before its
         // interval.
         let share = |reading: &Reading| {
             let share = ratio(Nanos(reading.rise.saturating_mul(1000)), reading.sampled());
@@ -663,8 +664,8 @@ mod tests {
 
     #[test]
     fn a_thread_that_moves_between_processors_saturates_one() {
-        // A single thread computes, first on cpu0, then on cpu1. The respective other processor is lightly
-        // loaded.
+        // A single thread computes, first on cpu0, then on cpu1. The other processor is lightly loaded at
+        // that time.
         let ticks = [(0, 0, 0), (1, 98, 10), (2, 110, 108), (3, 120, 206)];
         let samples = ticks.into_iter().flat_map(|(second, first, other)| {
             [("cpu0", first), ("cpu1", other)]

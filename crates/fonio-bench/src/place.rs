@@ -23,7 +23,7 @@ pub struct Place {
     pub mount_options: Vec<String>,
     /// The file system's compression algorithm, if a mount option enables compression.
     pub compression: Option<String>,
-    /// `dm-crypt` if the underlying device is encrypted. The encryption of single directories is not
+    /// `dm-crypt` if the underlying device is encrypted. The encryption of individual directories is not
     /// detected.
     pub encryption: Option<String>,
     /// Free space for the current user; for a block device, its size.

@@ -56,7 +56,8 @@ pub struct Slowdown {
     pub alone_ms: f64,
     /// Mean response time while the concurrent processes run, in milliseconds.
     pub beside_ms: f64,
-    /// `beside_ms` divided by `alone_ms`; above 1, concurrent processes make requests slower.
+    /// `beside_ms` divided by `alone_ms`; a value above 1 means that concurrent processes make requests
+    /// slower.
     pub slowdown: f64,
     /// Mean response time in the fastest concurrent run, divided by the mean in the slowest run alone; `None`
     /// if either test ran only once.
@@ -76,8 +77,8 @@ pub struct Slowdown {
 pub struct Parameter {
     /// The kind of I/O to which the parameter applies.
     pub access: Access,
-    /// The smallest number of concurrent requests that is enough: no other number was shown to have more than
-    /// 2 % higher throughput. This number is also the lower end of the 95 % confidence interval.
+    /// The smallest number of concurrent requests that is enough: no other number was shown to increase the
+    /// throughput by more than 2 %. This number is also the lower end of the 95 % confidence interval.
     pub requests: u32,
     /// The upper end of the interval; `None` if each test ran only once.
     pub requests_high: Option<u32>,

@@ -90,8 +90,9 @@ fn warnings(benchmark: &Benchmark, effort: &Effort) -> Vec<String> {
     };
     if let Some(names) = names(&|result| result.runs.iter().any(|run| run.outlier)) {
         warnings.push(format!(
-            "Single runs are outliers in {names}: another program used the device, or the device cleaned up. Close programs \
-             that write (`fonio` without arguments lists them), and repeat with --runs {}.",
+            "Some runs of {names} are outliers: another program may have used the device, or the device may have \
+             collected garbage. Close programs that write (`fonio` without arguments lists them), and repeat with \
+             --runs {}.",
             effort.runs_max * 2
         ));
     }

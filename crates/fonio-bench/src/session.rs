@@ -1,4 +1,4 @@
-//! Measures a target: prepares and runs single tests, and repeats them until they are stable.
+//! Measures a target: prepares and runs individual tests, and repeats them until they are stable.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -62,7 +62,7 @@ impl Effort {
     pub const ROUNDS: Effort =
         Effort { runs_min: 5, run_time_max: Duration::from_millis(500), ..Effort::FULL };
 
-    /// Runs each test of a round once, for an even shorter time.
+    /// Runs each test of a round once, for a shorter time than [`Effort::QUICK`].
     pub const QUICK_ROUND: Effort = Effort { run_time_max: Duration::from_millis(500), ..Effort::QUICK };
 }
 

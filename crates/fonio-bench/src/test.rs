@@ -102,7 +102,8 @@ impl Test {
     }
 
     /// Returns the maximum number of bytes that one run writes, including its preparation. A concurrent
-    /// writer runs as long as the reader; this estimate assumes that both issue the same number of requests.
+    /// writer runs as long as the reader; this estimate assumes that writer and reader issue the same number
+    /// of requests.
     pub fn run_writes_bytes(&self) -> u64 {
         let own = self.requests * self.request_bytes * u64::from(self.processes);
         let beside = match self.beside {

@@ -164,7 +164,7 @@ fn on_slowdowns(slowdowns: &[Slowdown]) -> Option<String> {
     );
     if let (Some(read), Some(write)) = (of(4, false, read.access), of(4, true, read.access)) {
         text += &format!(
-            " With four of each, a read takes {} as long as one alone, a write {}.",
+            " With four readers and four writers, a read takes {} as long as one read alone, and a write {}.",
             times(read.slowdown),
             times(write.slowdown)
         );

@@ -16,11 +16,11 @@ use crate::options::{IoUring, Options};
 use crate::protocol::{HEADER_IN, HEADER_OUT, MAJOR, MINOR, Opcode, Record, Request, init};
 use crate::session::queues;
 
-/// The first minor version of the protocol that has all records that the daemon writes.
+/// The first minor version of the protocol with all records that the daemon writes.
 const MINOR_MIN: u32 = 23;
-/// Features requested in all modes, if the kernel offers them. `FUSE_ASYNC_DIO` is excluded: with it, the
-/// kernel does not invalidate pages that are read during a direct write, and readers would keep seeing old
-/// data.
+/// Features requested in all modes, if the kernel offers them. `FUSE_ASYNC_DIO` is excluded: with this flag,
+/// the kernel does not invalidate pages that are read during a direct write, and readers would keep seeing
+/// old data.
 const ALWAYS: u64 = init::ASYNC_READ
     | init::ATOMIC_O_TRUNC
     | init::BIG_WRITES

@@ -191,8 +191,8 @@ impl Writer {
         behind.lock().is_running = true;
         let running = Arc::clone(behind);
         let thread = std::thread::Builder::new().name("fonio-behind".to_owned()).spawn(move || {
-            // Otherwise, the kernel could reclaim memory for us by writing back through our own mount. The
-            // call needs a capability.
+            // Without this call, the kernel could reclaim memory for us by writing back through our own
+            // mount. The call needs a capability.
             let _ = kernel::forbid_io_recursion();
             running.run();
         })?;

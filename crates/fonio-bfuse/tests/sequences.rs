@@ -506,8 +506,8 @@ fn check(options: &str) {
     let Some(mounted) = support::mount(options) else { return };
     let seed = setting("FONIO_BFUSE_SEED", 1);
     let total = setting("FONIO_BFUSE_OPERATIONS", 6000);
-    // Three sequences run at the same time, each in its own directory. They share the daemon's threads and
-    // its buffer.
+    // Three sequences run at the same time, each in its own directory. The sequences share the daemon's
+    // threads and its buffer.
     std::thread::scope(|scope| {
         for worker in 0..3 {
             let mounted = &mounted;

@@ -33,7 +33,7 @@ pub enum DeviceKind {
     Loop,
     /// A RAM disk or compressed memory (zram).
     Memory,
-    /// Another kind, or an unknown one.
+    /// Another kind, or an unknown kind.
     #[default]
     Other,
 }

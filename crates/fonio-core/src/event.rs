@@ -30,7 +30,7 @@ pub struct BlockEvent {
     /// The processor on which the event was traced.
     pub cpu: Option<u32>,
     /// The thread that was running when the event was traced. For a completion, this is the thread that the
-    /// interrupt found running, usually an unrelated one.
+    /// interrupt found running, usually an unrelated thread.
     pub tid: Option<u32>,
     /// The kernel's 16-bit `ioprio`, with the class in the top 3 bits.
     pub ioprio: Option<u16>,
@@ -179,7 +179,7 @@ pub struct LostEvents {
     pub cpu: Option<u32>,
     /// The number of events lost in the gap; `None` if it is unknown.
     pub count: Option<u64>,
-    /// The start of the gap: no earlier event is missing, nor one at this time.
+    /// The start of the gap: no earlier event is missing, nor an event at this time.
     pub after: Timestamp,
     /// The end of the gap: no event is missing from this time on.
     pub before: Timestamp,

@@ -1,4 +1,4 @@
-//! Suggests the known name that a user probably meant by a mistyped one.
+//! Suggests the known name that a user probably mistyped.
 
 /// Minimum similarity of a mistyped name to the suggested name.
 const ALIKE_MIN: f64 = 0.5;
@@ -7,7 +7,7 @@ const ALIKE_MIN: f64 = 0.5;
 pub fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
     let lower = name.to_lowercase();
     let alike = |known: &str| strsim::normalized_damerau_levenshtein(&lower, &known.to_lowercase());
-    // If several names are equally similar, take the first one.
+    // If several names are equally similar, take the first name.
     let best = known
         .into_iter()
         .map(|known| (alike(known), known))

@@ -23,7 +23,7 @@ pub enum Kind {
 pub struct Text(String);
 
 impl Text {
-    /// Begins a metric. Its rows must be added before the next metric begins.
+    /// Begins a metric. Add the metric's rows before the next metric begins.
     pub fn metric<'t>(&'t mut self, name: &'t str, kind: Kind, help: &str) -> Metric<'t> {
         let kind = match kind {
             Kind::Counter => "counter",

@@ -53,7 +53,7 @@ pub enum Unit {
 pub struct Quantity {
     /// The number in the base unit (nanoseconds, bytes or shares of 1).
     pub value: f64,
-    /// The unit of the number; `None` if the text has none.
+    /// The unit of the number; `None` if the text has no unit.
     pub unit: Option<Unit>,
 }
 
@@ -103,7 +103,7 @@ pub enum Expected {
     Size,
     /// A length of time.
     Duration,
-    /// A number with any unit, or without one.
+    /// A number with any unit, or without a unit.
     Quantity,
 }
 

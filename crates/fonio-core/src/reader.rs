@@ -5,7 +5,8 @@ use std::io;
 use crate::event::Batch;
 use crate::meta::{Clock, Source};
 
-/// A reader of one trace format. It needs only bounded memory for any input, and no input makes it panic.
+/// A reader of one trace format. A reader needs only bounded memory for any input, and no input makes a
+/// reader panic.
 pub trait TraceReader {
     /// Clears `batch`, fills it with some thousand events, and returns whether more events may follow.
     ///

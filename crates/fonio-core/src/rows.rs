@@ -395,8 +395,8 @@ pub struct Thread {
 
 named! {
     /// A quantity that the monitor samples; the unit is part of the name. Ticks, bytes, busy time and stall
-    /// time are counters with an arbitrary start, of which only differences are meaningful; the other
-    /// quantities are gauges.
+    /// time are counters with an arbitrary start: only differences of a counter's values are meaningful. The
+    /// other quantities are gauges.
     #[allow(missing_docs)]
     Metric {
         /// Active time of all processors, a counter, in `USER_HZ` ticks (100 per second for each processor).

@@ -73,7 +73,7 @@ impl<'c> CgroupUnit<'c> {
             let above = at.checked_sub(1).map_or("", |above| parts[above]);
             Some((at, container(above, parts[at])?))
         });
-        // If containers are nested, the host knows only the outermost one.
+        // If containers are nested, the host knows only the outermost container.
         if let Some((at, (engine, id))) = containers.min_by_key(|(at, _)| *at) {
             let inside = innermost_unit(&parts[at + 1..]).filter(|inside| inside != "init.scope");
             return Some(CgroupUnit::Container { engine, id, inside });

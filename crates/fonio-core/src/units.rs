@@ -72,7 +72,8 @@ impl Nanos {
 }
 
 impl Sector {
-    /// Returns the first sector after `bytes` bytes from this sector; a partial sector counts as a full one.
+    /// Returns the first sector after `bytes` bytes from this sector; a partial sector counts as a full
+    /// sector.
     pub fn after(self, bytes: ByteCount) -> Sector {
         Sector(self.0.saturating_add(bytes.0.div_ceil(SECTOR_BYTES)))
     }

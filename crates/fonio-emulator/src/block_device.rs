@@ -14,8 +14,8 @@ const LOOP_DEPTH_MAX: u32 = 128;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Through {
-    /// A loop device on a file of fonio's FUSE file system. Every kernel has loop devices. Their queue depth
-    /// is 4 to 128.
+    /// A loop device on a file of fonio's FUSE file system. Every kernel has loop devices. The queue depth of
+    /// a loop device is 4 to 128.
     Loop,
     /// A ublk device (Linux 6.5 or later), with the queue depth and FUA support of the emulated device.
     Ublk,

@@ -7,7 +7,7 @@
 //!   arrived after its completion has completed too;
 //! - otherwise *in doubt*: the device has kept or lost each of its units (of 4 KiB or one sector).
 //!
-//! Writes are applied in arrival order, so an earlier write in doubt never hides a later durable one. Cuts
+//! Writes are applied in arrival order, so an earlier write in doubt never hides a later durable write. Cuts
 //! with the same seed give the same image.
 
 use std::collections::BTreeMap;

@@ -288,7 +288,8 @@ impl Emulated {
     /// Returns the statistics from before commands completed at once.
     ///
     /// # Errors
-    /// If some steps could not be undone. They stay in the ledger, and the next start of fonio retries them.
+    /// If some steps could not be undone. These steps stay in the ledger, and the next start of
+    /// fonio retries them.
     pub fn stop(mut self) -> Result<ServeReport, EmulatorError> {
         let report = self.report();
         if report.is_ok() {

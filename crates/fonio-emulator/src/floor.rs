@@ -51,7 +51,7 @@ impl Line {
 pub(crate) const SHORT_DELAY: Nanos = Nanos(300_000);
 
 /// Delay of each completion while the I/O path for slow devices is measured. The host of a virtual machine
-/// gives a halted CPU to others after about 200 µs, and needs time to return it.
+/// gives a halted CPU to other tasks after about 200 µs, and needs time to return the CPU.
 pub(crate) const LONG_DELAY: Nanos = Nanos(2_000_000);
 
 /// Percentile of the measured latencies that fonio subtracts from the model's times. The median would include
@@ -128,7 +128,7 @@ impl Overheads {
     }
 }
 
-/// The measured floor: latencies of single direct I/O commands that the serving process completes at once.
+/// The measured floor: latencies of individual direct I/O commands that the serving process completes at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(
     missing_docs,

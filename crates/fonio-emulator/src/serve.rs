@@ -193,7 +193,8 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
         say(out, &answer)?;
     }
     disk.report();
-    // The owner unmounts the file system. If this process did so, it would wait for itself.
+    // The owner unmounts the file system. If this process unmounted the file system, the process would wait
+    // for itself.
     std::mem::forget(session);
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Runs a second workload concurrently with the measured one, on the same storage, until the measured one
-//! ends.
+//! Runs a second workload concurrently with the measured workload, on the same storage, until the measured
+//! workload ends.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};

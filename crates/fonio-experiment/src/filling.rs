@@ -1,5 +1,5 @@
-//! Fills a file system before a run until it resembles one in use: nearly full, with free space in many small
-//! holes.
+//! Fills a file system before a run until it resembles a file system in use: nearly full, with free space in
+//! many small holes.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -55,7 +55,7 @@ impl Space {
 }
 
 /// Fills the file system of the directory `dir` to the share `wanted`. Writes files until this file system is
-/// full, and then deletes random ones of these files. If the file system is full before the share reaches
+/// full, and then deletes some of these files at random. If the file system is full before the share reaches
 /// `wanted`, no file is deleted.
 pub(crate) fn fill(dir: &Path, wanted: f64, seed: u64, stop: &AtomicBool) -> Result<(), ExperimentError> {
     let folder = dir.join("filling");

@@ -61,7 +61,7 @@ fn verdict(series: &Series) -> Verdict {
         .map(|variation| {
             format!("A measurement of {} is not valid. Do not draw conclusions from it.", variation.name)
         })
-        // Leave out a sentence that is already part of the first one.
+        // Leave out a sentence that is already part of the first sentence.
         .chain(on_each_place(series).into_iter().filter(|told| !sentence.contains(told)))
         .collect();
     Verdict { tone, sentence, reasons }

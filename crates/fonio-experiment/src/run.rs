@@ -138,7 +138,7 @@ fn server_cpu(devices: &[(String, ServeReport)]) -> u64 {
     devices.iter().map(|(_, report)| report.cpu_ns.0).sum()
 }
 
-/// Starts the prepared task and the concurrent one under the recorder, and waits until the prepared task
+/// Starts the prepared task and the concurrent task under the recorder, and waits until the prepared task
 /// ends. Returns `None` if the prepared task wrote no result.
 fn record_task(
     bed: &TestBed,

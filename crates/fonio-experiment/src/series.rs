@@ -153,7 +153,7 @@ pub struct RunFigures {
     /// Number of bytes received in HTTP bodies.
     pub fetched_bytes: u64,
     /// The measured workload's own I/O if a concurrent workload ran. All other figures include the I/O of
-    /// both.
+    /// both workloads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<OwnFigures>,
     /// The figures of the concurrent workload.
@@ -278,8 +278,8 @@ fn place(arms: &[Arm<Variation>], arm: &Arm<Variation>) -> String {
     base.map_or(arm, |at| &arms[at]).setup.setup.storage.to_string()
 }
 
-/// Returns the `arms` to repeat after a first run of each: every setup without a fix, and the `count` fastest
-/// fixes of each setup.
+/// Returns the `arms` to repeat after a first run of each arm: every setup without a fix, and the `count`
+/// fastest fixes of each setup.
 ///
 /// # Panics
 ///

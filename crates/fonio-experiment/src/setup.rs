@@ -136,7 +136,8 @@ pub struct Setup {
     /// The I/O scheduler of the device. `None` means no scheduler on an emulated device, and the current
     /// scheduler on a block device.
     pub scheduler: Option<String>,
-    /// Settings of the device, its mount or the machine. Their old values are restored after each run.
+    /// Settings of the device, its mount or the machine. The old values of the settings are restored after
+    /// each run.
     pub settings: Vec<Setting>,
     /// The network link to the workload's server; `None` means the loopback interface.
     pub link: Option<LinkRates>,
@@ -152,7 +153,7 @@ pub struct Setup {
     pub overrides: Overrides,
 }
 
-/// A workload that runs concurrently with the measured one.
+/// A workload that runs concurrently with the measured workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Background<'a> {
     /// The concurrent workload.

@@ -1,9 +1,9 @@
 //! Executes the workload in its own process, which returns the result.
 //!
-//! A separate process of this program executes a workload's task. It prepares the workload, reports that it
-//! is ready, and waits for the signal to start. The command that the recorder runs is [`start_task`], which
-//! sends this signal and ends when the task ends. Therefore, the recording does not contain the preparation.
-//! Marks and the outcome go to a file that is not on the device under test.
+//! A separate process of this program executes a workload's task. The process prepares the workload, reports
+//! that it is ready, and waits for the signal to start. The command that the recorder runs is [`start_task`],
+//! which sends this signal and ends when the task ends. Therefore, the recording does not contain the
+//! preparation. Marks and the outcome go to a file that is not on the device under test.
 
 use std::collections::BTreeMap;
 use std::fs::File;

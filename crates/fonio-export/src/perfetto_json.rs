@@ -123,7 +123,7 @@ impl<W: Write> PerfettoJson<W> {
             self.to,
             "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"writer\":\"fonio\",\"origin_ns\":\"{origin}\"}},\"traceEvents\":["
         )?;
-        // The first event is the only one without a comma before it.
+        // No comma precedes the first event; a comma precedes every other event.
         write!(
             self.to,
             "{{\"ph\":\"M\",\"pid\":{MARKS_PID},\"name\":\"process_name\",\"args\":{{\"name\":\"marks\"}}}}"

@@ -1,4 +1,4 @@
-//! Drops cached pages of single files and devices.
+//! Drops the cached pages of individual files and devices.
 //!
 //! `/proc/sys/vm/drop_caches` drops the caches of all files, which disturbs other measurements. For a single
 //! file, fonio writes its dirty pages back and drops its cached pages with `POSIX_FADV_DONTNEED`. For a
@@ -60,7 +60,8 @@ pub fn cached_bytes(path: &Path) -> Result<Option<ByteCount>, HostError> {
     let file = File::open(path).map_err(HostError::system("open", path))?;
     let range = CacheRange { offset: 0, length: 0 };
     let mut stat = CacheStat::default();
-    // SAFETY: both structs have the kernel's layout and outlive the call, which writes only to the second.
+    // SAFETY: both structs have the kernel's layout and outlive the call, which writes only to the second
+    // struct.
     let done =
         unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut stat, 0_u32) };
     if done == 0 {

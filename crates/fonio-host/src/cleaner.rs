@@ -14,8 +14,8 @@ use crate::program;
 const PROGRAM: &str = "nilfs_cleanerd";
 const PACKAGE: &str = "nilfs-tools";
 
-/// The cleaner's settings: Debian's, except for the first one. By default, the cleaner does not free data
-/// deleted within the last hour, so a nearly full file system would stay full for the whole run.
+/// The cleaner's settings: Debian's settings, except for the first setting. By default, the cleaner does not
+/// free data deleted within the last hour, so a nearly full file system would stay full for the whole run.
 const SETTINGS: &str = "\
 protection_period 0
 min_clean_segments 10%

@@ -23,7 +23,7 @@ pub enum HostError {
     /// of its standard output if it wrote nothing to standard error.
     #[error("`{command}` failed ({status}): {output}")]
     ProgramFailed { command: String, status: String, output: String },
-    /// A program that the test bed runs needs a file that does not exist.
+    /// A program of the test bed needs a file that does not exist.
     #[error("{program} needs {}, which does not exist; to create it: {remedy}", path.display())]
     FileMissing { program: &'static str, path: PathBuf, remedy: &'static str },
     /// The running kernel lacks a file system or scheduler, which is neither built in nor available as a

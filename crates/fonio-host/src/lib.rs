@@ -2,7 +2,7 @@
 //!
 //! It creates loop devices, ublk devices and RAID-0 arrays, makes and mounts file systems on them, and sets
 //! schedulers and queue depths. Every change that outlives a process is written to a [`Ledger`] first.
-//! Dropping the ledger undoes the changes; if the process is killed, the next one undoes them with
+//! Dropping the ledger undoes the changes; if the process is killed, the next process undoes them with
 //! [`Ledger::recover`].
 //!
 //! ```no_run

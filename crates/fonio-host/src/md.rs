@@ -199,7 +199,8 @@ fn start(path: &Path, devices: &[PathBuf], chunk: ByteCount) -> Result<(), HostE
         .map_err(HostError::system("start", path))
 }
 
-/// Stops the array `number` if all its devices are in `devices`. It has none if its setup was interrupted.
+/// Stops the array `number` if all its devices are in `devices`. An array whose setup was interrupted has no
+/// devices.
 pub(crate) fn remove(number: u32, devices: &[String]) -> Result<(), HostError> {
     let (sysfs, path) = (sysfs(number), node(number));
     if !sysfs.exists() || !members(&sysfs).iter().all(|member| devices.contains(member)) {

@@ -12,8 +12,8 @@ use crate::ledger::{Entry, Ledger, Step};
 const FIRST: u32 = 700;
 const LAST: u32 = 1699;
 
-/// Calls `add` with a free number: one whose folder, given by `sysfs`, does not exist. Records the device's
-/// `step` first. `through` is the path of the kernel file that `add` uses.
+/// Calls `add` with a free number: a number whose folder, given by `sysfs`, does not exist. Records the
+/// device's `step` first. `through` is the path of the kernel file that `add` uses.
 pub(crate) fn add(
     ledger: &mut Ledger,
     device: &'static str,

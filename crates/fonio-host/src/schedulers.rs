@@ -1,4 +1,5 @@
-//! Lists the I/O schedulers that fonio knows, and explains how to install the one that is not part of Linux.
+//! Lists the I/O schedulers that fonio knows, and explains how to install the scheduler that is not part of
+//! Linux.
 
 /// The scheduler of a kernel module that comes with fonio.
 pub const SMARTIO: &str = "smartio";

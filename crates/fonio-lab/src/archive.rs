@@ -247,7 +247,7 @@ impl Archive {
     }
 
     pub(crate) fn suite(&self) -> &'static str {
-        // The user can override the release, because the mirror may lack the default one.
+        // The user can override the release, because the mirror may lack the default release.
         if let Ok(wanted) = std::env::var(SUITE)
             && let Some((suite, _)) = USERLANDS.iter().find(|(suite, _)| *suite == wanted)
         {

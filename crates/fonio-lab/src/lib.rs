@@ -3,8 +3,8 @@
 //! [`Archive`] finds, downloads and unpacks packages of Debian's archive with a separate apt configuration.
 //! [`Archive`] installs nothing on this machine.
 //!
-//! A [`Guest`] has only an [`Initramfs`], in memory. It runs one command, and the command's result files are
-//! copied to this machine. A *bench* guest ([`Shape::Bench`]) has one processor, whose clock counts
+//! A [`Guest`] has only an [`Initramfs`], in memory. The guest runs one command, and the command's result
+//! files are copied to this machine. A *bench* guest ([`Shape::Bench`]) has one processor, whose clock counts
 //! instructions instead of following real time, so its times hardly depend on this machine's load.
 //! [`CommandHere`] runs a command in a guest as if it ran on this machine.
 //!

@@ -32,7 +32,7 @@ use crate::root::{CHECKSUMS, Maker, Root};
 use crate::talk::Talk;
 
 const INIT: &str = include_str!("system.sh");
-/// Kernel modules of the initramfs; udev loads all others.
+/// Kernel modules of the initramfs; udev loads all other modules.
 const MODULES: &[&str] = &["virtio_pci", "virtio_blk", "ext4"];
 /// Time limit for a guest to become ready or to reply. On a busy machine with two processors, an emulated
 /// guest needs about a minute.

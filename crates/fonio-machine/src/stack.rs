@@ -108,8 +108,8 @@ impl Machine {
         read_device_id(&self.sys("class/block").join(name).join("dev"))
     }
 
-    /// Returns the block device of a path: the device itself if the path is one, otherwise its file system's
-    /// device. Returns `None` if the mount table shows no device.
+    /// Returns the block device of a path: the device itself if the path is a device, otherwise its file
+    /// system's device. Returns `None` if the mount table shows no device.
     ///
     /// # Errors
     /// If the path cannot be examined.

@@ -1,7 +1,7 @@
 //! Samples the system's counters during a capture.
 //!
-//! The monitor keeps its files open and rereads them for each sample. It skips counters that this kernel does
-//! not have.
+//! The monitor keeps its files open and rereads them for each sample. The monitor skips counters that this
+//! kernel does not have.
 
 use std::fs::{self, File};
 use std::io;
@@ -200,7 +200,7 @@ fn parse(kind: &Kind, text: &str, found: &mut dyn FnMut(Metric, Option<&str>, i6
 }
 
 /// Reads `/proc/stat`: `cpu user nice system idle iowait irq softirq steal guest guest_nice`. The first line
-/// is the sum of all processors; `cpu0` etc. are single processors. `user` includes guest time.
+/// is the sum of all processors; `cpu0` etc. are individual processors. `user` includes guest time.
 fn stat(text: &str, found: &mut dyn FnMut(Metric, Option<&str>, i64)) {
     for line in text.lines() {
         let Some((name, numbers)) = line.split_once(' ').filter(|(name, _)| name.starts_with("cpu")) else {

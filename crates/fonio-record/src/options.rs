@@ -243,7 +243,7 @@ pub struct RecordSummary {
     pub capture_cpu: Duration,
     /// Processor time that the recorder used for writing the recording.
     pub write_cpu: Duration,
-    /// Messages for the user. Each of them was also sent as [`Progress::Note`].
+    /// Messages for the user. Each message was also sent as [`Progress::Note`].
     pub notes: Vec<String>,
 }
 

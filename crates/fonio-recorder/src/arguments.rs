@@ -12,7 +12,7 @@ use fonio_core::quantity::{parse_bytes, parse_duration};
 pub struct Record {
     /// Look only at this device. Repeatable.
     ///
-    /// /dev/mmcblk0, mmcblk0 or 179:0.
+    /// Examples: /dev/mmcblk0, mmcblk0, 179:0.
     #[arg(long, value_name = "DEVICE")]
     pub device: Vec<String>,
     /// Look only at the device that holds this file or directory. Repeatable.
@@ -20,12 +20,12 @@ pub struct Record {
     pub path: Vec<PathBuf>,
     /// End after this time.
     ///
-    /// 30s, 5min. Default: when the command ends, or at Ctrl-C.
+    /// Examples: 30s, 5min. By default, the recording ends when the command ends, or at Ctrl-C.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub time: Option<Duration>,
     /// Write the result to this path.
     ///
-    /// A new folder for the recording.
+    /// PATH is a new folder for the recording.
     #[arg(short, long = "output", value_name = "PATH", default_value = "fonio-recording")]
     pub out: PathBuf,
     /// Replace an existing recording.
@@ -33,12 +33,12 @@ pub struct Record {
     pub overwrite: bool,
     /// Buffer events in memory up to this size.
     ///
-    /// If they fit, nothing is written to disk before the end.
+    /// If all events fit, nothing is written to disk before the end.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256MiB")]
     pub buffer: u64,
     /// Spill events to this directory when the buffer is full, best on another device.
     ///
-    /// Default: end the recording then.
+    /// By default, the recording ends when the buffer is full.
     #[arg(long = "spill-to", value_name = "DIR")]
     pub spill: Option<PathBuf>,
     /// Set the size of the kernel's ring buffer per processor.
@@ -72,15 +72,15 @@ pub struct Record {
 pub struct Extras {
     /// Choose how to record blocked threads.
     ///
-    /// Default: BPF, or tracefs if the kernel has no BPF. tracefs shows less.
+    /// Default: BPF, or tracefs if the kernel has no BPF. tracefs shows less than BPF.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Blocked::Auto, hide_default_value = true)]
     pub blocked: Blocked,
     /// Also record the file-system calls of this running process and its later children. Repeatable.
     #[arg(long, value_name = "PID")]
     pub calls_of: Vec<u32>,
-    /// Do not record the SQL statements of SQLite with file-system calls.
+    /// Do not record the SQL statements of SQLite together with file-system calls.
     ///
-    /// Default: record them without their values.
+    /// By default, SQL statements are recorded without their values.
     #[arg(long)]
     pub no_statements: bool,
 }
@@ -107,8 +107,8 @@ pub const REDACTION: &str = "Redaction";
 pub struct Redact {
     /// Replace names with tokens; equal names get equal tokens.
     ///
-    /// Paths, processes, units, containers, command lines, the machine, network interfaces. Sizes, times and models of devices
-    /// stay.
+    /// Tokens replace paths, command lines, and the names of processes, units, containers, the machine and
+    /// network interfaces. Sizes, times and models of devices stay.
     #[arg(long, help_heading = REDACTION)]
     pub redact: bool,
     /// Use this file as the key for tokens (16 bytes or more).

@@ -13,7 +13,7 @@ use fonio_system::{say, signals};
 pub enum Exit {
     /// The fonio command succeeded.
     Fine,
-    /// A limit or a check that the user gave has failed.
+    /// A limit that the user set was exceeded, or a check that the user requested failed.
     LimitBroken,
     /// There was nothing to measure, or the measurement is not valid.
     NotValid,
@@ -24,7 +24,7 @@ pub enum Exit {
 /// Exit codes and their meaning, for the help and the documents.
 pub const TABLE: [(&str, &str); 9] = [
     ("0", "success"),
-    ("1", "a limit or check that you set failed: --budget, --check"),
+    ("1", "a limit was exceeded (--budget) or a check failed (--check)"),
     ("2", "wrong usage, bad input, or fonio failed"),
     ("3", "the measurement is not valid, or there was nothing to measure"),
     ("130", "interrupted by Ctrl-C"),

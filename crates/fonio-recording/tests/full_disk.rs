@@ -1,4 +1,4 @@
-//! Checks that a file system that fills up loses only the rows that do not fit.
+//! Checks that only the rows that do not fit are lost when a file system fills up.
 
 #![allow(clippy::unwrap_used)]
 

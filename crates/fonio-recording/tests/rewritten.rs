@@ -1,8 +1,8 @@
-//! Reads tables in encodings other than those that fonio now writes. Polars, pandas and Spark rewrote some of
-//! the tables, with other compression, row groups, string types and integer widths, and without key-value
+//! Reads tables in encodings that fonio no longer writes. Polars, pandas and Spark rewrote some of the
+//! tables, with other compression, row groups, string types and integer widths, and without key-value
 //! metadata; an older fonio wrote the others.
 //!
-//! `tests/data/rewrite.py` converted tables of `tests/data/original` to those in `tests/data/rewritten`.
+//! `tests/data/rewrite.py` converted tables of `tests/data/original` to the tables in `tests/data/rewritten`.
 
 #![allow(clippy::unwrap_used)]
 

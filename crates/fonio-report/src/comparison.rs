@@ -35,8 +35,8 @@ impl Document {
     }
 }
 
-/// Returns whether a change is an improvement; `None` if there is no difference, or if neither direction is
-/// better.
+/// Returns whether a change is an improvement; `None` if there is no difference, or if neither higher nor
+/// lower values are better.
 fn better(row: &ComparisonRow, change: &Change) -> Option<bool> {
     let lower = match change.answer {
         Answer::Lower => true,
@@ -46,7 +46,7 @@ fn better(row: &ComparisonRow, change: &Change) -> Option<bool> {
     row.better.map(|better| lower == (better == Better::Lower))
 }
 
-/// Returns the rows of one compared recording. The recordings are numbered from the second one.
+/// Returns the rows of one compared recording. `at` is 0 for the second recording.
 fn changed(comparison: &Comparison, at: usize) -> Vec<Changed<'_>> {
     comparison.rows.iter().filter_map(|row| Some((row, row.changes.get(at)?))).collect()
 }
@@ -170,7 +170,7 @@ fn section(comparison: &Comparison, at: usize, first: &Side, side: &Side) -> Sec
     let same = of(|change| change.answer == Answer::NoDifference);
     let unknown = of(|change| change.answer == Answer::Unknown);
     let answer = format!(
-        "{} differ{}, {} {} no difference, {} cannot be told.",
+        "{} differ{}, {} {} no difference, {} cannot be determined.",
         Unit::Count.format(differ.len() as f64),
         if differ.len() == 1 { "s" } else { "" },
         Unit::Count.format(same.len() as f64),
@@ -257,7 +257,8 @@ fn answer(row: &ComparisonRow, change: &Change) -> Cell {
     }
 }
 
-/// Maximum ratio that the interval chart shows, in both directions. Larger changes would compress the others.
+/// Maximum ratio that the interval chart shows, in both directions. Larger changes would compress the other
+/// intervals.
 const WIDEST: f64 = 16.0;
 
 /// Returns the intervals of the ratios on a logarithmic axis, where half and double have the same distance
@@ -272,7 +273,7 @@ fn intervals(rows: &[Changed<'_>], at: usize) -> Option<Chart> {
         ("no difference", Role::Rest),
     ];
     let mut series = kinds.map(|(name, role)| Series { name: name.into(), role, ..Series::default() });
-    // Omit inconclusive figures, because their wide intervals would hide the others.
+    // Omit inconclusive figures, because their wide intervals would hide the other intervals.
     for (row, change) in rows.iter().filter(|(_, change)| change.answer != Answer::Unknown) {
         let (Some(ratio), Some(low), Some(high)) = (change.ratio, change.low, change.high) else { continue };
         let series = &mut series[match better(row, change) {

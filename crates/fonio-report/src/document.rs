@@ -214,7 +214,7 @@ pub enum Plot {
     Line,
     /// Areas that are stacked on each other.
     StackedArea,
-    /// Steps: each value is valid until the next one. Used for distributions and counters.
+    /// Steps: each value is valid until the next value. This plot is used for distributions and counters.
     Step,
     /// Stacked bars, one bar for each category of the x axis.
     StackedBar,

@@ -13,7 +13,7 @@ use crate::text::{cut, printable, shorten, width, wrap};
 pub struct TerminalStyle {
     /// Whether to use colour: only on a terminal, and only if `NO_COLOR` is not set.
     pub colour: bool,
-    /// Width in columns. Values below [`WIDTH_MIN`] are raised to it.
+    /// Width in columns. A width below [`WIDTH_MIN`] is raised to [`WIDTH_MIN`].
     pub width: usize,
     /// Number of lines; the first screen leaves one line for the prompt.
     pub height: usize,
@@ -256,7 +256,8 @@ impl Terminal<'_> {
         self.paragraph(Some(Ink::Strong), "", &format!("{} over time", figure.title))?;
         let label = named.iter().map(|series| width(&series.name)).max().unwrap_or(0);
         let label = label.min(24).min(self.style.width / 4);
-        // A line has the name, two spaces, the sparkline, two spaces, and a text such as "max 123 MiB/s".
+        // A line consists of the name, two spaces, the sparkline, two spaces, and a text such as "max 123
+        // MiB/s".
         let columns = self.style.width.saturating_sub(label + 22).clamp(8, 100);
         for series in named {
             let name = shorten(&printable(&series.name), label, self.ellipsis());

@@ -71,7 +71,7 @@ fn every_element_is_closed_and_every_id_is_single() {
         let count = ids.len();
         ids.sort_unstable();
         ids.dedup();
-        assert_eq!(ids.len(), count, "ids are single");
+        assert_eq!(ids.len(), count, "ids are unique");
     }
 }
 

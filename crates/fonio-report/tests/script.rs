@@ -44,7 +44,7 @@ fn the_script_writes_the_wall_clock() {
     if !fonio_testing::has(&[Need::Node]) {
         return;
     }
-    // The clock value is 2026-11-24 00:00:00, and axis values count from then.
+    // The clock value is 2026-11-24 00:00:00, and axis values count from that time.
     let program = format!(
         "import {{ clockScale, shown }} from 'file://{}/web/src/format.js';
          const axis = {{ clock: 1795478400, unit: 's' }};

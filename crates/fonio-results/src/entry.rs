@@ -94,7 +94,7 @@ pub fn is_generated(key: &str) -> bool {
 }
 
 /// Returns the comparison key of a document. Generated results have separate keys, so they are never ranked
-/// among measured ones.
+/// among measured results.
 pub fn key(document: &Document) -> Key {
     use fonio_storebench_document::document::{Effort, Mode};
     let key = &document.key;

@@ -52,11 +52,11 @@ struct Serve {
     /// The address and port; port 0 chooses a free port. The service prints the port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// The public address of the service, such as https://results.example.org. Without it, replies contain
-    /// only paths.
+    /// The public address of the service, such as https://results.example.org. Without this address, replies
+    /// contain only paths.
     #[arg(long, value_name = "URL", default_value = "")]
     public_url: String,
-    /// The address of a trusted proxy: its X-Forwarded-For header is used. Can be given several times.
+    /// The address of a trusted proxy, whose X-Forwarded-For header is used. Can be given several times.
     #[arg(long, value_name = "ADDR")]
     proxy: Vec<IpAddr>,
     /// Requests per second that one address may send; a burst may have four times as many.

@@ -112,7 +112,7 @@ async fn guard(State(service): State<Service>, request: Request, next: Next) -> 
 ///
 /// # Errors
 ///
-/// If the service cannot listen at the address, a sentence that names the address.
+/// Returns a message that names the address or the port if the service cannot listen on it.
 pub async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => {

@@ -5,8 +5,8 @@ use fonio_core::{Access, ByteCount};
 use crate::fit::Target;
 use crate::measure::{Gives, Order, Protocol};
 
-/// The range of the random test that the study ran on the phone with the eight cards. The range of this test
-/// is not published; we assume the range of the sequential test.
+/// The range of the random test that the study ran with each of the eight cards in the phone. The range of
+/// this test is not published; we assume the range of the sequential test.
 pub const CARD_RANGE: ByteCount = ByteCount(128 << 20);
 
 /// A card of Kim, Agrawal, Ungureanu (TOS 2012), Table III and Figure 15. The study does not define MB/s;

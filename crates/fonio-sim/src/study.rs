@@ -14,9 +14,9 @@ use crate::measure::{Order, write_in_order};
 use crate::profile::{Profile, ProfileError};
 use crate::scheduler::{Priority, ProcessId, Scheduler};
 
-/// The driver's queue depth. Linux's eMMC driver prepares a command while another one is in progress (since
-/// Linux 3.1; `Documentation/mmc/mmc-async-req`). We assume a depth of 2 for all phones: the Razr has Linux
-/// 3.0, but the study found that it gains from two processes.
+/// The driver's queue depth. Linux's eMMC driver prepares a command while another command is in progress
+/// (since Linux 3.1; `Documentation/mmc/mmc-async-req`). We assume a depth of 2 for all phones: the Razr has
+/// Linux 3.0, but the study found that the Razr gains from two processes.
 pub const DRIVER_DEPTH: u32 = 2;
 
 /// The size of all requests (section 4.3).

@@ -3,8 +3,8 @@
 //! documentation.
 //!
 //! The library does not contain SQLite, but uses the SQLite library of the program, which `library.rs` finds.
-//! A program loads it in one of three ways: as an extension or as `SQLITE_EXTRA_INIT` (`extension.rs`), or by
-//! LD_PRELOAD (`preload.rs`).
+//! A program loads this library in one of three ways: as an extension or as `SQLITE_EXTRA_INIT`
+//! (`extension.rs`), or by LD_PRELOAD (`preload.rs`).
 //!
 //! # Interception of file operations
 //!

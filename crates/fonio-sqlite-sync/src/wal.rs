@@ -110,8 +110,8 @@ impl Wal {
         let Some(since) = state.dirty_since.take() else { return };
         state.syncing_since = Some(since);
         drop(state);
-        // Call the kernel directly, because this library may have replaced the C library's function by one
-        // that drops the call.
+        // Call the kernel directly, because this library may have replaced the C library's function by a
+        // function that drops the call.
         let result = rustix::fs::fdatasync(&self.file);
         let mut state = self.state();
         state.syncing_since = None;

@@ -65,7 +65,8 @@ impl Document {
         checker.problems
     }
 
-    /// Reads a document. Refuses it if it exceeds [`JSON_BYTES_MAX`] or [`Document::check`] finds problems.
+    /// Reads a document. Refuses a document that exceeds [`JSON_BYTES_MAX`] or has problems according to
+    /// [`Document::check`].
     ///
     /// # Errors
     ///

@@ -170,7 +170,7 @@ fn verdict(figures: &[Compared]) -> String {
         _ => format!("The second is better in {better} figures and worse in {worse}"),
     };
     format!(
-        "{overall}; {equal} show no difference. The largest difference: {}, {:.2} times the first.",
+        "{overall}; {equal} show no difference. The largest difference is in {}: the second's value is {:.2} times the first's.",
         compared.figure.label, ratio
     )
 }

@@ -69,18 +69,18 @@ pub struct Document {
     pub capacity_check: CapacityCheck,
     /// SD classes by name: A1, A2, V6, V10, V30, V60, V90.
     pub classes: BTreeMap<String, ClassVerdict>,
-    /// The wear according to the device; absent if the device does not report it.
+    /// The wear that the device reports; absent if the device does not report it.
     pub health: Option<Health>,
     /// Bytes that the run wrote to the device.
     pub written_bytes: u64,
     /// The verdict, in sentences.
     pub verdict: String,
-    /// Remarks on the run. They stay on the machine; a [`Submission`](crate::Submission) has none.
+    /// Remarks on the run. The remarks stay on the machine; a [`Submission`](crate::Submission) has none.
     #[schemars(description = "Remarks on the run. They stay on the machine; a [`Submission`] has none.")]
     pub notes: Vec<String>,
 }
 
-/// The origin of a result. Generated results are never mixed with measured ones.
+/// The origin of a result. Generated results are never mixed with measured results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
@@ -112,7 +112,7 @@ pub struct Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
-    /// Each figure was repeated until it was stable or the time was over.
+    /// Each figure was measured repeatedly until it was stable or the time limit was reached.
     Full,
     /// Each figure was measured once, for a short time.
     Quick,
@@ -173,7 +173,7 @@ pub struct Machine {
     pub kernel: String,
     /// The distribution: `Debian GNU/Linux 12 (bookworm)`.
     pub distribution: Option<String>,
-    /// Whether it is a virtual machine; absent if unknown.
+    /// Whether the machine is a virtual machine; absent if unknown.
     pub virtual_machine: Option<bool>,
     /// The mount options that affect speed, without options that contain paths or names.
     pub mount_options: Vec<String>,
@@ -191,7 +191,7 @@ pub struct Machine {
 pub enum Measure {
     /// It was measured.
     Measured(Value),
-    /// It was not measured, for this reason.
+    /// The figure was not measured, for this reason.
     NotMeasured(String),
 }
 
@@ -246,7 +246,7 @@ impl Measure {
 pub struct Curve {
     /// The time between two points, in seconds.
     pub interval_s: f64,
-    /// The mean rates in the intervals, in 10⁶ bytes per second; at most 600.
+    /// The mean rates in the intervals, in 10⁶ bytes per second; at most 600 rates.
     pub mb_s: Vec<f64>,
 }
 
@@ -282,7 +282,7 @@ pub enum CapacityCheck {
         /// Bytes that were not read back.
         lost_bytes: u64,
     },
-    /// It was not checked, or the check ended without a verdict.
+    /// The capacity was not checked, or the check ended without a verdict.
     NotChecked {
         /// The reason as a sentence.
         reason: String,
@@ -298,7 +298,7 @@ pub enum ClassVerdict {
     Met,
     /// A limit is missed. The text gives the limit and the value.
     NotMet(String),
-    /// A required figure was not measured. The text names it.
+    /// A required figure was not measured. The text names the figure.
     NotMeasured(String),
 }
 
@@ -308,9 +308,9 @@ pub enum ClassVerdict {
 pub struct Health {
     /// Upper bound of the used share of the device's lifetime, in steps of 10 %.
     pub life_used_percent: Option<u8>,
-    /// The same for its second type of flash.
+    /// Upper bound of the used share of the lifetime of the device's second type of flash, in steps of 10 %.
     pub life_used_b_percent: Option<u8>,
-    /// The state of its reserved blocks: `normal`, `warning`, `urgent`.
+    /// The state of the device's reserved blocks: `normal`, `warning`, `urgent`.
     pub reserved_blocks: Option<String>,
 }
 

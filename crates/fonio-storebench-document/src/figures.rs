@@ -50,7 +50,7 @@ pub enum Part {
     Sync,
     /// A long sequential write.
     Sustained,
-    /// The launch of forty apps, and its processor time.
+    /// The launches of forty apps, and their processor time.
     Launch,
     /// Speedup by concurrency and the four parameters.
     Concurrency,

@@ -17,7 +17,7 @@ pub struct Standing {
     pub others: usize,
 }
 
-/// Ranks `value` among `others`; `None` if there are no others.
+/// Ranks `value` among `others`; `None` if `others` is empty.
 pub fn among(value: f64, better: Better, others: &[f64]) -> Option<Standing> {
     if others.is_empty() {
         return None;

@@ -137,7 +137,7 @@ impl Drop for Listener {
     }
 }
 
-/// Effect of signals while nothing listens to them. An installed handler stays, but has no effect by itself.
+/// Effect of signals that no listener handles. An installed handler stays, but has no effect by itself.
 static FALLBACKS: Mutex<Vec<Fallback>> = Mutex::new(Vec::new());
 
 #[derive(Debug)]

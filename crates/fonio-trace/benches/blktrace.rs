@@ -15,7 +15,7 @@ fn main() {
 
 const REQUESTS: u64 = 200_000;
 
-/// Queue, get, insert and issue on one processor, the completion on the other.
+/// Traces with queue, get, insert and issue on one processor, and the completion on the other processor.
 fn files() -> [Vec<u8>; 2] {
     const ACTIONS: [u32; 5] = [1 | 1 << 20, 4 | 1 << 20, 12 | 1 << 20, 7 | 1 << 22, 8 | 1 << 23];
     let mut files = [Vec::new(), Vec::new()];

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use fonio_core::{Diagnostic, Severity};
 
-/// Number of diagnostics that are reported with their position, for each code and file; the others are only
-/// counted. Three positions show whether the damage is local or everywhere.
+/// Number of diagnostics that are reported with their position, for each code and file; further diagnostics
+/// are only counted. Three positions show whether the damage is local or everywhere.
 const PLACES: u64 = 3;
 
 /// A position in a reader's input.
@@ -26,7 +26,7 @@ struct Merged {
     seen: u64,
 }
 
-/// Collects diagnostics, and merges repetitions of a code in a file beyond the first few into one.
+/// Collects diagnostics, and merges repetitions of a code in a file beyond the first few into one diagnostic.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints {
     /// The diagnostics for the next batch.

@@ -4,8 +4,8 @@ use std::io::{self, Read};
 
 use memchr::memchr;
 
-/// Maximum length of a line; longer lines are cut. The kernel's lines have at most the size of a page, and a
-/// table with thousands of columns is not a trace.
+/// Maximum length of a line; longer lines are cut. The kernel's lines are at most one page long, and a table
+/// that needs longer lines (thousands of columns) is not a trace.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// The buffer is several times as large as the longest line, so that a line in the buffer is usually
@@ -56,7 +56,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Returns the underlying stream. Bytes that the caller reads from it are missing in the lines.
+    /// Returns the underlying stream. Bytes that the caller reads from this stream are missing in the lines.
     pub fn source_mut(&mut self) -> &mut R {
         &mut self.source
     }

@@ -69,7 +69,7 @@ impl TraceSpan {
             severity: Severity::Warning,
             code: "absurd-time".to_owned(),
             message: format!(
-                "A timestamp is more than {} days from nearly all others, the first at {:.3} s of the trace's clock; its event was treated as damaged and left out.",
+                "Timestamps more than {} days from nearly all others (the first: {:.3} s on the trace's clock) were treated as damage; their events were left out.",
                 Instants::FAR.0 / (24 * 3600 * 1_000_000_000),
                 first.0 as f64 / 1e9
             ),

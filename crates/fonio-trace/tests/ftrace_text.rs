@@ -52,8 +52,8 @@ fn show(bytes: &[u8]) -> String {
     text
 }
 
-/// Reads a trace of kernel 3.4 with a thread-group column, one without latency columns, and one of kernel
-/// 6.18 with I/O priorities.
+/// Reads a trace of kernel 3.4 with a thread-group column, a trace without latency columns, and a trace of
+/// kernel 6.18 with I/O priorities.
 #[test]
 fn traces_of_several_kernels() {
     for name in ["ftrace-3.4-tgid", "ftrace-nolatency", "ftrace-6.18"] {

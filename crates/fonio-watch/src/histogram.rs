@@ -59,8 +59,8 @@ impl Histogram {
         Nanos(self.total_us.saturating_mul(1000))
     }
 
-    /// Returns the longest duration, to the microsecond. For durations added only as counts, it uses their
-    /// mean, which is a lower bound of the longest duration.
+    /// Returns the longest duration, to the microsecond. For durations added only as counts, their mean is
+    /// used, which is a lower bound of the longest duration.
     pub fn longest(&self) -> Nanos {
         Nanos(self.longest_us.saturating_mul(1000))
     }
@@ -71,7 +71,7 @@ impl Histogram {
     }
 
     /// Returns an upper bound of the quantile `thousandths` / 1000: the upper end of the quantile's class, or
-    /// the longest duration if that is shorter. `None` if there are no durations.
+    /// the longest duration if it is shorter than this end. `None` if there are no durations.
     pub fn quantile_at_most(&self, thousandths: u64) -> Option<Nanos> {
         let class = self.counts.class_of_quantile(thousandths)?;
         Some(end_of(class).min(self.longest().max(Nanos(1000))))

@@ -68,7 +68,7 @@ impl Traffic {
 #[allow(missing_docs)]
 pub struct DeviceFigures {
     pub name: String,
-    /// Model name, which distinguishes a card from the card that was in the slot before.
+    /// Model name, which distinguishes a card from the previous card in the slot.
     pub model: Option<String>,
     pub size: Option<ByteCount>,
     /// The requests. The byte counts come from the kernel, which also counts requests that the watch missed.

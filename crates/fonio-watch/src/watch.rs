@@ -89,7 +89,7 @@ impl Watch {
         let at = wall.of(now);
         let path = folders.rings();
         // A new history file is created when it is first written, so that one journal transaction contains
-        // both.
+        // the creation and the write.
         let rings = match path.exists().then(|| Rings::open(&path)) {
             None | Some(Err(WatchError::File { .. })) => None,
             Some(opened) => Some(opened?),
@@ -177,7 +177,7 @@ impl Watch {
         self.finish()
     }
 
-    /// Reads the observer's new rows. Returns the time at which they were read.
+    /// Reads the observer's new rows. Returns the time at which the rows were read.
     fn take(&mut self) -> Timestamp {
         let mut seen = Vec::new();
         let now = self.observer.drain(&mut |observed| seen.push(observed));

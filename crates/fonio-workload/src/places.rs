@@ -15,7 +15,7 @@ pub struct Places {
     /// directory with the place's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<PathBuf>,
-    /// Directories of single places, by place name.
+    /// Directories of individual places, by place name.
     #[serde(default)]
     pub named: BTreeMap<String, PathBuf>,
 }

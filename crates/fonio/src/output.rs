@@ -158,8 +158,8 @@ fn terminal_style(colour: Colour) -> TerminalStyle {
     TerminalStyle { colour: wants_colour(colour), width, height, unicode, ..plain }
 }
 
-/// Returns the value of the environment variable `COLUMNS`. If it is not set, returns the number of columns
-/// of the terminal, or `None` if the output is not a terminal.
+/// Returns the value of the environment variable `COLUMNS`. If `COLUMNS` is not set, returns the number of
+/// columns of the terminal, or `None` if the output is not a terminal.
 pub fn columns() -> Option<usize> {
     of_environment("COLUMNS").or_else(|| Some(usize::from(terminal_size::terminal_size()?.0.0)))
 }

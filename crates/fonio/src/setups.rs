@@ -31,8 +31,7 @@ fn setup(of: &Combination<'_>, arguments: &SetupArgs) -> Result<Setup> {
         Some(kind) if kind.is_block_device() => {
             let twice = arguments.erase.as_deref() == Some(path);
             let confirmation = if twice { Confirmation::NamedTwice } else { Confirmation::NamedOnce };
-            // Check the device before anything is written to it: later, the device is not empty, because each
-            // run leaves its file system on the device.
+            // Check the device before the first run, because each run leaves its file system on the device.
             fonio_host::check_empty(path, confirmation)?;
             Storage::Device { path: path.to_owned(), confirmation: Confirmation::NamedTwice }
         }

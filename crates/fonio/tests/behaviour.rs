@@ -298,7 +298,7 @@ fn a_signal_decides_the_code_and_leaves_nothing() {
         call.env("TMPDIR", &temporary).env("FONIO_LASTING_STATE", files.path("lasting"));
         call.stdout(writer.try_clone().expect("a second writer")).stderr(writer);
         let child = call.spawn().expect("fonio starts");
-        // Otherwise the pipe has a writer after the child has ended.
+        // Otherwise, the pipe would have a writer after the child has ended.
         drop(call);
         let mut said = BufReader::new(reader).lines();
         let begins = |line: &str| {

@@ -260,7 +260,7 @@ fn manual_pages_and_completions_are_made() {
     assert!(files.shows("completions bash").contains("fonio"));
 }
 
-/// Without permission to trace, fonio reads samples from `/proc`, and says so.
+/// Without permission to trace, fonio reads samples from `/proc`, and reports this.
 #[test]
 fn a_user_without_rights_gets_a_verdict_from_samples() {
     use std::os::fd::AsRawFd;

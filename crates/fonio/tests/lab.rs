@@ -74,7 +74,7 @@ fn an_emulated_device_is_measured_in_a_guest() {
 }
 
 /// A script that runs a workload on an array whose last device vanishes, and on an array while fonio is
-/// killed. It prints exit codes and leftovers.
+/// killed. The script prints exit codes and leftovers.
 const ARRAYS: &str = r#"
 run="fonio run webbench --runs 1 --on md-raid0:ridata+transcend@64MiB --size 256MiB"
 left() { echo "$1 $2"; ls /sys/block | grep -e ^md -e ^ublk; grep -e /dev/md -e ublk /proc/mounts; ls /run/fonio; }

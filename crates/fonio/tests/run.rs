@@ -136,7 +136,7 @@ fn what_does_not_exist_is_named() {
         ("fix apply journald-sync=1ms", "write a time in whole seconds"),
         ("fix apply wal-full /etc/passwd", "this file is not an SQLite database"),
         ("fix prove bfq -- true", "name a folder on the disk to change with --on"),
-        ("fix apply bfq=1 .", "this fix has no value"),
+        ("fix apply bfq=1 .", "this fix takes no value"),
         ("fix apply concurrency=2,4 .", "write four whole numbers from 0 (no limit) to 10000"),
         ("fix apply concurrency=2,4,x,1 .", "write four whole numbers from 0 (no limit) to 10000"),
         ("fix apply concurrency /proc", "this path is not on a block device"),

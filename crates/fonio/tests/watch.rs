@@ -227,7 +227,9 @@ fn a_full_disk_loses_nothing() {
         $FONIO watch report wear --json $OPTIONS",
     );
     assert!(
-        said.contains("the last minutes stay in memory, and the next watch before a reboot stores them"),
+        said.contains(
+            "the last minutes stay in memory, and the next watch stores them if it starts before a reboot"
+        ),
         "{said}"
     );
     assert!(said.contains("No space left on device"), "{said}");

@@ -37,7 +37,7 @@ enum Load {
     Journal,
     /// A temporary file with a new name each time, in one of several folders.
     Temporary,
-    /// A file that replaces another file, which is thereby deleted without being named.
+    /// A file that replaces another file; the replaced file is deleted, although no call names it.
     Replaced,
 }
 

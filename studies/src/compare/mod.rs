@@ -33,7 +33,7 @@ pub struct Arguments {
     /// With --real: run these cases (default: all).
     #[arg(value_name = "CASE", requires = "real", value_parser = CASES.map(|case| case.name))]
     cases: Vec<String>,
-    /// Pairs of each kind (default: 400 generated ones, 20 recorded ones).
+    /// Number of pairs of each kind (default: 400 if generated, 20 if recorded).
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pairs: Option<u32>,
     /// With --real: the length of each recording, in seconds.

@@ -176,7 +176,7 @@ struct Beside {
     vector: String,
     /// The requests that the kernel issued, in order of issue.
     issued: Vec<u64>,
-    /// The number of issued requests that the model chose too.
+    /// The number of issued requests that the model also chose.
     equal: usize,
     /// The number of inserted requests that the model has not dispatched yet.
     waiting: usize,

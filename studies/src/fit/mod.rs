@@ -1,5 +1,5 @@
-//! `cargo studies fit`: fits a profile to an emulated card as a black box, with fio, and compares it with
-//! tests that the fit did not use.
+//! `cargo studies fit`: fits a profile to an emulated card as a black box, with fio, and compares the profile
+//! with tests that the fit did not use.
 
 use std::process::{Command, Stdio};
 

@@ -52,7 +52,7 @@ pub struct Arguments {
     /// Write and read a quarter of the data.
     #[arg(long)]
     quick: bool,
-    /// Mount this directory instead of one in memory.
+    /// Mount this directory instead of a directory in memory.
     #[arg(long, value_name = "DIR", conflicts_with = "on")]
     over: Option<PathBuf>,
     /// Measure on an emulated device.

@@ -17,7 +17,7 @@ pub struct Work {
     pub run: fn(&Path, u64) -> Result<()>,
 }
 
-/// All tasks, in an order in which each task finds the files that it needs.
+/// All tasks, in an order in which each task finds its files.
 pub const WORKS: &[Work] = &[
     Work {
         name: "write 512 MiB by 512 KiB",

@@ -16,7 +16,7 @@ use super::row::{Quantity, Row};
 use super::runs::Runs;
 use crate::fuse::{Once, Stack};
 
-/// The study's file systems, by their names in the kernel. The first is the phone's file system.
+/// The study's file systems, by their names in the kernel. The phone uses the first of these file systems.
 const FILE_SYSTEMS: [&str; 5] = ["ext4", "xfs", "f2fs", "btrfs", "nilfs2"];
 const NONE: &str = "none";
 const SCHEDULERS: [&str; 3] = [BFQ, DEADLINE, NONE];

@@ -201,7 +201,7 @@ pub(super) fn store(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
 }
 
 /// Returns the rows of Figure 8: with the databases in memory, only the cache is written to the card; with
-/// the cache in memory, only the databases are.
+/// the cache in memory, only the databases are written to the card.
 pub(super) fn by_place(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let (_, cache) = measured(runs, "webbench", Some("db-in-ram"))?;
     let (_, databases) = measured(runs, "webbench", Some("cache-in-ram"))?;

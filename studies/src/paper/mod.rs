@@ -278,7 +278,7 @@ pub struct Arguments {
     /// Run all devices and workloads at full scale, and also measure on emulated devices (root).
     #[arg(long)]
     full: bool,
-    /// Measure only this device and the best.
+    /// Measure only this device and the best device.
     #[arg(long, value_name = "DEVICE")]
     on: Option<String>,
     /// Run everything in a guest, such as lab:6.12. By default, only workloads that need a feature missing
@@ -478,7 +478,8 @@ mod tests {
         }
     }
 
-    /// Measured tables and figures need root and take minutes, so only computed ones are checked.
+    /// Measured tables and figures need root and take minutes, so only computed tables and figures are
+    /// checked.
     #[test]
     fn every_computed_paper_has_rows() {
         let published = Published::read().unwrap();

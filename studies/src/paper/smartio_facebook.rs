@@ -1,7 +1,7 @@
 //! Reproduces Figure 15: the time until Facebook is ready and until its timeline is ready, in seconds.
 //!
-//! The share of the processor (`--cpu`) was chosen to match the launch on the Samsung Galaxy S5, so these
-//! times do not show a gain.
+//! The share of the processor (`--cpu`) was chosen so that the launch takes as long as on the Samsung
+//! Galaxy S5. Therefore, these times are no evidence of a gain.
 
 use std::collections::BTreeMap;
 

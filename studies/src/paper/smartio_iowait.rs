@@ -1,6 +1,6 @@
 //! Figure 3: iowait as a share of the processors' active and waiting time.
 //!
-//! The study observed thousands of phones for days; our shares are those of single apps on one emulated
+//! The study observed thousands of phones for days; our shares are those of individual apps on one emulated
 //! phone.
 
 use anyhow::Result;

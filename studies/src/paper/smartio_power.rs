@@ -1,9 +1,10 @@
 //! Reproduces Figure 14: power. The power is not measured, but estimated from measured shares of time and
 //! published currents.
 //!
-//! The phone draws one current for its screen, a second one while its processor is awake, and a third one
-//! while the processor executes instructions. A scheduler changes the processor time and the total time. The
-//! published currents do not include the flash's current. The flash does the same work under each scheduler.
+//! The phone draws one current for its screen, a second current while its processor is awake, and a third
+//! current while the processor executes instructions. A scheduler changes the processor time and the total
+//! time. The published currents do not include the flash's current. The flash does the same work under each
+//! scheduler.
 
 use anyhow::{Context, Result};
 

@@ -192,7 +192,7 @@ impl Row {
             "xfs" => Filesystem::Xfs,
             other => bail!("`{other}` is not a file system of this benchmark"),
         };
-        // Closing the ledger undoes its changes. If this process is killed, the next run undoes them.
+        // Closing the ledger undoes its changes. If this process is killed, the next run undoes the changes.
         let mut ledger = Ledger::open(&Ledger::default_dir())?;
         let device = LoopDevice::attach(&mut ledger, &image, &LoopOptions::default())?;
         file_system.make(device.path())?;

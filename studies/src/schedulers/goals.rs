@@ -57,9 +57,9 @@ fn at_most(own: &[f64], most: &[f64]) -> (Outcome, Change) {
     (outcome, change)
 }
 
-/// Compares `own` with each of the others. The goal holds if `own` is less than each of the others. As
-/// everywhere in fonio, "less" and "more" need a difference of 5 percent, because equal configurations differ
-/// by less than this between two boots of a guest.
+/// Compares `own` with each of `others`. The goal holds if `own` is less than each of `others`. As everywhere
+/// in fonio, "less" and "more" need a difference of 5 percent, because equal configurations differ by less
+/// than this between two boots of a guest.
 fn below_all(own: &[f64], others: &[Vec<f64>]) -> (Outcome, Vec<Change>) {
     let pairs: Vec<(&[f64], &[f64])> = others.iter().map(|other| (other.as_slice(), own)).collect();
     let changes = compare_rounds(&pairs);

@@ -29,9 +29,10 @@ pub struct Arguments {
 #[derive(Subcommand)]
 enum Part {
     /// Compute the results for the models of the shipped profiles: the data set with which `fonio storebench`
-    /// compares.
+    /// compares results.
     Models,
-    /// Measure an emulated card several times, and compare the results with each other (root, 10 minutes a run).
+    /// Measure an emulated card several times, and compare the results with each other (root; 10 minutes per
+    /// run).
     Equal {
         /// Measure the card this many times.
         #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=100))]

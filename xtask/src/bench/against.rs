@@ -1,5 +1,5 @@
-//! `cargo xtask bench against`: compares the processor time of two builds of fonio, so that a change that makes it slower
-//! is noticed.
+//! `cargo xtask bench against`: compares the processor time of two builds of fonio, so that a change that
+//! slows fonio down is noticed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -90,7 +90,7 @@ pub fn run(Arguments { other, rounds, ios }: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Returns the commands to compare. Creates their inputs with this build.
+/// Returns the commands to compare. Creates the inputs of the commands with this build.
 fn loads(dir: &Path, ios: u64) -> Result<Vec<Load>> {
     let trace = dir.join(format!("generated-{ios}"));
     if !dir.join(format!("generated-{ios}.blktrace.0")).exists() {

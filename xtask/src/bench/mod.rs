@@ -24,7 +24,7 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Benchmark {
-    /// The processor time of this build of fonio against another build.
+    /// Compare the processor time of this build of fonio with another build.
     Against(against::Arguments),
     /// The cost of recording (root, fio).
     Record {

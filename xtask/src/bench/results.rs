@@ -111,8 +111,8 @@ fn seeded(results: u64) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Returns a command that runs the program which seeds databases and loads services. `word` is the program's
-/// first argument.
+/// Returns a command that runs the program for seeding databases and loading services. `word` is the
+/// program's first argument.
 fn load(word: &str) -> Command {
     let mut command = Command::new(results_service::load());
     command.arg(word);

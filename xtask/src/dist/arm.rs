@@ -49,7 +49,7 @@ pub fn c_library(target: Target, rust: &Path) -> Result<PathBuf> {
     let sources = archive.source("musl", &|text| eprintln!("{text}"))?;
     println!("Compiling musl and LLVM's unwinder for {target} (once).");
     // Configure the final paths, but install into another folder, so that an incomplete folder is never
-    // mistaken for a complete one.
+    // mistaken for a complete folder.
     let building = scratch.join(format!("musl-{target}-building"));
     process::remove_folder(&building)?;
     let (copy, made) = (building.join("source"), building.join("made"));

@@ -59,7 +59,7 @@ enum What {
 
 #[derive(Subcommand)]
 enum ResultsTest {
-    /// Also install it in a guest, submit a result, and run its image with podman.
+    /// Also install the service in a guest, submit a result, and run its image with podman.
     Test(Architectures),
 }
 

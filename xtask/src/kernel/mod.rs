@@ -27,18 +27,18 @@ pub struct Arguments {
 enum Action {
     /// Build the module (root).
     Build {
-        /// Build it for these Debian kernels.
+        /// Build the module for these Debian kernels.
         #[arg(value_parser = KERNELS, default_values = KERNELS)]
         kernels: Vec<String>,
     },
-    /// Build it and test it in guests: under load, with reloads and with device removal.
+    /// Build the module and test it in guests: under load, with reloads and with device removal.
     ///
     /// Needs root. Takes ten minutes for each kernel on two processors.
     Test {
-        /// Test on these Debian kernels.
+        /// Test the module on these Debian kernels.
         #[arg(value_parser = KERNELS, default_values = KERNELS)]
         kernels: Vec<String>,
-        /// Number of times it is removed and loaded.
+        /// Number of times the module is removed and loaded.
         #[arg(long, value_name = "N", default_value_t = 100)]
         rounds: u32,
         /// Duration of each load.

@@ -9,8 +9,8 @@ use fonio_lab::SystemOptions;
 use crate::lab::steps::{Steps, in_debian, ok, text};
 use crate::process;
 
-/// A script that creates a unit which keeps an ordered database and a cache open, and programs that cannot
-/// preload a library.
+/// A script that creates two things: a unit that keeps an ordered database and a cache open, and programs
+/// that cannot preload a library.
 const PREPARE: &str = include_str!("sync_policy_prepare.sh");
 
 const POLICY: &str = include_str!("sync_policy_rules.sh");

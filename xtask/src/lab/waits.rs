@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::{KERNELS, on_kernel};
 
-/// A script that records a shell which waits for a series of programs, each blocked in fsync. The recording
-/// ends with the shell, by the guest's clock.
+/// A script that records a shell. The shell waits for a series of programs, each blocked in fsync. The
+/// recording ends with the shell, by the guest's clock.
 const SCRIPT: &str = "cat >/tmp/script <<'END'\nat=0; while test $at -lt 40; do dd if=/dev/zero of=$FONIO_MOUNT/log \
     bs=4k count=1 conv=fsync,notrunc 2>/dev/null; at=$((at + 1)); done\nEND\n\
     fonio record --blocked $BLOCKED -o /tmp/recording -- sh /tmp/script >&2 && fonio report /tmp/recording --json";

@@ -13,32 +13,33 @@ use serde::{Deserialize, Serialize};
 /// touches each place that it overlaps once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Locality {
-    /// Share of the address space that was followed: 1 means every place. Below 1, chunks of 256 KiB were
-    /// sampled by a hash of their address. Counts of places are then divided by this share, and the ranking
-    /// contains only sampled places.
+    /// Share of the address space in which touches were counted: 1 means every place. If the share is below
+    /// 1, chunks of 256 KiB were sampled by a hash of their address. In this case, counts of places are
+    /// divided by the share, and the ranking contains only sampled places.
     pub sampled_share: f64,
     /// Writes.
     pub written: PlaceCounts,
     /// Reads.
     pub read: PlaceCounts,
-    /// The most written places, most written first, then by device and sector; at most 300, as in the study.
+    /// The most written places (at most 300, as in the study), by descending number of writes, then by device
+    /// and sector.
     pub most_written: Vec<Place>,
 }
 
-/// How often requests of one op touch places.
+/// Counts how often requests of one op touch places.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlaceCounts {
     /// Number of distinct places.
     pub places: u64,
     /// Total number of touches.
     pub touches: u64,
-    /// Places touched more than once.
+    /// Number of places touched more than once.
     pub again_places: u64,
     /// Share of touches that go to places touched before.
     pub again_share: Option<f64>,
     /// Share of all touches that go to the 10 most touched places.
     pub top_10_share: Option<f64>,
-    /// Touches of the most touched place.
+    /// Number of touches of the most touched place.
     pub most: u64,
     /// Minimum number of places that cover half of the touches.
     pub covering_50: u64,
@@ -430,7 +431,7 @@ fn ones(range: Range<usize>) -> [u8; CHUNK_PLACES] {
     ones
 }
 
-/// For each number of touches: how many places have it.
+/// For each number of touches: the number of places that were touched so often.
 #[derive(Debug)]
 struct Ranking {
     /// Small counts, which most places have, are kept outside the map.
@@ -448,7 +449,7 @@ impl Default for Ranking {
 }
 
 impl Ranking {
-    /// Adds the places of a chunk. Each place has its value in `counts` plus `whole` touches.
+    /// Adds the places of a chunk. A place was touched `whole` times plus its value in `counts`.
     fn add_all(&mut self, counts: &[u8; CHUNK_PLACES], whole: u64) {
         let small = usize::try_from(whole).ok().and_then(|whole| self.small.get_mut(whole..));
         let Some(small) = small.and_then(|small| small.first_chunk_mut::<256>()) else {

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 /// requests of the same op and device ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sequentiality {
-    /// Number of earlier requests compared, per op and device. The default of 1 is our choice: the studies
-    /// give no definition.
+    /// Number of earlier requests with which a request is compared, per op and device. The default of 1 is
+    /// our choice: the studies give no definition.
     pub window: u32,
     /// Reads.
     pub read: SequentialShare,
@@ -34,7 +34,7 @@ pub struct SequentialShare {
     pub sequential_bytes_share: Option<f64>,
 }
 
-/// Cumulative curves. Entry `i` is the value at the end of bin `i`.
+/// Cumulative curves. Entry `i` of a curve is its value at the end of bin `i`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CumulativeCurves {
     /// Start of the first bin, in nanoseconds since the span began.

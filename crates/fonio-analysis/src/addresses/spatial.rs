@@ -4,7 +4,7 @@ use fonio_core::{ByteCount, Request, Sector, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A map for each of the first 16 devices.
+/// Maps of the bytes transferred by time and address, for the first 16 devices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spatial {
     /// The maps.
@@ -28,11 +28,11 @@ pub struct SpatialMap {
     pub rows: u32,
     /// First sector accessed.
     pub first_sector: Option<u64>,
-    /// Sector after the last one accessed.
+    /// Sector after the last accessed sector.
     pub end_sector: Option<u64>,
     /// Bytes read: `columns` values for each row, from the lowest address.
     pub read_bytes: Vec<u64>,
-    /// Bytes written, in the same order.
+    /// Bytes written, in the order of `read_bytes`.
     pub write_bytes: Vec<u64>,
 }
 

@@ -67,7 +67,7 @@ macro_rules! questions {
             pub verdict_id: String,
             /// The severity of the verdict: a note if storage is not the problem.
             pub verdict_severity: Severity,
-            /// Ranked sentences, most important first.
+            /// The findings, the most important first.
             pub findings: Vec<Finding>,
             $($(#[$first_attribute])* pub $first: $first_answer,)*
             $($(#[$fixed_attribute])* pub $fixed: $fixed_type,)*
@@ -131,13 +131,14 @@ questions! {
     ---
     /// The time span to which rates and shares refer.
     span: Span,
-    /// The filter, if there was one. In-flight, flushed and sequential requests are then computed only from
-    /// requests that passed it.
+    /// The filter, if there was one. With a filter, requests in flight, flushes and sequential requests are
+    /// computed only from requests that passed the filter.
     filter: Option<FilterOptions>,
     /// The devices with requests, by number; other parts refer to them by index.
     devices: Vec<DeviceInfo>,
     /// Duration of the recorded work in nanoseconds: the launch; otherwise all phases of the workload;
-    /// otherwise the recording, if its command succeeded. Absent if no work was recorded, or with a filter.
+    /// otherwise the recording, if its command succeeded. Absent if no work was recorded, or if there is a
+    /// filter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     run_time_ns: Option<u64>,
     /// Whether the recording covers a command from its start to its end.
@@ -189,7 +190,7 @@ questions! {
     machine: MachineTally => Machine,
     /// Changes over time.
     series: SeriesTally => Series,
-    /// Single requests.
+    /// Individual requests.
     points: PointTally => Points,
     /// Sums per time slice, from which confidence intervals are computed.
     slices: SliceTally => Slices,

@@ -18,9 +18,9 @@ use crate::question::threads::Threads;
 /// Requests by file and kind of data. Present if at least one request has a file or kind of data.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Files {
-    /// Files, and kinds of data without a file; most bytes first.
+    /// Files, and kinds of data without a file, by descending number of bytes.
     pub files: Vec<FileUse>,
-    /// Rows beyond the cap of 4096, which are not listed.
+    /// Number of rows beyond the maximum of 4096; these rows are not listed.
     pub files_beyond_cap: u64,
     /// Requests and bytes by kind of data, in a fixed order.
     pub contents: Vec<ContentUse>,
@@ -52,9 +52,9 @@ pub struct FileUse {
     pub write_bytes: u64,
     /// Process that caused most of the bytes; absent if unknown.
     pub cause: Option<String>,
-    /// Systemd unit or container of that process, if known.
+    /// Systemd unit or container of the process `cause`, if known.
     pub cause_unit: Option<String>,
-    /// Share of the bytes caused by that process.
+    /// Share of the bytes that the process `cause` caused.
     pub cause_share: Option<f64>,
 }
 

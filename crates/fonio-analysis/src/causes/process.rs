@@ -6,23 +6,24 @@ use serde::{Deserialize, Serialize};
 
 /// Requests by process name.
 ///
-/// A request belongs to the thread that dirtied the data if known, otherwise to the thread that queued it.
-/// The name is the thread's `comm` at that time. All kernel workers are counted as `kworker`, because their
-/// names keep changing.
+/// A request is attributed to the thread that dirtied its data, if known, otherwise to the thread that queued
+/// it. The process name is the thread's `comm` at that time. All kernel workers are counted as `kworker`,
+/// because their names keep changing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Processes {
     /// Process names, sorted by sum of latencies, then by requests and name.
     pub processes: Vec<Process>,
-    /// Number of names beyond the cap of 1024; these are counted together as `(other)`.
+    /// Number of names beyond the maximum of 1024; their requests are counted together as `(other)`.
     pub names_beyond_cap: u64,
 }
 
 /// One process name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Process {
-    /// The name; `(unknown)` if the source does not show the thread, `tid N` if it does not show the name.
+    /// The process name; `(unknown)` if the source does not show the thread, `tid N` if it shows only the
+    /// thread's id.
     pub name: String,
-    /// Systemd unit or container; absent if unknown, or if processes of this name belong to several.
+    /// Systemd unit or container; absent if unknown, or if processes of this name belong to several units.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// Requests.
@@ -44,7 +45,7 @@ pub struct Process {
     /// Longest service time in nanoseconds; absent if no completion is known, or if a longer one may have
     /// been lost.
     pub service_max_ns: Option<u64>,
-    /// If events were lost: the longest service time seen, in nanoseconds, a lower bound of the true one.
+    /// If events were lost: the longest known service time in nanoseconds, a lower bound of the true maximum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_max_at_least_ns: Option<u64>,
     /// Share of the sum of all service times; absent if no completion is known.

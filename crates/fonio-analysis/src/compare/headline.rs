@@ -23,7 +23,7 @@ pub(super) enum Nearness {
 }
 
 impl Nearness {
-    /// Returns the weight by which the figure shares in the significance level. The work's own time gets most
+    /// Returns the figure's weight in the division of the significance level. The work's own time gets most
     /// of the significance level, although many other figures are tested too.
     pub(super) fn weight(self) -> f64 {
         match self {

@@ -21,14 +21,14 @@ const TOO_WIDE: f64 = 2.0;
 /// Minimum number of runs for an interval. Two runs are not enough to estimate the spread.
 pub const RUNS_MIN: usize = 3;
 
-/// The change from a first value to a second.
+/// The change from a first to a second value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// The second value divided by the first; absent if one is unknown or the first is 0.
+    /// The second value divided by the first; absent if either value is unknown or the first value is 0.
     pub ratio: Option<f64>,
-    /// Lower end of the ratio's interval; absent if there is none.
+    /// Lower end of the ratio's interval; absent if there is no interval.
     pub low: Option<f64>,
-    /// Upper end; also absent if the interval is unbounded above.
+    /// Upper end of the ratio's interval; absent if there is no interval, or if it is unbounded above.
     pub high: Option<f64>,
     /// The confidence of the interval, 0 to 1; it grows with the number of figures tested together.
     pub confidence: Option<f64>,
@@ -42,9 +42,9 @@ pub struct Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// Lower than the first side by more than 5 percent.
+    /// The value is lower than on the first side by more than 5 percent.
     Lower,
-    /// Higher than the first side by more than 5 percent.
+    /// The value is higher than on the first side by more than 5 percent.
     Higher,
     /// No difference was found. The data would have shown a doubling or a halving.
     NoDifference,

@@ -39,13 +39,13 @@ pub struct Named<T> {
 pub struct Comparison {
     /// The method by which the intervals were computed.
     pub method: String,
-    /// The compared sides; the others are compared with the first.
+    /// The compared sides; each further side is compared with the first side.
     pub sides: Vec<Side>,
     /// Headline figures known on at least one side; figures that users feel most directly come first.
     pub rows: Vec<ComparisonRow>,
 }
 
-/// One side: a recording, or several of the same thing.
+/// One side of a comparison: one recording, or several recordings of the same setup.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Side {
     /// The name of the side.
@@ -65,18 +65,19 @@ pub struct ComparisonRow {
     pub unit: Unit,
     /// The label for people: `sync write response, 99th percentile`.
     pub label: String,
-    /// The direction in which the figure is better; absent if the figure only explains others.
+    /// Whether lower or higher values of the figure are better; absent if the figure only explains other
+    /// figures.
     pub better: Option<Better>,
     /// Whether the figure is the work's own time: run time or time blocked on storage.
     pub felt: bool,
-    /// The value on each side; absent if unknown. For several recordings, it is the geometric mean (the mean
-    /// if a value is 0).
+    /// The value on each side; absent if unknown. For several recordings, the value is their geometric mean,
+    /// or their arithmetic mean if a value is 0.
     pub values: Vec<Option<f64>>,
     /// Each value as text for people.
     pub texts: Vec<Option<String>>,
     /// Each recording's value.
     pub runs: Vec<Vec<Option<f64>>>,
-    /// Each side after the first, compared with the first.
+    /// The change from the first side to each further side.
     pub changes: Vec<Change>,
 }
 
@@ -90,7 +91,7 @@ const METHOD_RUNS: &str = "Several recordings per side: each recording gives one
 interval of the ratio. All figures are tested together (Holm, 5 percent), so the confidence of a single interval is higher \
 than 95 percent. A difference is named from 5 percent on.";
 
-/// Compares each further side with the first. A side consists of the analyses of one or more recordings.
+/// Compares each further side with the first side. A side consists of the analyses of one or more recordings.
 pub fn compare(sides: &[Named<Vec<Named<&Analysis>>>]) -> Comparison {
     let measured: Vec<Vec<Vec<Headline>>> = sides
         .iter()

@@ -31,28 +31,29 @@ const PAIRS_MAX: usize = 1000;
 pub struct Paired {
     /// The number of pairs.
     pub pairs: usize,
-    /// Ratio of a typical pair: with the setting divided by without it; absent if there are no pairs.
+    /// Ratio of a typical pair: blocked time with the setting divided by blocked time without it; absent if
+    /// there are no pairs.
     pub ratio: Option<f64>,
-    /// Lower end of its interval; absent if unbounded.
+    /// Lower end of the ratio's confidence interval; absent if unbounded.
     pub low: Option<f64>,
-    /// Upper end; absent if unbounded.
+    /// Upper end of the ratio's confidence interval; absent if unbounded.
     pub high: Option<f64>,
     /// Confidence of the interval, 0 to 1.
     pub confidence: f64,
     /// The answer.
     pub answer: PairedAnswer,
-    /// Number of pairs with which four of five tests would show an effect of 20 percent, estimated from the
-    /// variation seen. Absent if above 1000, or with fewer than three pairs.
+    /// Estimated number of pairs with which four of five tests would show an effect of 20 percent, given the
+    /// observed variation. Absent if the number exceeds 1000, or if there are fewer than three pairs.
     pub pairs_needed: Option<usize>,
 }
 
-/// The answer of pairs of slices.
+/// The answer that pairs of slices give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PairedAnswer {
-    /// Less time with the setting.
+    /// The blocked time is shorter with the setting.
     Lower,
-    /// More time with the setting.
+    /// The blocked time is longer with the setting.
     Higher,
     /// No difference was shown, and a difference of 20 percent is excluded.
     LittleDifference,
@@ -72,7 +73,8 @@ impl PairedAnswer {
     }
 }
 
-/// Compares pairs of blocked times in seconds per second: the first without the setting, the second with it.
+/// Compares pairs of blocked times in seconds per second: a pair has the time without the setting, then the
+/// time with it.
 ///
 /// # Panics
 ///

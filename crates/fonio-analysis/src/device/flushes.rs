@@ -9,17 +9,17 @@ use crate::distribution::Distribution;
 
 /// Flushes and the gaps between them.
 ///
-/// A flush is a flush request or a write with preflush. The block layer turns most preflushes into a separate
-/// flush request; if one was issued between the write's queueing and its issue, only that request is counted.
-/// A write with FUA alone does not empty the device's cache. It is counted separately, and as a flush only if
-/// an option is set.
+/// A flush is a flush request or a write with preflush. The block layer turns most preflushes into separate
+/// flush requests: if a flush request was issued between the queueing and the issue of such a write, only the
+/// flush request is counted. A write with FUA alone does not empty the device's cache. It is counted
+/// separately, and counts as a flush only if an option is set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Flushes {
     /// The number of flushes on all devices.
     pub flushes: u64,
-    /// Flushes that are flush requests.
+    /// Number of flushes that are flush requests.
     pub flush_requests: u64,
-    /// Flushes that are writes with preflush.
+    /// Number of flushes that are writes with preflush.
     pub preflush_writes: u64,
     /// Writes with FUA.
     pub fua_writes: u64,
@@ -33,7 +33,7 @@ pub struct Flushes {
     pub writes_per_flush: Option<f64>,
     /// Bytes written per flush.
     pub write_bytes_per_flush: Option<f64>,
-    /// Gaps of all devices combined; absent if no device has two flushes.
+    /// Gaps between flushes, over all devices; absent if no device has two flushes.
     pub gaps: Option<FlushGaps>,
     /// Each device that has flushes.
     pub devices: Vec<DeviceFlushes>,
@@ -42,9 +42,9 @@ pub struct Flushes {
 /// The gaps between consecutive flushes of a device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FlushGaps {
-    /// Read and write requests between two flushes.
+    /// Number of read and write requests between two flushes.
     pub requests: Distribution,
-    /// The bytes of these requests.
+    /// Bytes of the read and write requests between two flushes.
     pub bytes: Distribution,
     /// Time from one flush to the next, in nanoseconds.
     pub time_ns: Distribution,

@@ -19,7 +19,7 @@ pub struct DeviceInfo {
     /// Available I/O schedulers, if known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schedulers: Vec<String>,
-    /// Whether it is a disk with rotating platters, if the kernel reports that.
+    /// Whether the device is a disk with rotating platters, if the kernel reports this.
     pub rotational: Option<bool>,
     /// The read-ahead in KiB, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The storage load is light below this share (section IV.D of the block-trace study).
 pub const LIGHT_BELOW: f64 = 0.09;
 /// Storage load is called heavy if its share is at least this value (our choice). The study gives no second
-/// threshold: its moderate group ends at 13.4 percent and its heavy group begins at 16.8.
+/// threshold: its moderate group ends at 13.4 percent and its heavy group begins at 16.8 percent.
 pub const HEAVY_FROM: f64 = 0.15;
 
 /// The weight of storage.
@@ -17,7 +17,7 @@ pub const HEAVY_FROM: f64 = 0.15;
 pub enum Level {
     /// The sum of latencies is below 9 percent of the span.
     Light,
-    /// The sum of latencies is between these bounds.
+    /// The sum of latencies is at least 9 and less than 15 percent of the span.
     Moderate,
     /// The sum of latencies is at least 15 percent of the span.
     Heavy,
@@ -26,11 +26,11 @@ pub enum Level {
 /// The I/O share by latency and by busy time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IoShare {
-    /// All devices together; absent if nothing completed or the span is empty.
+    /// The share of all devices together; absent if nothing completed or the span is empty.
     pub all: Option<Share>,
     /// Each device.
     pub devices: Vec<DeviceShare>,
-    /// Requests whose issue the source does not show; they count as in flight from queueing.
+    /// Number of requests whose issue the source does not show; they count as in flight from their queueing.
     pub counted_from_queueing: u64,
 }
 

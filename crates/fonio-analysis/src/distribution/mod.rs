@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// A quantile `pQ` is the smallest recorded value that is at least as large as Q percent of the values. It is
 /// absent if too few values distinguish it from the maximum (p99 needs 100, p99.99 needs 10 000).
 ///
-/// If events were lost, count, minimum, sum, mean and curve refer to the values seen, and the maximum is
+/// If events were lost, count, minimum, sum, mean and curve refer to the recorded values, and the maximum is
 /// absent. A quantile is present only if the missing values cannot change it by more than 5 percent.
 /// `missing` holds the known bounds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -53,11 +53,11 @@ pub struct Distribution {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Missing {
     /// Maximum number of missing values: one per lost event. Absent if the number of lost events is unknown;
-    /// then no quantile has bounds.
+    /// in this case, no quantile has bounds.
     pub at_most: Option<u64>,
-    /// Greatest value seen, a lower bound of the maximum.
+    /// Greatest recorded value, a lower bound of the maximum.
     pub max_at_least: u64,
-    /// Bounds of the median; absent if there are too few values, like those of the other quantiles.
+    /// Bounds of the median. The bounds of a quantile are absent if there are too few values.
     pub p50: Option<Bounds>,
     /// The bounds of the 80th percentile.
     pub p80: Option<Bounds>,
@@ -76,17 +76,17 @@ pub struct Missing {
 /// The bounds of a quantile, for any missing values (Manski 1989: worst-case bounds).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Bounds {
-    /// The lower bound: the quantile if all missing values were less than those seen.
+    /// The lower bound: the quantile if all missing values were less than the recorded values.
     pub low: u64,
-    /// The upper bound: the quantile if all missing values were greater; absent if that quantile is a missing
-    /// value.
+    /// The upper bound: the quantile if all missing values were greater than the recorded values; absent if
+    /// that quantile is a missing value.
     pub high: Option<u64>,
 }
 
 /// A cumulative curve: `cumulative[i]` values do not exceed `up_to[i]` (within the distribution's relative error).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cdf {
-    /// Ascending values, four per doubling; the last is the maximum.
+    /// Ascending values, four per doubling; the last value is the maximum.
     pub up_to: Vec<u64>,
     /// For each value of `up_to`, the number of values that do not exceed it.
     pub cumulative: Vec<u64>,

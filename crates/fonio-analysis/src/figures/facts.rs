@@ -38,7 +38,7 @@ impl Frame<'_> {
 }
 
 impl Facts {
-    /// Adds a figure that explains other figures, and for which neither direction is better.
+    /// Adds a figure that explains other figures; neither higher nor lower values are better.
     pub(crate) fn put(
         &mut self,
         name: impl Into<String>,
@@ -49,7 +49,7 @@ impl Facts {
         self.add(Figure::new(name, label, unit, None, value.into()));
     }
 
-    /// Adds a share for which neither direction is better.
+    /// Adds a share; neither higher nor lower values are better.
     pub(crate) fn share(
         &mut self,
         name: impl Into<String>,
@@ -59,7 +59,7 @@ impl Facts {
         self.put(name, label, Unit::Share, value);
     }
 
-    /// Adds a figure in bytes, nanoseconds or another unit, for which neither direction is better.
+    /// Adds a figure in bytes, nanoseconds or another unit; neither higher nor lower values are better.
     pub(crate) fn amount(
         &mut self,
         name: impl Into<String>,
@@ -70,7 +70,7 @@ impl Facts {
         self.put(name, label, unit, value.into().map(|value| value as f64));
     }
 
-    /// Adds a figure that users notice, for which lower is better. Service times and rates have no direction:
+    /// Adds a figure that users notice; lower values are better. Service times and rates have no direction:
     /// with fewer requests, the service time can rise and the rate can fall.
     pub(crate) fn felt(
         &mut self,
@@ -82,7 +82,7 @@ impl Facts {
         self.add(Figure::new(name, label, unit, Some(Better::Lower), value.into()));
     }
 
-    /// Adds a count for which neither direction is better.
+    /// Adds a count; neither higher nor lower values are better.
     pub(crate) fn count(
         &mut self,
         name: impl Into<String>,
@@ -92,12 +92,12 @@ impl Facts {
         self.amount(name, label, Unit::Count, value);
     }
 
-    /// Adds each statistic of a distribution for which neither direction is better.
+    /// Adds each statistic of a distribution; neither higher nor lower values are better.
     pub(crate) fn distribution(&mut self, name: &str, of: &str, unit: Unit, distribution: &Distribution) {
         self.statistics(name, of, unit, None, distribution);
     }
 
-    /// Adds each statistic of a distribution that users notice and for which lower is better.
+    /// Adds each statistic of a distribution that users notice; lower values are better.
     pub(crate) fn felt_distribution(
         &mut self,
         name: &str,

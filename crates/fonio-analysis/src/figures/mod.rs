@@ -19,7 +19,7 @@ pub struct Figure {
     pub label: String,
     /// The unit of the value.
     pub unit: Unit,
-    /// The direction in which the figure is better, if there is one.
+    /// Whether lower or higher values of the figure are better, if either.
     pub better: Option<Better>,
     /// The value; absent if the recording does not show it.
     pub value: Option<f64>,

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::question::threads::Threads;
 
-/// Criteria of a filter. An empty list or an absent bound lets everything pass. A row must match one entry of
-/// each list.
+/// Criteria of a filter. An empty list or an absent bound lets every row pass. A row must match one entry of
+/// each other list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FilterOptions {
     /// Devices, as `major:minor`.

@@ -40,40 +40,39 @@ pub struct Launch {
     pub duration_ns: u64,
     /// The parts of the critical path; they sum to `duration_ns`.
     pub path: Parts,
-    /// Share of `path.running_ns` in user mode. It is taken from the kernel's accounting of the complete
-    /// command.
+    /// Share of `path.running_ns` in user mode, taken from the kernel's accounting of the complete command.
     pub user_share: Option<f64>,
     /// The number of waits for storage on the critical path.
     pub storage_waits: u64,
-    /// The number of these waits whose ending request is known.
+    /// The number of waits for storage on the critical path whose ending request is known.
     pub storage_waits_with_request: u64,
-    /// Waits summed over all threads. Threads wait in parallel, so the sum can exceed the launch.
-    /// `running_ns` is not counted, because the table does not show when a thread ended.
+    /// Waits summed over all threads. Threads wait in parallel, so the sum can exceed the duration of the
+    /// launch. `running_ns` stays 0, because the `waits` table does not show when a thread ended.
     pub all_threads: Parts,
     /// The number of threads of the launch.
     pub threads: u64,
-    /// Each program's part of the critical path, largest first.
+    /// Each program's part of the critical path, the largest part first.
     pub programs: Vec<ProgramTime>,
 }
 
 /// Time by the reason of the wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Parts {
-    /// On a processor.
+    /// Time running on a processor.
     pub running_ns: u64,
-    /// Blocked on storage.
+    /// Time blocked on storage.
     pub storage_ns: u64,
-    /// Blocked on the network.
+    /// Time blocked on the network.
     pub network_ns: u64,
-    /// Blocked on a timer.
+    /// Time blocked on a timer.
     pub timer_ns: u64,
-    /// Blocked on a lock held outside the launch.
+    /// Time blocked on a lock held outside the launch.
     pub lock_ns: u64,
-    /// Blocked on a process outside the launch.
+    /// Time blocked on a process outside the launch.
     pub thread_ns: u64,
-    /// Ready to run, but without a processor.
+    /// Time ready to run, but without a processor.
     pub cpu_ns: u64,
-    /// Blocked for an unknown reason.
+    /// Time blocked for an unknown reason.
     pub unknown_ns: u64,
 }
 

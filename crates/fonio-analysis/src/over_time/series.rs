@@ -4,8 +4,8 @@ use fonio_core::{ByteCount, Nanos, Request, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Time series. Every list has one value per bin. A request is counted in the bin of its issue (otherwise of
-/// its queueing).
+/// Time series. Every list has one value per bin. A request is counted in the bin of its issue, or of its
+/// queueing if the issue is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Series {
     /// Start of the first bin, in nanoseconds since the span began.
@@ -26,7 +26,8 @@ pub struct Series {
     pub flushes: Vec<u64>,
     /// Mean service time in nanoseconds; absent if nothing completed.
     pub mean_service_ns: Vec<Option<f64>>,
-    /// Longest service time seen, in nanoseconds; if events were lost, a longer one may be missing.
+    /// Longest recorded service time in nanoseconds; if events were lost, a longer service time may be
+    /// missing.
     pub max_service_ns: Vec<Option<u64>>,
     /// Mean service time of reads in nanoseconds.
     pub mean_read_service_ns: Vec<Option<f64>>,

@@ -4,12 +4,12 @@ use fonio_core::{ByteCount, Nanos, Request, Timestamp, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// At most 128 slices of equal time; every list has one value per slice.
+/// At most 128 slices of equal length; every list has one value per slice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Slices {
     /// Width of a slice in nanoseconds.
     pub slice_ns: u64,
-    /// Part of each slice covered by the span, in nanoseconds. The last slice is covered only in part.
+    /// Time of each slice that is in the span, in nanoseconds. Only a part of the last slice is in the span.
     pub covered_ns: Vec<u64>,
     /// Requests.
     pub requests: Vec<u64>,
@@ -23,7 +23,7 @@ pub struct Slices {
     pub service_sum_ns: Vec<u64>,
     /// Time with a request in flight on any device, in nanoseconds.
     pub busy_ns: Vec<u64>,
-    /// Number of responses of 100 ms or longer, of requests for which a program may wait.
+    /// Number of requests with a response time of 100 ms or more, for which a program may wait.
     pub long: Vec<u64>,
     /// Reads (readahead included).
     pub read: SliceLatency,
@@ -45,9 +45,9 @@ pub struct SliceLatency {
 /// One latency by slice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SliceTimes {
-    /// The number of requests with that latency.
+    /// The number of requests for which this latency is known.
     pub count: Vec<u64>,
-    /// The sum of the latency, in nanoseconds.
+    /// The sum of the latencies, in nanoseconds.
     pub sum_ns: Vec<u64>,
     /// Median in nanoseconds, within 1.6 percent.
     pub p50_ns: Vec<Option<u64>>,
@@ -56,7 +56,8 @@ pub struct SliceTimes {
     /// Number of values in the slice below the median of all slices. Values equal to the median (within 1.6
     /// percent) are counted as a fraction, so that the total is exactly half of all values.
     pub below_p50: Vec<f64>,
-    /// The same for the 99th percentile of all slices.
+    /// Number of values in the slice below the 99th percentile of all slices. Values equal to it are counted
+    /// as in `below_p50`.
     pub below_p99: Vec<f64>,
     /// Histogram over all slices: value in nanoseconds (within 1.6 percent) and number of requests.
     pub histogram: Vec<(u64, u64)>,
@@ -232,7 +233,7 @@ impl Question for SliceTally {
         let slices = self.slices.bins();
         let count = |value: fn(&Slice) -> u64| slices.iter().map(value).collect();
         let covered = |index: usize| {
-            // The part of the span before the first request belongs to the first slice.
+            // The first slice includes the part of the span before the first request.
             let from = if index == 0 { began_ns } else { self.slices.begin_of(index as u64) };
             let until = self.slices.begin_of(index as u64 + 1);
             let until = if index + 1 == slices.len() { until.min(ended_ns) } else { until };

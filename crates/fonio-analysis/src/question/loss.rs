@@ -20,7 +20,7 @@ pub struct LostPlace {
     pub cpu: Option<u32>,
     /// Time of the last event before the gap, in nanoseconds since the span began.
     pub after_ns: u64,
-    /// Time of the first event after the gap.
+    /// Time of the first event after the gap, in nanoseconds since the span began.
     pub before_ns: u64,
     /// The number of lost events; absent if only the gap is known.
     pub events: Option<u64>,
@@ -88,7 +88,7 @@ impl LostInSpan {
         let unnumbered = gaps.iter().filter(|gap| gap.count.is_none()).count() as u64;
         LostInSpan {
             events: if located { known } else { lost.events },
-            // A gap without a number of events is not uncounted if its events were counted by other means.
+            // If the events of a gap without a number were counted by other means, the gap is not uncounted.
             uncounted: if lost.gaps_beyond == 0 { lost.uncounted.min(unnumbered) } else { lost.uncounted },
             uncounted_time,
             gaps: gaps.len() as u64 + lost.gaps_beyond,

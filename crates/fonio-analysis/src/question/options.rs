@@ -9,10 +9,10 @@ pub struct AnalysisOptions {
     pub sequential_window: u32,
     /// Whether a write with FUA (durable on completion) counts as a flush.
     pub fua_counts_as_flush: bool,
-    /// Maximum number of requests that the analysis lists as single points.
+    /// Maximum number of requests that the analysis lists as individual points.
     pub sample_points: u32,
-    /// The filter whose rows reach the analyser, if any. The analysis contains the filter and uses its time
-    /// range as the span.
+    /// The filter that the rows have passed, if any. The analysis contains the filter and uses its time range
+    /// as the span.
     pub filter: Option<FilterOptions>,
 }
 

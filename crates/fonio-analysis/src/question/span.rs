@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 /// The time span to which rates and shares refer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Span {
-    /// Its start in nanoseconds of the recording's clock. Every other time in the analysis counts from here.
+    /// Start of the span, in nanoseconds of the recording's clock. Every other time in the analysis counts
+    /// from this start.
     pub began_ns: u64,
     /// Its length in nanoseconds.
     pub duration_ns: u64,
@@ -22,7 +23,8 @@ pub enum SpanSource {
     Recording,
     /// The filter's time range, within the recording.
     Filter,
-    /// From the first to the last request. This is shorter than the recording, so shares are upper bounds.
+    /// The time from the first to the last request. This time is shorter than the recording, so shares are
+    /// upper bounds.
     #[default]
     Requests,
 }

@@ -4,7 +4,7 @@ use fonio_core::{Flags, Op, Request};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The kind of a request. Every request has exactly one.
+/// The kind of a request. Every request has exactly one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
@@ -17,7 +17,7 @@ pub enum Class {
     WriteSync,
     /// Write-back: a write that no program waits for.
     WriteAsync,
-    /// A write of which the source does not show whether it is synchronous.
+    /// A write for which the source does not show whether it is synchronous.
     WriteUnknown,
     /// A flush request without data.
     Flush,
@@ -86,7 +86,7 @@ impl Class {
     }
 }
 
-/// A row of a table: one class, or several together.
+/// A row of a table: one class of requests, or several classes together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
@@ -104,7 +104,7 @@ pub enum Group {
     WriteSync,
     /// Write-back.
     WriteAsync,
-    /// Writes of which the source does not show whether they are synchronous.
+    /// Writes for which the source does not show whether they are synchronous.
     WriteUnknown,
     /// Flush requests without data.
     Flush,

@@ -15,9 +15,9 @@ pub struct Latency {
     pub groups: Vec<LatencyRow>,
     /// Sum of all service times in nanoseconds; absent if no completion is known.
     pub service_sum_ns: Option<u64>,
-    /// Shares of that sum by class; absent if nothing completed.
+    /// Shares of `service_sum_ns` by class; absent if nothing completed.
     pub shares: Option<LatencyShares>,
-    /// Whether the source shows which reads are readahead. If not, all reads are in `read`.
+    /// Whether the source shows which reads are readahead. If it does not, all reads are in `read`.
     pub readahead_known: bool,
     /// Whether the source shows which writes are synchronous.
     pub sync_known: bool,
@@ -28,7 +28,7 @@ pub struct Latency {
 pub struct LatencyRow {
     /// The group.
     pub group: Group,
-    /// Requests of the group, with or without a latency.
+    /// Number of requests of the group, with or without a latency.
     pub requests: u64,
     /// Time from issue to completion, which the studies call latency, in nanoseconds.
     pub service_ns: Option<Distribution>,
@@ -38,7 +38,7 @@ pub struct LatencyRow {
     pub latency_share: Option<f64>,
 }
 
-/// Shares of the sum of service times; together 1.
+/// Shares of the sum of service times; they sum to 1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyShares {
     /// Reads that are not known to be readahead.
@@ -49,7 +49,7 @@ pub struct LatencyShares {
     pub write_sync: f64,
     /// Write-back.
     pub write_async: f64,
-    /// Writes of which the source does not show whether they are synchronous.
+    /// Writes for which the source does not show whether they are synchronous.
     pub write_unknown: f64,
     /// Flush requests.
     pub flush: f64,

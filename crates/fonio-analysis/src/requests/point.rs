@@ -12,7 +12,7 @@ use crate::question::seen::Seen;
 pub struct Point {
     /// The request's id in the recording.
     pub request_id: u64,
-    /// Time of issue (otherwise of queueing), in nanoseconds since the span began.
+    /// Time of issue, or of queueing if the issue is unknown, in nanoseconds since the span began.
     pub at_ns: u64,
     /// Index into `devices` of the analysis.
     pub device: u32,
@@ -31,8 +31,8 @@ pub struct Point {
 }
 
 impl Point {
-    /// Creates a point. Its time is on the recording's clock, and its process is the number of the thread's
-    /// name.
+    /// Creates a point. The point's time is on the recording's clock, and its process is the number of the
+    /// thread's name.
     pub(crate) fn of(seen: &Seen) -> Point {
         Point {
             request_id: seen.id,

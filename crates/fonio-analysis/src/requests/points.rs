@@ -1,4 +1,4 @@
-//! Selects single requests for scatter plots: a sample by hash of the request id, and the slowest requests.
+//! Selects individual requests for scatter plots: a sample by hash of the request id, and the slowest requests.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,7 +14,7 @@ use super::point::Point;
 pub struct Points {
     /// The number of requests that the sample represents.
     pub of_requests: u64,
-    /// The sample, in table order: all requests if there are few, otherwise requests whose id has the
+    /// The sample, in table order: all requests if there are few, otherwise the requests whose ids have the
     /// smallest hashes.
     pub sample: Vec<Point>,
     /// The slowest requests by response time (by service time if unknown), slowest first.

@@ -9,7 +9,8 @@ use crate::requests::class::Group;
 /// Service time by size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SizeLatency {
-    /// Reads, then sync and other writes, each by ascending size; only size classes that have requests.
+    /// Size classes that have requests: of reads, then of synchronous and other writes, each by ascending
+    /// size.
     pub rows: Vec<SizeLatencyRow>,
 }
 
@@ -22,7 +23,7 @@ pub struct SizeLatencyRow {
     pub over_bytes: u64,
     /// Inclusive upper bound of the size class, in bytes; absent for the largest class.
     pub up_to_bytes: Option<u64>,
-    /// Service time in nanoseconds, without a curve.
+    /// Distribution of service times in nanoseconds, without its cumulative curve.
     pub service_ns: Distribution,
 }
 

@@ -19,7 +19,7 @@ pub struct Sizes {
 pub struct SizeRow {
     /// The group.
     pub group: Group,
-    /// Request sizes in bytes. Exact up to 1 MiB for multiples of a sector.
+    /// Request sizes in bytes. Sizes up to 1 MiB that are multiples of a sector are exact.
     pub bytes: Distribution,
     /// Share of requests of 4 KiB or less.
     pub up_to_4k_share: f64,

@@ -18,9 +18,9 @@ pub struct Totals {
     pub read_bytes: u64,
     /// Bytes written.
     pub write_bytes: u64,
-    /// Reads per write, by requests; absent without writes.
+    /// Number of reads per write; absent if there are no writes.
     pub read_write_ratio: Option<f64>,
-    /// Bytes read per byte written; absent without writes.
+    /// Bytes read per byte written; absent if nothing was written.
     pub read_write_bytes_ratio: Option<f64>,
     /// Requests per second of the span; absent if the span is empty.
     pub requests_per_s: Option<f64>,
@@ -28,7 +28,7 @@ pub struct Totals {
     pub read_bytes_per_s: Option<f64>,
     /// Bytes written per second of the span.
     pub write_bytes_per_s: Option<f64>,
-    /// Each op that occurs, in the order of the recording's ops.
+    /// Totals of each op that occurs, in the order of the recording's ops.
     pub by_op: Vec<OpTotal>,
     /// Each class that occurs.
     pub by_class: Vec<ClassTotal>,

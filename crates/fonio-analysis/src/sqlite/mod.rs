@@ -38,22 +38,23 @@ use statements::{ByStatement, Statements};
 /// The transactions of SQLite databases. Present if the recording has file-system calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sqlite {
-    /// Databases that were written, most transactions first.
+    /// Databases that were written, by descending number of transactions.
     pub databases: Vec<Database>,
-    /// Number of databases beyond the cap of 256. They are not listed, but included in `all`.
+    /// Number of databases beyond the maximum of 256. These databases are not listed, but `all` includes
+    /// them.
     pub databases_beyond_cap: u64,
     /// All databases together.
     pub all: Receipt,
-    /// Number of lost file-system calls. Each can hide a transaction.
+    /// Number of lost file-system calls. Each lost call can hide a transaction.
     pub calls_lost: u64,
     /// Whether the recording has SQL statements.
     pub has_statements: bool,
-    /// Number of lost runs and texts of SQL statements.
+    /// Number of lost executions and lost texts of SQL statements.
     pub statements_lost: u64,
-    /// Autocommits: transactions of one statement without BEGIN. Absent if the statement of a transaction is
-    /// unknown.
+    /// Number of autocommits, which are transactions of one statement without BEGIN. Absent if the statement
+    /// of a transaction is unknown.
     pub autocommits: Option<u64>,
-    /// Whether no calls or block events were lost or filtered out. Otherwise, figures are unknown.
+    /// Whether no calls or block events were lost or filtered out. If any were, figures are unknown.
     pub is_complete: bool,
 }
 
@@ -62,21 +63,23 @@ pub struct Sqlite {
 pub struct Database {
     /// Its path.
     pub path: String,
-    /// Transactions by `journal_mode`, as seen from the calls.
+    /// Number of transactions by `journal_mode`, which is inferred from the calls.
     pub modes: Vec<ModeCount>,
     /// Cost of its transactions.
     pub receipt: Receipt,
-    /// Cost of its transactions by their statements, most time in sync calls first; at most 32.
+    /// Cost of the transactions by their statements, by descending time in sync calls; at most 32 rows.
     pub statements: Vec<StatementCost>,
-    /// Committed transactions in groups that are not listed.
+    /// Number of committed transactions in groups that are not listed.
     pub statements_beyond_cap: u64,
-    /// Committed transactions whose statement is unknown, if statements were recorded.
+    /// Number of committed transactions whose statement is unknown, if statements were recorded.
     pub unknown_statements: u64,
-    /// Autocommits: committed transactions of one statement without BEGIN. Absent if a statement is unknown.
+    /// Number of autocommits, which are committed transactions of one statement without BEGIN. Absent if a
+    /// statement is unknown.
     pub autocommits: Option<u64>,
     /// Number of checkpoints of the WAL.
     pub checkpoints: u64,
-    /// Writes to the database without a journal (`journal_mode` OFF or MEMORY). Their transactions cannot be counted.
+    /// Number of writes to the database without a journal (`journal_mode` OFF or MEMORY). The transactions of
+    /// these writes cannot be counted.
     pub unjournaled_writes: u64,
     /// Whether requests to the device of the database were recorded.
     pub is_on_recorded_device: bool,

@@ -12,13 +12,13 @@ use crate::question::ratio::ratio;
 /// Cost of transactions. Request counts are unknown if events or calls were lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Receipt {
-    /// Transactions that were committed.
+    /// Number of transactions that were committed.
     pub transactions: u64,
-    /// Transactions rolled back after they wrote to a file.
+    /// Number of transactions that were rolled back after they wrote to a file.
     pub rollbacks: u64,
-    /// Mean cost of a committed transaction; absent if there is none.
+    /// Mean cost of a committed transaction; absent if no transaction was committed.
     pub mean: Option<MeanCost>,
-    /// Most frequent combination of counts.
+    /// Most frequent combination of sync calls, writes and flushes.
     pub usual: Option<UsualCost>,
     /// Bytes written to the device and by the application, from the first transaction on.
     pub amplification: Amplification,
@@ -39,19 +39,19 @@ pub struct MeanCost {
     pub flushes: Option<f64>,
     /// Bytes written to the device.
     pub bytes: Option<f64>,
-    /// Of these, bytes of the database file.
+    /// Bytes of the database file written to the device.
     pub database_bytes: Option<f64>,
-    /// Of these, bytes of its journal or WAL, and of the WAL's index.
+    /// Bytes of the journal or WAL, and of the WAL's index, written to the device.
     pub journal_bytes: Option<f64>,
-    /// Of these, bytes of the file system's journal.
+    /// Bytes of the file system's journal written to the device.
     pub fs_journal_bytes: Option<f64>,
-    /// Of these, bytes of the file system's metadata.
+    /// Bytes of the file system's metadata written to the device.
     pub fs_metadata_bytes: Option<f64>,
-    /// Of these, other bytes.
+    /// Other bytes written to the device.
     pub other_bytes: Option<f64>,
 }
 
-/// Most frequent combination of counts.
+/// Most frequent combination of sync calls, writes and flushes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UsualCost {
     /// Number of sync calls.
@@ -64,14 +64,14 @@ pub struct UsualCost {
     pub transactions: u64,
 }
 
-/// Bytes on the device for each byte that the application wrote.
+/// Bytes written to the device for each byte that the application wrote.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Amplification {
     /// Bytes written by calls to the database, its journal and its WAL.
     pub written_bytes: u64,
     /// Bytes written to the device; absent if the device was not recorded.
     pub device_bytes: Option<u64>,
-    /// Bytes on the device for each byte written.
+    /// Bytes written to the device for each byte that the application wrote.
     pub total: Option<f64>,
     /// Part of `total` for database, journal and WAL.
     pub data: Option<f64>,

@@ -12,7 +12,7 @@ const SPANS_MAX: usize = 1 << 20;
 struct Span {
     from: Timestamp,
     until: Timestamp,
-    /// `None` during calls that make files of no database durable.
+    /// `None` during calls that sync files of no database.
     database: Option<u32>,
 }
 

@@ -298,7 +298,7 @@ fn with_requests(mut tally: SqliteTally) -> SqliteTally {
     }
     give("W 0+8 q1018 d1018 c1019", Some(1), Content::SqliteDb, None);
     give("WM 0+8 q1018 d1018 c1019", None, Content::FsMetadata, Some(7));
-    // After its last call, the thread's requests no longer belong to the transaction.
+    // After a thread's last call, its requests no longer belong to the transaction.
     give("WM 0+8 q9000 d9000 c9001", None, Content::FsJournal, Some(7));
     tally
 }

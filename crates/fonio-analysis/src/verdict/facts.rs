@@ -1,4 +1,4 @@
-//! Collects the figures and words of an analysis, from single answers and from combinations of answers.
+//! Collects the figures and words of an analysis, from individual answers and from combinations of answers.
 
 use fonio_core::Unit;
 
@@ -11,7 +11,7 @@ use crate::filter::FilterOptions;
 use crate::question::ratio::ratio;
 
 impl Analysis {
-    /// Returns all figures by name, for groups, processes and devices that the recording has.
+    /// Returns all figures by name, for the groups, processes and devices in the recording.
     pub fn figures(&self) -> Vec<Figure> {
         facts(self).figures.into_values().collect()
     }
@@ -60,7 +60,8 @@ fn of_devices(facts: &mut Facts, analysis: &Analysis) {
         let devices = analysis.devices.iter().filter(|device| which(device));
         ratio(devices.map(|device| device.requests).sum(), analysis.totals.requests)
     };
-    // The share includes only devices known to rotate. A device of unknown kind is treated as flash.
+    // The share includes only devices that are known to be rotating disks. A device of unknown kind is
+    // treated as flash.
     let share = requests(|device| device.rotational == Some(true));
     facts.share("devices.rotating_share", "requests to rotating disks, share", share);
     let share = requests(|device| device.device.starts_with(LOOP_MAJOR));

@@ -5,18 +5,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::figures::Figure;
 
-/// The severity of a finding; greater ones come first.
+/// The severity of a finding; more severe findings come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// For information.
     #[default]
     Note,
-    /// It has a cost.
+    /// The finding has a cost.
     Low,
-    /// It has a cost that users may notice.
+    /// The finding has a cost that users may notice.
     Medium,
-    /// It has a cost that users notice.
+    /// The finding has a cost that users notice.
     High,
     /// The figures cannot be trusted, or data is at risk.
     Critical,
@@ -27,7 +27,7 @@ pub enum Severity {
 pub struct Finding {
     /// The rule's stable name in kebab-case.
     pub id: String,
-    /// Its rank: 1 is the most important.
+    /// The finding's rank: 1 is the most important.
     pub rank: u32,
     /// Its severity.
     pub severity: Severity,
@@ -37,7 +37,7 @@ pub struct Finding {
     pub evidence: Vec<Figure>,
     /// The consequence for the users of the machine.
     pub consequence: String,
-    /// Possible fixes. A fonio command is in backquotes.
+    /// Possible fixes. Commands of fonio are in backquotes.
     pub fixes: Vec<String>,
     /// The first fonio command among the fixes.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -19,9 +19,9 @@ const ISOLATES_READS: &str = "smartio";
 /// Schedulers that respect a unit's I/O class, and the scheduler that respects a unit's weight.
 const HEED_CLASSES: [&str; 3] = ["bfq", "mq-deadline", ISOLATES_READS];
 const HEEDS_WEIGHTS: &str = "bfq";
-/// The advice if the device's scheduler is not known.
+/// The advice for a device with an unknown scheduler.
 const HEEDED: &str = "`ionice -c idle`, which the schedulers bfq and mq-deadline heed";
-/// Maximum read-ahead that a fix sets, because more hardly helps.
+/// Maximum read-ahead that a fix sets; a larger read-ahead hardly helps.
 const READ_AHEAD_KB: u32 = 512;
 /// Minimum share of the evidence on one device for a fix to name this device.
 const EVIDENCE_FROM: f64 = 0.9;
@@ -248,8 +248,8 @@ fn dirty_limit(series: &Series) -> String {
 }
 
 /// Adds advice on the I/O class of programs that write. With schedulers other than [`ISOLATES_READS`], only
-/// the I/O class prevents these programs' writes from delaying reads. `now` is the current scheduler, `best`
-/// the offered one.
+/// the I/O class prevents these programs' writes from delaying reads. `now` is the current scheduler, and
+/// `best` is the offered scheduler.
 fn writers_class(facts: &mut Facts, now: Option<&str>, best: Option<&str>) {
     let heeds = |name: &str| HEED_CLASSES.contains(&name);
     match now {
@@ -384,7 +384,7 @@ mod tests {
         assert_eq!(told(SECOND_NS / 2, &[1, 20, 30, 3]), seen(64, 50));
         assert_eq!(told(4 * SECOND_NS, &[4, 8]), seen(8, 2));
         assert_eq!(told(SECOND_NS, &[2000]), seen(256, 2000));
-        // In these cases, nothing was written or the recording is shorter than a second.
+        // In the following cases, nothing was written, or the recording is shorter than a second.
         for series in [&[0, 0][..], &[]] {
             assert_eq!(told(SECOND_NS, series), "`fonio fix apply dirty-limit=32MiB`");
         }

@@ -10,14 +10,15 @@ use serde::{Deserialize, Serialize};
 /// Whether the figures can be trusted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Validity {
-    /// False if the figures cannot be trusted; the command then exits with code 3.
+    /// False if the figures cannot be trusted; in this case, the command exits with code 3.
     pub ok: bool,
     /// Whether a tool other than fonio made the recording.
     #[serde(default)]
     pub is_foreign: bool,
     /// The reasons, one sentence each.
     pub problems: Vec<String>,
-    /// Values that the source could not show, one sentence each; those figures are absent, not zero.
+    /// Values that the source could not show, one sentence each. Figures that need these values are absent,
+    /// not zero.
     pub unknown: Vec<String>,
     /// The first few errors in the input and how fonio handled them, one sentence each with file, record and byte.
     pub input: Vec<String>,
@@ -27,34 +28,36 @@ pub struct Validity {
     pub with_service: u64,
     /// Requests with a response time.
     pub with_response: u64,
-    /// Requests that completed without a seen issue, or whose source shows no issues.
+    /// Number of completed requests whose issue the source does not show.
     pub without_issue: u64,
-    /// Issued requests whose completion was not seen.
+    /// Number of issued requests whose completion is not in the recording.
     pub without_completion: u64,
-    /// Requests without completion that may have been in flight at the end: issued within the longest service
-    /// time, or a second, before the end.
+    /// Number of requests without a completion that may have been in flight at the end: they were issued at
+    /// most the longest service time, or a second if that is longer, before the end.
     #[serde(default)]
     pub in_flight_at_end: u64,
-    /// Requests queued but never issued, in a recording that shows issues. Their completions are not counted
-    /// as missing.
+    /// Number of requests that were queued but never issued, in a recording that shows issues. Their
+    /// completions are not counted as missing.
     #[serde(default)]
     pub never_issued: u64,
-    /// Requests that complete before they are issued or queued; the source's timestamps are wrong.
+    /// Number of requests with a completion before their issue or queueing; the source's timestamps are
+    /// wrong.
     pub out_of_order_times: u64,
-    /// Requests out of table order in the source.
+    /// Number of requests that were out of table order in the source.
     pub out_of_order_rows: u64,
-    /// Requests that ended with an error.
+    /// Number of requests that ended with an error.
     pub errors: u64,
-    /// Events that match more than one request.
+    /// Number of events that match more than one request.
     pub ambiguous: u64,
-    /// Events known to be lost within the span. If `lost_uncounted` is not 0, there are more.
+    /// Number of events known to be lost within the span. If `lost_uncounted` is not 0, more events were
+    /// lost.
     pub lost_events: u64,
-    /// Gaps that lost an unknown number of events, at least one each.
+    /// Number of gaps in which an unknown number of events was lost, at least one event each.
     #[serde(default)]
     pub lost_uncounted: u64,
     /// Gaps in the span.
     pub gaps: u64,
-    /// The largest gaps, in time order; gaps of unknown size come before all others.
+    /// The largest gaps, in time order; gaps of unknown size count as the largest.
     #[serde(default)]
     pub lost_where: Vec<LostPlace>,
     /// The assembler's counters, by name.
@@ -82,7 +85,7 @@ const QUEUE_FULL: u64 = 64;
 /// Maximum pause of a device, for example for garbage collection. A request without completion after this
 /// time counts as missed.
 const PAUSE_MAX: Nanos = Nanos(1_000_000_000);
-/// Maximum number of incomplete requests whose times are kept; only the latest are kept.
+/// Maximum number of incomplete requests whose times are kept; only the latest requests are kept.
 const INCOMPLETE_MAX: usize = 64 * 1024;
 /// Minimum number of events of a request in a trace: issue and completion.
 const EVENTS_OF_REQUEST: u64 = 2;
@@ -392,7 +395,7 @@ mod tests {
         }
     }
 
-    /// At the end, the scheduler's queue is full of writes, but the device has completed everything issued.
+    /// At the end, the scheduler's queue is full of writes, but the device has completed all issued requests.
     #[test]
     fn what_is_never_issued_misses_no_completion() {
         let done = (0..100).map(|id| request(id, &format!("W 0+8 q{id} d{id} c{}", id + 1)));
@@ -401,7 +404,8 @@ mod tests {
         let validity = analyse_rows(&rows, &Meta::default()).validity;
         assert!(validity.ok, "{:?}", validity.problems);
         assert_eq!((validity.never_issued, validity.without_completion, validity.without_issue), (300, 0, 0));
-        // The number is unknown if a source does not show when requests are issued.
+        // If a source does not show when requests are issued, the number of requests that were never issued
+        // is unknown.
         let validity = analyse_rows(&rows[100..], &Meta::default()).validity;
         assert!(!validity.ok);
         assert_eq!(

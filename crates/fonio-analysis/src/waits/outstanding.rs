@@ -1,5 +1,5 @@
 //! Computes the time for which programs may have waited for storage: time with outstanding requests, and
-//! single long responses.
+//! individual long responses.
 //!
 //! The verdict uses the time for which programs may have waited. The time includes only requests for which a
 //! program may wait, from queueing to completion. Time with several outstanding requests is counted once. A
@@ -18,33 +18,34 @@ use crate::requests::point::Point;
 /// and Newell 1983).
 pub(crate) const LONG: Nanos = Nanos(100_000_000);
 
-/// Time with outstanding requests: queued (or issued, if the source shows no queueing) and not yet completed.
+/// Time with outstanding requests. A request is outstanding from its queueing (its issue, if the source shows
+/// no queueing) to its completion.
 ///
 /// A program *may wait* for reads, readahead, synchronous writes, flushes, writes of unknown kind, and
-/// requests of other kinds. It does not wait for write-back and discards. These times are upper bounds for
-/// the wait of any thread; only recorded waits of threads show the actual wait.
+/// requests of other kinds. No program waits for write-back and discards. The times are upper bounds for the
+/// wait of any thread; only recorded waits of threads show the actual wait.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Outstanding {
     /// Time with at least one outstanding request for which a program may wait; absent if no completion is
     /// known or the span is empty.
     pub waited: Option<TimeShare>,
-    /// The same for each kind of request that occurs, including write-back and discards. Times overlap, so
-    /// they cannot be added.
+    /// Time with at least one outstanding request of each kind that occurs, including write-back and
+    /// discards. Times overlap, so they cannot be added.
     pub groups: Vec<OutstandingRow>,
     /// Processes with requests for which a program may wait, longest time first.
     pub processes: Vec<OutstandingProcess>,
-    /// Responses of all requests for which a program may wait, in nanoseconds; service times if the source shows no
-    /// queueing.
+    /// Response times of all requests for which a program may wait, in nanoseconds; service times if the
+    /// source shows no queueing.
     pub response_ns: Option<Distribution>,
     /// Share of response time spent queued, over requests for which both are known.
     pub queue_share: Option<f64>,
-    /// Single long responses.
+    /// Individual long responses.
     pub long: LongResponses,
     /// The number of requests, of any kind.
     pub requests: u64,
     /// Requests with a known response or service time.
     pub timed: u64,
-    /// Number of these whose queueing the source does not show; their time starts at the issue.
+    /// Number of timed requests whose queueing the source does not show; their time starts at the issue.
     pub counted_from_issue: u64,
 }
 
@@ -62,10 +63,10 @@ pub struct TimeShare {
 pub struct OutstandingRow {
     /// The kind.
     pub group: Group,
-    /// Time with at least one of them outstanding.
+    /// Time with at least one outstanding request of this kind.
     pub time: TimeShare,
-    /// That time divided by the time with any outstanding request for which a program may wait; absent for
-    /// kinds for which no program waits.
+    /// This kind's time divided by the time with any outstanding request for which a program may wait; absent
+    /// for kinds for which no program waits.
     pub of_waited_share: Option<f64>,
 }
 
@@ -74,13 +75,13 @@ pub struct OutstandingRow {
 pub struct OutstandingProcess {
     /// Index into the list of processes.
     pub process: u32,
-    /// Time with at least one of its requests outstanding for which a program may wait.
+    /// Time with at least one outstanding request of the process for which a program may wait.
     pub time: TimeShare,
-    /// That time divided by the same time for all processes.
+    /// The process's time divided by the same time for all processes together.
     pub of_waited_share: Option<f64>,
-    /// The number of its long responses.
+    /// The number of the process's long responses.
     pub long: u64,
-    /// Its longest response (service, if the source shows no queueing) in nanoseconds.
+    /// The process's longest response time in nanoseconds (service time if the source shows no queueing).
     pub longest_ns: u64,
 }
 
@@ -396,7 +397,7 @@ fn of_processes(delays: &[OutstandingProcess], frame: &Frame, facts: &mut Facts)
         let bytes = first.write_bytes;
         facts.amount("process.write_bytes", "bytes written by the first process", Unit::Bytes, bytes);
     }
-    // If several processes share a name, the figures are those of the last of them in the table.
+    // If several processes share a name, the figures are those of the last of these processes in the table.
     let mut delays: Vec<&OutstandingProcess> = delays.iter().collect();
     delays.sort_by_key(|delay| delay.process);
     for delay in delays {

@@ -18,7 +18,7 @@ pub struct Queueing {
     pub groups: Vec<QueueRow>,
     /// Share of response time spent queued, over requests for which both are known.
     pub queue_share_of_response: Option<f64>,
-    /// Requeued requests and requeues; absent if the source does not show requeues.
+    /// Number of requeued requests and of requeues; absent if the source does not show requeues.
     pub requeues: Option<Requeues>,
     /// The depth of each device.
     pub devices: Vec<DeviceDepth>,
@@ -43,27 +43,28 @@ pub struct Requeues {
 }
 
 /// Requests in flight on one device: from issue (from queueing, if the source shows no issue) to completion.
-/// Requests without a known completion are ignored. At the same timestamp, completions come before issues.
+/// Requests without a known completion are ignored. If timestamps are equal, completions come before issues.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceDepth {
     /// Index into `devices` of the analysis.
     pub device: u32,
-    /// Mean over the span, weighted by time.
+    /// Mean depth over the span, weighted by time.
     pub mean_depth: Option<f64>,
-    /// Mean over the time in which the device was busy.
+    /// Mean depth over the time in which the device was busy.
     pub mean_depth_when_busy: Option<f64>,
     /// The greatest depth.
     pub max_depth: u64,
-    /// Time at each depth in nanoseconds, from depth 0; the last entry includes all greater depths. At most 65 entries.
+    /// Time at each depth in nanoseconds, from depth 0; the last entry includes all greater depths. The list
+    /// has at most 65 entries.
     pub time_at_depth_ns: Vec<u64>,
     /// Time with at least one request in flight, in nanoseconds.
     pub busy_ns: u64,
     /// Busy time divided by the span.
     pub busy_share: Option<f64>,
-    /// Mean number of requests already in flight when one was issued.
+    /// Mean number of requests already in flight when a request was issued.
     pub mean_depth_at_issue: Option<f64>,
-    /// Busy time divided by requests, in nanoseconds: the device's time per request. The mean service time is
-    /// longer if requests queue inside the device or driver.
+    /// Busy time divided by requests, in nanoseconds: the device's time per request. The mean service time
+    /// exceeds this time if requests queue inside the device or driver.
     pub busy_per_request_ns: Option<f64>,
 }
 

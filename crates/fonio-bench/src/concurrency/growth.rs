@@ -13,8 +13,8 @@
 use fonio_core::Random;
 use fonio_core::statistics::sample::mean;
 
-/// A number of requests is enough if its throughput is at most this share below the best. This is our choice:
-/// a smaller gain does not justify requests that wait for each other in the device.
+/// A number of requests is enough if its throughput is at most this share below the best throughput. This is
+/// our choice: a smaller gain does not justify requests that wait for each other in the device.
 pub const TOLERANCE: f64 = 0.02;
 
 /// Maximum error probability of each bound, so the interval has 95 % confidence.
@@ -65,7 +65,7 @@ pub fn enough(rates: &[Vec<f64>]) -> Option<Enough> {
         let mut factor = |_| 1.0 + (0..rounds).map(|_| draw()).sum::<f64>() / rounds as f64;
         let factors: Vec<f64> = means.iter().map(&mut factor).collect();
         // All numbers of requests share one pool of errors, so each resample compares the best number with
-        // another one.
+        // another number.
         margins.push(greatest(&factors) / factors[resample % factors.len()] - 1.0);
         let drawn: Vec<f64> = means.iter().zip(&factors).map(|(mean, factor)| mean * factor).collect();
         highs.push(first_within(&drawn, 0.0));

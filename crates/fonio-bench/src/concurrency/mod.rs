@@ -109,7 +109,7 @@ pub(crate) fn sentence(parameters: &[Parameter]) -> Option<String> {
     let best = parameters.iter().max_by(|left, right| left.speedup.total_cmp(&right.speedup))?;
     if parameters.iter().all(|found| found.requests == 1) {
         return Some(format!(
-            "One request at a time is enough: more at once were not shown to raise the throughput of any kind of I/O by more than {TOLERANCE_PERCENT} %."
+            "One request at a time is enough: more concurrent requests were not shown to raise the throughput of any kind of I/O by more than {TOLERANCE_PERCENT} %."
         ));
     }
     let count = |found: &Parameter| {

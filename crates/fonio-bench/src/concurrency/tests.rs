@@ -60,7 +60,7 @@ fn the_known_number_of_overlapping_requests_is_found() {
 
 /// The phone's model reaches the speedups of the study's figure (1.45, 1.29, 1.55 and 1.41) with two
 /// requests. The study states that 2, 4, 4 and 2 processes are best, but it does not state the smallest
-/// number within 2 % of the best. Two concurrent requests keep the controller of the eMMC model busy.
+/// number within 2 % of the best speedup. Two concurrent requests keep the controller of the eMMC model busy.
 #[test]
 fn models_have_their_parameters() {
     let mut shown = String::new();

@@ -81,7 +81,7 @@ impl fmt::Display for Shape {
             Shape::Flat => write!(out, "flat, so each page is mapped separately"),
             Shape::Cliff { before } => {
                 let mib = before >> 20;
-                write!(out, "a cliff beyond {mib} MiB, so log blocks of single erase blocks (BAST)")
+                write!(out, "a cliff beyond {mib} MiB, so log blocks of individual erase blocks (BAST)")
             }
             Shape::Smooth { level_until: Some(level) } => {
                 let mib = level >> 20;

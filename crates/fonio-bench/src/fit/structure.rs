@@ -196,7 +196,7 @@ fn page_map(why: &str) -> String {
     )
 }
 
-/// Indices of the observations to which single knobs are adjusted first.
+/// Indices of the observations to which individual knobs are adjusted first.
 struct Needed {
     seq_read: usize,
     seq_read_small: usize,

@@ -48,8 +48,8 @@ pub(super) struct Checked {
     pub written_bytes: u64,
 }
 
-/// Checks the test regions `places`. After the time `until`, it writes no more regions, but still reads back
-/// those already written. `complete` tells whether the regions are spread over the complete device.
+/// Checks the test regions `places`. After the time `until`, no more regions are written, but the written
+/// regions are still read back. `complete` says whether the regions are spread over the complete device.
 ///
 /// # Errors
 ///
@@ -169,7 +169,7 @@ enum Found {
     Damaged,
 }
 
-/// Reads a region; reads it a second time if the content differs.
+/// Reads a region; reads it a second time if its content is not the written content.
 fn look(places: &mut impl Places, buffer: &mut Buffer, seed: u64, place: u64) -> io::Result<Found> {
     let mut expected = vec![0; PLACE_BYTES as usize];
     fill(&mut expected, seed, place);

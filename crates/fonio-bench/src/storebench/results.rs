@@ -82,7 +82,7 @@ impl Unfinished {
     }
 
     /// Reads the unfinished run from its file. Returns `None` if the file is unreadable, because another
-    /// version of fonio wrote it; then the run cannot be continued.
+    /// version of fonio wrote it; in this case, the run cannot be continued.
     pub fn read(&self) -> Option<Kept> {
         serde_json::from_slice(&fs::read(&self.path).ok()?).ok()
     }

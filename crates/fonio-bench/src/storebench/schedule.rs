@@ -171,7 +171,7 @@ impl Schedule {
         self.parts.iter().map(|part| part.writes_max).sum()
     }
 
-    /// Returns the parts that are measured, without the omitted ones.
+    /// Returns the parts that are measured, without the omitted parts.
     pub fn measured(&self) -> impl Iterator<Item = &ScheduledPart> {
         self.parts.iter().filter(|part| !matches!(part.work, Work::LeftOut(_)))
     }

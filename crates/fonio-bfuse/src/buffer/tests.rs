@@ -210,7 +210,7 @@ fn data_younger_than_the_interval_stay_and_older_ones_go() {
         let mut file = Oracle::new(dir.path(), number);
         file.write(&buffer, 0, 100, 1);
         let length = || std::fs::metadata(&file.path).expect("it exists").len();
-        // A manager that flushes at once needs less time. If a flush must happen, the test waits longer.
+        // A manager that flushes at once does so within 50 ms. If a flush must happen, the test waits longer.
         std::thread::sleep(Duration::from_millis(50));
         let arrived = (0..1000).any(|_| {
             std::thread::sleep(Duration::from_millis(if length() < below { 10 } else { 0 }));

@@ -187,7 +187,7 @@ impl FileSystem {
             None
         };
         if serving == Serving::Writeback && Self::only_appends(&file, flags) {
-            // For an append-only file, the kernel cannot write single pages.
+            // For an append-only file, the kernel cannot write individual pages.
             answer |= opened::DIRECT_IO;
         }
         if !(serving == Serving::Buffered && writable) && changed.is_none() {

@@ -135,8 +135,8 @@ impl Identity {
         outcome
     }
 
-    /// Makes all permitted capabilities effective. Call this before an operation that needs more than the
-    /// effective ones.
+    /// Makes all permitted capabilities effective. Call this function before an operation that needs more
+    /// than the effective capabilities.
     ///
     /// # Errors
     /// Returns `EPERM` only if the kernel refuses to make permitted capabilities effective, which it never

@@ -13,7 +13,7 @@ pub(crate) use opcode::Opcode;
 pub(crate) use reply::{Attributes, Record, attributes_of};
 
 /// Major version of the FUSE protocol that the daemon supports. The kernel uses the lower of its version and
-/// this one.
+/// this version.
 pub(crate) const MAJOR: u32 = 7;
 /// The first minor version in which `fuse_init_out` has all the fields that the daemon sets.
 pub(crate) const MINOR: u32 = 42;

@@ -158,8 +158,8 @@ impl Session {
     }
 
     fn serve(self: &Arc<Self>, on_end: &OnEnd) -> io::Result<()> {
-        // Otherwise, the kernel could reclaim memory for us by writing back through our own mount. The call
-        // needs a capability.
+        // Without this call, the kernel could reclaim memory for us by writing back through our own mount.
+        // The call needs a capability.
         let _ = kernel::forbid_io_recursion();
         let mut worker = Worker { identity: Identity::of_this_thread()? };
         // If the descriptor cannot be cloned, the thread uses the original descriptor.

@@ -31,7 +31,7 @@ const WAIT_MAX: Duration = Duration::from_millis(1);
 const REQUESTS_MIN: u32 = 20;
 /// Number of requests after which the clock is read again.
 const BATCH: u32 = 64;
-/// The watcher sleeps after this number of intervals with fewer requests.
+/// The watcher sleeps after this number of intervals with fewer than [`REQUESTS_MIN`] requests.
 const QUIET_MAX: u32 = 20;
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(64);

@@ -68,8 +68,8 @@ impl Session {
             // Setting the affinity fails for a CPU that may be added later; such a CPU runs no callers yet.
             let _ = sched_setaffinity(None, &cpus);
         }
-        // Otherwise, the kernel could reclaim memory for us by writing back through our own mount. The call
-        // needs a capability.
+        // Without this call, the kernel could reclaim memory for us by writing back through our own mount.
+        // The call needs a capability.
         let _ = kernel::forbid_io_recursion();
         let mut worker = Worker { identity: Identity::of_this_thread()? };
         let mut entry =

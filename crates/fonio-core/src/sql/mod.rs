@@ -1,7 +1,7 @@
 //! Normalises SQL statements of SQLite: removes their values.
 //!
 //! [`normalised`] replaces every value by `?`. This removes secrets, and statements that differ only in
-//! values become equal. It accepts any bytes, because statements come from other programs and can be
+//! values become equal. This module accepts any bytes, because statements come from other programs and can be
 //! truncated.
 
 mod tokens;
@@ -22,7 +22,7 @@ const MORE: &str = "...";
 /// Values are numbers, text, blobs, parameters, `TRUE` and `FALSE`, and `NULL` where an expression can stand.
 /// Several values in a row become `?, ...`; several rows of values become `(?, ...), ...`. A name in double
 /// quotes is treated as a value unless it names a table, because SQLite treats the name as text if no column
-/// has it. Words after the `=` of a PRAGMA are values too, except for a few harmless ones, such as `WAL`.
+/// has it. Words after the `=` of a PRAGMA are values too, except for a few harmless words, such as `WAL`.
 pub fn normalised(text: &[u8], is_cut: bool) -> String {
     let mut writer = Writer::default();
     let mut tokens = Tokens::new(text, is_cut);

@@ -24,7 +24,7 @@ impl<const BITS: u32> Steps<BITS> {
         ((shift as usize) << BITS) + (value >> shift) as usize
     }
 
-    /// Returns the middle of a step, which is the value itself if the step has only one.
+    /// Returns the middle of a step, which is the value itself if the step has only one value.
     fn middle(step: usize) -> u64 {
         let (low, width) = Self::range(step);
         low + (width >> 1)

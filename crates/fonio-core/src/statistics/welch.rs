@@ -133,8 +133,8 @@ mod tests {
                 let found = draw(first, 1.0, 0.3).difference(&draw(other, 2.0, 0.1), 0.05);
                 held += u64::from(found.low <= 1.0 && 1.0 <= found.high);
             }
-            // The expected count is 1900 (95 % of 2000), with a standard deviation of 10. It can be higher,
-            // because degrees of freedom are rounded down.
+            // The expected count is 1900 (95 % of 2000), with a standard deviation of 10. The count can be
+            // higher, because degrees of freedom are rounded down.
             assert!((1870..=1985).contains(&held), "{first} and {other} values: {held} intervals hold");
         }
     }

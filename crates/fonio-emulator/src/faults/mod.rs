@@ -1,6 +1,6 @@
 //! Injects faults. Each kind of fault has its own file.
 //!
-//! The text of a fault is `KIND:KEY=VALUE,KEY=VALUE…`. All kinds that affect single commands have the keys
+//! The text of a fault is `KIND:KEY=VALUE,KEY=VALUE…`. All kinds that affect individual commands have the keys
 //! `op` (read, write, flush, discard; several with `+`; default: all ops that the kind supports), `range`
 //! (`FROM-TO` in bytes, with K, M, G for KiB, MiB, GiB; default: the whole device) and `probability` (0 to 1;
 //! default 1). The same seed injects the same faults into the same commands.

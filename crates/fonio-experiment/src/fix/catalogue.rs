@@ -31,7 +31,7 @@ const OTHERS: &[Fix] = &[
         loses: Loss::Recent("A power cut can lose the last transactions, never the database."),
         source: "SQLite's documentation",
         real: Real::ByHand(
-            "In the app, after each opening of the database: PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL. `fonio fix apply wal-full DATABASE` makes the first setting, which stays in the file; each connection has to make the second.",
+            "In the app, after each opening of the database: PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL. `fonio fix apply wal-full DATABASE` sets the journal mode, which stays in the file; each connection must set `synchronous` itself.",
         ),
         change: Change::Setup(|setup, workload| {
             each_database(setup, workload, Journal::Wal, Synchronous::Normal)

@@ -17,7 +17,7 @@ use crate::error::ExperimentError;
 use crate::setup::{Setup, Storage};
 pub use catalogue::FIXES;
 
-/// A change of a setup that can make it faster.
+/// A change that can make a setup faster.
 #[derive(Clone, Copy, Debug)]
 pub struct Fix {
     /// The fix's name on the command line.
@@ -159,7 +159,7 @@ impl Candidate {
         let Some(value) = value else { return Ok(Candidate::Listed(fix)) };
         let setting = match fix.real {
             Real::Setting(_) => Setting::parse(text),
-            Real::ByHand(_) | Real::Trim => Err("this fix has no value".to_owned()),
+            Real::ByHand(_) | Real::Trim => Err("this fix takes no value".to_owned()),
         };
         match setting {
             Ok(setting) => Ok(Candidate::WithValue { fix, value: value.to_owned(), setting }),

@@ -69,8 +69,8 @@ pub struct LaunchOptions<'a> {
 }
 
 /// Launches the command on every setup in rounds, records and analyses each launch once, and compares the
-/// setups with the first. Also returns the analysis of the first launch. Calls `begins` before each launch,
-/// and writes recordings to folders in `out`.
+/// other setups with the first setup. Also returns the analysis of the first launch. Calls `begins` before
+/// each launch, and writes recordings to folders in `out`.
 ///
 /// # Panics
 ///

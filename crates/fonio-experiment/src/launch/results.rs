@@ -159,7 +159,7 @@ pub struct LaunchPart {
 pub struct LaunchResult {
     /// The name of the setup.
     pub name: String,
-    /// The name of the setup with which this one is compared; `None` for the first setup.
+    /// The name of the setup with which this setup is compared; `None` for the first setup.
     pub compared_with: Option<String>,
     /// A sentence that says how launches on this setup spend their time.
     pub verdict: String,

@@ -176,7 +176,7 @@ pub fn run_live(
     let result = LiveResult::of(&plan, &slices);
     folder.write_result(&result)?;
     match closed {
-        // If the old value could not be restored, report this error, not the one that ended the test.
+        // If the old value could not be restored, report this error, not the error that ended the test.
         Err(error) => Ok(LiveOutcome { result, ended: Ended::Error(error.into()) }),
         Ok(()) => Ok(LiveOutcome { result, ended }),
     }

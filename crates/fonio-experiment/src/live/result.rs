@@ -67,7 +67,7 @@ pub struct OfArm {
     pub unit_pressure: Option<PressureShares>,
 }
 
-/// A pair of valid slices, with the programs that were bulk work in either slice.
+/// A pair of valid slices, with the programs that did bulk work in either slice.
 struct Counted<'a> {
     without: &'a MeasuredSlice,
     with: &'a MeasuredSlice,

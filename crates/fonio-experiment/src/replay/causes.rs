@@ -13,7 +13,7 @@ use super::since;
 /// Maximum length of a chain of threads that wait for each other.
 const CHAIN_MAX: usize = 16;
 
-/// An access that must complete before a later one starts.
+/// An access that must complete before a later access starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cause {
     /// The thread of the access.

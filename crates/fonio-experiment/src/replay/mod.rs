@@ -170,8 +170,8 @@ impl Sequence {
         }
     }
 
-    /// Creates the replay's file or folder. Its data are durable and not in the page cache, because an access
-    /// to a hole or to the page cache would not reach the device.
+    /// Creates the replay's file or folder. The file's data are durable and not in the page cache, because an
+    /// access to a hole or to the page cache would not reach the device.
     pub fn prepare(&self, at: &Path) -> Result<(), ExperimentError> {
         let parent = at.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let (wanted, free) = (self.room(), Space::of(parent)?.free);

@@ -6,7 +6,7 @@
 //! undoing first checks that the object exists and is ours.
 //!
 //! The steps of a ledger are undone in reverse order. The owner undoes all steps when it drops the ledger,
-//! and can undo single steps earlier. [`Ledger::recover`] undoes the steps of owners that no longer run.
+//! and can undo individual steps earlier. [`Ledger::recover`] undoes the steps of owners that no longer run.
 //!
 //! This module has no code for devices, mounts or processes. The function that undoes a step ([`undo`]) is
 //! passed when a ledger is opened.
@@ -24,7 +24,7 @@ use crate::error::HostError;
 use crate::files::{make_private_folder, remove};
 use crate::settings::{Applied, LOCK, remove_free_lock};
 
-/// A change that outlives the process that made it.
+/// A change that remains after the process that made the change has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(rename_all = "snake_case", tag = "kind")]
@@ -37,8 +37,8 @@ pub enum Step {
     Tree { path: PathBuf },
     /// A file was created. Undoing removes the file.
     File { path: PathBuf },
-    /// A process was started that must not outlive this one. If it leads a process group, the group is killed
-    /// with it.
+    /// A process was started that must end with this process. If it leads a process group, the group is
+    /// killed with it.
     Process { id: ProcessId, leads_group: bool },
     /// The device `/dev/loopN` was added. Sysfs shows its backing file as `backing` (`loop/backing_file`).
     Loop { number: u32, backing: PathBuf },

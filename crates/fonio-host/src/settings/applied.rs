@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::target::Target;
 use crate::error::HostError;
 
-/// A change of a setting that was made or is about to be made.
+/// A change of a setting, either applied or planned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
     /// The changed setting and its object.
@@ -46,7 +46,8 @@ impl Applied {
     /// [`Applied::borrow`] until the ledger is undone.
     ///
     /// # Errors
-    /// [`HostError::NotSettable`] if somebody else has changed the setting, or the device or mount is gone.
+    /// [`HostError::NotSettable`] if another program has changed the setting, or if the device or
+    /// mount no longer exists.
     pub fn expect_new(&self) -> Result<(), HostError> {
         self.target.expect_still(&self.new, &self.new)
     }

@@ -16,7 +16,8 @@ impl Applied {
     ///
     /// # Errors
     ///
-    /// old value is no longer in force. If an error occurs, the setting keeps its old value.
+    /// [`HostError::System`], or [`HostError::NotSettable`] if the kernel set another value or the old value is
+    /// no longer in force. After an error, the change is undone if possible; otherwise, the ledger keeps it.
     pub fn borrow(&self, ledger: &mut Ledger) -> Result<Entry, HostError> {
         let Applied { target, old, new } = self;
         target.expect_still(old, new)?;

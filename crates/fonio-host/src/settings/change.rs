@@ -11,8 +11,8 @@
 //! 3. Changes are undone in reverse order. For example, removing a scheduler also changes the maximum number
 //!    of requests, so if that number was set after the scheduler, it is restored first.
 //! 4. A kept setting is removed from its files before its old value is restored, because the files could put
-//!    it in force again. There are two exceptions, whose old value is restored first: a folder, which needs
-//!    these files while programs use it, and a setting that survives a reboot by itself.
+//!    the setting in force again. There are two exceptions, whose old value is restored first: a folder,
+//!    which needs these files while programs use it, and a setting that survives a reboot by itself.
 //! 5. A change that cannot be undone stays on record. All other changes are undone.
 //!
 //! Undoing restores the value from before the first change, even after several changes.

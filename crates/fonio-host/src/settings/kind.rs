@@ -30,7 +30,7 @@ pub(super) trait Kind: Sync {
     fn parse(&self, name: &str, text: Option<&str>) -> Result<Value, String> {
         match text {
             None => Ok(Value::Word(self.facts().only_value.unwrap_or(name).to_owned())),
-            Some(_) => Err("this fix has no value".to_owned()),
+            Some(_) => Err("this fix takes no value".to_owned()),
         }
     }
 

@@ -56,7 +56,7 @@ pub(super) fn check_writable(dir: &Path) -> Result<(), Refusal> {
     }
 }
 
-/// Returns the flags of a mount except the access time flags; the error tells why they are unknown.
+/// Returns the flags of a mount except the access time flags; the error says why these flags are unknown.
 pub(super) fn mount_flags(options: &[String]) -> Result<MountFlags, String> {
     let mut flags = MountFlags::empty();
     for option in options {

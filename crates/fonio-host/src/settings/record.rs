@@ -106,9 +106,9 @@ impl Settings {
         Ok(undone)
     }
 
-    /// Undoes a change like [`Settings::undo`], but uses a result of [`Applied::would_undo`] that was
-    /// obtained before the setting was removed from the files that keep it, because changing these files may
-    /// change the value in force.
+    /// Undoes a change like [`Settings::undo`], but uses an earlier result of [`Applied::would_undo`]. Get
+    /// this result before you remove the setting from the files that keep it, because changing these files
+    /// may change the value in force.
     ///
     /// # Errors
     /// [`HostError::System`] if the value cannot be restored; the setting then stays on record.
@@ -143,7 +143,7 @@ impl Settings {
 }
 
 /// Returns the recorded change that is in force. If a process was killed while it set a second value, the
-/// value in force is the first, the second, or a mixture of parts of both.
+/// value in force is the first value, the second value, or a mixture of parts of both.
 fn now_in_force(recorded: Recorded) -> Result<Applied, HostError> {
     let Recorded { mut applied, instead_of } = recorded;
     if let Some(earlier) = instead_of

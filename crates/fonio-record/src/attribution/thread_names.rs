@@ -22,7 +22,7 @@ pub(crate) struct ThreadNames {
 }
 
 impl ThreadNames {
-    /// Notes the name and process of a thread. A later name replaces an earlier one.
+    /// Notes the name and process of a thread. A later name replaces an earlier name.
     pub(crate) fn note(&mut self, tid: u32, (tgid, parent): (u32, u32), comm: [u8; COMM_MAX]) {
         let is_full = self.known.len() >= KNOWN_MAX;
         match self.known.get_mut(&tid) {

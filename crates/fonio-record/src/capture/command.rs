@@ -136,7 +136,7 @@ struct Joined {
 
 impl Joined {
     fn join(dir: &Path) -> Result<Joined, RecordError> {
-        // Version 1 hierarchies can move single threads; the unified hierarchy moves a process with all its
+        // Version 1 hierarchies can move individual threads; the unified hierarchy moves a process with all its
         // threads.
         let file = if dir.join("tasks").exists() { "tasks" } else { "cgroup.procs" };
         let root = dir.parent().unwrap_or(dir);

@@ -41,7 +41,7 @@ pub(super) struct Known {
     shown: [u8; 16],
 }
 
-/// The known threads and parties. Each is looked up once.
+/// The known threads and parties. Each thread and party is looked up once.
 #[derive(Debug)]
 pub(super) struct Identities {
     machine: Machine,

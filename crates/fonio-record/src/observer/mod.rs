@@ -68,8 +68,8 @@ pub struct PartyId(pub u32);
 /// A completed request, and the party that caused it.
 ///
 /// The row has the flags SYNC, META, FUA, PREFLUSH and READAHEAD. `queued` is the time at which the request's
-/// first bio was queued; for a flush, the time at which the first flush that it served was queued. The row
-/// has no `file_id`.
+/// first bio was queued; for a flush request, the time at which the first of the flushes that it served was
+/// queued. The row has no `file_id`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedRequest {
     /// The completed request.
@@ -171,10 +171,10 @@ enum Source {
 
 /// Makes the C library return large freed blocks of memory to the kernel immediately.
 ///
-/// At first, glibc returns these blocks, but then it keeps ever larger ones: after the recorder has read the
-/// kernel's types, glibc keeps 16 MiB until the process ends. musl always returns large blocks.
+/// At first, glibc returns these blocks, but then it keeps ever larger blocks: after the recorder has read
+/// the kernel's types, glibc keeps 16 MiB until the process ends. musl always returns large blocks.
 fn return_large_blocks() {
-    // SAFETY: it only sets a parameter of the allocator, under the allocator's own lock.
+    // SAFETY: the call only sets a parameter of the allocator, under the allocator's own lock.
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10);
@@ -228,7 +228,6 @@ impl Observer {
         };
         let filling = self.filling();
         let mut polled: Vec<PollFd<'_>> = filling.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-        // If a signal interrupts the sleep, it is only shorter.
         let _ = poll(&mut polled, Some(&time));
     }
 

@@ -2,7 +2,7 @@
 //! procfs.
 //!
 //! A thread that is blocked at two looks and did not run between them was blocked throughout. The thread's
-//! wait has a row, from half an interval before the first look until half an interval after the last one. On
+//! wait has a row, from half an interval before the first look until half an interval after the last look. On
 //! average, the row has the same length as the wait. A thread that is blocked at a single look is counted for
 //! one interval. So each sighting of a blocked thread counts for one interval, which makes the estimated time
 //! unbiased.

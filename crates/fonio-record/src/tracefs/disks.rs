@@ -17,7 +17,7 @@ use crate::options::Selector;
 pub(crate) enum Watched {
     /// Only the listed disks: disks that the user named, the disks below them, and the mapped devices above
     /// any of these, sorted by device number. The bios of an upper device show whose data they carry; below
-    /// it, the workers of dm-crypt issue the encrypted data of all processes.
+    /// an upper device, the workers of dm-crypt issue the encrypted data of all processes.
     Only(Vec<DeviceId>),
     /// Every disk except the listed loop devices over a file on another disk: on that disk, the same I/O
     /// appears again.
@@ -76,7 +76,7 @@ fn named_device(machine: &Machine, name: &OsStr) -> Result<DeviceId, RecordError
     {
         return Ok(id);
     }
-    // The device has no node in /dev, which is usual in a container and on Android (there, the nodes are in
+    // The device has no node in /dev, which is usual in a container and on Android (Android has its nodes in
     // /dev/block). sysfs has a directory for each disk and partition by name.
     let bare = path.file_name().unwrap_or(name);
     if let Some(id) = machine.device_named(bare) {

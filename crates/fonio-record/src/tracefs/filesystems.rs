@@ -14,7 +14,7 @@ pub(crate) struct FileScope {
     filesystems: Option<Vec<DeviceId>>,
     /// Each partition, and the disk that contains it.
     pub partitions: Vec<(DeviceId, DeviceId)>,
-    /// The btrfs file systems among the followed ones.
+    /// The followed btrfs file systems.
     pub btrfs: Vec<Btrfs>,
 }
 

@@ -35,7 +35,7 @@ struct CpuPages {
     cpu: u32,
     file: File,
     segments: VecDeque<Segment>,
-    /// The segments before this one are in the spill file or being written to it.
+    /// The segments before this segment are in the spill file or being written to it.
     first_held: usize,
     /// The chunk to which pages are appended.
     chunk: Chunk,

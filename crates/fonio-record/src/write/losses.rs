@@ -177,8 +177,7 @@ mod tests {
     fn each_lost_event_counts_once_and_has_a_processor() {
         let (lost, said) = settle(&[gap(0, Some(7))], kernel(&[Some((7, 0)), Some((0, 0))]));
         assert_eq!((lost.total(), lost.gaps.len(), said), (Some(7), 1, vec!["lost-events"]));
-        // On processor 1, the kernel lost more events than the pages count, and refused to record some
-        // events.
+        // On processor 1, the kernel lost events that the pages do not report, and refused to record others.
         let (lost, said) = settle(&[gap(0, Some(7))], kernel(&[Some((7, 0)), Some((5, 2))]));
         assert_eq!((lost.total(), said), (Some(14), vec!["lost-events", "refused-events"]));
         let places: Vec<_> =

@@ -81,9 +81,9 @@ impl Recording {
     }
 
     /// Passes the rows of `tables` to `sink`, each table in its own order: threads, files, marks, samples,
-    /// calls, statements, waits, blocked counts. They are followed by requests and bios, interleaved by time
-    /// (a bio before a request of the same time), with `settled` marks; then links; then diagnostics. Bios
-    /// and links are left out if the sink does not want them.
+    /// calls, statements, waits, blocked counts. Then come requests and bios, interleaved by time (a bio
+    /// before a request of the same time), with `settled` marks; then links; then diagnostics. Bios and links
+    /// are left out if the sink does not want them.
     ///
     /// A replay needs bounded memory for a recording of any size.
     ///

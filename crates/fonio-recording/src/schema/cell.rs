@@ -173,7 +173,7 @@ pub(crate) struct Names<V> {
 }
 
 /// Returns the dictionary type with signed 32-bit keys, because pandas categories do not support unsigned
-/// ones.
+/// keys.
 fn dictionary_type() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }

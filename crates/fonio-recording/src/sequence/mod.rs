@@ -78,8 +78,8 @@ fn order(&(time, id, _): &Waiting) -> u128 {
 pub(crate) struct Sequence<T: Sequenced> {
     /// The waiting rows. Slots in `free` contain rows that have already been emitted.
     rows: Vec<T>,
-    /// Free slots in `rows`; the last one is used first. Rows were emitted in the opposite order, so new rows
-    /// get consecutive slots, as the processor's prefetching needs.
+    /// Free slots in `rows`; the last slot is used first. Rows were emitted in the opposite order, so new
+    /// rows get consecutive slots, as the processor's prefetching needs.
     free: Vec<u32>,
     /// The keys of emitted rows and, from `given` on, the keys of waiting rows.
     keys: Vec<Waiting>,

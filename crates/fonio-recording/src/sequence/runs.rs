@@ -45,7 +45,7 @@ impl<T: Sequenced> Runs<T> {
         self.heads.peek().map(|Reverse((key, _))| *key)
     }
 
-    /// Removes the row that is the first one in all runs; at least one row must be left.
+    /// Removes the row that comes first among all runs; at least one row must be left.
     pub(super) fn pop(&mut self) -> io::Result<&T> {
         let mut top = self.heads.peek_mut().expect("pop follows head");
         let run = &mut self.runs[top.0.1];
@@ -98,8 +98,8 @@ impl<T: Sequenced> Runs<T> {
         Ok(())
     }
 
-    /// Returns the run to extend with rows from `first` on: among the runs that end before `first`, the one
-    /// that ends last; if there is none, a fully read run.
+    /// Returns the run to extend with rows from `first` on: among the runs that end before `first`, the run
+    /// that ends last; if there is no such run, a fully read run.
     fn place_for(&self, first: Key) -> Option<usize> {
         let live = |run: &Run<T>| run.head.is_some();
         let (extended, _) = self

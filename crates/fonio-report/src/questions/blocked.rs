@@ -13,7 +13,7 @@ const DRAWN: usize = 12;
 const LISTED: usize = 100;
 /// Maximum number of files in the table.
 const FILES: usize = 40;
-/// Minimum share for a process to be named as one that others waited for.
+/// Minimum share for naming a process for which other processes waited.
 const SHARE_LEAST: f64 = 0.05;
 
 /// The operations in which threads are blocked, with their names in tables.
@@ -169,9 +169,11 @@ fn programs(blocked: &Blocked) -> Table {
             "The operation with the longest time (names: open, stat, rename, unlink and similar calls).",
             |program| Cell::words(most(program)),
         )
-        .column("For", "The file waited for longest; or the other thread and its operation.", |program| {
-            file(program.file.as_ref().map(|file| &file.path), program.through.as_ref())
-        })
+        .column(
+            "For",
+            "The file for which the program waited longest; or the other thread and its operation.",
+            |program| file(program.file.as_ref().map(|file| &file.path), program.through.as_ref()),
+        )
         .or_drop()
         .whose()
         .column(
@@ -192,9 +194,11 @@ fn longest(blocked: &Blocked) -> Table {
         .whose()
         .column("Took", "", |wait| Cell::count(wait.time_ns, Unit::Ns))
         .column("In", "", |wait| Cell::words(operation(&wait.blocked_in)))
-        .column("For", "The file waited for; or the other thread and its operation.", |wait| {
-            file(wait.file.as_ref(), wait.through.as_ref())
-        })
+        .column(
+            "For",
+            "The file for which the thread waited; or the other thread and its operation.",
+            |wait| file(wait.file.as_ref(), wait.through.as_ref()),
+        )
         .whose()
         .column("Behind", "Owners of the outstanding requests: shares of the summed request time.", |wait| {
             behind(&wait.behind)
@@ -261,10 +265,10 @@ fn notes(blocked: &Blocked) -> Vec<String> {
         "The threads were sampled from /proc: times are estimates, a wait seen in one sample counts for the time between two \
          samples, and waits for other threads are missing."
     } else if blocked.is_partial {
-        "The recording was made without BPF: waits for another thread of a program (a lock that it held, or its answer) and \
+        "The recording was made without BPF: waits for another thread of a program (a lock that it held, or its reply) and \
          for asynchronous I/O are missing."
     } else {
-        "A wait for another thread of a program (a lock that it held, or its answer) counts as far as that thread was blocked."
+        "Of a wait for another thread of a program (a lock that it held, or its reply), only the time for which that thread was blocked counts."
     };
     let mut notes = vec![format!(
         "Threads that slept uninterruptibly, on every device. A wait counts for the operation in which the thread was \
@@ -272,7 +276,7 @@ fn notes(blocked: &Blocked) -> Vec<String> {
     )];
     if blocked.intervals_beyond_cap > 0 {
         notes.push(format!(
-            "The timeline shows the longest 16 waits of each thread; {} shorter ones are left out.",
+            "The timeline shows the longest 16 waits of each thread; {} shorter waits are left out.",
             Unit::Count.format(blocked.intervals_beyond_cap as f64)
         ));
     }

@@ -7,13 +7,13 @@ use super::{About, maybe};
 use crate::document::{Axis, Cell, Chart, Plot, Role, Section, Series, Table};
 use fonio_core::Unit;
 
-/// Maximum number of processes in the chart; the table has more.
+/// Maximum number of processes in the chart; the table has more processes.
 const DRAWN: usize = 10;
 /// Maximum number of processes in the table.
 const LISTED: usize = 100;
 
-/// A process, and the time during which it had requests outstanding that programs may wait for; `None` if it
-/// had no such requests.
+/// A process, and its time with outstanding requests for which programs may wait; `None` if it had no such
+/// requests.
 type Line<'a> = (&'a Process, Option<&'a OutstandingProcess>);
 
 /// Returns the processes with outstanding requests, longest time first, and then the processes that caused

@@ -128,7 +128,7 @@ fn bytes(sqlite: &Sqlite) -> Table {
         .column("Metadata", "Metadata of the file system, outside its journal.", |(_, mean)| {
             bytes(mean.fs_metadata_bytes)
         })
-        .column("Other", "Writes for the transaction whose kind is unknown.", |(_, mean)| {
+        .column("Other", "Writes of an unknown kind for the transaction.", |(_, mean)| {
             bytes(mean.other_bytes)
         })
         .or_drop()

@@ -23,7 +23,7 @@ pub fn meta() -> Meta {
     read(include_str!("meta.json"))
 }
 
-/// Returns a comparison of two recordings with a first recording.
+/// Returns a comparison of two further recordings with the first recording.
 pub fn comparison() -> Comparison {
     read(include_str!("comparison.json"))
 }

@@ -1,4 +1,4 @@
-//! The response types of the API. Their schemas are part of the OpenAPI document.
+//! The response types of the API. The schemas of these types are part of the OpenAPI document.
 
 use fonio_storebench_document::document::Document;
 use schemars::JsonSchema;
@@ -15,7 +15,7 @@ use crate::store::summary::{Point, Quantile};
 pub enum State {
     /// It is ranked.
     Received,
-    /// It is not ranked; `reason` says why.
+    /// The result is not ranked; `reason` says why.
     Hidden,
 }
 
@@ -28,7 +28,7 @@ pub struct Submitted {
     pub state: State,
     /// Why the result is hidden.
     pub reason: Option<String>,
-    /// The secret token that deletes the result. Only this response contains it.
+    /// The secret token that deletes the result. Only this response contains the token.
     pub delete_token: String,
     /// The address of the result's page.
     pub page: String,
@@ -51,7 +51,7 @@ pub struct Shown {
     pub device: DeviceAnswer,
     /// The address of the result's page.
     pub page: String,
-    /// The standing per ranked figure; empty for a hidden result.
+    /// The result's percentile for each ranked figure; empty for a hidden result.
     pub percentiles: Vec<Percentile>,
     /// The document as it was submitted.
     #[schemars(schema_with = "document_schema")]
@@ -62,7 +62,7 @@ fn document_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({ "$ref": "#/components/schemas/Document" })
 }
 
-/// The standing of a figure among the results with the same key.
+/// The rank and percentile of a figure among the results with the same key.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Percentile {
     /// The figure's name.
@@ -79,7 +79,7 @@ pub struct Percentile {
     pub percentile: Option<f64>,
     /// The lower end of Wilson's 95 % confidence interval of this percentage.
     pub low: Option<f64>,
-    /// The upper end.
+    /// The upper end of Wilson's 95 % confidence interval of this percentage.
     pub high: Option<f64>,
 }
 
@@ -194,7 +194,7 @@ pub struct Ecdf {
     pub results: i64,
     /// Quantiles with a precision of 0.4 %, and their 95 % intervals by order statistics.
     pub quantiles: Vec<Quantile>,
-    /// Points of the distribution function; it is exact at these points.
+    /// Points of the distribution function, which is exact at these points.
     pub points: Vec<Point>,
     /// Half the width of the 95 % band around the function (Dvoretzky, Kiefer, Wolfowitz); absent if there
     /// are no results.

@@ -31,7 +31,7 @@ impl Schemas {
         json!({ "description": description, "content": { "application/json": { "schema": self.of::<T>() } } })
     }
 
-    /// The responses of a path: its own, and the problems that it can report.
+    /// The responses of a path: its own responses, and the problems that it can report.
     fn answers(&mut self, own: Vec<(&str, Value)>, problems: &[(&str, &str)]) -> Value {
         let mut all: Map<String, Value> =
             own.into_iter().map(|(status, answer)| (status.to_owned(), answer)).collect();

@@ -17,7 +17,7 @@ pub(super) struct Step {
     postgres: &'static str,
 }
 
-/// All migration steps; the first one creates version 1 of the schema.
+/// All migration steps; the first step creates version 1 of the schema.
 pub(super) const ALL: &[Step] = &[Step {
     sqlite: include_str!("migrations/0001.sqlite.sql"),
     postgres: include_str!("migrations/0001.postgres.sql"),

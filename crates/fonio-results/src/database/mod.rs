@@ -28,7 +28,7 @@ pub enum Value {
     Int(i64),
     /// A finite floating-point value.
     Real(f64),
-    /// Text without NUL characters, because PostgreSQL cannot store them.
+    /// Text without NUL characters, which PostgreSQL cannot store.
     Text(String),
     /// A byte string.
     Bytes(Vec<u8>),

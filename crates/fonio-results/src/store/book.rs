@@ -61,7 +61,7 @@ pub(super) const ADD_TO_BINS: Bulk = Bulk {
                ON CONFLICT (scope, key_id, figure_id, bin) DO UPDATE SET results = bins.results + excluded.results",
 };
 
-/// Keeps the best result of each device; among equal results, the first.
+/// Keeps the best result of each device; of equal results, the first result.
 pub(super) const ADD_BEST: Bulk = Bulk {
     sqlite: "INSERT INTO best (key_id, figure_id, device_id, score, seq) VALUES ($1, $2, $3, $4, $5) \
              ON CONFLICT (key_id, figure_id, device_id) DO UPDATE SET score = excluded.score, seq = excluded.seq \

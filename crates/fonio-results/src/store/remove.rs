@@ -113,7 +113,7 @@ impl Gone<'_> {
         Ok(())
     }
 
-    /// If the deleted result was the best of its device, stores the next best. The next best result is in the
+    /// If the deleted result was the best of its device, stores the next best result, which is in the
     /// device's first bin, so only the ranking rows of this bin are read.
     fn elect(&mut self, figure: usize) -> Outcome<()> {
         let figure_id = self.book.figure_id(figure);

@@ -48,7 +48,7 @@ pub struct Interface {
     pub flush_command: Nanos,
     /// The time that forced unit access adds to a write, without the time to program its data.
     pub fua: Nanos,
-    /// Whether programming begins when the first page has arrived, instead of the last page.
+    /// Whether programming begins when the first page has arrived, rather than when the last page has.
     pub programs_while_receiving: bool,
 }
 

@@ -19,7 +19,7 @@ pub struct Raid0 {
 }
 
 impl Raid0 {
-    /// Makes a RAID-0 of `members`. Each member is used up to the capacity of the smallest.
+    /// Makes a RAID-0 of `members`. Each member is used up to the capacity of the smallest member.
     ///
     /// # Panics
     ///

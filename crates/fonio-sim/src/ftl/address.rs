@@ -56,26 +56,26 @@ impl LogicalUnit {
         LogicalUnit(u32::try_from(number).expect("a device has fewer than 2³² units"))
     }
 
-    /// Returns the units from this one to `end`, without `end`.
+    /// Returns the units from this unit to `end`, without `end`.
     pub(crate) fn up_to(self, end: LogicalUnit) -> impl Iterator<Item = LogicalUnit> {
         (self.0..end.0).map(LogicalUnit)
     }
 }
 
 impl PhysicalUnit {
-    /// Returns the unit `units` after this one.
+    /// Returns the unit that is `units` after this unit.
     pub(crate) fn plus(self, units: u32) -> PhysicalUnit {
         PhysicalUnit(self.0 + units)
     }
 }
 
 impl Offset {
-    /// Returns the offset `units` after this one.
+    /// Returns the offset that is `units` after this offset.
     pub(crate) fn plus(self, units: u32) -> Offset {
         Offset(self.0 + units)
     }
 
-    /// Returns the offsets from this one to `end`, without `end`.
+    /// Returns the offsets from this offset to `end`, without `end`.
     pub(crate) fn up_to(self, end: Offset) -> impl Iterator<Item = Offset> {
         (self.0..end.0).map(Offset)
     }

@@ -129,7 +129,7 @@ impl<W: Watch> DataBlocks<W> {
         self.replace(owner, fresh, work);
     }
 
-    /// Records that the units before `end` are in the block that becomes the data block.
+    /// Records that the units before `end` are in the future data block.
     pub(super) fn insert_up_to(&mut self, owner: LogicalBlock, end: Offset) {
         for offset in Offset(0).up_to(end) {
             self.in_place.insert(owner, offset);

@@ -93,7 +93,7 @@ pub struct Work {
     pub steps: Vec<Step>,
     /// The number of steps until the host's data are in flash. Later steps are the layer's own housekeeping.
     pub durable_after: usize,
-    /// Totals since the layer was made or its counters were last reset.
+    /// Totals since the layer was created or its counters were last reset.
     pub totals: Totals,
 }
 

@@ -2,12 +2,12 @@
 //!
 //! The erase blocks with the same number on all dies form a superblock, which is filled page by page across
 //! the dies. Host data and the collector's copies go to different superblocks, which separates old data from
-//! new data. Collection is paced: while few superblocks are free, each page that the host writes is followed
-//! by as many copies as are needed to empty the victim before the space that its collection gains is used up.
+//! new data. Collection is paced: while few superblocks are free, each page from the host is followed by a
+//! number of copies. This number is large enough to empty the victim before the gained space is used up.
 //!
 //! Two rules can choose the victim. *Greedy* takes the superblock with the fewest valid units. *Cost-benefit*
-//! (Rosenblum, Ousterhout 1992) takes the one with the largest `(1 - u) × age / 2u`, where `u` is the share
-//! of valid units.
+//! (Rosenblum, Ousterhout 1992) takes the superblock with the largest `(1 - u) × age / 2u`, where `u` is the
+//! share of valid units.
 
 use std::collections::VecDeque;
 

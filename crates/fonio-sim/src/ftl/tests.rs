@@ -58,7 +58,7 @@ enum Host {
     Close,
 }
 
-/// Runs the host's commands and compares the layer with the chip after each command. `discards` tells whether
+/// Runs the host's commands and compares the layer with the chip after each command. `discards` is whether
 /// the layer records discards.
 fn check<F: Ftl>(mut ftl: F, chip: impl Fn(&F) -> &Chip, commands: &[Host], discards: bool) {
     let units = ftl.geometry().logical_units;

@@ -15,8 +15,8 @@ use crate::ftl::{Ftl, Geometry, Unwatched};
 const BLOCKS_MIN: u64 = 2;
 
 /// The minimum number of superblocks of a page-mapped device that is smaller than its profile says. If a
-/// device has at least this number of superblocks, those reserved for garbage collection are a small part of
-/// it.
+/// device has at least this number of superblocks, the superblocks reserved for garbage collection are a
+/// small part of it.
 const SUPERBLOCKS_MIN: u64 = 128;
 
 /// The design of a device, as described by a profile.
@@ -128,7 +128,7 @@ fn geometry(profile: &Profile, flash: &Flash, capacity: u64) -> Result<Geometry,
     let mut pages = profile.required("flash.pages_per_block")?;
     let units_per_page = flash.page_bytes / flash.unit_bytes;
     let logical_units = capacity.div_ceil(flash.unit_bytes);
-    // A page map writes across all dies; a log-block layer writes single erase blocks.
+    // A page map writes across all dies; a log-block layer writes individual erase blocks.
     let mut across = 1;
     if profile.required_word("ftl.kind")? == "page_map" {
         across = u64::from(flash.dies);

@@ -275,7 +275,7 @@ impl Cfq {
         Some(GroupTurn { class, group, ends: now + Nanos(slices.sum()) })
     }
 
-    /// Returns the time until which the device idles for the empty queue that has the device; other queues
+    /// Returns the timestamp until which the device idles for the active queue, which is empty. Other queues
     /// are held back until then. Returns `None` if the device does not idle.
     fn idles_until(&self, turn: Turn, now: Timestamp) -> Option<Timestamp> {
         let queue = &self.queues[turn.queue];

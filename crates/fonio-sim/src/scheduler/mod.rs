@@ -1,8 +1,8 @@
 //! I/O schedulers: they choose the next waiting request for the device, or hold requests back.
 //!
 //! A driver inserts requests, takes requests while the device has room, and reports completions. A scheduler
-//! may hold requests back while others are in flight, or until a time that it reports. Schedulers have no
-//! clock: the driver passes the time, which must not decrease.
+//! may hold requests back while other requests are in flight, or until a time that it reports. Schedulers
+//! have no clock: the driver passes the time, which must not decrease.
 //!
 //! The models were written from papers and documentation; `docs/scheduler-models.md` lists these sources
 //! and the gaps of each model. The models do not merge requests: recorded requests are already merged.
@@ -120,7 +120,7 @@ impl Priority {
 /// A scheduling policy: it chooses the next request to dispatch.
 ///
 /// Times given to a policy's functions must not decrease. Each inserted request is dispatched once. While no
-/// request is in flight, a scheduler with waiting requests dispatches one or returns a later time from
+/// request is in flight, a scheduler with waiting requests dispatches a request or returns a later time from
 /// [`Scheduler::next_timer`]; so no request waits forever.
 pub trait Scheduler: Send {
     /// Inserts a request.

@@ -19,8 +19,8 @@ pub enum Origin {
 /// The reason why a derived number is not a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Derivation {
-    /// The number equals one from another column of the same table, multiplied by a ratio; the simulator is
-    /// not needed.
+    /// The number equals a number from another column of the same table, multiplied by a ratio; the simulator
+    /// is not needed.
     TableRatio,
     /// The number follows from the shape of random-write throughput over the range, which has its own check.
     Shape,
@@ -110,7 +110,7 @@ impl Origin {
         }
     }
 
-    /// Explains for people why the number is not a prediction; empty if it is one.
+    /// Explains for people why the number is not a prediction; empty if it is a prediction.
     pub fn explained(self) -> &'static str {
         match self {
             Origin::Predicted => "",

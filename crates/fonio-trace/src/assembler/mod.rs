@@ -41,13 +41,13 @@
 //! - *G, io_start, I*: the newest waiting entry without an event of this kind. An entry of equal size is
 //!   preferred; for I, a smaller entry is next, then a larger bio, which must have been split.
 //!
-//! Of several equal candidates, the one that began first is taken, and the choice is counted. The exception
-//! is a candidate that is probably stale: its time to the event is more than four times the next candidate's,
-//! and the product of the two times exceeds the square of the typical time. The typical time is the running
-//! median of unambiguous pairs on that device and op, or 0 until there is a pair. So requests that are in
-//! flight together are paired first in, first out, and a request whose completion was lost does not shift all
-//! later pairs of that sector. A skipped candidate may still be paired later, if it is then the only
-//! candidate. When another equal request begins, the skipped candidate is emitted without completion.
+//! Of several equal candidates, the candidate that began first is taken, and the choice is counted. The
+//! exception is a candidate that is probably stale: its time to the event is more than four times the next
+//! candidate's, and the product of the two times exceeds the square of the typical time. The typical time is
+//! the running median of unambiguous pairs on that device and op, or 0 until there is a pair. So requests
+//! that are in flight together are paired first in, first out, and a request whose completion was lost does
+//! not shift all later pairs of that sector. A skipped candidate may still be paired later, if it is then the
+//! only candidate. When another equal request begins, the skipped candidate is emitted without completion.
 //!
 //! # One request issued several times
 //!
@@ -128,8 +128,8 @@ use give::Cut;
 use open::{FLUSH_SECTOR, Key, NEVER, NIL, Open};
 use tally::{Counter, Tally};
 
-/// Maximum number of stored completions without an issue. The issue can follow later in the input, with an
-/// earlier time.
+/// Maximum number of stored completions without an issue. The issue can follow later in the input, with a
+/// time before the completion.
 const ORPHANS_MAX: usize = 64;
 
 /// The options of the assembler.

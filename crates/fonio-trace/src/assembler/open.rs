@@ -298,8 +298,8 @@ impl Open {
         self.release(index);
     }
 
-    /// Takes the entry under `key` out of its chain, if it is the only one and satisfies `fits`. The caller
-    /// must [`release`](Open::release) it, which saves a second search.
+    /// Takes the entry under `key` out of its chain, if it is the only entry there and satisfies `fits`. The
+    /// caller must [`release`](Open::release) the entry, which saves a second search.
     #[inline]
     pub fn unchain_only(&mut self, key: Key, fits: impl FnOnce(&Entry) -> bool) -> Option<u32> {
         let bucket = self.bucket(key);

@@ -399,7 +399,7 @@ impl Assembler {
         Ok(Some(above))
     }
 
-    /// Returns the bio of which the part that begins at `from` has not moved on yet.
+    /// Returns the bio whose part from `from` on has not moved on yet.
     fn partly_passed(&mut self, from: &Step<'_>) -> Option<u32> {
         let open = &self.open;
         let waiting = &mut self.devices[from.key.device as usize].partly_passed;

@@ -131,7 +131,7 @@ impl Key {
         } else {
             match &mut self.gap {
                 Some(gap) if sequence == gap.first => {
-                    // The records are swapped: this one is late, not lost.
+                    // The records are swapped: this record is late, not lost.
                     gap.first = gap.first.wrapping_add(1);
                     gap.count -= 1;
                     if gap.count == 0 {
@@ -141,7 +141,7 @@ impl Key {
                 }
                 Some(gap) if sequence.wrapping_sub(gap.first) < gap.count => {
                     // The previous number was damaged, so counting continues from the number that was
-                    // expected before the damaged one.
+                    // expected before the damaged number.
                     self.gap = None;
                     self.gaps -= 1;
                     self.expected = sequence.wrapping_add(1);

@@ -3,7 +3,7 @@
 use fonio_core::EventKind;
 
 /// The categories by which blktrace and blkparse filter (`-a`). For each category, a trace contains either
-/// all events or none.
+/// all events or no events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Categories {
     pub queue: bool,

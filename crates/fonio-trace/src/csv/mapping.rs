@@ -106,7 +106,7 @@ impl TimeUnit {
 /// The unit of an offset or a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeUnit {
-    /// `bytes`: single bytes.
+    /// `bytes`: units of one byte.
     Bytes,
     /// `sectors`: units of 512 bytes.
     Sectors,

@@ -32,18 +32,18 @@ pub(super) struct Block<'a> {
 enum Layout {
     /// Such as `8,0 WS 4096 () 1024 + 8 [comm]`; newer kernels have the priority before the comm.
     Request,
-    /// Such as `8,0 WS () 1024 + 8 [0]`; newer kernels have the priority before the error.
+    /// For example, `8,0 WS () 1024 + 8 [0]`; newer kernels have the priority before the error.
     RequestEnd,
-    /// Such as `8,0 WS 1024 + 8 [comm]`.
+    /// For example, `8,0 WS 1024 + 8 [comm]`.
     Bio,
-    /// Such as `8,0 WS 1024 + 8 [0]`.
+    /// For example, `8,0 WS 1024 + 8 [0]`.
     BioEnd,
-    /// Such as `8,0 WS 1024 / 1032 [comm]`.
+    /// For example, `8,0 WS 1024 / 1032 [comm]`.
     Split,
-    /// Such as `8,0 WS 3072 + 8 <- (8,1) 1024`.
+    /// For example, `8,0 WS 3072 + 8 <- (8,1) 1024`.
     BioRemap,
-    /// Such as `8,0 WS 3072 + 8 <- (8,1) 1024 1`; the last number is the number of bios, which old kernels
-    /// omit.
+    /// For example, `8,0 WS 3072 + 8 <- (8,1) 1024 1`; the last number is the number of bios, which old
+    /// kernels omit.
     RequestRemap,
     /// Such as `[comm]`.
     Plug,

@@ -285,7 +285,7 @@ impl Json {
                     if left > 1 {
                         JsonAt::Unicode(left - 1, value)
                     } else {
-                        // Surrogate pairs are not decoded, because traces contain none.
+                        // Surrogate pairs are not decoded, because traces contain no such pairs.
                         let character = char::from_u32(value).unwrap_or(char::REPLACEMENT_CHARACTER);
                         out.text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
                         JsonAt::Text

@@ -1,7 +1,7 @@
 //! Decodes the file-system, page-cache and write-back events that show whose data a bio carries.
 //!
-//! The available events depend on the kernel. If a kernel lacks an event or a needed field of it, the event
-//! is left out, and the facts that it would show stay unknown.
+//! The available events depend on the kernel. If a kernel lacks an event or a field that it needs, the event
+//! is left out, and the facts that the event would show stay unknown.
 
 use std::str;
 
@@ -64,7 +64,7 @@ pub struct FileRecord<'r> {
     pub event: FileEvent<'r>,
 }
 
-/// A file, identified by its inode number, which a later file can have too.
+/// A file, identified by its inode number; a later file can have the same inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Inode {
     /// The device number of the file system, as in `st_dev` of its files.

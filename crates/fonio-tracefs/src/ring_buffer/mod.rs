@@ -6,8 +6,8 @@
 //!
 //! - [`PageLayout`] is parsed from `events/header_page`; [`PageLayout::open`] and [`Cursor`] then read one page.
 //! - [`EventFormat`] is parsed from `events/SYSTEM/EVENT/format`; with its offsets, [`BlockDecoder`] turns
-//!   records into [`BlockEvent`](fonio_core::BlockEvent)s. [`FileDecoder`] and [`SchedDecoder`] do the same
-//!   for file events and scheduler events.
+//!   records into [`BlockEvent`](fonio_core::BlockEvent)s. [`FileDecoder`] decodes file events, and
+//!   [`SchedDecoder`] decodes scheduler events.
 //! - [`MergedRecords`] merges the streams of all processors by time; [`RingBufferReader`] decodes their block
 //!   events.
 //!

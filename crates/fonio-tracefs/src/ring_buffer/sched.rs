@@ -36,7 +36,8 @@ const STATE_IDLE: u64 = 0x400;
 pub struct SchedRecord<'r> {
     /// The thread that was running when the event happened.
     pub current: u32,
-    /// The interrupt in which the event happened, if any. If `Some`, the running thread did not cause it.
+    /// The interrupt in which the event happened, if any. If `Some`, the running thread did not cause the
+    /// event.
     pub interrupt: Option<Interrupt>,
     /// The event itself.
     pub event: SchedEvent<'r>,

@@ -33,7 +33,7 @@ type Pieces = BTreeMap<(DeviceId, u64), (u64, BioOwner)>;
 pub(super) struct Above {
     pub(super) mapped: FxHashSet<DeviceId>,
     young: Pieces,
-    /// The previous generation. The young generation replaces the old one when it is full.
+    /// The previous generation. When the young generation is full, it replaces the old generation.
     old: Pieces,
 }
 

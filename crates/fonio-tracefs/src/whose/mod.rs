@@ -9,9 +9,9 @@
 //!   btrfs, after `extent_writepage`. The cause is the thread that recently made most of the file's pages
 //!   dirty.
 //! - A bio of a thread that does direct I/O on a file is data of that file, caused by the thread itself.
-//! - Other bios of ext4's journal thread belong to the journal. Their cause is the cause of the commit: the
-//!   thread that has been in fsync longest or, if no thread is in fsync, the thread that changed most blocks
-//!   in the transaction.
+//! - Other bios of ext4's journal thread belong to the journal. The cause of these bios is the cause of the
+//!   commit: the thread that has been in fsync longest or, if no thread is in fsync, the thread that changed
+//!   most blocks in the transaction.
 //! - The first write after `xlog_iclog_write` belongs to xfs's log. The write's cause is the thread itself,
 //!   if it has called fsync.
 //! - A bio with the flag *meta* is metadata. The cause of a metadata read is the thread itself. The cause of
@@ -114,7 +114,7 @@ impl Contributors {
         best.map(|(tid, _)| tid)
     }
 
-    /// Halves the amounts, so that later contributions count more.
+    /// Halves the amounts, so that later contributions count more than earlier contributions.
     fn age(&mut self) {
         self.0.iter_mut().for_each(|(_, amount)| *amount /= 2);
         // The last known contributor stays, because pages may still be dirty.

@@ -26,7 +26,7 @@ impl History {
         all.filter(|row| row.ended > since).collect()
     }
 
-    /// Removes the spans that began after `until`, and the stalls that began after it.
+    /// Removes the spans and the stalls that began after `until`.
     pub fn end_at(&mut self, until: UnixSeconds) {
         for rows in [&mut self.minutes, &mut self.hours, &mut self.days] {
             rows.retain(|row| row.began < until);

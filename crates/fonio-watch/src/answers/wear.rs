@@ -59,7 +59,7 @@ pub struct WornDevice {
     pub parties: Vec<PartyShare>,
     /// The files written on the device, most bytes first.
     pub files: Vec<FileShare>,
-    /// Share of file system journals and metadata in all attributed bytes.
+    /// Share of all attributed bytes that are file system journals or metadata.
     pub file_system_share: f64,
     /// Estimated remaining life; `None` if the watched time is too short or the endurance is unknown.
     pub estimate: Option<Estimate>,

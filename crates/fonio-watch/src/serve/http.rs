@@ -1,4 +1,5 @@
-//! Serves figures over HTTP: `/metrics` for Prometheus, and `/api/status` for Home Assistant and others.
+//! Serves figures over HTTP: `/metrics` for Prometheus, and `/api/status` for Home Assistant and other
+//! programs.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -40,7 +40,7 @@ pub struct Workload {
     /// Groups of similar files, by group name.
     #[serde(default)]
     pub files: BTreeMap<String, Files>,
-    /// The steps that create the initial state. Their time is not measured.
+    /// The steps that create the initial state. The time of these steps is not measured.
     #[serde(default)]
     pub prepare: Vec<Step>,
     /// The timed phases, executed one after the other.

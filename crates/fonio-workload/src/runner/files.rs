@@ -155,7 +155,7 @@ impl Worker<'_, '_> {
         })
     }
 
-    /// Writes a new version of a file and renames it over the old one.
+    /// Writes a new version of a file and renames it over the old version.
     pub(super) fn replace(
         &mut self,
         files: &str,

@@ -20,7 +20,7 @@ pub struct Emulate {
     pub profile: Option<String>,
     /// Run in a guest with one of Debian's kernels (`fonio lab list`).
     ///
-    /// Both the device and the command run there: lab:6.12, lab:newest.
+    /// Both the device and the command run in the guest. Examples: lab:6.12, lab:newest.
     #[arg(long = "in", value_name = "lab:KERNEL")]
     pub guest: Option<fonio_lab::Wanted>,
     /// Make the emulated device this large.
@@ -31,12 +31,12 @@ pub struct Emulate {
     pub written: u64,
     /// Keep the data in this file; an existing file must have the size of the device.
     ///
-    /// Default: in memory, lost at the end.
+    /// By default, the data are in memory and are lost at the end.
     #[arg(long, value_name = "FILE")]
     pub image: Option<PathBuf>,
     /// Overwrite this device and destroy its data.
     ///
-    /// Name the file of --image again, to let --fs overwrite it.
+    /// To let --fs overwrite the file of --image, repeat the file's path here.
     #[arg(long, value_name = "DEVICE", requires = "image")]
     pub erase: Option<PathBuf>,
     /// Serve the device through NBD on this Unix socket, for a virtual machine; needs no root.
@@ -51,7 +51,7 @@ pub struct Emulate {
     /// Make this file system on the device: ext4, ext3, xfs, btrfs, f2fs, nilfs2 or vfat.
     #[arg(long = "fs", value_name = "NAME")]
     pub filesystem: Option<fonio_host::Filesystem>,
-    /// Mount the file system on this directory. Without DIR, on a temporary directory.
+    /// Mount the file system on this directory, or on a temporary directory if DIR is omitted.
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "", value_parser = any_path)]
     pub mount: Option<PathBuf>,
     /// Mount with these options, separated by commas.
@@ -76,10 +76,11 @@ pub struct Emulate {
     pub power_cuts: Option<u32>,
     /// Run this shell command after each power cut.
     ///
-    /// It exits with 0 if the file system in $FONIO_MOUNT (image: $FONIO_IMAGE) is intact.
+    /// The command must exit with 0 if the file system in $FONIO_MOUNT (image: $FONIO_IMAGE) is intact.
     #[arg(long, value_name = "COMMAND", requires = "power_cuts")]
     pub check: Option<String>,
-    /// Mount the file system after each power cut on a device with the model's timing, and report how long that takes.
+    /// Mount the file system after each power cut on a device with the model's timing, and report how long
+    /// mounting takes.
     #[arg(long, requires = "power_cuts")]
     pub recovery: bool,
     /// Tear unflushed writes at this unit in a power cut.
@@ -90,14 +91,15 @@ pub struct Emulate {
     pub seed: u64,
     /// Print JSON.
     ///
-    /// Prints one line when the device is ready and one at the end; docs/emulator.md describes them.
+    /// Prints one line when the device is ready and one line at the end; docs/emulator.md describes these
+    /// lines.
     #[arg(long)]
     pub json: bool,
     /// Measure the shortest latency that this machine can emulate, then exit.
     #[arg(long)]
     pub floor: bool,
-    /// Run this command, then remove the device. $FONIO_MOUNT is the mount point, $FONIO_DEVICE the device.
-    /// Default: keep the device until Ctrl-C.
+    /// Run this command, then remove the device. $FONIO_MOUNT is the mount point, and $FONIO_DEVICE is the
+    /// device. Default: keep the device until Ctrl-C.
     #[arg(last = true, value_name = "CMD")]
     pub workload: Vec<String>,
 }

@@ -28,9 +28,9 @@ pub struct Fix {
 pub struct Screen {
     #[command(flatten)]
     pub choice: Choice,
-    /// Print everything, not only the most important.
+    /// Print everything, not only the most important lines.
     ///
-    /// Every fix, with its description and the data that a power cut can lose with it.
+    /// Prints every fix, with its description and the data that a power cut can lose with it.
     #[arg(long)]
     pub all: bool,
     /// Print JSON.
@@ -64,8 +64,8 @@ pub enum FixCommand {
     ///
     /// Example: sudo fonio fix apply bfq /mnt/sd
     Apply(FixApply),
-    /// Undo one fix or all: restore the former settings, and remove kept settings from the configuration
-    /// files.
+    /// Undo one fix or all fixes: restore the former settings, and remove kept settings from the
+    /// configuration files.
     ///
     /// Reads the record of what fonio changed. Needs root.
     ///
@@ -75,7 +75,7 @@ pub enum FixCommand {
     ///
     /// Runs the workload or command in rounds, with and without each fix, and reports each gain with its
     /// confidence interval. Writes recordings and a page. A command runs on your own disk: name a folder on
-    /// it with --on. The setting is changed before each measurement and restored after it.
+    /// this disk with --on. The setting is changed before each measurement and restored after it.
     ///
     /// Example: fonio fix prove --safe webbench --on ridata
     Prove(Box<FixProve>),
@@ -116,13 +116,13 @@ pub struct FixApply {
     /// The fix, such as noatime or io-weight=50.
     #[arg(value_parser = super::run::parse_candidate)]
     pub name: Candidate,
-    /// The device or mount of this path; or this folder, database, or systemd unit.
+    /// A path, whose device or mount is changed; or the folder, database or systemd unit to change.
     ///
-    /// Not needed for a setting of the whole machine.
+    /// A setting of the whole machine needs no target.
     pub target: Option<PathBuf>,
     /// Apply the fix to this running process and its threads.
     ///
-    /// Only for fixes that Linux applies per thread, such as io-class.
+    /// This is possible only for fixes that Linux applies per thread, such as io-class.
     #[arg(long, value_name = "PID", conflicts_with = "target")]
     pub pid: Option<u32>,
     /// Keep the fix across reboots.
@@ -149,10 +149,10 @@ pub struct FixApply {
 /// `fonio fix undo`.
 #[derive(Debug, Args)]
 pub struct FixUndo {
-    /// The fix. Default: all.
+    /// The fix to undo. Default: all.
     #[arg(value_parser = super::run::parse_candidate)]
     pub name: Option<Candidate>,
-    /// Where it was applied. Default: everywhere.
+    /// The target on which the fix was applied. Default: all targets.
     pub target: Option<PathBuf>,
     /// Print what would be done, and change nothing.
     #[arg(long)]
@@ -168,13 +168,13 @@ pub struct FixUndo {
     fonio fix prove [OPTIONS] --safe|--no-hardware WORKLOAD --on PLACE\n       \
     fonio fix prove [OPTIONS] NAME[,NAME…] --on PLACE -- CMD")]
 pub struct FixProve {
-    /// The fixes, separated by commas, or `all`; then the workload (`fonio run` lists them). With --safe or --no-hardware, only
-    /// the workload.
+    /// The fixes, separated by commas, or `all`; then the workload (`fonio run` lists the workloads). With
+    /// --safe or --no-hardware, name only the workload.
     #[arg(value_name = "NAMES WORKLOAD", num_args = 0..=2)]
     pub words: Vec<String>,
     #[command(flatten)]
     pub choice: Choice,
-    /// Run every fix once, then measure only the N fastest.
+    /// Run every fix once, then measure only the N fastest fixes.
     #[arg(long, value_name = "N")]
     pub best: Option<usize>,
     /// Print more.
@@ -184,7 +184,7 @@ pub struct FixProve {
     pub verbose: bool,
     /// Run this shell command before each measurement, so that every measurement starts with the same files.
     ///
-    /// Its time is not measured.
+    /// The time of this command is not measured.
     #[arg(long, value_name = "LINE", requires = "command")]
     pub prepare: Option<String>,
     #[command(flatten)]
@@ -245,7 +245,7 @@ pub struct FixTrial {
     pub name: Candidate,
     /// The device whose setting is tested, or a file or folder on it.
     ///
-    /// Not needed for a setting of the whole machine.
+    /// A setting of the whole machine needs no target.
     pub target: Option<PathBuf>,
     /// End after this time.
     ///
@@ -278,7 +278,7 @@ pub struct FixTrial {
     pub seed: Option<u64>,
     /// Write the result to this path.
     ///
-    /// A folder for the slices. Default: fonio-live, or the first free one of fonio-live-2, …
+    /// PATH is a folder for the slices. Default: fonio-live, or the first free name of fonio-live-2, …
     #[arg(short, long = "output", value_name = "PATH")]
     pub out: Option<PathBuf>,
     /// Print JSON.
@@ -298,7 +298,7 @@ pub fn with_verb(error: clap::Error) -> clap::Error {
 
 /// Parses the time of a slice.
 fn parse_slice(text: &str) -> Result<Duration, String> {
-    /// Shorter slices contain hardly any waits; longer ones would fill the recorder's memory.
+    /// Shorter slices contain hardly any waits; longer slices would fill the recorder's memory.
     const POSSIBLE: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
     let time = parse_duration(text).map_err(|error| error.to_string())?;
     if POSSIBLE.contains(&time) { Ok(time) } else { Err("write a time from 1s to 1h".to_owned()) }

@@ -13,14 +13,14 @@ pub enum Lab {
     ///
     /// Example: fonio lab list
     List {
-        /// Print everything, not only the most important.
+        /// Print everything, not only the most important lines.
         ///
-        /// Every kernel, not only the newest of each series.
+        /// Lists every kernel, not only the newest of each series.
         #[arg(long)]
         all: bool,
         /// Print JSON.
         ///
-        /// docs/lab.md describes it.
+        /// docs/lab.md describes the JSON.
         #[arg(long)]
         json: bool,
     },
@@ -36,7 +36,7 @@ pub enum Lab {
     },
     /// Start a shell in a guest, on this terminal.
     ///
-    /// `exit` ends the guest; with --system, `poweroff` does.
+    /// `exit` ends the guest; with --system, `poweroff` ends it.
     ///
     /// Example: fonio lab shell 6.12
     Shell {
@@ -50,7 +50,7 @@ pub enum Lab {
     ///
     /// Prints the command's output, exits with its exit code, and removes the guest. Without --system, the
     /// guest has fonio, every file system that fonio can make, and a few programs. Files named on the command
-    /// line are there too, in the same directory. With --system, the command runs in /root.
+    /// line are available in the guest too, in the same directory. With --system, the command runs in /root.
     ///
     /// Example: fonio lab run --system 6.1 -- systemctl status
     Run {
@@ -61,16 +61,17 @@ pub enum Lab {
         kind: Kind,
         /// Copy these files and directories to the command's working directory.
         ///
-        /// They keep their paths in the guest; with --system, only files are copied, to /root. Separate
-        /// several by commas.
+        /// The files keep their paths in the guest; with --system, only files are copied, to /root. Separate
+        /// several paths by commas.
         #[arg(long, value_name = "PATH", value_delimiter = ',')]
         copy: Vec<PathBuf>,
-        /// Bring these files and directories back, if they exist when the command ends. Separate several by commas.
+        /// Copy these files and directories back if they exist when the command ends. Separate several paths
+        /// by commas.
         #[arg(long, value_name = "PATH", value_delimiter = ',', conflicts_with = "system")]
         bring: Vec<PathBuf>,
         /// Print JSON.
         ///
-        /// The exit code, the times and the command's output; docs/lab.md describes it.
+        /// Prints the exit code, the times and the command's output; docs/lab.md describes the JSON.
         #[arg(long)]
         json: bool,
         /// The command and its arguments.
@@ -82,8 +83,8 @@ pub enum Lab {
 /// The kind of guest.
 #[derive(Debug, Args)]
 pub struct Kind {
-    /// Start a complete Debian with systemd on a disk. Without this, a guest is a shell with a few programs
-    /// in memory.
+    /// Start a complete Debian with systemd on a disk. Without this option, a guest is a shell with a few
+    /// programs in memory.
     #[arg(long)]
     pub system: bool,
     /// The architecture of the guest: amd64, arm64 or armhf.

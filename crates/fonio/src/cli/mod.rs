@@ -41,7 +41,7 @@ pub struct Cli {
 
     /// Print JSON.
     ///
-    /// The storage summary.
+    /// Prints the storage summary.
     #[arg(long)]
     pub json: bool,
 
@@ -67,8 +67,8 @@ pub enum Colour {
 pub enum Command {
     /// Check whether storage is the problem, and say what to do.
     ///
-    /// Records for a while, or reads a recording or trace. Writes nothing except the recording if --output is
-    /// given.
+    /// Records for a while, or reads a recording or trace. Writes nothing, except the recording if --output
+    /// is given.
     ///
     /// Example: sudo fonio check
     Check(Check),
@@ -137,11 +137,11 @@ pub enum Command {
     ///
     /// Each thread continues when the request or call that it waited for has completed. Compares the targets
     /// of --on and the fixes of --fix. Reads a recording. Writes a test file to each target, recordings, and
-    /// a page; a model writes nothing.
+    /// a page; a replay in a model writes nothing.
     ///
     /// Example: fonio replay fonio-recording --on model:samsung_s5
     Replay(Box<run::Replay>),
-    /// List applied fixes and the fixes that suit this machine; show, apply, undo and measure them.
+    /// List the applied fixes and the fixes that suit this machine; or show, apply, undo or measure a fix.
     ///
     /// Reads the settings of this machine, and writes nothing.
     ///
@@ -191,14 +191,14 @@ pub struct Check {
     /// End after this time.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time, default_value = "40s")]
     pub time: Duration,
-    /// Print everything, not only the most important.
+    /// Print everything, not only the most important lines.
     ///
-    /// All findings, tables and notes.
+    /// Prints all findings, tables and notes.
     #[arg(long)]
     pub all: bool,
     /// Write the result to this path.
     ///
-    /// A new folder for the recording. Default: the recording is removed.
+    /// PATH is a new folder for the recording. Without this option, the recording is removed.
     #[arg(short, long = "output", value_name = "PATH")]
     pub out: Option<PathBuf>,
     #[command(flatten)]
@@ -217,9 +217,9 @@ pub struct Report {
     /// A recording; or a trace: one file, several files, the common prefix of per-CPU files, or - for standard input.
     #[arg(required = true, value_name = "INPUT")]
     pub input: Vec<PathBuf>,
-    /// Print everything, not only the most important.
+    /// Print everything, not only the most important lines.
     ///
-    /// All findings, tables and notes.
+    /// Prints all findings, tables and notes.
     #[arg(long)]
     pub all: bool,
     /// List the figures that a budget can name, with their values, then exit.
@@ -238,8 +238,8 @@ pub struct Report {
 /// `fonio compare`.
 #[derive(Debug, Args)]
 pub struct Compare {
-    /// Two or more recordings or traces; each is compared with the first. A single recording of each setup
-    /// does not show how much repeated runs vary; for that, use --before and --after.
+    /// Two or more recordings or traces; each is compared with the first. One recording of each setup
+    /// does not show how much repeated runs vary; use --before and --after to compare repeated runs.
     #[arg(required_unless_present = "before", num_args = 2.., value_name = "INPUT")]
     pub inputs: Vec<PathBuf>,
     /// Recordings of repeated runs before a change; at least three.
@@ -264,7 +264,7 @@ pub struct Import {
     pub input: Vec<PathBuf>,
     /// Write the result to this path.
     ///
-    /// A new folder for the recording.
+    /// PATH is a new folder for the recording.
     #[arg(short, long = "output", value_name = "PATH")]
     pub out: PathBuf,
     /// Replace an existing recording.
@@ -287,7 +287,7 @@ pub struct Export {
     pub format: ExportFormat,
     /// Write the result to this path.
     ///
-    /// A file, or a new folder for a recording; - is standard output.
+    /// PATH is a file, or a new folder for a recording; - is standard output.
     #[arg(short, long = "output", value_name = "PATH", default_value = "-")]
     pub out: PathBuf,
     #[command(flatten)]
@@ -315,7 +315,7 @@ pub enum DeviceCommand {
     List {
         /// Print JSON.
         ///
-        /// docs/devices.md describes it.
+        /// docs/devices.md describes the JSON.
         #[arg(long)]
         json: bool,
     },
@@ -327,10 +327,10 @@ pub enum DeviceCommand {
         profile: String,
         /// Print JSON.
         ///
-        /// docs/devices.md describes it.
+        /// docs/devices.md describes the JSON.
         #[arg(long, conflicts_with = "toml")]
         json: bool,
-        /// Print the profile as TOML, as a starting point for your own.
+        /// Print the profile as TOML, as a starting point for your own profile.
         #[arg(long)]
         toml: bool,
     },
@@ -343,7 +343,7 @@ pub enum DeviceCommand {
         profile: Option<String>,
         /// Print JSON.
         ///
-        /// docs/devices.md describes it.
+        /// docs/devices.md describes the JSON.
         #[arg(long)]
         json: bool,
     },
@@ -393,7 +393,7 @@ pub enum SyncPolicy {
         /// Default: the policy of programs started from this shell (`FONIO_SYNC_POLICY`).
         #[arg(long, value_name = "FILE", default_value_os_t = policy_of_shell(), hide_default_value = true)]
         policy: PathBuf,
-        /// The databases. They need not exist yet.
+        /// The databases, which need not exist yet.
         databases: Vec<PathBuf>,
         /// Print JSON.
         #[arg(long)]
@@ -438,7 +438,8 @@ pub enum BenchWhat {
         measurement: Measurement,
         /// Run these sets of tests.
         ///
-        /// four, response, concurrency, interference, address-range, sustained, near-full, fit, held-back.
+        /// The sets are four, response, concurrency, interference, address-range, sustained, near-full, fit
+        /// and held-back.
         #[arg(
             long = "set",
             value_name = "SET",
@@ -468,8 +469,8 @@ pub enum BenchWhat {
     },
     /// Measure how much reads and writes slow each other down.
     ///
-    /// Runs one or four of each at the same time, sequential and random; the results are relative to one
-    /// alone.
+    /// Runs one or four processes of each kind at the same time, with sequential and random I/O. The results
+    /// are relative to one process alone.
     ///
     /// Example: fonio bench interference /mnt/card
     Interference(Measurement),
@@ -484,13 +485,13 @@ pub enum BenchWhat {
 /// `fonio bench layers`.
 #[derive(Clone, Debug, Args)]
 pub struct BenchLayers {
-    /// A directory on the device; the test files in it are removed again. Or an emulated device (a profile
-    /// from `fonio device list`, as root) with a file system (--fs); a second one is emulated for the raw
-    /// writes.
+    /// A directory on the device, in which test files are written and removed again; or an emulated device (a
+    /// profile from `fonio device list`, as root) with a file system (--fs). For the raw writes, a second
+    /// device is emulated.
     pub dir: PathBuf,
     /// Overwrite this device and destroy its data.
     ///
-    /// Writes to this raw device are measured too. Default: the directory's device is only read.
+    /// Also measures writes to this raw device. Without this option, the directory's device is only read.
     #[arg(long, value_name = "DEVICE")]
     pub erase: Option<PathBuf>,
     /// Cover this many bytes with each test.
@@ -498,8 +499,8 @@ pub struct BenchLayers {
     pub range: u64,
     /// Run each test or setup this many times.
     ///
-    /// Each round measures every layer once. The result is the median. A loss is shown only with at least 3
-    /// rounds.
+    /// Each round measures every layer once. The result of a layer is the median of the rounds. A loss is
+    /// shown only with at least 3 rounds.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..100))]
     pub runs: u16,
     /// Measure FUSE with these options of `fonio mount`. Repeatable.
@@ -531,7 +532,7 @@ pub struct EmulatedTarget {
     pub scheduler: String,
     /// Run in a guest with one of Debian's kernels (`fonio lab list`).
     ///
-    /// lab:6.12, lab:newest. The guest's clock does not depend on other load of this machine.
+    /// Examples: lab:6.12, lab:newest. The guest's clock does not depend on other load of this machine.
     #[arg(long = "in", value_name = "lab:KERNEL", help_heading = EMULATED)]
     pub guest: Option<fonio_lab::Wanted>,
 }
@@ -546,7 +547,7 @@ pub struct Fit {
     pub save_measurement: Option<PathBuf>,
     /// Write the result to this path.
     ///
-    /// A file for the profile.
+    /// PATH is a file for the profile.
     #[arg(short = 'o', long = "output", value_name = "PATH", default_value = "profile.toml")]
     pub to: PathBuf,
     /// Compare the fitted profile with this measurement from `fonio bench device --set held-back`.
@@ -569,12 +570,12 @@ pub struct Bench {
     pub target: PathBuf,
     /// Overwrite this device and destroy its data.
     ///
-    /// Required for a block device: name it again.
+    /// Required if the target is a block device; repeat the device's path here to confirm.
     #[arg(long, value_name = "DEVICE")]
     pub erase: Option<PathBuf>,
     /// Measure once, for a short time, with little data.
     ///
-    /// Only with 1 and 4 processes; in `bench concurrency`, with 1, 2, 4, 8, 16 and 32.
+    /// Measures only with 1 and 4 processes; `bench concurrency` measures with 1, 2, 4, 8, 16 and 32.
     #[arg(long)]
     pub quick: bool,
     /// Print what would be done, and change nothing.
@@ -607,7 +608,7 @@ pub struct Bench {
     pub seed: u64,
     /// Print JSON.
     ///
-    /// docs/benchmark.md describes it.
+    /// docs/benchmark.md describes the JSON.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -621,7 +622,7 @@ pub struct Measurement {
     pub bench: Bench,
     /// Write the result to this path.
     ///
-    /// A file for the JSON, for `fonio device fit`.
+    /// PATH is a file for the JSON, which `fonio device fit` reads.
     #[arg(short, long = "output", value_name = "PATH")]
     pub out: Option<PathBuf>,
 }
@@ -634,12 +635,13 @@ pub const READING: &str = "Reading";
 pub struct Reading {
     /// Format of the trace, if fonio does not recognise it.
     ///
-    /// blktrace, blkparse, ftrace, systrace, msr-cambridge, disksim, csv.
+    /// The formats are blktrace, blkparse, ftrace, systrace, msr-cambridge, disksim and csv.
     #[arg(id = "from_format", long = "from-format", value_name = "FORMAT", help_heading = READING)]
     pub format: Option<Format>,
     /// Columns of a CSV trace with their units, by number or by the name in the first line.
     ///
-    /// time=1:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us. All columns and units are in docs/traces.md.
+    /// For example, time=1:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us. All columns and units are
+    /// in docs/traces.md.
     #[arg(long, value_name = "MAPPING", help_heading = READING)]
     pub csv: Option<Mapping>,
     /// Treat a request as never completed after this time.
@@ -655,7 +657,7 @@ pub const FILTERS: &str = "Filters";
 pub struct FilterArgs {
     /// Look only at this device. Repeatable.
     ///
-    /// A name in the recording, or major:minor.
+    /// DEVICE is a name in the recording, or major:minor.
     #[arg(long = "device", value_name = "DEVICE", help_heading = FILTERS)]
     pub device: Vec<String>,
     /// Look only at processes with this name or thread id. Repeatable.
@@ -663,12 +665,12 @@ pub struct FilterArgs {
     pub process: Vec<String>,
     /// Look only at this systemd unit, container or Android package.
     ///
-    /// Also a Home Assistant add-on. Examples: notes.service, web, 'docker *'. Repeatable.
+    /// UNIT can also be a Home Assistant add-on. Examples: notes.service, web, 'docker *'. Repeatable.
     #[arg(long = "unit", value_name = "UNIT", help_heading = FILTERS)]
     pub unit: Vec<String>,
     /// Look only at these files. Repeatable.
     ///
-    /// A name ('notes.db*'), or a path, which includes the files below it (/var/lib/notes).
+    /// FILE is a name ('notes.db*'), or a path (/var/lib/notes), which includes the files below it.
     #[arg(long = "file", value_name = "FILE", help_heading = FILTERS)]
     pub file: Vec<String>,
     /// Look only at these operations: read, write, flush, discard, write_zeroes, … Repeatable.
@@ -676,12 +678,12 @@ pub struct FilterArgs {
     pub op: Vec<Op>,
     /// Start the time window here.
     ///
-    /// Relative to the beginning of the recording.
+    /// TIME is relative to the beginning of the recording.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = FILTERS)]
     pub since: Option<Duration>,
     /// End the time window here.
     ///
-    /// Relative to the beginning of the recording.
+    /// TIME is relative to the beginning of the recording.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = FILTERS)]
     pub until: Option<Duration>,
 }
@@ -691,7 +693,7 @@ pub struct FilterArgs {
 pub struct Output {
     /// Print JSON.
     ///
-    /// docs/report.schema.json describes it.
+    /// docs/report.schema.json describes the JSON.
     #[arg(long, conflicts_with = "markdown")]
     pub json: bool,
     /// Print Markdown.
@@ -702,7 +704,7 @@ pub struct Output {
     pub html: Option<PathBuf>,
     /// Check that a figure is within a limit: 'totals.requests<=5000'. Repeatable.
     ///
-    /// The exit code is 1 if it is not.
+    /// The exit code is 1 if a figure is not within its limit.
     #[arg(long, value_name = "BUDGET")]
     pub budget: Vec<String>,
 }

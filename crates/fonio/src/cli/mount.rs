@@ -34,7 +34,7 @@ pub struct Mount {
     pub dir: PathBuf,
     /// Mount with these options, separated by commas.
     ///
-    /// They are listed below.
+    /// The options are listed below.
     #[arg(long = "mount-options", value_name = "OPTIONS")]
     pub options: Vec<String>,
     /// Stay in the foreground; Ctrl-C unmounts.
@@ -42,7 +42,7 @@ pub struct Mount {
     pub foreground: bool,
     /// Print JSON.
     ///
-    /// The statistics.
+    /// Prints the statistics.
     #[arg(long)]
     pub json: bool,
     /// Accepted from mount(8) and ignored.
@@ -50,7 +50,7 @@ pub struct Mount {
     pub no_mtab: bool,
     /// Print more.
     ///
-    /// For mount(8), prints the mount.
+    /// Prints the mount if mount(8) started fonio.
     #[arg(short = 'v', hide = true)]
     pub verbose: bool,
     /// Accepted from mount(8) and ignored.

@@ -17,7 +17,8 @@ use fonio_record::Quiet;
 /// `fonio run`.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// The workload: a name from the list, or a TOML file (docs/workloads.md). Default: print the list.
+    /// The workload: a name from the list of workloads, or a TOML file (docs/workloads.md). Default: print
+    /// the list.
     pub workload: Option<String>,
     #[command(flatten)]
     pub setup: SetupArgs,
@@ -42,10 +43,10 @@ pub struct Launch {
     /// Default: no warm-up, and the command's files are dropped from the page cache before each launch.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..1000))]
     pub warmup: Option<u32>,
-    /// End the launch once the command is idle; a command that does not exit is ended too.
+    /// End the launch when the command is idle, and end a command that does not exit by itself.
     ///
-    /// The command is idle if, for TIME, its threads use less than SHARE of a processor and none waits for
-    /// storage.
+    /// The command is idle if, for TIME, its threads use less than SHARE of a processor and none of them
+    /// waits for storage.
     #[arg(
         long,
         value_name = "SHARE:TIME",
@@ -57,7 +58,7 @@ pub struct Launch {
     pub until_idle: Option<Quiet>,
     /// Copy these files and directories to the command's working directory.
     ///
-    /// This is the top directory of the device of --on. Separate several by commas.
+    /// The working directory is the top directory of the device of --on. Separate several paths by commas.
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     pub copy: Vec<PathBuf>,
     /// Show the command's output on standard error.
@@ -145,22 +146,22 @@ pub enum Role {
 /// The target of a run, the number of runs, and the output.
 #[derive(Clone, Debug, Args)]
 pub struct SetupArgs {
-    /// Run on this folder, block device or emulated device. Separate several by commas.
+    /// Run on this folder, block device or emulated device. Separate several targets by commas.
     ///
-    /// An existing folder; a block device; a profile from `fonio device list`; or an array of emulated
-    /// devices (md-raid0:ridata+transcend, assembled by the kernel's md driver). `fonio replay` also accepts
-    /// model:PROFILE: it models that device and the schedulers in virtual time, without root. Default: the
-    /// current folder.
+    /// A target is an existing folder, a block device, a profile from `fonio device list`, or an array of
+    /// emulated devices (md-raid0:ridata+transcend, assembled by the kernel's md driver). `fonio replay` also
+    /// accepts model:PROFILE and then models the device and the schedulers in virtual time, without root.
+    /// Default: the current folder.
     #[arg(long, value_name = "PLACE", value_delimiter = ',')]
     pub on: Vec<String>,
     /// Run in a guest with one of Debian's kernels (`fonio lab list`).
     ///
-    /// lab:6.12, lab:newest. The guest's clock does not depend on other load of this machine.
+    /// Examples: lab:6.12, lab:newest. The guest's clock does not depend on other load of this machine.
     #[arg(long = "in", value_name = "lab:KERNEL")]
     pub guest: Option<Wanted>,
     /// Overwrite this device and destroy its data.
     ///
-    /// Without this option, only a block device without data is used.
+    /// Without this option, a block device is used only if it contains no data.
     #[arg(long, value_name = "DEVICE")]
     pub erase: Option<PathBuf>,
     /// Make the emulated device this large.
@@ -180,7 +181,7 @@ pub struct SetupArgs {
     pub fault: Vec<String>,
     /// Make this file system on the device: ext4, ext3, xfs, btrfs, f2fs, nilfs2 or vfat.
     ///
-    /// Separate several by commas. Default: ext4.
+    /// Separate several file systems by commas. Default: ext4.
     #[arg(long = "fs", value_name = "NAME", value_delimiter = ',')]
     pub filesystem: Vec<Filesystem>,
     /// Mount with these options, separated by commas.
@@ -188,8 +189,8 @@ pub struct SetupArgs {
     pub mount_options: Vec<String>,
     /// Use this I/O scheduler.
     ///
-    /// Separate several by commas. Default: none on an emulated device, the current scheduler on a block
-    /// device, all modelled schedulers in a model.
+    /// Separate several schedulers by commas. Default: none on an emulated device, the current scheduler on a
+    /// block device, all modelled schedulers in a model.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub scheduler: Vec<String>,
     /// Fill this share of the file system before each run, such as 0.9, as on a device in use.
@@ -199,8 +200,8 @@ pub struct SetupArgs {
     pub full: Option<f64>,
     /// Limit the workload or command to this share of one processor, such as 0.25, to imitate a phone's slow processor.
     ///
-    /// It runs for 1 ms and then pauses for the rest of a period (3 ms at 0.25). This makes single latencies
-    /// less precise.
+    /// The workload or command runs for 1 ms and then pauses for the rest of a period (3 ms at 0.25). The
+    /// pauses make individual latencies less precise.
     #[arg(long, value_name = "SHARE")]
     pub cpu: Option<CpuShare>,
     /// Limit the memory to this size, such as 512MiB.
@@ -223,7 +224,8 @@ pub struct SetupArgs {
     pub seed: u64,
     /// Write the result to this path.
     ///
-    /// A new folder for the recordings. Default: fonio-runs, or the first free one of fonio-runs-2, …
+    /// PATH is a new folder for the recordings. Default: fonio-runs, or the first free name of fonio-runs-2,
+    /// …
     #[arg(short, long = "output", value_name = "PATH")]
     pub out: Option<PathBuf>,
     /// Write a page with charts to this file.
@@ -233,7 +235,7 @@ pub struct SetupArgs {
     pub html: Option<PathBuf>,
     /// Print JSON.
     ///
-    /// docs/runs-reference.md describes it.
+    /// docs/runs-reference.md describes the JSON.
     #[arg(long)]
     pub json: bool,
 }
@@ -248,11 +250,12 @@ impl SetupArgs {
 /// Options for running a workload.
 #[derive(Clone, Debug, Args)]
 pub struct WorkArgs {
-    /// Run this workload in the background during the measured one, on the same storage and within the same
-    /// limits.
+    /// Run this workload in the background during the measured workload, on the same storage and within the
+    /// same limits.
     ///
-    /// A workload listed by `fonio run`, such as background, or a TOML file. It ends with the measured
-    /// workload. Figures are reported for each workload. A fix changes only the measured workload.
+    /// The background workload is one that `fonio run` lists, such as background, or a TOML file. The
+    /// background workload ends with the measured workload. Figures are reported for each workload. A fix
+    /// changes only the measured workload.
     #[arg(long, value_name = "WORKLOAD")]
     pub background: Option<String>,
     /// Scale the amount of work of the background workload.
@@ -261,12 +264,12 @@ pub struct WorkArgs {
     /// Scale the amount of work: 0.1 does a tenth of the operations in the same mix.
     #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = parse_scale)]
     pub scale: f64,
-    /// Multiply the workload's pauses: 0 for none.
+    /// Multiply the workload's pauses by this factor; 0 omits them.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     pub pace: f64,
     /// Keep recording until the page cache is written back.
     ///
-    /// The run time does not include this.
+    /// The run time does not include this write-back.
     #[arg(long)]
     pub write_back: bool,
 }

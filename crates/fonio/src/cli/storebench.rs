@@ -37,7 +37,7 @@ pub struct StoreBenchRun {
     pub target: PathBuf,
     /// Overwrite this device and destroy its data.
     ///
-    /// Name the block device again to measure its writes too.
+    /// To measure the writes of a block device too, repeat the device's path here.
     #[arg(long, value_name = "DEVICE")]
     pub erase: Option<PathBuf>,
     /// Measure once, for a short time, with little data.
@@ -63,12 +63,12 @@ pub struct StoreBenchRun {
     pub restart: bool,
     /// Write the result to this path.
     ///
-    /// A file. Default: a new file in fonio's state folder.
+    /// PATH is a file. Default: a new file in fonio's state folder.
     #[arg(short, long = "output", value_name = "PATH")]
     pub out: Option<PathBuf>,
     /// Print JSON.
     ///
-    /// docs/storebench.schema.json describes it.
+    /// docs/storebench.schema.json describes the JSON.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -86,12 +86,12 @@ pub enum StoreBenchCommand {
         file: PathBuf,
         /// Address of the results server.
         ///
-        /// Compare with the server's results of the same key instead of models.
+        /// Compares the result with the server's results of the same key instead of with models.
         #[arg(long, value_name = "URL")]
         server: Option<String>,
-        /// Print everything, not only the most important.
+        /// Print everything, not only the most important lines.
         ///
-        /// Every figure.
+        /// Prints every figure.
         #[arg(long)]
         all: bool,
         #[command(flatten)]
@@ -105,8 +105,8 @@ pub enum StoreBenchCommand {
         first: PathBuf,
         /// The second result.
         second: PathBuf,
-        /// Compare results despite different keys: file systems, sizes, modes. These differences also affect
-        /// the figures.
+        /// Compare results even if their keys (file systems, sizes, modes) differ. These differences also
+        /// affect the figures.
         #[arg(long)]
         across_keys: bool,
         #[command(flatten)]
@@ -121,7 +121,7 @@ pub enum StoreBenchCommand {
         /// There is no default.
         #[arg(long, value_name = "URL")]
         server: String,
-        /// Send without asking.
+        /// Send the result without asking.
         #[arg(long)]
         yes: bool,
         /// The result.

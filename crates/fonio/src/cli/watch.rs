@@ -40,7 +40,7 @@ pub enum Watch {
     ///
     /// Example: sudo fonio watch uninstall --purge
     Uninstall {
-        /// Also remove its history and the recordings of stalls.
+        /// Also remove the watch's history and the recordings of stalls.
         #[arg(long)]
         purge: bool,
         #[command(flatten)]
@@ -90,12 +90,12 @@ pub struct Report {
     pub what: Option<What>,
     /// Start the time window here.
     ///
-    /// A time before now, in s, min, h or d.
+    /// TIME is the time before now, in s, min, h or d.
     #[arg(long, value_name = "TIME", value_parser = parse_days_too, default_value = "24h")]
     pub since: Duration,
     /// End the time window here.
     ///
-    /// A time before now, in s, min, h or d. Default: now.
+    /// TIME is the time before now, in s, min, h or d. Default: now.
     #[arg(long, value_name = "TIME", value_parser = parse_days_too)]
     pub until: Option<Duration>,
     /// Print JSON.

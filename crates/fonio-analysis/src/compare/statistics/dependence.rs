@@ -40,8 +40,8 @@ pub(crate) fn spread(residuals: &[f64], weights: &[f64], memory: f64) -> Option<
     if pieces < PIECES_MIN {
         return None;
     }
-    // For normal noise, the participation is a third of the length, so the limit does not apply to noise. It
-    // applies to a single stall.
+    // For normal noise, the participation is a third of the length, so the limit does not apply to noise. The
+    // limit applies to a single stall.
     let carriers = 3.0 * participation(residuals.iter().map(|residual| residual * residual));
     let carriers = if carriers > 0.0 { carriers } else { pieces };
     let cosines = (COSINES_PER_PIECE * pieces.min(carriers)).floor().clamp(1.0, COSINES_MAX);
@@ -68,8 +68,8 @@ pub(crate) fn autocorrelation_time(residuals: &[f64]) -> f64 {
     };
     let mut sum = 0.0;
     let mut lag = 0;
-    // In theory, the sum of two neighbouring autocorrelations is positive. From the first other sum on, they
-    // are noise.
+    // In theory, the sum of two neighbouring autocorrelations is positive. From the first sum that is not
+    // positive, the autocorrelations are noise.
     while lag + 1 < residuals.len() {
         let pair = correlation(lag) + correlation(lag + 1);
         if pair <= 0.0 {
@@ -93,7 +93,7 @@ fn squared_cosine(residuals: &[f64], index: u32) -> f64 {
 mod tests {
     use super::*;
 
-    /// Generates values uniform between -1 and 1, whose variance is a third.
+    /// Generates uniformly distributed values between -1 and 1, whose variance is a third.
     fn noise(seed: u64, count: usize) -> Vec<f64> {
         let mut state = seed;
         let mut draw = || {

@@ -22,7 +22,7 @@
 //!   `interference/tests/experiment.rs` tests this on loads of reads.
 //!
 //! Only requests outstanding when a request arrives count towards its depth. Requests that arrive later are
-//! ignored, because a slow request meets more of them.
+//! ignored, because a slow request meets more later requests.
 
 use fonio_core::{ByteCount, Nanos, Request, Timestamp, Unit};
 use schemars::JsonSchema;
@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 /// meaningful.
 pub const SLICES_LEAST: u32 = 8;
 
-/// Slowdown of reads and writes in recordings of real work.
+/// Slowdown of reads by writes and of writes by reads, in recordings of real work.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interference {
     /// Reads with and without writes outstanding.
@@ -43,7 +43,8 @@ pub struct Interference {
 
 /// Requests of one op with and without the other op outstanding.
 ///
-/// *With*: at least one request of the other op was outstanding on the same device when this one arrived.
+/// *With*: at least one request of the other op was outstanding on the same device when the counted request
+/// arrived.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Slowdown {
     /// Requests that arrived with the other op outstanding.
@@ -54,7 +55,8 @@ pub struct Slowdown {
     pub equal_depth: Option<EqualDepth>,
 }
 
-/// One side of the comparison. The means of the two sides are not comparable: they differ in depth.
+/// One side of the comparison. The means of the two sides are not comparable, because their queue depths
+/// differ.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SlowdownSide {
     /// Requests whose completion is known.
@@ -65,27 +67,28 @@ pub struct SlowdownSide {
     pub mean_service_ns: Option<f64>,
     /// Mean size in bytes.
     pub mean_bytes: Option<f64>,
-    /// Mean number of other requests outstanding at the arrival.
+    /// Mean number of other requests that were outstanding when a request arrived.
     pub mean_depth: Option<f64>,
 }
 
-/// Requests of one op that found the same number of others outstanding, with and without the other op among them.
+/// Compares requests of one op that arrived at the same number of outstanding requests, with and without
+/// requests of the other op among these.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EqualDepth {
-    /// Compared requests with the other op outstanding.
+    /// Number of compared requests that arrived with the other op outstanding.
     pub with_requests: u64,
-    /// Compared requests without the other op outstanding.
+    /// Number of compared requests that arrived without the other op outstanding.
     pub without_requests: u64,
-    /// Weighted mean time to completion with the other op, in nanoseconds: response, or service if the source shows no
-    /// queueing.
+    /// Weighted mean time to completion with the other op outstanding, in nanoseconds: response time, or
+    /// service time if the source shows no queueing.
     pub with_mean_ns: f64,
-    /// The same without the other op.
+    /// Weighted mean time to completion without the other op outstanding, in nanoseconds.
     pub without_mean_ns: f64,
     /// The mean with the other op divided by the mean without it.
     pub slowdown: f64,
     /// Lower end of the slowdown's 99 percent interval.
     pub low: f64,
-    /// Upper end of that interval.
+    /// Upper end of the slowdown's 99 percent interval.
     pub high: f64,
 }
 
@@ -104,7 +107,7 @@ use crate::question::seen::Seen;
 /// Maximum number of time slices. A long recording has at least half this number of slices.
 const SLICES: usize = 32;
 /// Maximum number of requests held back to sort them by arrival, since rows come in the order of issue. A
-/// request that more than this number of requests have overtaken is not compared. Block-layer queues hold 256
+/// request overtaken by more than this number of requests is not compared. Block-layer queues hold 256
 /// requests.
 const HELD: usize = 512;
 /// Requests that arrive at this depth or a greater one are not compared.

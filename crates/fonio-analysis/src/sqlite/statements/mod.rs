@@ -27,7 +27,7 @@ const PAUSE_MAX: Nanos = Nanos(1_000_000);
 /// Cost of transactions with the same statements.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StatementCost {
-    /// The modifying statements without their values, longest running first; at most 4.
+    /// The modifying statements without their values, by descending run time; at most 4.
     pub statements: Vec<String>,
     /// Maximum number of further statements per transaction.
     pub more: u64,
@@ -42,9 +42,11 @@ pub struct StatementCost {
     pub sync_ns: u64,
     /// Longest time in sync calls of one transaction, in nanoseconds.
     pub worst_sync_ns: u64,
-    /// Total time for which threads were blocked on storage, in nanoseconds; absent as in `mean`.
+    /// Total time for which threads were blocked on storage, in nanoseconds; absent if `blocked_ns` of `mean`
+    /// is absent.
     pub blocked_ns: Option<u64>,
-    /// Autocommits that began within 1 ms after another autocommit with the same statement and thread.
+    /// Number of autocommits that began within 1 ms after another autocommit with the same statement and
+    /// thread.
     pub without_pause: u64,
 }
 

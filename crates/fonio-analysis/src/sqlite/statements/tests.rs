@@ -187,7 +187,8 @@ fn transactions_are_grouped_by_their_statements() {
         (4, 26_000, 10_000)
     );
     assert_eq!((autocommits.mean.syncs, autocommits.blocked_ns), (1.0, Some(0)));
-    // Only the second autocommit of thread 7 counts, because another thread committed between the others.
+    // Only the second autocommit of thread 7 counts, because another thread committed between the other
+    // autocommits.
     assert_eq!((explicit.without_pause, autocommits.without_pause), (0, 1));
     let sqlite = with_commits(&rows, &commits[..5]);
     assert_eq!((sqlite.databases[0].autocommits, sqlite.autocommits), (Some(4), Some(4)));

@@ -8,8 +8,8 @@ use super::finding::{Finding, Severity};
 use crate::analyser::Analysis;
 use crate::figures::facts::Facts;
 
-/// Name of a figure: the share of requests to disks known to rotate. Advice for flash does not apply to
-/// rotating disks.
+/// Name of a figure: the share of requests to disks that are known to be rotating. Advice for flash does not
+/// apply to rotating disks.
 const ROTATING: &str = "devices.rotating_share";
 /// Name of a figure: the share of requests to loop devices, whose medium is unknown.
 const LOOP: &str = "devices.loop_share";
@@ -52,7 +52,7 @@ struct Rule {
     evidence: Vec<String>,
     consequence: String,
     fixes: Vec<String>,
-    /// Fixes that are added unless most requests went to disks known to rotate, or to loop devices.
+    /// Fixes that are added unless most requests went to rotating disks or to loop devices.
     #[serde(default)]
     flash_fixes: Vec<String>,
     source: String,

@@ -9,7 +9,7 @@ use super::Behind;
 use super::count::Kept;
 use crate::question::threads::Threads;
 
-/// Maximum number of owners per wait, and of files per owner. The time of further owners and files is only
+/// Maximum number of owners per wait, and of files per owner. For further owners and files, time is only
 /// added to the sum.
 const OWNERS_MAX: usize = 64;
 const FILES_MAX: usize = 8;
@@ -28,7 +28,7 @@ pub(crate) struct Owner {
 /// The data of a request: its file, and the kind of data.
 pub(crate) type FileContent = (Option<u32>, Content);
 
-/// Request time of each owner in a wait, not normalised.
+/// Request time of each owner in a wait, before normalisation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Owners {
     known: FxHashMap<Owner, Part>,
@@ -53,8 +53,8 @@ impl Part {
         }
     }
 
-    /// Returns the file and kind of data with the most time; if several have the same time, returns the first
-    /// of them.
+    /// Returns the file and kind of data with the most time; if several have the same time, returns the
+    /// first.
     fn most(&self) -> Option<(FileContent, f64)> {
         self.files.iter().copied().reduce(|most, next| if next.1 > most.1 { next } else { most })
     }
@@ -188,7 +188,7 @@ impl Watch {
         self.is_ready
     }
 
-    /// Adds a request that was outstanding in `(start, end)` on the device with this index.
+    /// Adds a request that was outstanding on a device in the interval `(start, end)`.
     #[inline]
     pub(super) fn request(
         &mut self,

@@ -112,7 +112,7 @@ impl ForThread {
         if self.time + self.time >= self.ended - self.began { self.time } else { self.longest }
     }
 
-    /// Returns the place with the most time; if several have the same time, returns the first of them.
+    /// Returns the place with the most time; if several places have the same time, returns the first of them.
     pub(super) fn place(&self) -> Option<Place> {
         let most = self.places.iter().copied().reduce(|most, next| if next.1 > most.1 { next } else { most });
         most.map(|(place, _)| place)
@@ -270,7 +270,7 @@ mod tests {
     fn the_time_of_the_other_thread_counts() {
         type Told = (u32, u64, u64, u64, u32);
         let cases: [(&[&[u64]], &[Told]); 7] = [
-            // The other thread was blocked twice while the first one waited, and once afterwards.
+            // The other thread was blocked twice while the first thread waited, and once afterwards.
             (&[&[1, 10, 90, 2], &[2, 20, 40], &[2, 50, 60], &[2, 91, 99]], &[(1, 30, 20, 60, 2)]),
             // The other thread was blocked from before the wait began until after the wait ended.
             (&[&[2, 0, 30], &[1, 10, 90, 2], &[2, 80, 100]], &[(1, 30, 10, 90, 2)]),

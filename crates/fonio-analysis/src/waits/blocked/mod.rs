@@ -8,10 +8,10 @@
 //! A thread can also wait for a blocked thread: for a lock that the blocked thread holds, or for its reply.
 //! Only the part of the wait during which the other thread was blocked is counted.
 //!
-//! "Behind whom" is a share of request time. While a thread waits for a device, requests are outstanding on
-//! that device. The request time is the time from queueing to completion within the wait. A process's share
-//! is the request time of its requests divided by the request time of all requests. These shares are computed
-//! only for the longest waits.
+//! The delay by another process is measured as a share of request time. While a thread waits for a device,
+//! requests are outstanding on that device. The request time is the time from queueing to completion within
+//! the wait. A process's share is the request time of its requests divided by the request time of all
+//! requests. These shares are computed only for the longest waits.
 
 mod behind;
 mod chain;
@@ -36,22 +36,23 @@ pub struct Blocked {
     /// Programs by name and unit: programs of interest, then others, bulk work and kernel threads. Within a
     /// role, programs are sorted by the time of their longest blocked thread.
     pub programs: Vec<BlockedProgram>,
-    /// Programs beyond the cap of 1024, which are not listed.
+    /// Number of programs beyond the maximum of 1024; these programs are not listed.
     pub programs_beyond_cap: u64,
-    /// Files for which threads of programs waited, in waits with rows; longest time first.
+    /// Files for which threads of programs waited, in waits with rows, by descending time.
     pub files: Vec<BlockedFile>,
-    /// Single long waits of programs of interest.
+    /// Individual long waits of programs of interest.
     pub long: LongWaits,
-    /// Longest waits of programs except kernel threads, in time order; at most 4096, and 16 per thread.
+    /// Longest waits of programs except kernel threads, in time order; at most 4096 in total and 16 per
+    /// thread.
     pub intervals: Vec<Interval>,
     /// Number of waits with rows that are not in `intervals`.
     pub intervals_beyond_cap: u64,
-    /// Number of threads beyond the maximum followed; their waits are missing.
+    /// Number of threads beyond the maximum that fonio follows; the waits of these threads are missing.
     pub threads_beyond_cap: u64,
-    /// Whether the recording was made without BPF. Waits for other threads and for asynchronous I/O are then
-    /// missing.
+    /// Whether the recording was made without BPF. Without BPF, waits for other threads and for asynchronous
+    /// I/O are missing.
     pub is_partial: bool,
-    /// Whether waits were sampled from procfs. Times are then estimates, and there are no requests.
+    /// Whether waits were sampled from procfs. In this case, times are estimates, and there are no requests.
     #[serde(default)]
     pub is_sampled: bool,
 }
@@ -62,14 +63,14 @@ pub struct Blocked {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// A program for which a user may wait: the recorded command and its descendants, including bulk work.
-    /// Without a command: every program except bulk work.
+    /// A program for which a user may wait: the recorded command and its descendants, including bulk work. If
+    /// no command was recorded, this role includes every program except bulk work.
     #[default]
     OfInterest,
     /// A program that is not part of the recorded command.
     Other,
-    /// A thread that transfers much data in large requests, such as a copy or a backup. It is expected to
-    /// wait for storage.
+    /// A thread that transfers much data in large requests, such as a copy or a backup. Such a thread is
+    /// expected to wait for storage.
     BulkWork,
     /// A thread of the kernel, which works for others.
     Kernel,
@@ -83,34 +84,34 @@ pub struct BlockedProgram {
     /// The systemd unit or container, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// Its role in the verdict.
+    /// The program's role in the verdict.
     pub role: Role,
     /// The number of threads that were blocked.
     pub threads: u64,
     /// The number of waits.
     pub waits: u64,
-    /// Blocked time summed over its threads, in nanoseconds. Threads wait in parallel, so the sum can exceed
-    /// the span.
+    /// Blocked time summed over the program's threads, in nanoseconds. Threads wait in parallel, so the sum
+    /// can exceed the span.
     pub time_ns: u64,
     /// Thread that was blocked longest.
     pub worst_tid: u32,
-    /// The time for which that thread was blocked.
+    /// The time for which the thread `worst_tid` was blocked.
     pub worst: TimeShare,
     /// The longest wait in nanoseconds; absent if all waits were short.
     pub longest_ns: Option<u64>,
-    /// The number of waits of 100 ms and more in operations for which people wait.
+    /// The number of waits of 100 ms or more in operations for which people wait.
     pub long: u64,
     /// Waits by operation, longest time first.
     pub operations: Vec<OperationTime>,
-    /// File for which it waited longest, with its share of the waits whose file is known.
+    /// The file for which the program waited longest, with the file's share of the waits whose file is known.
     pub file: Option<FileShare>,
     /// The device for which it waited longest, as an index into `devices` of the analysis; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<u32>,
-    /// Processes whose requests were outstanding during its longest waits, largest share first.
+    /// Processes whose requests were outstanding during the program's longest waits, largest share first.
     pub behind: Vec<Behind>,
-    /// The blocked thread for which the program waited most, if at least half of its time was spent waiting
-    /// for threads.
+    /// The blocked thread for which the program waited most, if the program spent at least half of its time
+    /// waiting for threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub through: Option<Through>,
 }
@@ -123,7 +124,7 @@ pub struct Through {
     /// Its unit, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// The operation in which it was blocked, as in the recording.
+    /// The operation in which the thread was blocked, as in the recording.
     pub blocked_in: String,
     /// The file, if its path is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -158,9 +159,9 @@ pub struct OperationTime {
 /// A file's share of the waits of a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FileShare {
-    /// Its path, or its inode number if the path is unknown.
+    /// The file's path, or its inode number if the path is unknown.
     pub path: String,
-    /// The share. For an SQLite database, it includes the journal and the WAL.
+    /// The file's share of the waits. For an SQLite database, the share includes the journal and the WAL.
     pub share: f64,
     /// The database's rollback journal, if the program also waited for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -184,9 +185,9 @@ pub struct Behind {
     /// The file, if at least half of the requests belong to it and its path is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// The kind of data of at least half of the requests, as in the recording; else `unknown`.
+    /// The kind of data of at least half of the requests, as in the recording; otherwise `unknown`.
     pub content: String,
-    /// Whether the waiting process caused them itself.
+    /// Whether the waiting process itself caused the requests.
     pub is_own: bool,
     /// The share of the request time.
     pub share: f64,
@@ -202,20 +203,20 @@ impl Behind {
 /// The waits for one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BlockedFile {
-    /// Its path; absent if it is unknown.
+    /// The file's path; absent if the path is unknown.
     pub path: Option<String>,
     /// The number of waits.
     pub waits: u64,
-    /// Their time in nanoseconds, summed over all threads of programs.
+    /// Time of the waits in nanoseconds, summed over all threads of programs.
     pub time_ns: u64,
     /// Longest wait in nanoseconds.
     pub longest_ns: u64,
-    /// The program that waited longest for it.
+    /// The program that waited longest for the file.
     pub program: String,
 }
 
-/// Waits of 100 ms and more of programs of interest, in operations for which people wait: reads, page faults, look-ups of
-/// names, fsync, the journal, and reading back memory that was swapped out.
+/// Waits of 100 ms or more of programs of interest, in operations for which people wait: reads, page faults,
+/// look-ups of names, fsync, the journal, and reading back memory that was swapped out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LongWaits {
     /// Minimum length of a long wait, in nanoseconds.
@@ -244,9 +245,10 @@ pub struct LongWait {
     /// The device for which the thread waited, as an index into `devices` of the analysis; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<u32>,
-    /// Processes whose requests were outstanding, largest share first; empty if unknown.
+    /// Processes whose requests were outstanding during the wait, largest share first; empty if unknown.
     pub behind: Vec<Behind>,
-    /// In a wait for another thread: where that thread was blocked. Only that time is counted.
+    /// For a wait for another thread: where the other thread was blocked. Only the time for which it was
+    /// blocked is counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub through: Option<Through>,
 }

@@ -29,7 +29,8 @@ const LONG_LISTED: usize = 10;
 const INTERVALS_MAX: usize = 4096;
 /// Minimum average size of the requests of a thread that does bulk work.
 const BULK_SIZE: u64 = 128 * 1024;
-/// Minimum total number of bytes for bulk work. Starting a program, including its libraries, reads less.
+/// Minimum total number of bytes for bulk work. The start of a program, including its libraries, reads fewer
+/// bytes than this.
 const BULK_BYTES: ByteCount = ByteCount(64 << 20);
 /// Minimum number of bytes per second of the span for bulk work. The thresholds for size, total and rate are
 /// our choice.

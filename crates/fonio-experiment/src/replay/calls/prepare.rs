@@ -11,7 +11,7 @@ use rustix::fs::{Advice, fadvise, syncfs};
 use super::super::CHUNK;
 use super::{Sequence, file_name};
 
-/// Creates the files of a replay in a new folder. Their data are durable and not in the page cache.
+/// Creates the files of a replay in a new folder. The files' data are durable and not in the page cache.
 pub(in crate::replay) fn prepare(sequence: &Sequence, folder: &Path) -> io::Result<()> {
     fs::create_dir(folder)?;
     let mut buffer = Buffer::default();

@@ -8,7 +8,7 @@ use super::{ModelReplay, ProgramTimes, Responses};
 
 /// Maximum number of programs in a table of the report.
 const PROGRAMS_MAX: usize = 8;
-/// Response times within this factor count as equal: single replays were off by up to this factor
+/// Response times within this factor count as equal: some replays were off by up to this factor
 /// (`docs/scheduler-models.md`, "Replays of recordings").
 const EQUAL: f64 = 3.0;
 
@@ -54,7 +54,7 @@ fn verdict(replay: &ModelReplay) -> Verdict {
                 )
             } else {
                 format!(
-                    "These models show no clear difference between the schedulers: a read takes {least} to {most} on average, but single replays were off by a factor of up to {EQUAL}."
+                    "These models show no clear difference between the schedulers: a read takes {least} to {most} on average, but some replays were off by a factor of up to {EQUAL}."
                 )
             }
         }

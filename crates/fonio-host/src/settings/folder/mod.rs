@@ -119,7 +119,7 @@ pub(super) fn check_writers(dir: &Path) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "programs have files in this folder open for writing and would continue to write to the files on the disk: {}. Stop these programs first ({}) and start them afterwards; or add --force and restart them at once, which loses what they write in between",
+        "programs have files in this folder open for writing and would continue to write to the files on the disk: {}. Stop these programs first ({}) and start them afterwards; or add --force and restart them at once, which loses the data that they write in between",
         named(&writers),
         what_to_do(&writers, "stop"),
     ))

@@ -1,9 +1,9 @@
 //! The setting for the maximum size of a discard that the kernel sends to a disk.
 //!
-//! The kernel accepts only multiples of the device's discard unit below 4 GiB, and caps them at the device's
-//! own limit (`block/blk-sysfs.c`). The device's own limit may not be such a multiple, or may be 4 GiB or
-//! more. So fonio adapts a value to the device before it sets the value. To set the device's own limit, fonio
-//! writes a larger value, which the kernel caps.
+//! The kernel accepts only values below 4 GiB that are multiples of the device's discard unit, and caps them
+//! at the device's own limit (`block/blk-sysfs.c`). The device's own limit may not be such a multiple, or may
+//! be 4 GiB or more. So fonio adapts a value to the device before it sets the value. To set the device's own
+//! limit, fonio writes a larger value, which the kernel caps.
 
 use fonio_core::ByteCount;
 use fonio_core::quantity::Unit;
@@ -116,13 +116,13 @@ impl Discards {
         }
     }
 
-    /// If the limit `fitted` differs from the requested one, returns a clause that explains how.
+    /// If the limit `fitted` differs from the requested limit, returns a clause that explains how.
     fn difference(self, wanted: ByteCount, fitted: ByteCount) -> Option<String> {
         let fitted_text = fitted.to_exact_text();
         if fitted == wanted {
             None
         } else if fitted.0 == self.device_max {
-            // Round the number, because a device's own limit is often not a round one.
+            // Round the number, because a device's own limit is often not a round number.
             let largest = Unit::Bytes.format(self.device_max.min(WRITTEN_MAX) as f64);
             Some(format!("the device accepts at most {largest} in one discard"))
         } else {
@@ -144,8 +144,8 @@ impl Discards {
     }
 
     /// Returns the limit in force if the kernel shows the value `shown`. The kernel may not accept the
-    /// device's own limit as a value. The largest value that it accepts allows the same discards, because
-    /// each discard consists of complete units and is smaller than 4 GiB.
+    /// device's own limit as a value. The largest value that the kernel accepts allows the same discards,
+    /// because each discard consists of complete units and is smaller than 4 GiB.
     fn in_force(self, shown: u64) -> u64 {
         if shown == self.written(self.device_max) { self.device_max } else { shown }
     }

@@ -2,7 +2,7 @@
 //! covered folder.
 //!
 //! The tmpfs is filled before it is mounted, so that a killed process leaves either no tmpfs or a complete
-//! one. The content is written out when the fix is undone, on request, and by systemd units hourly and at
+//! tmpfs. The content is written out when the fix is undone, on request, and by systemd units hourly and at
 //! shutdown. A power cut loses the data written since the last write-out.
 
 use std::path::Path;

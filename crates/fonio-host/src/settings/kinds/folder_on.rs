@@ -1,5 +1,5 @@
 //! Moves a folder's content to another device: copies the content to a folder on the other device, and
-//! bind-mounts this folder over the original one.
+//! bind-mounts this folder over the original folder.
 //!
 //! The covered files stay on the first device unchanged until undoing updates them. A file named [`COPY`] in
 //! a folder on the other device means that this folder is only a copy and may be emptied: it is being filled,
@@ -144,7 +144,7 @@ fn current(dir: &Path, to: &Path) -> Result<Option<String>, HostError> {
     Ok(Some(if is_bound { BOUND } else { NONE }.to_owned()))
 }
 
-/// Fails if the folder's content could not be moved or moved back.
+/// Checks that the folder's content can be moved to `to` and later moved back.
 fn check(dir: &Path, to: &Path, despite_writers: bool) -> Result<(), String> {
     check_place(dir)?;
     if to.starts_with(dir) || dir.starts_with(to) {

@@ -3,13 +3,13 @@
 //!
 //! The image contains an ext4 file system with its own journal. The image is completely allocated and written
 //! before use, so that writes to the folder never allocate blocks in the underlying file system. The image is
-//! in a folder of root in the root directory of that file system ([`FOLDER`]). It is mounted through a loop
-//! device that is removed with its last user.
+//! in a folder of root in the root directory of that file system ([`FOLDER`]). The image is mounted through a
+//! loop device, which is removed with its last user.
 //!
 //! An image whose name ends in [`COPY`] is only a copy of the folder, and may be removed: it is being filled,
-//! or its content was copied back. A complete image gets its final name just before it is mounted. It loses
-//! this name just before it is unmounted, when the covered folder is up to date. So no data are lost if the
-//! process is killed or the power is cut. An unmounted image with its final name may be newer than the
+//! or its content was copied back. A complete image gets its final name just before it is mounted. The image
+//! loses this name just before it is unmounted, when the covered folder is up to date. So no data are lost if
+//! the process is killed or the power is cut. An unmounted image with its final name may be newer than the
 //! folder, so it is never removed.
 
 use std::ffi::OsStr;

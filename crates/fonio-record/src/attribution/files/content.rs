@@ -63,7 +63,7 @@ fn begin_is_cached(file: &File) -> io::Result<bool> {
         return Err(io::Error::last_os_error());
     }
     let mut resident = 0_u8;
-    // SAFETY: the mapping made above has one page, and `resident` has room for one.
+    // SAFETY: the mapping made above has one page, and `resident` has room for one page.
     let asked = unsafe { libc::mincore(mapped, length, (&raw mut resident).cast()) };
     // SAFETY: unmaps the mapping created above, which no other code uses.
     unsafe { libc::munmap(mapped, length) };

@@ -97,8 +97,8 @@ impl Watch {
         let folder = rustix::fs::open(&mount.dir, flags, Mode::empty()).ok()?;
         let id = file_system_id(&folder)?;
         let subvolume = subvolume(mount);
-        // Another file system may be mounted over this one. Files in a btrfs subvolume have their own device
-        // number.
+        // Another file system may be mounted over this file system. Files in a btrfs subvolume have their own
+        // device number.
         let seen = device::from_dev(rustix::fs::fstat(&folder).ok()?.st_dev);
         if seen != mount.device && subvolume.is_none() {
             return None;

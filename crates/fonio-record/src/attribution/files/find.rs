@@ -29,8 +29,8 @@ pub(crate) struct Roots<'a> {
 
 struct Root {
     folder: OwnedFd,
-    /// The device number (`st_dev`) of the root's files. For btrfs subvolumes, it is not the one in the mount
-    /// table.
+    /// The device number (`st_dev`) of the root's files. For btrfs subvolumes, it differs from the device
+    /// number in the mount table.
     device: DeviceId,
     numbers: Numbers,
 }
@@ -183,7 +183,8 @@ fn xfs_generation(_folder: &OwnedFd, _number: u64) -> Option<u32> {
     None
 }
 
-/// Returns the path of an open file, if it still has one. `inode` is the file's identity according to `stat`.
+/// Returns the path of an open file, if the file still has a path. `inode` is the file's identity according
+/// to `stat`.
 fn located(file: OwnedFd, inode: Inode) -> Option<(PathBuf, OwnedFd)> {
     let link = rustix::fs::readlink(own_link(&file), Vec::new()).ok()?;
     let link = link.as_bytes();

@@ -89,8 +89,8 @@ pub(crate) struct Files {
     names: Option<Names>,
     /// Opened files whose name is not known yet.
     opened: Vec<Opened>,
-    /// Deletions for which no event has shown a use of the file yet: those since the last wake-up, and those
-    /// in the interval before it.
+    /// Deletions for which no event has shown a use of the file yet: deletions since the last wake-up, and
+    /// deletions in the interval before it.
     freed_unseen: [Vec<(Inode, Timestamp)>; 2],
 }
 

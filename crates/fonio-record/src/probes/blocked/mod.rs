@@ -79,7 +79,7 @@ pub(crate) struct BlockedWait {
 }
 
 impl BlockedWait {
-    /// Returns whether the thread slept interruptibly. Its sleep may have begun before any thread was
+    /// Returns whether the thread slept interruptibly. The sleep may have begun before any thread was
     /// blocked.
     fn is_sleep(&self) -> bool {
         matches!(self.blocked_in, BlockedIn::OtherThread | BlockedIn::AsyncIo)

@@ -157,7 +157,7 @@ fn block_while(activity: impl FnOnce()) -> bool {
     assert!(pid >= 0);
     if pid == 0 {
         activity();
-        // SAFETY: ends the child at once.
+        // SAFETY: the call ends the child immediately.
         unsafe { libc::_exit(0) };
     }
     // SAFETY: waits for the child created above.

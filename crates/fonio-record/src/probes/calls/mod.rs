@@ -33,7 +33,8 @@ pub(crate) use recorded::{CallsCapture, CapturedCalls};
 /// The compiled BPF object, created by `cargo xtask assets`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/calls.bpf.o"));
 
-/// The programs in order of attachment: the program that follows children comes before those that see calls.
+/// The programs in order of attachment: the program that follows children comes before the programs that see
+/// calls.
 const PROGRAMS: [bpf::Program; 4] = [
     ("forked", "sched_process_fork"),
     ("ended", "sched_process_exit"),

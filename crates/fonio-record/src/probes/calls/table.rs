@@ -22,7 +22,7 @@ enum Kind {
     OpenAt = 15,
 }
 
-/// A flag that is added to the kind of a call that writes from its buffer.
+/// A flag in the kind of a call that writes from its buffer.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const WRITES: u8 = 64;
 

@@ -85,8 +85,7 @@ impl RequestsProbe {
         Ok(RequestsProbe { _programs: programs, _links: links, counters, completions })
     }
 
-    /// Returns a descriptor that becomes readable when the buffer is so full that requests should be taken
-    /// soon.
+    /// Returns a descriptor that becomes readable when requests should be taken before the buffer is full.
     pub(crate) fn filling(&self) -> BorrowedFd<'_> {
         // SAFETY: the map owns the descriptor, and lives as long as the borrow of `self`.
         unsafe { BorrowedFd::borrow_raw(self.completions.as_raw_fd()) }

@@ -17,7 +17,7 @@ const TEXTS_MAX: usize = 4096;
 const HASHES_MAX: usize = 1 << 18;
 /// Maximum number of connections that get their own number.
 const CONNECTIONS_MAX: usize = 1 << 16;
-/// Maximum number of remarks about single files or processes.
+/// Maximum number of remarks about individual files or processes.
 const SENTENCES_MAX: usize = 5;
 
 /// A remark on a recording: a stable name, a sentence, and how often it applies.
@@ -201,7 +201,7 @@ impl CapturedStatements {
 /// The code of the remark on statements that are not recorded.
 pub(crate) const NO_STATEMENTS: &str = "no-statements";
 
-/// Returns the first sentences, and a sentence with the number of the others.
+/// Returns the first sentences, and a sentence with the number of further sentences.
 fn several(mut sentences: Vec<String>) -> impl Iterator<Item = String> {
     let more = sentences.len().saturating_sub(SENTENCES_MAX);
     sentences.truncate(SENTENCES_MAX);
@@ -225,7 +225,7 @@ mod tests {
         kept.add_text(2, b"insert into t values (2)", false);
         kept.add(&row(7, 20, 2), Some(25));
         kept.add(&row(8, 20, 3), None);
-        // One row is before the capture, and one after it.
+        // One row is before the capture, and one row is after it.
         kept.add(&row(8, 1, 1), Some(2));
         kept.add(&row(8, 900, 1), None);
         let captured = kept.finish((Timestamp(10), Timestamp(100)), Counters::default(), vec![], vec![]);

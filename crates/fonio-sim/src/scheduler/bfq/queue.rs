@@ -9,7 +9,7 @@ use super::super::thinking::ThinkTime;
 use super::super::{Position, Priority, ProcessId, Request};
 
 /// `back_seek_max`: the maximum distance at which a request behind the head can precede a request ahead of
-/// it.
+/// the head.
 const BACK_SECTORS_MAX: u64 = (16 << 20) / SECTOR_BYTES;
 /// Distances behind the head are multiplied by this number: `back_seek_penalty`.
 const BACK_PENALTY: u64 = 2;
@@ -151,8 +151,8 @@ impl Queue {
     }
 }
 
-/// Returns the position with the lower cost. The cost of a position ahead or a little behind is its
-/// distance. If both positions are too far behind, the lower one is next.
+/// Returns the position with the lower cost. The cost of a position ahead or a little behind is its distance.
+/// If both positions are too far behind, the lower position is next.
 fn closer(head: Sector, one: Option<Position>, other: Option<Position>) -> Option<Position> {
     let cost = |position: &Position| {
         let (sector, _) = *position;

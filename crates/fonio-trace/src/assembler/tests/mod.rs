@@ -6,7 +6,8 @@ mod text;
 use expect_test::expect_file;
 use fonio_testing::cases::cases;
 
-/// Assembles each case of a file in this folder and compares the rows and counts with those in the file.
+/// Assembles each case of a file in this folder and compares the rows and counts with the expected values in
+/// the file.
 fn check(name: &str) {
     let file = expect_file![name];
     file.assert_eq(&cases(&file.data(), text::show));

@@ -83,8 +83,8 @@ enum Kind {
     },
 }
 
-/// The name and stack of a thread that left its processor. Few events have them, so they are stored
-/// separately.
+/// The name and stack of a thread that left its processor. Few events have a name and a stack, so these are
+/// stored separately.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Seen {
     comm: Vec<u8>,

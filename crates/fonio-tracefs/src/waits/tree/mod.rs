@@ -313,7 +313,7 @@ impl WaitTree {
 
     /// Notes that a thread has run for `ns`. If the trace does not show when the thread got its processor,
     /// assumes that it did so `ns` ago. The time is missing because some kernels do not trace a processor's
-    /// idle thread (seen in Linux 6.18, on all processors of a virtual machine except the first).
+    /// idle thread (seen in Linux 6.18, on all processors of a virtual machine except the first processor).
     fn ran(&mut self, tid: u32, time: u64, cpu: u32, ns: u64) {
         self.has_runtimes = true;
         let (at, left) = match self.threads.get(&tid) {

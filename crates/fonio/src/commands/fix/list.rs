@@ -88,7 +88,7 @@ fn scope_of(fix: &Listed) -> Option<Scope> {
     }
 }
 
-/// Returns an error message that asks for the path that a fix needs.
+/// Returns an error message that asks for the path of a fix.
 pub(super) fn needs_path(name: &str, scope: Scope, keep: bool) -> String {
     let (what, example) = object(scope);
     let keep = if keep { " --keep" } else { "" };

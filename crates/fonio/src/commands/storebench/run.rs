@@ -35,7 +35,7 @@ const SEED: u64 = 1;
 pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {
     if arguments.time > TIME_MAX {
         bail!(
-            "a run takes at most 10min, because longer ones would not be comparable; give --for 10min or less"
+            "a run takes at most 10min, because longer runs would not be comparable; give --for 10min or less"
         );
     }
     if arguments.emulated.guest.is_some() {
@@ -192,7 +192,7 @@ fn finish(arguments: &StoreBenchRun, kept: &Kept, ended: Option<BenchError>, col
             return Ok(Exit::NotValid);
         }
         say!(
-            "{} of {} parts are finished and saved; the same command measures the others.",
+            "{} of {} parts are finished and saved; the same command measures the other parts.",
             kept.parts.len(),
             Part::ALL.len()
         );

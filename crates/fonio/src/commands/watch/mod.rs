@@ -92,7 +92,7 @@ fn watch(place: &Place) -> Result<Exit> {
     if let Err(error) = ended {
         // The watch was ended by a signal, so its exit code does not show this error; print it for the user.
         tell(&format!(
-            "{error}; the last minutes stay in memory, and the next watch before a reboot stores them"
+            "{error}; the last minutes stay in memory, and the next watch stores them if it starts before a reboot"
         ));
         return Ok(Exit::Command(exit::usage(false)));
     }

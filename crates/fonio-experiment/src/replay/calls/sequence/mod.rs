@@ -94,7 +94,7 @@ impl Waits for Call {
 pub struct Before {
     /// Whether the file exists before the replay.
     pub is_there: bool,
-    /// Whether the file is a folder. If so, the replay uses its own folder instead.
+    /// Whether the file is a folder. If it is, the replay uses its own folder instead.
     pub is_folder: bool,
     /// The length of the file before the recording.
     pub bytes: u64,

@@ -9,6 +9,7 @@ use clap::Args;
 
 use crate::parts::PARTS;
 use xtask::process;
+use xtask::results::{Cell, StudyResult};
 
 /// The commands whose times can be measured, with the arguments of `cargo xtask`.
 const COMMANDS: [(&str, &[&str]); 3] =
@@ -26,30 +27,38 @@ pub struct Arguments {
 /// clone of the last commit. Runs `fast` a second time after one file was changed.
 pub fn run(Arguments { commands: chosen }: &Arguments) -> Result<()> {
     process::outlive_signals()?;
-    let mut tables = Vec::new();
+    let mut text = String::new();
     for (name, words) in COMMANDS.iter().filter(|(name, _)| chosen.iter().any(|word| word == name)) {
         let folder = tempfile::tempdir_in(process::scratch("times")?).context("cannot make a folder")?;
         let clone = folder.path().join("fonio");
         process::run(
             Command::new("git").args(["clone", "--quiet", "--local"]).arg(process::root()).arg(&clone),
         )?;
-        tables.push(timed(&format!("cargo xtask {}, cold", words.join(" ")), &clone, words)?);
+        let (command, title) = (format!("cargo xtask times {name}"), "the time in a new clone");
+        let mut result = StudyResult::begin(&format!("times-{name}"), title, &command, &["", "elapsed"])?;
+        let mut times = vec![timed(&format!("cargo xtask {}, cold", words.join(" ")), &clone, words)?];
         if *name == "fast" {
             // Make a typical change: add a comment to a crate on which other crates depend.
             let file = clone.join("crates/fonio-analysis/src/lib.rs");
-            let mut text = std::fs::read_to_string(&file)?;
-            text.push_str("\n// A change.\n");
-            std::fs::write(&file, text)?;
-            tables.push(timed("cargo xtask test --fast, after a change of fonio-analysis", &clone, words)?);
+            let mut source = std::fs::read_to_string(&file)?;
+            source.push_str("\n// A change.\n");
+            std::fs::write(&file, source)?;
+            times.push(timed("cargo xtask test --fast, after a change of fonio-analysis", &clone, words)?);
         }
+        for (seconds, name) in times.concat() {
+            text += &format!("{:>11}  {name}\n", clock(seconds));
+            result.row(name, vec![Cell::once(seconds, "s", 0)]);
+        }
+        text.push('\n');
+        result.keep(true)?;
         process::check_signals()?;
     }
-    println!("\n{}", tables.join("\n\n"));
+    println!("\n{text}");
     Ok(())
 }
 
-/// Runs a command in the clone, and returns a table with the times of its parts.
-fn timed(title: &str, clone: &Path, words: &[&str]) -> Result<String> {
+/// Runs a command in the clone. Returns the command's time in seconds, and the times of its parts.
+fn timed(title: &str, clone: &Path, words: &[&str]) -> Result<Vec<(f64, String)>> {
     let parts = clone.with_file_name("parts");
     std::fs::write(&parts, "")?;
     println!("==== {title}");
@@ -65,26 +74,25 @@ fn timed(title: &str, clone: &Path, words: &[&str]) -> Result<String> {
         .context("cannot start cargo")?;
     let seconds = began.elapsed().as_secs_f64();
     let text = std::fs::read_to_string(&parts)?;
-    let table = table(title, seconds, &text);
     if !status.success() {
-        bail!("{table}\n{title} failed: {status}");
+        bail!("{title} failed after {}: {status}\n{text}", clock(seconds));
     }
-    Ok(table)
+    Ok(rows(title, seconds, &text))
 }
 
-/// Formats a table with the times of the parts and the remaining time.
-fn table(title: &str, seconds: f64, parts: &str) -> String {
+/// Returns the times of the command, of its parts, and of the rest.
+fn rows(title: &str, seconds: f64, parts: &str) -> Vec<(f64, String)> {
     let parts: Vec<(f64, &str)> = parts
         .lines()
         .filter_map(|line| line.split_once('\t'))
         .filter_map(|(seconds, name)| Some((seconds.parse().ok()?, name)))
         .collect();
     let rest = seconds - parts.iter().map(|(seconds, _)| seconds).sum::<f64>();
-    let mut lines = vec![format!("{:>11}  {title}", clock(seconds))];
-    // The remaining time includes the compilation of xtask before the first part.
-    lines.extend(parts.iter().map(|(seconds, name)| format!("{:>11}    {name}", clock(*seconds))));
-    lines.push(format!("{:>11}    the rest, such as the build of xtask", clock(rest)));
-    lines.join("\n")
+    let mut rows = vec![(seconds, title.to_owned())];
+    rows.extend(parts.into_iter().map(|(seconds, name)| (seconds, format!("- {name}"))));
+    // The rest includes the compilation of xtask before the first part.
+    rows.push((rest, "- the rest, such as the build of xtask".to_owned()));
+    rows
 }
 
 fn clock(seconds: f64) -> String {
@@ -98,13 +106,15 @@ mod tests {
 
     #[test]
     fn parts_and_the_rest_add_up() {
-        let lines = [
-            "10 min 10 s  cargo xtask test, cold",
-            " 3 min 08 s    lints",
-            " 6 min 01 s    tests",
-            " 1 min 02 s    the rest, such as the build of xtask",
+        let rows = rows("cargo xtask test, cold", 610.4, "187.6\tlints\n360.8\ttests\n");
+        let shown: Vec<String> =
+            rows.iter().map(|(seconds, name)| format!("{} {name}", clock(*seconds))).collect();
+        let expected = [
+            "10 min 10 s cargo xtask test, cold",
+            "3 min 08 s - lints",
+            "6 min 01 s - tests",
+            "1 min 02 s - the rest, such as the build of xtask",
         ];
-        let table = table("cargo xtask test, cold", 610.4, "187.6\tlints\n360.8\ttests\n");
-        assert_eq!(table.lines().collect::<Vec<_>>(), lines);
+        assert_eq!(shown, expected);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fonio_core::{BlockedIn, Nanos, RowSink, Timestamp, Wait};
+use fonio_core::{BlockedIn, Content, Nanos, RowSink, Timestamp, Wait};
 use fonio_machine::Machine;
 use fonio_tracefs::waits::Completions;
 use rustc_hash::FxHashSet;
@@ -124,9 +124,14 @@ fn row(
         BlockedIn::AsyncIo => wait.began.max(completed?.queued),
         _ => wait.began,
     };
+    // Without the kernel's symbols, the stack does not tell a swap-in from other page faults.
+    let blocked_in = match (wait.blocked_in, completed.map(|completed| completed.content)) {
+        (BlockedIn::PageFault, Some(Content::Swap)) => BlockedIn::SwapIn,
+        (blocked_in, _) => blocked_in,
+    };
     // A page fault, for example, has no file descriptor, but the request that ended its wait has a file. BPF
     // shows the file of an fsync, unless the call covers several files.
-    let by_request = completed.and_then(|completed| completed.file_id).filter(|_| match wait.blocked_in {
+    let by_request = completed.and_then(|completed| completed.file_id).filter(|_| match blocked_in {
         BlockedIn::PageFault | BlockedIn::AsyncIo | BlockedIn::Read | BlockedIn::Write => true,
         BlockedIn::Fsync => is_without_bpf,
         _ => false,
@@ -138,7 +143,7 @@ fn row(
         reason: wait.reason,
         request_id: completed.map(|completed| completed.request_id),
         waker_tid: wait.waker_tid,
-        blocked_in: Some(wait.blocked_in),
+        blocked_in: Some(blocked_in),
         file_id: file_id.or(by_request),
     })
 }
@@ -263,5 +268,45 @@ impl CapturedWaits {
             remarks.push(("no-symbols", message.to_owned(), 1));
         }
         remarks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_core::{BlockEvent, ByteCount, DeviceId, EventKind, Op, Request, WaitReason};
+
+    use super::*;
+
+    #[test]
+    fn the_request_tells_a_swap_in_from_other_page_faults() {
+        let (device, at) = (DeviceId::new(8, 0), Timestamp(5_000_000));
+        for (blocked_in, content, expected) in [
+            (BlockedIn::PageFault, Content::Swap, (BlockedIn::SwapIn, None)),
+            (BlockedIn::PageFault, Content::Data, (BlockedIn::PageFault, Some(3))),
+            (BlockedIn::Read, Content::Swap, (BlockedIn::Read, Some(3))),
+        ] {
+            let mut completions = Completions::default();
+            let event = BlockEvent::new(at, EventKind::Complete, device);
+            completions.event(&BlockEvent { cpu: Some(1), ..event });
+            completions.request(&Request {
+                completed: Some(at),
+                content,
+                file_id: Some(3),
+                ..Request::new(device, Op::Read, ByteCount(4096))
+            });
+            let wait = BlockedWait {
+                tid: 7,
+                began: Timestamp(1_000_000),
+                began_before: false,
+                ended: Some(Timestamp(5_001_000)),
+                blocked_in,
+                reason: WaitReason::Storage,
+                waker_tid: None,
+                completed_on: Some(1),
+                inode: None,
+            };
+            let row = row(&wait, None, &completions, false).unwrap();
+            assert_eq!((row.blocked_in, row.file_id), (Some(expected.0), expected.1), "{content:?}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use fonio_tracefs::waits::Completions;
 use rustc_hash::FxHashSet;
 
 use super::shedding::THRESHOLD_MIN_NS;
-use super::so_far::SoFar;
+use super::so_far::{Longest, SoFar};
 use super::traced::Unseen;
 use super::{BlockedWait, FinishedProbe, NotRecorded, Probe};
 use crate::attribution::files::Files;
@@ -51,7 +51,10 @@ impl BlockedCapture {
         let mut new = Vec::new();
         self.probe.drain(now, machine, &mut |wait| new.push(wait));
         note(&new, files);
-        new.iter().for_each(|wait| self.so_far.add(wait));
+        for wait in &new {
+            let process = self.probe.names().raw(wait.tid).map(|(pid, _)| pid).filter(|pid| *pid != 0);
+            self.so_far.add(process.unwrap_or(wait.tid), wait);
+        }
         let room = WAITS_MAX.saturating_sub(self.waits.len()).min(new.len());
         self.waits.extend(new.drain(..room));
         // Sleeps are not counted, because the part that was a wait for storage is determined later.
@@ -65,11 +68,14 @@ impl BlockedCapture {
         self.probe.filled()
     }
 
-    /// Returns the thread that has been blocked on storage longest so far.
-    pub(crate) fn longest(&mut self) -> Option<BlockedSoFar> {
-        let longest = self.so_far.longest()?;
-        let (_, name) = self.probe.names().get(longest.tid)?;
-        Some(BlockedSoFar { name, time: longest.time, blocked_in: longest.operation })
+    /// Returns the program that has been blocked on storage longest so far.
+    pub(crate) fn longest(&mut self, threads: &Threads) -> Option<BlockedSoFar> {
+        let Longest { pid, tid, time, threads: count, operation } = self.so_far.longest()?;
+        let names = self.probe.names();
+        // If the process ended before its look-up, a thread is named instead.
+        let by_probe = || names.get(pid).or_else(|| names.get(tid)).map(|(_, name)| name);
+        let name = threads.name(pid).map(str::to_owned).or_else(by_probe)?;
+        Some(BlockedSoFar { name, time, threads: count, blocked_in: operation })
     }
 
     /// Ends the probe, and returns the waits of the capture.

@@ -146,14 +146,17 @@ pub enum Selector {
     Path(PathBuf),
 }
 
-/// The thread that has been blocked on storage longest so far.
+/// The program that has been blocked on storage longest so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockedSoFar {
-    /// The name of the thread.
+    /// The name of the process.
     pub name: String,
-    /// The total time of the thread's waits of at least 1 ms.
+    /// The total time of its threads' waits of at least 1 ms. Threads wait in parallel, so the sum can exceed
+    /// the duration of the capture.
     pub time: Nanos,
-    /// The operation in which the thread was blocked longest.
+    /// The number of its threads that were blocked.
+    pub threads: u64,
+    /// The operation in which its threads were blocked longest.
     pub blocked_in: BlockedIn,
 }
 
@@ -176,7 +179,7 @@ pub enum Progress<'a> {
         trace_bytes: ByteCount,
         /// The part of the raw trace that is in memory.
         held_bytes: ByteCount,
-        /// The thread that was blocked on storage longest; `None` if no thread was blocked, or waits are not
+        /// The program that was blocked on storage longest; `None` if no thread was blocked, or waits are not
         /// recorded.
         blocked: Option<BlockedSoFar>,
     },

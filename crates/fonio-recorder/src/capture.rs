@@ -130,11 +130,15 @@ fn with_progress(
     })
 }
 
-/// Returns a sentence about the thread that has been blocked longest so far.
+/// Returns a sentence about the program that has been blocked longest so far.
 fn blocked_so_far(blocked: &BlockedSoFar, words: Words) -> String {
     let time = Unit::Ns.format(blocked.time.0 as f64);
     let doing = words(blocked.blocked_in);
-    format!("; {} blocked for {time} so far, mostly {doing}", blocked.name)
+    let threads = match blocked.threads {
+        0 | 1 => String::new(),
+        threads => format!(" in {threads} threads"),
+    };
+    format!("; {} blocked for {time} so far{threads}, mostly {doing}", blocked.name)
 }
 
 fn sentence(summary: &RecordSummary) -> String {

@@ -10,8 +10,19 @@ use crate::document::{
 use crate::questions::listed;
 use fonio_core::{Better, Unit};
 
+/// Why fonio does not judge a difference between two single recordings: two runs of the same work differ too.
+const ONE_EACH: &str = "one recording of each cannot show that the change is the cause: record each at least three times, and \
+pass them with --before and --after";
+
 /// A figure and its change between the compared recordings.
-type Changed<'a> = (&'a ComparisonRow, &'a Change);
+#[derive(Clone, Copy)]
+struct Changed<'a> {
+    row: &'a ComparisonRow,
+    change: &'a Change,
+    /// Whether the change is an improvement; `None` if there is no difference, if neither direction is
+    /// better, or if there are too few recordings to judge.
+    better: Option<bool>,
+}
 
 impl Document {
     /// Creates the report that compares recordings.
@@ -48,7 +59,10 @@ fn better(row: &ComparisonRow, change: &Change) -> Option<bool> {
 
 /// Returns the rows of one compared recording. `at` is 0 for the second recording.
 fn changed(comparison: &Comparison, at: usize) -> Vec<Changed<'_>> {
-    comparison.rows.iter().filter_map(|row| Some((row, row.changes.get(at)?))).collect()
+    let is_judged = comparison.is_judged();
+    let rows = comparison.rows.iter().filter_map(|row| Some((row, row.changes.get(at)?)));
+    let changed = |(row, change)| Changed { row, change, better: better(row, change).filter(|_| is_judged) };
+    rows.map(changed).collect()
 }
 
 fn verdict(comparison: &Comparison, first: &Side, others: &[Side]) -> Verdict {
@@ -67,7 +81,7 @@ fn verdict(comparison: &Comparison, first: &Side, others: &[Side]) -> Verdict {
             ));
             continue;
         }
-        let (tone, sentence, more) = pair(&changed(comparison, at), at, first, side);
+        let (tone, sentence, more) = pair(comparison, at, first, side);
         tones.push(tone);
         sentences.push(sentence);
         sentences.extend(more);
@@ -85,44 +99,43 @@ fn verdict(comparison: &Comparison, first: &Side, others: &[Side]) -> Verdict {
 
 /// Returns the statement about one side, based on its run time or, if the run time shows nothing, on the
 /// response times of requests that programs wait for.
-fn pair(rows: &[Changed<'_>], at: usize, first: &Side, side: &Side) -> (Tone, String, Option<String>) {
-    let responses = by_responses(rows);
-    let work = rows.iter().find(|(row, change)| row.felt && says_something(change));
-    let Some((row, change)) = work else {
-        let (tone, said) = match responses {
-            Some((tone, said)) => (tone, said),
-            None => (Tone::Plain, "no response time was shown to differ".to_owned()),
+fn pair(comparison: &Comparison, at: usize, first: &Side, side: &Side) -> (Tone, String, Option<String>) {
+    let rows = &changed(comparison, at);
+    let is_judged = comparison.is_judged();
+    let differ =
+        |said: &str| (Tone::Plain, format!("{} and {} differ{said}; {ONE_EACH}.", side.name, first.name));
+    let against = |said: &str| format!("{} against {}: {said}.", side.name, first.name);
+    let responses = by_responses(rows, is_judged);
+    let work = rows.iter().find(|of| of.row.felt && says_something(of.change));
+    let Some(Changed { row, change, .. }) = work else {
+        let (tone, sentence) = match responses {
+            Some((_, said)) if !is_judged => differ(&format!(" {said}")),
+            Some((tone, said)) => (tone, against(&said)),
+            None => (Tone::Plain, against("no response time was shown to differ")),
         };
-        return (tone, format!("{} against {}: {said}.", side.name, first.name), None);
+        return (tone, sentence, None);
     };
     let value = |at: usize| row.texts.get(at).cloned().flatten().unwrap_or_else(|| "unknown".to_owned());
     let values = format!("{} {}, before {}", row.label, value(at + 1), value(0));
     let (tone, sentence) = match change.answer {
+        Answer::Lower | Answer::Higher if !is_judged => differ(&format!(": {values}")),
         Answer::Lower => (Tone::Good, format!("{} is faster than {}: {values}.", side.name, first.name)),
         Answer::Higher => (Tone::Bad, format!("{} is slower than {}: {values}.", side.name, first.name)),
-        Answer::NoDifference => (
-            Tone::Plain,
-            format!("{} against {}: no difference was shown in {}.", side.name, first.name, row.label),
-        ),
-        Answer::Unknown => (
-            Tone::Plain,
-            format!(
-                "{} against {}: {values}; {}.",
-                side.name,
-                first.name,
-                match change.unknown {
-                    Some(Unknown::OneValueEach) =>
-                        "one run of each cannot show a difference: record each at least three times, and pass them with \
-                         --before and --after",
-                    Some(Unknown::TooFewRuns) =>
-                        "at least three runs of each are needed to show a difference",
-                    _ => "the runs vary too much to tell",
-                }
-            ),
-        ),
+        Answer::NoDifference => (Tone::Plain, against(&format!("no difference was shown in {}", row.label))),
+        Answer::Unknown => match change.unknown {
+            Some(Unknown::OneValueEach) => differ(&format!(": {values}")),
+            Some(Unknown::TooFewRuns) => {
+                let why = "at least three runs of each are needed to show a difference";
+                (Tone::Plain, against(&format!("{values}; {why}")))
+            }
+            _ => (Tone::Plain, against(&format!("{values}; the runs vary too much to tell"))),
+        },
     };
     // The recordings may contain different requests, so the response times do not show which run was faster.
-    let more = responses.map(|(_, said)| format!("By request: {said}."));
+    let more = responses.map(|(_, said)| match is_judged {
+        true => format!("By request: {said}."),
+        false => format!("By request: they differ {said}."),
+    });
     (tone, sentence, more)
 }
 
@@ -138,33 +151,40 @@ fn says_something(change: &Change) -> bool {
     }
 }
 
-/// Returns the tone of the verdict, and a clause about response times.
-fn by_responses(rows: &[Changed<'_>]) -> Option<(Tone, String)> {
-    let named = |wanted: bool| -> Vec<&str> {
-        let hits = rows.iter().filter(|(row, change)| !row.felt && better(row, change) == Some(wanted));
-        hits.map(|(row, _)| row.label.as_str()).collect()
+/// Returns the tone of the verdict, and a clause about response times. Without a judgement, the clause only
+/// lists the response times that differ.
+fn by_responses(rows: &[Changed<'_>], is_judged: bool) -> Option<(Tone, String)> {
+    let named = |is_wanted: &dyn Fn(&Changed<'_>) -> bool| -> Vec<&str> {
+        let hits = rows.iter().filter(|of| !of.row.felt && is_wanted(of));
+        hits.map(|of| of.row.label.as_str()).collect()
     };
-    let (gains, losses) = (named(true), named(false));
     // Name only one group, because the labels contain commas.
-    let part = |what: &str, labels: &[&str]| match labels {
+    let part = |labels: &[&str]| match labels {
         [] => None,
-        [one] => Some(format!("{what} in {one}")),
-        [first, rest @ ..] => Some(format!("{what} in {first}, and in {} more", rest.len())),
+        [one] => Some(format!("in {one}")),
+        [first, rest @ ..] => Some(format!("in {first}, and in {} more", rest.len())),
     };
+    if !is_judged {
+        let differ = named(&|of| better(of.row, of.change).is_some());
+        return Some((Tone::Plain, part(&differ)?));
+    }
+    let (gains, losses) = (named(&|of| of.better == Some(true)), named(&|of| of.better == Some(false)));
     let tone = match (gains.is_empty(), losses.is_empty()) {
         (true, true) => return None,
         (false, true) => Tone::Good,
         (true, false) => Tone::Bad,
         (false, false) => Tone::Notice,
     };
-    let said: Vec<String> = [part("better", &gains), part("worse", &losses)].into_iter().flatten().collect();
+    let said = [("better", part(&gains)), ("worse", part(&losses))];
+    let said: Vec<String> =
+        said.into_iter().filter_map(|(word, part)| Some(format!("{word} {}", part?))).collect();
     Some((tone, said.join("; ")))
 }
 
 fn section(comparison: &Comparison, at: usize, first: &Side, side: &Side) -> Section {
     let rows = changed(comparison, at);
     let of = |wanted: fn(&Change) -> bool| -> Vec<Changed<'_>> {
-        rows.iter().copied().filter(|(_, change)| wanted(change)).collect()
+        rows.iter().copied().filter(|of| wanted(of.change)).collect()
     };
     let differ = of(Change::is_claimed);
     let same = of(|change| change.answer == Answer::NoDifference);
@@ -206,7 +226,8 @@ fn value(row: &ComparisonRow, at: usize) -> Cell {
 }
 
 fn table(caption: &str, rows: &[Changed<'_>], at: usize, [first, side]: [&Side; 2], whole: bool) -> Table {
-    let line = |(row, change): &Changed<'_>| {
+    let line = |of: &Changed<'_>| {
+        let Changed { row, change, .. } = of;
         let interval = match (change.low, change.high) {
             (Some(low), Some(high)) => {
                 Cell::Range { low: low - 1.0, point: None, high: high - 1.0, unit: Unit::Share, change: true }
@@ -220,7 +241,7 @@ fn table(caption: &str, rows: &[Changed<'_>], at: usize, [first, side]: [&Side; 
             value(row, at + 1),
             relative,
             interval,
-            answer(row, change),
+            answer(of),
         ]
     };
     Table {
@@ -242,7 +263,8 @@ fn table(caption: &str, rows: &[Changed<'_>], at: usize, [first, side]: [&Side; 
     }
 }
 
-fn answer(row: &ComparisonRow, change: &Change) -> Cell {
+fn answer(of: &Changed<'_>) -> Cell {
+    let change = of.change;
     let word = match (change.answer, change.unknown) {
         (Answer::Lower, _) => "lower",
         (Answer::Higher, _) => "higher",
@@ -250,7 +272,7 @@ fn answer(row: &ComparisonRow, change: &Change) -> Cell {
         (Answer::Unknown, Some(why)) => why.words(),
         (Answer::Unknown, None) => return Cell::Unknown,
     };
-    match better(row, change) {
+    match of.better {
         Some(true) => Cell::Judgement(Tone::Good, format!("{word}, better")),
         Some(false) => Cell::Judgement(Tone::Bad, format!("{word}, worse")),
         None => Cell::Judgement(Tone::Plain, word.to_owned()),
@@ -273,10 +295,10 @@ fn intervals(rows: &[Changed<'_>], at: usize) -> Option<Chart> {
         ("no difference", Role::Rest),
     ];
     let mut series = kinds.map(|(name, role)| Series { name: name.into(), role, ..Series::default() });
-    // Omit inconclusive figures, because their wide intervals would hide the other intervals.
-    for (row, change) in rows.iter().filter(|(_, change)| change.answer != Answer::Unknown) {
+    // Omit inconclusive figures, because their wide intervals would hide the others.
+    for Changed { row, change, better } in rows.iter().filter(|of| of.change.answer != Answer::Unknown) {
         let (Some(ratio), Some(low), Some(high)) = (change.ratio, change.low, change.high) else { continue };
-        let series = &mut series[match better(row, change) {
+        let series = &mut series[match better {
             Some(true) => 0,
             Some(false) => 1,
             None if change.answer == Answer::NoDifference => 3,

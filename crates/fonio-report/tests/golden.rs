@@ -1,6 +1,7 @@
 //! Compares the complete report in each format with a golden file.
 
 use expect_test::expect_file;
+use fonio_analysis::{Answer, Comparison};
 use fonio_report::{Document, TerminalStyle};
 
 use crate::sample;
@@ -72,7 +73,49 @@ fn markdown() {
 #[test]
 fn comparison() {
     let document = Document::from_comparison(&sample::comparison());
-    expect_file!["golden/comparison.txt"].assert_eq(&terminal(&document, TerminalStyle::PLAIN));
+    let text = terminal(&document, TerminalStyle::PLAIN);
+    expect_file!["golden/comparison.txt"].assert_eq(&text);
+    // One recording per side shows differences, and does not show which side is better.
+    for judgement in ["better", "worse", "faster", "slower"] {
+        assert!(!text.contains(judgement), "{judgement}:\n{text}");
+    }
+}
+
+#[test]
+fn three_recordings_per_side_are_judged() {
+    let mut comparison = sample::comparison();
+    for side in &mut comparison.sides {
+        side.recordings = vec![side.name.clone(); 3];
+    }
+    let text = |comparison: &Comparison| {
+        let text = terminal(&Document::from_comparison(comparison), TerminalStyle::PLAIN);
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    comparison.rows[0].changes[0].answer = Answer::Lower;
+    let judged = text(&comparison);
+    for words in [
+        "wal is faster than before: run time 2.2 s, before 6.4 s.",
+        "By request: better in sync write response, 99th percentile.",
+        "lower, better",
+    ] {
+        assert!(judged.contains(words), "{words}:\n{judged}");
+    }
+    // With one recording on either side, the same differences are named without a judgement.
+    for side in 0..2 {
+        let mut comparison = comparison.clone();
+        comparison.sides[side].recordings.truncate(1);
+        let text = text(&comparison);
+        assert!(text.contains("wal and before differ: run time 2.2 s, before 6.4 s;"), "{text}");
+        assert!(!text.contains("faster") && !text.contains("better"), "{text}");
+    }
+    // Without run times, the response times that differ are named.
+    comparison.rows.remove(0);
+    assert!(text(&comparison).contains("wal against before: better in sync write response"));
+    comparison.sides[0].recordings.truncate(1);
+    let unjudged = text(&comparison);
+    assert!(
+        unjudged.contains("wal and before differ in sync write response, 99th percentile; one recording")
+    );
 }
 
 #[test]

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 /// Requests by process name.
 ///
 /// A request is attributed to the thread that dirtied its data, if known, otherwise to the thread that queued
-/// it. The process name is the thread's `comm` at that time. All kernel workers are counted as `kworker`,
-/// because their names keep changing.
+/// it. The name is the `comm` of the thread's process at that time, or the thread's own `comm` if the source
+/// does not show its process. All kernel workers are counted as `kworker`, because their names keep changing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Processes {
     /// Process names, sorted by sum of latencies, then by requests and name.

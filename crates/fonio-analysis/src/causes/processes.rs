@@ -1,4 +1,4 @@
-//! Sums up requests, bytes and latency by the name of the thread that caused the requests.
+//! Sums up requests, bytes and latency by the name of the process that caused the requests.
 
 use fonio_core::Unit;
 
@@ -70,6 +70,18 @@ mod tests {
             short,
             [("sqlite", 2, 1, 40), ("tid 9", 1, 0, 40), ("kworker", 1, 0, 20), ("(unknown)", 1, 0, 10)]
         );
+    }
+
+    #[test]
+    fn requests_of_a_thread_count_for_its_process() {
+        let mut analyser = Analyser::new(AnalysisOptions::default());
+        for (tid, comm) in [(5, "chromium"), (7, "ThreadPoolForeg")] {
+            let comm = Some(comm.to_owned());
+            analyser.thread(&Thread { tid, pid: Some(5), comm, ..Thread::default() }).unwrap();
+        }
+        rows(&["R 0+8 d0 c10 t7"]).iter().for_each(|row| analyser.request(row).unwrap());
+        let processes = analyser.finish(&Meta::default()).processes.processes;
+        assert_eq!(processes.iter().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["chromium"]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::analyser::Analysis;
 use headline::{Headline, Within, headlines};
-use interval::{Change, Unknown, geometric_mean};
+use interval::{Change, RUNS_MIN, Unknown, geometric_mean};
 use statistics::{FAMILY_LEVEL, holm};
 
 /// A value with the name of its recording or side.
@@ -43,6 +43,14 @@ pub struct Comparison {
     pub sides: Vec<Side>,
     /// Headline figures known on at least one side; figures that users feel most directly come first.
     pub rows: Vec<ComparisonRow>,
+}
+
+impl Comparison {
+    /// Whether there are enough recordings to call a difference better or worse. Two single recordings can
+    /// differ, but two runs of the same work differ too.
+    pub fn is_judged(&self) -> bool {
+        self.sides.iter().all(|side| side.recordings.len() >= RUNS_MIN)
+    }
 }
 
 /// One side of a comparison: one recording, or several recordings of the same setup.

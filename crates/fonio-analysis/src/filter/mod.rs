@@ -23,8 +23,8 @@ use crate::question::threads::Threads;
 pub struct FilterOptions {
     /// Devices, as `major:minor`.
     pub devices: Vec<String>,
-    /// Process names (the thread's `comm` at that time). A name that ends with `*` matches every name with
-    /// that prefix. All kernel workers are called `kworker`.
+    /// Names of processes or threads (the `comm` at that time). A name that ends with `*` matches every name
+    /// with that prefix. All kernel workers are called `kworker`.
     pub comms: Vec<String>,
     /// Threads by id. A request passes if its thread matches `comms` or `tids`.
     pub tids: Vec<u32>,
@@ -186,12 +186,14 @@ impl<S: RowSink> Filter<S> {
         }
         // The analysis assigns the request to this thread.
         let tid = tids[0].or(tids[1]);
-        let number = self.threads.name_at(tid, time);
-        let name = self.threads.name(number);
-        *crate::question::ratio::at(&mut self.names, number as usize).get_or_insert_with(|| {
-            comms.iter().any(|comm| match comm.strip_suffix('*') {
-                Some(start) => name.starts_with(start),
-                None => name == comm,
+        let numbers = [self.threads.program_at(tid, time), self.threads.name_at(tid, time)];
+        numbers.into_iter().any(|number| {
+            let name = self.threads.name(number);
+            *crate::question::ratio::at(&mut self.names, number as usize).get_or_insert_with(|| {
+                comms.iter().any(|comm| match comm.strip_suffix('*') {
+                    Some(start) => name.starts_with(start),
+                    None => name == comm,
+                })
             })
         })
     }
@@ -374,6 +376,22 @@ mod tests {
         (requests[0].file_id, requests[1].file_id) = (Some(1), Some(2));
         requests.iter().for_each(|row| filter.request(row).unwrap());
         filter.into_inner().0
+    }
+
+    #[test]
+    fn a_name_selects_a_process_or_a_thread() {
+        for (comm, ids) in [("chromium", &[0, 1][..]), ("Thread*", &[1]), ("fio", &[])] {
+            let options = FilterOptions { comms: vec![comm.to_owned()], ..FilterOptions::default() };
+            let mut filter = Filter::new(options, Passed::default()).unwrap();
+            for (tid, comm) in [(5, "chromium"), (7, "ThreadPoolForeg")] {
+                let comm = Some(comm.to_owned());
+                filter.thread(&Thread { tid, pid: Some(5), comm, ..Thread::default() }).unwrap();
+            }
+            rows(&["R 0+8 d0 c10 t5", "R 0+8 d10 c20 t7"])
+                .iter()
+                .for_each(|row| filter.request(row).unwrap());
+            assert_eq!(filter.into_inner().0, ids, "{comm}");
+        }
     }
 
     #[test]

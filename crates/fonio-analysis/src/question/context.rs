@@ -139,7 +139,7 @@ impl Context {
             service: row.service(),
             response: row.response(),
             queue: row.queue(),
-            process: self.threads.name_at(tid, process_time),
+            process: self.threads.program_at(tid, process_time),
             unit: tid.and_then(|tid| self.threads.unit_at(tid, process_time)),
             flush: self.flushes.find(device, (row.op, class, row.flags), self.at, row.queued),
         };

@@ -1,4 +1,4 @@
-//! Keeps the names that threads had over time.
+//! Keeps the names that threads and their programs had over time.
 
 use fonio_core::{Thread, Timestamp, unit_name};
 use rustc_hash::FxHashMap;
@@ -17,30 +17,68 @@ pub(crate) const UNKNOWN_NAME: &str = "(unknown)";
 /// Number that stands for all names beyond [`NAMES_MAX`].
 pub(crate) const OTHER: u32 = 1;
 
-/// The thread names and units of a recording over time.
+/// Values of a thread over time, each with the time from which it holds, in time order.
+type Rows = Vec<(Timestamp, u32)>;
+
+/// The thread names, processes and units of a recording over time.
 #[derive(Debug)]
 pub(crate) struct Threads {
     names: Vec<String>,
     numbers: FxHashMap<String, u32>,
     pub(crate) beyond_cap: u64,
-    /// For each thread, the start time and number of each of its names, in time order.
-    rows: FxHashMap<u32, Vec<(Timestamp, u32)>>,
+    /// The number of each thread's name.
+    rows: FxHashMap<u32, Rows>,
+    /// Numbers that stand for the missing names of threads.
+    unnamed: FxHashMap<u32, u32>,
+    /// The process of each thread.
+    pids: FxHashMap<u32, Rows>,
     row_count: usize,
     units: Vec<String>,
-    in_units: FxHashMap<u32, Vec<(Timestamp, u32)>>,
+    in_units: FxHashMap<u32, Rows>,
+    /// Recent look-ups of threads, and of the programs of threads.
     slots: Box<[Slot; SLOTS]>,
+    programs: Box<[Slot; SLOTS]>,
 }
 
-/// A cached lookup: thread `tid` has the name from `from` until `until`.
+/// A cached look-up: thread `tid` or its program has the name from `from` until `until`.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     tid: u32,
     from: Timestamp,
     until: Timestamp,
-    name: u32,
+    value: u32,
 }
 
-const EMPTY: Slot = Slot { tid: 0, from: Timestamp(1), until: Timestamp(0), name: UNKNOWN };
+const EMPTY: Slot = Slot { tid: 0, from: Timestamp(1), until: Timestamp(0), value: UNKNOWN };
+
+impl Slot {
+    /// Looks up the value at `time` in the rows of thread `tid`, of which there is at least one. Before the
+    /// first row, the first row's value is used.
+    fn at(tid: u32, rows: &[(Timestamp, u32)], time: Timestamp) -> Slot {
+        let next = rows.partition_point(|(from, _)| *from <= time);
+        Slot {
+            tid,
+            from: if next <= 1 { Timestamp(0) } else { rows[next - 1].0 },
+            until: rows.get(next.max(1)).map_or(Timestamp::MAX, |(from, _)| *from),
+            value: rows[next.saturating_sub(1)].1,
+        }
+    }
+
+    fn is_for(&self, tid: u32, time: Timestamp) -> bool {
+        self.tid == tid && self.from <= time && time < self.until
+    }
+}
+
+/// Inserts a value of the row's thread, and returns whether it differs from the value before.
+fn insert(all: &mut FxHashMap<u32, Rows>, row: &Thread, value: u32) -> bool {
+    let rows = all.entry(row.tid).or_default();
+    let at = rows.partition_point(|(from, _)| *from <= row.from);
+    let is_new = at == 0 || rows[at - 1].1 != value;
+    if is_new {
+        rows.insert(at, (row.from, value));
+    }
+    is_new
+}
 
 impl Default for Threads {
     fn default() -> Threads {
@@ -49,33 +87,39 @@ impl Default for Threads {
             numbers: FxHashMap::default(),
             beyond_cap: 0,
             rows: FxHashMap::default(),
+            unnamed: FxHashMap::default(),
+            pids: FxHashMap::default(),
             row_count: 0,
             units: Vec::new(),
             in_units: FxHashMap::default(),
             slots: Box::new([EMPTY; SLOTS]),
+            programs: Box::new([EMPTY; SLOTS]),
         }
     }
 }
 
 impl Threads {
     pub(crate) fn add(&mut self, row: &Thread) {
-        self.add_unit(row);
-        let Some(comm) = &row.comm else { return };
         if self.row_count >= ROWS_MAX {
             return;
         }
+        self.add_unit(row);
+        if let Some(pid) = row.pid
+            && insert(&mut self.pids, row, pid)
+        {
+            self.row_count += 1;
+            self.programs.fill(EMPTY);
+        }
+        let Some(comm) = &row.comm else { return };
         // The name of a kernel worker changes with every work item: kworker/0:1-events,
         // kworker/u8:3-flush-179:0.
         let name = if comm.starts_with("kworker/") { "kworker" } else { comm };
         let number = self.number(name);
-        let rows = self.rows.entry(row.tid).or_default();
-        let at = rows.partition_point(|(from, _)| *from <= row.from);
-        if at > 0 && rows[at - 1].1 == number {
-            return;
+        if insert(&mut self.rows, row, number) {
+            self.row_count += 1;
+            self.slots[row.tid as usize % SLOTS] = EMPTY;
+            self.programs.fill(EMPTY);
         }
-        rows.insert(at, (row.from, number));
-        self.row_count += 1;
-        self.slots[row.tid as usize % SLOTS] = EMPTY;
     }
 
     fn add_unit(&mut self, row: &Thread) {
@@ -83,28 +127,20 @@ impl Threads {
         let by_cgroup = || row.cgroup.as_deref().and_then(unit_name);
         let Some(unit) = row.unit.clone().or_else(by_cgroup) else { return };
         let known = self.units.iter().position(|known| *known == unit);
-        if (known.is_none() && self.units.len() >= NAMES_MAX) || self.row_count >= ROWS_MAX {
+        if known.is_none() && self.units.len() >= NAMES_MAX {
             return;
         }
         let number = known.unwrap_or_else(|| {
             self.units.push(unit);
             self.units.len() - 1
         }) as u32;
-        let rows = self.in_units.entry(row.tid).or_default();
-        let at = rows.partition_point(|(from, _)| *from <= row.from);
-        if at > 0 && rows[at - 1].1 == number {
-            return;
-        }
-        rows.insert(at, (row.from, number));
-        self.row_count += 1;
+        self.row_count += usize::from(insert(&mut self.in_units, row, number));
     }
 
     /// Returns the number of the thread's unit at `time`, if known. Before the thread's first row, the first
     /// row's unit is used.
     pub(crate) fn unit_at(&self, tid: u32, time: Timestamp) -> Option<u32> {
-        let rows = self.in_units.get(&tid)?;
-        let next = rows.partition_point(|(from, _)| *from <= time);
-        Some(rows[next.saturating_sub(1)].1)
+        Some(Slot::at(tid, self.in_units.get(&tid)?, time).value)
     }
 
     pub(crate) fn unit(&self, number: u32) -> &str {
@@ -131,31 +167,48 @@ impl Threads {
     pub(crate) fn name_at(&mut self, tid: Option<u32>, time: Timestamp) -> u32 {
         let Some(tid) = tid else { return UNKNOWN };
         let slot = self.slots[tid as usize % SLOTS];
-        if slot.tid == tid && slot.from <= time && time < slot.until {
-            return slot.name;
+        if slot.is_for(tid, time) {
+            return slot.value;
         }
         let slot = self.look_up(tid, time);
         self.slots[tid as usize % SLOTS] = slot;
-        slot.name
+        slot.value
+    }
+
+    /// Returns the number of the name of the thread's program at `time`: the name of the process's first
+    /// thread, which has the process's id. If this name is unknown, returns the thread's own name.
+    #[inline]
+    pub(crate) fn program_at(&mut self, tid: Option<u32>, time: Timestamp) -> u32 {
+        let Some(tid) = tid else { return UNKNOWN };
+        let slot = self.programs[tid as usize % SLOTS];
+        if slot.is_for(tid, time) {
+            return slot.value;
+        }
+        let slot = self.look_up_program(tid, time);
+        self.programs[tid as usize % SLOTS] = slot;
+        slot.value
     }
 
     fn look_up(&mut self, tid: u32, time: Timestamp) -> Slot {
-        if !self.rows.contains_key(&tid) {
-            let number = self.number(&format!("tid {tid}"));
-            if self.row_count < ROWS_MAX {
-                self.row_count += 1;
-                self.rows.insert(tid, vec![(Timestamp(0), number)]);
-            }
-            return Slot { tid, from: Timestamp(0), until: Timestamp::MAX, name: number };
+        if let Some(rows) = self.rows.get(&tid) {
+            return Slot::at(tid, rows, time);
         }
-        let rows = &self.rows[&tid];
-        let next = rows.partition_point(|(from, _)| *from <= time);
-        Slot {
-            tid,
-            from: if next <= 1 { Timestamp(0) } else { rows[next - 1].0 },
-            until: rows.get(next.max(1)).map_or(Timestamp::MAX, |(from, _)| *from),
-            name: rows[next.saturating_sub(1)].1,
+        let known = self.unnamed.get(&tid).copied();
+        let value = known.unwrap_or_else(|| self.number(&format!("tid {tid}")));
+        if known.is_none() && self.row_count < ROWS_MAX {
+            self.row_count += 1;
+            self.unnamed.insert(tid, value);
         }
+        Slot { tid, from: Timestamp(0), until: Timestamp::MAX, value }
+    }
+
+    fn look_up_program(&mut self, tid: u32, time: Timestamp) -> Slot {
+        let Some(pid) = self.pids.get(&tid).map(|rows| Slot::at(tid, rows, time)) else {
+            return self.look_up(tid, time);
+        };
+        let first_thread = self.rows.get(&pid.value).map(|rows| Slot::at(tid, rows, time));
+        let name = first_thread.unwrap_or_else(|| self.look_up(tid, time));
+        Slot { from: name.from.max(pid.from), until: name.until.min(pid.until), ..name }
     }
 
     pub(crate) fn name(&self, number: u32) -> &str {
@@ -212,6 +265,40 @@ mod tests {
         threads.add(&row(7, 15, "make"));
         let number = threads.name_at(Some(7), Timestamp(19));
         assert_eq!(threads.name(number), "make");
+    }
+
+    #[test]
+    fn a_thread_belongs_to_the_program_of_its_process() {
+        let of = |pid, row| Thread { pid: Some(pid), ..row };
+        let mut threads = Threads::default();
+        // Thread 8 has a process without a row, and thread 9 has no process.
+        let pool = of(5, row(7, 0, "ThreadPoolForeg"));
+        for thread in [pool, of(6, row(8, 0, "worker")), row(9, 0, "fio")] {
+            threads.add(&thread);
+        }
+        let programs = |threads: &mut Threads, cases: &[(u32, u64, &str)]| {
+            for (tid, time, program) in cases {
+                let number = threads.program_at(Some(*tid), Timestamp(*time));
+                assert_eq!(threads.name(number), *program, "{tid} at {time}");
+            }
+        };
+        let unknown = [(5, 0, "tid 5"), (7, 0, "ThreadPoolForeg"), (8, 0, "worker"), (9, 0, "fio")];
+        programs(&mut threads, &unknown);
+        // The process executes another program, and later its id belongs to a thread of another process.
+        for thread in [
+            of(5, row(5, 0, "sh")),
+            of(5, row(5, 20, "chromium")),
+            of(4, row(7, 40, "pool")),
+            row(4, 0, "mysqld"),
+        ] {
+            threads.add(&thread);
+        }
+        let at = |time, program| (7, time, program);
+        programs(&mut threads, &[at(0, "sh"), at(19, "sh"), at(20, "chromium"), at(39, "chromium")]);
+        programs(&mut threads, &[at(40, "mysqld"), at(99, "mysqld"), at(0, "sh"), (5, 30, "chromium")]);
+        // The name of the thread is still known.
+        let number = threads.name_at(Some(7), Timestamp(0));
+        assert_eq!(threads.name(number), "ThreadPoolForeg");
     }
 
     #[test]

@@ -53,7 +53,8 @@ pub(crate) struct Threads {
     known: FxHashMap<u32, Vec<Known>>,
     due: Vec<u32>,
     last: u32,
-    /// The processes that started other processes. These parents may have no I/O of their own.
+    /// The processes of threads, and the processes that started other processes. They may have no I/O of their
+    /// own.
     parents: FxHashSet<u32>,
     /// The process of a thread, and the parent of that process when the thread was first seen.
     first_seen: FxHashMap<u32, (u32, u32)>,
@@ -165,9 +166,24 @@ impl Threads {
         if !self.known.contains_key(&thread.tid) {
             self.add(thread.tid, at);
         }
+        if thread.pid != 0 {
+            self.add_process(thread.tid, thread.pid, at);
+        }
         if thread.parent != 0 && self.first_seen.len() < KNOWN_MAX {
             self.first_seen.entry(thread.tid).or_insert((thread.pid, thread.parent));
             self.add_parent(thread.parent);
+        }
+    }
+
+    /// Notes the process of a thread that existed at `at`. The process has the name of the program, and its
+    /// first thread may have no I/O of its own.
+    fn add_process(&mut self, tid: u32, pid: u32, at: Timestamp) {
+        if pid == tid || self.parents.len() >= KNOWN_MAX || !self.parents.insert(pid) {
+            return;
+        }
+        // The process may have ended before `at`.
+        if !self.known.contains_key(&pid) {
+            self.add(pid, at);
         }
     }
 
@@ -198,18 +214,28 @@ impl Threads {
             if let Some(parent) = identity.parent_pid.filter(|parent| *parent != 0) {
                 self.add_parent(parent);
             }
+            let mut found = None;
             for known in self.known.get_mut(&tid).into_iter().flatten().filter(|known| is_due(known)) {
                 // A thread that started after the event is not the thread of the event.
                 let until = known.first + self.asleep + Nanos(TICK_NS);
                 let is_it =
                     known.first == Timestamp(0) || started_ns.is_some_and(|started| started <= until.0);
                 known.identity = Some(if is_it { identity.clone() } else { Identity::default() });
+                found = found.or(is_it.then_some(known.first));
+            }
+            if let Some((pid, at)) = identity.pid.zip(found) {
+                self.add_process(tid, pid, at);
             }
         }
     }
 
-    /// Returns a row for each known process that started another process. These rows trace a thread back to
-    /// the command.
+    /// Returns the name that this process or thread had at its latest look-up.
+    pub(crate) fn name(&self, tid: u32) -> Option<&str> {
+        self.known.get(&tid)?.last()?.identity.as_ref()?.comm.as_deref()
+    }
+
+    /// Returns a row for the process of each known thread, and for each known process that started another
+    /// process. These rows name the programs of threads, and trace a thread back to the command.
     pub(crate) fn parents(&self, from: Timestamp) -> Vec<Thread> {
         let mut all = self.parents.clone();
         let identities = self.known.values().flatten().filter_map(|known| known.identity.as_ref());
@@ -402,6 +428,36 @@ mod tests {
         }
     }
 
+    /// The first thread of a process has the name of the program, even if it has no I/O of its own.
+    #[test]
+    fn the_process_of_a_thread_has_a_row() {
+        let pid = std::process::id();
+        let name = std::fs::read_to_string("/proc/self/comm").unwrap().trim_end().to_owned();
+        let (to_test, of_thread) = std::sync::mpsc::channel();
+        let (end, until) = std::sync::mpsc::channel::<()>();
+        let pool = std::thread::Builder::new().name("pool-thread".to_owned());
+        let pool = pool.spawn(move || {
+            to_test.send(own_tid()).unwrap();
+            let _ = until.recv();
+        });
+        let tid = of_thread.recv().unwrap();
+        // An event shows only the thread, or also its process.
+        for process in [None, Some(pid)] {
+            let mut threads = Threads::default();
+            match process {
+                None => threads.add(tid, now()),
+                Some(pid) => threads.add_with_parent(NewThread { tid, pid, parent: 0 }, now()),
+            }
+            threads.look_up(&Machine::here());
+            let rows = threads.parents(Timestamp(7));
+            let row = rows.iter().find(|row| row.tid == pid).expect("the process has a row");
+            assert_eq!((row.pid, row.comm.as_deref()), (Some(pid), Some(name.as_str())));
+            assert_eq!((threads.name(pid), threads.name(tid)), (Some(name.as_str()), Some("pool-thread")));
+        }
+        drop(end);
+        pool.unwrap().join().unwrap();
+    }
+
     /// Processes that ended before their look-up can still be traced back to their common ancestor.
     #[test]
     fn ended_processes_lead_to_the_first_one() {
@@ -416,7 +472,7 @@ mod tests {
         let told = |row: &Thread| (row.tid, row.pid, row.parent_pid);
         let rows: Vec<_> = threads.parents(Timestamp(0)).iter().map(told).collect();
         let row = |at| (number(at), Some(number(at)), Some(number(at - 1)));
-        assert_eq!(rows, [row(2), row(3)]);
+        assert_eq!(rows, [row(2), row(3), row(4)]);
         let mut row = Thread { tid: number(5), ..Thread::default() };
         threads.complete(&mut row);
         assert_eq!((row.pid, row.parent_pid), (Some(number(4)), Some(number(3))));

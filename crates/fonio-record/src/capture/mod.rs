@@ -319,7 +319,8 @@ impl Running<'_> {
                 elapsed: until(self.began, time),
                 trace_bytes: self.block.store.trace_bytes(),
                 held_bytes: self.block.store.held_bytes(),
-                blocked: self.blocked.as_mut().and_then(|blocked| blocked.as_mut().ok()?.longest()),
+                blocked: (self.blocked.as_mut())
+                    .and_then(|blocked| blocked.as_mut().ok()?.longest(&self.threads)),
             });
         }
     }

@@ -1,6 +1,6 @@
 //! Finds the time and processor of each request's completion.
 
-use fonio_core::{BlockEvent, EventKind, Request, Timestamp};
+use fonio_core::{BlockEvent, Content, EventKind, Request, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Maximum time from a completion to its wake-up, during which the kernel ends the bio page by page.
@@ -27,6 +27,8 @@ pub struct Completed {
     pub queued: Timestamp,
     /// The number of the request's file in the table `files`.
     pub file_id: Option<u32>,
+    /// The kind of data that the request carried.
+    pub content: Content,
 }
 
 /// The completions that may have caused known wake-ups.
@@ -74,8 +76,8 @@ impl Completions {
             && self.wanted.as_ref().is_none_or(|wanted| wanted.completed.contains(&completed.0))
         {
             let queued = row.queued.unwrap_or_else(|| row.order_time());
-            let found = Completed { request_id: row.request_id, queued, file_id: row.file_id };
-            self.requests.insert(completed.0, found);
+            let Request { request_id, file_id, content, .. } = *row;
+            self.requests.insert(completed.0, Completed { request_id, queued, file_id, content });
         }
     }
 

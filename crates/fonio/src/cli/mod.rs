@@ -660,7 +660,7 @@ pub struct FilterArgs {
     /// DEVICE is a name in the recording, or major:minor.
     #[arg(long = "device", value_name = "DEVICE", help_heading = FILTERS)]
     pub device: Vec<String>,
-    /// Look only at processes with this name or thread id. Repeatable.
+    /// Look only at processes or threads with this name, or at this thread id. Repeatable.
     #[arg(long = "process", value_name = "NAME", help_heading = FILTERS)]
     pub process: Vec<String>,
     /// Look only at this systemd unit, container or Android package.

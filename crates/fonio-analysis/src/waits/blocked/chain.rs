@@ -22,8 +22,10 @@ type Interval = (Timestamp, Timestamp);
 /// Where a thread was blocked on storage: thread, operation and file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
-    /// Number of the thread's name; `unit` is the number of its unit.
+    /// Number of the program's name; `unit` is the number of its unit.
     pub(super) name: u32,
+    /// Number of the thread's name.
+    pub(super) thread: u32,
     pub(super) unit: Option<u32>,
     pub(super) operation: BlockedIn,
     pub(super) file: Option<u32>,
@@ -230,7 +232,7 @@ mod tests {
     }
 
     fn place(tid: u32) -> Place {
-        Place { name: tid, unit: None, operation: BlockedIn::Fsync, file: FILE }
+        Place { name: tid, thread: tid, unit: None, operation: BlockedIn::Fsync, file: FILE }
     }
 
     /// Passes `rows` to the chains in order: `tid began ended` for a thread blocked on storage, `tid began

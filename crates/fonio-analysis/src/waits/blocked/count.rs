@@ -12,11 +12,13 @@ const FILES_OF_THREAD: usize = 16;
 /// Number of longest waits per thread for which the owners of outstanding requests are computed.
 const KEPT: usize = 16;
 
-/// A thread, identified by its id and the number of its name, because ids are reused.
+/// A thread, identified by its id and the number of its program's name, because ids are reused.
 pub(super) type Key = (u32, u32);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Count {
+    /// Number of the thread's name, if the thread itself was blocked.
+    pub(super) thread: u32,
     pub(super) unit: Option<u32>,
     pub(super) is_kernel: bool,
     pub(super) waits: u64,

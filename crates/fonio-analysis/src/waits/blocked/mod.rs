@@ -76,10 +76,10 @@ pub enum Role {
     Kernel,
 }
 
-/// The waits of the threads with one name in one unit.
+/// The waits of the programs with one name in one unit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BlockedProgram {
-    /// The threads' name.
+    /// The program's name: the name of the process, or of the thread if the process's name is unknown.
     pub name: String,
     /// The systemd unit or container, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,8 +119,11 @@ pub struct BlockedProgram {
 /// A thread that was blocked on storage while another thread waited for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Through {
-    /// Its name.
+    /// The name of its program.
     pub name: String,
+    /// Its own name, if it is a thread of the waiting program that has a name of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_thread: Option<String>,
     /// Its unit, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
@@ -132,14 +135,18 @@ pub struct Through {
 }
 
 impl Through {
-    /// Returns the program's name, with its unit if known.
+    /// Returns the program's name, with its unit if known; for a thread of the waiting program, the thread's
+    /// name.
     pub fn full_name(&self) -> String {
-        named(&self.name, self.unit.as_deref())
+        match &self.own_thread {
+            Some(thread) => format!("its thread {thread}"),
+            None => named(&self.name, self.unit.as_deref()),
+        }
     }
 }
 
 impl BlockedProgram {
-    /// Returns the thread's name, with its unit if known: `python3 (notes.service)`.
+    /// Returns the program's name, with its unit if known: `python3 (notes.service)`.
     pub fn full_name(&self) -> String {
         named(&self.name, self.unit.as_deref())
     }
@@ -236,7 +243,7 @@ pub struct LongWait {
     pub time_ns: u64,
     /// The thread.
     pub tid: u32,
-    /// The thread's name, with its unit if it is known.
+    /// The program's name, with its unit if it is known.
     pub program: String,
     /// The operation, as in the recording.
     pub blocked_in: String,

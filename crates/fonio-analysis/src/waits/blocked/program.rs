@@ -1,4 +1,4 @@
-//! Sums up the waits of all threads with the same name.
+//! Sums up the waits of all threads of a program: of all processes with the same name.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::waits::outstanding::TimeShare;
 const JOURNAL: &str = "-journal";
 const WAL: &str = "-wal";
 
-/// The sums over the threads with the same name, unit and role.
+/// The sums over the threads with the same role, of the programs with the same name and unit.
 #[derive(Debug, Default)]
 pub(super) struct Program {
     pub(super) name: u32,
@@ -180,9 +180,18 @@ fn database_of(file: &str) -> Option<&str> {
     [JOURNAL, WAL].iter().find_map(|end| file.strip_suffix(end))
 }
 
-pub(super) fn through(place: Place, threads: &Threads, path: &dyn Fn(u32) -> Option<String>) -> Through {
+/// Describes where the thread was blocked for which a program waited. `waiting` is the number of the waiting
+/// program's name, and of its unit.
+pub(super) fn through(
+    place: Place,
+    waiting: (u32, Option<u32>),
+    threads: &Threads,
+    path: &dyn Fn(u32) -> Option<String>,
+) -> Through {
+    let is_own = (place.name, place.unit) == waiting && place.thread != place.name;
     Through {
         name: threads.name(place.name).to_owned(),
+        own_thread: is_own.then(|| threads.name(place.thread).to_owned()),
         unit: place.unit.map(|unit| threads.unit(unit).to_owned()),
         blocked_in: place.operation.name().to_owned(),
         file: place.file.and_then(path),

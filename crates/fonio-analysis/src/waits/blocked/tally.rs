@@ -75,8 +75,9 @@ impl Question for BlockedTally {
             Row::BlockedCount(row) => {
                 self.is_known = true;
                 if row.blocked_in.is_for_storage(row.reason) {
-                    let key = (row.tid, threads.name_at(Some(row.tid), row.from));
+                    let key = (row.tid, threads.program_at(Some(row.tid), row.from));
                     if let Some(count) = self.count(key, || threads.unit_at(row.tid, row.from)) {
+                        count.thread = threads.name_at(Some(row.tid), row.from);
                         count.add(row.blocked_in, row.count, row.total);
                     }
                 }
@@ -184,7 +185,8 @@ impl Question for BlockedTally {
             programs_beyond_cap: programs.len().saturating_sub(PROGRAMS_MAX) as u64,
             programs: (programs.iter().take(PROGRAMS_MAX))
                 .map(|program| BlockedProgram {
-                    through: program.through(|place| through(place, threads, &path)),
+                    through: program
+                        .through(|place| through(place, (program.name, program.unit), threads, &path)),
                     ..program.told(span, threads, files, &told)
                 })
                 .collect(),
@@ -210,7 +212,8 @@ impl Question for BlockedTally {
                             program: named(threads.name(key.1), unit(*of_unit).as_deref()),
                             blocked_in: kept.operation.name().to_owned(),
                             file: kept.file.and_then(path),
-                            through: kept.through.map(|(_, place)| through(place, threads, &path)),
+                            through: (kept.through)
+                                .map(|(_, place)| through(place, (key.1, *of_unit), threads, &path)),
                             device: behind.as_ref().and_then(|(device, _)| u32::try_from(*device).ok()),
                             behind: behind.map(|(_, owners)| told(&owners)).unwrap_or_default(),
                         }
@@ -255,7 +258,7 @@ impl BlockedTally {
             return;
         }
         self.end_chains(row.began);
-        let key = (row.tid, threads.name_at(Some(row.tid), row.began));
+        let key = (row.tid, threads.program_at(Some(row.tid), row.began));
         let unit = threads.unit_at(row.tid, row.began);
         if !operation.is_for_storage(row.reason) {
             if let Some(waker) = row.waker_tid.filter(|waker| *waker != row.tid) {
@@ -264,12 +267,14 @@ impl BlockedTally {
             }
             return;
         }
-        let place = Place { name: key.1, unit, operation, file: row.file_id };
+        let thread = threads.name_at(Some(row.tid), row.began);
+        let place = Place { name: key.1, thread, unit, operation, file: row.file_id };
         self.chains.blocked(row.tid, (began, ended), place);
         if !is_counted {
             return;
         }
         let Some(count) = self.count(key, || unit) else { return };
+        count.thread = thread;
         let (file, waker) = (row.file_id, row.waker_tid);
         let wait = Kept { began, ended, operation, file, waker, through: None, felt: Nanos(0) };
         if ended != Timestamp::MAX {
@@ -343,16 +348,18 @@ impl BlockedTally {
     }
 
     /// Returns each thread's role. A program that only waits for bulk work, such as the shell of a copy,
-    /// is bulk work too.
+    /// is bulk work too. Threads are compared by their own names, because a program may have threads that do
+    /// bulk work and others that do not.
     fn roles(&self, span: Nanos, command: Option<u32>) -> FxHashMap<Key, Role> {
         let role = |(&key, count): (&Key, &Count)| (key, self.role(key, count, span, command));
         let mut roles: FxHashMap<Key, Role> = self.threads.iter().map(role).collect();
         let is_bulk = |(key, _): &(&Key, &Count)| roles.get(*key) == Some(&Role::BulkWork);
         let bulk: FxHashSet<(u32, Option<u32>)> =
-            self.threads.iter().filter(is_bulk).map(|(key, count)| (key.1, count.unit)).collect();
+            self.threads.iter().filter(is_bulk).map(|(_, count)| (count.thread, count.unit)).collect();
         for (key, count) in &self.threads {
             let is_command = || command.is_some_and(|command| self.is_of(key.0, command) == Some(true));
-            let of_bulk = count.through.iter().filter(|(place, _)| bulk.contains(&(place.name, place.unit)));
+            let of_bulk =
+                count.through.iter().filter(|(place, _)| bulk.contains(&(place.thread, place.unit)));
             if of_bulk.map(|(_, time)| *time).sum::<Nanos>().0 > count.time.0 / 2
                 && roles[key] == Role::OfInterest
                 && !is_command()

@@ -200,6 +200,28 @@ fn a_filter_leaves_the_chain_whole() {
     assert_eq!(found.programs[0].through.as_ref().unwrap().name, "p8");
 }
 
+/// The threads of a program count together under the name of its process.
+#[test]
+fn a_program_has_the_name_of_its_process() {
+    let mut analyser = analyser();
+    for (tid, comm) in [(5, "mysqld"), (6, "connection"), (7, "ib_log_writer")] {
+        let (pid, comm) = (Some(5), Some(comm.to_owned()));
+        analyser.thread(&Thread { tid, pid, comm, ..Thread::default() }).unwrap();
+    }
+    for text in ["6 other_thread 0 300000 w7", "7 fsync 10 290000"] {
+        analyser.wait(&wait(text)).unwrap();
+    }
+    analyser.request(&request(0, "R 0+8 q0 d0 c10 t7")).unwrap();
+    let (began, ended) = (Some(Timestamp(0)), Some(Timestamp(10_000_000_000)));
+    let found = analyser.finish(&Meta { began, ended, ..Meta::default() }).blocked.unwrap();
+    assert_eq!(roles(&found), [("mysqld", Role::OfInterest)]);
+    assert_eq!((found.programs[0].threads, found.programs[0].waits), (2, 2));
+    let long: Vec<_> = found.long.longest.iter().map(|wait| (wait.tid, wait.program.as_str())).collect();
+    assert_eq!(long, [(6, "mysqld"), (7, "mysqld")]);
+    let through = found.long.longest[0].through.as_ref().unwrap();
+    assert_eq!((through.name.as_str(), through.full_name().as_str()), ("mysqld", "its thread ib_log_writer"));
+}
+
 /// A shell starts programs one after the other, and each program re-creates its journal.
 #[test]
 fn many_files_of_one_path_are_one_place() {

@@ -14,12 +14,13 @@ use super::layout::{
     ASYNC_IO, FOR_ANSWER, FOR_LOCK, HAS_FILE, IOWAIT, KERNEL_THREAD, LongWait, NO_CALL, NO_WAKER,
 };
 
-/// Functions that identify the operation, with their names in Linux 5.15 to 6.18.
+/// Functions that identify the operation, with their names in Linux 5.15 to 6.18. `__folio_lock_or_retry` (in
+/// older kernels `__lock_page_or_retry`) is missing, because `do_swap_page` calls it too: its caller tells a
+/// swap-in from another page fault.
 const OPERATIONS: &[(BlockedIn, &[&str])] = functions!(BlockedIn {
     PageFault:
         handle_mm_fault __handle_mm_fault do_user_addr_fault do_kern_addr_fault exc_page_fault
-        asm_exc_page_fault do_page_fault do_mem_abort filemap_fault __lock_page_or_retry
-        __folio_lock_or_retry faultin_page;
+        asm_exc_page_fault do_page_fault do_mem_abort filemap_fault faultin_page;
     SwapIn:
         do_swap_page swapin_readahead swap_cluster_readahead read_swap_cache_async swap_readpage
         swap_read_folio swap_read_page shmem_swapin_folio shmem_swapin_page;
@@ -188,7 +189,7 @@ mod tests {
     use super::*;
 
     const SYMBOLS: &str = "\
-        1000 T io_schedule\n1100 T do_swap_page\n1200 T exc_page_fault\n1300 T balance_dirty_pages\n\
+        1000 T io_schedule\n1100 T do_swap_page\n1150 t __folio_lock_or_retry\n1200 T exc_page_fault\n1300 T balance_dirty_pages\n\
         1400 t start_this_handle\t[jbd2]\n1500 T rwsem_down_write_slowpath\n1600 T vfs_write\n\
         1700 T folio_end_writeback\n1800 T common_interrupt\n1900 T up_write\n2000 T jbd2_log_wait_commit\n2100 T _end\n";
 
@@ -208,6 +209,9 @@ mod tests {
             (fsync, &[0x2010], (Fsync, WaitReason::Storage)),
             (futex, &[0x1610], (Other, WaitReason::Unknown)),
             (NO_CALL, &[0x1010, 0x1210], (PageFault, WaitReason::Storage)),
+            // Waiting for a page that is being swapped in, and for any other page.
+            (NO_CALL, &[0x1010, 0x1160, 0x1110, 0x1210], (SwapIn, WaitReason::Storage)),
+            (NO_CALL, &[0x1010, 0x1160, 0x1210], (PageFault, WaitReason::Storage)),
             (NO_CALL, &[], (PageFault, WaitReason::Unknown)),
             (KERNEL_THREAD, &[0x1410], (KernelThread, WaitReason::Storage)),
             (-2, &[], (Unknown, WaitReason::Unknown)),

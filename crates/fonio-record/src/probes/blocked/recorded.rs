@@ -2,13 +2,13 @@
 
 use std::io;
 
-use fonio_core::{BlockedIn, Nanos, RowSink, Timestamp, Wait};
+use fonio_core::{BlockedIn, Content, Nanos, RowSink, Timestamp, Wait};
 use fonio_machine::Machine;
 use fonio_tracefs::waits::Completions;
 use rustc_hash::FxHashSet;
 
 use super::shedding::THRESHOLD_MIN_NS;
-use super::so_far::SoFar;
+use super::so_far::{Longest, SoFar};
 use super::traced::Unseen;
 use super::{BlockedWait, FinishedProbe, NotRecorded, Probe};
 use crate::attribution::files::Files;
@@ -51,7 +51,10 @@ impl BlockedCapture {
         let mut new = Vec::new();
         self.probe.drain(now, machine, &mut |wait| new.push(wait));
         note(&new, files);
-        new.iter().for_each(|wait| self.so_far.add(wait));
+        for wait in &new {
+            let process = self.probe.names().raw(wait.tid).map(|(pid, _)| pid).filter(|pid| *pid != 0);
+            self.so_far.add(process.unwrap_or(wait.tid), wait);
+        }
         let room = WAITS_MAX.saturating_sub(self.waits.len()).min(new.len());
         self.waits.extend(new.drain(..room));
         // Sleeps are not counted, because the part that was a wait for storage is determined later.
@@ -65,11 +68,14 @@ impl BlockedCapture {
         self.probe.filled()
     }
 
-    /// Returns the thread that has been blocked on storage longest so far.
-    pub(crate) fn longest(&mut self) -> Option<BlockedSoFar> {
-        let longest = self.so_far.longest()?;
-        let (_, name) = self.probe.names().get(longest.tid)?;
-        Some(BlockedSoFar { name, time: longest.time, blocked_in: longest.operation })
+    /// Returns the program that has been blocked on storage longest so far.
+    pub(crate) fn longest(&mut self, threads: &Threads) -> Option<BlockedSoFar> {
+        let Longest { pid, tid, time, threads: count, operation } = self.so_far.longest()?;
+        let names = self.probe.names();
+        // If the process ended before its look-up, a thread is named instead.
+        let by_probe = || names.get(pid).or_else(|| names.get(tid)).map(|(_, name)| name);
+        let name = threads.name(pid).map(str::to_owned).or_else(by_probe)?;
+        Some(BlockedSoFar { name, time, threads: count, blocked_in: operation })
     }
 
     /// Ends the probe, and returns the waits of the capture.
@@ -124,9 +130,14 @@ fn row(
         BlockedIn::AsyncIo => wait.began.max(completed?.queued),
         _ => wait.began,
     };
+    // Without the kernel's symbols, the stack does not tell a swap-in from other page faults.
+    let blocked_in = match (wait.blocked_in, completed.map(|completed| completed.content)) {
+        (BlockedIn::PageFault, Some(Content::Swap)) => BlockedIn::SwapIn,
+        (blocked_in, _) => blocked_in,
+    };
     // A page fault, for example, has no file descriptor, but the request that ended its wait has a file. BPF
     // shows the file of an fsync, unless the call covers several files.
-    let by_request = completed.and_then(|completed| completed.file_id).filter(|_| match wait.blocked_in {
+    let by_request = completed.and_then(|completed| completed.file_id).filter(|_| match blocked_in {
         BlockedIn::PageFault | BlockedIn::AsyncIo | BlockedIn::Read | BlockedIn::Write => true,
         BlockedIn::Fsync => is_without_bpf,
         _ => false,
@@ -138,7 +149,7 @@ fn row(
         reason: wait.reason,
         request_id: completed.map(|completed| completed.request_id),
         waker_tid: wait.waker_tid,
-        blocked_in: Some(wait.blocked_in),
+        blocked_in: Some(blocked_in),
         file_id: file_id.or(by_request),
     })
 }
@@ -263,5 +274,45 @@ impl CapturedWaits {
             remarks.push(("no-symbols", message.to_owned(), 1));
         }
         remarks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_core::{BlockEvent, ByteCount, DeviceId, EventKind, Op, Request, WaitReason};
+
+    use super::*;
+
+    #[test]
+    fn the_request_tells_a_swap_in_from_other_page_faults() {
+        let (device, at) = (DeviceId::new(8, 0), Timestamp(5_000_000));
+        for (blocked_in, content, expected) in [
+            (BlockedIn::PageFault, Content::Swap, (BlockedIn::SwapIn, None)),
+            (BlockedIn::PageFault, Content::Data, (BlockedIn::PageFault, Some(3))),
+            (BlockedIn::Read, Content::Swap, (BlockedIn::Read, Some(3))),
+        ] {
+            let mut completions = Completions::default();
+            let event = BlockEvent::new(at, EventKind::Complete, device);
+            completions.event(&BlockEvent { cpu: Some(1), ..event });
+            completions.request(&Request {
+                completed: Some(at),
+                content,
+                file_id: Some(3),
+                ..Request::new(device, Op::Read, ByteCount(4096))
+            });
+            let wait = BlockedWait {
+                tid: 7,
+                began: Timestamp(1_000_000),
+                began_before: false,
+                ended: Some(Timestamp(5_001_000)),
+                blocked_in,
+                reason: WaitReason::Storage,
+                waker_tid: None,
+                completed_on: Some(1),
+                inode: None,
+            };
+            let row = row(&wait, None, &completions, false).unwrap();
+            assert_eq!((row.blocked_in, row.file_id), (Some(expected.0), expected.1), "{content:?}");
+        }
     }
 }

@@ -5,16 +5,17 @@
 // a bio. `issued` adds the time at which the driver got the request. `completed` removes the note of the request's first
 // bio and reports everything. The note of a merged bio is never removed, but is eventually replaced.
 //
-// Kernel threads write data that others changed. For these writes, `dirtied` notes the last program that
-// changed a file, and `changing` the last one that changed the metadata of a journaling file system.
+// A thread can write data that others changed: a kernel thread in write-back, or a program that syncs a file or renames a
+// file over another one. For these writes, `dirtied` notes the last program that changed a file, and `changing` the last one
+// that changed the metadata of a journaling file system.
 //
 // A flush request of the kernel has no bio. It uses the note of the first flush that was queued for its
 // device since the last flush completed.
 
 #include "common.bpf.h"
 
-// include/linux/blk_types.h: the operation of a bio or request, and the flag for a flush before it.
-enum { OP_MASK = 0xff, OP_WRITE = 1, OP_DRIVER_FIRST = 34, PREFLUSH = 1 << 18 };
+// include/linux/blk_types.h: the operation of a bio or request, its bit for writes, and the flag for a flush before it.
+enum { OP_MASK = 0xff, TO_DEVICE = 1, OP_WRITE = 1, OP_DRIVER_FIRST = 34, PREFLUSH = 1 << 18 };
 // include/linux/sched.h
 enum { PF_KTHREAD = 0x200000 };
 enum { FORMAT_MASK = 0170000, BLOCK_DEVICE = 0060000 };
@@ -244,21 +245,22 @@ int queued(u64 *ctx)
 	}
 	name_current(&note.cause);
 	note.tid = note.cause.tid;
+	struct cause *cause = 0;
 	if (is_kernel_thread()) {
-		struct cause *cause = 0;
 		note.flags |= BY_KERNEL;
 		if (is_journal(note.cause.comm))
 			note.flags |= OF_JOURNAL;
-		if (note.inode) {
-			struct file_key file = { .inode = note.inode, .fs = note.fs };
-			cause = map_lookup(&dirtiers, &file);
-		} else if (note.flags & (OF_JOURNAL | OF_METADATA)) {
+		if (!note.inode && note.flags & (OF_JOURNAL | OF_METADATA)) {
 			u32 fs = partition_of(bio);
 			cause = map_lookup(&changers, &fs);
 		}
-		if (cause)
-			note.cause = *cause;
 	}
+	if (note.inode && opf & TO_DEVICE) {
+		struct file_key file = { .inode = note.inode, .fs = note.fs };
+		cause = map_lookup(&dirtiers, &file);
+	}
+	if (cause)
+		note.cause = *cause;
 	if (opf & PREFLUSH) {
 		u32 disk = disk_of(bio);
 		map_update(&flushes, &disk, &note, UPDATE_NOEXIST);

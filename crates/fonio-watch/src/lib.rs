@@ -12,6 +12,7 @@ mod devices;
 mod error;
 pub mod folders;
 mod histogram;
+mod own_disks;
 pub mod page;
 mod recent;
 pub mod rings;

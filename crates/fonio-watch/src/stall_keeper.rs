@@ -18,12 +18,10 @@ use crate::stall_file::{self, Head, KeptFile, KeptThread};
 use crate::stalls::FoundStall;
 use crate::summary::{Stall, Why};
 use crate::tally::{Tally, shortened};
-use crate::why::{busiest, why};
+use crate::why::device_and_why;
 
 /// Maximum number of paths that are looked up for a kept stall: the paths of the files with the most bytes.
 const PATHS_MAX: usize = 200;
-/// Maximum number of requests examined to find the reason for a stall. Each request needs 150 bytes.
-const REASONS_MAX: usize = 10_000;
 
 /// A described stall, with all the data to keep except the requests.
 #[derive(Debug)]
@@ -98,25 +96,12 @@ fn stall(
     let worst = &found.worst;
     let span = (worst.row.began, worst.row.ended.unwrap_or(found.ended));
     let of_file = worst.file.and_then(|file| observer.disk_of(file.fs).or_else(|| tally.disk_of(file)));
-    let device = of_file.or_else(|| busiest(recent.requests(), span.0, span.1));
     let name = |id| observer.party(id).clone();
-    let why = match (observer.limited_because(), device) {
-        (Some(_), _) => Why::Unknown,
-        // The requests at the start of the wait are no longer held.
-        _ if span.0 < recent.complete_since(span.1) => Why::Unknown,
-        (None, None) => Why::NoRequest,
-        (None, Some(device)) => {
-            let is_met = |request: &ObservedRequest| {
-                let (queued, completed) = request.span();
-                request.row.device == device && completed > span.0 && queued < span.1
-            };
-            // On a busy device, the last requests are enough to show the load.
-            let skipped = recent.requests().filter(is_met).count().saturating_sub(REASONS_MAX);
-            let met: Vec<ObservedRequest> = recent.requests().filter(is_met).skip(skipped).collect();
-            let from = met.first().filter(|_| skipped > 0).map_or(span.0, |first| first.span().0.max(span.0));
-            why(&met, (from, span.1), worst.party, &name)
-        }
-    };
+    let (device, mut why) = device_and_why(recent.requests(), worst, span, of_file, &name);
+    // Without BPF, no requests are observed. The requests at the start of a long wait are no longer held.
+    if observer.limited_because().is_some() || span.0 < recent.complete_since(span.1) {
+        why = Why::Unknown;
+    }
     Stall {
         began: wall.of(found.began),
         lasted_ms: span.1.since(span.0).unwrap_or_default().0 / 1_000_000,

@@ -186,9 +186,9 @@ pub struct Stall {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Why {
-    /// The reason is unknown, because requests were not observed.
+    /// The reason is unknown: requests were not observed, or none of the observed requests shows it.
     Unknown,
-    /// The device was not the reason, because no request was in flight most of the time.
+    /// No device was the reason, because no device had a request in flight most of the time.
     NoRequest,
     /// One request was in the device for most of the stall.
     OneRequest { op: Op, bytes: ByteCount, took_ms: u64, party: Option<Party> },

@@ -1,11 +1,12 @@
 //! Sums up the events of a minute by id; names are looked up at the end of the minute.
 
-use fonio_core::{ByteCount, Content, DeviceId, Op};
-use fonio_record::observer::{Inode, Observed, ObservedRequest, Observer, PartyId};
+use fonio_core::{BlockedIn, ByteCount, Content, DeviceId, Op, Timestamp};
+use fonio_record::observer::{Inode, Observed, ObservedRequest, ObservedWait, Observer, PartyId};
 use rustc_hash::FxHashMap;
 
 use crate::devices::Devices;
 use crate::histogram::Histogram;
+use crate::own_disks::OwnDisks;
 use crate::summary::{BlockedFigures, DeviceFigures, FileFigures, PartyFigures, Summary, Target, Traffic};
 
 /// Maximum number of files counted in a minute, and maximum number of files whose paths are looked up.
@@ -28,18 +29,23 @@ enum Place {
 #[derive(Debug, Default)]
 pub struct Tally {
     parties: FxHashMap<(PartyId, DeviceId), Traffic>,
+    /// Blocked times by disk, also by disks that are not watched; `None` if the disk is unknown.
     blocked: FxHashMap<(PartyId, Option<DeviceId>), Histogram>,
     files: FxHashMap<(Place, PartyId, DeviceId), u64>,
     /// Disk of each file system, learned from requests.
     disks: FxHashMap<DeviceId, DeviceId>,
+    /// Disks of the threads, across minutes.
+    own_disks: OwnDisks,
 }
 
 impl Tally {
-    /// Adds the observed rows to the sums of the minute. Ignores requests of devices that are not watched.
+    /// Adds an observed row to the sums of the minute. Requests of devices that are not watched only show the
+    /// disks of files and threads. Rows must be added in the order of [`sort_by_end`].
     pub fn add(&mut self, observed: &Observed, devices: &Devices) {
         match observed {
             Observed::Request(request) => {
                 self.note_disk(request);
+                self.own_disks.note(&request.row);
                 if devices.name(request.row.device).is_some() {
                     self.request(request);
                 }
@@ -48,15 +54,16 @@ impl Tally {
                 if wait.is_for_storage()
                     && let Some(lasted) = wait.row.ended.and_then(|ended| ended.since(wait.row.began))
                 {
-                    let device = wait.file.and_then(|file| self.disk_of(file));
+                    let device = self.disk_of_wait(wait);
                     self.blocked.entry((wait.party, device)).or_default().add(lasted);
                 }
             }
             Observed::Count(count) => {
                 let row = &count.row;
-                let is_kernel = row.blocked_in == fonio_core::BlockedIn::KernelThread;
+                let is_kernel = row.blocked_in == BlockedIn::KernelThread;
                 if !is_kernel && row.blocked_in.is_for_storage(row.reason) {
-                    let sums = self.blocked.entry((count.party, None)).or_default();
+                    let device = self.own_disks.only_one_since(row.tid, row.from);
+                    let sums = self.blocked.entry((count.party, device)).or_default();
                     sums.add_counted(row.below, row.count, row.total);
                 }
             }
@@ -96,6 +103,15 @@ impl Tally {
         }
     }
 
+    /// Returns the disk on which a thread waited: the disk of the file, or of the thread's own request.
+    fn disk_of_wait(&self, wait: &ObservedWait) -> Option<DeviceId> {
+        let of_file = wait.file.and_then(|file| self.disk_of(file));
+        of_file.or_else(|| {
+            let tids = [Some(wait.row.tid), wait.row.waker_tid].into_iter().flatten();
+            self.own_disks.of_wait(tids, (wait.row.began, wait.row.ended?))
+        })
+    }
+
     /// Returns the disk that holds a file, if a request has shown this disk.
     pub fn disk_of(&self, file: Inode) -> Option<DeviceId> {
         self.disks.get(&file.fs).copied()
@@ -104,9 +120,7 @@ impl Tally {
     /// Ends the minute, looks up the names for the minute's rows, and begins a new minute.
     pub fn finish(&mut self, summary: &mut Summary, observer: &mut Observer, devices: &Devices) {
         let name = |id: DeviceId| devices.name(id).map(str::to_owned);
-        let mut disks_of: FxHashMap<PartyId, Vec<DeviceId>> = FxHashMap::default();
         for ((party, device), traffic) in std::mem::take(&mut self.parties) {
-            disks_of.entry(party).or_default().push(device);
             // A device that was removed during the minute no longer has a name.
             let Some(device) = name(device) else { continue };
             summary.device(&DeviceFigures {
@@ -123,9 +137,8 @@ impl Tally {
             summary.party(&PartyFigures { party: observer.party(party).clone(), device, traffic });
         }
         for ((party, device), waits) in std::mem::take(&mut self.blocked) {
-            // A party that used only one device waited for that device.
-            let only = disks_of.get(&party).filter(|disks| disks.len() == 1).map(|disks| disks[0]);
-            let device = device.or(only).and_then(name);
+            // A wait on a disk that is not watched is a wait without a device.
+            let device = device.and_then(name);
             let party = observer.party(party).clone();
             let rows =
                 Summary { blocked: vec![BlockedFigures { party, device, waits }], ..Summary::default() };
@@ -176,6 +189,16 @@ impl Tally {
     }
 }
 
+/// Sorts observed rows by their ends. A wait then follows the request that ended it, and precedes the later
+/// requests of its thread.
+pub fn sort_by_end(rows: &mut [Observed]) {
+    rows.sort_by_key(|observed| match observed {
+        Observed::Request(request) => request.row.completed.unwrap_or(Timestamp(0)),
+        Observed::Wait(wait) => wait.row.ended.unwrap_or(wait.row.began),
+        Observed::Count(count) => count.row.until,
+    });
+}
+
 fn place(request: &ObservedRequest) -> Place {
     match (request.file, request.row.content) {
         (Some(inode), _) => Place::File(inode),
@@ -199,7 +222,83 @@ pub fn shortened(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fonio_core::{BlockedCount, Nanos, WaitReason};
+    use fonio_record::observer::ObservedCount;
+
     use super::*;
+    use crate::recent::tests::request;
+    use crate::stalls::tests::wait;
+
+    const A: DeviceId = DeviceId(8 << 20);
+    const B: DeviceId = DeviceId(8 << 20 | 16);
+
+    /// A request of thread 101.
+    fn own_request(device: DeviceId, completed_ms: u64) -> Observed {
+        let mut own = request(completed_ms);
+        (own.row.device, own.row.tid, own.file) = (device, Some(101), None);
+        Observed::Request(own)
+    }
+
+    /// Short waits of thread 101.
+    fn own_count(from_ms: u64, until_ms: u64) -> Observed {
+        let row = BlockedCount {
+            tid: 101,
+            blocked_in: BlockedIn::Read,
+            reason: WaitReason::Storage,
+            from: Timestamp(from_ms * 1_000_000),
+            until: Timestamp(until_ms * 1_000_000),
+            below: Nanos(1_024_000),
+            count: 5,
+            total: Nanos(4_000_000),
+        };
+        Observed::Count(ObservedCount { row, party: PartyId(1) })
+    }
+
+    /// Checks the disks on which party 1 was blocked, with the number of its waits.
+    #[track_caller]
+    fn check(mut rows: Vec<Observed>, expected: &[(Option<DeviceId>, u64)]) {
+        let mut tally = Tally::default();
+        sort_by_end(&mut rows);
+        rows.iter().for_each(|row| tally.add(row, &Devices::default()));
+        let mut blocked: Vec<_> =
+            tally.blocked.iter().map(|((_, device), waits)| (*device, waits.count())).collect();
+        blocked.sort_unstable();
+        assert_eq!(blocked, expected);
+    }
+
+    #[test]
+    fn a_wait_is_on_the_disk_of_its_own_thread() {
+        let waited = |began, ended| Observed::Wait(wait(1, began, ended));
+        let other = Observed::Request(request(61_500));
+        // The party used disk A a minute earlier. Another thread keeps a disk busy.
+        let earlier = [own_request(A, 1000), other];
+        let rows = |more: Vec<Observed>| [&earlier[..], &more].concat();
+        check(rows(vec![waited(61_000, 62_000), own_count(60_000, 70_000)]), &[(None, 6)]);
+        check(
+            rows(vec![own_request(B, 61_990), waited(61_000, 62_000), own_count(60_000, 70_000)]),
+            &[(Some(B), 6)],
+        );
+        // Each of several waits in one second is on the disk of the request that ended it.
+        let several = [(A, 61_100), (B, 61_200), (A, 61_300)];
+        let requests = several.map(|(device, ms)| own_request(device, ms));
+        let waits = several.map(|(_, ms)| waited(ms - 50, ms));
+        check(
+            [&requests[..], &waits, &[own_count(60_000, 70_000)]].concat(),
+            &[(None, 5), (Some(A), 2), (Some(B), 1)],
+        );
+    }
+
+    #[test]
+    fn a_wait_is_on_the_disk_of_its_file_or_its_waker() {
+        let mut of_waker = wait(1, 61_000, 62_000);
+        of_waker.row.waker_tid = Some(7);
+        let rows = vec![Observed::Request(request(61_990)), Observed::Wait(of_waker)];
+        check(rows, &[(Some(DeviceId::new(179, 0)), 1)]);
+        let mut of_file = wait(1, 61_000, 62_000);
+        of_file.file = Some(Inode { fs: DeviceId::new(179, 2), number: 1 });
+        let rows = vec![Observed::Request(request(1000)), own_request(A, 61_990), Observed::Wait(of_file)];
+        check(rows, &[(Some(DeviceId::new(179, 0)), 1)]);
+    }
 
     #[test]
     fn long_paths_keep_their_ends() {

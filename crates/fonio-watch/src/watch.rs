@@ -31,7 +31,7 @@ use crate::shared::Shared;
 use crate::stall_keeper;
 use crate::stalls::{FoundStall, StallFinder};
 use crate::summary::{Bounds, DeviceFigures, Event, PressureFigures, Summary};
-use crate::tally::Tally;
+use crate::tally::{Tally, sort_by_end};
 
 /// Sleep time of the watch loop, unless the kernel's buffer fills up earlier.
 const SLEEP: Duration = Duration::from_secs(1);
@@ -181,6 +181,7 @@ impl Watch {
     fn take(&mut self) -> Timestamp {
         let mut seen = Vec::new();
         let now = self.observer.drain(&mut |observed| seen.push(observed));
+        sort_by_end(&mut seen);
         for observed in &seen {
             self.tally.add(observed, &self.devices);
             self.recent.add(observed);

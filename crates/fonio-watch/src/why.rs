@@ -1,20 +1,65 @@
 //! Determines the reason for a stall from the requests during it.
 
-use fonio_core::{ByteCount, DeviceId, Op, Timestamp};
-use fonio_record::observer::{ObservedRequest, Party, PartyId};
+use fonio_core::{ByteCount, DeviceId, Op, Request, Timestamp};
+use fonio_record::observer::{ObservedRequest, ObservedWait, Party, PartyId};
 use rustc_hash::FxHashMap;
 
 use crate::summary::Why;
 
 /// A single request is the reason for a stall if it was in the device for at least this share of the stall.
 const ONE_REQUEST_PERCENT: u64 = 50;
-/// The device is not the reason for a stall if requests were in flight for less than this share of the stall.
+/// Devices are not the reason for a stall if requests were in flight for less than this share of the stall.
 const IN_FLIGHT_PERCENT: u64 = 20;
 /// Other parties are the reason for a stall if they moved at least this share of the bytes.
 const OTHERS_THOUSANDTHS: u64 = 500;
+/// Maximum number of requests examined to find the reason for a stall. Each request needs 150 bytes.
+const REASONS_MAX: usize = 10_000;
+
+/// Returns the device on which a thread was blocked, and the reason; `requests` are those of all devices, in
+/// the order of completion.
+///
+/// The device is the disk of the file, `of_file`. If this disk is unknown, the device is the one with the
+/// requests of the thread and of the thread that woke it, because the requests of other threads do not show
+/// that the thread waited for them.
+pub fn device_and_why(
+    requests: impl Iterator<Item = ObservedRequest> + Clone,
+    wait: &ObservedWait,
+    (began, ended): (Timestamp, Timestamp),
+    of_file: Option<DeviceId>,
+    name: &dyn Fn(PartyId) -> Party,
+) -> (Option<DeviceId>, Why) {
+    let met = requests.filter(|request| overlap(request, began, ended) > 0);
+    let own = |tid_of: fn(&Request) -> Option<u32>| {
+        let is_own = |tid| tid == wait.row.tid || Some(tid) == wait.row.waker_tid;
+        busiest(met.clone().filter(|request| tid_of(&request.row).is_some_and(is_own)), began, ended)
+    };
+    // Requests that the thread did not queue itself can be write-back of earlier writes.
+    let device = of_file.or_else(|| own(|row| row.tid)).or_else(|| own(|row| row.cause_tid));
+    let reason = device.map_or(Why::NoRequest, |device| {
+        let met = met.clone().filter(|request| request.row.device == device);
+        // On a busy device, the last requests are enough to show the load.
+        let skipped = met.clone().count().saturating_sub(REASONS_MAX);
+        let met: Vec<ObservedRequest> = met.skip(skipped).collect();
+        let from = met.first().filter(|_| skipped > 0).map_or(began, |first| first.span().0.max(began));
+        why(&met, (from, ended), wait.party, name)
+    });
+    // The thread can also have waited for a device below or next to the known one.
+    if reason == Why::NoRequest && !is_idle(met, began, ended) {
+        (device, Why::Unknown)
+    } else {
+        (device, reason)
+    }
+}
+
+/// Returns whether the devices had requests in flight for only a small share of the time.
+fn is_idle(met: impl Iterator<Item = ObservedRequest>, began: Timestamp, ended: Timestamp) -> bool {
+    let met: Vec<ObservedRequest> = met.take(REASONS_MAX + 1).collect();
+    let span = ended.0.saturating_sub(began.0).max(1);
+    met.len() <= REASONS_MAX && in_flight(met.iter(), began, ended) * 100 < span * IN_FLIGHT_PERCENT
+}
 
 /// Returns the device whose requests were in flight for the longest total time between two times.
-pub fn busiest(
+fn busiest(
     requests: impl Iterator<Item = ObservedRequest>,
     began: Timestamp,
     ended: Timestamp,
@@ -31,7 +76,7 @@ pub fn busiest(
 }
 
 /// Returns the reason why `party` was blocked between two times; `requests` are its device's requests.
-pub fn why(
+fn why(
     requests: &[ObservedRequest],
     (began, ended): (Timestamp, Timestamp),
     party: PartyId,
@@ -40,7 +85,7 @@ pub fn why(
     let span = ended.0.saturating_sub(began.0).max(1);
     let met: Vec<&ObservedRequest> =
         requests.iter().filter(|request| overlap(request, began, ended) > 0).collect();
-    if in_flight(&met, began, ended) * 100 < span * IN_FLIGHT_PERCENT {
+    if in_flight(met.iter().copied(), began, ended) * 100 < span * IN_FLIGHT_PERCENT {
         return Why::NoRequest;
     }
     // Count only the time in the device, not the time in a queue before the device.
@@ -89,9 +134,12 @@ fn overlap(request: &ObservedRequest, began: Timestamp, ended: Timestamp) -> u64
 }
 
 /// Returns the time in which at least one request was in flight.
-fn in_flight(requests: &[&ObservedRequest], began: Timestamp, ended: Timestamp) -> u64 {
+fn in_flight<'r>(
+    requests: impl Iterator<Item = &'r ObservedRequest>,
+    began: Timestamp,
+    ended: Timestamp,
+) -> u64 {
     let mut spans: Vec<(u64, u64)> = requests
-        .iter()
         .map(|request| request.span())
         .map(|(queued, completed)| (queued.max(began).0, completed.min(ended).0))
         .collect();
@@ -107,11 +155,11 @@ fn in_flight(requests: &[&ObservedRequest], began: Timestamp, ended: Timestamp) 
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
-    use fonio_core::Request;
     use fonio_record::observer::PartyKind;
 
     use super::*;
     use crate::recent::tests::request;
+    use crate::stalls::tests::wait;
 
     fn one(
         party: u32,
@@ -165,13 +213,52 @@ mod tests {
         check(&own, expect!["Own { op: Read, bytes: ByteCount(327680), requests: 40 }"]);
     }
 
+    const A: DeviceId = DeviceId(179 << 20);
+    const B: DeviceId = DeviceId(8 << 20);
+
+    /// A request of a thread, in flight between 1 s and `until_ms`.
+    fn of_thread(device: DeviceId, tid: u32, until_ms: u64) -> ObservedRequest {
+        let mut one = one(1, Op::Read, 4, 1000, 1000, until_ms);
+        (one.row.device, one.row.tid) = (device, Some(tid));
+        one
+    }
+
+    /// Returns the device and the reason of a wait of thread 101 from 1 s to 2 s, which thread 9 ended.
+    fn device_of(requests: &[ObservedRequest], of_file: Option<DeviceId>) -> (Option<DeviceId>, Why) {
+        let mut wait = wait(1, 1000, 2000);
+        wait.row.waker_tid = Some(9);
+        let name = |id: PartyId| Party { name: format!("unit{}", id.0), kind: PartyKind::Unit };
+        let span = (wait.row.began, wait.row.ended.unwrap());
+        device_and_why(requests.iter().cloned(), &wait, span, of_file, &name)
+    }
+
     #[test]
-    fn the_busiest_device_counts() {
-        let mut other = one(1, Op::Read, 4, 1000, 1000, 1400);
-        other.row.device = DeviceId::new(8, 0);
-        let requests = [one(1, Op::Read, 4, 0, 0, 1300), other];
-        let (began, ended) = (Timestamp(1_000_000_000), Timestamp(2_000_000_000));
-        assert_eq!(busiest(requests.into_iter(), began, ended), Some(DeviceId::new(8, 0)));
-        assert_eq!(busiest(std::iter::empty(), began, ended), None);
+    fn a_stall_is_on_the_device_of_its_own_thread() {
+        let busy = of_thread(B, 5, 1900);
+        assert_eq!(device_of(std::slice::from_ref(&busy), None), (None, Why::Unknown));
+        assert_eq!(device_of(&[], None), (None, Why::NoRequest));
+        // Its own device was idle most of the time.
+        let own = of_thread(A, 101, 1010);
+        assert_eq!(device_of(&[busy.clone(), own.clone()], None), (Some(A), Why::Unknown));
+        assert_eq!(device_of(std::slice::from_ref(&own), None), (Some(A), Why::NoRequest));
+        let mut written_back = of_thread(A, 3, 1600);
+        written_back.row.cause_tid = Some(101);
+        for own in [of_thread(A, 101, 1600), of_thread(A, 9, 1600), written_back] {
+            let (device, why) = device_of(&[own, busy.clone()], None);
+            assert_eq!(device, Some(A));
+            assert!(matches!(why, Why::OneRequest { took_ms: 600, .. }), "{why:?}");
+        }
+        // The file's disk is known, but does not explain the stall.
+        assert_eq!(device_of(&[busy], Some(A)), (Some(A), Why::Unknown));
+        assert_eq!(device_of(&[], Some(A)), (Some(A), Why::NoRequest));
+    }
+
+    #[test]
+    fn the_busiest_of_its_devices_counts() {
+        let mut written_back = of_thread(A, 3, 1950);
+        written_back.row.cause_tid = Some(101);
+        let requests =
+            [of_thread(A, 101, 1300), of_thread(B, 101, 1400), of_thread(A, 5, 1900), written_back];
+        assert_eq!(device_of(&requests, None).0, Some(B));
     }
 }

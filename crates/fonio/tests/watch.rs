@@ -240,6 +240,48 @@ fn a_full_disk_loses_nothing() {
 }
 
 #[test]
+fn a_write_is_caused_by_the_program_that_changed_the_file() {
+    if !has(&[Need::Root, Need::Bpf, Need::Loop, Need::Namespace]) {
+        return;
+    }
+    let watch = Watch::new("");
+    // ext4 writes the data of a file that is renamed over another one during the rename.
+    let said = script(
+        &watch,
+        "mkdir small mnt && truncate -s 128M image
+        command -v mkfs.ext4 >/dev/null || { echo no mkfs.ext4; exit 0; }
+        mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 image
+        device=$(losetup --find --show image)
+        trap 'umount mnt || true; losetup -d $device' EXIT
+        mount $device mnt
+        echo \"devices = ['$device']\" > watch.toml
+        $FONIO watch start $OPTIONS
+        for i in 1 2 3 4 5; do
+            dd if=/dev/zero of=mnt/clip.part bs=1M count=12 2>/dev/null
+            mv mnt/clip.part mnt/clip.mp4
+        done
+        sync -f mnt
+        sleep 2
+        $FONIO watch stop $OPTIONS
+        $FONIO watch report --json $OPTIONS",
+    );
+    if said.starts_with("no mkfs.ext4") {
+        skip(Need::Loop, "mkfs.ext4 is missing");
+        return;
+    }
+    let report: Value = serde_json::from_str(&said[said.find("{\n").unwrap()..]).unwrap();
+    let parties = report["wear"]["devices"][0]["parties"].as_array().unwrap();
+    let written = |name: &str| {
+        let of_party =
+            parties.iter().filter(|row| row["party"].as_str().unwrap().split('.').next() == Some(name));
+        of_party.map(|row| row["written"].as_u64().unwrap()).sum::<u64>()
+    };
+    assert!(written("mv") <= 1 << 20, "{report:#}");
+    // The first rename replaces no file, so it writes nothing. The second one removes this data, written or not.
+    assert!((45 << 20..64 << 20).contains(&written("dd")), "{report:#}");
+}
+
+#[test]
 fn a_removed_device_is_told() {
     if !has(&[Need::Root, Need::Bpf, Need::Loop]) {
         return;

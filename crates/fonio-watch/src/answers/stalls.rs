@@ -112,7 +112,7 @@ pub fn stall_sentence(stall: &Stall) -> String {
     )
 }
 
-/// Returns the reason for the stall; `None` if requests were not observed.
+/// Returns the reason for the stall; `None` if it is unknown.
 pub fn stall_reason(stall: &Stall) -> Option<String> {
     let bytes = |bytes: fonio_core::ByteCount| Unit::Bytes.format(bytes.0 as f64);
     Some(match &stall.why {

@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::io;
 
 use fonio_core::{
-    Batch, Bio, Content, File, Link, LinkEnd, LinkKind, Op, Request, RowSink, Thread, Timestamp, forward_rows,
+    Batch, Bio, Content, File, Inode, Link, LinkEnd, LinkKind, Op, Request, RowSink, Thread, Timestamp,
+    forward_rows,
 };
-use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent, Inode};
+use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent};
 use fonio_tracefs::whose::{Attribution, BioOwner, FileKey};
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -12,9 +12,9 @@ mod identities;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
+pub use fonio_core::Inode;
 use fonio_core::{BlockedCount, BlockedIn, Content, DeviceId, Request, Timestamp, Wait};
 use fonio_machine::Machine;
-pub use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};

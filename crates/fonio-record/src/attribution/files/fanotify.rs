@@ -8,9 +8,8 @@
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use fonio_core::DeviceId;
+use fonio_core::{DeviceId, Inode};
 use fonio_system::{MountPoint, device};
-use fonio_tracefs::ring_buffer::Inode;
 use rustix::fs::{Mode, OFlags};
 
 use super::find::subvolume;

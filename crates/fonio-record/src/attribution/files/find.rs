@@ -5,10 +5,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use fonio_core::DeviceId;
+use fonio_core::{DeviceId, Inode};
 use fonio_machine::Machine;
 use fonio_system::{MountPoint, device};
-use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::FxHashMap;
 use rustix::fs::{Mode, OFlags};
 

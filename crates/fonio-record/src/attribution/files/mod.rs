@@ -20,9 +20,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use fonio_core::{Content, DeviceId, Timestamp};
+use fonio_core::{Content, DeviceId, Inode, Timestamp};
 use fonio_machine::Machine;
-use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent, Inode, PageLayout};
+use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent, PageLayout};
 use fonio_tracefs::whose::FileKey;
 use rustc_hash::FxHashMap;
 

@@ -4,9 +4,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use fonio_core::{Content, Timestamp};
+use fonio_core::{Content, Inode, Timestamp};
 use fonio_machine::Machine;
-use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::FxHashMap;
 
 use super::fanotify::{Change, NameEvent, Watch};

@@ -4,9 +4,8 @@ use std::ffi::OsStr;
 use std::io;
 
 use fonio_core::meta::LOST_CALLS;
-use fonio_core::{Call, RowSink, Timestamp};
+use fonio_core::{Call, Inode, RowSink, Timestamp};
 use fonio_machine::Machine;
-use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::layout::{PATH_MAX, RawPath};

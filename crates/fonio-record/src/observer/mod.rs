@@ -349,7 +349,7 @@ impl Observer {
             let path = match fresh {
                 Some((_, path)) => path.clone(),
                 None => {
-                    let path = roots.find(*file).map(|(path, file)| {
+                    let path = roots.find(*file, None).map(|(path, file)| {
                         let kind = content(&path, &file);
                         (path.to_string_lossy().into_owned(), kind)
                     });

@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::layout::{PATH_MAX, RawPath};
 use super::{CallsProbe, Given, Lost, RecordedCall, table};
-use crate::attribution::files::{Files, Opened};
+use crate::attribution::files::{Files, FolderId, Opened};
 use crate::attribution::thread_names::ThreadNames;
 use crate::attribution::threads::Threads;
 use crate::probes::bpf::Unavailable;
@@ -157,7 +157,9 @@ impl Kept {
             }
             self.paths.insert((key, path.bytes.clone()), inode);
             self.opening.insert(process);
-            self.opened.push(Opened { at, inode, folder: path.folder, path: path.bytes });
+            let folder = Inode { fs: inode.fs, number: path.folder };
+            let folder = (path.folder != 0).then_some(FolderId { inode: folder, generation: None });
+            self.opened.push(Opened { at, inode, folder, path: path.bytes });
             return;
         }
         let key = (key, path.bytes);

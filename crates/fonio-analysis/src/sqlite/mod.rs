@@ -47,6 +47,9 @@ pub struct Sqlite {
     pub all: Receipt,
     /// Number of lost file-system calls. Each lost call can hide a transaction.
     pub calls_lost: u64,
+    /// Number of writes to journals and WALs whose database is unknown. Each can hide a transaction, and a
+    /// write to a database that belongs to it counts as a write without a journal.
+    pub journals_unknown: u64,
     /// Whether the recording has SQL statements.
     pub has_statements: bool,
     /// Number of lost executions and lost texts of SQL statements.
@@ -54,7 +57,8 @@ pub struct Sqlite {
     /// Number of autocommits, which are transactions of one statement without BEGIN. Absent if the statement
     /// of a transaction is unknown.
     pub autocommits: Option<u64>,
-    /// Whether no calls or block events were lost or filtered out. If any were, figures are unknown.
+    /// Whether no calls or block events were lost or filtered out, and the database of every journal is known.
+    /// Otherwise, figures are unknown.
     pub is_complete: bool,
 }
 
@@ -78,8 +82,8 @@ pub struct Database {
     pub autocommits: Option<u64>,
     /// Number of checkpoints of the WAL.
     pub checkpoints: u64,
-    /// Number of writes to the database without a journal (`journal_mode` OFF or MEMORY). The transactions of
-    /// these writes cannot be counted.
+    /// Writes to the database without a journal (`journal_mode` OFF or MEMORY), or with one of the unknown
+    /// journals in `journals_unknown`. Their transactions cannot be counted.
     pub unjournaled_writes: u64,
     /// Whether requests to the device of the database were recorded.
     pub is_on_recorded_device: bool,
@@ -111,6 +115,7 @@ pub(crate) struct SqliteTally {
     spans: Spans,
     slots_count: usize,
     calls_lost: u64,
+    journals_unknown: u64,
     statements: Statements,
     has_statements: bool,
     statements_lost: u64,
@@ -143,10 +148,16 @@ impl SqliteTally {
         }
         let (entered, act) = (row.entered, act(row, result));
         let file = row.file_id;
-        if let (Some(file), Some(_)) = (file, row.sqlite_write) {
+        let is_journal = row.sqlite_write.is_some();
+        if let Some(file) = file.filter(|_| is_journal) {
             self.databases.is_of_sqlite(file);
         }
         let of = file.and_then(|file| self.databases.of(file));
+        if is_journal && !matches!(of, Some((_, Role::Journal | Role::Wal))) {
+            // The path of the file is unknown, or is the path of another file.
+            self.journals_unknown += 1;
+            return;
+        }
         let of_folder = || {
             let database = self.spans.last(row.tid).filter(|_| act == Act::Sync)?;
             self.databases.is_folder(file?, database).then_some((database, Role::Folder))
@@ -270,7 +281,8 @@ impl Question for SqliteTally {
         let mut all = Sums::default();
         sums.iter().for_each(|sum| all.absorb(sum));
         let is_cut = self.states.iter().any(|state| state.slots.full_at.is_some());
-        let has_gaps = self.calls_lost > 0 || self.spans.beyond > 0 || self.databases.beyond > 0 || is_cut;
+        let has_gaps = self.calls_lost > 0 || self.journals_unknown > 0;
+        let has_gaps = has_gaps || self.spans.beyond > 0 || self.databases.beyond > 0 || is_cut;
         let every = sums.iter().all(Sums::is_on_recorded_device);
         let has_statements = self.has_statements || shows(SHOWS_STATEMENTS);
         let statements_lost = self.statements_lost + self.statements.beyond;
@@ -314,6 +326,7 @@ impl Question for SqliteTally {
             databases_beyond_cap,
             all: all.receipt(has_blocked, every),
             calls_lost: self.calls_lost,
+            journals_unknown: self.journals_unknown,
             has_statements,
             statements_lost,
             autocommits,

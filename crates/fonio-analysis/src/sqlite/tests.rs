@@ -12,7 +12,7 @@ use crate::analyser::tests::{request, wait};
 use crate::question::options::AnalysisOptions;
 
 /// The files of the tests: number, path and kind of data.
-const FILES: [(u32, &str, Content); 9] = [
+const FILES: [(u32, &str, Content); 10] = [
     (1, "/d/a.db", Content::SqliteDb),
     (2, "/d/a.db-journal", Content::SqliteJournal),
     (3, "/d/a.db-wal", Content::SqliteWal),
@@ -23,6 +23,7 @@ const FILES: [(u32, &str, Content); 9] = [
     (8, "/d/log", Content::Data),
     // The WAL of a database file that could not be read.
     (9, "/d/c.db-wal", Content::Data),
+    (10, "/d/clip.mp4", Content::Data),
 ];
 
 /// Parses `thread time name file [offset+bytes] [mark] [=result]`, in microseconds. A call takes 1 µs. The
@@ -219,6 +220,21 @@ fn without_a_journal_nothing_can_be_counted() {
         &transactions(&["unjournaled", "unjournaled"]),
         &["/d/a.db: [], 0 rolled back, 0 checkpoints, 2 without journal, 0 syncs"],
     );
+}
+
+#[test]
+fn a_journal_whose_database_is_unknown_is_counted() {
+    // The journal has no path, or the path of a later file with its inode number, or that of the database.
+    for name in ["unknown", "clip.mp4", "a.db"] {
+        let mut calls = transactions(&["delete"]);
+        let second = transaction("delete", 7, 5000, "a.db");
+        calls.extend(second.iter().map(|call| call.replace("a.db-journal", name)));
+        let sqlite = finished(tally_of(&calls));
+        assert_eq!(sqlite.databases[0].receipt.transactions, 1, "{name}");
+        assert_eq!((sqlite.journals_unknown, sqlite.is_complete), (2, false), "{name}");
+    }
+    let sqlite = finished(tally_of(&transactions(&["delete", "delete"])));
+    assert_eq!((sqlite.journals_unknown, sqlite.is_complete), (0, true));
 }
 
 #[test]

@@ -3,11 +3,13 @@
 use std::cell::RefCell;
 use std::io;
 
+use fonio_core::lives::Told;
 use fonio_core::{
-    Batch, Bio, Content, File, Link, LinkEnd, LinkKind, Op, Request, RowSink, Thread, Timestamp, forward_rows,
+    Batch, Bio, Content, File, FileLife, Inode, Link, LinkEnd, LinkKind, Op, Request, RowSink, Thread,
+    Timestamp, forward_rows,
 };
-use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent, Inode};
-use fonio_tracefs::whose::{Attribution, BioOwner, FileKey};
+use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent};
+use fonio_tracefs::whose::{Attribution, BioOwner};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attribution::files::{Files, is_cause};
@@ -121,9 +123,7 @@ pub(crate) struct WithFiles<'a> {
     attribution: &'a RefCell<Attribution>,
     files: &'a Files,
     began: Timestamp,
-    listed: FxHashMap<FileKey, Listed>,
-    /// The listed files by inode number, each with the time of the preceding deletion.
-    by_inode: FxHashMap<Inode, Vec<(Timestamp, u32)>>,
+    listed: FxHashMap<FileLife, Listed>,
     /// The bytes of each open request by owner, in the order of its bios.
     requests: FxHashMap<u64, Vec<(Owner, u64)>>,
     /// Number of requests with bios of different files or threads.
@@ -145,7 +145,6 @@ impl<'a> WithFiles<'a> {
             files,
             began,
             listed: FxHashMap::default(),
-            by_inode: FxHashMap::default(),
             requests: FxHashMap::default(),
             mixed: 0,
             files_beyond: 0,
@@ -164,8 +163,10 @@ impl<'a> WithFiles<'a> {
         })
     }
 
-    fn owner(&mut self, whose: &BioOwner) -> io::Result<Owner> {
-        let listed = whose.file.map(|file| self.listed(&file)).transpose()?.flatten();
+    /// Returns the owner of a bio that was queued at `at`.
+    fn owner(&mut self, whose: &BioOwner, at: Timestamp) -> io::Result<Owner> {
+        let life = whose.file.and_then(|file| self.files.life_of(&file, at));
+        let listed = life.map(|file| self.listed(&file)).transpose()?.flatten();
         let content = match (whose.content, listed) {
             (Content::Data, Some(listed)) => listed.content,
             (content, _) => content,
@@ -177,17 +178,12 @@ impl<'a> WithFiles<'a> {
     /// use, writes the file's rows.
     pub(crate) fn file_at(&mut self, inode: Inode, at: Timestamp) -> io::Result<Option<u32>> {
         let inode = self.files.below_overlay(inode, at).unwrap_or(inode);
-        let freed = self.files.freed_before(inode, at);
-        let known = self.by_inode.get(&inode).into_iter().flatten();
-        let last = known.filter(|(after, _)| (freed..=at).contains(after)).max();
-        if let Some((_, id)) = last {
-            return Ok(Some(*id));
-        }
-        Ok(self.listed(&FileKey { inode, after: freed })?.map(|listed| listed.id))
+        let Some(life) = self.files.life(inode, at) else { return Ok(None) };
+        Ok(self.listed(&life)?.map(|listed| listed.id))
     }
 
     /// Returns the recording's file id of a file. At the first use, writes the file's rows.
-    fn listed(&mut self, file: &FileKey) -> io::Result<Option<Listed>> {
+    fn listed(&mut self, file: &FileLife) -> io::Result<Option<Listed>> {
         if let Some(listed) = self.listed.get(file) {
             return Ok(Some(*listed));
         }
@@ -200,12 +196,15 @@ impl<'a> WithFiles<'a> {
         let row = |from, path: Option<String>, content| File {
             file_id: id,
             from,
-            device: Some(file.inode.fs),
-            inode: Some(file.inode.number),
+            device: Some(file.number.fs),
+            inode: Some(file.number.number),
             path,
             content,
         };
-        let from = self.began.max(file.after);
+        let from = match file.told {
+            Told::After(after) => self.began.max(after),
+            Told::By(_) => self.began,
+        };
         // The first known name of a file is also the best guess for earlier times.
         for (at, named) in names.iter().enumerate() {
             let from = if at == 0 { from } else { named.at };
@@ -219,7 +218,6 @@ impl<'a> WithFiles<'a> {
             self.inner.file(&row(from, None, Content::Data))?;
         }
         self.listed.insert(*file, listed);
-        self.by_inode.entry(file.inode).or_default().push((file.after, id));
         Ok(Some(listed))
     }
 }
@@ -227,7 +225,7 @@ impl<'a> WithFiles<'a> {
 impl RowSink for WithFiles<'_> {
     fn bio(&mut self, row: &Bio) -> io::Result<()> {
         let whose = self.attribution.borrow_mut().take(row.device, row.sector, row.queued);
-        let owner = self.owner(&whose)?;
+        let owner = self.owner(&whose, row.queued)?;
         if let Some(request_id) = row.request_id {
             let shares = self.requests.entry(request_id).or_default();
             let known = shares.iter().position(|(known, _)| *known == owner);

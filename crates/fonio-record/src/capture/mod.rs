@@ -372,7 +372,7 @@ impl Running<'_> {
             drained.most = drained.most.max(self.scaled((used, size)));
         }
         // Look up files before threads: many files exist only for a moment.
-        self.files.look_up(&self.capture.machine);
+        self.files.look_up(&self.capture.machine, from);
         self.threads.look_up(&self.capture.machine);
         Ok(drained)
     }

@@ -12,9 +12,9 @@ mod identities;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
+pub use fonio_core::Inode;
 use fonio_core::{BlockedCount, BlockedIn, Content, DeviceId, Request, Timestamp, Wait};
 use fonio_machine::Machine;
-pub use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
@@ -348,7 +348,7 @@ impl Observer {
             let path = match fresh {
                 Some((_, path)) => path.clone(),
                 None => {
-                    let path = roots.find(*file).map(|(path, file)| {
+                    let path = roots.find(*file, None).map(|(path, file)| {
                         let kind = content(&path, &file);
                         (path.to_string_lossy().into_owned(), kind)
                     });

@@ -216,8 +216,9 @@ impl FinishedCapture<'_> {
     /// Returns the row in `files` for each wait, in the order of the waits.
     fn files_of_waits(&self, sink: &mut WithFiles<'_>) -> io::Result<Vec<Option<u32>>> {
         let Some(Ok(blocked)) = &self.captured.blocked else { return Ok(Vec::new()) };
-        let file_id =
-            |wait: &BlockedWait| wait.inode.map(|inode| sink.file_at(inode, wait.began)).transpose();
+        // The file was read at the end of the wait.
+        let at = |wait: &BlockedWait| wait.ended.unwrap_or(wait.began);
+        let file_id = |wait: &BlockedWait| wait.inode.map(|inode| sink.file_at(inode, at(wait))).transpose();
         blocked.waits.iter().map(file_id).map(|id| id.map(Option::flatten)).collect()
     }
 

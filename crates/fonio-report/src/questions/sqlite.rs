@@ -181,7 +181,16 @@ fn notes(sqlite: &Sqlite) -> Vec<String> {
             count(sqlite.all.rollbacks)
         ));
     }
-    for database in shown(sqlite).filter(|database| database.unjournaled_writes > 0) {
+    if sqlite.journals_unknown > 0 {
+        notes.push(format!(
+            "{} writes went to journals whose database is unknown, so transactions are missing here, and the figures for \
+             budgets are unknown.",
+            count(sqlite.journals_unknown)
+        ));
+    }
+    // Writes to a database whose journal is unknown look like writes without a journal.
+    let unjournaled = |database: &&Database| database.unjournaled_writes > 0 && sqlite.journals_unknown == 0;
+    for database in shown(sqlite).filter(unjournaled) {
         notes.push(format!(
             "{}: {} writes without a journal. With journal_mode OFF or MEMORY, transactions leave no trace in calls and \
              cannot be counted.",
@@ -204,7 +213,7 @@ fn notes(sqlite: &Sqlite) -> Vec<String> {
             "{} file-system calls were lost. Each can hide a transaction, so the figures for budgets are unknown.",
             count(sqlite.calls_lost)
         ));
-    } else if !sqlite.is_complete {
+    } else if !sqlite.is_complete && sqlite.journals_unknown == 0 {
         notes.push("Events were lost or filtered out, so the figures for budgets are unknown.".to_owned());
     }
     notes
@@ -285,5 +294,16 @@ mod tests {
         ] {
             assert!(notes.contains(words), "{words}: {notes}");
         }
+    }
+
+    #[test]
+    fn an_unknown_journal_is_not_called_a_missing_journal() {
+        let mut sqlite = of(database(1, None));
+        sqlite.databases[0].unjournaled_writes = 7;
+        assert!(notes(&sqlite).join("\n").contains("journal_mode OFF"));
+        (sqlite.journals_unknown, sqlite.is_complete) = (14, false);
+        let notes = notes(&sqlite).join("\n");
+        assert!(notes.contains("14 writes went to journals whose database is unknown"), "{notes}");
+        assert!(!notes.contains("OFF") && !notes.contains("Events were lost"), "{notes}");
     }
 }

@@ -5,7 +5,7 @@
 
 use std::str;
 
-use fonio_core::DeviceId;
+use fonio_core::{DeviceId, Inode};
 
 use super::block::Number;
 use super::{Btrfs, ByteOrder, EventFormat, Field};
@@ -62,15 +62,6 @@ pub struct FileRecord<'r> {
     pub in_interrupt: bool,
     /// The event itself.
     pub event: FileEvent<'r>,
-}
-
-/// A file, identified by its inode number; a later file can have the same inode number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Inode {
-    /// The device number of the file system, as in `st_dev` of its files.
-    pub fs: DeviceId,
-    /// The inode number of the file.
-    pub number: u64,
 }
 
 /// The write-back unit (`struct backing_dev_info`): a disk, with all file systems on its partitions.

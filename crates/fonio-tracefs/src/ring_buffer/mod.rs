@@ -25,7 +25,7 @@ mod sched;
 
 pub use block::{BLOCK_EVENTS, BlockDecoder};
 pub use btrfs::Btrfs;
-pub use file::{FILE_EVENTS, FileDecoder, FileEvent, FileRecord, Inode, WritebackUnit};
+pub use file::{FILE_EVENTS, FileDecoder, FileEvent, FileRecord, WritebackUnit};
 pub use format::{EventFormat, Field, FieldKind, FormatError};
 pub use merge::{MergedRecords, PageSource, Trouble};
 pub use page::{Cursor, Damage, PageHeader, PageLayout, Record};

@@ -36,10 +36,10 @@ mod tests;
 
 use std::ops::Range;
 
-use fonio_core::{BlockEvent, Content, DeviceId, EventKind, Flags, LostEvents, Op, Sector, Timestamp};
+use fonio_core::{BlockEvent, Content, DeviceId, EventKind, Flags, Inode, LostEvents, Op, Sector, Timestamp};
 use rustc_hash::FxHashMap;
 
-use crate::ring_buffer::{Btrfs, FileEvent, FileRecord, Inode, WritebackUnit};
+use crate::ring_buffer::{Btrfs, FileEvent, FileRecord, WritebackUnit};
 use above::{Above, PassedOn};
 use journal::Journal;
 use recent::Recent;

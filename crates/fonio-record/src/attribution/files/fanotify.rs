@@ -8,12 +8,14 @@
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use fonio_core::DeviceId;
+use fonio_core::lives::Generation;
+use fonio_core::{DeviceId, Inode};
 use fonio_system::{MountPoint, device};
-use fonio_tracefs::ring_buffer::Inode;
 use rustix::fs::{Mode, OFlags};
 
 use super::find::subvolume;
+use super::folders::FolderId;
+use super::handle::{Numbers, numbers, word};
 
 /// The kernel queues at most 16,384 events of about 100 bytes, and reports dropped events.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -39,9 +41,8 @@ pub(super) struct NameEvent {
     pub changes: Vec<Change>,
     pub is_folder: bool,
     pub inode: Inode,
-    /// Distinguishes successive files with the same inode number.
-    pub generation: u32,
-    pub folder: Inode,
+    pub generation: Option<Generation>,
+    pub folder: FolderId,
     pub name: Vec<u8>,
 }
 
@@ -165,19 +166,19 @@ fn name_event(event: &[u8], marked: &[Marked]) -> Option<NameEvent> {
         let marked = marked.iter().find(|marked| record[4..12] == marked.id)?;
         let handle_bytes = word(record, 12)? as usize;
         let handle = record.get(RECORD_BYTES..RECORD_BYTES.checked_add(handle_bytes)?)?;
-        let (number, generation) = numbers(word(record, 16)?, handle, marked)?;
-        let inode = Inode { fs: marked.device, number };
+        let file = file_of(word(record, 16)?, handle, marked)?;
         match record[0] {
-            libc::FAN_EVENT_INFO_TYPE_FID => target = Some((inode, generation)),
+            libc::FAN_EVENT_INFO_TYPE_FID => target = Some(file),
             libc::FAN_EVENT_INFO_TYPE_DFID_NAME => {
                 let name = &record[RECORD_BYTES + handle_bytes..];
                 let end = name.iter().position(|byte| *byte == 0)?;
-                folder = Some((inode, name[..end].to_vec()));
+                folder = Some((file, name[..end].to_vec()));
             }
             _ => {}
         }
     }
-    let ((inode, generation), (folder, name)) = (target?, folder?);
+    let ((inode, generation), ((folder, of_folder), name)) = (target?, folder?);
+    let folder = FolderId { inode: folder, generation: of_folder };
     let changes = [
         (libc::FAN_CREATE, Change::Created),
         (libc::FAN_MOVED_TO, Change::MovedTo),
@@ -187,27 +188,11 @@ fn name_event(event: &[u8], marked: &[Marked]) -> Option<NameEvent> {
     Some(NameEvent { changes, is_folder: mask & libc::FAN_ONDIR != 0, inode, generation, folder, name })
 }
 
-/// Returns the inode number and generation in a handle; `None` for other handle types and other subvolumes.
-fn numbers(kind: u32, handle: &[u8], marked: &Marked) -> Option<(u64, u32)> {
-    let long = |at| Some(u64::from(word(handle, at)?) | u64::from(word(handle, at + 4)?) << 32);
-    let of_btrfs = |generation| {
-        let is_followed = marked.subvolume.is_some_and(|followed| long(8) == Some(followed));
-        is_followed.then_some((long(0)?, generation))
-    };
-    match kind {
-        // File handle type FILEID_INO32_GEN, without and with the parent folder.
-        1 | 2 => Some((u64::from(word(handle, 0)?), word(handle, 4)?)),
-        // The same two types with xfs's XFS_FILEID_TYPE_64FLAG.
-        0x81 | 0x82 => Some((long(0)?, word(handle, 8)?)),
-        // File handle types FILEID_BTRFS_*. btrfs never reuses an inode number.
-        0x4d..=0x4f => of_btrfs(word(handle, 16)?),
-        _ => None,
-    }
-}
-
-/// Reads a 32-bit number in native byte order.
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+/// Returns the file to which a handle belongs; `None` for other handle types and other subvolumes.
+fn file_of(kind: u32, handle: &[u8], marked: &Marked) -> Option<(Inode, Option<Generation>)> {
+    let Numbers { inode: number, subvolume, generation } = numbers(kind, handle)?;
+    let is_followed = subvolume.is_none() || subvolume == marked.subvolume;
+    is_followed.then_some((Inode { fs: marked.device, number }, generation))
 }
 
 fn half(bytes: &[u8], at: usize) -> Option<u16> {
@@ -260,8 +245,8 @@ mod tests {
             changes: vec![Change::Created, Change::Deleted],
             is_folder: false,
             inode: Inode { fs: device, number: 12 },
-            generation: 77,
-            folder: Inode { fs: device, number: 2 },
+            generation: Generation::new(77),
+            folder: FolderId { inode: Inode { fs: device, number: 2 }, generation: Generation::new(9) },
             name: b"notes.db-journal".to_vec(),
         };
         let all = [

@@ -1,30 +1,43 @@
 //! Finds the path of a file by its inode number.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use fonio_core::DeviceId;
+use fonio_core::lives::Generation;
+use fonio_core::{DeviceId, Inode};
 use fonio_machine::Machine;
 use fonio_system::{MountPoint, device};
-use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::FxHashMap;
 use rustix::fs::{Mode, OFlags};
 
-/// Type of file handle: `FILEID_INO32_GEN` of `include/linux/exportfs.h`, inode number and generation in 32
-/// bits each.
-const HANDLE: i32 = 1;
-/// `FILEID_INO32_GEN` with `XFS_FILEID_TYPE_64FLAG` of xfs: the inode number has 64 bits.
-const HANDLE_64: i32 = 0x81;
-/// `FILEID_BTRFS_WITHOUT_PARENT`: inode number and subvolume, 64 bits each, and generation
-/// (`fs/btrfs/export.h`).
-const HANDLE_BTRFS: i32 = 0x4d;
+use super::handle::{HANDLE, HANDLE_64, HANDLE_BTRFS, generation_of, open_by_handle};
+
 /// A folder of each file system, opened on demand. All these folders are closed after each round of look-ups,
 /// because an open folder prevents unmounting.
 pub(crate) struct Roots<'a> {
     machine: &'a Machine,
     folders: FxHashMap<u32, Option<Root>>,
+}
+
+/// A file that was found by its number.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub file: OwnedFd,
+    /// The path of the file; `None` if the kernel has no name for it.
+    pub path: Option<PathBuf>,
+    /// The generation of the file. It had the number while this value exists.
+    pub generation: Option<Generation>,
+}
+
+/// Why no file was found by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotFound {
+    /// No file has the number, or the file with this number has another generation.
+    NoFile,
+    /// The file system cannot find files by number, or the file could not be opened.
+    Unknown,
 }
 
 struct Root {
@@ -78,8 +91,19 @@ impl Roots<'_> {
         self.machine
     }
 
-    /// Returns the path of the file, and an `O_PATH` descriptor of the file.
-    pub(crate) fn find(&mut self, inode: Inode) -> Option<(PathBuf, OwnedFd)> {
+    /// Returns the path of the file, and an `O_PATH` descriptor of the file. Without a generation, finds the
+    /// file that has the number now.
+    pub(crate) fn find(
+        &mut self,
+        inode: Inode,
+        generation: Option<Generation>,
+    ) -> Option<(PathBuf, OwnedFd)> {
+        let found = self.look(inode, generation).ok()?;
+        Some((found.path?, found.file))
+    }
+
+    /// Opens the file with this number and, if it is known, this generation.
+    pub(super) fn look(&mut self, inode: Inode, generation: Option<Generation>) -> Result<Found, NotFound> {
         let machine = self.machine;
         let root = self.folders.entry(inode.fs.0).or_insert_with(|| {
             let mounts = machine.mounts();
@@ -92,28 +116,41 @@ impl Roots<'_> {
                 Some(Root { folder, device, numbers })
             })
         });
-        let root = root.as_ref()?;
-        located(root.open(inode.number)?, Inode { fs: root.device, ..inode })
+        let root = root.as_ref().ok_or(NotFound::Unknown)?;
+        let file = root.open(inode.number, generation)?;
+        let found = generation_of(&file);
+        if generation.is_some_and(|wanted| found.is_some_and(|found| found != wanted)) {
+            return Err(NotFound::NoFile);
+        }
+        let path = located(&file, Inode { fs: root.device, ..inode });
+        Ok(Found { file, path, generation: found })
     }
 }
 
 impl Root {
-    /// Opens a file by its inode number; `None` if the file does not exist.
-    fn open(&self, number: u64) -> Option<OwnedFd> {
-        match self.numbers {
-            // Generation 0 in a file handle matches every generation.
-            Numbers::Alone => open_by_handle(&self.folder, HANDLE, [u32::try_from(number).ok()?, 0]),
-            Numbers::WithGeneration => {
-                let generation = xfs_generation(&self.folder, number)?;
-                let [first, second] = words(number);
-                open_by_handle(&self.folder, HANDLE_64, [first, second, generation])
+    /// Opens a file by its inode number.
+    fn open(&self, number: u64, generation: Option<Generation>) -> Result<OwnedFd, NotFound> {
+        // Generation 0 in a file handle matches every generation.
+        let any = generation.map_or(0, Generation::get);
+        let opened = match self.numbers {
+            Numbers::Alone => {
+                let number = u32::try_from(number).map_err(|_| NotFound::Unknown)?;
+                open_by_handle(&self.folder, HANDLE, [number, any])
             }
-            // A generation of 0 matches every generation.
+            Numbers::WithGeneration => {
+                let generation = generation.map(Generation::get);
+                let generation = generation.or_else(|| xfs_generation(&self.folder, number));
+                let [first, second] = words(number);
+                let words = [first, second, generation.ok_or(NotFound::Unknown)?];
+                open_by_handle(&self.folder, HANDLE_64, words)
+            }
             Numbers::InSubvolume(subvolume) => {
                 let ([first, second], [third, fourth]) = (words(number), words(subvolume));
+                // The kernel compares 64 bits, and only 32 of them are known.
                 open_by_handle(&self.folder, HANDLE_BTRFS, [first, second, third, fourth, 0])
             }
-        }
+        };
+        opened.map_err(|error| if error == libc::ESTALE { NotFound::NoFile } else { NotFound::Unknown })
     }
 }
 
@@ -128,23 +165,6 @@ fn words(number: u64) -> [u32; 2] {
 pub(crate) fn subvolume(mount: &MountPoint) -> Option<u64> {
     let mut options = mount.filesystem_options.iter();
     options.find_map(|option| option.strip_prefix("subvolid=")?.parse().ok())
-}
-
-fn open_by_handle<const WORDS: usize>(folder: &OwnedFd, kind: i32, words: [u32; WORDS]) -> Option<OwnedFd> {
-    #[repr(C)]
-    #[allow(dead_code, reason = "only the kernel reads the fields")]
-    struct Handle<const WORDS: usize> {
-        bytes: u32,
-        kind: i32,
-        words: [u32; WORDS],
-    }
-    let mut handle = Handle { bytes: size_of_val(&words) as u32, kind, words };
-    let flags = libc::O_PATH | libc::O_CLOEXEC;
-    // SAFETY: `handle` has the layout of `struct file_handle`, has the announced size, and outlives the call.
-    let fd =
-        unsafe { libc::syscall(libc::SYS_open_by_handle_at, folder.as_raw_fd(), &raw mut handle, flags) };
-    // SAFETY: the kernel returned a new descriptor, which no other code owns.
-    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
 /// Asks xfs for the generation of an inode number (`XFS_IOC_FSBULKSTAT_SINGLE` of `fs/xfs/libxfs/xfs_fs.h`).
@@ -183,22 +203,21 @@ fn xfs_generation(_folder: &OwnedFd, _number: u64) -> Option<u32> {
     None
 }
 
-/// Returns the path of an open file, if the file still has a path. `inode` is the file's identity according
-/// to `stat`.
-fn located(file: OwnedFd, inode: Inode) -> Option<(PathBuf, OwnedFd)> {
-    let link = rustix::fs::readlink(own_link(&file), Vec::new()).ok()?;
+/// Returns the path of an open file, if it still has one. `inode` is the file's identity according to `stat`.
+fn located(file: &OwnedFd, inode: Inode) -> Option<PathBuf> {
+    let link = rustix::fs::readlink(own_link(file), Vec::new()).ok()?;
     let link = link.as_bytes();
     if let Some(path) = link.strip_suffix(b" (deleted)") {
         // The kernel shows `/` or `#NUMBER` for a file that never had a name.
         let path = Path::new(OsStr::from_bytes(path));
         let is_name = path.file_name().is_some_and(|name| !name.as_bytes().starts_with(b"#"));
-        return is_name.then(|| (path.to_owned(), file));
+        return is_name.then(|| path.to_owned());
     }
     let path = Path::new(OsStr::from_bytes(link));
     // Without a cached name, the kernel invents a path to another file.
     let stat = rustix::fs::lstat(path).ok()?;
     let is_it = stat.st_ino == inode.number && device::from_dev(stat.st_dev) == inode.fs;
-    is_it.then(|| (path.to_owned(), file))
+    is_it.then(|| path.to_owned())
 }
 
 pub(super) fn own_link(file: &OwnedFd) -> PathBuf {

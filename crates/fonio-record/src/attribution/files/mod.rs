@@ -3,13 +3,18 @@
 //! The trace shows only inode numbers. At each wake-up, the recorder opens new files by number
 //! (`open_by_handle_at`), which gives the path if the kernel still caches the name. A look-up by number is
 //! cheap, because it searches no directory and reads nothing from disk. For a file deleted before its
-//! look-up, the path comes from the kernel's name events (`fanotify.rs`, `lives.rs`), or from the call by
+//! look-up, the path comes from the kernel's name events (`fanotify.rs`, `assign.rs`), or from the call by
 //! which a followed process opened the file ([`Files::opened`]).
+//!
+//! Later files can have the same inode number. Names are stored with the time at which they were valid. At the
+//! end of the capture, [`Lives`] tells to which of the files each name belongs.
 
+mod assign;
 mod content;
 mod fanotify;
 mod find;
-mod lives;
+mod folders;
+mod handle;
 mod names;
 mod overlay;
 #[cfg(test)]
@@ -20,18 +25,23 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use fonio_core::{Content, DeviceId, Timestamp};
+use fonio_core::lives::{Life, Lives, Told};
+use fonio_core::{Content, DeviceId, FileLife, Inode, Timestamp};
 use fonio_machine::Machine;
-use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent, Inode, PageLayout};
+use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent, PageLayout};
 use fonio_tracefs::whose::FileKey;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attribution::threads::Threads;
 use crate::clock::now;
+use assign::Between;
 pub(crate) use content::content;
 use content::{begins_as_sqlite, beside};
 use fanotify::Watch;
+use find::NotFound;
 pub(crate) use find::{Roots, subvolume};
+pub(crate) use folders::FolderId;
+use folders::Folders;
 use names::Names;
 use overlay::Overlay;
 
@@ -43,15 +53,15 @@ const LOOKUPS_PER_WAKE: usize = 512;
 const TIME_PER_WAKE: Duration = Duration::from_millis(5);
 /// Maximum time for looking up all files again at the end, which finds renamed files.
 const TIME_AT_END: Duration = Duration::from_millis(200);
-/// Maximum number of names, and of deletions, kept for one inode number. A program that repeatedly deletes
+/// Maximum number of names kept for one inode number. A program that repeatedly deletes
 /// and creates a file, such as SQLite with its journal, usually gets the same inode number.
 const NAMES_MAX: usize = 16_384;
-/// Maximum total number of names and deletions: 40 MB at 160 bytes each.
+/// Maximum total number of names: 40 MB at 160 bytes each.
 const NAMES_IN_ALL: usize = 1 << 18;
+/// Maximum number of deletions kept per wake-up of files without a use.
+const UNSEEN_MAX: usize = 1 << 18;
 /// Maximum number of diskless file systems that are classified as overlay or other.
 const OVERLAYS_MAX: usize = 4096;
-/// Maximum number of folders whose path is kept.
-const FOLDERS_MAX: usize = 4096;
 
 /// The name of a file at the time of a look-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,22 +78,25 @@ pub(crate) struct Named {
 struct Known {
     /// Whether the file waits for a look-up.
     is_due: bool,
-    /// The file's names, in order of time.
+    /// The time of the last look-up that found no file.
+    free: Option<Between>,
+    /// The names of the files with this number, in order of time.
     names: Vec<Named>,
-    /// When files with this inode number were deleted.
-    freed: Vec<Timestamp>,
 }
 
 /// The files that the trace has shown so far.
 #[derive(Default)]
 pub(crate) struct Files {
     known: FxHashMap<Inode, Known>,
+    lives: Lives<Inode>,
+    /// The names of each file, in order of time; empty until [`Files::look_again`].
+    named: FxHashMap<FileLife, Vec<Named>>,
     due: Vec<Inode>,
     last: Option<Inode>,
-    /// The total number of stored names and deletions.
+    /// The total number of stored names.
     count: usize,
     /// The paths of folders in which files were opened.
-    folders: FxHashMap<Inode, PathBuf>,
+    folders: Folders,
     /// The overlays by device number; `None` for other diskless file systems.
     overlays: FxHashMap<DeviceId, Option<Overlay>>,
     names: Option<Names>,
@@ -92,6 +105,12 @@ pub(crate) struct Files {
     /// Deletions for which no event has shown a use of the file yet: deletions since the last wake-up, and
     /// deletions in the interval before it.
     freed_unseen: [Vec<(Inode, Timestamp)>; 2],
+    /// Deletions up to this time have been forgotten if no event had shown a use of the file.
+    forgotten: Timestamp,
+    /// The file systems whose events have shown a deletion.
+    shows_ends: FxHashSet<DeviceId>,
+    /// All events up to this time have been read.
+    read_until: Timestamp,
 }
 
 #[derive(Clone, Debug)]
@@ -99,8 +118,8 @@ pub(crate) struct Opened {
     /// When the call that opened the file returned.
     pub at: Timestamp,
     pub inode: Inode,
-    /// The inode number of the file's folder; 0 if unknown.
-    pub folder: u64,
+    /// The file's folder; `None` if unknown.
+    pub folder: Option<FolderId>,
     /// The path that the process passed to the kernel.
     pub path: Vec<u8>,
 }
@@ -124,7 +143,11 @@ impl Files {
         decoder: &FileDecoder,
         threads: &mut Threads,
     ) {
-        let Ok((_, mut cursor)) = layout.open(page) else { return };
+        let Ok((header, mut cursor)) = layout.open(page) else { return };
+        if header.lost.is_some() {
+            // The page before this one was read completely at the last wake-up.
+            self.lives.lost(self.read_until, header.time);
+        }
         while let Some(Ok(record)) = cursor.next(page) {
             let Some(file) = decoder.decode(record.data) else { continue };
             if is_cause(&file.event) && !file.in_interrupt {
@@ -150,13 +173,19 @@ impl Files {
             return;
         }
         self.last = Some(inode);
-        if !self.known.contains_key(&inode) && self.known.len() >= KNOWN_MAX {
-            return;
+        if !self.known.contains_key(&inode) {
+            if self.known.len() >= KNOWN_MAX {
+                return;
+            }
+            self.lives.lost_of(inode, Timestamp(0), self.forgotten);
         }
         let known = self.known.entry(inode).or_default();
-        let freed = known.freed.last();
-        let is_named = known.names.last().is_some_and(|named| freed.is_none_or(|freed| named.at > *freed));
-        if !known.is_due && !is_named {
+        let life_at = |at| self.lives.at(inode, at);
+        let is_named = |named: &Named| {
+            let life = life_at(named.at);
+            life.is_some() && life == life_at(Timestamp::MAX)
+        };
+        if !known.is_due && !known.names.last().is_some_and(is_named) {
             known.is_due = true;
             self.due.push(inode);
         }
@@ -164,23 +193,15 @@ impl Files {
 
     fn free(&mut self, inode: Inode, at: Timestamp) {
         self.last = None;
-        let has_room = self.count < NAMES_IN_ALL;
-        let Some(known) = self.known.get_mut(&inode) else {
-            let [newest, _] = &mut self.freed_unseen;
-            if newest.len() < NAMES_IN_ALL {
-                newest.push((inode, at));
-            }
-            return;
-        };
-        if known.freed.len() == NAMES_MAX || (!has_room && !known.freed.is_empty()) {
-            known.freed.remove(0);
-        } else if !has_room {
-            return;
+        self.shows_ends.insert(inode.fs);
+        let [newest, _] = &mut self.freed_unseen;
+        if self.known.contains_key(&inode) {
+            self.lives.ended(inode, at);
+        } else if newest.len() < UNSEEN_MAX {
+            newest.push((inode, at));
         } else {
-            self.count += 1;
+            self.forgotten = self.forgotten.max(at);
         }
-        let place = known.freed.partition_point(|freed| *freed <= at);
-        known.freed.insert(place, at);
     }
 
     /// Notes deletions that were read before any event showed a use of the file. The processors' buffers are
@@ -213,10 +234,9 @@ impl Files {
             let Some(file) = &self.opened_below(file, machine, &mut roots) else { continue };
             self.see(file.inode);
             let Some(known) = self.known.get_mut(&file.inode) else { continue };
-            let freed = known.freed.partition_point(|freed| *freed <= file.at).checked_sub(1);
-            let freed = freed.map_or(Timestamp(0), |at| known.freed[at]);
             let before = known.names.partition_point(|named| named.at <= file.at).checked_sub(1);
-            let is_named = before.is_some_and(|at| known.names[at].at > freed);
+            let life_at = |at| self.lives.at(file.inode, at);
+            let is_named = before.is_some_and(|at| life_at(known.names[at].at) == life_at(file.at));
             if is_named || known.names.len() >= NAMES_MAX || self.count >= NAMES_IN_ALL {
                 continue;
             }
@@ -238,18 +258,24 @@ impl Files {
     fn opened_below(&mut self, file: &Opened, machine: &Machine, roots: &mut Roots<'_>) -> Option<Opened> {
         let Some(overlay) = self.overlay(file.inode.fs, machine).cloned() else { return Some(file.clone()) };
         let of = |number| Inode { fs: overlay.fs, number };
-        let in_upper = |inode| roots.find(inode).is_none_or(|(path, _)| overlay.has(&path));
-        let is_here = [file.inode.number, file.folder].map(of).into_iter().all(in_upper);
+        let in_upper = |number| roots.find(of(number), None).is_none_or(|(path, _)| overlay.has(&path));
+        let folder = file.folder.map(|folder| folder.inode.number);
+        let is_here = [Some(file.inode.number), folder].into_iter().flatten().all(in_upper);
+        let folder = folder.map(|number| FolderId { inode: of(number), generation: None });
         // The overlay file has no path of its own; the file below the overlay file has a path.
         self.see(file.inode);
-        is_here.then(|| Opened { inode: of(file.inode.number), ..file.clone() })
+        is_here.then(|| Opened { inode: of(file.inode.number), folder, ..file.clone() })
     }
 
-    /// Looks up some of the new files, within the limits of a wake-up.
-    pub(crate) fn look_up(&mut self, machine: &Machine) {
+    /// Looks up some of the new files, within the limits of a wake-up. All events up to `read_until` have been
+    /// read.
+    pub(crate) fn look_up(&mut self, machine: &Machine, read_until: Timestamp) {
         self.settle_freed();
         let [newest, before] = &mut self.freed_unseen;
-        *before = std::mem::take(newest);
+        let forgotten = std::mem::replace(before, std::mem::take(newest));
+        let forgotten = forgotten.into_iter().map(|(_, at)| at).max();
+        self.forgotten = self.forgotten.max(forgotten.unwrap_or_default());
+        self.read_until = read_until;
         self.take_names(machine);
         if self.due.is_empty() {
             return;
@@ -274,10 +300,16 @@ impl Files {
         let began = Instant::now();
         let mut all: Vec<Inode> = std::mem::take(&mut self.due);
         all.reverse();
+        // Whether a file has the number now tells more about the files that the kernel named.
+        let mut told = self.told_numbers();
+        told.sort_unstable();
+        all.extend(told);
         let rest = self.known.iter().filter(|(_, known)| !known.is_due).map(|(inode, _)| *inode);
         let mut rest: Vec<Inode> = rest.collect();
         rest.sort_unstable();
         all.extend(rest);
+        let mut seen = FxHashSet::default();
+        all.retain(|inode| seen.insert(*inode));
         for inode in all {
             self.look_at(inode, &mut roots);
             if began.elapsed() > TIME_AT_END {
@@ -285,7 +317,30 @@ impl Files {
             }
         }
         self.use_names();
+        self.settle_names();
         self.look_beside();
+    }
+
+    /// Gives each name to the file that had it. Names from times in which the owner of the number is unknown
+    /// are dropped.
+    fn settle_names(&mut self) {
+        for (inode, known) in &mut self.known {
+            for named in known.names.drain(..) {
+                if let Some(life) = self.lives.at(*inode, named.at) {
+                    self.named.entry(life).or_default().push(named);
+                }
+            }
+        }
+        for names in self.named.values_mut() {
+            names.sort_by_key(|named| named.at);
+            names.dedup_by(|later, earlier| {
+                let is_same = later.path == earlier.path;
+                if is_same && later.content != Content::Data {
+                    earlier.content = later.content;
+                }
+                is_same
+            });
+        }
     }
 
     /// Finds which files named like a journal or WAL belong to a database. A file whose path came from the
@@ -293,7 +348,7 @@ impl Files {
     /// transaction.
     fn look_beside(&mut self) {
         let mut databases: FxHashMap<PathBuf, bool> = FxHashMap::default();
-        let names = self.known.values_mut().flat_map(|known| &mut known.names);
+        let names = self.named.values_mut().flatten();
         for named in names.filter(|named| named.content == Content::Data) {
             let Some((database, content)) = beside(Path::new(&named.path)) else { continue };
             let is_database = match databases.get(database) {
@@ -324,7 +379,7 @@ impl Files {
     pub(crate) fn below_overlay(&self, inode: Inode, at: Timestamp) -> Option<Inode> {
         let overlay = self.overlays.get(&inode.fs)?.as_ref()?;
         let below = Inode { fs: overlay.fs, ..inode };
-        let names = self.names(&FileKey { inode: below, after: self.freed_before(below, at) });
+        let names = self.life(below, at).map_or(&[][..], |life| self.names(&life));
         names.iter().any(|named| overlay.has(Path::new(&named.path))).then_some(below)
     }
 
@@ -337,65 +392,62 @@ impl Files {
             self.look_at(below, roots);
             return;
         }
-        let Some((path, file)) = roots.find(inode) else { return };
-        let content = content(&path, &file);
+        let since = now();
+        let found = match roots.look(inode, None) {
+            Ok(found) => found,
+            Err(NotFound::NoFile) => return known.free = Some(Between { since, until: now() }),
+            Err(NotFound::Unknown) => return,
+        };
+        // The open descriptor keeps the file, so the file still has the number.
+        let at = now();
+        if let Some(generation) = found.generation {
+            self.lives.is(inode, at, generation);
+        }
+        let Some(path) = found.path else { return };
+        let content = content(&path, &found.file);
         let path = path.to_string_lossy().into_owned();
+        let life_at = |at| self.lives.at(inode, at);
         let is_same = known.names.last().is_some_and(|named| {
-            let freed_since = known.freed.last().is_some_and(|freed| *freed > named.at);
-            named.path == path && named.content == content && !freed_since
+            named.path == path && named.content == content && life_at(named.at) == life_at(at)
         });
         if !is_same && known.names.len() < NAMES_MAX && self.count < NAMES_IN_ALL {
-            known.names.push(Named { at: now(), path, content });
+            known.names.push(Named { at, path, content });
             self.count += 1;
         }
     }
 
-    /// Returns the time of the last deletion before `at` of a file with this inode number; 0 if no deletion
-    /// was seen.
-    pub(crate) fn freed_before(&self, inode: Inode, at: Timestamp) -> Timestamp {
-        let freed = self.known.get(&inode).map_or(&[][..], |known| &known.freed);
-        let before = freed.partition_point(|freed| *freed <= at).checked_sub(1);
-        before.map(|before| freed[before]).unwrap_or_default()
+    /// Returns the file that had the inode number at `at`; `None` if it is unknown.
+    pub(crate) fn life(&self, inode: Inode, at: Timestamp) -> Option<FileLife> {
+        self.lives.at(inode, at).filter(|_| self.known.contains_key(&inode))
+    }
+
+    /// Returns a file that the trace showed at `at`.
+    pub(crate) fn life_of(&self, file: &FileKey, at: Timestamp) -> Option<FileLife> {
+        if self.known.contains_key(&file.inode) {
+            return self.lives.at(file.inode, at);
+        }
+        // Beyond the maximum number of files, there are no names, but the trace tells the files apart.
+        Some(Life { number: file.inode, told: Told::After(file.after) })
     }
 
     /// Returns the names of a file, in order of time.
-    pub(crate) fn names(&self, file: &FileKey) -> &[Named] {
-        let Some(known) = self.known.get(&file.inode) else { return &[] };
-        let until = known.freed.get(known.freed.partition_point(|freed| *freed <= file.after));
-        let first = known.names.partition_point(|named| named.at <= file.after);
-        let last = known.names.partition_point(|named| until.is_none_or(|until| named.at <= *until));
-        &known.names[first..last.max(first)]
+    pub(crate) fn names(&self, file: &FileLife) -> &[Named] {
+        self.named.get(file).map_or(&[], Vec::as_slice)
     }
 }
 
 /// Returns the path of an opened file in the recorder's mounts: the path of its folder, plus the last
 /// component of the path that the process passed. If the folder is unknown, an absolute path is the best
 /// guess; such a path is wrong for a process in another mount namespace.
-fn path_of(file: &Opened, folders: &mut FxHashMap<Inode, PathBuf>, roots: &mut Roots<'_>) -> Option<PathBuf> {
+fn path_of(file: &Opened, folders: &mut Folders, roots: &mut Roots<'_>) -> Option<PathBuf> {
     // The root of a file system is its own folder, and so has no name in a folder.
-    if file.folder == file.inode.number {
+    if file.folder.is_some_and(|folder| folder.inode.number == file.inode.number) {
         return None;
     }
     let path = Path::new(OsStr::from_bytes(&file.path));
     let name = path.file_name()?;
-    let folder = Inode { fs: file.inode.fs, number: file.folder };
-    let folder = (file.folder != 0).then(|| folder_path(folder, folders, roots)).flatten();
+    let folder = file.folder.and_then(|folder| folders.path(folder, roots));
     folder.map(|folder| folder.join(name)).or_else(|| path.is_absolute().then(|| path.to_owned()))
-}
-
-fn folder_path<'f>(
-    folder: Inode,
-    folders: &'f mut FxHashMap<Inode, PathBuf>,
-    roots: &mut Roots<'_>,
-) -> Option<&'f Path> {
-    if !folders.contains_key(&folder) {
-        let (found, _) = roots.find(folder)?;
-        if folders.len() >= FOLDERS_MAX {
-            folders.clear();
-        }
-        folders.insert(folder, found);
-    }
-    folders.get(&folder).map(PathBuf::as_path)
 }
 
 /// Returns whether the thread of this event may have caused I/O that another thread issues.

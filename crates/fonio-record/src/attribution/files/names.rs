@@ -2,23 +2,23 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use fonio_core::{Content, Timestamp};
+use fonio_core::{Content, Inode, Timestamp};
 use fonio_machine::Machine;
-use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::FxHashMap;
 
+use super::assign::{Between, NamedFile, assign};
 use super::fanotify::{Change, NameEvent, Watch};
 use super::find::Roots;
-use super::lives::{self, Between, Life};
-use super::{Files, Known, NAMES_IN_ALL, NAMES_MAX, Named, folder_path};
+use super::folders::Folders;
+use super::{Files, NAMES_IN_ALL, Named};
 use crate::clock::now;
 
 /// Maximum number of files kept from the kernel's name events: 32 MB at 250 bytes each.
-const LIVES_MAX: usize = 1 << 17;
+const FILES_MAX: usize = 1 << 17;
 /// Maximum number of names kept per file. Even a rotated log has only a few.
-const NAMES_OF_LIFE_MAX: usize = 64;
+const NAMES_OF_FILE_MAX: usize = 64;
 
 /// Collects the kernel's name events.
 pub(super) struct Names {
@@ -26,8 +26,8 @@ pub(super) struct Names {
     /// All unread events happened after this time.
     read: Timestamp,
     /// The successive files with each inode number, in order of time.
-    lives: FxHashMap<Inode, Vec<Life>>,
-    /// The number of files in `lives`.
+    files: FxHashMap<Inode, Vec<NamedFile>>,
+    /// The number of files in `files`.
     count: usize,
 }
 
@@ -51,10 +51,10 @@ impl Files {
                 }
                 continue;
             }
-            if names.count >= LIVES_MAX {
+            if names.count >= FILES_MAX {
                 // A file that never had pages in the page cache causes no I/O.
-                names.lives.retain(|inode, _| self.known.contains_key(inode));
-                names.count = names.lives.values().map(Vec::len).sum();
+                names.files.retain(|inode, _| self.known.contains_key(inode));
+                names.count = names.files.values().map(Vec::len).sum();
             }
             names.note(&event, between, &mut self.folders, &mut roots);
         }
@@ -63,61 +63,87 @@ impl Files {
     /// Assigns the names in the kernel's events to the files, and stops reading events.
     pub(super) fn use_names(&mut self) {
         let Some(names) = self.names.take() else { return };
-        let mut lives: Vec<(Inode, Vec<Life>)> = names.lives.into_iter().collect();
-        lives.sort_unstable_by_key(|(inode, _)| *inode);
-        for (inode, lives) in lives {
-            let Some(known) = self.known.get_mut(&inode) else { continue };
-            let room = NAMES_IN_ALL.saturating_sub(self.count);
-            let before = known.names.len();
-            known.add_names(lives::timed(&lives, &known.freed), room);
-            self.count = (self.count + known.names.len()).saturating_sub(before);
+        let mut files: Vec<(Inode, Vec<NamedFile>)> = names.files.into_iter().collect();
+        files.sort_unstable_by_key(|(inode, _)| *inode);
+        for (inode, files) in files {
+            let Some(free) = self.known.get(&inode).map(|known| known.free) else { continue };
+            self.note_lives(inode, &files);
+            for (life, at, path) in assign(&files, &self.lives.pieces(inode), free) {
+                if self.count < NAMES_IN_ALL {
+                    self.count += 1;
+                    self.named.entry(life).or_default().push(Named { at, path, content: Content::Data });
+                }
+            }
         }
+    }
+
+    /// Notes what the name events show about the lives of a number.
+    fn note_lives(&mut self, inode: Inode, files: &[NamedFile]) {
+        for file in files {
+            if let (Some(generation), Some((first, last))) = (file.generation, file.lived()) {
+                self.lives.is(inode, first, generation);
+                self.lives.is(inode, last, generation);
+            }
+            // Without the ends, a creation and a deletion show that the number changed its owner.
+            if !self.shows_ends.contains(&inode.fs) && (files.len() > 1 || file.deleted.is_some()) {
+                for change in [file.created, file.deleted].into_iter().flatten() {
+                    self.lives.lost_of(inode, change.since, change.until);
+                }
+            }
+        }
+    }
+
+    /// Returns the numbers whose files the name events show.
+    pub(super) fn told_numbers(&self) -> Vec<Inode> {
+        let numbers = self.names.iter().flat_map(|names| names.files.keys());
+        numbers.copied().filter(|inode| self.known.contains_key(inode)).collect()
     }
 }
 
 impl Names {
     pub(super) fn new(watch: Watch) -> Names {
-        Names { watch, read: now(), lives: FxHashMap::default(), count: 0 }
+        Names { watch, read: now(), files: FxHashMap::default(), count: 0 }
     }
 
-    fn note(
-        &mut self,
-        event: &NameEvent,
-        between: Between,
-        folders: &mut FxHashMap<Inode, PathBuf>,
-        roots: &mut Roots<'_>,
-    ) {
-        let is_new = self.lives.get(&event.inode).and_then(|lives| lives.last());
-        let is_new = is_new.is_none_or(|life| life.generation != event.generation);
-        if is_new && self.count >= LIVES_MAX {
+    fn note(&mut self, event: &NameEvent, between: Between, folders: &mut Folders, roots: &mut Roots<'_>) {
+        // Without a generation, the files of a number cannot be told apart.
+        if event.generation.is_none() {
             return;
         }
-        let lives = self.lives.entry(event.inode).or_default();
+        let is_new = self.files.get(&event.inode).and_then(|files| files.last());
+        let is_new = is_new.is_none_or(|file| file.generation != event.generation);
+        if is_new && self.count >= FILES_MAX {
+            return;
+        }
+        let files = self.files.entry(event.inode).or_default();
         if is_new {
             self.count += 1;
-            lives.push(Life {
+            files.push(NamedFile {
                 generation: event.generation,
                 names: Vec::new(),
                 created: None,
                 deleted: None,
+                first: between,
+                last: between,
             });
         }
-        let Some(life) = lives.last_mut() else { return };
+        let Some(file) = files.last_mut() else { return };
+        file.last = between;
         for change in &event.changes {
             // A file with several hard links can lose one name and continue to exist.
-            life.deleted = (*change == Change::Deleted).then_some(between);
+            file.deleted = (*change == Change::Deleted).then_some(between);
             if is_new && *change == Change::Created {
-                life.created = Some(between);
+                file.created = Some(between);
             }
         }
-        let is_named = |life: &Life| life.names.last().is_some_and(|(_, path)| is_in(path, &event.name));
-        if (event.changes == [Change::Deleted] && is_named(life)) || life.names.len() >= NAMES_OF_LIFE_MAX {
+        let is_named = |file: &NamedFile| file.names.last().is_some_and(|(_, path)| is_in(path, &event.name));
+        if (event.changes == [Change::Deleted] && is_named(file)) || file.names.len() >= NAMES_OF_FILE_MAX {
             return;
         }
-        if let Some(folder) = folder_path(event.folder, folders, roots) {
+        if let Some(folder) = folders.path(event.folder, roots) {
             let path = folder.join(OsStr::from_bytes(&event.name)).to_string_lossy().into_owned();
-            if life.names.last().is_none_or(|(_, last)| *last != path) {
-                life.names.push((between, path));
+            if file.names.last().is_none_or(|(_, last)| *last != path) {
+                file.names.push((between, path));
             }
         }
     }
@@ -126,23 +152,4 @@ impl Names {
 /// Returns whether a path ends with this file name.
 fn is_in(path: &str, name: &[u8]) -> bool {
     Path::new(path).file_name().is_some_and(|last| last.as_bytes() == name)
-}
-
-impl Known {
-    /// Adds at most `room` names; each name is valid until the next name or the deletion of the file.
-    fn add_names(&mut self, names: Vec<(Timestamp, String)>, room: usize) {
-        let room = room.min(NAMES_MAX.saturating_sub(self.names.len()));
-        let named = names.into_iter().take(room);
-        self.names.extend(named.map(|(at, path)| Named { at, path, content: Content::Data }));
-        self.names.sort_by_key(|named| named.at);
-        let freed = &self.freed;
-        let deletions_before = |named: &Named| freed.partition_point(|freed| *freed < named.at);
-        self.names.dedup_by(|later, earlier| {
-            let is_same = later.path == earlier.path && deletions_before(later) == deletions_before(earlier);
-            if is_same && later.content != Content::Data {
-                earlier.content = later.content;
-            }
-            is_same
-        });
-    }
 }

@@ -11,6 +11,12 @@ fn inode_of(path: &Path) -> Inode {
     Inode { fs: device::from_dev(metadata.dev()), number: metadata.ino() }
 }
 
+fn names_at(files: &Files, inode: Inode, at: u64) -> Vec<&Path> {
+    let life = files.life(inode, Timestamp(at));
+    let names = life.map_or(&[][..], |life| files.names(&life));
+    names.iter().map(|named| Path::new(&named.path)).collect()
+}
+
 #[test]
 fn a_file_has_its_path_and_its_kind() {
     if !has(&[Need::Root]) {
@@ -18,7 +24,7 @@ fn a_file_has_its_path_and_its_kind() {
     }
     let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let machine = Machine::here();
-    if Roots::new(&machine).find(inode_of(dir.path())).is_none() {
+    if Roots::new(&machine).find(inode_of(dir.path()), None).is_none() {
         return skip(Need::Root, "the file system of this folder cannot find files by inode number");
     }
     let database = dir.path().join("notes.db");
@@ -33,16 +39,14 @@ fn a_file_has_its_path_and_its_kind() {
         let mut files = Files::default();
         let inode = inode_of(&path);
         files.see(inode);
-        files.look_up(&machine);
-        let key = FileKey { inode, after: Timestamp(0) };
-        let [named] = files.names(&key) else { panic!("{name} was not found") };
+        files.look_up(&machine, Timestamp(0));
+        let [named] = files.known[&inode].names.as_slice() else { panic!("{name} was not found") };
         assert_eq!((Path::new(&named.path), named.content), (path.as_path(), expected));
         // A renamed file gets a second name at the next look-up.
         let renamed = dir.path().join("renamed");
         std::fs::rename(&path, &renamed).unwrap();
         files.look_again(&machine);
-        let names: Vec<&Path> = files.names(&key).iter().map(|named| Path::new(&named.path)).collect();
-        assert_eq!(names, [path.as_path(), renamed.as_path()]);
+        assert_eq!(names_at(&files, inode, now().0), [path.as_path(), renamed.as_path()]);
         std::fs::rename(&renamed, &path).unwrap();
         assert!(database.exists());
     }
@@ -58,18 +62,23 @@ fn a_later_file_with_the_same_number_has_its_own_names() {
     files.free(inode, Timestamp(20));
     files.free(inode, Timestamp(25));
     files.free(inode, Timestamp(60));
-    let names = |after| {
-        let key = FileKey { inode, after: Timestamp(after) };
-        files.names(&key).iter().map(|named| named.path.as_str()).collect::<Vec<_>>().join(" ")
-    };
-    assert_eq!((names(0), names(20), names(25), names(60)), ("a".into(), "".into(), "b c".into(), "".into()));
+    files.settle_names();
+    let names = |at| names_at(&files, inode, at);
+    let none: [&Path; 0] = [];
+    assert_eq!(names(20), [Path::new("a")]);
+    assert_eq!(names(25), none);
+    assert_eq!(names(60), [Path::new("b"), Path::new("c")]);
+    assert_eq!(names(61), none);
 }
 
 #[test]
 fn files_that_were_opened_and_deleted_keep_their_names() {
     let inode = Inode { fs: fonio_core::DeviceId::new(8, 1), number: 12 };
-    let opened =
-        |at, path: &str, folder| Opened { at: Timestamp(at), inode, folder, path: path.as_bytes().to_vec() };
+    let opened = |at, path: &str, folder| {
+        let folder = FolderId { inode: Inode { number: folder, ..inode }, generation: None };
+        let folder = Some(folder).filter(|folder| folder.inode.number != 0);
+        Opened { at: Timestamp(at), inode, folder, path: path.as_bytes().to_vec() }
+    };
     let machine = Machine::at(Path::new("/nonexistent"));
     let mut files = Files::default();
     files.opened([opened(10, "/gone/a-journal", 0), opened(12, "/gone/other", 0)]);
@@ -81,16 +90,9 @@ fn files_that_were_opened_and_deleted_keep_their_names() {
     // Deletions after time 9 have not been recorded yet.
     files.name_opened(Timestamp(9), &machine);
     files.name_opened(Timestamp(30), &machine);
-    let names = |after| {
-        let key = FileKey { inode, after: Timestamp(after) };
-        files.names(&key).iter().map(|named| named.path.clone()).collect::<Vec<_>>()
-    };
-    assert_eq!(
-        (names(0), names(20)),
-        (vec!["/gone/a-journal".to_owned()], vec!["/gone/b-journal".to_owned()])
-    );
-    assert_eq!(files.freed_before(inode, Timestamp(19)), Timestamp(0));
-    assert_eq!(files.freed_before(inode, Timestamp(20)), Timestamp(20));
+    files.settle_names();
+    assert_eq!(names_at(&files, inode, 20), [Path::new("/gone/a-journal")]);
+    assert_eq!(names_at(&files, inode, 21), [Path::new("/gone/b-journal")]);
 }
 
 #[test]
@@ -99,17 +101,17 @@ fn a_deletion_counts_though_the_file_came_to_light_after_it() {
     let machine = Machine::at(Path::new("/nonexistent"));
     // There are three cases: the file is first seen in the same wake-up as the deletion, in the next wake-up,
     // or too late.
-    for (wake_ups, expected) in [(0, 20), (1, 20), (2, 0)] {
+    for (wake_ups, before) in
+        [(0, Some(Told::After(Timestamp(0)))), (1, Some(Told::After(Timestamp(0)))), (2, None)]
+    {
         let mut files = Files::default();
         files.free(inode, Timestamp(20));
-        (0..wake_ups).for_each(|_| files.look_up(&machine));
+        (0..wake_ups).for_each(|_| files.look_up(&machine, Timestamp(0)));
         files.see(inode);
-        files.look_up(&machine);
-        assert_eq!(
-            files.freed_before(inode, Timestamp(30)),
-            Timestamp(expected),
-            "after {wake_ups} wake-ups"
-        );
+        files.look_up(&machine, Timestamp(0));
+        let told = |at| files.life(inode, Timestamp(at)).map(|life| life.told);
+        let after = Some(Told::After(Timestamp(20)));
+        assert_eq!((told(20), told(21)), (before, after), "after {wake_ups} wake-ups");
     }
 }
 
@@ -121,15 +123,9 @@ fn memory_is_bounded() {
     }
     assert_eq!(files.known.len(), KNOWN_MAX);
     let inode = Inode { fs: fonio_core::DeviceId::new(8, 1), number: 1 };
-    (0..NAMES_MAX as u64 + 10).for_each(|at| files.free(inode, Timestamp(at)));
-    assert_eq!((files.known[&inode].freed.len(), files.count), (NAMES_MAX, NAMES_MAX));
-    files.count = NAMES_IN_ALL;
-    let other = Inode { number: 2, ..inode };
-    files.free(other, Timestamp(5));
-    assert!(files.known[&other].freed.is_empty());
-    (0..NAMES_IN_ALL as u64 + 10)
-        .for_each(|at| files.free(Inode { number: u64::MAX, ..inode }, Timestamp(at)));
-    assert_eq!(files.freed_unseen[0].len(), NAMES_IN_ALL);
+    (0..UNSEEN_MAX as u64 + 10).for_each(|at| files.free(Inode { number: u64::MAX, ..inode }, Timestamp(at)));
+    assert_eq!(files.freed_unseen[0].len(), UNSEEN_MAX);
+    assert_eq!(files.forgotten, Timestamp(UNSEEN_MAX as u64 + 9));
 }
 
 #[test]
@@ -150,26 +146,47 @@ fn files_that_exist_for_a_moment_have_the_names_that_the_kernel_told() {
         std::fs::write(&path, name).unwrap();
         let inode = inode_of(&path);
         files.see(inode);
+        let used = now();
         let renamed = dir.path().join(format!("{name}2"));
         std::fs::rename(&path, &renamed).unwrap();
         std::fs::remove_file(&renamed).unwrap();
-        let freed = now();
-        files.free(inode, freed);
-        seen.push((inode, [path, renamed]));
+        files.free(inode, now());
+        seen.push((inode, used, [path, renamed]));
     }
-    files.look_up(&machine);
+    files.look_up(&machine, Timestamp(0));
     files.look_again(&machine);
-    let mut after: FxHashMap<Inode, Timestamp> = FxHashMap::default();
-    for (inode, expected) in seen {
-        let key = FileKey { inode, after: after.get(&inode).copied().unwrap_or_default() };
-        let names: Vec<&Path> = files.names(&key).iter().map(|named| Path::new(&named.path)).collect();
-        assert_eq!(names, expected);
-        after.insert(inode, deletion(&files, &key));
+    for (inode, used, expected) in seen {
+        assert_eq!(names_at(&files, inode, used.0), expected);
     }
 }
 
-/// Returns when this file was deleted.
-fn deletion(files: &Files, key: &FileKey) -> Timestamp {
-    let freed = &files.known[&key.inode].freed;
-    freed[freed.partition_point(|freed| *freed <= key.after)]
+#[test]
+fn a_file_is_found_by_its_generation_only_while_it_exists() {
+    if !has(&[Need::Root]) {
+        return;
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let machine = Machine::here();
+    let mut roots = Roots::new(&machine);
+    let path = dir.path().join("before");
+    std::fs::write(&path, "before").unwrap();
+    let inode = inode_of(&path);
+    let Some(before) = roots.look(inode, None).ok().and_then(|found| found.generation) else {
+        return skip(Need::Root, "the file system of this folder cannot find files by inode number");
+    };
+    assert_eq!(roots.find(inode, Some(before)).unwrap().0, path);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(roots.look(inode, Some(before)).unwrap_err(), NotFound::NoFile);
+    for number in 0..1000 {
+        let later = dir.path().join(number.to_string());
+        std::fs::write(&later, "later").unwrap();
+        if inode_of(&later) == inode {
+            let found = roots.look(inode, None).unwrap();
+            assert_eq!(found.path, Some(later));
+            assert_ne!(found.generation, Some(before));
+            assert_eq!(roots.look(inode, Some(before)).unwrap_err(), NotFound::NoFile);
+            return;
+        }
+    }
+    skip(Need::Root, "the file system of this folder does not reuse inode numbers");
 }

@@ -34,9 +34,8 @@ mod traced;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use aya::programs::tp_btf::BtfTracePointLink;
-use fonio_core::{BlockedIn, DeviceId, Nanos, Timestamp, WaitReason};
+use fonio_core::{BlockedIn, DeviceId, Inode, Nanos, Timestamp, WaitReason};
 use fonio_machine::{Machine, read_text};
-use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::FxHashMap;
 
 use crate::attribution::thread_names::ThreadNames;

@@ -21,8 +21,7 @@ mod table;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use aya::programs::tp_btf::BtfTracePointLink;
-use fonio_core::{ByteCount, DeviceId, FileFlags, SqliteWrite, Timestamp};
-use fonio_tracefs::ring_buffer::Inode;
+use fonio_core::{ByteCount, DeviceId, FileFlags, Inode, SqliteWrite, Timestamp};
 use rustc_hash::FxHashMap;
 
 use crate::probes::bpf::{self, Unavailable};

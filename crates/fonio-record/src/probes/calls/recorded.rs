@@ -4,14 +4,13 @@ use std::ffi::OsStr;
 use std::io;
 
 use fonio_core::meta::LOST_CALLS;
-use fonio_core::{Call, RowSink, Timestamp};
+use fonio_core::{Call, Inode, RowSink, Timestamp};
 use fonio_machine::Machine;
-use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::layout::{PATH_MAX, RawPath};
 use super::{CallsProbe, Given, Lost, RecordedCall, table};
-use crate::attribution::files::{Files, Opened};
+use crate::attribution::files::{Files, FolderId, Opened};
 use crate::attribution::thread_names::ThreadNames;
 use crate::attribution::threads::Threads;
 use crate::probes::bpf::Unavailable;
@@ -158,7 +157,9 @@ impl Kept {
             }
             self.paths.insert((key, path.bytes.clone()), inode);
             self.opening.insert(process);
-            self.opened.push(Opened { at, inode, folder: path.folder, path: path.bytes });
+            let folder = Inode { fs: inode.fs, number: path.folder };
+            let folder = (path.folder != 0).then_some(FolderId { inode: folder, generation: None });
+            self.opened.push(Opened { at, inode, folder, path: path.bytes });
             return;
         }
         let key = (key, path.bytes);

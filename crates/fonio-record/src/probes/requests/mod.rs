@@ -11,8 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use aya::Ebpf;
 use aya::maps::{Array, MapData, RingBuf};
 use aya::programs::tp_btf::BtfTracePointLink;
-use fonio_core::{ByteCount, Content, DeviceId, Flags, Op, Request, Sector, Timestamp};
-use fonio_tracefs::ring_buffer::Inode;
+use fonio_core::{ByteCount, Content, DeviceId, Flags, Inode, Op, Request, Sector, Timestamp};
 
 use crate::probes::bpf::{self, Unavailable};
 use layout::{BY_KERNEL, Completed, Counters, OF_JOURNAL, OF_METADATA, UNNOTED};

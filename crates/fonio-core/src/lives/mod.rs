@@ -1,0 +1,202 @@
+//! Tells apart the successive things that had the same number of the kernel, such as the files that had one
+//! inode number.
+
+mod timeline;
+
+#[cfg(test)]
+mod oracle;
+#[cfg(test)]
+mod tests;
+
+use std::hash::Hash;
+use std::num::NonZeroU32;
+
+use rustc_hash::FxHashMap;
+
+use crate::units::{DeviceId, Timestamp};
+use timeline::Timeline;
+
+/// Maximum number of stored facts in all: 8 MB at 32 bytes each. Beyond it, a number's oldest facts are
+/// replaced by a gap.
+const FACTS_MAX: usize = 1 << 18;
+
+/// A file's number within a file system. Later files can have the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Inode {
+    /// The device number of the file system, as in `st_dev` of its files.
+    pub fs: DeviceId,
+    /// The inode number of the file.
+    pub number: u64,
+}
+
+/// A number that differs between the successive lives of a number, such as `i_generation` of an inode. The
+/// kernel's 0 means that the file system has none.
+pub type Generation = NonZeroU32;
+
+/// Distinguishes a life from the other lives of its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Told {
+    /// The kernel's generation.
+    By(Generation),
+    /// The end of the previous life, or of a time in which the owner is unknown; 0 for the first life.
+    After(Timestamp),
+}
+
+/// A thing while it had a number of the kernel, such as a file with its inode number.
+///
+/// Two lives of a number never overlap. Equal lives are the same thing. A life without a generation can be
+/// compared only with lives of the same [`Lives`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Life<N> {
+    /// The number, which other things can have before and after this one.
+    pub number: N,
+    /// Distinguishes this life from the other lives of the number.
+    pub told: Told,
+}
+
+/// A file, while it had its inode number.
+pub type FileLife = Life<Inode>;
+
+/// A part of the time: later than `after`, and not later than `until`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece<N> {
+    /// The end of the time before this piece; 0 if the piece has no known beginning.
+    pub after: Timestamp,
+    /// The end of this piece; [`Timestamp::MAX`] if it is not known.
+    pub until: Timestamp,
+    /// The life that had the number; `None` if it is unknown.
+    pub life: Option<Life<N>>,
+}
+
+/// The lives of many numbers, from facts that arrive in any order.
+///
+/// 1. An end at `t` cuts a number's time: the times up to `t` and those after `t` belong to different lives.
+/// 2. All times between two sightings of one generation belong to that life, if no other generation was seen
+///    between them. This holds over ends (the kernel can evict an inode and read it again) and over gaps.
+/// 3. Between two cuts, a sighting tells the life of all times. If several generations were seen there, an
+///    end is missing: the times between the sightings of two generations are unknown.
+/// 4. Without a sighting between two cuts, the life is told by the first of the cuts.
+/// 5. A gap cuts at its beginning and at its end. The times in the gap are unknown, except by rule 2.
+///
+/// Therefore a number whose ends are not shown is taken for one life until a second generation is seen.
+#[derive(Clone, Debug)]
+pub struct Lives<N> {
+    known: FxHashMap<N, Timeline>,
+    /// The gaps of all numbers.
+    gaps: Gaps,
+    /// The number of stored facts.
+    count: usize,
+    /// The largest allowed value of `count`.
+    count_max: usize,
+}
+
+/// Times in which ends may be missing: ordered, and without overlaps. Each is later than the first timestamp,
+/// and not later than the second.
+#[derive(Clone, Debug, Default)]
+struct Gaps(Vec<(Timestamp, Timestamp)>);
+
+impl Gaps {
+    /// Adds a gap. Returns by how many entries the list became longer or shorter.
+    fn add(&mut self, mut after: Timestamp, mut until: Timestamp) -> isize {
+        if after >= until {
+            return 0;
+        }
+        let first = self.0.partition_point(|gap| gap.1 < after);
+        let end = self.0.partition_point(|gap| gap.0 <= until);
+        if first < end {
+            after = after.min(self.0[first].0);
+            until = until.max(self.0[end - 1].1);
+        }
+        self.0.splice(first..end, [(after, until)]);
+        1 - (end - first) as isize
+    }
+
+    /// Returns the beginnings and ends of the gaps, in order.
+    fn edges(&self) -> impl Iterator<Item = Timestamp> {
+        self.0.iter().flat_map(|gap| [gap.0, gap.1])
+    }
+
+    /// Returns the last edge before `at`, and the first edge from `at` on.
+    fn edges_around(&self, at: Timestamp) -> (Timestamp, Timestamp) {
+        let next = self.0.partition_point(|gap| gap.1 < at);
+        let before = next.checked_sub(1).map_or(Timestamp(0), |before| self.0[before].1);
+        match self.0.get(next) {
+            Some(gap) if gap.0 < at => (gap.0, gap.1),
+            next => (before, next.map_or(Timestamp::MAX, |gap| gap.0)),
+        }
+    }
+
+    fn contain(&self, at: Timestamp) -> bool {
+        self.0.get(self.0.partition_point(|gap| gap.1 < at)).is_some_and(|gap| gap.0 < at)
+    }
+}
+
+impl<N> Default for Lives<N> {
+    fn default() -> Lives<N> {
+        Lives { known: FxHashMap::default(), gaps: Gaps::default(), count: 0, count_max: FACTS_MAX }
+    }
+}
+
+impl<N: Copy + Eq + Hash> Lives<N> {
+    /// Notes that the life that had the number ended.
+    pub fn ended(&mut self, number: N, at: Timestamp) {
+        self.change(number, |timeline| timeline.ended(at));
+    }
+
+    /// Notes that the number had this generation at `at`.
+    pub fn is(&mut self, number: N, at: Timestamp, generation: Generation) {
+        self.change(number, |timeline| timeline.is(at, generation));
+    }
+
+    /// Notes that ends of any number may be missing after `after` until `until`.
+    pub fn lost(&mut self, after: Timestamp, until: Timestamp) {
+        self.gaps.add(after, until);
+        if self.gaps.0.len() > self.count_max {
+            // The oldest gaps become one.
+            let (first, second) = (self.gaps.0[0], self.gaps.0[1]);
+            self.gaps.add(first.0, second.1);
+        }
+    }
+
+    /// Notes that ends of this number may be missing after `after` until `until`.
+    pub fn lost_of(&mut self, number: N, after: Timestamp, until: Timestamp) {
+        self.change(number, |timeline| timeline.gaps.add(after, until));
+    }
+
+    fn change(&mut self, number: N, change: impl FnOnce(&mut Timeline) -> isize) {
+        let timeline = self.known.entry(number).or_default();
+        self.count = self.count.saturating_add_signed(change(timeline));
+        while self.count > self.count_max && timeline.len() > 1 {
+            self.count = self.count.saturating_add_signed(timeline.forget());
+        }
+    }
+
+    /// Returns the life that had the number at `at`; `None` if it is unknown.
+    pub fn at(&self, number: N, at: Timestamp) -> Option<Life<N>> {
+        static EMPTY: Timeline = Timeline::EMPTY;
+        let told = self.known.get(&number).unwrap_or(&EMPTY).at(at, &self.gaps)?;
+        Some(Life { number, told })
+    }
+
+    /// Returns all pieces of a number's time, in order.
+    pub fn pieces(&self, number: N) -> Vec<Piece<N>> {
+        let mut ends = vec![Timestamp::MAX];
+        ends.extend(self.gaps.edges());
+        if let Some(timeline) = self.known.get(&number) {
+            timeline.piece_ends(&mut ends);
+        }
+        ends.sort_unstable();
+        ends.dedup();
+        let mut pieces: Vec<Piece<N>> = Vec::new();
+        let mut after = Timestamp(0);
+        for until in ends.into_iter().filter(|end| *end > Timestamp(0)) {
+            let life = self.at(number, until);
+            match pieces.last_mut() {
+                Some(last) if last.life == life => last.until = until,
+                _ => pieces.push(Piece { after, until, life }),
+            }
+            after = until;
+        }
+        pieces
+    }
+}

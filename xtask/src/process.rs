@@ -22,7 +22,7 @@ pub fn target() -> PathBuf {
 
 /// Builds fonio in the release configuration and returns the path of the program.
 pub fn build_fonio() -> Result<PathBuf> {
-    run(cargo().args(["build", "--release", "--package", "fonio"]))?;
+    run(cargo().args(["build", "--release", "--workspace", "--bin", "fonio"]))?;
     Ok(target().join("release/fonio"))
 }
 

@@ -52,6 +52,7 @@ pub const TEST: &[Tool] = &[
     ("qemu-io", "qemu-utils", "clients of emulated network block devices"),
     ("qemu-system-x86_64", "qemu-system-x86", "guests with other kernels"),
     ("python3", "python3 python3-venv", "the documented queries in DuckDB"),
+    ("kill", "procps", "ending programs that tests started"),
 ];
 
 /// The DuckDB version whose results the tests expect.

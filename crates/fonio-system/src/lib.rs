@@ -5,6 +5,7 @@
 
 mod cgroups;
 pub mod command;
+pub mod dated;
 pub mod device;
 mod error;
 mod mounts;

@@ -275,6 +275,7 @@ fn a_user_without_rights_gets_a_verdict_from_samples() {
     let check = |arguments: &[&str]| {
         let mut command = std::process::Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
         command.args(["check", "--for", "1s"]).args(arguments).current_dir(dir.path()).uid(65534).gid(65534);
+        command.env("FONIO_LASTING_STATE", dir.path().join("state"));
         command.output().expect("fonio runs")
     };
     let output = check(&["--output", "recording", "--json"]);
@@ -292,6 +293,36 @@ fn a_user_without_rights_gets_a_verdict_from_samples() {
     ]));
     assert!(report.contains("As estimates: the threads were sampled"), "{report}");
     assert!(!report.contains("requests in"), "{report}");
+    // Without --output, the newest five recordings remain, and the screen names the new one.
+    let kept = || -> Vec<String> {
+        let Ok(entries) = fs::read_dir(dir.path().join("state/checks")) else { return Vec::new() };
+        let names = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text"));
+        let mut names: Vec<String> = names.collect();
+        names.sort_unstable();
+        names
+    };
+    let mut made = Vec::new();
+    for _ in 0..6 {
+        let before = kept();
+        let output = check(&[]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        let new: Vec<String> = kept().into_iter().filter(|name| !before.contains(name)).collect();
+        assert_eq!(new.len(), 1, "{before:?} {new:?}");
+        let path = dir.path().join("state/checks").join(&new[0]);
+        let shown = stdout(&output);
+        assert!(shown.contains(&format!("fonio report {} --all", path.display())), "{shown}");
+        let again = stdout(&super::fonio(&["report".as_ref(), path.as_os_str()]));
+        assert_eq!(again.lines().next(), shown.lines().next(), "the same verdict");
+        made.extend(new);
+    }
+    assert_eq!(kept(), made[1..]);
+    // If the folder cannot be made, the recording is removed.
+    fs::remove_dir_all(dir.path().join("state")).expect("it is there");
+    fs::write(dir.path().join("state"), "").expect("a file in place of the folder");
+    let output = check(&[]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(stderr(&output).contains("will be removed after the report"), "{}", stderr(&output));
+    assert!(stdout(&output).contains("fonio check --output recording"), "{}", stdout(&output));
     // fonio does not replace a recording method that the user names.
     let output = check(&["--blocked", "tracefs"]);
     assert_eq!(code(&output), 2, "{}", stdout(&output));

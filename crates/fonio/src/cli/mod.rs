@@ -67,8 +67,8 @@ pub enum Colour {
 pub enum Command {
     /// Check whether storage is the problem, and say what to do.
     ///
-    /// Records for a while, or reads a recording or trace. Writes nothing, except the recording if --output
-    /// is given.
+    /// Records for a while, or reads a recording or trace. Writes only the recording: to --output, or to
+    /// /var/lib/fonio/checks (without root: ~/.local/state/fonio/checks), where the newest five remain.
     ///
     /// Example: sudo fonio check
     Check(Check),
@@ -198,7 +198,8 @@ pub struct Check {
     pub all: bool,
     /// Write the result to this path.
     ///
-    /// PATH is a new folder for the recording. Without this option, the recording is removed.
+    /// PATH is a new folder for the recording. Default: a folder in /var/lib/fonio/checks or
+    /// ~/.local/state/fonio/checks, where the newest five recordings remain.
     #[arg(short, long = "output", value_name = "PATH")]
     pub out: Option<PathBuf>,
     #[command(flatten)]

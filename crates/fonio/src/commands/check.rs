@@ -3,10 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
+use fonio_core::ByteCount;
 use fonio_record::{RecordError, RecordOptions, Selector};
-use fonio_system::Task;
+use fonio_system::{Task, dated, say, state};
+use fonio_watch::times;
 
 use crate::cli::{Blocked, Check, Colour};
 use crate::commands::{record, report};
@@ -18,8 +21,9 @@ use crate::signals;
 pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
     let budgets = output::budgets(&arguments.output)?;
     let stop = signals::watch()?;
+    let is_recorded = arguments.what.as_deref().is_none_or(is_to_be_recorded);
     let (input, temporary) = match arguments.what.as_deref() {
-        Some(what) if !is_to_be_recorded(what) => {
+        Some(what) if !is_recorded => {
             let extras = &arguments.extras;
             ensure!(
                 extras.calls_of.is_empty() && !extras.no_statements && extras.blocked == Blocked::Auto,
@@ -36,22 +40,30 @@ pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
     // Until here, Ctrl-C ended only the recording, and the recorded part is analysed. From now on, Ctrl-C
     // ends the analysis, too.
     stop.store(false, Ordering::Relaxed);
-    let kept = arguments.out.as_ref().map(|_| input.display().to_string());
+    let next = next(arguments, &input, is_recorded, temporary.is_none());
     let explained = report::explain(&[input], &arguments.reading, &arguments.filter, &stop, None)?;
     // Remove the temporary recording after the analysis.
     drop(temporary);
-    let next = match (kept, arguments.what.as_deref().filter(|what| !is_to_be_recorded(what))) {
-        (Some(kept), _) => {
-            vec![format!("fonio report {kept} --all"), format!("fonio report {kept} --html report.html")]
-        }
-        (None, Some(what)) => vec![format!("fonio report {} --all", what.display())],
-        (None, None) => vec![
-            "fonio check --output recording, then fonio report recording --all".to_owned(),
-            "fonio fix (the fixes, and how to measure them)".to_owned(),
-        ],
-    };
     let extent = if arguments.all { Extent::All } else { Extent::FirstScreen(&next) };
     output::show(&explained, &arguments.output, &budgets, extent, colour)
+}
+
+/// Returns the commands that continue after this check.
+fn next(arguments: &Check, input: &Path, is_recorded: bool, is_kept: bool) -> Vec<String> {
+    let is_named = arguments.out.is_some();
+    // Only root can read the folder that fonio chooses for root.
+    let is_sudo = rustix::process::geteuid().is_root() && std::env::var_os("SUDO_UID").is_some();
+    let sudo = if is_recorded && !is_named && is_sudo { "sudo " } else { "" };
+    let report = format!("{sudo}fonio report {}", input.display());
+    let mut next = match (is_recorded, is_kept) {
+        (false, _) => vec![format!("{report} --all")],
+        (true, true) => vec![format!("{report} --all"), format!("{report} --html report.html")],
+        (true, false) => vec!["fonio check --output recording, then fonio report recording --all".to_owned()],
+    };
+    if is_recorded && !is_named {
+        next.push("fonio fix (the fixes, and how to measure them)".to_owned());
+    }
+    next
 }
 
 /// Returns whether to record `what`: a device, or a folder that is not a recording and contains no trace.
@@ -61,15 +73,35 @@ fn is_to_be_recorded(what: &Path) -> bool {
     is_device || (what.is_dir() && crate::input::Subject::resolve(&[what.to_owned()]).is_err())
 }
 
+/// Limits the earlier recordings that remain when a new one is made without `--output`.
+const EARLIER: dated::Limits = dated::Limits { folders: 4, bytes: ByteCount(1 << 30) };
+
+/// Returns the path of a recording for which the user named none, and removes old recordings there.
+fn place() -> Result<PathBuf> {
+    let folder = state::lasting_folder().context("this user has no home folder")?.join("checks");
+    dated::make_room(&folder, EARLIER).with_context(|| format!("cannot use {}", folder.display()))?;
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let time = times::in_file_name(i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX));
+    let name = |number: u32| if number == 1 { time.clone() } else { format!("{time}-{number}") };
+    let free = (1..).map(|number| folder.join(name(number))).find(|path| !path.exists());
+    Ok(free.expect("a folder has fewer files than 2³²"))
+}
+
+/// Creates a temporary folder for a recording that cannot be kept.
+fn temporary_folder() -> Result<tempfile::TempDir> {
+    sweep();
+    tempfile::Builder::new()
+        .prefix(&format!("{PREFIX}{}-", std::process::id()))
+        .tempdir()
+        .context("cannot create a temporary directory for the recording; name one with --output")
+}
+
 fn record_it(arguments: &Check, what: Option<&Path>) -> Result<(PathBuf, Option<tempfile::TempDir>)> {
-    let (out, temporary) = match &arguments.out {
-        Some(out) => (out.clone(), None),
-        None => {
-            sweep();
-            let dir = tempfile::Builder::new()
-                .prefix(&format!("{PREFIX}{}-", std::process::id()))
-                .tempdir()
-                .context("cannot create a temporary directory for the recording; name one with --output")?;
+    let (out, temporary) = match arguments.out.clone().map_or_else(place, Ok) {
+        Ok(out) => (out, None),
+        Err(error) => {
+            say!("The recording will be removed after the report (keep it with --output): {error:#}");
+            let dir = temporary_folder()?;
             (dir.path().join("recording"), Some(dir))
         }
     };

@@ -91,7 +91,8 @@ struct call {
 	u32 head_bytes;
 	// The flags with which the file was opened.
 	u32 file_flags;
-	u32 zero;
+	// Distinguishes the file from the other files that have the inode number before or after it.
+	u32 generation;
 	char comm[COMM_MAX];
 	u8 head[HEAD_MAX];
 };
@@ -99,11 +100,11 @@ struct call {
 // A call with a path.
 struct path_call {
 	struct call call;
-	// The folder of an opened file.
+	// The inode number of an opened file's folder.
 	u64 folder;
 	// Includes the final zero; negative for an error.
 	s32 path_bytes;
-	u32 zero;
+	u32 folder_generation;
 	char path[PATH_MAX];
 };
 
@@ -222,6 +223,7 @@ INLINE int note_file(struct file *file, struct call *call)
 		return 0;
 	if (!read_identity(inode, &call->inode, &call->device))
 		return 0;
+	READ(call->generation, inode->i_generation);
 	call->flags |= HAS_FILE;
 	if (mode == S_IFDIR)
 		call->flags |= IS_FOLDER;
@@ -353,7 +355,7 @@ INLINE void begin_call(struct call *call, struct open_call *open, u64 ids, s64 r
 	call->flags = 0;
 	call->head_bytes = 0;
 	call->file_flags = 0;
-	call->zero = 0;
+	call->generation = 0;
 	current_comm(call->comm, sizeof(call->comm));
 	__builtin_memset(call->head, 0, sizeof(call->head));
 }
@@ -373,7 +375,7 @@ INLINE int give_path_call(struct open_call *open, u64 ids, s64 result, u8 kind, 
 
 	begin_call(call, open, ids, result);
 	record->folder = 0;
-	record->zero = 0;
+	record->folder_generation = 0;
 	u64 path = kind == KIND_PATH_AT || kind == KIND_OPEN_AT ? arguments->at[1] : arguments->at[0];
 	record->path_bytes = (s32)read_user_text(record->path, sizeof(record->path), (void *)path);
 	if (kind == KIND_PATH_LENGTH) {
@@ -387,8 +389,10 @@ INLINE int give_path_call(struct open_call *open, u64 ids, s64 result, u8 kind, 
 			return 1;
 		}
 		if (!READ(dentry, file->f_path.dentry) && !READ(folder, dentry->d_parent) &&
-		    !READ(inode, folder->d_inode) && !READ(number, inode->i_ino))
+		    !READ(inode, folder->d_inode) && !READ(number, inode->i_ino)) {
 			record->folder = number;
+			READ(record->folder_generation, inode->i_generation);
+		}
 		if (!READ(mode, file->f_mode) && mode & FMODE_CREATED)
 			call->flags |= MADE_FILE;
 		if (!(call->flags & IS_FOLDER) && !READ(inode, file->f_inode) && !READ(size, inode->i_size)) {

@@ -50,6 +50,7 @@ struct inode {
 	struct super_block *i_sb;
 	unsigned long i_ino;
 	s64 i_size;
+	u32 i_generation;
 } KERNEL;
 struct qstr {
 	u64 hash_len;

@@ -92,6 +92,83 @@ fn a_command_and_its_children_are_followed() {
     assert_eq!(marked(&rows, SqliteWrite::JournalEnd), TRANSACTIONS + 1);
 }
 
+/// Returns whether a file had a path that ends in one of these names.
+fn is_named(rows: &Recorded, file_id: Option<u32>, names: &[&str]) -> bool {
+    let mut paths = rows.files.iter().filter(|row| Some(row.file_id) == file_id);
+    paths.any(|row| row.path.as_ref().is_some_and(|path| names.iter().any(|name| path.ends_with(name))))
+}
+
+const INSERTS: usize = 100;
+const JOURNAL: [&str; 1] = ["/app.db-journal"];
+const CLIP: [&str; 2] = ["/clip.part", "/clip.mp4"];
+
+/// Records SQLite transactions during which another process replaces a file by renaming. The journal and that
+/// file get each other's inode number again and again. The file that exists before the recording and its last
+/// successor have the same number, so the number has as many ends as files that the kernel has named.
+fn recorded_in_turns(system: &FileSystem, scratch: &std::path::Path, calls: bool) -> Option<Recorded> {
+    let clip = system.dir.path().join("clip.mp4");
+    let number = std::os::unix::fs::MetadataExt::ino(&clip.metadata().unwrap());
+    let inserts = "INSERT INTO t VALUES(1);".repeat(INSERTS);
+    let script = format!(
+        "cd {}; sqlite3 app.db 'PRAGMA journal_mode=DELETE; {inserts}' & left=1000
+         while kill -0 $! 2> /dev/null || [ $(stat -c %i clip.mp4) != {number} ]; do
+            head -c 4096 /dev/zero > clip.part; mv clip.part clip.mp4
+            kill -0 $! 2> /dev/null || left=$((left - 1)); [ $left -gt 0 ] || break
+         done; wait",
+        system.dir.path().display()
+    );
+    let options = options_of(system, scratch, &["sh", "-c", &script]);
+    let rows = Recorded::record(&RecordOptions { calls, ..options }, "no-calls")?;
+    assert_eq!(std::os::unix::fs::MetadataExt::ino(&clip.metadata().unwrap()), number);
+    let files = |inode| rows.files.iter().filter(move |row| row.inode == inode).map(|row| Some(row.file_id));
+    let has_both = |inode| {
+        files(inode).any(|file_id| is_named(&rows, file_id, &JOURNAL))
+            && files(inode).any(|file_id| is_named(&rows, file_id, &CLIP))
+    };
+    assert!(rows.files.iter().any(|row| has_both(row.inode)), "the files had no common inode number");
+    for file_id in rows.files.iter().map(|row| Some(row.file_id)) {
+        assert!(!(is_named(&rows, file_id, &JOURNAL) && is_named(&rows, file_id, &CLIP)), "{file_id:?}");
+    }
+    // Only sqlite3 writes to the journal, and it writes to no other file.
+    let mut named = 0;
+    for row in rows.requests.iter().filter(|row| row.file_id.is_some() && row.cause_tid.is_some()) {
+        let by_sqlite = row.cause_tid.is_some_and(|tid| rows.comm(tid) == "sqlite3");
+        assert!(by_sqlite || !is_named(&rows, row.file_id, &JOURNAL), "{row:?}");
+        assert!(!by_sqlite || !is_named(&rows, row.file_id, &CLIP), "{row:?}");
+        named += usize::from(is_named(&rows, row.file_id, &JOURNAL));
+    }
+    assert!(named > 0, "no request of a journal has its name");
+    Some(rows)
+}
+
+#[test]
+fn files_with_one_inode_number_keep_their_own_names() {
+    if !has(&[Need::Sqlite3]) {
+        return;
+    }
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let Some(system) = FileSystem::ext4_with(&scratch.path().join("image"), &["-N", "64"]) else { return };
+    let database = system.dir.path().join("app.db");
+    assert!(Command::new("sqlite3").arg(&database).arg("CREATE TABLE t(x)").status().unwrap().success());
+    std::fs::write(system.dir.path().join("clip.mp4"), [1; 4096]).unwrap();
+    let Some(_) = recorded_in_turns(&system, scratch.path(), false) else { return };
+    let Some(rows) = recorded_in_turns(&system, scratch.path(), true) else { return };
+    // Calls show each file with its generation, so no name is missing.
+    let is_journal = |file_id| is_named(&rows, file_id, &JOURNAL);
+    let writes: Vec<&Call> = rows.calls.iter().filter(|call| call.sqlite_write.is_some()).collect();
+    assert!(writes.len() >= INSERTS, "{}", writes.len());
+    for call in writes {
+        assert!(is_journal(call.file_id), "{call:?}");
+    }
+    let is_unlink = |call: &&Call| call.name.starts_with("unlink") && call.result == Some(0);
+    let unlinked = rows.calls.iter().filter(is_unlink).map(|call| call.file_id);
+    let mut unlinked: Vec<Option<u32>> = unlinked.filter(|file_id| is_journal(*file_id)).collect();
+    assert_eq!(unlinked.len(), INSERTS);
+    unlinked.sort_unstable();
+    unlinked.dedup();
+    assert_eq!(unlinked.len(), INSERTS, "each journal is a file of its own");
+}
+
 #[test]
 fn a_running_process_is_followed_by_its_number() {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::io;
 
-use fonio_core::lives::Told;
+use fonio_core::lives::{Generation, Life, Told};
 use fonio_core::{
     Batch, Bio, Content, File, FileLife, Inode, Link, LinkEnd, LinkKind, Op, Request, RowSink, Thread,
     Timestamp, forward_rows,
@@ -174,11 +174,20 @@ impl<'a> WithFiles<'a> {
         Ok(Owner { file_id: listed.map(|listed| listed.id), cause: whose.cause, content })
     }
 
-    /// Returns the recording's file id for the file that had this inode number at the time `at`. At the first
-    /// use, writes the file's rows.
-    pub(crate) fn file_at(&mut self, inode: Inode, at: Timestamp) -> io::Result<Option<u32>> {
-        let inode = self.files.below_overlay(inode, at).unwrap_or(inode);
-        let Some(life) = self.files.life(inode, at) else { return Ok(None) };
+    /// Returns the recording's file id for the file that had this inode number at the time `at`, and this
+    /// generation, if it is known. At the first use, writes the file's rows.
+    pub(crate) fn file_at(
+        &mut self,
+        inode: Inode,
+        generation: Option<Generation>,
+        at: Timestamp,
+    ) -> io::Result<Option<u32>> {
+        let life = match (self.files.below_overlay(inode, at), generation) {
+            (Some(below), _) => self.files.life(below, at),
+            (None, Some(generation)) => Some(Life { number: inode, told: Told::By(generation) }),
+            (None, None) => self.files.life(inode, at),
+        };
+        let Some(life) = life else { return Ok(None) };
         Ok(self.listed(&life)?.map(|listed| listed.id))
     }
 

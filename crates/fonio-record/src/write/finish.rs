@@ -218,16 +218,19 @@ impl FinishedCapture<'_> {
         let Some(Ok(blocked)) = &self.captured.blocked else { return Ok(Vec::new()) };
         // The file was read at the end of the wait.
         let at = |wait: &BlockedWait| wait.ended.unwrap_or(wait.began);
-        let file_id = |wait: &BlockedWait| wait.inode.map(|inode| sink.file_at(inode, at(wait))).transpose();
+        let file_id =
+            |wait: &BlockedWait| wait.inode.map(|inode| sink.file_at(inode, None, at(wait))).transpose();
         blocked.waits.iter().map(file_id).map(|id| id.map(Option::flatten)).collect()
     }
 
     /// Returns the row in `files` for each call, in the order of the calls.
     fn files_of_calls(&self, sink: &mut WithFiles<'_>) -> io::Result<Vec<Option<u32>>> {
         let Some(Ok(calls)) = &self.captured.calls else { return Ok(Vec::new()) };
-        let file_id =
-            |call: &RecordedCall| call.inode.map(|inode| sink.file_at(inode, call.entered)).transpose();
-        calls.calls.iter().map(file_id).map(|id| id.map(Option::flatten)).collect()
+        let file_id = |call: &RecordedCall| {
+            let Some(inode) = call.inode else { return Ok(None) };
+            sink.file_at(inode, call.generation, call.had_file_at())
+        };
+        calls.calls.iter().map(file_id).collect()
     }
 
     /// Returns remarks for the user about the recording of blocked threads and of calls.

@@ -47,12 +47,23 @@ pub struct FileSystem {
 impl FileSystem {
     /// Creates an ext4 file system, or skips the test with a reason.
     pub fn ext4(image: &Path) -> Option<FileSystem> {
+        FileSystem::ext4_with(image, &[])
+    }
+
+    /// Creates an ext4 file system with more options of mkfs.ext4, or skips the test with a reason.
+    pub fn ext4_with(image: &Path, more: &[&str]) -> Option<FileSystem> {
         if !has(&[Need::Root]) {
             return None;
         }
         fs::File::create(image).unwrap().set_len(64 << 20).unwrap();
         let options = ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
-        if !Command::new("mkfs.ext4").args(options).arg(image).status().is_ok_and(|status| status.success()) {
+        if !Command::new("mkfs.ext4")
+            .args(options)
+            .args(more)
+            .arg(image)
+            .status()
+            .is_ok_and(|status| status.success())
+        {
             skip(Need::Loop, "mkfs.ext4 is missing or failed");
             return None;
         }

@@ -25,7 +25,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use fonio_core::lives::{Life, Lives, Told};
+use fonio_core::lives::{Generation, Life, Lives, Told};
 use fonio_core::{Content, DeviceId, FileLife, Inode, Timestamp};
 use fonio_machine::Machine;
 use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent, PageLayout};
@@ -191,6 +191,13 @@ impl Files {
         }
     }
 
+    /// Notes that a file had this generation at `at`, after [`Files::see`].
+    pub(crate) fn sighted(&mut self, inode: Inode, at: Timestamp, generation: Generation) {
+        if self.known.contains_key(&inode) {
+            self.lives.is(inode, at, generation);
+        }
+    }
+
     fn free(&mut self, inode: Inode, at: Timestamp) {
         self.last = None;
         self.shows_ends.insert(inode.fs);
@@ -236,7 +243,9 @@ impl Files {
             let Some(known) = self.known.get_mut(&file.inode) else { continue };
             let before = known.names.partition_point(|named| named.at <= file.at).checked_sub(1);
             let life_at = |at| self.lives.at(file.inode, at);
-            let is_named = before.is_some_and(|at| life_at(known.names[at].at) == life_at(file.at));
+            let life = life_at(file.at);
+            let is_named = before.is_some_and(|at| life_at(known.names[at].at) == life);
+            let is_named = is_named && life.is_some();
             if is_named || known.names.len() >= NAMES_MAX || self.count >= NAMES_IN_ALL {
                 continue;
             }

@@ -2,6 +2,8 @@
 
 use std::mem::{offset_of, size_of};
 
+use fonio_core::lives::Generation;
+
 use crate::probes::bpf::read_record;
 
 /// Size of a name in bytes, including the final zero (`TASK_COMM_LEN`).
@@ -64,7 +66,7 @@ pub(super) struct RawCall {
     pub flags: u32,
     head_bytes: u32,
     pub file_flags: u32,
-    zero: u32,
+    pub generation: u32,
     pub comm: [u8; COMM_MAX],
     head: [u8; HEAD_MAX],
 }
@@ -76,7 +78,7 @@ struct RawPathCall {
     call: RawCall,
     folder: u64,
     path_bytes: i32,
-    zero: u32,
+    folder_generation: u32,
     path: [u8; PATH_MAX],
 }
 
@@ -100,6 +102,8 @@ pub(crate) struct RawPath {
     pub bytes: Vec<u8>,
     /// The inode number of an opened file's folder; 0 for other calls.
     pub folder: u64,
+    /// The generation of the folder.
+    pub folder_generation: Option<Generation>,
 }
 
 impl RawCall {
@@ -111,7 +115,9 @@ impl RawCall {
         let record: RawPathCall = read_record(bytes)?;
         let length = usize::try_from(record.path_bytes).unwrap_or(0).min(PATH_MAX);
         let path = record.path[..length].split(|byte| *byte == 0).next().unwrap_or_default();
-        Some((record.call, Some(RawPath { bytes: path.to_vec(), folder: record.folder })))
+        let folder_generation = Generation::new(record.folder_generation);
+        let path = RawPath { bytes: path.to_vec(), folder: record.folder, folder_generation };
+        Some((record.call, Some(path)))
     }
 
     /// Returns the first bytes that a write call passed to the kernel, as far as the BPF program could read
@@ -142,9 +148,12 @@ pub(super) mod tests {
         let mut bytes = vec![0; size_of::<RawPathCall>()];
         bytes[128..136].copy_from_slice(&77_u64.to_ne_bytes());
         bytes[136..140].copy_from_slice(&5_i32.to_ne_bytes());
+        bytes[140..144].copy_from_slice(&9_u32.to_ne_bytes());
         bytes[144..149].copy_from_slice(b"/a/b\0");
         let path = |bytes: &[u8]| RawCall::read(bytes).and_then(|(_, path)| path);
-        assert_eq!(path(&bytes), Some(RawPath { bytes: b"/a/b".to_vec(), folder: 77 }));
+        let folder_generation = Generation::new(9);
+        let expected = RawPath { bytes: b"/a/b".to_vec(), folder: 77, folder_generation };
+        assert_eq!(path(&bytes), Some(expected));
         for (length, expected) in [(-14, 0), (300, 4), (3, 3)] {
             bytes[136..140].copy_from_slice(&i32::to_ne_bytes(length));
             assert_eq!(path(&bytes).map(|path| path.bytes.len()), Some(expected), "{length}");

@@ -21,6 +21,7 @@ mod table;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use aya::programs::tp_btf::BtfTracePointLink;
+use fonio_core::lives::Generation;
 use fonio_core::{ByteCount, DeviceId, FileFlags, Inode, SqliteWrite, Timestamp};
 use rustc_hash::FxHashMap;
 
@@ -46,6 +47,8 @@ pub(crate) struct RecordedCall {
     pub tid: u32,
     pub number: i32,
     pub inode: Option<Inode>,
+    /// The generation of the file with this inode number.
+    pub generation: Option<Generation>,
     pub offset: Option<u64>,
     pub bytes: Option<ByteCount>,
     pub entered: Timestamp,
@@ -92,6 +95,15 @@ pub(crate) struct CallsProbe {
 impl std::fmt::Debug for CallsProbe {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CallsProbe").field("attached", &!self.links.is_empty()).finish_non_exhaustive()
+    }
+}
+
+impl RecordedCall {
+    /// Returns when the call had its file. The program reads an open file when the call returns; a call with a
+    /// path may have deleted the file by then.
+    pub(crate) fn had_file_at(&self) -> Timestamp {
+        let ended = self.ended.filter(|_| self.file_flags.is_some());
+        ended.map_or(self.entered, |(at, _)| at)
     }
 }
 
@@ -160,6 +172,7 @@ impl CallsProbe {
                 tid,
                 number: call.number,
                 inode: None,
+                generation: None,
                 offset: None,
                 bytes: None,
                 entered: Timestamp(call.entered_ns),
@@ -208,6 +221,7 @@ fn given(raw: &RawCall, path: Option<RawPath>) -> Given {
         tid: raw.tid,
         number: raw.number,
         inode: raw.has(HAS_FILE).then_some(Inode { fs, number: raw.inode }),
+        generation: Generation::new(raw.generation).filter(|_| raw.has(HAS_FILE)),
         offset: raw.has(HAS_OFFSET).then_some(raw.offset),
         bytes: raw.has(HAS_BYTES).then_some(ByteCount(raw.bytes)),
         entered: Timestamp(raw.entered_ns),

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io;
 
+use fonio_core::lives::Generation;
 use fonio_core::meta::LOST_CALLS;
 use fonio_core::{Call, Inode, RowSink, Timestamp};
 use fonio_machine::Machine;
@@ -16,12 +17,15 @@ use crate::attribution::threads::Threads;
 use crate::probes::bpf::Unavailable;
 use crate::probes::statements::{CapturedStatements, NO_STATEMENTS, StatementsCapture, WithSqlite};
 
-/// Maximum number of recorded calls: 108 MB at 104 bytes each.
+/// Maximum number of recorded calls: 117 MB at 112 bytes each.
 const CALLS_MAX: usize = 1 << 20;
 /// Maximum number of processes that are noted as users of SQLite.
 const PROCESSES_MAX: usize = 1024;
 /// Maximum number of opened paths that are kept.
 const PATHS_MAX: usize = 1 << 16;
+
+/// A file with its generation, if it has one.
+type OpenedFile = (Inode, Option<Generation>);
 
 /// A remark on a recording: a stable name, a sentence, and how often it applies.
 type Remark = (&'static str, String, u64);
@@ -39,10 +43,13 @@ pub(crate) struct CallsCapture {
 struct Kept {
     calls: Vec<RecordedCall>,
     names: ThreadNames,
-    /// The inode that was last opened at each path. Relative paths are stored per process.
-    paths: FxHashMap<(Option<u32>, Vec<u8>), Inode>,
+    /// The file that was last opened at each path. Relative paths are stored per process.
+    paths: FxHashMap<(Option<u32>, Vec<u8>), OpenedFile>,
     /// The files that calls used and the files that calls opened since the last look-up.
     used: FxHashSet<Inode>,
+    /// When calls since the last look-up had an open file with this inode and generation: the earliest and the
+    /// latest time.
+    sighted: FxHashMap<(Inode, Generation), (Timestamp, Timestamp)>,
     opened: Vec<Opened>,
     /// The processes that have opened files since they were last searched for SQLite.
     opening: FxHashSet<u32>,
@@ -136,6 +143,11 @@ impl Kept {
             }
         }
         self.used.extend(call.inode);
+        if let (Some(inode), Some(generation), Some(_)) = (call.inode, call.generation, call.file_flags) {
+            let at = call.had_file_at();
+            let (first, last) = self.sighted.entry((inode, generation)).or_insert((at, at));
+            (*first, *last) = (at.min(*first), at.max(*last));
+        }
         if self.calls.len() < CALLS_MAX {
             self.calls.push(call);
         } else {
@@ -155,15 +167,18 @@ impl Kept {
             if self.paths.len() >= PATHS_MAX {
                 self.paths.clear();
             }
-            self.paths.insert((key, path.bytes.clone()), inode);
+            self.paths.insert((key, path.bytes.clone()), (inode, call.generation));
             self.opening.insert(process);
             let folder = Inode { fs: inode.fs, number: path.folder };
-            let folder = (path.folder != 0).then_some(FolderId { inode: folder, generation: None });
+            let folder = FolderId { inode: folder, generation: path.folder_generation };
+            let folder = Some(folder).filter(|folder| folder.inode.number != 0);
             self.opened.push(Opened { at, inode, folder, path: path.bytes });
             return;
         }
         let key = (key, path.bytes);
-        call.inode = self.paths.get(&key).copied();
+        let known = self.paths.get(&key).copied();
+        call.inode = known.map(|(inode, _)| inode);
+        call.generation = known.and_then(|(_, generation)| generation);
         let is_done = call.ended.is_some_and(|(_, result)| result == 0);
         if is_done && table::name(call.number).is_some_and(table::moves_path) {
             self.paths.remove(&key);
@@ -177,6 +192,12 @@ impl Kept {
         let mut used: Vec<Inode> = self.used.drain().collect();
         used.sort_unstable();
         used.into_iter().for_each(|inode| files.see(inode));
+        let mut sighted: Vec<_> = self.sighted.drain().collect();
+        sighted.sort_unstable();
+        for ((inode, generation), (first, last)) in sighted {
+            files.sighted(inode, first, generation);
+            files.sighted(inode, last, generation);
+        }
     }
 }
 
@@ -274,7 +295,7 @@ fn fuller(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use fonio_core::DeviceId;
+    use fonio_core::{DeviceId, FileFlags};
 
     use super::*;
 
@@ -284,14 +305,15 @@ mod tests {
             tid: process,
             number: number as i32,
             inode: inode.map(|number| Inode { fs, number }),
+            generation: inode.and_then(|number| Generation::new(number as u32 * 10)),
             offset: None,
             bytes: None,
             entered: Timestamp(1),
             ended: Some((Timestamp(2), result)),
             sqlite_write: None,
-            file_flags: None,
+            file_flags: inode.map(|_| FileFlags::NONE),
         };
-        let path = RawPath { bytes: path.as_bytes().to_vec(), folder: 3 };
+        let path = RawPath { bytes: path.as_bytes().to_vec(), folder: 3, folder_generation: None };
         Given { call, path: Some(path), process, comm: [0; 16] }
     }
 
@@ -315,6 +337,12 @@ mod tests {
         }
         let inodes: Vec<Option<u64>> = kept.calls.iter().map(|call| Some(call.inode?.number)).collect();
         assert_eq!(inodes[3..8], [Some(20), Some(20), None, Some(21), None]);
+        let generations: Vec<Option<u32>> =
+            kept.calls.iter().map(|call| Some(call.generation?.get())).collect();
+        assert_eq!(generations[3..8], [Some(200), Some(200), None, Some(210), None]);
+        // A deletion is no sighting, because the file may be gone when the call returns.
+        let times: Vec<(Timestamp, Timestamp)> = kept.sighted.values().copied().collect();
+        assert_eq!(times, vec![(Timestamp(2), Timestamp(2)); 5]);
         let opened: Vec<u64> = kept.opened.iter().map(|opened| opened.inode.number).collect();
         assert_eq!(opened, [20, 21, 22]);
     }

@@ -194,7 +194,8 @@ fn screens_keep_to_the_width_of_the_terminal() {
 fn the_first_finding_is_on_a_small_screen() {
     let files = Files::new();
     for (width, height) in [(40, 40), (80, 24), (60, 30)] {
-        let mut report = files.fonio(&["report", "trace"]);
+        let mut report = files.fonio(&["report", "docs/sample/webbench-on-ridata"]);
+        report.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
         report.env("COLUMNS", width.to_string()).env("LINES", height.to_string());
         let shown = text(&report.output().expect("it runs").stdout);
         assert!(shown.lines().count() < height, "{width} × {height}:\n{shown}");

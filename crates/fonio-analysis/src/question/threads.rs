@@ -10,6 +10,9 @@ const ROWS_MAX: usize = 1 << 20;
 /// Number of slots in the cache of recently looked-up names.
 const SLOTS: usize = 256;
 
+/// Programs whose threads act for other programs and bear their names: the workloads of `fonio run`.
+const PROXIES: [&str; 1] = ["fonio"];
+
 /// Number that stands for a missing thread name.
 pub(crate) const UNKNOWN: u32 = 0;
 /// Process name of requests whose thread is unknown.
@@ -207,7 +210,8 @@ impl Threads {
             return self.look_up(tid, time);
         };
         let first_thread = self.rows.get(&pid.value).map(|rows| Slot::at(tid, rows, time));
-        let name = first_thread.unwrap_or_else(|| self.look_up(tid, time));
+        let is_named = |slot: &Slot| !PROXIES.contains(&self.names[slot.value as usize].as_str());
+        let name = first_thread.filter(is_named).unwrap_or_else(|| self.look_up(tid, time));
         Slot { from: name.from.max(pid.from), until: name.until.min(pid.until), ..name }
     }
 
@@ -296,6 +300,11 @@ mod tests {
         let at = |time, program| (7, time, program);
         programs(&mut threads, &[at(0, "sh"), at(19, "sh"), at(20, "chromium"), at(39, "chromium")]);
         programs(&mut threads, &[at(40, "mysqld"), at(99, "mysqld"), at(0, "sh"), (5, 30, "chromium")]);
+        // A workload of fonio has the name of the app that it imitates.
+        for thread in [of(2, row(2, 0, "fonio")), of(2, row(3, 0, "webcore"))] {
+            threads.add(&thread);
+        }
+        programs(&mut threads, &[(3, 0, "webcore"), (2, 0, "fonio")]);
         // The name of the thread is still known.
         let number = threads.name_at(Some(7), Timestamp(0));
         assert_eq!(threads.name(number), "ThreadPoolForeg");

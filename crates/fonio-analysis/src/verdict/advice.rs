@@ -31,7 +31,7 @@ pub(super) fn for_program(facts: &Facts) -> Option<&'static str> {
             "dpkg: `--force-unsafe-io` skips these syncs; suitable for an image that can be built again after a \
              power cut.",
         ),
-        "rsyslogd" => Some("rsyslog: set `sync=\"off\"` for this file, if it is on now."),
+        "rsyslogd" if !file.is_empty() => Some("rsyslog: set `sync=\"off\"` for this file, if it is on now."),
         _ if is_leveldb_log(file) => Some(
             "LevelDB or RocksDB: write several changes in one WriteBatch, or without `sync` where the last changes may \
              be lost.",

@@ -70,8 +70,10 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
             Database::Rollback(None) | Database::Unknown => {}
         }
     }
-    if let Some(text) = advice::for_program(facts) {
-        facts.word("fix.program", text);
+    // Advice for the program replaces the general advice, which would be wrong for umount, for example.
+    match advice::for_program(facts) {
+        Some(text) => facts.word("fix.program", text),
+        None => facts.word("fix.sync_less", "Sync less often where losing the last seconds is acceptable."),
     }
 }
 
@@ -412,6 +414,7 @@ mod tests {
         };
         let limit = ("dirty_limit", "`fonio fix apply dirty-limit=32MiB`");
         let swap = ("swap", "`fonio fix apply swap-in-ram`");
+        let less = ("sync_less", "Sync less often where losing the last seconds is acceptable.");
         assert_eq!(
             words(card, "/data/notes.db-journal"),
             told(&[
@@ -423,6 +426,7 @@ mod tests {
                 ("requests", "`fonio fix apply requests=16 /dev/mmcblk0`"),
                 ("scheduler", "`fonio fix apply bfq /dev/mmcblk0` (it has none now)"),
                 swap,
+                less,
                 ("transactions", "Commit several changes in one transaction."),
                 ("writers_class", "`ionice -c idle`, after the change of the scheduler"),
             ])
@@ -437,6 +441,7 @@ mod tests {
                 ("ionice", "`ionice -c idle`"),
                 ("requests", "`fonio fix apply requests=16 /dev/mmcblk0`"),
                 swap,
+                less,
                 ("writers_class", "`ionice -c idle`"),
             ])
         );
@@ -453,6 +458,7 @@ mod tests {
                 ("requests", "a smaller /sys/block/DEVICE/queue/nr_requests"),
                 ("scheduler", "bfq or mq-deadline"),
                 swap,
+                less,
                 ("writers_class", "`ionice -c idle`, which the schedulers bfq and mq-deadline heed"),
             ])
         );

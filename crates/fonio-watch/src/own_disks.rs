@@ -4,9 +4,9 @@
 use fonio_core::{DeviceId, Nanos, Request, Timestamp};
 use rustc_hash::FxHashMap;
 
-/// Maximum number of threads whose disks are remembered. Each thread needs about 50 bytes.
+/// Maximum number of threads whose disks are kept. Each thread needs about 50 bytes.
 const THREADS_MAX: usize = 4096;
-/// Time for which a disk is remembered if the table is full. Short waits are counted over about ten seconds.
+/// Age at which a disk is removed if the table is full. Short waits are counted over about ten seconds.
 const HELD: Nanos = Nanos(60_000_000_000);
 
 /// The last requests of a thread, on all disks of the machine.

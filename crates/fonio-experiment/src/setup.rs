@@ -242,11 +242,8 @@ impl Setup {
     }
 
     /// Checks that the running kernel has the setup's file system and scheduler, and that its settings can be
-    /// changed in a directory.
-    ///
-    /// # Errors
-    ///
-    /// [`ExperimentError::Host`] with [`HostError::NotInKernel`](fonio_host::HostError::NotInKernel) or
+    /// changed in a directory. Fails with [`ExperimentError::Host`] with
+    /// [`HostError::NotInKernel`](fonio_host::HostError::NotInKernel) or
     /// [`HostError::NotSettable`](fonio_host::HostError::NotSettable).
     pub fn check_kernel(&self) -> Result<(), ExperimentError> {
         if self.owns_filesystem() {

@@ -41,10 +41,8 @@ pub struct Cleaner(Child);
 impl Cleaner {
     /// Starts the cleaner of the NILFS2 on `device`, which is mounted on `dir`. Writes the cleaner's settings
     /// to the new file `settings`: Debian's, except that space can be freed at once. The cleaner starts to
-    /// free space when less than a tenth of the device is free.
-    ///
-    /// # Errors
-    /// [`HostError::ProgramMissing`], or [`HostError::System`] if the cleaner cannot be started.
+    /// free space when less than a tenth of the device is free. Fails with [`HostError::ProgramMissing`], or
+    /// [`HostError::System`] if the cleaner cannot be started.
     pub fn start(
         ledger: &mut Ledger,
         device: &Path,

@@ -22,10 +22,8 @@ const BATCHES: usize = 4;
 ///
 /// With several processors, `produce` runs on its own thread, a bounded number of rows ahead of `sink`, which
 /// stays on this thread. The result is the same as on one thread: the sink gets the same rows in the same
-/// order, even if `produce` then fails.
-///
-/// # Errors
-/// The error of `produce` or `sink`; if both fail, the error of `sink`.
+/// order, even if `produce` then fails. Returns the error of `produce` or `sink`; if both fail, the error of
+/// `sink`.
 pub fn hand_over<T, E>(
     sink: &mut dyn RowSink,
     produce: impl FnOnce(&mut dyn RowSink) -> Result<T, E> + Send,

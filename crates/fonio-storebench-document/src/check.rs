@@ -66,11 +66,7 @@ impl Document {
     }
 
     /// Reads a document. Refuses a document that exceeds [`JSON_BYTES_MAX`] or has problems according to
-    /// [`Document::check`].
-    ///
-    /// # Errors
-    ///
-    /// The problems, each with its field and a sentence.
+    /// [`Document::check`]. Returns the problems, each with its field and a sentence.
     pub fn parse(json: &[u8]) -> Result<Document, Vec<Problem>> {
         if json.len() > JSON_BYTES_MAX {
             return Err(vec![Problem::new(

@@ -16,11 +16,8 @@ const SERIAL_WORDS: [&str; 5] = ["serial", "serialno", "s/n", "cid", "hostname"]
 /// Prefixes of words that contain a serial number or a host name.
 const SERIAL_STARTS: [&str; 5] = ["serial=", "serial:", "sn=", "sn:", "hostname="];
 
-/// Finds texts in a document's JSON that must not be published, and the fields that contain them.
-///
-/// # Panics
-///
-/// If the text is not JSON.
+/// Finds texts in a document's JSON that must not be published, and the fields that contain them. Panics if
+/// the text is not JSON.
 pub fn problems(json: &str) -> Vec<Problem> {
     let mut found = Vec::new();
     if may_be_private(json) {

@@ -23,10 +23,8 @@ pub struct Limits {
 
 /// Creates `dir` if it is missing, and removes the oldest folders in it until the others are within `limits`.
 /// Considers only folders whose name begins with a time such as `2026-11-24T02-13-05Z`; a dot before the time
-/// marks a folder that is unfinished.
-///
-/// # Errors
-/// If `dir` cannot be created, read or written, or a folder cannot be removed.
+/// marks a folder that is unfinished. Fails if `dir` cannot be created, read or written, or a folder cannot
+/// be removed.
 pub fn make_room(dir: &Path, limits: Limits) -> io::Result<()> {
     state::make(dir)?;
     access(dir, Access::WRITE_OK | Access::EXEC_OK)?;

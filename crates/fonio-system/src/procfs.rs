@@ -71,11 +71,8 @@ impl Task {
     }
 
     /// Returns the number of bytes that the process caused to be written to storage: pages that it dirtied,
-    /// minus pages dropped before write-back.
-    ///
-    /// # Errors
-    /// `PermissionDenied` if only root may read the number; `NotFound` if the process has ended or the kernel
-    /// does not count these bytes.
+    /// minus pages dropped before write-back. Fails with `PermissionDenied` if only root may read the number;
+    /// `NotFound` if the process has ended or the kernel does not count these bytes.
     pub fn written_bytes(&self) -> io::Result<ByteCount> {
         Ok(written_bytes(&fs::read_to_string(self.dir.join("io"))?))
     }

@@ -13,10 +13,8 @@ use crate::span::TraceSpan;
 ///
 /// Requests and bios are pushed in completion order, with [`RowSink::settled`] in between. A sink that needs
 /// the order of the tables must sort the rows. The returned [`Meta`] lacks facts that can be found only on
-/// the recorded machine, and the writer must fill in its `rows`.
-///
-/// # Errors
-/// If the reader's stream or the sink fails. Damage in the input only causes diagnostics.
+/// the recorded machine, and the writer must fill in its `rows`. Fails if the reader's stream or the sink
+/// fails. Damage in the input only causes diagnostics.
 pub fn assemble(
     reader: &mut dyn TraceReader,
     options: AssemblerOptions,

@@ -30,11 +30,8 @@ struct Given<'a>(BTreeMap<&'a str, &'a str>);
 
 const OPTIONS: &[&str] = &["-p", "-f", "-r", "-a", "-y", "-t", "-d", "-n", "-j", "-s", "-T"];
 
-/// Parses Mobibench options such as `-a 1 -f 1024 -r 4 -y 2`.
-///
-/// # Errors
-/// Fails if an option is unknown, a value is missing or invalid, or the mode is memory-mapped I/O, which is
-/// not supported.
+/// Parses Mobibench options such as `-a 1 -f 1024 -r 4 -y 2`. Fails if an option is unknown, a value is
+/// missing or invalid, or the mode is memory-mapped I/O, which is not supported.
 pub fn parse(arguments: &[&str]) -> Result<Mobibench, WorkloadError> {
     let mut given = Given(BTreeMap::new());
     let mut rest = arguments.iter();

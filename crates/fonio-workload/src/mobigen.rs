@@ -82,10 +82,8 @@ pub fn workload(trace: &Path) -> Workload {
     }
 }
 
-/// Parses a system-call trace. Skips empty lines.
-///
-/// # Errors
-/// Fails if a line is not a known call, or if the trace is empty.
+/// Parses a system-call trace. Skips empty lines. Fails if a line is not a known call, or if the trace is
+/// empty.
 pub(crate) fn parse(text: &str, origin: &str) -> Result<Vec<Line>, WorkloadError> {
     if text.trim().is_empty() {
         return Err(WorkloadError::Trace {

@@ -64,10 +64,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Listens on the socket of the mount, and for Prometheus if an address is given.
-    ///
-    /// # Errors
-    /// If it cannot listen.
+    /// Listens on the socket of the mount, and for Prometheus if an address is given. Fails if it cannot
+    /// listen.
     pub(crate) fn start(
         mount: &MountPoint,
         file_system: &Arc<FileSystem>,

@@ -139,11 +139,8 @@ pub struct LiveOutcome {
     pub ended: Ended,
 }
 
-/// Runs the test of `plan`, or resumes the test in the folder, and reports progress to the caller.
-///
-/// # Errors
-///
-/// If the test cannot start: another fonio process is changing the setting, the unit does not exist, or the
+/// Runs the test of `plan`, or resumes the test in the folder, and reports progress to the caller. Fails if
+/// the test cannot start: another fonio process is changing the setting, the unit does not exist, or the
 /// folder holds another test. Errors after the start are in [`LiveOutcome::ended`].
 pub fn run_live(
     plan: &LivePlan,

@@ -57,9 +57,7 @@ impl RecordError {
 /// Records blocked threads by sampling procfs up to fifty times a second, for the duration in `options` or
 /// until Ctrl-C. Writes a recording without requests. `instead` is the reason why tracing was impossible; the
 /// recording includes this reason. Options that concern traces have no effect, and no command is started.
-///
-/// # Errors
-/// [`RecordError`], if the recording cannot be written or the named device does not exist.
+/// Fails with [`RecordError`] if the recording cannot be written or the named device does not exist.
 pub fn record_sampled(
     options: &RecordOptions,
     instead: &RecordError,

@@ -87,10 +87,8 @@ impl std::fmt::Debug for Key {
 }
 
 impl Key {
-    /// Creates a random secret key.
-    ///
-    /// # Errors
-    /// [`KeyError::Read`] if the system's random numbers are not available.
+    /// Creates a random secret key. Fails with [`KeyError::Read`] if the system's random numbers are not
+    /// available.
     pub fn random() -> Result<Key, KeyError> {
         let path = Path::new("/dev/urandom");
         let mut bytes = [0; 32];
@@ -101,10 +99,7 @@ impl Key {
     }
 
     /// Reads a key from a file. Recordings redacted with the same key have the same tokens for the same
-    /// names.
-    ///
-    /// # Errors
-    /// If the file cannot be read, or if it is too short for a key.
+    /// names. Fails if the file cannot be read, or if it is too short for a key.
     pub fn from_file(path: &Path) -> Result<Key, KeyError> {
         let bytes = std::fs::read(path).map_err(|source| KeyError::Read { path: path.to_owned(), source })?;
         if bytes.len() < KEY_BYTES_MIN {

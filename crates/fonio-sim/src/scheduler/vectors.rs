@@ -43,11 +43,8 @@ pub struct VectorError {
     pub what: String,
 }
 
-/// Runs the inputs of a vector and returns the vector with the scheduler's results.
-///
-/// # Errors
-///
-/// If a line is not a valid input.
+/// Runs the inputs of a vector and returns the vector with the scheduler's results. Fails if a line is not a
+/// valid input.
 pub fn answer(text: &str) -> Result<String, VectorError> {
     let mut state = State { scheduler: None, now: 0, waiting: BTreeMap::new(), issued: BTreeMap::new() };
     let mut answered = String::new();

@@ -23,10 +23,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server on `address`; with port 0, the kernel chooses a port.
-    ///
-    /// # Errors
-    /// Fails if the server cannot listen on the address.
+    /// Starts a server on `address`; with port 0, the kernel chooses a port. Fails if the server cannot
+    /// listen on the address.
     pub fn start(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
@@ -43,10 +41,8 @@ impl Server {
         self.address
     }
 
-    /// Serves requests until the process ends, for a separate process in another network namespace.
-    ///
-    /// # Errors
-    /// Fails if the server cannot listen on the address.
+    /// Serves requests until the process ends, for a separate process in another network namespace. Fails if
+    /// the server cannot listen on the address.
     pub fn run(address: SocketAddr) -> io::Result<()> {
         accept(&TcpListener::bind(address)?, &AtomicBool::new(false));
         Ok(())

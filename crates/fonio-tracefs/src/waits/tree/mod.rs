@@ -398,10 +398,7 @@ impl WaitTree {
     }
 
     /// Writes the rows to `sink`, ordered by the beginning of their intervals. Zero-length rows are left out,
-    /// except each thread's first.
-    ///
-    /// # Errors
-    /// If `sink` fails.
+    /// except each thread's first. Fails if `sink` fails.
     pub fn finish(mut self, completions: &Completions, sink: &mut dyn RowSink) -> io::Result<()> {
         self.intervals.sort_by_key(|interval| (interval.began, interval.tid));
         for interval in &self.intervals {

@@ -16,23 +16,7 @@ const PACKAGE: &str = "nilfs-tools";
 
 /// The cleaner's settings: Debian's settings, except for the first setting. By default, the cleaner does not
 /// free data deleted within the last hour, so a nearly full file system would stay full for the whole run.
-const SETTINGS: &str = "\
-protection_period 0
-min_clean_segments 10%
-max_clean_segments 20%
-clean_check_interval 10
-selection_policy timestamp
-nsegments_per_clean 2
-mc_nsegments_per_clean 4
-cleaning_interval 5
-mc_cleaning_interval 1
-retry_interval 60
-min_reclaimable_blocks 10%
-mc_min_reclaimable_blocks 1%
-use_set_suinfo
-use_mmap
-log_priority info
-";
+const SETTINGS: &str = include_str!("nilfs_cleanerd.conf");
 
 /// A running nilfs_cleanerd. Dropping this value kills the daemon.
 #[derive(Debug)]

@@ -75,18 +75,7 @@ fn an_emulated_device_is_measured_in_a_guest() {
 
 /// A script that runs a workload on an array whose last device vanishes, and on an array while fonio is
 /// killed. The script prints exit codes and leftovers.
-const ARRAYS: &str = r#"
-run="fonio run webbench --runs 1 --on md-raid0:ridata+transcend@64MiB --size 256MiB"
-left() { echo "$1 $2"; ls /sys/block | grep -e ^md -e ^ublk; grep -e /dev/md -e ublk /proc/mounts; ls /run/fonio; }
-$run --fault vanish:commands=300 --output a >/dev/null
-left vanished $?
-sh -c "exec $run --output b" >/dev/null & sleep 6
-kill -KILL $!
-wait $!
-left killed $?
-$run --scale 0.02 --output c >/dev/null
-left finished $?
-"#;
+const ARRAYS: &str = include_str!("lab_arrays.sh");
 
 #[test]
 fn an_array_without_a_device_gives_errors_and_nothing_stays() {

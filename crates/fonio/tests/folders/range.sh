@@ -1,0 +1,48 @@
+HOT=$CARD/app; IMAGES=$CARD/.fonio-hot-range; cp -a $LOG $HOT
+trap 'umount -q $HOT || true; umount $CARD' EXIT
+tell $HOT >$DIR/before
+refused() { ! $FONIO fix "$@"; }
+refused apply hot-range $HOT
+refused apply hot-range=4MiB $HOT
+refused apply hot-range=64MiB $HOT
+refused apply hot-range=12MiB $CARD
+refused apply hot-range=12MiB /run/etc
+head -c 9M /dev/urandom >$HOT/large
+refused apply hot-range=12MiB $HOT
+rm $HOT/large; tell $HOT >$DIR/before
+sleep 1000 3>>$HOT/app.log & WRITER=$!; sleep 0.3
+refused apply hot-range=12MiB $HOT
+kill $WRITER; wait $WRITER || true
+chmod o+w $CARD
+refused apply hot-range=12MiB $HOT
+chmod o-w $CARD
+$FONIO fix apply hot-range=12MiB $HOT --dry-run
+! test -e $IMAGES; cmp /etc/fstab $DIR/fstab
+$FONIO fix apply hot-range=12MiB $HOT
+tell $HOT | cmp - $DIR/before
+findmnt -n -o FSTYPE,SOURCE $HOT; losetup -n -O AUTOCLEAR,DIO,BACK-FILE $(findmnt -n -o SOURCE $HOT)
+stat -c 'image %b of %B, mode %a' $IMAGES/*
+tail -n 1 /etc/fstab; findmnt --verify 2>&1 | grep -A1 app || true
+$FONIO fix | sed -n '1,/^$/p'
+refused apply hot-range=16MiB $HOT
+# The image neither moves nor has parts that are written for the first time.
+filefrag -v $IMAGES/* >$DIR/place
+for at in 7 3 9 1; do dd if=/dev/urandom of=$HOT/spread bs=64k count=1 seek=$at conv=notrunc,fsync status=none; done
+rm $HOT/spread; sync
+filefrag -v $IMAGES/* | cmp - $DIR/place
+echo three >>$HOT/app.log; rm $HOT/sub/deep; mv $HOT/sub $HOT/moved; echo new >$HOT/moved/new
+tell $HOT >$DIR/during
+umount $HOT
+refused undo
+refused apply hot-range=12MiB $HOT
+mount $HOT
+tell $HOT | cmp - $DIR/during
+sleep 1000 3>>$HOT/app.log & WRITER=$!; sleep 0.3
+refused undo
+kill $WRITER; wait $WRITER || true
+$FONIO fix undo --dry-run
+$FONIO fix undo
+tell $HOT | cmp - $DIR/during
+! findmnt $HOT; ! test -e $IMAGES; cmp /etc/fstab $DIR/fstab
+! test -e /run/fonio/settings.json; ! losetup -n -O BACK-FILE | grep hot-range
+echo all is back

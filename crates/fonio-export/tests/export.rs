@@ -145,9 +145,7 @@ fn fio_iolog() {
 
 #[test]
 fn fio_replays_the_iolog() {
-    if !fonio_testing::has(&[fonio_testing::Need::Fio]) {
-        return;
-    }
+    fonio_testing::skip_without!(Fio);
     let dir = tempfile::tempdir().expect("a temporary directory");
     let image = dir.path().join("image");
     fs::write(&image, vec![0; 1 << 20]).expect("the image is written");

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use fonio_core::meta::{LOST_STATEMENTS, SHOWS_STATEMENTS};
 use fonio_core::{Call, SqliteWrite, Statement};
 use fonio_record::RecordOptions;
-use fonio_testing::{Need, has, skip};
+use fonio_testing::{Need, skip, skip_without};
 use loop_ext4::{FileSystem, Recorded, options_of};
 
 /// Returns the total number of steps of each statement.
@@ -62,9 +62,7 @@ fn script(mode: &str) -> String {
 
 #[test]
 fn the_statements_of_the_shell_are_recorded_without_values() {
-    if !has(&[Need::Sqlite3]) {
-        return;
-    }
+    skip_without!(Sqlite3);
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
     for mode in ["DELETE", "WAL"] {
@@ -122,9 +120,7 @@ const PYTHON: &str = include_str!("statements.py");
 
 #[test]
 fn a_process_that_runs_already_shows_the_statements_that_it_had_prepared() {
-    if !has(&[Need::Python]) {
-        return;
-    }
+    skip_without!(Python);
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
     let folder = system.dir.path();

@@ -1,7 +1,7 @@
 //! Skips tests on machines without a required feature, and counts the skips. Also parses commands and tables
 //! from documents ([`markdown`]), and test cases from files ([`cases`]).
 //!
-//! A test that cannot run calls [`has`], [`skip`] or [`skip_part`]. libtest reports a skipped test as "ok"
+//! A test that cannot run calls [`skip_without`], [`has`], [`skip`] or [`skip_part`]. libtest reports a skipped test as "ok"
 //! and hides its output. Therefore, each skip also adds a line to the file named by [`SKIPS`], and `cargo
 //! xtask test` counts the lines. If a need is listed in [`REQUIRE`], the test fails instead. Continuous
 //! integration sets this variable, because a test that is skipped on every machine proves nothing.
@@ -140,6 +140,17 @@ pub fn has(needs: &[Need]) -> bool {
         }
         None => true,
     }
+}
+
+/// Skips the calling test, and returns from it, if the machine lacks one of the needs, such as
+/// `skip_without!(Root, Loop);`.
+#[macro_export]
+macro_rules! skip_without {
+    ($($need:ident),+) => {
+        if !$crate::has(&[$($crate::Need::$need),+]) {
+            return;
+        }
+    };
 }
 
 /// Skips the calling test because the machine lacks `need`; the test must then return. `why` gives the

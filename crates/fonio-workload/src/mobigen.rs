@@ -322,9 +322,7 @@ mod tests {
 
     #[test]
     fn a_phones_trace_is_replayed() {
-        if !fonio_testing::has(&[fonio_testing::Need::PhoneTrace]) {
-            return;
-        }
+        fonio_testing::skip_without!(PhoneTrace);
         let trace = PathBuf::from(std::env::var_os("FONIO_MOBIGEN_TRACE").unwrap());
         let text = std::fs::read_to_string(&trace).unwrap();
         let lines = parse(&text, "trace").unwrap().len() as u64;

@@ -245,9 +245,7 @@ fn manual_pages_and_completions_are_made() {
 fn a_user_without_rights_gets_a_verdict_from_samples() {
     use std::os::fd::AsRawFd;
     use std::os::unix::process::CommandExt;
-    if !fonio_testing::has(&[fonio_testing::Need::Root]) {
-        return;
-    }
+    fonio_testing::skip_without!(Root);
     let dir = tempfile::tempdir().expect("a temporary folder");
     std::os::unix::fs::chown(dir.path(), Some(65534), Some(65534)).expect("root can change the owner");
     // The user may have no access to the folder of the program, but can run the open file.

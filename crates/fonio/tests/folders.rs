@@ -4,7 +4,7 @@
 
 use std::process::{Command, Output};
 
-use fonio_testing::{Need, has, skip};
+use fonio_testing::{Need, has, skip, skip_without};
 
 /// A shell command that creates files of each kind in the folder which the tests put into memory or move.
 const FILL: &str =
@@ -50,82 +50,43 @@ fn text(script: &str) -> Option<String> {
     Some(said + &errors)
 }
 
-/// Runs a shell script that must succeed and print each of the `expected` texts. Returns the script's output.
+/// Runs a shell script after the commands `before`. The script must succeed, and print the texts of its lines
+/// `#= TEXT`. Returns the script's output.
 #[track_caller]
-fn says(script: &str, expected: &[&str]) -> Option<String> {
-    let said = text(script)?;
-    for expected in expected {
-        assert!(said.contains(expected), "{expected}:\n{said}");
+fn says(before: &str, script: &str) -> Option<String> {
+    let said = text(&format!("{before}{script}"))?;
+    for expected in script.lines().filter_map(|line| line.strip_prefix("#= ")) {
+        assert!(said.contains(&expected.replace("\\n", "\n")), "{expected}:\n{said}");
     }
     Some(said)
 }
 
 #[test]
 fn a_folder_is_in_memory_and_comes_back_with_what_was_written() {
-    says(
-        include_str!("folders/in_ram.sh"),
-        &[
-            "none -> 8MiB",
-            "fonio-folder-in-ram\n",
-            "this value is already in force",
-            "8MiB -> 16MiB",
-            "(before: none)",
-            ", 2 removed",
-            " 0 files and folders changed",
-            "16MiB -> none",
-            "is not in memory: nothing to write out",
-            "systemd does not run here, so nothing writes the folder out",
-            "all is back",
-        ],
-    );
+    says("", include_str!("folders/in_ram.sh"));
 }
 
 #[test]
 fn programs_that_use_the_folder_are_named_and_lose_nothing() {
-    says(
-        include_str!("folders/in_use.sh"),
-        &[
-            "programs have files in this folder open for writing",
-            "app.log). Stop these programs first (end these programs)",
-            "These programs still use the old files",
-            "new.log). First end these programs",
-            "log). First end these programs",
-            "8MiB -> none",
-            "kept\nwritable\n",
-        ],
-    );
+    says("", include_str!("folders/in_use.sh"));
 }
 
 #[test]
 fn folders_that_cannot_be_in_memory_are_refused_with_the_reason() {
-    says(
-        include_str!("folders/refused.sh"),
-        &[
-            "on /etc: the system starts from this folder",
-            "is in this folder: name a folder below it",
-            "such as `fonio fix apply folder-in-ram /var/log`",
-            "write a multiple of 1MiB",
-            "a systemd unit is needed, but systemd does not run here",
-            "which is more than 2MiB",
-            "of memory, but only",
-            "a hard link outside the folder",
-            "/mnt is mounted in this folder",
-            "it is already a mount point",
-        ],
-    );
+    says("", include_str!("folders/refused.sh"));
 }
 
 /// At any moment of a write-out, each file on the disk is complete, in either its old or its new version. The
 /// next write-out writes the remaining files.
 #[test]
 fn a_write_out_that_is_killed_leaves_each_file_whole() {
-    says(include_str!("folders/killed_write_out.sh"), &["round 8"]);
+    says("", include_str!("folders/killed_write_out.sh"));
 }
 
 /// If fonio is killed at any moment while it applies or undoes the fix, `fonio fix undo` restores the folder.
 #[test]
 fn a_killed_process_leaves_what_can_be_undone() {
-    says(include_str!("folders/killed_in_ram.sh"), &["each time"]);
+    says("", include_str!("folders/killed_in_ram.sh"));
 }
 
 /// Shell commands that mount a new ext4 at `$CARD`, and make `/etc` writable.
@@ -135,82 +96,32 @@ const CARD: &str = "CARD=${CARD:-/run/card}; mkdir $CARD; truncate -s 32M $DIR/i
 
 #[test]
 fn a_folder_moves_to_another_device_and_back() {
-    if !has(&[Need::Root, Need::Loop, Need::Mkfs]) {
-        return;
-    }
+    skip_without!(Root, Loop, Mkfs);
     let script = include_str!("folders/on_device.sh");
-    let expected = [
-        "name the folder on the other device, such as folder-on=/mnt/ssd/log",
-        "write the absolute path of a folder",
-        "create it first: mkdir -p /run/card/none",
-        "/run/card/full is not empty",
-        "none -> bound",
-        "/etc/fstab:\n  /run/card/log ",
-        "none bind,nofail,x-systemd.requires-mounts-for=/run/card/log",
-        "/new). First end these programs",
-        "which is not mounted on the folder now: run `mount --bind /run/card/log",
-        "Copying the changes back takes at most",
-        "all is back",
-    ];
-    says(&format!("{CARD}; {script}"), &expected);
+    says(&format!("{CARD}; "), script);
 }
 
 #[test]
 fn a_folder_gets_a_write_buffer() {
-    if !has(&[Need::Root, Need::Fuse]) {
-        return;
-    }
+    skip_without!(Root, Fuse);
     let script = include_str!("folders/buffer.sh");
-    let expected = [
-        "none -> mounted",
-        "fuse.fonio",
-        "/new). First end these programs",
-        "this value is already in force",
-        "mounted -> none",
-        "one\nthree\nnew\n",
-        "all is back",
-    ];
-    let Some(said) = says(script, &expected) else { return };
+    let Some(said) = says("", script) else { return };
     assert!(!said.contains("still use the old files"), "{said}");
 }
 
 /// All writes to the folder go to one image file on the same device, and undo keeps the written data.
 #[test]
 fn a_folder_gets_a_range_of_its_device() {
-    if !has(&[Need::Root, Need::Loop, Need::Mkfs]) {
-        return;
-    }
+    skip_without!(Root, Loop, Mkfs);
     let script = include_str!("folders/range.sh");
-    let expected = [
-        "write the size of the range, such as hot-range=16MiB: `fonio bench address-range FOLDER` measures",
-        "use at least 10MiB",
-        "free, but the image needs 64MiB, because the folder keeps its space",
-        "it is already a mount point",
-        "the system starts from this folder",
-        "which needs a range of at least",
-        "programs have files in this folder open for writing",
-        "users other than root can write to ",
-        "none -> 12MiB",
-        "ext4   /dev/loop",
-        "image 24576 of 512, mode 600",
-        "/card/app ext4 loop,nofail,X-fstrim.notrim",
-        "the range already has another size",
-        "which is not mounted on the folder now: run `mount -o loop ",
-        "app.log). First end these programs",
-        "Copying the changes back takes at most",
-        "12MiB -> none",
-        "all is back",
-    ];
-    says(&format!("CARD=$DIR/card; {CARD}; {script}"), &expected);
+    says(&format!("CARD=$DIR/card; {CARD}; "), script);
 }
 
 /// If fonio is killed at any moment while it applies or undoes the fix, the folder keeps its contents, and no
 /// loop device remains.
 #[test]
 fn a_killed_process_loses_nothing_of_a_range() {
-    if !has(&[Need::Root, Need::Loop, Need::Mkfs]) {
-        return;
-    }
+    skip_without!(Root, Loop, Mkfs);
     let script = include_str!("folders/killed_range.sh");
     let Some(said) = text(&format!("CARD=$DIR/card; {CARD}; {script}")) else { return };
     assert!(said.contains("each time") && said.contains("has it not"), "{said}");
@@ -219,9 +130,7 @@ fn a_killed_process_loses_nothing_of_a_range() {
 /// Syncing a file in the folder makes it durable: the sync also flushes the device with the image.
 #[test]
 fn a_sync_in_a_range_flushes_the_device_below() {
-    if !has(&[Need::Root, Need::Loop, Need::Mkfs]) {
-        return;
-    }
+    skip_without!(Root, Loop, Mkfs);
     let script = include_str!("folders/range_sync.sh");
-    says(&format!("CARD=$DIR/card; {CARD}; {script}"), &["flushed"]);
+    says(&format!("CARD=$DIR/card; {CARD}; "), script);
 }

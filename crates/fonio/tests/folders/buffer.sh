@@ -14,3 +14,11 @@ cat $LOG/app.log $LOG/new
 rm $LOG/new
 ! test -e /run/fonio/settings.json
 echo all is back
+
+#= none -> mounted
+#= fuse.fonio
+#= /new). First end these programs
+#= this value is already in force
+#= mounted -> none
+#= one\nthree\nnew\n
+#= all is back

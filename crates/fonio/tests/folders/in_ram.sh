@@ -18,3 +18,15 @@ tell $LOG | cmp - $DIR/during
 $FONIO folder write-out $LOG
 ! test -e /run/fonio/settings.json
 echo all is back
+
+#= none -> 8MiB
+#= fonio-folder-in-ram\n
+#= this value is already in force
+#= 8MiB -> 16MiB
+#= (before: none)
+#= , 2 removed
+#=  0 files and folders changed
+#= 16MiB -> none
+#= is not in memory: nothing to write out
+#= systemd does not run here, so nothing writes the folder out
+#= all is back

@@ -14,3 +14,11 @@ kill $WRITER; wait $WRITER || true
 kill $READER; wait $READER || true
 $FONIO fix undo
 cat $LOG/new.log
+
+#= programs have files in this folder open for writing
+#= app.log). Stop these programs first (end these programs)
+#= These programs still use the old files
+#= new.log). First end these programs
+#= log). First end these programs
+#= 8MiB -> none
+#= kept\nwritable\n

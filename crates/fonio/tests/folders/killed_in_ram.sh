@@ -13,3 +13,5 @@ for round in 1 2 3 4 5 6 7 8 9; do
     ! test -e /run/fonio/settings.json
 done
 echo each time
+
+#= each time

@@ -14,3 +14,5 @@ $FONIO folder write-out $LOG >/dev/null
 tell $LOG >$DIR/memory; tell /run/below/log | cmp - $DIR/memory
 ! ls -A /run/below/log | grep fonio
 umount /run/below
+
+#= round 8

@@ -38,3 +38,15 @@ for round in 1 2 3 4 5 6; do
     cmp /etc/fstab $DIR/fstab
 done
 echo all is back
+
+#= name the folder on the other device, such as folder-on=/mnt/ssd/log
+#= write the absolute path of a folder
+#= create it first: mkdir -p /run/card/none
+#= /run/card/full is not empty
+#= none -> bound
+#= /etc/fstab:\n  /run/card/log
+#= none bind,nofail,x-systemd.requires-mounts-for=/run/card/log
+#= /new). First end these programs
+#= which is not mounted on the folder now: run `mount --bind /run/card/log
+#= Copying the changes back takes at most
+#= all is back

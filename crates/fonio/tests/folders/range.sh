@@ -46,3 +46,22 @@ tell $HOT | cmp - $DIR/during
 ! findmnt $HOT; ! test -e $IMAGES; cmp /etc/fstab $DIR/fstab
 ! test -e /run/fonio/settings.json; ! losetup -n -O BACK-FILE | grep hot-range
 echo all is back
+
+#= write the size of the range, such as hot-range=16MiB: `fonio bench address-range FOLDER` measures
+#= use at least 10MiB
+#= free, but the image needs 64MiB, because the folder keeps its space
+#= it is already a mount point
+#= the system starts from this folder
+#= which needs a range of at least
+#= programs have files in this folder open for writing
+#= users other than root can write to
+#= none -> 12MiB
+#= ext4   /dev/loop
+#= image 24576 of 512, mode 600
+#= /card/app ext4 loop,nofail,X-fstrim.notrim
+#= the range already has another size
+#= which is not mounted on the folder now: run `mount -o loop
+#= app.log). First end these programs
+#= Copying the changes back takes at most
+#= 12MiB -> none
+#= all is back

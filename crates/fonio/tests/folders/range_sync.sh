@@ -10,3 +10,5 @@ echo "flushes: $BEFORE, then $AFTER"
 test $((AFTER - BEFORE)) -ge 4
 $FONIO fix undo
 echo flushed
+
+#= flushed

@@ -16,3 +16,14 @@ refused apply folder-in-ram $LOG
 refused apply folder-in-ram $LOG/mnt
 umount $LOG/mnt
 ! test -e /run/fonio/settings.json
+
+#= on /etc: the system starts from this folder
+#= is in this folder: name a folder below it
+#= such as `fonio fix apply folder-in-ram /var/log`
+#= write a multiple of 1MiB
+#= a systemd unit is needed, but systemd does not run here
+#= which is more than 2MiB
+#= of memory, but only
+#= a hard link outside the folder
+#= /mnt is mounted in this folder
+#= it is already a mount point

@@ -75,7 +75,7 @@ fn what_earlier_builds_kept_is_undone() {
     }
     drop(keeper);
     let place = dir.path().display().to_string();
-    // Earlier builds wrote a different first line and a different option in its mount command.
+    // Earlier builds wrote a different first line, and a different option in the mount command.
     let as_then = |text: String| {
         text.replace(HEADER, own::FORMER_HEADER).replace("mount --mount-options mode=", "mount -o mode=")
     };

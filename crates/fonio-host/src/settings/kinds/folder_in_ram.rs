@@ -75,7 +75,7 @@ impl Kind for FolderInRam {
         units::put(&units(&units::program()?, dir, value))
     }
 
-    /// Fails while programs have files in the tmpfs open, which prevents unmounting.
+    /// Fails while programs have files in the tmpfs open, because open files prevent unmounting.
     fn check_restore(&self, on: &Object) -> Result<(), HostError> {
         let dir = on.path();
         if mounted(dir)?.is_some() { check_unused(dir) } else { Ok(()) }

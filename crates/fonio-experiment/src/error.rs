@@ -147,8 +147,8 @@ pub enum ExperimentError {
         /// The units that have processes, as suggestions.
         seen: Vec<String>,
     },
-    /// A folder holds the slices of a different test.
-    #[error("{} holds the slices of another test ({differs}); name another folder with --output", folder.display())]
+    /// A folder contains the slices of a different test.
+    #[error("{} contains the slices of another test ({differs}); name another folder with --output", folder.display())]
     OtherTest {
         /// The folder with the slices of the other test.
         folder: PathBuf,

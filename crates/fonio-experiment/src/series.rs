@@ -283,7 +283,7 @@ fn place(arms: &[Arm<Variation>], arm: &Arm<Variation>) -> String {
 ///
 /// # Panics
 ///
-/// If `once` is the series of different arms.
+/// If `once` is the result of other arms.
 pub fn fastest(arms: &[Arm<Variation>], once: &Series, count: usize) -> Vec<Arm<Variation>> {
     assert_eq!(arms.len(), once.variations.len(), "each was run");
     let mut kept: Vec<usize> = Vec::new();

@@ -51,7 +51,7 @@ pub(crate) struct TaskResult {
 /// The result of a workload that ran concurrently with another workload.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct BackgroundResult {
-    /// The share of the concurrent workload's operations that it completed.
+    /// The share of its operations that the concurrent workload completed.
     pub(crate) done: f64,
     pub(crate) ran_ns: u64,
     pub(crate) ended_early: bool,

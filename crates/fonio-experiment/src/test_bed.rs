@@ -141,8 +141,8 @@ impl TestBed {
                 let how: &[&str] = if setup.filesystem.has_unix_files() {
                     &["-a"]
                 } else {
-                    // The owners of copied files are not preserved, and copies of their targets replace
-                    // symbolic links.
+                    // The owners of files are not preserved. Symbolic links are replaced with copies of the
+                    // links' targets.
                     &["-rL", "--preserve=timestamps"]
                 };
                 for path in with {
@@ -165,8 +165,8 @@ impl TestBed {
     }
 
     /// Applies temporary settings of the setup to the device and the mount of `dir`, until the ledger is
-    /// closed. Settings of a folder apply to a new folder in it, until the devices stop. Returns the folder
-    /// that the workload must use.
+    /// closed. Settings of a folder apply to a new folder in `dir`, until the devices stop. Returns the
+    /// folder that the workload must use.
     fn borrow_settings(&mut self, setup: &Setup, dir: PathBuf) -> Result<PathBuf, ExperimentError> {
         for setting in setup.settings.iter().filter(|setting| setting.scope() != Scope::Folder) {
             let (_, only) = fonio_host::borrow_setting(setting, &dir, self.ledger())?;
@@ -345,7 +345,8 @@ impl TestBed {
         }
     }
 
-    /// Records that the file system on `device` was created and mounted on `dir`, and starts its cleaner.
+    /// Records that the file system on `device` was created and mounted on `dir`, and starts the cleaner of
+    /// NILFS2.
     fn is_made(&mut self, setup: &Setup, device: &Path, dir: &Path) -> Result<(), ExperimentError> {
         self.made = Some((dir.to_owned(), Space::of(dir)?.free));
         if setup.filesystem == Filesystem::Nilfs2 {

@@ -94,7 +94,8 @@ pub fn launch_series(
         let launched =
             launch_once(measurement.setup, &of_round, &measurement.recording(out), opened, &mut notes);
         let (figures, analysed) = launched.inspect_err(|_| {
-            // Removes the folder of a command that did not start; fails if the folder holds a recording.
+            // Remove the folder of a command that did not start. This fails if the folder contains a
+            // recording.
             let _ = std::fs::remove_dir(out);
         })?;
         first.get_or_insert(analysed);
@@ -103,7 +104,7 @@ pub fn launch_series(
     Ok((results::series(places, runs, options), first.expect("a design has at least one measurement")))
 }
 
-/// Creates the test bed, launches the command, and removes the test bed. `opened` holds the files that an
+/// Creates the test bed, launches the command, and removes the test bed. `opened` contains the files that an
 /// earlier launch on this setup opened.
 fn launch_once(
     setup: &Setup,

@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(again.plan().order_seed, plan().order_seed);
         assert_eq!(again.slices().expect("two"), [slice(1, 1, false, 9), slice(2, 1, true, 5)]);
         let error = Folder::begin(&path, &LivePlan { slice_s: 3.0, ..plan() }).expect_err("another");
-        let says = "holds the slices of another test (slices in seconds: 40 in the folder, 3 now)";
+        let says = "contains the slices of another test (slices in seconds: 40 in the folder, 3 now)";
         assert!(error.to_string().contains(says), "{error}");
         fs::write(path.join("slice-004.json"), "{").expect("damaged");
         let error = again.slices().expect_err("damaged").to_string();

@@ -126,8 +126,8 @@ pub(super) struct MayWait {
     pub began: Timestamp,
 }
 
-/// Makes each access start after the other thread's access for which it had waited, if there is one. Returns
-/// the number of signals that accesses set.
+/// If a thread had waited for another thread's access before it started an access, makes the replay start
+/// this access after the other thread's access. Returns the number of signals that accesses set.
 pub(super) fn link<A: Waits>(
     threads: &mut BTreeMap<u32, Threaded<A>>,
     mut causes: Causes,

@@ -1,7 +1,7 @@
 //! Replays a recording on any storage, so that a user's own load becomes a workload.
 //!
 //! [`What::Blocks`] replays the reads, writes and flushes of the device. They bypass the page cache and use
-//! one file that holds every accessed chunk. [`What::Calls`] replays the file-system calls. They use the
+//! one file that contains every accessed chunk. [`What::Calls`] replays the file-system calls. They use the
 //! page cache and the file system, with files of the recorded lengths.
 //!
 //! Each recorded thread is a thread of the replay. If an access began after the thread's previous access had

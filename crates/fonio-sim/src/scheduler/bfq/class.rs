@@ -102,8 +102,8 @@ impl ClassQueues {
     }
 
     /// Returns the queue with the earliest virtual finish among those whose virtual start was reached. If
-    /// virtual time has not reached the start time of any queue, it jumps to the earliest start time:
-    /// permanently if `is_for_good`, otherwise only for this choice.
+    /// virtual time has not reached the start time of any queue, virtual time jumps to the earliest start
+    /// time: permanently if `is_for_good` is true, otherwise only for this choice.
     fn choose(&mut self, queues: &[Queue], is_for_good: bool) -> Option<usize> {
         let first = self.busy.iter().map(|busy| queues[*busy].start).min()?;
         let now = self.now.max(first);

@@ -23,7 +23,7 @@ impl<T> Default for Slab<T> {
     }
 }
 
-const UNPOISONED: &str = "no thread panics while it holds the table";
+const UNPOISONED: &str = "no thread panics while it holds the lock of the table";
 
 impl<T> Slab<T> {
     /// Calls `make` with a free number, from 1 on, and stores the value.

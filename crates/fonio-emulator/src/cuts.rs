@@ -216,7 +216,7 @@ fn create(path: &Path, bytes: u64) -> Result<File, EmulatorError> {
     Ok(file)
 }
 
-/// Copies the data of `from` into the empty file `to`, but does not write its holes.
+/// Copies the data of `from` into the empty file `to`; holes in `from` stay holes in `to`.
 fn copy_sparse(from: &File, to: &File) -> io::Result<()> {
     // No copy is needed if the file system can share blocks.
     if rustix::fs::ioctl_ficlone(to, from).is_ok() {

@@ -30,7 +30,7 @@ pub enum Kind {
     Write,
     /// A flush arrived.
     Flush,
-    /// A discard arrived: from its arrival on, its range may read as zeros.
+    /// A discard arrived. From then on, the discarded range may read as zeros.
     Discard,
     /// A write of zeros arrived.
     WriteZeroes,
@@ -121,7 +121,8 @@ pub struct Log {
     pub volatile_cache: bool,
     /// All complete records, in the order of the log.
     pub records: Vec<Record>,
-    /// Whether the log ends within a record, which is omitted, for example because its writer was killed.
+    /// Whether the log ends within a record, for example because the process that wrote the log was killed.
+    /// This record is omitted.
     pub cut_short: bool,
 }
 

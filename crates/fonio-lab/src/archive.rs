@@ -474,7 +474,7 @@ fn mirror(uris: &str, name: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Returns the part of an error line of apt with the URL and the reason.
+/// Returns the URL and the reason from an error line of apt.
 fn not_fetched(line: &str) -> Option<&str> {
     line.split_once("Failed to fetch ").map(|(_, rest)| rest)
 }

@@ -53,7 +53,7 @@ pub(crate) struct Root {
     _lock: File,
 }
 
-/// What is needed to create disk images.
+/// Everything that creating disk images requires.
 pub(crate) struct Maker<'a> {
     pub(crate) archive: &'a Archive,
     pub(crate) kernel: &'a KernelFiles,
@@ -410,8 +410,8 @@ fn remove_older(folder: &Path, newest: &Contents) -> Result<(), LabError> {
 }
 
 /// Writes a copy of a Debian package with uncompressed members, because decompression on an emulated
-/// processor is slow. Returns the byte position of the archive of the package's files, counted from 1, as in
-/// `tail -c +N`.
+/// processor is slow. Returns the position in bytes at which the archive with the package's files starts. The
+/// position is counted from 1, as in `tail -c +N`.
 fn uncompressed(package: &Path, copy: &Path) -> Result<usize, LabError> {
     let member = |option: &str| {
         let mut command = Command::new("dpkg-deb");

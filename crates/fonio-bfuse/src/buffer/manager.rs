@@ -95,12 +95,12 @@ impl Buffer {
                 Some(due) => {
                     let until = if due > now { due } else { due + at_last };
                     let waited = self.work.wait_timeout(dirty, until - now);
-                    dirty = waited.expect("no thread panics while it holds the dirty list").0;
+                    dirty = waited.expect("no thread panics while it holds the lock of the dirty list").0;
                 }
                 None if dirty.closed => return,
                 None => {
                     let waited = self.work.wait(dirty);
-                    dirty = waited.expect("no thread panics while it holds the dirty list");
+                    dirty = waited.expect("no thread panics while it holds the lock of the dirty list");
                 }
             }
         }

@@ -40,8 +40,8 @@ use pool::{ALIGNMENT, Entry, Pool};
 use crate::options::BufferOptions;
 use crate::statistics::BufferStatistics;
 
-/// If the source's free space is less than this plus twice the buffer size, nothing is buffered. A write for
-/// which there is no space then fails immediately.
+/// If the source's free space is less than this number of bytes plus twice the buffer size, nothing is
+/// buffered, so that a write for which there is no space fails immediately.
 const RESERVE_BYTES: u64 = 16 << 20;
 
 /// Writes with fewer bytes do not use direct I/O, because the device would be idle after each short write.
@@ -177,7 +177,7 @@ impl Buffer {
             state = pending.lock();
             if state.end != offset {
                 // Another thread has written to this inode while this thread waited for an entry. The kernel
-                // serialises writes, so this was the write-back of a mapped page.
+                // serialises writes, so the other thread's write was the write-back of a mapped page.
                 state = self.drain_locked(pending, state);
             }
         }
@@ -322,7 +322,7 @@ impl Buffer {
     }
 
     fn lock_dirty(&self) -> MutexGuard<'_, Dirty> {
-        self.dirty.lock().expect("no thread panics while it holds the dirty list")
+        self.dirty.lock().expect("no thread panics while it holds the lock of the dirty list")
     }
 
     /// Returns the maximum number of sealed entries in one flush. Limiting the flush leaves free entries for

@@ -122,11 +122,11 @@ impl State {
 
 impl Pending {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no thread panics while it holds an inode's pending data")
+        self.state.lock().expect("no thread panics while it holds the lock of an inode's pending data")
     }
 
     pub(super) fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.settled.wait(state).expect("no thread panics while it holds an inode's pending data")
+        self.settled.wait(state).expect("no thread panics while it holds the lock of an inode's pending data")
     }
 
     pub(super) fn notify(&self) {

@@ -77,7 +77,7 @@ impl Oracle {
     fn check_size(&self) {
         let below = std::fs::metadata(&self.path).expect("it exists").len();
         let pending = self.pending.end_and_time().map_or(0, |(end, _)| end);
-        // These reads have the opposite order of the reads in `FileSystem::attributes`, so a flush between
+        // These reads are in the opposite order to the reads in `FileSystem::attributes`, so a flush between
         // them could make `below` outdated.
         let below = below.max(std::fs::metadata(&self.path).expect("it exists").len());
         assert_eq!(below.max(pending), self.content.len() as u64, "wrong file size shown to users");

@@ -25,7 +25,7 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 /// After this number of unsuccessful passes, the daemon assumes that the kernel cannot forget any inode.
 const VAIN_MAX: u64 = 2;
 
-const UNPOISONED: &str = "no thread panics while it holds the state of the descriptors";
+const UNPOISONED: &str = "no thread panics while it holds the lock of the descriptors' state";
 
 /// The limits on descriptors, and the state of the thread that frees them.
 #[derive(Debug)]

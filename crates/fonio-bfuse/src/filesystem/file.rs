@@ -223,8 +223,8 @@ impl FileSystem {
             && rustix::fs::fcntl_getfl(file).is_ok_and(|below| below.contains(OFlags::APPEND))
     }
 
-    /// Returns the change time of a passed-through file that can change without the kernel's inode: through a
-    /// mapping, if the file is also open for reading, or by losing set-user-ID bits.
+    /// Returns the change time of a passed-through file if the file can change while the kernel's inode stays
+    /// the same: through a mapping, if the file is also open for reading, or by losing set-user-ID bits.
     fn changes_unseen(file: &OwnedFd, flags: OFlags, fresh: Option<&Stat>) -> Option<AtomicI64> {
         let found;
         let stat = match fresh {

@@ -48,8 +48,8 @@ pub(crate) struct Identity {
     is_root: bool,
     /// All permitted capabilities except `CAP_SYS_RESOURCE`: quotas must apply to the daemon's writes.
     capabilities: [CapabilityWords; 2],
-    /// The effective capabilities; unknown after a change of the user, because the kernel then changes them
-    /// too.
+    /// The effective capabilities; unknown after a change of the user, because this change also changes the
+    /// capabilities.
     effective: Option<u32>,
     umask: u32,
 }

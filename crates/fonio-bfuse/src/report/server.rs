@@ -53,7 +53,7 @@ pub(crate) fn sweep() {
     }
 }
 
-/// The server of a mount's statistics. Dropping this value stops it.
+/// The server of a mount's statistics. Dropping this value stops the server.
 #[derive(Debug)]
 pub(crate) struct Server {
     /// Serves the metrics to Prometheus, if an address was given.
@@ -67,7 +67,7 @@ impl Server {
     /// Listens on the socket of the mount, and for Prometheus if an address is given.
     ///
     /// # Errors
-    /// If it cannot listen.
+    /// If the server cannot listen at the socket or at the address.
     pub(crate) fn start(
         mount: &MountPoint,
         file_system: &Arc<FileSystem>,
@@ -77,7 +77,7 @@ impl Server {
         let socket = socket_of(mount);
         let folder = state::folder();
         state::make(&folder).map_err(MountError::system("create the folder", &folder))?;
-        // A killed daemon may have left this socket; its device number now belongs to this mount.
+        // A killed daemon whose mount had the same device number may have left this socket.
         let _ = std::fs::remove_file(&socket);
         let listener = UnixListener::bind(&socket).map_err(MountError::system("listen at", &socket))?;
         let metrics = prometheus.map(|address| serve_metrics(address, file_system, buffer)).transpose()?;

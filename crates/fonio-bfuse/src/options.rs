@@ -107,7 +107,8 @@ impl Default for BufferOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MountFlags(Flags);
 
-/// Each option word, with its flag, and with whether the word sets or clears the flag.
+/// The option words, each with its flag; the last field is true if the word sets the flag, and false if the
+/// word clears the flag.
 const FLAGS: [(&str, Flags, bool); 24] = [
     ("ro", Flags::RDONLY, true),
     ("rw", Flags::RDONLY, false),

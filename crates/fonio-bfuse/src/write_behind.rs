@@ -4,8 +4,8 @@
 //! device, all its data are still in memory when `fsync` starts, and the device has been idle until then. The
 //! daemon does not see the writes of a passed-through file. So a thread checks the size of each file opened
 //! for writing, at growing intervals. When a file has grown by [`PIECE_BYTES`], the thread starts the
-//! write-back of this segment. Only this thread, and no application, waits for the write-back to start. Linux
-//! alone writes back shorter files, because many of them are deleted before they are written back.
+//! write-back of this segment. Only this thread, and no application, waits for the write-back to start. The
+//! thread ignores shorter files, because many of them are deleted before Linux writes them back.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};

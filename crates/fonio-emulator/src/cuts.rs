@@ -3,8 +3,8 @@
 //! A power cut falls between two records of the [`Log`]. At the time of the cut, each write has one of two
 //! states:
 //!
-//! - *durable* if it has completed, and either used FUA, or the device has no volatile cache, or a flush that
-//!   arrived after its completion has completed too;
+//! - *durable* if it has completed and at least one of these conditions is met: it used FUA, the device has
+//!   no volatile cache, or a later flush, which arrived after the write had completed, has completed too;
 //! - otherwise *in doubt*: the device has kept or lost each of its units (of 4 KiB or one sector).
 //!
 //! Writes are applied in arrival order, so an earlier write in doubt never hides a later durable write. Cuts

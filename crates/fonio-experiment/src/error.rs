@@ -78,7 +78,7 @@ pub enum ExperimentError {
         /// The error message of the workload's process.
         complaint: String,
     },
-    /// The kernel killed a process under test because it reached its memory limit.
+    /// The kernel killed a process under test because the process reached its memory limit.
     #[error("the workload needs more than {} of memory: the kernel killed it; try a larger --memory", limit.to_exact_text())]
     OutOfMemory {
         /// The memory limit of the process.

@@ -120,9 +120,10 @@ impl TestBed {
         Ok(bed)
     }
 
-    /// Creates the test bed of `setup` for any command. If the setup names a folder, it is used unchanged.
-    /// The files in `with` are copied to a device that is formatted for the command. If the setup has a
-    /// network link, a server runs behind this link. The command has a single folder, which is named `dir`.
+    /// Creates the test bed of `setup` for any command. If the setup names a folder, this folder is used
+    /// unchanged. The files in `with` are copied to a device that is formatted for the command. If the setup
+    /// has a network link, a server runs behind this link. The command has a single folder, which is named
+    /// `dir`.
     pub fn for_command(
         setup: &Setup,
         with: &[PathBuf],

@@ -66,7 +66,7 @@ impl Buffer {
                 drop(dirty);
                 let mut state = pending.lock();
                 state.is_urgent = false;
-                // The thread that is already writing the inode's data also flushes its other data.
+                // The thread that is already writing some of the inode's data also flushes the rest.
                 if state.in_flight {
                     drop(state);
                     dirty = self.lock_dirty();

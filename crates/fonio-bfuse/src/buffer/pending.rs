@@ -75,7 +75,7 @@ impl State {
         self.file = Some(Arc::clone(file));
     }
 
-    /// Copies into the last entry the part of `data` that fits, and returns its length.
+    /// Copies as much of `data` as fits into the last entry, and returns the number of copied bytes.
     pub(super) fn fill(&mut self, data: &[u8]) -> usize {
         let Some(entry) = self.entries.back_mut() else { return 0 };
         let bytes = entry.fill(data);

@@ -26,7 +26,7 @@ const DIRENT_BYTES: usize = 24;
 /// change, another change may leave the time unchanged.
 const AT_REST_NANOSECONDS: i128 = 50_000_000;
 
-/// Returns whether the next change of the directory is certain to change its modification time.
+/// Returns whether the next change in the directory is certain to change the directory's modification time.
 fn is_at_rest(stat: &Stat) -> bool {
     let now = clock_gettime(ClockId::Realtime);
     let since_epoch = |seconds: i64, nanoseconds: i128| i128::from(seconds) * 1_000_000_000 + nanoseconds;

@@ -139,7 +139,7 @@ impl FileSystem {
     }
 
     /// Opens a newly created file as `O_PATH` by name, which is faster than through `/proc`. Returns `None`
-    /// if another file has replaced it in the source.
+    /// if another file in the source has replaced the new file.
     fn path_descriptor(parent: &Node, name: &CStr, made: &Stat) -> Option<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let path = rustix::fs::openat(&parent.file, name, flags, Mode::empty()).ok()?;

@@ -218,7 +218,7 @@ impl FileSystem {
         node
     }
 
-    /// Returns the last component of a node's path, which is one of its names.
+    /// Returns the last component of a node's path, which is one of the node's names.
     pub(crate) fn name_of(&self, node: &Node) -> Option<Vec<u8>> {
         let link = node.file.as_raw_fd().to_string();
         let path = rustix::fs::readlinkat(&self.descriptor_links, &link, Vec::new()).ok()?;

@@ -45,7 +45,8 @@ pub(crate) fn sweep() {
         if !is_mounts || standing.contains(&path) {
             continue;
         }
-        // Keep the socket of a daemon in another mount namespace, whose mount this process does not see.
+        // Keep the sockets of daemons in other mount namespaces, because this process does not see the mounts
+        // of these daemons.
         if UnixStream::connect(&path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
             // Another process may have removed the socket already.
             let _ = std::fs::remove_file(&path);

@@ -1,4 +1,4 @@
-//! Keeps a caller on its CPU while it sends many requests.
+//! Keeps a caller on its CPU while the caller sends many requests.
 //!
 //! A reply wakes the caller, and Linux looks for an idle CPU to run the caller on. The caller's own CPU is
 //! not idle, because the serving thread still runs on it. So a caller with many small requests would move to

@@ -151,7 +151,7 @@ while True:
 ";
 
 /// A program that makes the kernel write pages back now and then without a flush, with POSIX_FADV_DONTNEED.
-/// The program runs as a separate process, because closing a file would drop SQLite's locks on it.
+/// The program runs as a separate process, because closing a file would drop SQLite's locks on the file.
 const DISTURBER: &str = "
 import os, random, sys, time
 random.seed(int(sys.argv[2]))

@@ -2,9 +2,10 @@
 //!
 //! The command runs under the recorder, which records its waits; [`fonio_analysis::launch`] divides the time
 //! into parts. Before the first measured launch on a setup, the command runs once without being measured. For
-//! warm launches, this run fills the cache. For cold launches, it shows which files the command opens: their
-//! cached pages are dropped before each launch. Only the pages of these files are dropped. Pages that other
-//! processes map stay cached, as do directory entries and inodes. [`Dropped`] reports what stayed.
+//! warm launches, this run fills the cache. For cold launches, this run shows which files the command opens.
+//! The cached pages of these files are dropped before each launch. Only the pages of these files are dropped.
+//! Pages that other processes map stay cached, as do directory entries and inodes. [`Dropped`] reports what
+//! stayed.
 
 mod caches;
 mod report;

@@ -8,7 +8,8 @@
 //! | `live.json` | the result so far ([`LiveResult`]) |
 //! | `slices.csv` | the slices as a table |
 //!
-//! Each file of the folder is complete or absent, even after `kill -9`, because it is renamed when complete.
+//! Each file of the folder is complete or absent, even after `kill -9`, because fonio writes it under another
+//! name and renames it when it is complete.
 
 use std::fs;
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
 //! Switches a setting of the machine in use back and forth, in slices of time, and compares how long threads
-//! were blocked on storage with and without it.
+//! were blocked on storage with and without the setting.
 //!
 //! A slice goes through these steps:
 //!

@@ -5,8 +5,8 @@ use crate::profile::{Profile, Source};
 /// The relation between a published number and the model before the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Neither a fit nor a choice used the published number, and the number does not follow from other
-    /// numbers that they used.
+    /// Neither a fit nor a choice used the published number, and the number does not follow from numbers that
+    /// a fit or a choice used.
     Predicted,
     /// The profile was fitted to the number, or a translation layer or a count was chosen to reproduce the
     /// number.

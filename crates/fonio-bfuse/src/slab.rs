@@ -7,7 +7,7 @@ use std::sync::{Arc, RwLock};
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: RwLock<Slots<T>>,
-    /// Number of values in the table, which can be read without the lock.
+    /// Number of values in the table. This number can be read without the lock.
     count: AtomicU64,
 }
 

@@ -274,7 +274,7 @@ fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
             assert!(length >= accepted, "{mode}: only {length} of {accepted} accepted bytes exist");
             assert!(below == piece(0, length), "{mode}: the file differs from the written data");
         }
-        // Freed space can be used again after the kernel has sent the forget of the file.
+        // Freed space can be used again after the kernel has sent the FORGET request for the file.
         std::fs::remove_file(mounted.path("large")).expect("root may do this");
         let again = || {
             let file = File::create(mounted.path("small"));

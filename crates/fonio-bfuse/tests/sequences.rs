@@ -1,5 +1,5 @@
-//! Compares the results of random operations on a mount with a model of a file system, which consists of a
-//! few vectors. A failing sequence of operations is shortened before it is shown.
+//! Compares the results of random operations on a mount with a model of a file system. The model consists of
+//! a few vectors. A failing sequence of operations is shortened before it is shown.
 //!
 //! `FONIO_BFUSE_OPERATIONS` sets the number of operations per mode, and `FONIO_BFUSE_SEED` sets the seed of
 //! these random operations.

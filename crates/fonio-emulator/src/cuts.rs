@@ -74,7 +74,7 @@ impl Cut {
 pub struct CutImages<'a> {
     log: &'a Log,
     tear: Tear,
-    /// An image with the effects of all records before `settled`, which are all durable.
+    /// An image with the effects of all records before `settled`. All these records are durable.
     base: File,
     settled: usize,
 }

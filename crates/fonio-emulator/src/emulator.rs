@@ -39,8 +39,8 @@ pub struct Options {
     pub mount_options: String,
     /// I/O scheduler of the block device.
     pub scheduler: String,
-    /// Whether a device that is faster than this machine is served as fast as possible instead of refused. If
-    /// so, measured latencies are too high, never too low.
+    /// Whether a device that is faster than this machine is served as fast as possible, rather than refused.
+    /// If so, measured latencies are too high, never too low.
     pub at_floor: bool,
     /// Directory of the ledger of changes to the machine.
     pub state_dir: PathBuf,

@@ -67,8 +67,8 @@ pub struct PowerCuts {
     pub survived: u32,
     /// The cuts after which the check failed.
     pub failures: Vec<CutOutcome>,
-    /// Mount times in seconds after each cut on the emulated device, which include file system recovery;
-    /// empty without [`PowerCutOptions::recovery`].
+    /// Mount time in seconds on the emulated device after each cut. The mount time includes file system
+    /// recovery. Empty without [`PowerCutOptions::recovery`].
     pub recovery_s: Vec<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Executes the workload in its own process, which returns the result.
+//! Executes the workload in a separate process, which returns the result.
 //!
 //! A separate process of this program executes a workload's task. The process prepares the workload, reports
 //! that it is ready, and waits for the signal to start. The command that the recorder runs is [`start_task`],

@@ -23,7 +23,7 @@ use crate::error::ExperimentError;
 use crate::filling::{Space, fill};
 use crate::setup::{Background, MdRaid0, Medium, Setup, Storage};
 
-/// Maximum size of a folder in memory, which is more than any workload writes. Only written data use memory.
+/// Maximum size of a folder in memory. No workload writes this much, and only written data use memory.
 const MEMORY_PLACE: u64 = 1 << 30;
 
 /// How this program starts itself in another role: its program file, and the arguments of each role.
@@ -70,7 +70,8 @@ pub(crate) struct TestBed {
     ledger: Option<Ledger>,
     /// The locks of borrowed settings, released after the ledger has restored the settings.
     changes: Vec<OnlyChanger>,
-    /// The ledger entries for settings of the workload's folder, whose mounts are on the devices.
+    /// The ledger entries for settings of the workload's folder. The mounts of these settings are on the
+    /// devices.
     of_folder: Vec<Entry>,
     /// The folder for each directory that the workload uses, by name.
     pub(crate) places: BTreeMap<String, PathBuf>,
@@ -80,7 +81,7 @@ pub(crate) struct TestBed {
     pub(crate) watched: Vec<Selector>,
     /// The address on which the workload's server listens.
     pub(crate) http: Option<SocketAddr>,
-    /// A folder for the run's own small files, which is not on the device under test.
+    /// A folder for the run's own small files. This folder is not on the device under test.
     pub(crate) scratch: PathBuf,
 }
 

@@ -47,9 +47,9 @@ const EXT_OPTIONS: &[&str] = &["-q", "-F", "-b", "4096", "-E", "lazy_itable_init
 const EXT3_OPTIONS: &[&str] =
     &["-q", "-F", "-b", "4096", "-I", "128", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
 
-/// The options of FAT32 on devices of any size, with clusters of eight sectors: 4 KiB on most devices, like
-/// the blocks of the other file systems. By default, mkfs.vfat makes FAT16 on a small device, and uses
-/// clusters of up to 32 KiB. The option `-I` allows a device without a partition table.
+/// The options of FAT32 on devices of any size. A cluster has eight sectors: on most devices 4 KiB, the block
+/// size of the other file systems. By default, mkfs.vfat makes FAT16 on a small device, and uses clusters of
+/// up to 32 KiB. The option `-I` allows a device without a partition table.
 const VFAT_OPTIONS: &[&str] = &["-I", "-F", "32", "-s", "8"];
 
 /// The list of mounts (`_PATH_MOUNTED` of the C library), which mkfs.nilfs2 reads before it does anything

@@ -353,8 +353,8 @@ impl Archive {
         programs::output(own.args(["indextargets", "--format", "$(REPO_URI)"]), "apt")
     }
 
-    /// Returns a command for one of apt's programs, with fonio's configuration in addition to the machine's
-    /// own, such as a proxy.
+    /// Returns a command for one of apt's programs. The command uses fonio's configuration in addition to the
+    /// machine's own configuration, which may set a proxy.
     fn apt(&self, program: &str) -> Command {
         self.apt_with(&self.apt_folder(), program)
     }

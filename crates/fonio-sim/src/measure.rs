@@ -202,7 +202,7 @@ impl Protocol {
         }
     }
 
-    /// Returns the sequential test of Kim et al., Table III, on the phone: 128 MiB. The request sizes are not
+    /// Returns the sequential test of 128 MiB on the phone (Kim et al., Table III). The request sizes are not
     /// published; we assume 512 KiB for writes and 128 KiB for reads (the kernel's read-ahead).
     pub fn kim_sequential(op: Op) -> Protocol {
         let request = if op == Op::Read { 128 << 10 } else { 512 << 10 };

@@ -62,7 +62,7 @@ struct Dirty {
     /// Inodes with pending data, and the time of the first pending write of each inode; the oldest inode is
     /// first.
     by_age: VecDeque<(Instant, Arc<Pending>)>,
-    /// Inodes with a sealed entry, which a manager flushes at once.
+    /// Inodes with sealed entries. A manager flushes these entries at once.
     sealed: VecDeque<Arc<Pending>>,
     /// Number of writers that wait for a free entry.
     starving: usize,

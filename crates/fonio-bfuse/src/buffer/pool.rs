@@ -96,7 +96,8 @@ impl Pool {
     pub(super) fn wait(&self) {
         let mut free = self.lock();
         while free.is_empty() {
-            free = self.freed.wait(free).expect("no thread panics while it holds the lock of the free entries");
+            free =
+                self.freed.wait(free).expect("no thread panics while it holds the lock of the free entries");
         }
     }
 }

@@ -115,7 +115,8 @@ impl FileSystem {
         let mut fields = request.fields();
         let directory = self.directory_handle(fields.u64()?)?;
         let (offset, bytes) = (fields.u64()?, fields.u32()? as usize);
-        let mut state = directory.read.lock().expect("no thread panics while it holds the lock of a directory");
+        let mut state =
+            directory.read.lock().expect("no thread panics while it holds the lock of a directory");
         if state.position != offset {
             rustix::fs::seek(&directory.file, SeekFrom::Start(offset))?;
             state.ahead.clear();

@@ -96,7 +96,8 @@ impl FileSystem {
 
     /// Returns an error of an earlier, acknowledged write to the inode.
     fn take_error(&self, handle: &Handle) -> Option<Errno> {
-        let mut seen = handle.seen.lock().expect("no thread panics while it holds the lock of a handle's error state");
+        let mut seen =
+            handle.seen.lock().expect("no thread panics while it holds the lock of a handle's error state");
         handle.node.pending.error_for(&mut seen)
     }
 

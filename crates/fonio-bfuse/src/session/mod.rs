@@ -152,8 +152,10 @@ impl Session {
     pub(crate) fn wait(&self) {
         let mut running = self.lock_running();
         while running.all > 0 {
-            running =
-                self.ended.wait(running).expect("no thread panics while it holds the lock of the number of threads");
+            running = self
+                .ended
+                .wait(running)
+                .expect("no thread panics while it holds the lock of the number of threads");
         }
     }
 

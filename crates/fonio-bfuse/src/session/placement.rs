@@ -130,7 +130,10 @@ impl Placement {
         while !state.closed {
             self.sleeps.store(true, Ordering::Release);
             while !state.awake && !state.closed {
-                state = self.woken.wait(state).expect("no thread panics while it holds the lock of the list of threads");
+                state = self
+                    .woken
+                    .wait(state)
+                    .expect("no thread panics while it holds the lock of the list of threads");
             }
             state.awake = false;
             let now = Instant::now();

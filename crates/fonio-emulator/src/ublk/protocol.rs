@@ -96,7 +96,7 @@ pub(super) fn data_offset(tag: u16) -> u64 {
     DATA_OFFSET + (u64::from(tag) << DATA_BITS)
 }
 
-/// The table of requests, with one entry per tag, which the driver fills.
+/// The table of requests, which the driver fills. The table has one entry per tag.
 #[derive(Debug)]
 pub(super) struct Descriptors {
     start: *const Descriptor,

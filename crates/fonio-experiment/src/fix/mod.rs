@@ -37,7 +37,7 @@ pub struct Fix {
 
 #[derive(Clone, Copy, Debug)]
 enum Change {
-    /// The fix is tried like a setting of the machine.
+    /// A trial applies the fix in the way in which it applies a setting of the machine.
     Setting(Trial),
     /// The fix is tried by a function that changes the setup and its workload. The workload is `None` if a
     /// user's command runs, because the I/O of a command cannot be changed.

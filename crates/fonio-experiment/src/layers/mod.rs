@@ -72,9 +72,9 @@ pub struct LayerResult {
     pub write_rounds_mb_s: Vec<f64>,
     /// Rate of reading in each round; empty if some round did not measure it.
     pub read_rounds_mb_s: Vec<f64>,
-    /// The write rate divided by the compared layer's write rate, paired by rounds.
+    /// The write rate divided by the write rate of the layer `compared_with`, paired by rounds.
     pub write_change: Option<Change>,
-    /// The read rate divided by the compared layer's read rate, paired by rounds.
+    /// The read rate divided by the read rate of the layer `compared_with`, paired by rounds.
     pub read_change: Option<Change>,
     /// A note on what could not be measured in this layer, and why.
     pub note: Option<String>,

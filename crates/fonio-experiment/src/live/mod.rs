@@ -315,7 +315,7 @@ impl Test<'_> {
 /// Number of pairs needed to estimate how much a load varies.
 const PILOT_PAIRS: usize = 3;
 
-/// Returns the control groups of a unit, which must contain at least one process.
+/// Returns the control groups of a unit. The unit must have at least one process.
 fn check_unit(unit: &str) -> Result<BTreeSet<String>, ExperimentError> {
     let mut now = units_now();
     now.remove(unit)

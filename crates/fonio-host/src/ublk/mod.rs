@@ -128,7 +128,7 @@ impl UblkDevice {
         set.map_err(HostError::system("set the limits of", &self.path))
     }
 
-    /// Starts the device, which creates its block device. The process `server` must have opened the character
+    /// Starts the device. This creates the block device. The process `server` must have opened the character
     /// node and submitted a fetch command for each slot of the queue.
     ///
     /// # Errors

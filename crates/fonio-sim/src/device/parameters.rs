@@ -106,7 +106,7 @@ pub enum ReadsWaitFor {
     Queue,
     /// A read waits for the operation in progress, and overtakes operations that have not begun.
     Operation,
-    /// A read waits until the operation in progress is suspended, which takes this time.
+    /// A read waits until the operation in progress is suspended. The suspension takes this time.
     Suspension(Nanos),
 }
 

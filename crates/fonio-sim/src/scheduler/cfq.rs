@@ -276,8 +276,8 @@ impl Cfq {
         Some(GroupTurn { class, group, ends: now + Nanos(slices.sum()) })
     }
 
-    /// Returns the timestamp until which the device idles for the active queue, which is empty. Other queues
-    /// are held back until then. Returns `None` if the device does not idle.
+    /// Returns the timestamp until which the device idles for the active queue if this queue is empty. Other
+    /// queues are held back until then. Returns `None` if the device does not idle.
     fn idles_until(&self, turn: Turn, now: Timestamp) -> Option<Timestamp> {
         let queue = &self.queues[turn.queue];
         let class = queue.priority().class;

@@ -118,7 +118,7 @@ const HOST_TOLERANCE: f64 = 0.25;
 /// A published 0.01 can mean 0.005 to 0.015.
 const ROUNDING_MB_S: f64 = 0.005;
 
-/// Published rates below this have one significant digit.
+/// Published rates below this rate have one significant digit.
 const ONE_DIGIT_MB_S: f64 = 0.1;
 
 /// Compares a profile with all published numbers of its device, if there are any.

@@ -125,8 +125,8 @@ pub(super) fn check_writers(dir: &Path) -> Result<(), String> {
     ))
 }
 
-/// Returns sentences with the programs that still use files covered by the mount, with the consequence
-/// (`means`), and with the remedy.
+/// Returns a text for the user: the programs that still use files covered by the mount, the consequence
+/// (`means`), and the remedy.
 pub(super) fn left_below(dir: &Path, means: &str) -> Option<String> {
     let below = uncovered(dir).and_then(|below| rustix::fs::fstat(&below)).ok()?;
     let own = fs::metadata("/proc/self/exe").map(|stat| (stat.dev(), stat.ino())).ok();

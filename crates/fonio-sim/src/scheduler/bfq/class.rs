@@ -6,8 +6,8 @@
 
 use super::queue::{Queue, State};
 
-/// The virtual time of a sector at weight 1. Observed: rounding errors of the divisions by weights decide
-/// ties. With 1 << 20, the model's decisions differ from the kernel's for the load `equal-weights`.
+/// The virtual time of a sector at weight 1. In observed kernels, rounding errors of the divisions by weights
+/// decide ties. With 1 << 20, the model's decisions differ from the kernel's for the load `equal-weights`.
 const SECTOR_VIRTUAL: u64 = 1 << 22;
 
 /// Converts `sectors` of service to virtual time at a `weight`.

@@ -42,8 +42,8 @@ pub struct Mirrored {
 /// Makes the content of the folder `to` equal to the content of `from`. `place` is the target's path.
 ///
 /// # Errors
-/// [`HostError::NotCopied`] if a part could not be written. The rest was written then, and nothing was
-/// removed.
+/// [`HostError::NotCopied`] if a part could not be written. In this case, the other parts were written, and
+/// nothing was removed.
 pub(in crate::settings) fn mirror(
     from: &OwnedFd,
     to: &OwnedFd,

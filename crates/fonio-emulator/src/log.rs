@@ -6,9 +6,9 @@
 //! since serving began (u64). The data of a write and the name of a mark follow their record.
 //!
 //! **The order of the records is authoritative.** The record of a command is appended when the command
-//! arrives, and [`Kind::Completed`] before the host learns of the completion. So all completions that the
-//! host knew when it sent a flush precede the record of this flush. All other completions follow the flush
-//! record.
+//! arrives, and a record [`Kind::Completed`] is appended before the host learns of the completion. So all
+//! completions that the host knew when it sent a flush precede the record of this flush. All other
+//! completions follow the flush record.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};

@@ -176,7 +176,8 @@ fn each_handle_hears_of_an_error_once() {
     let (pending, full) = (Arc::new(Pending::default()), Arc::new(OwnedFd::from(full)));
     let mut first = pending.errors_now();
     let mut second = pending.errors_now();
-    // The device is full, but the file system with its device node is not full, so the write is buffered.
+    // `/dev/full` is full, but the file system that contains this device node is not, so the write is
+    // buffered.
     assert_eq!(buffer.write(&pending, &full, 0, &[1; 100]), Ok(()));
     buffer.drain(&pending);
     assert_eq!(pending.error_for(&mut first), Some(Errno::NOSPC));

@@ -179,7 +179,7 @@ impl Changes {
         chosen
     }
 
-    /// Returns whether the object is the one that was changed, rather than another disk that now has its
+    /// Returns whether the object is the one that was changed, rather than another disk that now has the same
     /// name.
     fn is_here(&self, undoing: &Undoing) -> bool {
         undoing.kept.as_ref().is_none_or(|kept| undoing.is_of_this_boot || self.keeper.is_same_disk(kept))

@@ -222,10 +222,11 @@ fn digits(number: f64) -> String {
     }
 }
 
-/// Checks the numbers on the desktop. A card's profile does not include the desktop as a host. Its effect is
-/// estimated from the other seven cards: for each of them, the published desktop throughput is divided by the
-/// published phone throughput, and the median of these ratios is taken. Since the card's number on the phone
-/// was fitted, multiplying that number by the median gives the number on the desktop without the simulator.
+/// Checks the numbers on the desktop. A card's profile does not include the desktop as a host. The desktop's
+/// effect is estimated from the other seven cards: for each of them, the published desktop throughput is
+/// divided by the published phone throughput, and the median of these ratios is taken. Since the card's
+/// number on the phone was fitted, multiplying that number by the median gives the number on the desktop
+/// without the simulator.
 fn desktop(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), ProfileError> {
     let all = |four: Four| [four.seq_write, four.seq_read, four.rand_write, four.rand_read];
     let accesses = [Access::SeqWrite, Access::SeqRead, Access::RandWrite, Access::RandRead];

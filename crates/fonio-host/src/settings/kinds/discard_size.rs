@@ -1,9 +1,9 @@
 //! The setting for the maximum size of a discard that the kernel sends to a disk.
 //!
 //! The kernel accepts only values below 4 GiB that are multiples of the device's discard unit, and caps them
-//! at the device's own limit (`block/blk-sysfs.c`). The device's own limit can be 4 GiB or more, or can be no
-//! multiple of this unit. So fonio adapts a value to the device before it sets the value. To set the device's
-//! own limit, fonio writes a larger value, which the kernel caps.
+//! at the device's own limit (`block/blk-sysfs.c`). The device's own limit can be 4 GiB or more, and is not
+//! always a multiple of this unit. So fonio adapts a value to the device before it sets the value. To set the
+//! device's own limit, fonio writes a larger value, which the kernel caps.
 
 use fonio_core::ByteCount;
 use fonio_core::quantity::Unit;

@@ -24,8 +24,8 @@ pub(super) struct ClassQueues {
     /// Empty queues whose last turn has not yet finished in virtual time, so their weights still count in the
     /// total.
     retained: Vec<usize>,
-    /// The next queue, which is chosen whenever a queue becomes busy, begins its turn or loses its turn. A
-    /// queue whose virtual start time is reached later does not become the next queue.
+    /// The next queue. It is chosen whenever a queue becomes busy, begins its turn or loses its turn. A queue
+    /// whose virtual start time is reached later does not become the next queue.
     next: Option<usize>,
 }
 

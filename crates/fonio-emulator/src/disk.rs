@@ -187,8 +187,8 @@ impl Disk {
         }
     }
 
-    /// Completes the due commands on this thread and returns when the next one is due. Only front ends
-    /// without a pacing thread call this method.
+    /// Completes the due commands on this thread, and returns the time at which the next command is due. Only
+    /// front ends without a pacing thread call this method.
     pub(crate) fn complete_due(&self) -> Option<Instant> {
         self.pacer.run_due()
     }

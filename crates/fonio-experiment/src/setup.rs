@@ -145,7 +145,7 @@ pub struct Setup {
     pub full: Option<f64>,
     /// The workload's directories that are moved to another medium, by name.
     pub moved: BTreeMap<String, Medium>,
-    /// Whether a device that is too fast to emulate runs as fast as this machine can.
+    /// Whether a device that is too fast for this machine is emulated as fast as this machine can.
     pub at_floor: bool,
     /// Processor and memory limits of the workload's process.
     pub limits: Limits,

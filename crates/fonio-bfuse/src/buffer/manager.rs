@@ -2,8 +2,8 @@
 //! the flush interval. While no data are pending, managers sleep.
 //!
 //! With two managers, the device always has another entry to write, even while one manager waits for a CPU.
-//! While full entries are being written, old data and flushes that only free entries have to wait. During
-//! this wait, the entries with old data may become full.
+//! While full entries are being written, two things have to wait: old data, and flushes whose only purpose is
+//! to free entries. During this wait, the entries with old data may become full.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

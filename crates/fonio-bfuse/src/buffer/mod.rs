@@ -166,7 +166,7 @@ impl Buffer {
                 continue;
             }
             if state.has_sealed() && !state.in_flight {
-                // No manager has taken the sealed entries yet. On a busy CPU, a manager may need long to
+                // No manager has taken the sealed entries yet. On a busy CPU, a manager may take long to
                 // start, so this thread flushes the entries.
                 state = self.flush(pending, state, Take::Sealed);
                 continue;
@@ -313,7 +313,7 @@ impl Buffer {
         }
     }
 
-    /// Writes all data that were pending at the time of the call to the source.
+    /// Writes to the source all data that were pending when this function was called.
     pub(crate) fn drain_all(&self) {
         let listed: Vec<_> = self.lock_dirty().by_age.drain(..).collect();
         for (_, pending) in listed {

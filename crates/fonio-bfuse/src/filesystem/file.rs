@@ -42,7 +42,7 @@ impl FileSystem {
         }
         let below = self.flags_below(flags);
         let file = match self.open_below(node, below) {
-            // A daemon run by a user may only have write permission for the file.
+            // A daemon run by a user may have only write permission for the file.
             Err(Errno::ACCESS) if below & OFlags::RWMODE != flags & OFlags::RWMODE => {
                 self.open_below(node, flags - WITHHELD)?
             }

@@ -91,7 +91,7 @@ impl Descriptor {
     }
 }
 
-/// Returns the offset of the data of the request with this tag in the character node.
+/// Returns the offset in the character node at which the data of the request with this tag begin.
 pub(super) fn data_offset(tag: u16) -> u64 {
     DATA_OFFSET + (u64::from(tag) << DATA_BITS)
 }

@@ -26,7 +26,7 @@ fn machine(dir: &Path) -> KeptFiles {
     }
 }
 
-/// Creates the files of a machine that keeps no settings in a temporary folder.
+/// Creates, in a temporary folder, the files of a machine that keeps no settings.
 fn bed() -> (tempfile::TempDir, KeptFiles, Keeper) {
     let dir = tempfile::tempdir().expect("dir");
     let files = machine(dir.path());

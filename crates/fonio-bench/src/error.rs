@@ -51,13 +51,13 @@ pub enum BenchError {
         /// The kernel's name for the target's file system.
         file_system: String,
     },
-    /// The device holds data, and the user has not confirmed that it may be overwritten.
+    /// The device contains data, and the user has not confirmed that the data may be overwritten.
     #[error(
         "{} holds {found}, and the benchmark would overwrite it; confirm with --erase {}",
         path.display(), path.display()
     )]
     HoldsData {
-        /// The device that holds data.
+        /// The device that contains data.
         path: PathBuf,
         /// The partition table or file system found on the device.
         found: String,

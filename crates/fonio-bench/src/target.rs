@@ -37,7 +37,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Opens `path`: creates a file in a directory, or claims a block device. If the device holds data,
+    /// Opens `path`: creates a file in a directory, or claims a block device. If the device contains data,
     /// `erase` must be equal to `path`.
     ///
     /// # Errors

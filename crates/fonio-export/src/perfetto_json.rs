@@ -85,7 +85,8 @@ pub struct PerfettoJson<W> {
 }
 
 impl<W: Write> PerfettoJson<W> {
-    /// Creates an export to `to`, which shows devices with their names from `devices` or their numbers.
+    /// Creates an export to `to`. The export shows the name of a device from `devices`, or the number of a
+    /// device without a name.
     pub fn new(to: W, devices: &[Device]) -> PerfettoJson<W> {
         let device_names =
             devices.iter().filter_map(|device| Some((device.id, device.name.clone()?))).collect();

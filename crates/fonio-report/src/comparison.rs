@@ -253,7 +253,7 @@ fn table(caption: &str, rows: &[Changed<'_>], at: usize, [first, side]: [&Side; 
             Column::new("Change"),
             Column::noted(
                 "Interval",
-                "Interval of the change, wider than 95 %, so that all figures together are wrong in at most 5 % of comparisons.",
+                "Interval of the change. It is wider than a 95 % interval, so that at most 5 % of comparisons contain a wrong interval.",
             ),
             Column::new("Answer"),
         ],
@@ -323,7 +323,7 @@ fn intervals(rows: &[Changed<'_>], at: usize) -> Option<Chart> {
     while widest < end {
         widest *= 2.0;
     }
-    let cut = if is_cut { " Interval ends beyond 1/16× or 16× are drawn there." } else { "" };
+    let cut = if is_cut { " Interval ends beyond 1/16× or 16× are drawn at 1/16× or 16×." } else { "" };
     Some(Chart {
         id: format!("intervals-{}", at + 1),
         title: "Ratio, with its interval".into(),

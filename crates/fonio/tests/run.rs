@@ -147,7 +147,7 @@ fn what_does_not_exist_is_named() {
         ("fix prove bfq", "a command after `--`"),
         ("fix prove bfq webbench -- true", "either a workload or a command after `--`"),
         ("fix prove -- true", "name the fix to prove"),
-        ("fix prove --safe bfq webbench", "leave out their names"),
+        ("fix prove --safe bfq webbench", "omit either the names of fixes"),
         ("fix bfq", "`fonio fix show bfq`"),
         ("fix apply noatime /no/such/folder", "cannot find /no/such/folder"),
     ] {

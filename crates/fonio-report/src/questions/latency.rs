@@ -136,7 +136,7 @@ fn curves(about: &About<'_>) -> Option<Chart> {
     Some(Chart {
         id: "latency-cdf".into(),
         title: format!("{}, cumulative", lead.title()),
-        caption: "Share of requests that complete within a time. Curves further right are slower.".into(),
+        caption: "Share of requests that complete within each time. Curves further right are slower.".into(),
         plot: Plot::Step,
         x: Axis::log(lead.axis(), Unit::Ns),
         y: Axis { bounds: Some((0.0, 1.0)), ..Axis::linear("Share of requests", Unit::Share) },

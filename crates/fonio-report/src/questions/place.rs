@@ -56,8 +56,8 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     })
 }
 
-/// Returns charts of all sampled requests of a device by time and address: one shows their kind, the other
-/// their duration.
+/// Returns two charts of a device's sampled requests by time and address: one shows the kind of each request,
+/// the other its duration.
 fn addresses(about: &About<'_>, device: u32) -> Option<[Chart; 2]> {
     let sample: Vec<_> = about
         .analysis

@@ -30,7 +30,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         figures.push(Chart {
             id: "queue-cdf".into(),
             title: "Queue time, cumulative".into(),
-            caption: "Share of requests issued within a time.".into(),
+            caption: "Share of requests that are issued within each time after they were queued.".into(),
             plot: Plot::Step,
             x: Axis::log("Queued to issue", Unit::Ns),
             y: Axis { bounds: Some((0.0, 1.0)), ..Axis::linear("Share of requests", Unit::Share) },

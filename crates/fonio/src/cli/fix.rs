@@ -219,7 +219,7 @@ impl FixProve {
             (true, [workload]) => (None, Some(*workload)),
             (true, [..]) => {
                 anyhow::bail!(
-                    "--safe and --no-hardware choose the fixes: leave out their names, or these options"
+                    "--safe and --no-hardware already choose the fixes: omit either the names of fixes or these options"
                 )
             }
             (false, []) => anyhow::bail!("name the fix to prove: `fonio fix prove bfq webbench --on PLACE`"),
@@ -286,7 +286,8 @@ pub struct FixTrial {
     pub json: bool,
 }
 
-/// Explains `fonio fix NAME`, which lacks a verb, by naming `fonio fix show NAME`.
+/// Replaces the error for `fonio fix NAME`, which lacks a verb, by a message that names `fonio fix show
+/// NAME`.
 pub fn with_verb(error: clap::Error) -> clap::Error {
     let name = match error.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(name)) if Candidate::parse(name).is_ok() => name,
@@ -296,7 +297,7 @@ pub fn with_verb(error: clap::Error) -> clap::Error {
     Cli::command().error(ErrorKind::InvalidSubcommand, said)
 }
 
-/// Parses the time of a slice.
+/// Parses the duration of a slice.
 fn parse_slice(text: &str) -> Result<Duration, String> {
     /// Shorter slices contain hardly any waits; longer slices would fill the recorder's memory.
     const POSSIBLE: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);

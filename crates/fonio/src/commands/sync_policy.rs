@@ -36,7 +36,8 @@ struct Shown {
     path: String,
     class: &'static str,
     means: String,
-    /// The name of the network file system that holds the database; such databases stay durable.
+    /// The name of the network file system that contains the database; a database on a network file system
+    /// stays durable.
     #[serde(skip_serializing_if = "Option::is_none")]
     network: Option<String>,
 }

@@ -207,7 +207,7 @@ fn show(out: &mut impl Write, result: &LiveResult, folder: &Path, loses: &str) -
     writeln!(out, "{loses}")?;
     writeln!(
         out,
-        "\nSlices: {}; the same folder has a recording of each, for `fonio report`.",
+        "\nSlices: {}; the same folder has a recording of each slice, for `fonio report`.",
         folder.join("slices.csv").display()
     )
 }

@@ -104,7 +104,7 @@ pub enum BenchError {
         /// The path of the directory.
         path: PathBuf,
     },
-    /// The machine has no state folder, where results survive a reboot.
+    /// The machine has no state folder, in which results would survive a reboot.
     #[error("there is no state folder, because neither HOME nor XDG_STATE_HOME is set; use -o FILE")]
     NoStateFolder,
     /// The file is not a result of `fonio storebench`.

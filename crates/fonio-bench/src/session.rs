@@ -160,8 +160,8 @@ impl Session<'_> {
         if Instant::now() >= self.until {
             return Err(BenchError::TimeOver);
         }
-        // A run that has started may use its full time; this time limit only ends it if the device does not
-        // respond.
+        // A run that has started may use its full time; this time limit ends the run only if the device does
+        // not respond.
         let limit = Limit { stop: self.stop, until: self.until + time_max };
         let run = self.fio.measure(self.target.file(), test, time_max, self.seed, limit)?;
         if test.access.writes() {

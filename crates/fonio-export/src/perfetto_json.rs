@@ -1,4 +1,4 @@
-//! Exports Chrome's JSON trace events, which <https://ui.perfetto.dev> and `chrome://tracing` open.
+//! Exports JSON trace events in Chrome's format, for <https://ui.perfetto.dev> and `chrome://tracing`.
 //!
 //! Each device is shown as a process. Slices on one track must be nested or disjoint, but requests in flight
 //! can overlap in any way. So a device has as many tracks as its maximum number of requests in flight. `in

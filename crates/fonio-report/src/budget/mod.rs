@@ -151,7 +151,7 @@ impl Budget {
 }
 
 /// Returns the offset, the relation and the sign of the first relation outside brackets. Inside brackets, a
-/// process name can contain such a sign: `a<b`.
+/// process name can contain the same characters: `a<b`.
 fn find_relation(text: &str) -> Option<(usize, Relation, &'static str)> {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices() {

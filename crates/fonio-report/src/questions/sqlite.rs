@@ -13,7 +13,7 @@ const LISTED: usize = 20;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let sqlite = about.analysis.sqlite.as_ref()?;
-    // If no calls of SQLite programs were recorded, the report has no such section.
+    // If no calls of SQLite programs were recorded, the report omits this section.
     sqlite.databases.first()?;
     Some(Section {
         id: "sqlite".into(),

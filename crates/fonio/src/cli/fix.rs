@@ -116,7 +116,7 @@ pub struct FixApply {
     /// The fix, such as noatime or io-weight=50.
     #[arg(value_parser = super::run::parse_candidate)]
     pub name: Candidate,
-    /// A path, whose device or mount is changed; or the folder, database or systemd unit to change.
+    /// A path whose device or mount is changed; or the folder, database or systemd unit to change.
     ///
     /// A setting of the whole machine needs no target.
     pub target: Option<PathBuf>,

@@ -53,7 +53,7 @@ pub enum BenchError {
     },
     /// The device contains data, and the user has not confirmed that the data may be overwritten.
     #[error(
-        "{} holds {found}, and the benchmark would overwrite it; confirm with --erase {}",
+        "{} contains {found}, which the benchmark would overwrite; confirm with --erase {}",
         path.display(), path.display()
     )]
     HoldsData {
@@ -90,7 +90,7 @@ pub enum BenchError {
         reason: String,
     },
     /// The file system became full during the benchmark.
-    #[error("{} became full during the benchmark; free some space, and repeat it", path.display())]
+    #[error("{} became full during the benchmark; free some space, and repeat the benchmark", path.display())]
     Full {
         /// The directory or device of the benchmark.
         path: PathBuf,

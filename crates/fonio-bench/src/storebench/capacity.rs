@@ -140,7 +140,7 @@ pub(super) fn check(
     } else {
         CapacityCheck::NotChecked {
             reason: format!(
-                "{} of {first_written} places came back damaged, which is too little to tell a fake from a defect: copy your data \
+                "{} of {first_written} regions were damaged, which does not show whether the device is a fake or defective: copy your data \
                  elsewhere, and check the device with f3",
                 lost.len()
             ),

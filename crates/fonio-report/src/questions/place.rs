@@ -181,7 +181,7 @@ pub fn again(about: &About<'_>) -> Option<Section> {
                 count(counts.again_places)
             })
             .or_drop()
-            .column("Again", "Share of the accesses to a page that was accessed before.", |(_, counts)| {
+            .column("Again", "Share of the accesses that go to a page accessed before.", |(_, counts)| {
                 counts.again_share.map_or(Cell::Unknown, Cell::Bar)
             })
             .column(

@@ -62,7 +62,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         })
         .column(
             "Found at issue",
-            "Mean number of requests already in flight when one was issued.",
+            "Mean number of requests already in flight when a request was issued.",
             |device| Cell::known(device.mean_depth_at_issue, Unit::Number),
         )
         .column("Most", "", |device| Cell::count(device.max_depth, Unit::Count))

@@ -200,7 +200,7 @@ fn notes(sqlite: &Sqlite) -> Vec<String> {
     }
     for database in shown(sqlite).filter(|database| !database.is_on_recorded_device) {
         notes.push(format!(
-            "{}: no request to its device was recorded, so the cost on the device is unknown. Record the device that holds \
+            "{}: no request to its device was recorded, so the cost on the device is unknown. Record the device that contains \
              it, or all devices.",
             database.path
         ));

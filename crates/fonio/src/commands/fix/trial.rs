@@ -37,7 +37,7 @@ pub fn run(arguments: &FixTrial) -> Result<Exit> {
     let path = arguments.target.clone().or_else(|| Some(of_earlier?.setting.target.path()));
     ensure!(
         setting.is_of_machine() || path.is_some(),
-        "{} is a setting of one device or mount: name it, or a folder on it, such as `fonio fix trial {} /mnt/sd`",
+        "{} is a setting of one device or mount: name the device, or a folder on it, such as `fonio fix trial {} /mnt/sd`",
         candidate.name(),
         candidate.name()
     );

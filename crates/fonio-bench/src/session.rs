@@ -123,8 +123,8 @@ impl Session<'_> {
         self.write_in_order(bytes)
     }
 
-    /// Runs the preparation shared by all tests of one kind of I/O. Before write tests, this writes the
-    /// range; before read tests, this waits until the device has finished earlier writes.
+    /// Runs the preparation shared by all tests of one kind of I/O. Before write tests, the preparation
+    /// writes the range; before read tests, it waits until the device has finished earlier writes.
     pub(crate) fn prepare_kind(&mut self, first: &Test) -> Result<(), BenchError> {
         if first.access.writes() || first.prepare_bytes > self.laid_out {
             self.write_in_order(first.prepare_bytes)

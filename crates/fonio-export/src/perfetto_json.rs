@@ -7,7 +7,7 @@
 //! the queue depth. (Events with `ph` `b` and `e` would not show the depth: Perfetto gives each id its own
 //! track and groups tracks by name.) The arguments of a slice describe the request.
 //!
-//! The file also contains calls and waits on the tracks of their threads, marks, and samples as counters.
+//! The file also contains marks, samples (as counters), and calls and waits (on the tracks of their threads).
 //!
 //! The file contains times in microseconds with three decimals. Perfetto reads times as doubles, which are
 //! exact to the nanosecond up to about 100 days. For later times (wall clock), the export subtracts the start

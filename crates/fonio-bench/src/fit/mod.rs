@@ -1,4 +1,4 @@
-//! Fits a simulator profile to the benchmark of a device, which is treated as a black box.
+//! Fits a simulator profile to the benchmark of a device; the fit treats the device as a black box.
 //!
 //! 1. The [`shape`] of random writes over growing ranges determines the possible translation layers.
 //! 2. `structure` lists possible devices with these layers: page, erase block, log blocks.

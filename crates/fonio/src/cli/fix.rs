@@ -82,14 +82,14 @@ pub enum FixCommand {
     /// Test a setting while the machine does its usual work.
     ///
     /// Switches the setting on and off in slices of time: in each pair of slices, one slice has the setting,
-    /// in random order. Compares the time that threads were blocked on storage, stops when the result is
-    /// clear, and always restores the setting. Writes a recording of each slice. Needs root.
+    /// and the order is random. Compares the times for which threads were blocked on storage, stops when the
+    /// result is clear, and always restores the setting. Writes a recording of each slice. Needs root.
     ///
     /// Example: sudo fonio fix trial bfq /mnt/sd --for 10m
     Trial(FixTrial),
 }
 
-/// The names of the fixes by what they change, for the help.
+/// The names of the fixes, grouped by what they change, for the help.
 fn groups() -> String {
     let mut text = "Fixes, by what they change:\n".to_owned();
     for group in fonio_host::Group::ALL {

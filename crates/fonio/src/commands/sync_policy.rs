@@ -131,7 +131,8 @@ fn boot(path: &Path) -> Result<Exit> {
         return Ok(Exit::Fine);
     }
     let mut boots = Boots::read()?;
-    // Programs may write from now on, so this boot counts as uncleanly ended until its shutdown is recorded.
+    // Programs may write from now on, so this boot counts as not cleanly ended until its shutdown is
+    // recorded.
     boots.record(false)?;
     let policy = read(path)?;
     let mut failures = Vec::new();

@@ -20,7 +20,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     if !about.shows_response() {
         notes.push(
             "The recording does not show when requests were queued, so response time is unknown. The tables and \
-             pictures show service time instead, which does not include queueing."
+             charts show service time instead, which does not include queueing."
                 .to_owned(),
         );
     }

@@ -105,8 +105,8 @@ fn name(class: Class) -> &'static str {
 fn about(class: Class) -> String {
     match class {
         Class::Durable => "durable: synced as its program requests".to_owned(),
-        Class::Learn => "learn: synced as its program requests; a class is suggested when it is \
-            closed"
+        Class::Learn => "learn: synced as its program requests; a class is suggested when the \
+            database is closed"
             .to_owned(),
         Class::Ordered { window, to_wal } => format!(
             "ordered: a power cut loses at most the last {} ms of transactions{}",

@@ -33,8 +33,8 @@ impl IoPriority {
         Ok(IoPriority { threads, now })
     }
 
-    /// Sets the I/O class of all threads. A new thread inherits the class of its parent. Fails like `ionice`
-    /// if the process has ended or belongs to another user.
+    /// Sets the I/O class of all threads. A new thread inherits the class of its parent. Returns the error of
+    /// `ionice`, for example if the process has ended or belongs to another user.
     pub fn set(&self, class: &str) -> Result<(), HostError> {
         assert!(CLASSES.contains(&class), "`{class}` is not an I/O class");
         // `-t` ignores threads that have ended.

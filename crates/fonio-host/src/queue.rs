@@ -67,8 +67,8 @@ impl Queue {
     /// Sets the queue depth of the driver, and the scheduler.
     ///
     /// Without a scheduler, `nr_requests` sets the depth of the driver. With a scheduler, `nr_requests` sets
-    /// the number of requests that the scheduler may hold. Therefore, the scheduler is removed before the
-    /// depth is set. Fails with [`HostError::Depth`] for a depth outside 4 to 128, or with the errors of
+    /// the maximum number of requests in the scheduler. Therefore, the scheduler is removed before the depth
+    /// is set. Fails with [`HostError::Depth`] for a depth outside 4 to 128, or with the errors of
     /// [`Queue::set_scheduler`].
     pub fn set_depth(&self, depth: u32, scheduler: &str) -> Result<(), HostError> {
         if !(DEPTH_MIN..=DEPTH_MAX).contains(&depth) {

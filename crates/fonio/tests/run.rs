@@ -432,9 +432,9 @@ fn the_processors_parts_are_those_that_the_kernel_counts() {
         let (ran, ready) = (seconds(0), seconds(1));
         let running = part(&series, 0, "user") + part(&series, 0, "system");
         let waited = part(&series, 0, "cpu_wait");
-        // Interrupts are included only in the kernel's counts or only in fonio's counts. The same applies to
-        // the thread's work after it read the counts. After this work, the thread may also pause for the rest
-        // of a scheduling period, which is at most 50 ms.
+        // Interrupts are included only in the kernel's counts or only in fonio's counts. The thread's work
+        // after it has read the kernel's counts is included only in fonio's counts. After this work, the
+        // thread may also pause for the rest of a scheduling period, which is at most 50 ms.
         let near = |a: f64, b: f64| (a - b).abs() <= 0.06 + 0.2 * b;
         assert!(near(running, ran) && near(waited, ready), "{running} {ran} {waited} {ready} {share:?}");
         assert!(part(&series, 0, "unknown") < 0.01, "{series}");

@@ -56,9 +56,9 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Entry {
-    /// Allocates an entry for the queue of CPU `queue` of `device`'s connection, with room for a payload of
-    /// `payload_bytes`. Only the calling thread may use the entry. Fails if the kernel cannot create an
-    /// io_uring instance.
+    /// Allocates an entry for the queue of the CPU with the number `queue`, on the connection of `device`.
+    /// The entry has room for a payload of `payload_bytes`. Only the calling thread may use the entry. Fails
+    /// if the kernel cannot create an io_uring instance.
     pub(crate) fn new(device: BorrowedFd<'_>, queue: u16, payload_bytes: usize) -> io::Result<Self> {
         // With these flags, the kernel copies requests only while this thread waits for requests.
         let ring = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(1)?;

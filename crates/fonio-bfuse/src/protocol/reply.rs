@@ -14,8 +14,7 @@ impl<'a> Record<'a> {
         Self { out, used: 0 }
     }
 
-    /// # Panics
-    /// Never: the buffer of the transport has room for every record.
+    /// Never panics: the buffer of the transport has room for every record.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         let end = self.used + bytes.len();
         self.out[self.used..end].copy_from_slice(bytes);
@@ -112,7 +111,7 @@ pub(crate) fn attributes_of(stat: &Stat) -> Attributes {
     }
 }
 
-/// Encodes a device number like `new_encode_dev` in `include/linux/kdev_t.h`.
+/// Encodes a device number as `new_encode_dev` in `include/linux/kdev_t.h` does.
 fn encode_device(device: u64) -> u32 {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)

@@ -41,8 +41,8 @@ impl Server {
         self.address
     }
 
-    /// Serves requests until the process ends, for a separate process in another network namespace. Fails if
-    /// the server cannot listen on the address.
+    /// Serves requests until the process ends. A separate process in another network namespace calls this
+    /// function. Fails if the server cannot listen on the address.
     pub fn run(address: SocketAddr) -> io::Result<()> {
         accept(&TcpListener::bind(address)?, &AtomicBool::new(false));
         Ok(())

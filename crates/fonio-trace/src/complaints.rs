@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use fonio_core::{Diagnostic, Severity};
 
-/// Number of diagnostics that are reported with their position, for each code and file; further diagnostics
-/// are only counted. Three positions show whether the damage is local or everywhere.
+/// Number of diagnostics per code and file that are reported with their position; further diagnostics are
+/// only counted. Three positions show whether the damage is local or everywhere.
 const PLACES: u64 = 3;
 
 /// A position in a reader's input.
@@ -35,7 +35,7 @@ pub(crate) struct Complaints {
 }
 
 impl Complaints {
-    /// Adds a diagnostic. `message` returns one sentence: the problem and how it was handled. The function is
+    /// Adds a diagnostic. `message` returns one sentence with the problem and how it was handled. It is
     /// called only if the diagnostic is shown.
     pub fn add(
         &mut self,

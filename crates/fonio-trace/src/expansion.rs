@@ -1,6 +1,6 @@
 //! Limits the expansion of compressed data.
 //!
-//! A few kilobytes can unpack to terabytes, or, if the data was packed twice, to more than any disk holds.
+//! A few kilobytes can unpack to terabytes, or, if the data was packed twice, to more than fits on any disk.
 //! The text of a trace shrinks only to a tenth, or, if it is very regular, to a fiftieth, because every line
 //! has a different time.
 

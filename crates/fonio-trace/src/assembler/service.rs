@@ -12,7 +12,7 @@ use super::tally::Counter;
 use super::{Assembler, ORPHANS_MAX, Orphan, Step};
 
 /// The entries that [`Assembler::complete`] found under the key of a completion: for each kind, the first
-/// entry and the number of entries.
+/// entry found and the number of entries found.
 #[derive(Default)]
 struct Found {
     exact: Ranked,
@@ -78,8 +78,8 @@ impl Assembler {
             && exact.count == 0
             && self.is_repeat(index, step)
         {
-            // A separate request would have been allocated. An insertion proves nothing, because it is
-            // repeated after each requeue.
+            // If the issue were a separate request, this request would have been allocated. An insertion
+            // proves nothing, because it is repeated after each requeue.
             let again = |entry: &Entry| {
                 !entry.has(seen::BIO | seen::REQUEST & !seen::INSERT) && entry.request_id == 0
             };
@@ -221,7 +221,7 @@ impl Assembler {
         self.request_id_of(head);
         let mut left = step.bytes - self.open.at(head).bytes;
         let mut sector = step.key.sector.after(self.open.at(head).bytes);
-        // The bio that began the request needs no link, because it was queued first.
+        // The bio that began the request needs no link here, because it was queued first.
         let mut first_bio = self.open.at(head).bio_id;
         // Stop at the largest sector number, which is the key of flushes.
         while left > ByteCount(0) && sector != FLUSH_SECTOR {
@@ -600,8 +600,8 @@ impl Assembler {
             self.tally.add(Counter::CompletionsOfUnissued, 1);
             return self.end_unissued(index, step, sink);
         }
-        // This completion ends the request of a flush bio. The request shows as a write, because it no longer
-        // has its preflush flag.
+        // This completion ends the request of a flush bio. It looks like the completion of a write, because
+        // the request no longer has its preflush flag.
         if step.op != Op::Write || !matches!(step.event.sector.0, 0 | u64::MAX) {
             return Ok(());
         }

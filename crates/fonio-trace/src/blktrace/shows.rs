@@ -20,7 +20,7 @@ impl Categories {
             EventKind::Issue => self.issue = true,
             EventKind::Complete => self.complete = true,
             EventKind::Requeue => self.requeue = true,
-            // A split has no category and passes every filter.
+            // A split has no category, so it passes every filter.
             EventKind::Split { .. } => {}
             _ => self.queue = true,
         }

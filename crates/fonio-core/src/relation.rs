@@ -11,7 +11,7 @@ pub enum Relation {
     Above,
 }
 
-/// Longer signs come first, so `<=` is not read as `<`.
+/// The signs of the relations. Longer signs come first; otherwise, `<=` would be read as `<`.
 const SIGNS: [(&str, Relation); 5] = [
     ("<=", Relation::AtMost),
     ("<", Relation::Below),

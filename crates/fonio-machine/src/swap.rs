@@ -1,4 +1,4 @@
-//! Lists the partitions and files used for swap (`/proc/swaps`).
+//! Lists the partitions and files that are used for swap (`/proc/swaps`).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

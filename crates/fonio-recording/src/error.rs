@@ -1,11 +1,11 @@
-//! Defines the errors that occur with recordings.
+//! Defines the errors of reading and writing recordings.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use parquet::errors::ParquetError;
 
-/// An error in writing, opening or reading a recording. Each message says what to do.
+/// An error in writing, opening or reading a recording. Each message says what the user can do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordingError {

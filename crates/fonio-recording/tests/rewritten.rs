@@ -75,7 +75,7 @@ fn the_rows_are_the_same() {
     assert_eq!(tools, expected);
 }
 
-/// Writes a table of waits with plain-text reasons, like older versions of fonio.
+/// Writes a table of waits with reasons as plain text, as older versions of fonio did.
 fn write_waits_as_text(path: &Path, reasons: &[&str]) {
     let count = reasons.len();
     let columns: [(&str, ArrayRef, bool); 6] = [

@@ -1,4 +1,4 @@
-//! A small read-only HTTP server for texts, such as figures for Prometheus and for sensors.
+//! A small read-only HTTP server for texts, such as figures for Prometheus or for home automation.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -25,7 +25,7 @@ impl Text {
     }
 }
 
-/// A running server, which stops when it is dropped.
+/// A running server. It stops when it is dropped.
 pub struct TextServer {
     server: Arc<Server>,
     thread: Option<JoinHandle<()>>,

@@ -1,5 +1,6 @@
-//! Encodes requests and bios for spill files: two bytes with a presence bit for each optional field, then
-//! every field in full width, little-endian. A spill file is read only by the process that wrote it.
+//! Encodes requests and bios for spill files. An encoded row consists of two bytes with a presence bit for
+//! each optional field, and then of every field in full width, little-endian. A spill file is read only by
+//! the process that wrote it.
 
 use fonio_core::{Bio, ByteCount, Content, DeviceId, Flags, Op, Request, Sector, Timestamp};
 

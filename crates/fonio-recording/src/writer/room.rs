@@ -1,7 +1,8 @@
 //! Measures the free space in the file system of a recording.
 //!
-//! A table is useless without its footer, which is written last. Therefore, the writer must stop before the
-//! file system is full, while the accepted rows and the footers of all tables still fit.
+//! A table is useless without its footer, and the footer is written last. Therefore, the writer must stop
+//! before the file system is full, while there is still room for the accepted rows and the footers of all
+//! tables.
 
 use std::path::{Path, PathBuf};
 

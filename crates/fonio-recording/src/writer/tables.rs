@@ -23,10 +23,10 @@ use crate::table::{Table, with_tables};
 pub(crate) const META_FILE: &str = "meta.json";
 pub(crate) const DIAGNOSTICS_FILE: &str = "diagnostics.jsonl";
 
-/// Number of rows per conversion to columns: enough to amortise the cost of a batch, but few enough for the
-/// processor's cache.
+/// Number of rows that are converted to columns at a time: large enough to make the cost per batch small, but
+/// small enough for the processor's cache.
 const BATCH_ROWS: usize = 4096;
-/// Estimated encoded size of a row in bytes; few rows need more.
+/// Estimated encoded size of a row in bytes; only few rows are larger.
 const GATHERED_ROW_BYTES: usize = 48;
 
 macro_rules! table_writers {
@@ -49,8 +49,8 @@ macro_rules! table_writers {
 }
 with_tables!(table_writers);
 
-/// Number of tables of events, which come first. When the file system fills up, these tables are closed
-/// first.
+/// Number of tables of events. They come first in the order of the tables, and are closed first when the file
+/// system fills up.
 const TABLES_OF_EVENTS: usize = 7;
 
 /// Writes rows that are already in the order of their tables.
@@ -58,7 +58,7 @@ pub(super) struct TableSet {
     writers: TableWriters,
     diagnostics: BufWriter<OsFile>,
     diagnostics_path: PathBuf,
-    /// Measures the free space if rows that do not fit must be omitted.
+    /// Measures the free space; `None` unless rows that do not fit are left out.
     room: Option<Room>,
     takes: Takes,
     /// The times of the first and last omitted request or bio.

@@ -136,7 +136,7 @@ fn run(arguments: Serve) -> Result<()> {
         serve::serve(listener, serve::router(service), serve::Times::default(), stop).await;
         anyhow::Ok(())
     });
-    // Ends the handlers and drops the last sender of the writer thread's queue. The writer thread then
+    // This ends the handlers and drops the last sender of the writer thread's queue. The writer thread then
     // finishes the accepted submissions.
     drop(runtime);
     if writer.join().is_err() {

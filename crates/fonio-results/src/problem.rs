@@ -1,5 +1,5 @@
-//! Defines errors of a request or of the service, each with an HTTP status and a sentence. The API reports
-//! these errors as JSON, and the pages report them as HTML.
+//! Defines problems with a request or with the service. Each problem has an HTTP status and a sentence. The
+//! API reports problems as JSON, and the pages report them as HTML.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::database::DatabaseError;
 use crate::store::Refusal;
 
-/// A problem because of which a request is refused.
+/// The reason why a request is refused.
 #[derive(Clone, Debug)]
 pub struct Problem {
     /// The HTTP status of the response.
@@ -49,7 +49,7 @@ impl Problem {
         Problem::unknown("no result has this id; it may have been deleted")
     }
 
-    /// Creates the problem of something that does not exist.
+    /// Creates the problem of a request for something that does not exist.
     pub fn unknown(sentence: impl Into<String>) -> Problem {
         Problem::new(StatusCode::NOT_FOUND, sentence)
     }

@@ -1,4 +1,4 @@
-//! Headless Chromium, controlled through its debugging pipe: JSON messages that end with a zero byte.
+//! Controls headless Chromium through its debugging pipe, with JSON messages that end with a zero byte.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};

@@ -1,8 +1,8 @@
 //! `cargo studies compare`: measures how often a comparison claims a difference, for equal and for different
 //! recordings.
 //!
-//! By default, the true difference is known, because series are generated (`generated.rs`). `--real` uses
-//! recordings of fio on an emulated eMMC; the slower device has the same profile, but with multiplied times.
+//! By default, series are generated, so the true difference is known (`generated.rs`). `--real` uses
+//! recordings of fio on an emulated eMMC; the slower device has the same profile with multiplied times.
 
 mod generate;
 mod generated;

@@ -1,6 +1,6 @@
-//! Runs benchmarks that call functions of a crate, and are therefore examples of that crate.
+//! Runs benchmarks that call functions of a crate. These benchmarks are examples of that crate.
 //!
-//! In each round, the example prints each row of the result: name and values, separated by tabs.
+//! In each round, the example prints each row of the result: the name and the values, separated by tabs.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -18,7 +18,8 @@ pub struct Program {
     pub example: (&'static str, &'static str),
     /// The title of the result.
     pub title: &'static str,
-    /// The title, unit and number of decimals of each column; the first column contains the row names.
+    /// The title, unit and number of decimals of each column. The first column contains the names of the
+    /// rows.
     pub columns: &'static [(&'static str, &'static str, usize)],
 }
 

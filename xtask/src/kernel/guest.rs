@@ -9,7 +9,7 @@ use crate::process;
 use crate::smartio::{Built, sources};
 
 const MEMORY_MIB: u64 = 2048;
-/// The size of the guest's card in bytes, which must be a power of two.
+/// The size of the guest's card in bytes. It must be a power of two.
 const CARD_BYTES: u64 = 256 << 20;
 /// The folder in the guest where the script looks for the module.
 const FOLDER: &str = "/root/smartio";

@@ -1,4 +1,4 @@
-//! Reads arbitrary HTML, atrace output and JSON, which may contain compressed data, and checks for panics and
+//! Reads arbitrary HTML, atrace output and JSON. They may contain compressed data. Checks for panics and
 //! endless loops. Also passes the bytes to the recogniser, and to the reader that the recogniser selects.
 #![no_main]
 

@@ -190,7 +190,7 @@ impl Sources {
         edges.into_iter().collect()
     }
 
-    /// Returns the imports of items through the crate's root, which re-exports them from another module.
+    /// Returns the imports through the crate's root of items that the root re-exports from another module.
     fn imports_through_root(&self) -> Vec<String> {
         let Some(root) = self.files.get(&Vec::new() as &Module) else { return Vec::new() };
         let mut found = BTreeSet::new();

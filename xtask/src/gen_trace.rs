@@ -129,7 +129,7 @@ impl Record {
 
 /// The I/O pattern of a process.
 struct Process {
-    /// The process name, which ends with a NUL.
+    /// The name of the process. It ends with a NUL.
     comm: &'static [u8],
     pid: u32,
     /// The process's share of all requests, in 256ths.

@@ -25,7 +25,7 @@ pub struct BlockEvent {
     pub op: Op,
     /// The flags that are set, as far as the source shows flags.
     pub flags: Flags,
-    /// The flags whose state the source can show.
+    /// The flags that the source can show.
     pub flags_known: Flags,
     /// The processor on which the event was traced.
     pub cpu: Option<u32>,

@@ -26,7 +26,7 @@ impl Relation {
         SIGNS.iter().find(|(sign, _)| text.starts_with(sign)).map(|(sign, relation)| (*relation, *sign))
     }
 
-    /// Whether the relation holds between `left` and `right`.
+    /// Returns whether the relation between `left` and `right` is true.
     pub fn holds(self, left: f64, right: f64) -> bool {
         match self {
             Relation::Below => left < right,

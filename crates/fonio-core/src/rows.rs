@@ -381,8 +381,8 @@ pub struct Thread {
     /// The process of the thread: its thread group (the kernel's `tgid`).
     pub pid: Option<u32>,
     pub comm: Option<String>,
-    /// The path of the thread's control group below the cgroup mount, which can contain a systemd unit's
-    /// name.
+    /// The path of the thread's control group below the cgroup mount. It can contain the name of a systemd
+    /// unit.
     pub cgroup: Option<String>,
     pub uid: Option<u32>,
     /// The parent of the thread's process.

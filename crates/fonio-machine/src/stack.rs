@@ -145,8 +145,7 @@ impl Machine {
         devices.filter(|id| !self.mapped_to(*id).is_empty()).collect()
     }
 
-    /// Returns `disks` and the device-mapper or RAID devices whose requests these disks serve, in numeric
-    /// order.
+    /// Returns `disks`, and the device-mapper or RAID devices that these disks serve, in numeric order.
     pub fn with_mapping(&self, disks: &[DeviceId]) -> Vec<DeviceId> {
         let mut found = disks.to_vec();
         let is_above = |id: &DeviceId| self.with_mapped(&[*id]).iter().any(|below| disks.contains(below));

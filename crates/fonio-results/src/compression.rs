@@ -13,7 +13,7 @@ use zstd::dict::EncoderDictionary;
 /// documents need it.
 const DICTIONARY_1: &[u8] = include_bytes!("dictionary-1.json");
 
-/// Compression level of zstd, which is fast enough for thousands of documents per second.
+/// Compression level of zstd. It is fast enough for thousands of documents per second.
 const LEVEL: i32 = 3;
 
 /// The prepared dictionary. It is prepared only once, because this takes longer than compressing a document.

@@ -22,8 +22,8 @@ pub struct Limits {
 }
 
 /// Creates `dir` if it is missing, and removes the oldest folders in it until the remaining folders are
-/// within `limits`. Considers only folders whose name begins with a time such as `2026-11-24T02-13-05Z`; a
-/// dot before the time marks a folder that is unfinished.
+/// within `limits`. Considers only folders with a name that begins with a time such as
+/// `2026-11-24T02-13-05Z`. A dot before the time marks an unfinished folder.
 ///
 /// # Errors
 /// If `dir` cannot be created, read or written, or a folder cannot be removed.

@@ -83,9 +83,9 @@ impl MountTable {
         self.iter().rfind(|mount| mount.dir == dir)
     }
 
-    /// Returns the mount that contains `path`, which must be absolute and without symbolic links: the deepest
-    /// mount whose folder contains the path. If several mounts have the same depth, returns the newest of
-    /// them.
+    /// Returns the mount that contains `path`. The path must be absolute and without symbolic links. The
+    /// result is the deepest mount with a folder that contains the path. If several mounts are equally deep,
+    /// it is the newest of them.
     pub fn holding(&self, path: &Path) -> Option<&MountPoint> {
         let holding = self.iter().filter(|mount| path.starts_with(&mount.dir));
         holding.max_by_key(|mount| mount.dir.components().count())

@@ -1,5 +1,5 @@
 //! Reports the progress of long work on standard error. On a terminal, a single line is updated. Otherwise, a
-//! line is written every ten seconds, which shows in a log that the work continues.
+//! line is written every ten seconds. These lines show in a log that the work continues.
 //!
 //! [`say!`](crate::say) prints a sentence without damaging the progress line.
 

@@ -128,7 +128,7 @@ impl Need {
 }
 
 /// Returns whether the machine has all `needs` that can be checked without an attempt. If a need is missing,
-/// skips the calling test, which must return.
+/// skips the calling test. The test must then return.
 ///
 /// # Panics
 ///

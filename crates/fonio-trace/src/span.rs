@@ -12,7 +12,7 @@ use fonio_core::{Batch, Diagnostic, Instants, Severity, Timestamp};
 /// Maximum number of damaged times: a damaged record has one time, and a damaged line of a table two times.
 /// If more events are at a distant time, the time is not accidental.
 const FEW: u64 = 8;
-/// Minimum number of other events per distant event, so that the majority decides which times are correct.
+/// Minimum number of other events per distant event. This way, the majority decides which times are correct.
 const OTHERS: u64 = 3;
 
 /// The span of the times so far, and the times that were left out.

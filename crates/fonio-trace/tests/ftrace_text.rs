@@ -120,7 +120,7 @@ fn damage_is_told_with_its_place_and_the_rest_is_read() {
     );
 }
 
-/// Tests the complete trace, whose start the golden test above uses.
+/// Tests the complete trace. The golden test above uses only its beginning.
 #[test]
 fn every_line_of_a_real_trace_is_understood() {
     let path =

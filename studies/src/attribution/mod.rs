@@ -6,10 +6,10 @@
 //! renamed, and one file is deleted. Each writer has its own files and its own unit, so the address of a
 //! request on the device reveals its writer (`truth.rs`). The program compares this writer with the
 //! recording, and prints how many bytes have a right, a wrong and no attribution. Neighbouring bios of
-//! different files can be merged into one request, which is attributed to only one file; so the attribution
-//! of data is judged once by bios and once by requests. A row of the table that misses a target is marked.
-//! The targets are: at least 95 % of the data right and at most 1 % wrong, and at least 80 % of metadata and
-//! journal right.
+//! different files can be merged into one request, but a request is attributed to only one file. So the
+//! attribution of data is judged once by bios and once by requests. A row of the table that misses a target
+//! is marked. The targets are: at least 95 % of the data right and at most 1 % wrong, and at least 80 % of
+//! metadata and journal right.
 //!
 //! With `--on-overlay`, the processes write through an overlay, and fonio must report the paths in its upper
 //! folder. With `--short-lived`, the writers delete their files immediately (`short.rs`).

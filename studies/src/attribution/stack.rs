@@ -50,7 +50,7 @@ impl Stack {
         }
     }
 
-    /// Creates this stack on two disks, which are overwritten.
+    /// Creates this stack on two disks, and overwrites their data.
     pub fn make(self, disks: [&str; 2], scratch: &Path) -> Result<Stacked> {
         let [first, second] = disks;
         let mut made =

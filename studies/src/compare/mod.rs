@@ -117,7 +117,7 @@ fn measure(cases: &[&Case], pairs: u32, seconds: u32, long: u32) -> Result<()> {
     Ok(())
 }
 
-/// Records fio on a new emulated device whose times are multiplied by `slow`.
+/// Records fio on a new emulated device. The device's times are multiplied by `slow`.
 fn record(fonio: &Path, dir: &Path, slow: f64, seconds: u32, seed: u32) -> Result<PathBuf> {
     let profile = dir.join(format!("times-{slow}.toml"));
     std::fs::write(&profile, slower(slow)?.to_toml())?;

@@ -203,9 +203,9 @@ impl Beside {
 }
 
 /// Asks the model whenever the kernel could ask its scheduler, and compares the decisions with the issued
-/// requests, up to the first difference. The recording does not show when the kernel's scheduler held
-/// requests back. If the model holds requests back, this function asks it again at the next event, or when
-/// the kernel issued a request if this is earlier.
+/// requests, up to the first difference. The recording does not show when the kernel's scheduler delayed
+/// requests. If the model delays requests, this function asks it again at the next event, or when the kernel
+/// issued a request if this is earlier.
 ///
 /// `head` is the first line of the test vector, which begins at the time `start`.
 fn compare(head: &str, requests: &[Request], start: u64) -> Result<Beside> {

@@ -20,8 +20,8 @@ use xtask::results::{Cell, StudyResult};
 use crate::{asked, process};
 
 const PUBLISHED: &str = include_str!("../../published.toml");
-/// The size of a device, and the size of a device with fragmented free space. The latter is small, so it is
-/// filled quickly.
+/// The size of a device, and the size of a device with fragmented free space. The device with fragmented
+/// space is small, so it is filled quickly.
 const DEVICE_BYTES: u64 = 512 << 20;
 const FRAGMENTED_BYTES: u64 = 128 << 20;
 const PIECE_BYTES: usize = 64 << 10;

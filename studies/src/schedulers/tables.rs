@@ -15,7 +15,7 @@ struct Column(&'static str, &'static str, &'static str, Per, usize);
 enum Per {
     /// The values are divided by this number.
     Unit(f64),
-    /// The values are divided by the values of one process alone, which have this name.
+    /// The values are divided by the values with this name, which are those of one process alone.
     Alone(&'static str),
 }
 

@@ -128,7 +128,7 @@ fn run_once(place: &Path, class: Option<&str>, library: &Path, fixture: &Path, t
     Ok(Said { tests, failed })
 }
 
-/// Returns the folder with the sources of Debian's SQLite, which are fetched once.
+/// Returns the folder with the sources of Debian's SQLite. The sources are fetched once.
 fn sources(folder: &Path) -> Result<PathBuf> {
     let found = || -> Result<Option<PathBuf>> {
         for entry in fs::read_dir(folder)? {
@@ -174,7 +174,7 @@ fn source_list() -> Result<String> {
     Ok(format!("deb-src [signed-by={KEY}] {mirror} bookworm main\n"))
 }
 
-/// Returns the path of the test program, which is built once.
+/// Returns the path of the test program. It is built once.
 fn fixture(folder: &Path, sources: &Path) -> Result<PathBuf> {
     let build = folder.join("build");
     let fixture = build.join("testfixture");

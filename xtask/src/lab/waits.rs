@@ -14,7 +14,7 @@ const SCRIPT: &str = "cat >/tmp/script <<'END'\nat=0; while test $at -lt 40; do 
     bs=4k count=1 conv=fsync,notrunc 2>/dev/null; at=$((at + 1)); done\nEND\n\
     fonio record --blocked $BLOCKED -o /tmp/recording -- sh /tmp/script >&2 && fonio report /tmp/recording --json";
 
-/// Records blocked threads on each kernel. Returns the number of kernels whose verdict is wrong.
+/// Records blocked threads on each kernel. Returns the number of kernels with a wrong verdict.
 pub fn run(fonio: &Path) -> Result<u32> {
     println!("A shell that runs 40 programs, each blocked in fsync, recorded on Debian's kernels:\n");
     let mut broken = 0;

@@ -290,7 +290,7 @@ impl Writer {
     }
 }
 
-/// Converts the bytes to text without control characters, which are unsafe in a terminal.
+/// Converts the bytes to text. Removes control characters, because they are unsafe in a terminal.
 fn printable(bytes: &[u8]) -> String {
     let shown = |c: char| if c.is_control() || is_direction(c) { ' ' } else { c };
     String::from_utf8_lossy(bytes).chars().map(shown).collect()

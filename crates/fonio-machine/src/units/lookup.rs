@@ -90,7 +90,7 @@ impl Units {
         shown
     }
 
-    /// Looks up a container by its id, which is unique across container engines.
+    /// Looks up a container by its id. Ids are unique across container engines.
     fn container(&self, cgroup: &str, id: &str) -> Option<String> {
         let home = self.home(cgroup);
         self.in_docker(home.as_deref(), id)

@@ -2,8 +2,8 @@
 //!
 //! 64-bit quantities are stored in signed columns, although the rows have `u64`. The reason is that users
 //! subtract times, sectors and sizes in SQL and pandas, which fail if the difference of unsigned numbers is
-//! negative. The bits of a number do not change. So other tools show a number of 2^63 or more, which occurs
-//! only in damaged traces, as negative, but fonio reads it back exactly.
+//! negative. The bits of a number do not change. So other tools show a number of 2^63 or more as negative,
+//! but fonio reads it back exactly. Such numbers occur only in damaged traces.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

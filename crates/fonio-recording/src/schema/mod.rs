@@ -20,7 +20,7 @@ use crate::table::Table;
 
 /// Key for the name of the table in the key-value metadata of the Parquet file.
 pub(crate) const TABLE_KEY: &str = "fonio.table";
-/// Metadata key of the schema version, which is a decimal number.
+/// Metadata key of the schema version. Its value is a decimal number.
 pub(crate) const VERSION_KEY: &str = "fonio.schema_version";
 
 /// Number of rows in a row group. Larger groups make the footer smaller (10^9 rows form 4000 groups), but

@@ -1,11 +1,11 @@
 //! Stores sorted runs on disk, and merges them.
 //!
-//! Each run is an unlinked file of fixed-size rows, which is read from the beginning while rows are appended
-//! at the end. Spilled rows are appended to the run that ends closest before them, so nearly sorted input of
-//! any length forms one run. When a run has been read completely, its file is reused from the start. Input in
-//! reverse order creates a new run at each spill. When a level has [`FAN_IN`] runs, they are merged into one
-//! run of the next level. This limits the number of open files and read buffers. Each row is moved at most
-//! `log(runs) / log(FAN_IN)` times.
+//! Each run is an unlinked file of rows with a fixed size. It is read from the beginning while rows are
+//! appended at the end. Spilled rows are appended to the run that ends closest before them, so nearly sorted
+//! input of any length forms one run. When a run has been read completely, its file is reused from the start.
+//! Input in reverse order creates a new run at each spill. When a level has [`FAN_IN`] runs, they are merged
+//! into one run of the next level. This limits the number of open files and read buffers. Each row is moved
+//! at most `log(runs) / log(FAN_IN)` times.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -21,7 +21,7 @@ use crate::error::RecordingError;
 use crate::table::Table;
 
 pub(super) struct Staging {
-    /// The path given by the caller, which may be a symbolic link.
+    /// The path that the caller gave. It may be a symbolic link.
     asked: PathBuf,
     target: PathBuf,
     partial: PathBuf,

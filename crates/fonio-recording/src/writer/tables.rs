@@ -205,7 +205,7 @@ impl RowSink for TableSet {
 enum Pushed {
     /// The row waits for more rows.
     Gathered,
-    /// The row completed a batch, which was converted to columns.
+    /// The row completed a batch, and this batch was converted to columns.
     FilledBatch,
     /// The row was left out, because its table is closed.
     LeftOut,

@@ -136,7 +136,7 @@ fn percentiles(
     Ok(all)
 }
 
-/// Returns the standing of a value among `results` results, of which `better` results are better than the
+/// Returns the standing of a value among `results` results. `better` of these results are better than the
 /// value.
 fn percentile(figure: usize, value: f64, better: i64, results: i64) -> Percentile {
     let ranked = &figures::ranked()[figure];

@@ -322,7 +322,7 @@ pub fn better_than(
     Ok(summary.better_than(bin) + rows[0].int(0))
 }
 
-/// Reads a page of a ranking with `limit` rows, which begins after a position.
+/// Reads a page of a ranking with at most `limit` rows. The page begins after a position.
 pub fn ranking(
     connection: &mut dyn Connection,
     summary: &Summary,

@@ -58,7 +58,7 @@ impl Seed {
         Ok(Seed { book, seq: 0, ranks: BTreeMap::new() })
     }
 
-    /// Adds entries, none of which may be hidden.
+    /// Adds entries. No entry may be hidden.
     pub fn add(&mut self, connection: &mut dyn Connection, entries: Vec<Entry>) -> Result<(), DatabaseError> {
         let (mut keys, mut devices) = (Vec::new(), Vec::new());
         for entry in &entries {

@@ -1,6 +1,6 @@
 //! Computes the distribution of a figure from the bins in the database: quantiles with intervals, shares, and
-//! points of the distribution function. Numbers of results are exact. A quantile has the precision of a bin,
-//! which is 0.4 %.
+//! points of the distribution function. Numbers of results are exact. A quantile has the precision of a bin
+//! (0.4 %).
 
 use schemars::JsonSchema;
 use serde::Serialize;

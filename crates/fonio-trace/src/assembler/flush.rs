@@ -48,7 +48,7 @@ impl FlushState {
 }
 
 impl Assembler {
-    /// Handles D of a flush, which takes all waiting flush bios.
+    /// Handles D of a flush. The flush takes all waiting flush bios.
     pub(super) fn issue_flush(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.collect(step, |entry| entry.state == State::Waiting);
         let mut waiters = std::mem::take(&mut self.candidates);

@@ -14,15 +14,15 @@
 //!                                           returned
 //! ```
 //!
-//! A request that was issued again without a recorded requeue is *held* between its completion and the
-//! emission of its row.
+//! A request that was issued again without a recorded requeue is *held*: it is kept after its completion,
+//! until its row is emitted.
 //!
 //! When a bio is issued, its entry becomes its request's entry. The other bios of a request are not merged at
 //! M or F, but when the request is issued: the request then takes all waiting bios that tile its range. This
 //! rule gives the same result for back, front and request merges, does not depend on the meaning of
 //! blktrace's M, and works if merges are not recorded. A discard can have several separate ranges, and their
-//! merges are never recorded. A discard takes the waiting discard bios that were queued after it began, that
-//! have no request of their own, and whose sizes add up exactly to its size.
+//! merges are never recorded. A discard takes the waiting discard bios that were queued after it began and
+//! that have no separate request, if the sizes of these bios add up exactly to the size of the discard.
 //!
 //! # Pairing
 //!
@@ -148,8 +148,8 @@ pub struct AssemblerOptions {
 
 impl Default for AssemblerOptions {
     /// The horizon is ten minutes, longer than any driver's timeout with retries. The maximum number of open
-    /// entries is a million, which a fast device that completes nothing reaches in 10 s. The disorder is 100
-    /// ms, ten times the disorder observed in traces that were merged from per-processor buffers.
+    /// entries is a million. A fast device that completes nothing reaches this number in 10 s. The disorder
+    /// is 100 ms, ten times the disorder observed in traces that were merged from per-processor buffers.
     fn default() -> AssemblerOptions {
         AssemblerOptions { horizon: Nanos(600_000_000_000), open_max: 1 << 20, disorder: Nanos(100_000_000) }
     }
@@ -157,15 +157,15 @@ impl Default for AssemblerOptions {
 
 /// Combines block events from any source into requests, bios and links.
 ///
-/// Rows are emitted when they are complete, and therefore not in the order of the tables.
-/// [`RowSink::settled`] tells the sink which rows are final.
+/// Rows are emitted when they are complete, and therefore not in the order of the tables. Calls of
+/// [`RowSink::settled`] inform the sink which rows are final.
 #[derive(Debug)]
 pub struct Assembler {
     options: AssemblerOptions,
     open: Open,
     devices: Vec<Device>,
     device_index: FxHashMap<DeviceId, u32>,
-    /// The device of the previous event, which is nearly always also the next event's device.
+    /// The device of the previous event. It is nearly always also the device of the next event.
     last_device: (DeviceId, u32),
     tally: Tally,
     /// The last ids assigned to a request and a bio.
@@ -221,7 +221,8 @@ struct Device {
     /// The longest service time of a request.
     service_max: Nanos,
     flush: flush::FlushState,
-    /// Bios of which only the front part moved on to the device below, each with the start of its remainder.
+    /// Bios with a front part that moved on to the device below, while the remainder did not. Each is stored
+    /// with the start of its remainder.
     partly_passed: Vec<queue::PartlyPassed>,
     /// Slots and serial numbers of waiting discard bios.
     discards: Vec<(u32, u64)>,

@@ -2,10 +2,10 @@
 //! and listed by age.
 //!
 //! The entries are in a slab of [`Entry`] with a free list. Each entry is in two intrusive lists. Its
-//! *bucket* holds all entries whose [`Key`] has the same hash, in arrival order. The *age list* holds all
-//! entries, sorted by [`Entry::order`]. Neither the slab nor the lists need an allocation once the slab has
-//! room for the largest number of open entries. There are at least twice as many buckets as slots, so an
-//! entry is nearly always alone in its bucket and found immediately.
+//! *bucket* contains all entries with the same hash of their [`Key`], in arrival order. The *age list*
+//! contains all entries, sorted by [`Entry::order`]. Neither the slab nor the lists need an allocation once
+//! the slab has room for the largest number of open entries. There are at least twice as many buckets as
+//! slots, so an entry is nearly always alone in its bucket and found immediately.
 //!
 //! The entries of a bucket with the same key are that key's *chain*.
 
@@ -63,7 +63,7 @@ pub(super) mod seen {
     pub const PASSED_OVER: u16 = 1 << 5;
     /// The request asked for FUA but was issued without FUA, so the kernel flushes afterwards.
     pub const FUA_BY_FLUSH: u16 = 1 << 6;
-    /// The entry is the remainder of a split, which old kernels queue again.
+    /// The entry is the remainder of a split bio. Old kernels queue the remainder again.
     pub const REST: u16 = 1 << 7;
     /// The entry was merged into the request before or after it.
     pub const MERGED: u16 = 1 << 8;

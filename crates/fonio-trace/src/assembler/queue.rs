@@ -15,7 +15,7 @@ use super::{Assembler, Step};
 /// If this many bios of a device moved on to a device below and did not complete, the source probably shows
 /// no bio completions, because no stacked device has this many bios in flight.
 const PASSED_MAX: u64 = 1024;
-/// Maximum number of stored bios per device of which only a part moved on to the device below.
+/// Maximum number per device of stored bios that moved on to the device below only partly.
 const PARTLY_PASSED_MAX: usize = 64;
 
 /// Maximum number of stored front merges. They are needed for requests that are never issued.
@@ -24,7 +24,7 @@ const FRONTS_MAX: usize = 4096;
 /// Maximum number of waiting discards stored per device. A command has at most 256 ranges (NVMe).
 const DISCARDS_MAX: usize = 256;
 
-/// A bio of which a part moved on to the device below without a recorded split.
+/// A bio that moved on to the device below only partly, without a recorded split.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartlyPassed {
     index: u32,
@@ -401,7 +401,7 @@ impl Assembler {
         Ok(Some(above))
     }
 
-    /// Returns the bio whose part from `from` on has not moved on yet.
+    /// Returns the bio with a part that begins at `from` and has not moved on yet.
     fn partly_passed(&mut self, from: &Step<'_>) -> Option<u32> {
         let open = &self.open;
         let waiting = &mut self.devices[from.key.device as usize].partly_passed;

@@ -162,7 +162,7 @@ impl Assembler {
         }
     }
 
-    /// Emits requests whose holding time has ended.
+    /// Emits the requests that have been held long enough.
     pub(super) fn give_held_long(&mut self, sink: &mut dyn RowSink) -> io::Result<()> {
         while let Some(&(completed, index, serial)) = self.held.front()
             && self.latest - completed > REPEAT_WITHIN

@@ -177,8 +177,9 @@ impl Assembler {
         self.newest(step, |entry| entry.state == State::Waiting && smaller_or_larger(entry)).is_some()
     }
 
-    /// Finds the entry for an issue if no waiting entry has its size: the newest smaller entry, which grew by
-    /// merges; the newest larger bio, which was split; or a returned request, whose size changed.
+    /// Finds the entry for an issue if no waiting entry has the size of the issue. It is the newest smaller
+    /// entry, which then grew by merges; else the newest larger bio, which then was split; else a returned
+    /// request, which then changed its size.
     #[cold]
     fn find_grown_or_split(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<Option<u32>> {
         let waiting = |entry: &Entry| entry.state == State::Waiting;

@@ -151,7 +151,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Parsed<'_>> {
     Some(Parsed::Event { event, sequence, comm: tail.comm.filter(|comm| *comm != b"(null)") })
 }
 
-/// Returns a message's text, which blkparse prints after an `N` in the rwbs column.
+/// Returns the text of a message. blkparse prints it after an `N` in the rwbs column.
 fn message(rest: &[u8]) -> &[u8] {
     let text = rest.trim_ascii();
     text.strip_prefix(b"N ").unwrap_or(text).trim_ascii()

@@ -26,8 +26,7 @@ const LINES_MAX: usize = 64 * 1024;
 /// Maximum number of processors for which the last device is stored.
 const PROCESSORS_MAX: usize = 16 * 1024;
 
-/// Returns whether `head` is the start of blkparse's default text, which has an event in one of its first
-/// lines.
+/// Returns whether `head` is the start of blkparse's default text: one of its first lines must be an event.
 pub fn recognise(head: &[u8]) -> bool {
     let lines = head.split(|byte| *byte == b'\n').take(100);
     lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)).any(|line| line::parse(line).is_some())

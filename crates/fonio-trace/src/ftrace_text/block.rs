@@ -12,7 +12,7 @@ use memchr::{memchr, memrchr};
 use super::keyed;
 use super::line::number;
 
-/// The contents of an event's text, which follows the columns.
+/// The contents of an event's text. The text follows the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block<'a> {
     pub kind: EventKind,

@@ -2,8 +2,8 @@
 //! `name=value` for each field, in any order:
 //! `block_rq_issue: dev=45824 sector=8 nr_sector=8 bytes=4096 rwbs=WS comm=mmcqd/0 cmd=`.
 //!
-//! Source: Perfetto's `SystraceSerializer`, and `TranslateBlockDeviceIDToUserspace` for the device number,
-//! which differs from the kernel's.
+//! Source: Perfetto's `SystraceSerializer`. The device number differs from the kernel's number; see
+//! Perfetto's `TranslateBlockDeviceIDToUserspace`.
 
 use fonio_core::{ByteCount, DeviceId, Sector};
 

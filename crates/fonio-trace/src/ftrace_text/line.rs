@@ -17,7 +17,7 @@ use memchr::{memchr, memchr_iter, memrchr};
 /// The columns of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head<'a> {
-    /// The name that the kernel saved for the thread, which may be `<...>`.
+    /// The name that the kernel saved for the thread. It may be `<...>`.
     pub comm: &'a [u8],
     pub tid: u32,
     /// The process, if the line contains it and the kernel knew it.

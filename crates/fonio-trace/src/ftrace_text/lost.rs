@@ -74,7 +74,7 @@ impl Gaps {
         open.count = open.count.zip(count).map(|(a, b)| a.saturating_add(b));
     }
 
-    /// Handles an event, which ends an open gap of the event's processor.
+    /// Handles an event. It ends the open gap of its processor, if there is one.
     pub fn event(&mut self, cpu: u32, at: Timestamp, lost: &mut Vec<LostEvents>) {
         if self.first.is_none() {
             self.first = Some(at);

@@ -113,7 +113,7 @@ impl<R: Read> FtraceText<R> {
         }
     }
 
-    /// Accepts text embedded in JavaScript, whose lines may end in `\n\`.
+    /// Accepts text that is embedded in JavaScript and has lines that may end in `\n\`.
     pub(crate) fn with_escaped_line_ends(mut self) -> FtraceText<R> {
         self.state.escaped = true;
         self

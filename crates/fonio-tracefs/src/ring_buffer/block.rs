@@ -202,8 +202,8 @@ impl BlockDecoder {
         self.pid.get(record, self.order).and_then(|pid| u32::try_from(pid).ok())
     }
 
-    /// Returns the running thread if it caused the event. Returns `None` for a completion, which can
-    /// interrupt any thread.
+    /// Returns the running thread if it caused the event. Returns `None` for a completion, because a
+    /// completion can interrupt any thread.
     pub fn causing_tid(&self, record: &[u8]) -> Option<u32> {
         match self.layout(record)?.shape {
             Shape::Plain(EventKind::BioQueue | EventKind::Insert) => self.tid(record),

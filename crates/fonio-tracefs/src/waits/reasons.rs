@@ -186,9 +186,9 @@ impl Reasons {
     }
 }
 
-/// Parses a line such as `ffffffff81000000 T _stext`, which may end with a module's name. A part that the
-/// compiler split off from a function (`.isra.0`) gets the name of the function. Data symbols get an empty
-/// name, because they only mark the end of the preceding function.
+/// Parses a line such as `ffffffff81000000 T _stext`. The line may end with the name of a module. A part that
+/// the compiler split off from a function (`.isra.0`) gets the name of the function. Data symbols get an
+/// empty name, because they only mark the end of the preceding function.
 fn parse_symbol(line: &str) -> Option<(u64, &str)> {
     let mut words = line.split_ascii_whitespace();
     let address = u64::from_str_radix(words.next()?, 16).ok().filter(|address| *address != 0)?;

@@ -69,7 +69,7 @@ const FLUSH: u64 = u64::MAX;
 /// A file, identified by its inode number and the last earlier deletion of a file with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey {
-    /// The inode, which other files can have before and after this file.
+    /// The inode. Other files can have it before and after this file.
     pub inode: Inode,
     /// The time when the last earlier file with this inode number was deleted; 0 if no deletion was seen.
     pub after: Timestamp,
@@ -144,7 +144,7 @@ struct ThreadState {
     /// The file whose dirty pages the thread wrote last, if the file system does not show when the thread
     /// ended writing them.
     maps: Option<FileKey>,
-    /// The file system to whose log the thread's next write belongs.
+    /// The file system with the log to which the thread's next write belongs.
     log: Option<DeviceId>,
     /// The file on which the thread does direct I/O.
     direct: Option<FileKey>,

@@ -164,7 +164,7 @@ impl Interval {
 }
 
 impl WaitTree {
-    /// Follows the thread `root`, which will be created next.
+    /// Creates a tree that follows the thread `root`. This thread will be created next.
     pub fn new(root: u32, reasons: Reasons) -> WaitTree {
         WaitTree {
             root,

@@ -16,7 +16,7 @@ const PROCESSORS: usize = 2;
 /// One step of the simulation. Impossible steps are skipped.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// The thread on the processor creates another thread, which is ready.
+    /// The thread on the processor creates another thread. The new thread is ready.
     Fork { cpu: usize },
     /// The processor switches to a ready thread, to the stranger, or to the idle thread; the previous thread
     /// blocks, stays ready or ends.

@@ -30,7 +30,7 @@ pub struct BlockEvent {
     /// The processor on which the event was traced.
     pub cpu: Option<u32>,
     /// The thread that was running when the event was traced. For a completion, this is the thread that the
-    /// interrupt found running, usually an unrelated thread.
+    /// interrupt interrupted, usually an unrelated thread.
     pub tid: Option<u32>,
     /// The kernel's 16-bit `ioprio`, with the class in the top 3 bits.
     pub ioprio: Option<u16>,
@@ -58,7 +58,8 @@ impl BlockEvent {
     }
 }
 
-/// The kind of an event, in the kernel's terms, with the letters of blkparse.
+/// The kind of an event. The kinds have the kernel's names; their descriptions begin with the letter that
+/// blkparse prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
     /// Q: a bio was submitted to the device (`block_bio_queue`).

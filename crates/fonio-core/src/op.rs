@@ -1,4 +1,4 @@
-//! The operation of a request, and its flags (the kernel's `REQ_*`).
+//! Defines the operation of a request and its flags (the kernel's `REQ_*`).
 
 use std::ops::{BitOr, BitOrAssign};
 

@@ -20,7 +20,7 @@ use crate::units::Nanos;
 pub enum Unit {
     /// Nanoseconds, written as ns, µs, ms, s, min or h.
     Ns,
-    /// Seconds, formatted like nanoseconds: the unit of run times and time axes.
+    /// Seconds, formatted like nanoseconds. This is the unit of run times and time axes.
     S,
     /// Bytes, written with binary prefixes.
     Bytes,
@@ -96,7 +96,7 @@ pub enum QuantityError {
     },
 }
 
-/// The expected kind of amount; its text names the units and gives an example.
+/// The expected kind of amount. As text, it names the units and gives an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// A number of bytes.

@@ -1,4 +1,4 @@
-//! Random numbers from a seed: the same seed gives the same numbers on every platform.
+//! Generates random numbers from a seed. The same seed gives the same numbers on every platform.
 
 /// The difference between one state of SplitMix64 and the next state.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,4 +1,4 @@
-//! Relations between two numbers.
+//! Defines relations between two numbers.
 
 /// A relation between two numbers, such as `<=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

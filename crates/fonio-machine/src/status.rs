@@ -28,7 +28,7 @@ pub struct Status {
     pub notes: Vec<String>,
 }
 
-/// The fill level at which a file system gets a warning, because nearly full flash is slower and wears
+/// The fill level in percent at which a file system gets a warning. Nearly full flash is slower and wears
 /// faster.
 const NEARLY_FULL_PERCENT: u64 = 90;
 

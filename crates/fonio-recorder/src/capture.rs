@@ -20,7 +20,7 @@ use crate::exit::Exit;
 pub type Words = fn(BlockedIn) -> String;
 
 /// Records, and prints a summary of the recording and the next command. Returns the exit status of the
-/// recorded command, so that a script can prefix any command with `fonio record --`.
+/// recorded command. Therefore, a script can put `fonio record --` before any command.
 ///
 /// # Errors
 /// If the recording fails.

@@ -1,4 +1,4 @@
-//! Checks that only the rows that do not fit are lost when a file system fills up.
+//! Checks that a file system that becomes full loses only the rows that do not fit.
 
 #![allow(clippy::unwrap_used)]
 

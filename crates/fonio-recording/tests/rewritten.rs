@@ -1,6 +1,6 @@
 //! Reads tables in encodings that fonio no longer writes. Polars, pandas and Spark rewrote some of the
 //! tables, with other compression, row groups, string types and integer widths, and without key-value
-//! metadata; an older fonio wrote the others.
+//! metadata. An older version of fonio wrote the other tables.
 //!
 //! `tests/data/rewrite.py` converted tables of `tests/data/original` to the tables in `tests/data/rewritten`.
 

@@ -1,5 +1,5 @@
-//! The results service: receives results of `fonio storebench`, ranks comparable results, and shows them as
-//! pages.
+//! Implements the results service. It receives results of `fonio storebench`, ranks comparable results, and
+//! shows them as pages.
 //!
 //! A submission is checked ([`submission`]) and converted to an [`entry::Entry`]. One thread
 //! ([`store::Writer`]) writes the entries, and commits many submissions at once. Each commit also updates the

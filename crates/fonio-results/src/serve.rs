@@ -1,4 +1,5 @@
-//! The HTTP server: accepts connections, limits their number and duration, and shuts down gracefully.
+//! Implements the HTTP server. It accepts connections, limits their number and duration, and shuts down
+//! gracefully.
 
 use std::collections::HashMap;
 use std::io;
@@ -74,7 +75,8 @@ async fn wrong_method() -> Response {
     .into_json()
 }
 
-/// Counts the request, and adds the headers that prevent pages from running or loading foreign content.
+/// Counts the request against the client's rate limit, and adds headers that prevent pages from running or
+/// loading foreign content.
 async fn guard(State(service): State<Service>, request: Request, next: Next) -> Response {
     let admitted = match request.extensions().get::<Peer>() {
         Some(Peer(peer)) => {

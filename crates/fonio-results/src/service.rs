@@ -1,4 +1,4 @@
-//! The state shared by all requests: the database threads, the summaries, and the limits.
+//! Defines the state that all requests share: the database threads, the summaries, and the limits.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -6,8 +6,8 @@ use fonio_core::Unit;
 
 use crate::document::{ClassVerdict, Measure};
 
-/// The requirements of an SD class of the SD Association: application performance classes A1 and A2, and
-/// speed classes.
+/// The requirements of a class that the SD Association defines. There are the application performance classes
+/// A1 and A2, and the speed classes.
 #[derive(Clone, Copy, Debug)]
 pub struct Class {
     /// The class's name, such as `A1` or `V30`.

@@ -1,4 +1,4 @@
-//! The result document of StoreBench: its contents, its checks, and its verdicts.
+//! Defines the result document of StoreBench, its checks, and its verdicts.
 //!
 //! [`document`] is the schema, and [`figures`] is the catalogue of figures. [`check`] finds errors,
 //! [`privacy`] finds texts that must not be published, and [`plausibility`] finds results that cannot be

@@ -118,12 +118,12 @@ fn faster_than_the_transfer(document: &Document, _: u64) -> Option<String> {
     None
 }
 
-/// Minimum time to program a page: three quarters of Z-NAND's 100 µs, the shortest published program time
-/// (Cheong et al., A flash memory controller for 15 µs ultra-low-latency SSD, ISSCC 2018). No card, eMMC or
-/// UFS device uses Z-NAND; other flash takes 500 to 700 µs.
+/// Minimum time to program a page: three quarters of the 100 µs that Z-NAND needs. This is the shortest
+/// published program time (Cheong et al., A flash memory controller for 15 µs ultra-low-latency SSD, ISSCC
+/// 2018). No card, eMMC or UFS device uses Z-NAND; other flash takes 500 to 700 µs.
 const PROGRAM_MIN_MS: f64 = 0.075;
 
-/// A synchronous write that takes less time than flash needs to program a page was only cached. The rule
+/// A synchronous write was only cached if it takes less time than flash needs to program a page. The rule
 /// applies only to cards, eMMC and UFS, because capacitors or batteries may protect the caches of NVMe, SATA
 /// and USB drives and of disk controllers.
 fn synced_faster_than_flash(document: &Document, _: u64) -> Option<String> {

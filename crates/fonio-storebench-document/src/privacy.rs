@@ -16,7 +16,8 @@ const SERIAL_WORDS: [&str; 5] = ["serial", "serialno", "s/n", "cid", "hostname"]
 /// Prefixes of words that contain a serial number or a host name.
 const SERIAL_STARTS: [&str; 5] = ["serial=", "serial:", "sn=", "sn:", "hostname="];
 
-/// Finds texts in a document's JSON that must not be published, and the fields that contain them.
+/// Finds texts that must not be published in the JSON of a document. Returns the fields that contain such
+/// texts.
 ///
 /// # Panics
 ///

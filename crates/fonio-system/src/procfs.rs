@@ -115,7 +115,7 @@ impl Stat {
         })
     }
 
-    /// Returns whether the process has ended, so that only its entry in the process table remains.
+    /// Returns whether the process has ended and only its entry in the process table remains.
     pub fn is_dead(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use fonio_core::Unit;
 
-/// Delay before progress is shown on a terminal, because a line that appears only briefly distracts.
+/// Delay before progress is shown on a terminal. Without it, lines that appear only briefly would distract
+/// the user.
 const SILENCE: Duration = Duration::from_secs(2);
 /// Time between two updates of the line on a terminal.
 const REDRAW: Duration = Duration::from_millis(500);

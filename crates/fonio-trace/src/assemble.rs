@@ -13,7 +13,7 @@ use crate::span::TraceSpan;
 ///
 /// Requests and bios are pushed in completion order, with calls of [`RowSink::settled`] between them. A sink
 /// that needs the order of the tables must sort the rows. The returned [`Meta`] lacks facts that can be found
-/// only on the recorded machine, and the writer must fill in its `rows`.
+/// only on the recorded machine. The writer must also fill in `rows`.
 ///
 /// # Errors
 /// If the reader's stream or the sink fails. Damage in the input only causes diagnostics.

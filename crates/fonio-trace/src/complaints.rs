@@ -1,4 +1,4 @@
-//! Collects diagnostics and merges repetitions, so that a badly damaged input cannot fill memory.
+//! Collects diagnostics and merges repetitions. Otherwise, a badly damaged input could fill memory.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,8 @@ struct Merged {
     seen: u64,
 }
 
-/// Collects diagnostics, and merges repetitions of a code in a file beyond the first few into one diagnostic.
+/// Collects diagnostics. The first few diagnostics with a code in a file are kept; further ones are merged
+/// into one diagnostic.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints {
     /// The diagnostics for the next batch.

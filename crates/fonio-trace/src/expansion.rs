@@ -14,7 +14,7 @@ pub(crate) fn is_too_far(packed: u64, unpacked: u64) -> bool {
     unpacked > FREE && unpacked / TIMES_MAX > packed
 }
 
-/// Returns the start of the message about data that expands too much.
+/// Returns the first part of the message about data that expands too much.
 pub(crate) fn describe(what: &str) -> String {
     format!("The {what} unpacks to more than {TIMES_MAX} times its size (and 1 GiB), too much for a trace")
 }

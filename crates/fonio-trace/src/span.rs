@@ -1,16 +1,16 @@
 //! Determines the span of a trace, from its first event to its last.
 //!
-//! A damaged record can have any time, but it must not extend the span to a century. A few events that are
-//! more than thirty days away from all others are treated as damage, if they are at most eight and fewer than
-//! a quarter of the events so far. Such events are left out, and a diagnostic reports them. Larger groups are
-//! accepted, so a trace may have gaps of any length. The rule uses only the current batch and the times
-//! accepted before it, so rows are never delayed.
+//! A damaged record can have any time, but it must not extend the span to a century. Events that are more
+//! than thirty days away from all others are treated as damage if there are at most eight of them, and if
+//! they are fewer than a quarter of the events so far. Such events are left out, and a diagnostic reports
+//! them. Larger groups are accepted, so a trace may have gaps of any length. The rule uses only the current
+//! batch and the times accepted before it, so rows are never delayed.
 
 use fonio_core::event::Run;
 use fonio_core::{Batch, Diagnostic, Instants, Severity, Timestamp};
 
-/// Maximum number of damaged times: a damaged record has one time, and a damaged line of a table two times.
-/// If more events are at a distant time, the time is not accidental.
+/// Maximum number of damaged times. A damaged record has one time, and a damaged line of a table has two
+/// times. If more events are at a distant time, the time is not accidental.
 const FEW: u64 = 8;
 /// Minimum number of other events per distant event. This way, the majority decides which times are correct.
 const OTHERS: u64 = 3;
@@ -91,8 +91,8 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
     const DAY: u64 = 24 * 3600 * SECOND;
 
-    /// Adds batches of times; returns the span, the number of remaining rows, and the number of rows left
-    /// out.
+    /// Adds batches of times to a span. Returns the span, the number of remaining rows, and the number of
+    /// rows that were left out.
     fn span(batches: &[&[u64]]) -> ((u64, u64), usize, u64) {
         let (mut span, mut kept) = (TraceSpan::default(), 0);
         for times in batches {

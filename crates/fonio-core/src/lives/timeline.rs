@@ -1,4 +1,4 @@
-//! The facts about one number: when its lives ended, and which generations it had.
+//! Stores the facts about one number: when its lives ended, and which generations it had.
 
 use super::{Gaps, Generation, Told};
 use crate::units::Timestamp;

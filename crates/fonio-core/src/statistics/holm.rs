@@ -1,4 +1,4 @@
-//! Holm's procedure with weights, in the form of intervals (Holm, *A Simple Sequentially Rejective Multiple
+//! Implements Holm's procedure with weights, for intervals (Holm, *A Simple Sequentially Rejective Multiple
 //! Test Procedure*, 1979).
 //!
 //! Each figure is tested at its share of the error level. Figures that differ are removed, and the remaining

@@ -1,8 +1,8 @@
 //! A histogram for quantiles of measurements. Its steps become wider for larger values.
 //!
 //! A general histogram such as HdrHistogram also updates totals and extremes, and needs four times the
-//! memory. Updating HdrHistograms took a fifth of the time of a report, because each request is counted in a
-//! dozen histograms.
+//! memory. With HdrHistograms, updates took a fifth of the time of a report, because each request is counted
+//! in a dozen histograms.
 
 /// The range from each power of two to the next is divided into `1 << BITS` steps. Each value below `2 <<
 /// BITS` has a separate step. For larger values, the middle of the step differs from the value by at most

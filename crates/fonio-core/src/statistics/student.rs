@@ -1,5 +1,5 @@
-//! Student's t for integer degrees of freedom, by the finite series of Abramowitz and Stegun, *Handbook of
-//! Mathematical Functions* (1964), 26.7.3 and 26.7.4.
+//! Computes Student's t for integer degrees of freedom, with the finite series in Abramowitz and Stegun,
+//! *Handbook of Mathematical Functions* (1964), 26.7.3 and 26.7.4.
 
 /// The number of degrees of freedom above which t changes by less than 1 % at any level used here.
 const FREEDOM_MAX: u32 = 200;

@@ -1,5 +1,6 @@
-//! The difference of two means of independent runs with different variances (Welch, *The generalization of
-//! "Student's" problem when several different population variances are involved*, Biometrika 1947).
+//! Computes the difference of two means of independent runs with different variances (Welch, *The
+//! generalization of "Student's" problem when several different population variances are involved*,
+//! Biometrika 1947).
 
 use super::sample::Spread;
 use super::student;

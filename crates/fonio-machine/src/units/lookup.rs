@@ -1,8 +1,8 @@
 //! Looks up the human-readable name of a control group or a user. It is the name of a systemd unit, a
 //! container (Docker, Podman, containerd, CRI-O, Kubernetes), a Home Assistant add-on, or an Android package.
 //!
-//! The path of a control group contains the name of a systemd unit, but only the id of a container. A
-//! container's name is read from a file of its container engine, without asking the engine's daemon. Each
+//! The path of a control group contains the name of a systemd unit, but only the id of a container. The name
+//! of a container is read from a file of its container engine, without a request to the engine's daemon. Each
 //! container is looked up once, while the container exists.
 
 use std::fs::{self, File};
@@ -40,8 +40,7 @@ pub struct Units {
     /// The directory that is used as `/`; tests use a copy of the files.
     root: PathBuf,
     known: FxHashMap<String, Option<String>>,
-    /// `None` before the first lookup; after the first lookup, the packages on Android, or `Some(None)` on
-    /// other machines.
+    /// The packages on Android; `None` before the first lookup, and `Some(None)` on machines without Android.
     packages: Option<Option<Packages>>,
     unnamed: u64,
 }

@@ -106,7 +106,8 @@ impl Packages {
         Packages(packages)
     }
 
-    /// Returns the package with this user id, for any user of the device; `None` if no app has this user id.
+    /// Returns the package of the app with this user id, for any user of the device; `None` if no app has
+    /// this user id.
     pub(super) fn of(&self, uid: u32) -> Option<String> {
         let app = Some(uid % ANDROID_USER).filter(|app| APPS.contains(app))?;
         let (first, others) = self.0.get(&app)?.split_first()?;

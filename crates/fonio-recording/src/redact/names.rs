@@ -32,7 +32,7 @@ const COMMON: [&str; 10] = [
     "kubepods.slice",
     "lxc",
 ];
-/// Words that precede the name of a container or add-on in a unit's name.
+/// Words that come before the name of a container or add-on in the name of a unit.
 const UNIT_KINDS: [&str; 4] = ["nerdctl", "pod", "add-on", "Home Assistant"];
 /// The first parts of the names of kernel threads that matter for I/O. The full name of a thread continues
 /// with the number of a processor or device.
@@ -143,13 +143,13 @@ impl Names {
         token
     }
 
-    /// Redacts each component of a path, so that files in one folder stay in one folder.
+    /// Redacts each component of a path. Files in one folder are still in one folder afterwards.
     pub(super) fn path(&self, path: &str) -> String {
         let part = |part: &str| if part.is_empty() { String::new() } else { self.file_name(part) };
         path.split('/').map(part).collect::<Vec<_>>().join("/")
     }
 
-    /// Redacts a file name but keeps its suffix, so that a database and its journal get the same token.
+    /// Redacts a file name but keeps its suffix. Therefore, a database and its journal get the same token.
     fn file_name(&self, name: &str) -> String {
         if matches!(name, "." | "..") {
             return name.to_owned();
@@ -237,7 +237,7 @@ fn is_number(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Replaces the digits of tokens, so that the remaining text can be compared.
+    /// Replaces the digits of tokens. The resulting text can be compared with an expected text.
     fn shape(text: &str) -> String {
         let mut shape = String::new();
         let mut rest = text;

@@ -6,7 +6,7 @@ use fonio_core::{Bio, ByteCount, Content, DeviceId, Flags, Op, Request, Sector, 
 
 /// Size of an encoded request: two bytes for the presence bits, then the fields.
 pub(super) const REQUEST_BYTES: usize = 2 + 8 + 4 + 1 + 4 + 4 + 8 + 8 + 5 * 8 + 5 * 4 + 1 + 2 + 4;
-/// Size of an encoded bio, with the same layout.
+/// Size of an encoded bio: two bytes for the presence bits, then the fields.
 pub(super) const BIO_BYTES: usize = 2 + 8 + 4 + 1 + 4 + 4 + 8 + 8 + 8 + 8 + 3 * 4 + 8;
 
 pub(super) fn request(row: &Request, out: &mut Vec<u8>) {

@@ -1,10 +1,11 @@
 //! Sorts the rows of one table in bounded memory.
 //!
 //! Producers emit a request on completion, but the table is ordered by issue. So rows arrive *nearly* sorted:
-//! their positions are wrong by about the queue depth of the device. Rows wait in memory until the settled
-//! mark of the producer is later than the rows. The sequence looks at the waiting rows only when their number
-//! has doubled. A look moves only keys. It sorts the new keys, and merges them with the older keys that sort
-//! after the first new key. A row stays in its slot until it is emitted; then the slot is reused.
+//! a row is about as many positions away from its right position as the device has requests in its queue.
+//! Rows wait in memory until the settled mark of the producer is later than the rows. The sequence looks at
+//! the waiting rows only when their number has doubled. A look moves only keys. It sorts the new keys, and
+//! merges them with the older keys that sort after the first new key. A row stays in its slot until it is
+//! emitted; then the slot is reused.
 //!
 //! A request that never completes keeps the mark from advancing until the end of the trace. If memory is
 //! full, the half of the waiting rows that comes first in sort order is spilled to [`runs::Runs`] on disk.

@@ -35,7 +35,7 @@ impl Room {
         Room { dir: dir.to_owned() }
     }
 
-    /// Returns which rows still fit in addition to `unwritten` bytes of accepted rows.
+    /// Returns which kinds of rows still fit in addition to `unwritten` bytes of accepted rows.
     pub(super) fn takes(&self, unwritten: u64) -> Result<Takes, RecordingError> {
         let stat = rustix::fs::statvfs(&self.dir);
         let stat = stat.map_err(|errno| RecordingError::io("check space in", &self.dir)(errno.into()))?;

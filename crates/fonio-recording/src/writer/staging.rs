@@ -4,7 +4,8 @@
 //! renamed to NAME. To replace a recording, the two directories exchange names atomically. On file systems
 //! without this operation, the old recording is temporarily renamed to `.NAME.replaced-PID`. A directory with
 //! such a name is a leftover if the process with this id no longer exists *and* no process holds the lock on
-//! the directory. The process id alone is not sufficient, because containers reuse a few ids.
+//! the directory. The process id alone is not sufficient, because the same few ids occur again and again in
+//! containers.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};

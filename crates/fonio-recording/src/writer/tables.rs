@@ -330,7 +330,8 @@ impl<R: Row> OpenTable for TableWriter<R> {
     }
 }
 
-/// Unwraps the system's error from the error of the Parquet library, so that a full disk can be recognised.
+/// Takes the system's error out of the error of the Parquet library. Without this, a full disk could not be
+/// recognised.
 fn not_written(error: ParquetError, path: &Path) -> RecordingError {
     let source = match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {

@@ -1,4 +1,5 @@
-//! The writer thread's state and transactions, and the statements that insert into the tables.
+//! Defines the state and the transactions of the writer thread, and the statements that insert rows into the
+//! tables.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -22,7 +22,8 @@ pub fn interval(count: u64, share: f64) -> Option<(u64, u64)> {
     }
     let (n, middle) = (count as f64, count as f64 * share);
     let half = Z * (n * share * (1.0 - share)).sqrt();
-    // Add half a rank as continuity correction, then round outwards to full ranks.
+    // Extend the interval by half a rank at each end as continuity correction, and round it outwards to full
+    // ranks.
     let low = (middle - half - 0.5).floor();
     let high = (middle + half + 0.5).ceil() + 1.0;
     (low >= 1.0 && high <= n).then_some((low as u64, high as u64))

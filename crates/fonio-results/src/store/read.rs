@@ -272,7 +272,7 @@ fn stored(row: &Row) -> Stored {
     }
 }
 
-/// Reads a batch for a dump: received results in the order of arrival, after `seq`.
+/// Reads a batch for a dump. It contains the received results after `seq`, in the order of arrival.
 pub fn received(connection: &mut dyn Connection, seq: i64, limit: i64) -> Result<Vec<Stored>, DatabaseError> {
     let rows = connection.query(
         "SELECT r.seq, r.id, r.received_at, r.hidden_reason, r.key_id, r.device_id, d.document \

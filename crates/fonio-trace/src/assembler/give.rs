@@ -8,7 +8,8 @@ use super::Assembler;
 use super::open::{CHAIN_MAX, Entry, FLUSH_SECTOR, NEVER, NIL, State, seen};
 use super::tally::Counter;
 
-/// Maximum pause of a device, for example for garbage collection, before a completion is considered missed.
+/// Maximum length of a pause of a device, for example for garbage collection. If a completion is later, it
+/// was probably not recorded.
 pub(super) const PAUSE_MAX: Nanos = Nanos(1_000_000_000);
 
 /// The reason why an entry is emitted early.

@@ -141,15 +141,16 @@ pub struct AssemblerOptions {
     /// Maximum number of open requests and bios; if there are more, the oldest of them are emitted
     /// incomplete.
     pub open_max: usize,
-    /// Maximum lateness of events that does not break the order of the rows: [`RowSink::settled`] stays this
-    /// far behind the latest event.
+    /// Maximum time by which an event can be late without breaking the order of the rows. The time passed to
+    /// [`RowSink::settled`] stays this far behind the latest event.
     pub disorder: Nanos,
 }
 
 impl Default for AssemblerOptions {
     /// The horizon is ten minutes, longer than any driver's timeout with retries. The maximum number of open
     /// entries is a million. A fast device that completes nothing reaches this number in 10 s. The disorder
-    /// is 100 ms, ten times the disorder observed in traces that were merged from per-processor buffers.
+    /// is 100 ms. This is ten times the disorder observed in traces that were merged from per-processor
+    /// buffers.
     fn default() -> AssemblerOptions {
         AssemblerOptions { horizon: Nanos(600_000_000_000), open_max: 1 << 20, disorder: Nanos(100_000_000) }
     }
@@ -214,8 +215,8 @@ struct Device {
     gaps: u64,
     /// Number of bios that moved on to a device below.
     passed: u64,
-    /// Running medians of the service time, by op, and of the time from queue to issue; 0 while the median is
-    /// unknown.
+    /// The running median of the service time for each op, and the running median of the time from queue to
+    /// issue; 0 while a median is unknown.
     service: [Nanos; Op::ALL.len()],
     queue: Nanos,
     /// The longest service time of a request.

@@ -3,9 +3,9 @@
 //!
 //! The entries are in a slab of [`Entry`] with a free list. Each entry is in two intrusive lists. Its
 //! *bucket* contains all entries with the same hash of their [`Key`], in arrival order. The *age list*
-//! contains all entries, sorted by [`Entry::order`]. Neither the slab nor the lists need an allocation once
-//! the slab has room for the largest number of open entries. There are at least twice as many buckets as
-//! slots, so an entry is nearly always alone in its bucket and found immediately.
+//! contains all entries, sorted by [`Entry::order`]. Once the slab has room for the largest number of open
+//! entries, neither the slab nor the lists need further allocations. There are at least twice as many buckets
+//! as slots, so an entry is nearly always alone in its bucket and found immediately.
 //!
 //! The entries of a bucket with the same key are that key's *chain*.
 

@@ -630,7 +630,7 @@ fn is_recent(entry: &Entry, step: &Step<'_>) -> bool {
     step.time - entry.latest <= REPEAT_WITHIN
 }
 
-/// Keeps the first error among the parts of a request; 0 means no error.
+/// Keeps the first error among the errors of a request's parts; 0 means no error.
 fn join_error(error: &mut Option<i32>, other: Option<i32>) {
     if error.is_none_or(|error| error == 0) {
         *error = other.or(*error);

@@ -71,8 +71,8 @@ pub(super) const TN_TIMESTAMP: u64 = 1;
 /// Note: text from a scheduler or from a program that wrote to the trace's `msg` file.
 pub(super) const TN_MESSAGE: u64 = 2;
 
-/// The event kinds of actions that need only the header, by action number; [`EventKind::Plug`] stands for all
-/// other actions.
+/// For each action number, the event kind if the event needs only the header. For all other actions, the
+/// entry is [`EventKind::Plug`].
 const PLAIN: [EventKind; 16] = {
     let mut kinds = [EventKind::Plug; 16];
     kinds[1] = EventKind::BioQueue;

@@ -2,15 +2,14 @@
 //!
 //! On each processor, the kernel numbers a trace's events (not its notes) from 1. The kernel assigns the
 //! number before it reserves space in the relay channel, so an event lost because the channel is full leaves
-//! a gap. The numbers are reliable only within one device and processor, they wrap at 32 bits, and they
-//! restart with each trace. A trace filtered after recording (`blkparse -a … -d`) has meaningless gaps
-//! everywhere.
+//! a gap. The numbers of one device on one processor are consecutive. They wrap at 32 bits, and they restart
+//! with each trace. A trace filtered after recording (`blkparse -a … -d`) has meaningless gaps everywhere.
 
 use fonio_core::{LostEvents, Timestamp};
 use rustc_hash::FxHashMap;
 
-/// Maximum number of tracked combinations of device and processor: more than any machine has, but limited so
-/// that a hostile input cannot fill memory.
+/// Maximum number of tracked combinations of device and processor. No machine has this many. The limit
+/// prevents a hostile input from filling memory.
 const KEYS_MAX: usize = 16 * 1024;
 /// Number of records that a key must have before its gaps can be judged as too many.
 const TRUST_AFTER: u64 = 1000;

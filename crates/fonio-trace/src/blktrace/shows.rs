@@ -51,7 +51,8 @@ impl Categories {
         if self.complete {
             names.push("complete");
         }
-        // Requeues are rare, so their absence shows a filter only if another category is absent.
+        // Requeues are rare, so their absence shows that they were filtered out only if another category is
+        // absent too.
         if self.requeue || (self.queue && self.issue && self.complete) {
             names.push("requeue");
         }

@@ -21,7 +21,7 @@ use crate::input::Input;
 /// The buffer size of each input; a trace has one input per processor. Larger buffers would leave less of the
 /// second-level cache for other data.
 const BUFFER: usize = 128 * 1024;
-/// Number of bytes that always contain a complete record and the next header.
+/// Number of bytes that is always sufficient for a complete record and the next header.
 const WHOLE: usize = HEADER_MAX + PDU_MAX + HEADER_MAX;
 /// Maximum number of rows other than events in a batch.
 const ROWS_MAX: usize = 4096;
@@ -191,7 +191,7 @@ impl Stream {
         while key <= until && !window.is_full() && self.layout == layout {
             let Some(Head { pdu, len }) = self.head.take() else { break };
             // Read the header again instead of storing it for reuse. The header is in the first-level cache,
-            // whereas a load of data that was just stored in parts would stall.
+            // whereas loading data that was just stored in parts would stall the processor.
             let Some(header) = Header::read_as::<WIDE, BIG>(&self.buf[self.pos..self.end]) else { break };
             if header.is_plain() {
                 window.push_with(header.time.0, || header.plain_event());

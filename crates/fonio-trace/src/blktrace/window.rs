@@ -144,7 +144,8 @@ mod tests {
         BlockEvent::new(Timestamp(time), EventKind::Issue, DeviceId(0))
     }
 
-    /// Sends the times through a window; returns them in output order, and the number of late times.
+    /// Sends the times through a window. Returns the times in the order of output, and the number of late
+    /// times.
     fn through(times: impl Iterator<Item = u64>) -> (Vec<u64>, u64) {
         let mut window = Window::default();
         let mut batch = Batch::default();

@@ -26,7 +26,7 @@ const NAME_BYTES_MAX: usize = 256;
 pub(super) struct Marks {
     /// For each thread, its open spans, innermost last. The depth counts dropped spans too.
     nested: FxHashMap<u32, (usize, Vec<(Timestamp, String)>)>,
-    /// Spans that may change threads, by process, track or name, and cookie.
+    /// Spans that may change threads. The key is the process and a text of track or name and cookie.
     free: FxHashMap<(u64, String), (Timestamp, String, u32)>,
 }
 

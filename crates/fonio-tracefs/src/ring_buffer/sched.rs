@@ -294,7 +294,7 @@ mod tests {
             // The state of a thread that waits until it is woken or gets a fatal signal, in the encoding of
             // old kernels.
             (0x82, Left::Blocked { uninterruptible: true }),
-            // A kernel thread without work, in the encodings of old and new kernels.
+            // The state of a kernel thread without work, in the encodings of old and new kernels.
             (0x402, Left::Blocked { uninterruptible: false }),
             (0x80, Left::Blocked { uninterruptible: false }),
             (0x10, Left::Ended),

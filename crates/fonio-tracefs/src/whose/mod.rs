@@ -63,7 +63,7 @@ const SYNCING_MAX: usize = 1024;
 /// The page-cache unit of a file system's metadata, in sectors.
 const PAGE_SECTORS: u64 = 8;
 
-/// The key, instead of a sector, of flushes without data that wait for their row.
+/// The key of flushes without data that wait for their row. It replaces the sector.
 const FLUSH: u64 = u64::MAX;
 
 /// A file, identified by its inode number and the last earlier deletion of a file with this number.
@@ -131,7 +131,7 @@ struct Writers {
     by: Contributors,
     /// The file system on which the file was first written back.
     fs: Option<DeviceId>,
-    /// Whether files with this inode number were written back on several file systems of the disk. If so, the
+    /// Whether several file systems of the disk have written back files with this inode number. If so, the
     /// writers of these files are unknown.
     is_ambiguous: bool,
 }
@@ -167,12 +167,12 @@ type WaitingBios = Vec<(Timestamp, BioOwner)>;
 pub struct Attribution {
     /// The disk of each partition.
     disks: FxHashMap<DeviceId, DeviceId>,
-    /// The write-back unit of each btrfs, by the device number that the events of the btrfs contain.
+    /// Maps the device number in the events of a btrfs to the write-back unit of the btrfs.
     units: FxHashMap<DeviceId, WritebackUnit>,
     /// The swap areas of each disk, sorted by start sector.
     swap: FxHashMap<DeviceId, Vec<Range<u64>>>,
-    /// The device number in a file system's events, by the number of the file system's device, if the two
-    /// numbers differ.
+    /// Maps the number of a file system's device to the device number in the events of the file system, if
+    /// the two numbers differ.
     file_systems: FxHashMap<DeviceId, DeviceId>,
     threads: Recent<u32, ThreadState>,
     writers: Recent<(WritebackUnit, u64), Writers>,
@@ -357,7 +357,8 @@ impl Attribution {
         self.journals.values_mut().for_each(|journal| journal.syncing.clear());
     }
 
-    /// Removes and returns the owner of a bio's data, by the device, sector and time at which it was queued.
+    /// Removes and returns the owner of the data in the bio that was queued on this device, at this sector,
+    /// at this time.
     pub fn take(&mut self, device: DeviceId, sector: Option<Sector>, queued: Timestamp) -> BioOwner {
         let key = (device, sector.map_or(FLUSH, |sector| sector.0));
         let Some(waiting) = self.bios.get_mut(&key) else { return BioOwner::default() };

@@ -348,7 +348,7 @@ impl Naive<'_> {
         places.iter().copied().min_by_key(|&place| (self.items[place].began(), self.items[place].number))
     }
 
-    /// Chooses first in, first out, except for items that are probably stale.
+    /// Chooses the item that began first, but skips items that are probably stale.
     fn pick(&mut self, mut places: Vec<usize>, now: u64, typical: u64) -> usize {
         places.sort_by_key(|&place| (self.items[place].began(), self.items[place].number));
         let mut places = places.into_iter().peekable();

@@ -44,10 +44,11 @@ struct Simulation {
     ready: BTreeSet<u32>,
     blocked: BTreeSet<u32>,
     made: u32,
-    /// For each event: time, processor, current thread, whether in an interrupt, and the event.
+    /// The events. Each entry has the time, the processor, the current thread, whether the event is in an
+    /// interrupt, and the event.
     events: Vec<(u64, usize, u32, bool, SchedEvent<'static>)>,
-    /// The open interval of each thread, and the ended intervals: thread, beginning, end, and whether the
-    /// thread was ready.
+    /// The open interval of each thread, and the ended intervals. An ended interval has the thread, the
+    /// beginning, the end, and whether the thread was ready.
     open: FxHashMap<u32, (u64, bool)>,
     truth: Vec<(u32, u64, Option<u64>, bool)>,
 }

@@ -55,7 +55,10 @@ pub fn breaches() -> Result<Vec<String>> {
     for folder in crates()? {
         let sources = Sources::read(&folder)?;
         found.extend(circles(&sources.edges()).iter().map(|circle| {
-            format!("{}: a cycle of files; move their shared items to a new file", shown(circle))
+            format!(
+                "{}: these files form a cycle; move the items that they share to a new file",
+                shown(circle)
+            )
         }));
         found.extend(sources.imports_through_root());
     }

@@ -199,7 +199,7 @@ fn check_sources(package: &str, folder: &Path, found: &mut Vec<String>) -> Resul
         let shown = file.strip_prefix(process::root()).unwrap_or(&file).display().to_string();
         let lines = text.lines().count();
         if lines > LINES_MAX {
-            found.push(format!("{shown}: {lines} lines; split it"));
+            found.push(format!("{shown}: the file has {lines} lines; split it"));
         }
         let in_library = file.starts_with(folder.join("src"));
         // Skip xtask, because its sources contain the forbidden words.
@@ -208,8 +208,10 @@ fn check_sources(package: &str, folder: &Path, found: &mut Vec<String>) -> Resul
         }
         for (number, line) in production_lines(&text) {
             if !MAY_HOLD_UNSAFE.contains(&package) && holds_unsafe(line) {
-                found
-                    .push(format!("{shown}:{number}: only {} may hold `unsafe`", MAY_HOLD_UNSAFE.join(", ")));
+                found.push(format!(
+                    "{shown}:{number}: only {} may contain `unsafe`",
+                    MAY_HOLD_UNSAFE.join(", ")
+                ));
             }
             if !(PURE.contains(&package) && in_library) || is_test_file(&file) {
                 continue;

@@ -129,7 +129,7 @@ fn install(mut packages: Vec<&str>) -> Result<()> {
     }
     let line = format!("apt-get install -y --no-install-recommends {}", packages.join(" "));
     if !process::is_root() || !Path::new("/usr/bin/apt-get").exists() {
-        bail!("install what is missing, then run this again:\n\n    sudo {line}\n");
+        bail!("install the missing programs, then run this command again:\n\n    sudo {line}\n");
     }
     println!("Installing: {}", packages.join(" "));
     // Update the package lists first, because new images have no lists, and old lists name obsolete packages.

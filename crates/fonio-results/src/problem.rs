@@ -115,7 +115,7 @@ impl From<Refusal> for Problem {
             Refusal::Stopping => Problem::later("the service is stopping; try again in a minute"),
             Refusal::Full => Problem::new(
                 StatusCode::INSUFFICIENT_STORAGE,
-                "the disk of the service is full, and nothing was stored; tell the operator, and send the result later",
+                "the disk of the service is full, and nothing was stored; inform the operator, and send the result later",
             ),
             Refusal::Failed => Problem::later(
                 "the service cannot write to its database, and nothing was stored; the operator finds the reason in the log of the service",

@@ -57,7 +57,7 @@ fn pages_fit_and_are_accessible() {
             let seen = browser.evaluate("document.documentElement.scrollWidth").as_u64();
             assert!(
                 seen.is_some_and(|seen| seen <= u64::from(width)),
-                "{path} is {seen:?} pixels wide, but the window only {width}"
+                "{path} is {seen:?} pixels wide, but the window is only {width}"
             );
             let back = browser.evaluate("getComputedStyle(document.body).backgroundColor");
             let expected = if scheme == "dark" { "rgb(15, 19, 24)" } else { "rgb(255, 255, 255)" };

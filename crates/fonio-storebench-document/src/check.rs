@@ -228,7 +228,7 @@ impl Checker {
 
     fn value(&mut self, path: &dyn Fn() -> String, figure: &CatalogueFigure, value: &Value) {
         if value.unit != figure.unit {
-            self.refuse(format!("{}.unit", path()), "the unit differs from the catalogue's");
+            self.refuse(format!("{}.unit", path()), "the unit differs from the unit in the catalogue");
         }
         for (name, number) in [("value", value.value), ("low", value.low), ("high", value.high)] {
             if !is_within(number, figure.min, figure.max) {

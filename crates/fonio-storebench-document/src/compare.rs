@@ -165,9 +165,9 @@ fn verdict(figures: &[Compared]) -> String {
         };
     };
     let overall = match (better, worse) {
-        (_, 0) => format!("The second is better in {better} figures and worse in none"),
-        (0, _) => format!("The second is worse in {worse} figures and better in none"),
-        _ => format!("The second is better in {better} figures and worse in {worse}"),
+        (_, 0) => format!("The second result is better in {better} figures and worse in none"),
+        (0, _) => format!("The second result is worse in {worse} figures and better in none"),
+        _ => format!("The second result is better in {better} figures and worse in {worse}"),
     };
     format!(
         "{overall}; {equal} show no difference. The largest difference is in {}: the second's value is {:.2} times the first's.",
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(of("bandwidth.rand_write"), Some(Answer::Better));
         assert_eq!(of("response.rand_write.4k.mean"), Some(Answer::Better));
         assert_eq!(of("launch.cold.total"), None);
-        assert!(comparison.verdict.starts_with("The second is better in "), "{}", comparison.verdict);
+        assert!(comparison.verdict.starts_with("The second result is better in "), "{}", comparison.verdict);
     }
 
     #[test]

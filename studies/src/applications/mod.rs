@@ -271,7 +271,8 @@ fn compare(found: &Applications) -> Result<String> {
     let others: Vec<&OfScheduler> =
         found.schedulers.iter().filter(|of| of.kernel.is_some() && of.name != "smartio").collect();
     let mut text =
-        "SmartIO over each other scheduler, mean ratio of the rounds with its 95 % interval:".to_owned();
+        "Ratio of SmartIO to each other scheduler: the mean of the rounds, with its 95 % interval:"
+            .to_owned();
     for (what, of) in COMPARED {
         let pairs: Vec<(&[f64], &[f64])> = others
             .iter()

@@ -234,5 +234,5 @@ fn with_one_id(kind: &str, dir: &Path, path: &Path) -> io::Result<()> {
             return Ok(());
         }
     }
-    Err(io::Error::other("no child got the process id of the earlier one"))
+    Err(io::Error::other("no child got the process id of the earlier child"))
 }

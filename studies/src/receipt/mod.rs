@@ -190,7 +190,7 @@ impl Row {
         let file_system = match self.fs.as_str() {
             "ext4" => Filesystem::Ext4,
             "xfs" => Filesystem::Xfs,
-            other => bail!("`{other}` is not a file system of this benchmark"),
+            other => bail!("`{other}` is not a file system of this study"),
         };
         // Closing the ledger undoes the changes recorded in it. If this process is killed, the next run
         // undoes them.

@@ -108,8 +108,8 @@ pub(super) fn alone(part: &str) -> &'static str {
 /// Prints each goal with its figures. Skips goals for which no figures were measured.
 pub(super) fn show(profiles: &[&'static str], results: &Results) {
     println!(
-        "\nGoals: medians of the starts; in brackets the mean ratio to the other, with its interval at\n\
-         95 % for all comparisons of a goal together. A goal is decided if the interval decides it."
+        "\nGoals. Figures are medians of the starts. In brackets: the mean ratio to the other figure and its confidence\n\
+         interval, at 95 % for all comparisons of a goal together. The interval decides whether a goal is reached."
     );
     for profile in profiles {
         let of = |variant: &'static str, part: &'static str| results.get(&(profile, variant, part));
@@ -130,7 +130,7 @@ pub(super) fn show(profiles: &[&'static str], results: &Results) {
                     outcome,
                     &format!(
                         "{profile}: {what} alone, 32 at a time: {:.0} a second, at least {THROUGHPUT} of {:.0} without a scheduler \
-                         (that bound is {} of it)",
+                         (this limit divided by the rate: {})",
                         middle(own),
                         middle(none),
                         interval(&change)
@@ -145,7 +145,7 @@ pub(super) fn show(profiles: &[&'static str], results: &Results) {
             say(
                 outcome,
                 &format!(
-                    "{profile}: the 99th percentile of {:.0} fsyncs beside a copy is {:.1} ms in the middle one of {} starts, {:.1} \
+                    "{profile}: the 99th percentile of {:.0} fsyncs during a copy is {:.1} ms in the median of {} starts, and {:.1} \
                      under mq-deadline ({})",
                     count.unwrap_or_default(),
                     middle(own) / 1e3,

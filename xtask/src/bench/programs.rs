@@ -101,7 +101,10 @@ impl Program {
             let mut words = line.split('\t');
             let name = words.next().unwrap_or_default();
             let values: Vec<Option<f64>> = words.map(|word| word.parse().ok()).collect();
-            ensure!(values.len() + 1 == self.columns.len(), "a value is missing or superfluous: {line}");
+            ensure!(
+                values.len() + 1 == self.columns.len(),
+                "the line has too few or too many values: {line}"
+            );
             match rows.iter_mut().find(|(known, _)| known == name) {
                 Some((_, rounds)) => rounds.push(values),
                 None => rows.push((name.to_owned(), vec![values])),

@@ -93,7 +93,7 @@ pub fn run(&Arguments { ios, runs }: &Arguments) -> Result<()> {
     result.keep(ios >= IOS && runs >= RUNS)?;
     if let [blkparse, btt, fonio, alone] = cpu[..] {
         println!(
-            "\nfonio takes {:.1} times less CPU time than blkparse and btt together, and {:.1} times less on one processor.",
+            "\nblkparse and btt together take {:.1} times the CPU time of fonio, and {:.1} times if fonio has one processor.",
             (blkparse + btt) / fonio,
             (blkparse + btt) / alone
         );

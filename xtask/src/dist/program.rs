@@ -106,7 +106,7 @@ pub fn component_of_target(target: &str, rust: &Path) -> Result<()> {
     }
     println!("Rust's library for {target} is missing.");
     process::run(Command::new("rustup").args(["target", "add", target]).current_dir(process::root()))
-        .context("cannot install it with rustup; use the means of your Rust installation")
+        .context("cannot install it with rustup; install it in the way in which Rust was installed")
 }
 
 /// Installs a component of the Rust toolchain with rustup if the file or folder `there` is missing.

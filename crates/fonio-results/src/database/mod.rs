@@ -61,7 +61,7 @@ impl Row {
     pub fn int(&self, column: usize) -> i64 {
         match self.0[column] {
             Value::Int(number) => number,
-            ref other => panic!("column {column} holds {other:?}, not a whole number"),
+            ref other => panic!("column {column} contains {other:?}, not an integer"),
         }
     }
 
@@ -69,7 +69,7 @@ impl Row {
     pub fn real(&self, column: usize) -> f64 {
         match self.0[column] {
             Value::Real(number) => number,
-            ref other => panic!("column {column} holds {other:?}, not a number"),
+            ref other => panic!("column {column} contains {other:?}, not a number"),
         }
     }
 
@@ -78,7 +78,7 @@ impl Row {
         match &self.0[column] {
             Value::Text(text) => Some(text),
             Value::Null => None,
-            other => panic!("column {column} holds {other:?}, not text"),
+            other => panic!("column {column} contains {other:?}, not text"),
         }
     }
 
@@ -91,7 +91,7 @@ impl Row {
     pub fn bytes(&self, column: usize) -> &[u8] {
         match &self.0[column] {
             Value::Bytes(bytes) => bytes,
-            other => panic!("column {column} holds {other:?}, not bytes"),
+            other => panic!("column {column} contains {other:?}, not bytes"),
         }
     }
 }

@@ -300,7 +300,7 @@ impl Stream {
                     let place = place(&self.name, Some(self.records + 1), Some(self.offset()));
                     others.complaints.add(Severity::Warning, "damaged-length", place, || {
                         format!(
-                            "The record states a payload of {} bytes, but the next record begins after {}; the payload was left out.",
+                            "The record states a payload of {} bytes, but the next record begins after {} bytes; the payload was left out.",
                             header.pdu_len,
                             found - pdu
                         )
@@ -479,7 +479,7 @@ impl Stream {
                 place(&self.name, None, None),
                 || {
                     format!(
-                        "{records} records belong to another processor than the file's name says; all were read."
+                        "{records} records belong to another processor than the one in the file's name; all were read."
                     )
                 },
             );

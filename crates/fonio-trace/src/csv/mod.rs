@@ -260,7 +260,7 @@ impl Rows {
         let (op, flags, flags_known) = cell::op(cell(places.op.0), places.op.1).ok_or_else(|| {
             let digit = matches!(cell(places.op.0), b"0" | b"1") && places.op.1 == OpWords::Words;
             let allowed = if digit {
-                "a word; say which number reads, with `op=COLUMN:0-is-read` or `op=COLUMN:1-is-read`"
+                "a word; say which number means a read, with `op=COLUMN:0-is-read` or `op=COLUMN:1-is-read`"
             } else {
                 "one of the operations such as read, write, discard or flush"
             };

@@ -1,6 +1,6 @@
-//! The shipped results of device models, for comparison with results of devices. The results were computed by
-//! `fonio-bench` (`cargo studies storebench models`). The results are marked as computed, and never mixed
-//! with measured results.
+//! Contains results of device models, with which results of devices are compared. They were computed by
+//! `fonio-bench` (`cargo studies storebench models`), are marked as computed, and are never mixed with
+//! measured results.
 
 use std::io::{Read, Write};
 
@@ -13,7 +13,7 @@ use crate::document::Document;
 /// The data set: compressed JSON documents, one per line.
 const SHIPPED: &[u8] = include_bytes!("../data/models.jsonl.gz");
 
-/// Returns the shipped results of models. Panics if the built-in data set is unreadable; a test ensures that
+/// Returns the shipped results of models. Panics if the built-in data set is unreadable. A test ensures that
 /// it is readable.
 pub fn shipped() -> Vec<Document> {
     let mut text = String::new();

@@ -14,9 +14,9 @@ const DAMAGE_REPORTED: u64 = 5;
 
 /// The pages of one processor, oldest first.
 pub trait PageSource {
-    /// Replaces the contents of `page` with the next page and returns its byte offset in the stream; `None`
-    /// at the end. The source may truncate a page after its used bytes. Fails if reading the underlying file
-    /// fails.
+    /// Replaces the contents of `page` with the next page, and returns the page's byte offset in the stream;
+    /// `None` at the end. The source may cut off a page after its used bytes. Fails if reading the underlying
+    /// file fails.
     fn next_page(&mut self, page: &mut Vec<u8>) -> io::Result<Option<u64>>;
 }
 
@@ -34,10 +34,11 @@ pub struct Trouble {
 pub struct MergedRecords<S> {
     layout: PageLayout,
     streams: Vec<Stream<S>>,
-    /// The streams that have a record, ordered by the record's time.
+    /// The streams that have another record, ordered by the time of this record.
     waiting: BinaryHeap<Reverse<(Timestamp, u32)>>,
     started: bool,
-    /// Number of damaged pages so far, and the diagnostic for the pages that are not reported individually.
+    /// Number of damaged pages so far, and the diagnostic for damaged pages that are not reported
+    /// individually.
     damaged: u64,
     unreported: Option<Diagnostic>,
     trouble: Trouble,
@@ -94,8 +95,8 @@ impl<S: PageSource> MergedRecords<S> {
         }
     }
 
-    /// Passes the next record and its processor to `look`; returns `false` at the end. Fails if reading a
-    /// page source fails.
+    /// Passes the next record and its processor's number to `look`; returns `false` at the end. Fails if
+    /// reading a page source fails.
     pub fn next(&mut self, look: impl FnOnce(u32, Record<'_>)) -> io::Result<bool> {
         if !self.started {
             self.started = true;
@@ -130,7 +131,8 @@ impl<S: PageSource> MergedRecords<S> {
         std::mem::take(&mut self.trouble)
     }
 
-    /// Advances a stream to its next record and returns the record's time; `None` at the end of the stream.
+    /// Advances a stream to its next record, and returns the time of this record; `None` at the end of the
+    /// stream.
     fn advance(&mut self, index: usize) -> io::Result<Option<Timestamp>> {
         loop {
             let stream = &mut self.streams[index];
@@ -170,7 +172,8 @@ impl<S: PageSource> MergedRecords<S> {
         }
     }
 
-    /// Notes the events lost before the page that begins at `until`. The number of events on a skipped page is unknown.
+    /// Records that events were lost before the page that begins at `until`. The number of events on a
+    /// skipped page is unknown.
     fn gap(&mut self, index: usize, until: Timestamp, lost: Option<Option<u64>>) {
         let stream = &mut self.streams[index];
         let skipped = std::mem::take(&mut stream.skipped);

@@ -171,18 +171,7 @@ mod tests {
         settings.applied.push(change(r#"{"kind": "scheduler", "device": "mmcblk0"}"#, "none", "bfq"));
         settings.save(None).expect("save");
         let text = fs::read_to_string(state.join(RECORD)).expect("record");
-        expect_test::expect![[r#"
-            [
-              {
-                "target": {
-                  "kind": "scheduler",
-                  "device": "mmcblk0"
-                },
-                "old": "none",
-                "new": "bfq"
-              }
-            ]"#]]
-        .assert_eq(&text);
+        expect_test::expect_file!["record_expected.txt"].assert_eq(&text);
         drop(settings);
         let mut settings = Settings::open(&state).expect("settings");
         assert_eq!(settings.applied().len(), 1);

@@ -285,6 +285,18 @@ impl fmt::Display for Quantity {
     }
 }
 
+impl fmt::Display for ByteCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&Unit::Bytes.format(self.0 as f64))
+    }
+}
+
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&Unit::Ns.format(self.0 as f64))
+    }
+}
+
 impl Unit {
     /// Formats a value in this unit, rounded for people.
     ///

@@ -199,9 +199,9 @@ impl RunFigures {
         RunFigures {
             wall_s,
             requests: analysis.totals.requests,
-            read_bytes: analysis.totals.read_bytes,
-            write_bytes: analysis.totals.write_bytes,
-            sequential_write_bytes: analysis.sequentiality.write.sequential_bytes,
+            read_bytes: analysis.totals.read_bytes.0,
+            write_bytes: analysis.totals.write_bytes.0,
+            sequential_write_bytes: analysis.sequentiality.write.sequential_bytes.0,
             flushes: analysis.flushes.flushes,
             sync_write_share: analysis.latency.shares.as_ref().map(|shares| shares.write_sync),
             busy_share: analysis.io_share.all.as_ref().map(|share| share.busy_union_share),

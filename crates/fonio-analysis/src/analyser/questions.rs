@@ -3,7 +3,7 @@
 //! To add a question, add a file with a tally that implements [`Question`], and a line to this table. The
 //! table has the order of the fields in the JSON document.
 
-use fonio_core::{Request, Timestamp};
+use fonio_core::{Nanos, Request, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -140,13 +140,13 @@ questions! {
     /// otherwise the recording, if its command succeeded. Absent if no work was recorded, or if there is a
     /// filter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    run_time_ns: Option<u64>,
+    run_time_ns: Option<Nanos>,
     /// Whether the recording covers a command from its start to its end.
     #[serde(default)]
     has_command: bool,
     /// Processor time of the recorded command and its children, in nanoseconds, if it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    command_cpu_ns: Option<u64>,
+    command_cpu_ns: Option<Nanos>,
     ---
     /// The critical path of the launch, if a launch and its waits were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]

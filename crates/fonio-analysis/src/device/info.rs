@@ -1,7 +1,7 @@
 //! Describes the devices that have requests.
 
-use fonio_core::DeviceId;
 use fonio_core::meta::{Device, Mount};
+use fonio_core::{ByteCount, DeviceId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -38,17 +38,17 @@ pub struct DeviceInfo {
     pub requests: u64,
     /// Bytes read and bytes written.
     #[serde(skip)]
-    pub(crate) read_bytes: u64,
+    pub(crate) read_bytes: ByteCount,
     #[serde(skip)]
-    pub(crate) write_bytes: u64,
+    pub(crate) write_bytes: ByteCount,
 }
 
 /// The requests and bytes of a device.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DeviceCount {
     pub(crate) requests: u64,
-    pub(crate) read_bytes: u64,
-    pub(crate) write_bytes: u64,
+    pub(crate) read_bytes: ByteCount,
+    pub(crate) write_bytes: ByteCount,
 }
 
 /// Returns the first ext3 or ext4 mount whose commit interval is at most the default of 5 s.

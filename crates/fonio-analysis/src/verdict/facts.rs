@@ -1,7 +1,5 @@
 //! Collects the figures and words of an analysis, from individual answers and from combinations of answers.
 
-use fonio_core::Unit;
-
 use super::{fixes, storage};
 use crate::analyser::Analysis;
 use crate::device::info::DeviceInfo;
@@ -29,7 +27,7 @@ pub(crate) fn facts(analysis: &Analysis) -> Facts {
 
 fn of_recording(facts: &mut Facts, analysis: &Analysis) {
     facts.count("command.recorded", "a command was recorded", u64::from(analysis.has_command));
-    facts.amount("span.duration", "length of the recording", Unit::Ns, analysis.span.duration_ns);
+    facts.amount("span.duration", "length of the recording", analysis.span.duration_ns);
     let is_sampled = analysis.blocked.as_ref().is_some_and(|blocked| blocked.is_sampled);
     facts.count("source.requests", "the source shows requests", u64::from(!is_sampled));
     let is_foreign = analysis.validity.is_foreign && analysis.launch.is_none();

@@ -38,7 +38,7 @@ const WAL_SYNC: &str = "If `PRAGMA synchronous` is FULL, set it to NORMAL: SQLit
 pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     let devices = Devices(&analysis.devices);
     schedulers(facts, &devices.waited_for(facts));
-    let read = devices.with_most(|device| device.read_bytes);
+    let read = devices.with_most(|device| device.read_bytes.0);
     match (node(&read), read.read_ahead_kb) {
         (_, Some(READ_AHEAD_KB..)) => {}
         (Some(node), Some(now)) => {
@@ -55,7 +55,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
         facts.word("fix.swap", "`fonio fix apply swap-in-ram`");
     }
     facts.word("fix.dirty_limit", &dirty_limit(&analysis.series));
-    mounts(facts, &devices.with_most(|device| device.write_bytes));
+    mounts(facts, &devices.with_most(|device| device.write_bytes.0));
     if let Some(folder) = facts.words.get("files.log_folder").cloned() {
         facts.word("fix.log_folder", &command("folder-in-ram", &folder));
     }
@@ -218,11 +218,11 @@ impl Database {
                 .contents
                 .iter()
                 .filter(|row| row.content == content.name())
-                .map(|row| row.write_bytes)
+                .map(|row| row.write_bytes.0)
                 .sum::<u64>()
         };
         let of = [Content::SqliteDb, Content::SqliteJournal, Content::SqliteWal].map(written);
-        if of.iter().sum::<u64>() * 2 < analysis.totals.write_bytes.max(1) {
+        if of.iter().sum::<u64>() * 2 < analysis.totals.write_bytes.0.max(1) {
             return None;
         }
         match of {
@@ -236,14 +236,14 @@ impl Database {
 /// Returns the dirty-page limit for about a second of writes at the highest recorded rate. A sync that writes
 /// all dirty pages then takes about a second.
 fn dirty_limit(series: &Series) -> String {
-    let bins = usize::try_from(SECOND_NS.div_ceil(series.bin_ns.max(1))).unwrap_or(usize::MAX);
+    let bins = usize::try_from(SECOND_NS.div_ceil(series.bin_ns.0.max(1))).unwrap_or(usize::MAX);
     let most: u64 =
         series.write_bytes.windows(bins).map(|second| second.iter().sum()).max().unwrap_or_default();
     let command = |mib: u64| format!("`fonio fix apply dirty-limit={mib}MiB`");
     if most == 0 {
         return command(DIRTY_MIB_DEFAULT);
     }
-    let rate = most as f64 / (bins as f64 * series.bin_ns as f64 / SECOND_NS as f64);
+    let rate = most as f64 / (bins as f64 * series.bin_ns.0 as f64 / SECOND_NS as f64);
     let mib = (rate / f64::from(1 << 20)).round() as u64;
     let limit = mib.next_power_of_two().clamp(DIRTY_MIB.0, DIRTY_MIB.1);
     format!("{} (at most {} MiB/s were written here)", command(limit), mib.max(1))
@@ -271,6 +271,8 @@ fn quoted(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fonio_core::Nanos;
+
     use super::*;
 
     fn words(device: DeviceInfo, file: &str) -> Vec<(String, String)> {
@@ -375,9 +377,9 @@ mod tests {
 
     #[test]
     fn the_dirty_limit_follows_the_rate_of_writes() {
-        let told = |bin_ns, write_mib: &[u64]| {
+        let told = |bin_ns: u64, write_mib: &[u64]| {
             let write_bytes = write_mib.iter().map(|mib| mib << 20).collect();
-            dirty_limit(&Series { bin_ns, write_bytes, ..Series::default() })
+            dirty_limit(&Series { bin_ns: Nanos(bin_ns), write_bytes, ..Series::default() })
         };
         let seen = |limit: u64, rate: u64| {
             format!("`fonio fix apply dirty-limit={limit}MiB` (at most {rate} MiB/s were written here)")

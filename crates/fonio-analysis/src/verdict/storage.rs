@@ -1,7 +1,7 @@
 //! Computes the figures on which the verdict is based: the time for which programs waited, or may have
 //! waited, for storage.
 
-use fonio_core::Unit;
+use fonio_core::{Nanos, Unit};
 
 use crate::analyser::Analysis;
 use crate::figures::facts::Facts;
@@ -11,7 +11,7 @@ use crate::waits::blocked::{Blocked, Role};
 /// Adds the waiting time of the program of interest that waited longest. If no waits were recorded, adds the
 /// time with outstanding requests for which programs may wait.
 pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
-    let span = Unit::Ns.format(analysis.span.duration_ns as f64);
+    let span = analysis.span.duration_ns;
     let label = "time that programs waited for storage, or may have waited";
     let Some(blocked) = &analysis.blocked else {
         let Some(waited) = &analysis.outstanding.waited else { return };
@@ -19,7 +19,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
         let label = "time with a request that programs may wait for, without waits of threads";
         facts.share("inferred.waited", label, waited.share);
         let longest = analysis.outstanding.response_ns.as_ref().and_then(|response| response.max);
-        facts.amount("inferred.longest", "longest response, without waits of threads", Unit::Ns, longest);
+        facts.amount("inferred.longest", "longest response, without waits of threads", longest.map(Nanos));
         let share = Unit::Share.format(waited.share);
         let words = format!("programs may have been waiting for it for {share} of {span}");
         facts.word("storage.waited_words", &words);
@@ -46,6 +46,6 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
 /// Returns the share of time in which some task stalled on I/O, minus the waits of all threads.
 fn unexplained_pressure(blocked: &Blocked, analysis: &Analysis) -> Option<f64> {
     let io = analysis.machine.pressure.iter().find(|pressure| pressure.resource == "io")?;
-    let sum: u64 = blocked.programs.iter().map(|program| program.time_ns).sum();
+    let sum: Nanos = blocked.programs.iter().map(|program| program.time_ns).sum();
     Some((io.some_share? - ratio(sum, analysis.span.duration_ns)?).max(0.0))
 }

@@ -337,6 +337,7 @@ fn pressure_file(groups: &BTreeSet<String>) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use fonio_analysis::waits::blocked::Role;
+    use fonio_core::Nanos;
 
     use super::*;
 
@@ -368,7 +369,7 @@ mod tests {
                 name: "python3".to_owned(),
                 unit: Some("notes.service".to_owned()),
                 role: Role::OfInterest,
-                time_ns: blocked_ms * 1_000_000,
+                time_ns: Nanos(blocked_ms * 1_000_000),
                 long: 1,
             }],
             machine_pressure: Some(PressureShares { some: Some(0.5), full: None }),

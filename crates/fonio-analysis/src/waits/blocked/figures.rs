@@ -47,9 +47,9 @@ impl BlockedProgram {
     fn figures(&self, behind: &[Behind], facts: &mut Facts) {
         facts.word("blocked.program", &self.full_name());
         let label = "blocked on storage, time of that program's thread";
-        facts.amount("blocked.time", label, Unit::Ns, self.worst.ns);
+        facts.amount("blocked.time", label, self.worst.ns);
         let label = "longest wait for storage of that program";
-        facts.amount("blocked.longest", label, Unit::Ns, self.longest_ns);
+        facts.amount("blocked.longest", label, self.longest_ns);
         for (name, label, operations) in [
             (
                 "blocked.fsync_share",
@@ -112,8 +112,8 @@ impl LongWaits {
         let waits = if self.count == 1 { "wait" } else { "waits" };
         facts.word("blocked.long.waits", &format!("{} {waits}", Unit::Count.format(self.count as f64)));
         let Some(longest) = self.longest.first() else { return };
-        facts.amount("blocked.long.longest", "longest wait", Unit::Ns, longest.time_ns);
-        facts.amount("blocked.long.at", "longest wait, begins at", Unit::Ns, longest.at_ns);
+        facts.amount("blocked.long.longest", "longest wait", longest.time_ns);
+        facts.amount("blocked.long.at", "longest wait, begins at", longest.at_ns);
         facts.word("blocked.long.program", &longest.program);
         let doing = doing(&longest.blocked_in, longest.file.as_deref(), longest.through.as_ref());
         facts.word("blocked.long.doing", &doing);

@@ -22,7 +22,7 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-use fonio_core::BlockedIn;
+use fonio_core::{BlockedIn, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -92,13 +92,13 @@ pub struct BlockedProgram {
     pub waits: u64,
     /// Blocked time summed over the program's threads, in nanoseconds. Threads wait in parallel, so the sum
     /// can exceed the span.
-    pub time_ns: u64,
+    pub time_ns: Nanos,
     /// Thread that was blocked longest.
     pub worst_tid: u32,
     /// The time for which the thread `worst_tid` was blocked.
     pub worst: TimeShare,
     /// The longest wait in nanoseconds; absent if all waits were short.
-    pub longest_ns: Option<u64>,
+    pub longest_ns: Option<Nanos>,
     /// The number of waits of 100 ms or more in operations for which people wait.
     pub long: u64,
     /// Waits by operation, longest time first.
@@ -160,7 +160,7 @@ pub struct OperationTime {
     /// The number of waits.
     pub waits: u64,
     /// Total time of the waits in nanoseconds.
-    pub time_ns: u64,
+    pub time_ns: Nanos,
 }
 
 /// A file's share of the waits of a program.
@@ -215,9 +215,9 @@ pub struct BlockedFile {
     /// The number of waits.
     pub waits: u64,
     /// Time of the waits in nanoseconds, summed over all threads of programs.
-    pub time_ns: u64,
+    pub time_ns: Nanos,
     /// Longest wait in nanoseconds.
-    pub longest_ns: u64,
+    pub longest_ns: Nanos,
     /// The program that waited longest for the file.
     pub program: String,
 }
@@ -227,7 +227,7 @@ pub struct BlockedFile {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LongWaits {
     /// Minimum length of a long wait, in nanoseconds.
-    pub threshold_ns: u64,
+    pub threshold_ns: Nanos,
     /// Number of long waits.
     pub count: u64,
     /// Longest waits, longest first; at most ten.
@@ -238,9 +238,9 @@ pub struct LongWaits {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LongWait {
     /// Begin time, in nanoseconds since the span began.
-    pub at_ns: u64,
+    pub at_ns: Nanos,
     /// Length of the wait.
-    pub time_ns: u64,
+    pub time_ns: Nanos,
     /// The thread.
     pub tid: u32,
     /// The program's name, with its unit if it is known.
@@ -264,9 +264,9 @@ pub struct LongWait {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Interval {
     /// Begin time, in nanoseconds since the span began.
-    pub at_ns: u64,
+    pub at_ns: Nanos,
     /// Length of the wait.
-    pub time_ns: u64,
+    pub time_ns: Nanos,
     /// Index into the list of programs.
     pub program: u32,
     /// The operation, as in the recording.

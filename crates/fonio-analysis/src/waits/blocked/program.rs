@@ -85,16 +85,16 @@ impl Program {
             role: self.role,
             threads: self.threads,
             waits: self.waits,
-            time_ns: self.time.0,
+            time_ns: self.time,
             worst_tid: self.worst.1,
-            worst: TimeShare { ns: worst.0, share: ratio(worst, span).unwrap_or(0.0) },
-            longest_ns: (self.longest > Nanos(0)).then_some(self.longest.0),
+            worst: TimeShare { ns: worst, share: ratio(worst, span).unwrap_or(0.0) },
+            longest_ns: (self.longest > Nanos(0)).then_some(self.longest),
             long: self.long,
             operations: (operations.into_iter())
                 .map(|(operation, waits, time)| OperationTime {
                     blocked_in: operation.name().to_owned(),
                     waits,
-                    time_ns: time.0,
+                    time_ns: time,
                 })
                 .collect(),
             file: self.most_waited_file(files),

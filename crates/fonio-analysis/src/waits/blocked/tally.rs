@@ -194,20 +194,20 @@ impl Question for BlockedTally {
                 .map(|(file, (count, (_, name, of_unit)))| BlockedFile {
                     path: path(file),
                     waits: count.waits,
-                    time_ns: count.time.0,
-                    longest_ns: count.longest.0,
+                    time_ns: count.time,
+                    longest_ns: count.longest,
                     program: named(threads.name(name), unit(of_unit).as_deref()),
                 })
                 .collect(),
             long: LongWaits {
-                threshold_ns: LONG.0,
+                threshold_ns: LONG,
                 count: long_count,
                 longest: (long.iter())
                     .map(|(key, of_unit, kept)| {
                         let behind = self.watch.behind(*key, kept.began);
                         LongWait {
-                            at_ns: (kept.began - began).0,
-                            time_ns: kept.felt().0,
+                            at_ns: kept.began - began,
+                            time_ns: kept.felt(),
                             tid: key.0,
                             program: named(threads.name(key.1), unit(*of_unit).as_deref()),
                             blocked_in: kept.operation.name().to_owned(),
@@ -390,8 +390,8 @@ impl BlockedTally {
             };
             rows += count.rows;
             all.extend(count.kept.iter().map(|kept| Interval {
-                at_ns: (kept.began - began).0,
-                time_ns: kept.time().0,
+                at_ns: kept.began - began,
+                time_ns: kept.time(),
                 program: program as u32,
                 blocked_in: kept.operation.name().to_owned(),
             }));

@@ -52,7 +52,7 @@ fn without_waits_nothing_is_claimed() {
     assert_eq!(
         found,
         Some(Blocked {
-            long: LongWaits { threshold_ns: 100_000_000, ..LongWaits::default() },
+            long: LongWaits { threshold_ns: Nanos(100_000_000), ..LongWaits::default() },
             ..Blocked::default()
         })
     );
@@ -117,7 +117,7 @@ fn short_waits_count_and_a_lock_does_not() {
     let (began, ended) = (Some(Timestamp(0)), Some(Timestamp(1_000_000_000)));
     let found = analyser.finish(&Meta { began, ended, ..Meta::default() }).blocked.unwrap();
     let program = &found.programs[0];
-    assert_eq!((program.waits, program.time_ns, program.longest_ns), (20, 12_000_000, None));
+    assert_eq!((program.waits, program.time_ns, program.longest_ns), (20, Nanos(12_000_000), None));
     assert_eq!(program.worst.share, 0.012);
 }
 
@@ -196,7 +196,7 @@ fn a_filter_leaves_the_chain_whole() {
     let (began, ended) = (Some(Timestamp(0)), Some(Timestamp(9_000_000)));
     let found = filter.into_inner().finish(&Meta { began, ended, ..Meta::default() }).blocked.unwrap();
     let programs: Vec<_> = found.programs.iter().map(|row| (row.name.as_str(), row.time_ns)).collect();
-    assert_eq!(programs, [("p7", 1_000_000)]);
+    assert_eq!(programs, [("p7", Nanos(1_000_000))]);
     assert_eq!(found.programs[0].through.as_ref().unwrap().name, "p8");
 }
 
@@ -244,7 +244,7 @@ fn many_files_of_one_path_are_one_place() {
     let through = shell.through.as_ref().unwrap();
     assert_eq!(
         (shell.time_ns, through.name.as_str(), through.file.as_deref()),
-        (42 * 500_000, "sqlite3", Some("/notes.db-journal"))
+        (Nanos(42 * 500_000), "sqlite3", Some("/notes.db-journal"))
     );
 }
 

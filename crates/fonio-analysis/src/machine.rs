@@ -277,6 +277,7 @@ fn is_counter(metric: Metric) -> bool {
         | Metric::NetTransmitBytes
         | Metric::PressureSomeUs
         | Metric::PressureFullUs
+        | Metric::FileRefaultPages
         | Metric::ProcessorActiveTicks => true,
         Metric::MemoryTotalBytes
         | Metric::MemoryAvailableBytes
@@ -285,6 +286,7 @@ fn is_counter(metric: Metric) -> bool {
         | Metric::TemperatureMillicelsius
         | Metric::CpuFrequencyKhz
         | Metric::CpuFrequencyMaxKhz
+        | Metric::ProcessCpuNs
         | Metric::NetLinkBytesPerS => false,
     }
 }
@@ -294,6 +296,10 @@ impl Question for MachineTally {
 
     fn row(&mut self, row: Row, _: &mut Context) {
         let Row::Sample(sample) = row else { return };
+        // These samples belong to the waits of threads.
+        if sample.metric == Metric::ProcessCpuNs {
+            return;
+        }
         let key = (sample.metric, sample.subject.clone());
         let known = self.keys.get(&key).copied();
         if known.is_none() && self.readings.len() >= KEYS_MAX {

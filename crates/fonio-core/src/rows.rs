@@ -395,8 +395,8 @@ pub struct Thread {
 
 named! {
     /// A quantity that the monitor samples; the unit is part of the name. Ticks, bytes, busy time and stall
-    /// time are counters with an arbitrary start: only differences of a counter's values are meaningful. The
-    /// other quantities are gauges.
+    /// time are counters with an arbitrary start: only differences of a counter's values are meaningful.
+    /// `ProcessCpuNs` is a total. The other quantities are gauges.
     #[allow(missing_docs)]
     Metric {
         /// Active time of all processors, a counter, in `USER_HZ` ticks (100 per second for each processor).
@@ -431,6 +431,11 @@ named! {
         ProcessorActiveTicks = "processor_active_ticks",
         /// Link speed of the network interface `subject` in one direction, if the driver reports it.
         NetLinkBytesPerS = "net_link_bytes_per_s",
+        /// Number of file pages that were evicted from memory and soon read again, a counter.
+        FileRefaultPages = "file_refault_pages",
+        /// Processor time that the process with the id `subject` used during the recording. It includes
+        /// children that ended and that the process waited for. A process has one sample, at the end.
+        ProcessCpuNs = "process_cpu_ns",
     }
 }
 

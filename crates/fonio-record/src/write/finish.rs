@@ -139,6 +139,9 @@ impl FinishedCapture<'_> {
         if let Some(monitor) = &self.captured.monitor {
             monitor.write(writer)?;
         }
+        for sample in &self.captured.process_times {
+            writer.sample(sample)?;
+        }
         if let Some(mark) = &self.captured.command_mark {
             writer.mark(mark)?;
         }

@@ -287,6 +287,10 @@ fn is_counter(metric: Metric) -> bool {
         | Metric::CpuFrequencyKhz
         | Metric::CpuFrequencyMaxKhz
         | Metric::ProcessCpuNs
+        | Metric::ProcessLockNs
+        | Metric::ProcessChildNs
+        | Metric::ProcessTimerNs
+        | Metric::ProcessPeerNs
         | Metric::NetLinkBytesPerS => false,
     }
 }
@@ -296,8 +300,8 @@ impl Question for MachineTally {
 
     fn row(&mut self, row: Row, _: &mut Context) {
         let Row::Sample(sample) = row else { return };
-        // These samples belong to the waits of threads.
-        if sample.metric == Metric::ProcessCpuNs {
+        // The waits of threads use these samples.
+        if sample.metric.is_of_process() {
             return;
         }
         let key = (sample.metric, sample.subject.clone());

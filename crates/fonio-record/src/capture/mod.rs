@@ -429,7 +429,7 @@ impl Running<'_> {
     ) -> Result<(Captured, Pages, Option<Pages>), RecordError> {
         let (machine, threads, files) = (&self.capture.machine, &mut self.threads, &mut self.files);
         let blocked = self.blocked.take();
-        let blocked =
+        let mut blocked =
             blocked.map(|blocked| blocked.map(|blocked| blocked.finish(ended, machine, threads, files)));
         let (span, calls) = ((self.began, ended), self.calls.take());
         let calls = calls.map(|calls| calls.map(|calls| calls.finish(span, machine, threads, files)));
@@ -438,7 +438,9 @@ impl Running<'_> {
         if let Some(monitor) = &mut self.monitor {
             monitor.sample(ended);
         }
-        let process_times = self.process_times.map(|times| times.finish(&self.capture.machine, ended));
+        let seen = blocked.as_mut().and_then(|blocked| blocked.as_mut().ok()?.take_processes());
+        let process_times =
+            self.process_times.map(|times| times.finish(&self.capture.machine, ended, seen.as_ref()));
         let failed = |source| self.capture.store_failed(source);
         let missed = self.block.missed().map_err(failed)?;
         let waits_missed = self.waits.as_ref().map(Feed::missed).transpose().map_err(failed)?;

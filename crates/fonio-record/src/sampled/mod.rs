@@ -221,7 +221,7 @@ impl Sampled {
         if let Some((monitor, _)) = &self.monitor {
             monitor.write(out)?;
         }
-        for sample in self.process_times.finish(&self.machine, ended) {
+        for sample in self.process_times.finish(&self.machine, ended, None) {
             out.sample(&sample)?;
         }
         let mut tids: Vec<u32> = self.tally.waits.iter().map(|wait| wait.tid).collect();

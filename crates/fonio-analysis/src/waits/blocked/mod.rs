@@ -2,8 +2,8 @@
 //! requests delayed the threads.
 //!
 //! The recorder sees every thread that the kernel puts to sleep uninterruptibly. Long waits have rows of
-//! their own; short waits are only counted. A program is judged by its longest blocked thread: if several
-//! threads wait in parallel, the user does not wait longer.
+//! their own; short waits are only counted. A program is judged by its working time ([`working`]). If the
+//! recording does not show the working time, the program is judged by its longest blocked thread.
 //!
 //! A thread can also wait for a blocked thread: for a lock that the blocked thread holds, or for its reply.
 //! Only the part of the wait during which the other thread was blocked is counted.
@@ -21,6 +21,7 @@ mod program;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod working;
 
 use fonio_core::BlockedIn;
 use schemars::JsonSchema;
@@ -29,6 +30,8 @@ use serde::{Deserialize, Serialize};
 use crate::waits::outstanding::TimeShare;
 pub use figures::doing;
 pub(crate) use tally::BlockedTally;
+pub(crate) use working::PROBLEM_FROM;
+pub use working::{ProgramWork, Working};
 
 /// The threads that were blocked on storage. Present if the recording has the waits of all threads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -49,6 +52,10 @@ pub struct Blocked {
     pub intervals_beyond_cap: u64,
     /// Number of threads beyond the maximum that fonio follows; the waits of these threads are missing.
     pub threads_beyond_cap: u64,
+    /// Programs by processor time and waits for locks, the largest sum first; at most 16. Empty if the
+    /// recording has no times of processes.
+    #[serde(default)]
+    pub work: Vec<ProgramWork>,
     /// Whether the recording was made without BPF. Without BPF, waits for other threads and for asynchronous
     /// I/O are missing.
     pub is_partial: bool,
@@ -97,6 +104,13 @@ pub struct BlockedProgram {
     pub worst_tid: u32,
     /// The time for which the thread `worst_tid` was blocked.
     pub worst: TimeShare,
+    /// The program's working time; absent if the recording has no times of processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working: Option<Working>,
+    /// Whether storage is a problem for the program: it was blocked for a tenth of its working time, or, if
+    /// its working time is unknown, one of its threads was blocked for a tenth of the recording.
+    #[serde(default)]
+    pub is_problem: bool,
     /// The longest wait in nanoseconds; absent if all waits were short.
     pub longest_ns: Option<u64>,
     /// The number of waits of 100 ms or more in operations for which people wait.

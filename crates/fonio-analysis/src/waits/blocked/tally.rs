@@ -10,6 +10,7 @@ use super::behind::{Owner, Owners, Source, Watch};
 use super::chain::{Chains, ForThread, Place};
 use super::count::{Count, FileCount, Kept, Key};
 use super::program::{Program, through};
+use super::working::{ProcessTimes, Working, work};
 use super::{Blocked, BlockedFile, BlockedProgram, Interval, LongWait, LongWaits, Role, is_felt, named};
 use crate::figures::facts::{Facts, Frame};
 use crate::filter::FilterOptions;
@@ -47,6 +48,7 @@ pub(crate) struct BlockedTally {
     parents: FxHashMap<u32, u32>,
     watch: Watch,
     chains: Chains,
+    times: ProcessTimes,
     /// Whether any wait or count was seen, which means that the recording has the waits of all threads.
     is_known: bool,
     /// Whether the filter drops requests. If it does, the owners of outstanding requests are unknown.
@@ -86,6 +88,7 @@ impl Question for BlockedTally {
                 self.pids.extend(row.pid.map(|pid| (row.tid, pid)));
                 self.parents.extend(row.pid.zip(row.parent_pid));
             }
+            Row::Sample(row) => self.times.sample(row),
             _ => {}
         }
     }
@@ -121,6 +124,7 @@ impl Question for BlockedTally {
     /// Returns `None` if the recording lacks the waits of all threads.
     fn finish(mut self, end: &mut Ending) -> Option<Blocked> {
         let (began, span, meta) = (end.began(), end.duration(), end.meta);
+        let times = self.times.by_program(&mut end.context.threads);
         let (threads, files) = (&end.context.threads, &end.context.files);
         // On an idle machine, no thread is blocked at all.
         let shows = |what: &str| meta.source.shows.iter().any(|shown| shown == what);
@@ -161,9 +165,14 @@ impl Question for BlockedTally {
                 long.extend(felt.map(|kept| (key, count.unit, *kept)));
             }
         }
+        for program in &mut programs {
+            let key = (program.name, program.unit);
+            let of_program = |times: &FxHashMap<_, _>| times.get(&key).copied().unwrap_or_default();
+            program.working = times.as_ref().map(|times| Working::of(program, of_program(times)));
+        }
         // Sort a program before programs that wait for it.
         let order = |program: &Program| {
-            let time = Reverse(program.worst.0);
+            let time = (Reverse(program.is_problem(span)), Reverse(program.felt(span)));
             (program.role, time, program.is_through_others(), program.name, program.unit)
         };
         programs.sort_by_key(order);
@@ -220,6 +229,7 @@ impl Question for BlockedTally {
                     })
                     .collect(),
             },
+            work: times.as_ref().map(|times| work(times, threads)).unwrap_or_default(),
             intervals,
             intervals_beyond_cap,
             threads_beyond_cap: self.beyond + self.chains.beyond,

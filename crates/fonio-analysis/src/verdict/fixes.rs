@@ -67,7 +67,10 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
         match database {
             Database::Rollback(Some(path)) => facts.word("fix.database", &command("wal-full", &path)),
             Database::Wal => facts.word("fix.wal_sync", WAL_SYNC),
-            Database::Rollback(None) | Database::Unknown => {}
+            Database::Rollback(None) => {
+                facts.word("fix.database", "`PRAGMA journal_mode = WAL` in each database");
+            }
+            Database::Unknown => {}
         }
     }
     // Advice for the program replaces the general advice, which would be wrong for umount, for example.
@@ -209,7 +212,11 @@ impl Database {
             Content::SqliteWal => Some(Database::Wal),
             Content::SqliteJournal => Some(Database::Rollback(None)),
             Content::SqliteDb => Some(Database::Unknown),
-            _ => None,
+            _ => match word("victim.sqlite")? {
+                "rollback" => Some(Database::Rollback(None)),
+                "wal" => Some(Database::Wal),
+                _ => Some(Database::Unknown),
+            },
         }
     }
 

@@ -7,7 +7,9 @@ use crate::analyser::Analysis;
 use crate::figures::facts::Facts;
 use crate::question::ratio::ratio;
 use crate::question::threads::UNKNOWN_NAME;
-use crate::waits::blocked::{Behind, Blocked, BlockedProgram, FileShare, ProgramWork, Role, Through};
+use crate::waits::blocked::{
+    Behind, Blocked, BlockedProgram, FileShare, ProgramWork, Role, SqliteMode, Through,
+};
 
 /// Minimum share of the waits for a file to be the file of the victim.
 const FILE_FROM: f64 = 0.5;
@@ -41,6 +43,8 @@ pub(super) struct Victim<'a> {
     /// What is known about the file, if the program waited for one file most of the time.
     of_file: Option<&'a FileShare>,
     pub(super) device: Option<u32>,
+    /// The kind of journal, if the program waited for SQLite databases most of the time.
+    pub(super) sqlite: Option<SqliteMode>,
     behind: &'a [Behind],
 }
 
@@ -75,6 +79,7 @@ impl<'a> Victim<'a> {
                 .map(|file| file.path.as_str())
                 .or_else(|| through.and_then(|through| through.file.as_deref())),
             of_file,
+            sqlite: program.sqlite.or(blocked_one.sqlite),
             device: blocked_one.device,
             behind: &blocked_one.behind,
         }
@@ -94,6 +99,7 @@ impl<'a> Victim<'a> {
             of_file: program
                 .and_then(|program| program.file.as_ref())
                 .filter(|known| Some(known.path.as_str()) == file),
+            sqlite: program.and_then(|program| program.sqlite),
             device: longest.device,
             behind: &longest.behind,
         })
@@ -185,6 +191,14 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
                 facts.word(name, path);
             }
         }
+    }
+    if let Some(mode) = victim.sqlite {
+        let word = match mode {
+            SqliteMode::Rollback => "rollback",
+            SqliteMode::Wal => "wal",
+            SqliteMode::Unknown => "unknown",
+        };
+        facts.word("victim.sqlite", word);
     }
     let device = victim.device.and_then(|device| analysis.devices.get(device as usize));
     if let Some(device) = device {

@@ -441,6 +441,8 @@ impl Running<'_> {
         let seen = blocked.as_mut().and_then(|blocked| blocked.as_mut().ok()?.take_processes());
         let process_times =
             self.process_times.map(|times| times.finish(&self.capture.machine, ended, seen.as_ref()));
+        let process_times = process_times.unwrap_or_default();
+        self.threads.add_working(processes::working(&process_times), &self.capture.machine);
         let failed = |source| self.capture.store_failed(source);
         let missed = self.block.missed().map_err(failed)?;
         let waits_missed = self.waits.as_ref().map(Feed::missed).transpose().map_err(failed)?;
@@ -453,7 +455,7 @@ impl Running<'_> {
             threads: self.threads,
             files: self.files,
             monitor: self.monitor,
-            process_times: process_times.unwrap_or_default(),
+            process_times,
             began: self.began,
             ended,
             unix_ns_at_zero: self.unix_ns_at_zero,

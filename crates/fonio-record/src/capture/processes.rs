@@ -12,6 +12,9 @@ use rustc_hash::FxHashMap;
 
 use crate::probes::blocked::ProcessesSeen;
 
+/// Minimum time for a process to be named.
+const NAMED_FROM_NS: i64 = 50_000_000;
+
 /// The reading of all processes at the beginning of a capture.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessTimes {
@@ -44,6 +47,13 @@ impl ProcessTimes {
         });
         samples.collect()
     }
+}
+
+/// Returns the processes that used a processor, or waited for a lock, for long enough to be named.
+pub(crate) fn working(samples: &[Sample]) -> impl Iterator<Item = u32> {
+    let named = [Metric::ProcessCpuNs, Metric::ProcessLockNs];
+    let long = samples.iter().filter(move |row| named.contains(&row.metric) && row.value >= NAMED_FROM_NS);
+    long.filter_map(|row| row.subject.as_ref()?.parse().ok())
 }
 
 fn read(machine: &Machine) -> FxHashMap<u32, Stat> {

@@ -16,6 +16,7 @@
 mod behind;
 mod chain;
 mod count;
+mod elsewhere;
 mod figures;
 mod program;
 mod tally;
@@ -52,6 +53,9 @@ pub struct Blocked {
     pub intervals_beyond_cap: u64,
     /// Number of threads beyond the maximum that fonio follows; the waits of these threads are missing.
     pub threads_beyond_cap: u64,
+    /// If only some devices were recorded: the program of interest that waited longest for other storage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elsewhere: Option<Elsewhere>,
     /// Programs by processor time and waits for locks, the largest sum first; at most 16. Empty if the
     /// recording has no times of processes.
     #[serde(default)]
@@ -62,6 +66,15 @@ pub struct Blocked {
     /// Whether waits were sampled from procfs. In this case, times are estimates, and there are no requests.
     #[serde(default)]
     pub is_sampled: bool,
+}
+
+/// Waits for storage that was not recorded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Elsewhere {
+    /// The program's name, with its unit if known.
+    pub program: String,
+    /// The time for which one of its threads was blocked.
+    pub worst: TimeShare,
 }
 
 /// The role of a program in the verdict.
@@ -119,6 +132,10 @@ pub struct BlockedProgram {
     pub operations: Vec<OperationTime>,
     /// The file for which the program waited longest, with the file's share of the waits whose file is known.
     pub file: Option<FileShare>,
+    /// The journal mode of the SQLite databases for which it waited; absent if fewer than half of its waits
+    /// with a known file were for SQLite.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sqlite: Option<SqliteMode>,
     /// The device for which it waited longest, as an index into `devices` of the analysis; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<u32>,
@@ -164,6 +181,18 @@ impl BlockedProgram {
     pub fn full_name(&self) -> String {
         named(&self.name, self.unit.as_deref())
     }
+}
+
+/// The kind of journal of SQLite databases, as far as the waits show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SqliteMode {
+    /// A rollback journal.
+    Rollback,
+    /// A write-ahead log.
+    Wal,
+    /// Both, or neither.
+    Unknown,
 }
 
 /// The waits in one operation.

@@ -10,7 +10,7 @@ use super::behind::{Owners, Watch};
 use super::chain::{Place, add_place};
 use super::count::{Count, Key};
 use super::working::{PROBLEM_FROM, Working};
-use super::{Behind, BlockedProgram, FileShare, OperationTime, Role, Through};
+use super::{Behind, BlockedProgram, FileShare, OperationTime, Role, SqliteMode, Through};
 use crate::causes::names::FileNames;
 use crate::question::ratio::ratio;
 use crate::question::threads::Threads;
@@ -103,6 +103,7 @@ impl Program {
                 })
                 .collect(),
             file: self.most_waited_file(files),
+            sqlite: self.sqlite(files),
             device: self.device(),
             behind: told(&self.owners),
             through: None,
@@ -142,6 +143,27 @@ impl Program {
             journal: with(JOURNAL),
             wal: with(WAL),
             content: contents[file].name().to_owned(),
+        })
+    }
+
+    /// Returns how the program uses SQLite databases, if at least half of its waits with a known file are for
+    /// such databases and their journals.
+    fn sqlite(&self, files: &FileNames) -> Option<SqliteMode> {
+        let all: Nanos = self.files.values().copied().sum();
+        let (mut journal, mut wal, mut database) = (Nanos(0), Nanos(0), Nanos(0));
+        for (file, time) in &self.files {
+            match files.content(*file) {
+                Content::SqliteJournal => journal += *time,
+                Content::SqliteWal => wal += *time,
+                Content::SqliteDb => database += *time,
+                _ => {}
+            }
+        }
+        let of_sqlite = journal + wal + database;
+        (of_sqlite > Nanos(0) && of_sqlite + of_sqlite >= all).then_some(match (journal, wal) {
+            (Nanos(1..), Nanos(0)) => SqliteMode::Rollback,
+            (Nanos(0), Nanos(1..)) => SqliteMode::Wal,
+            _ => SqliteMode::Unknown,
         })
     }
 

@@ -11,15 +11,19 @@ use super::chain::{Chains, ForThread, Place};
 use super::count::{Count, FileCount, Kept, Key};
 use super::program::{Program, through};
 use super::working::{ProcessTimes, Working, work};
-use super::{Blocked, BlockedFile, BlockedProgram, Interval, LongWait, LongWaits, Role, is_felt, named};
+use super::{
+    Blocked, BlockedFile, BlockedProgram, Elsewhere, Interval, LongWait, LongWaits, Role, elsewhere, is_felt,
+    named,
+};
 use crate::figures::facts::{Facts, Frame};
 use crate::filter::FilterOptions;
 use crate::question::context::{Context, Ending};
 use crate::question::options::AnalysisOptions;
+use crate::question::ratio::ratio;
 use crate::question::seen::Seen;
 use crate::question::threads::Threads;
 use crate::question::{Question, Row};
-use crate::waits::outstanding::LONG;
+use crate::waits::outstanding::{LONG, TimeShare};
 
 const THREADS_MAX: usize = 1 << 16;
 /// Maximum number of generations between a thread and the command.
@@ -135,6 +139,14 @@ impl Question for BlockedTally {
         self.end_chains(Timestamp::MAX);
         self.threads.values_mut().for_each(|count| count.end_open(began + span));
         let roles = self.roles(span, command);
+        let mut elsewhere = FxHashMap::default();
+        if !meta.watched.is_empty() && !self.is_filtered {
+            let caused = &self.caused;
+            elsewhere = elsewhere::remove(&mut self.threads, &self.watch, |tid| caused.contains_key(&tid));
+            self.threads.retain(|_, count| count.time > Nanos(0));
+        }
+        let elsewhere = elsewhere.into_iter().filter(|(key, _)| roles[key] == Role::OfInterest);
+        let elsewhere = elsewhere.max_by_key(|(key, time)| (*time, Reverse(*key)));
         let mut sorted: Vec<(&Key, &Count)> = self.threads.iter().collect();
         sorted.sort_unstable_by_key(|(key, _)| **key);
         let mut programs: Vec<Program> = Vec::new();
@@ -229,6 +241,13 @@ impl Question for BlockedTally {
                     })
                     .collect(),
             },
+            elsewhere: elsewhere.map(|(key, time)| Elsewhere {
+                program: named(
+                    threads.name(key.1),
+                    threads.unit_at(key.0, began).map(|unit| threads.unit(unit)),
+                ),
+                worst: TimeShare { ns: time.0, share: ratio(time.min(span), span).unwrap_or(0.0) },
+            }),
             work: times.as_ref().map(|times| work(times, threads)).unwrap_or_default(),
             intervals,
             intervals_beyond_cap,

@@ -75,6 +75,12 @@ pub struct Memory {
     pub major_faults: Option<u64>,
     /// Major faults per second.
     pub major_faults_per_s: Option<f64>,
+    /// Number of file pages that were evicted and soon read again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refault_pages: Option<u64>,
+    /// Rate of these pages per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refault_pages_per_s: Option<f64>,
 }
 
 /// Pressure of one resource.
@@ -277,6 +283,7 @@ fn is_counter(metric: Metric) -> bool {
         | Metric::NetTransmitBytes
         | Metric::PressureSomeUs
         | Metric::PressureFullUs
+        | Metric::FileRefaultPages
         | Metric::ProcessorActiveTicks => true,
         Metric::MemoryTotalBytes
         | Metric::MemoryAvailableBytes
@@ -285,6 +292,11 @@ fn is_counter(metric: Metric) -> bool {
         | Metric::TemperatureMillicelsius
         | Metric::CpuFrequencyKhz
         | Metric::CpuFrequencyMaxKhz
+        | Metric::ProcessCpuNs
+        | Metric::ProcessLockNs
+        | Metric::ProcessChildNs
+        | Metric::ProcessTimerNs
+        | Metric::ProcessPeerNs
         | Metric::NetLinkBytesPerS => false,
     }
 }
@@ -294,6 +306,10 @@ impl Question for MachineTally {
 
     fn row(&mut self, row: Row, _: &mut Context) {
         let Row::Sample(sample) = row else { return };
+        // The waits of threads use these samples.
+        if sample.metric.is_of_process() {
+            return;
+        }
         let key = (sample.metric, sample.subject.clone());
         let known = self.keys.get(&key).copied();
         if known.is_none() && self.readings.len() >= KEYS_MAX {
@@ -386,6 +402,9 @@ impl Question for MachineTally {
             facts.put("memory.swap_pages_per_s", "pages swapped, rate", Unit::PerS, rate);
             let rate = memory.major_faults_per_s;
             facts.put("memory.major_faults_per_s", "major page faults, rate", Unit::PerS, rate);
+            let rate = memory.refault_pages_per_s;
+            let label = "file pages evicted and soon read again, rate";
+            facts.put("memory.refault_pages_per_s", label, Unit::PerS, rate);
         }
         for Pressure { resource, some_share, full_share } in &machine.pressure {
             let label = format!("some tasks stalled on {resource}");
@@ -499,6 +518,8 @@ impl MachineTally {
             },
             major_faults: self.rise(Metric::MajorFaults),
             major_faults_per_s: self.rise_per_second(Metric::MajorFaults),
+            refault_pages: self.rise(Metric::FileRefaultPages),
+            refault_pages_per_s: self.rise_per_second(Metric::FileRefaultPages),
         };
         (memory != Memory::default()).then_some(memory)
     }

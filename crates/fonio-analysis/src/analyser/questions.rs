@@ -34,6 +34,7 @@ use crate::requests::size_latency::{SizeLatency, SizeLatencyTally};
 use crate::requests::sizes::{SizeTally, Sizes};
 use crate::requests::totals::{TotalTally, Totals};
 use crate::sqlite::{Sqlite, SqliteTally};
+use crate::verdict::Diagnosis;
 use crate::verdict::finding::{Finding, Severity};
 use crate::verdict::validity::{Validity, ValidityTally};
 use crate::waits::blocked::{Blocked, BlockedTally};
@@ -67,6 +68,9 @@ macro_rules! questions {
             pub verdict_id: String,
             /// The severity of the verdict: a note if storage is not the problem.
             pub verdict_severity: Severity,
+            /// The verdict in parts; absent if the recording does not have the waits of threads.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub diagnosis: Option<Diagnosis>,
             /// The findings, the most important first.
             pub findings: Vec<Finding>,
             $($(#[$first_attribute])* pub $first: $first_answer,)*
@@ -79,6 +83,7 @@ macro_rules! questions {
                 let frame = Frame {
                     devices: &self.devices,
                     processes: &self.processes,
+                    span: self.span.duration_ns,
                     has_loss: self.validity.has_loss(),
                 };
                 $(<$first_tally>::figures(&self.$first, &frame, facts);)*

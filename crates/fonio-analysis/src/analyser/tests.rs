@@ -138,6 +138,7 @@ pub(crate) fn everything(lost_events: u64) -> Analysis {
                     &[Some("wlan0")]
                 }
                 Metric::ProcessorActiveTicks => &[Some("cpu0"), Some("cpu1")],
+                metric if metric.is_of_process() => &[Some("7")],
                 _ => &[None],
             };
             for subject in subject {

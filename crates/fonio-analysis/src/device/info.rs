@@ -31,6 +31,10 @@ pub struct DeviceInfo {
     /// lazytime).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes_access_times: Option<String>,
+    /// Mount point of a file system on the device on which every read changes an access time (mounted without
+    /// noatime, relatime and lazytime).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strict_access_times: Option<String>,
     /// Mount point of a file system on the device without the option discard, if the device supports discard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub without_discard: Option<String>,
@@ -83,6 +87,7 @@ impl DeviceInfo {
             read_ahead_kb: known.read_ahead_kb,
             commits_often: commits_often(&known.mounts),
             writes_access_times: mounted_without(&known.mounts, &["noatime", "lazytime"]),
+            strict_access_times: mounted_without(&known.mounts, &["noatime", "relatime", "lazytime"]),
             without_discard: mounted_without(&known.mounts, &["discard", "discard=async"])
                 .filter(|_| can_discard),
             ..counts

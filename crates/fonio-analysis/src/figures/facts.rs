@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use fonio_core::{Better, Unit};
+use fonio_core::{Better, Nanos, Unit};
 
 use super::Figure;
 use crate::causes::process::Processes;
@@ -24,6 +24,8 @@ pub(crate) struct Facts {
 pub(crate) struct Frame<'a> {
     pub(crate) devices: &'a [DeviceInfo],
     pub(crate) processes: &'a Processes,
+    /// The length of the recording.
+    pub(crate) span: Nanos,
     pub(crate) has_loss: bool,
 }
 

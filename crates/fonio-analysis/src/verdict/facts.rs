@@ -1,6 +1,8 @@
 //! Collects the figures and words of an analysis, from individual answers and from combinations of answers.
 
-use super::{fixes, storage};
+use fonio_core::ByteCount;
+
+use super::{fixes, storage, victim};
 use crate::analyser::Analysis;
 use crate::device::info::DeviceInfo;
 use crate::figures::Figure;
@@ -21,6 +23,7 @@ pub(crate) fn facts(analysis: &Analysis) -> Facts {
     of_recording(&mut facts, analysis);
     of_devices(&mut facts, analysis);
     storage::put(&mut facts, analysis);
+    victim::put(&mut facts, analysis);
     fixes::put(&mut facts, analysis);
     facts
 }
@@ -38,6 +41,11 @@ fn of_recording(facts: &mut Facts, analysis: &Analysis) {
     if analysis.totals.requests == 0 {
         facts.word("totals.none", "no request reached a device");
     }
+    // A page has 4 KiB on nearly all machines.
+    let refaults = analysis.machine.memory.as_ref().and_then(|memory| memory.refault_pages);
+    let share = refaults.and_then(|pages| ratio(ByteCount(pages * 4096), analysis.totals.read_bytes));
+    let label = "bytes of file pages evicted and soon read again, share of the bytes read";
+    facts.share("memory.refault_of_read_share", label, share);
     let share = analysis.command_cpu_ns.and_then(|time| ratio(time, analysis.span.duration_ns));
     facts.share("command.cpu_share", "processor time of the command, share of the recording", share);
     let filter = analysis.filter.as_ref();

@@ -59,7 +59,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     if let Some(folder) = facts.words.get("files.log_folder").cloned() {
         facts.word("fix.log_folder", &command("folder-in-ram", &folder));
     }
-    if !facts.words.contains_key("blocked.program") {
+    if !facts.words.contains_key("victim.program") {
         facts.word("fix.find_writer", "see the process table");
     }
     if let Some(database) = Database::of(facts, analysis) {
@@ -67,13 +67,19 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
         match database {
             Database::Rollback(Some(path)) => facts.word("fix.database", &command("wal-full", &path)),
             Database::Wal => facts.word("fix.wal_sync", WAL_SYNC),
-            Database::Rollback(None) | Database::Unknown => {}
+            Database::Rollback(None) => {
+                facts.word("fix.database", "`PRAGMA journal_mode = WAL` in each database");
+            }
+            Database::Unknown => {}
         }
     }
     // Advice for the program replaces the general advice, which would be wrong for umount, for example.
-    match advice::for_program(facts) {
-        Some(text) => facts.word("fix.program", text),
-        None => facts.word("fix.sync_less", "Sync less often where losing the last seconds is acceptable."),
+    let advice = advice::for_program(facts);
+    if advice.is_empty() {
+        facts.word("fix.sync_less", "Sync less often where losing the last seconds is acceptable.");
+    }
+    for (kind, text) in advice {
+        facts.word(advice::word(*kind), text);
     }
 }
 
@@ -96,7 +102,7 @@ impl Devices<'_> {
     /// Returns the device for which the blocked program waited. Without such a device, returns the device of
     /// nearly all requests.
     fn waited_for(&self, facts: &Facts) -> DeviceInfo {
-        match facts.words.get("blocked.device") {
+        match facts.words.get("victim.device") {
             Some(name) => self.0.iter().find(|device| device.shown() == name).cloned().unwrap_or_default(),
             None => self.with_most(|device| device.requests),
         }
@@ -148,7 +154,7 @@ fn schedulers(facts: &mut Facts, device: &DeviceInfo) {
     }
     // The unit whose requests delayed the program, if that unit may be slowed down.
     let Some(unit) =
-        facts.words.get("blocked.behind_unit").filter(|unit| unit.ends_with(".service")).cloned()
+        facts.words.get("victim.culprit_unit").filter(|unit| unit.ends_with(".service")).cloned()
     else {
         return;
     };
@@ -189,24 +195,28 @@ impl Database {
     /// Returns `None` if nothing shows that the data belongs to SQLite.
     fn of(facts: &Facts, analysis: &Analysis) -> Option<Database> {
         let word = |name: &str| facts.words.get(name).map(String::as_str);
-        if word("blocked.program").is_none() {
+        if word("victim.program").is_none() {
             return Database::of_writes(analysis);
         }
-        let content = word("blocked.file_content").and_then(Content::from_name).unwrap_or_default();
-        let journal = word("blocked.journal").or_else(|| {
+        let content = word("victim.file_content").and_then(Content::from_name).unwrap_or_default();
+        let journal = word("victim.journal").or_else(|| {
             let has_any_kind = matches!(content, Content::Unknown | Content::SqliteJournal);
-            word("blocked.file").filter(|path| path.ends_with(JOURNAL) && has_any_kind)
+            word("victim.file").filter(|path| path.ends_with(JOURNAL) && has_any_kind)
         });
         // A transaction in a rollback mode syncs its journal and then the database.
         if let Some(database) = journal.and_then(|path| path.strip_suffix(JOURNAL)) {
             return Some(Database::Rollback(Some(database.to_owned())));
         }
         match content {
-            _ if word("blocked.wal").is_some() => Some(Database::Wal),
+            _ if word("victim.wal").is_some() => Some(Database::Wal),
             Content::SqliteWal => Some(Database::Wal),
             Content::SqliteJournal => Some(Database::Rollback(None)),
             Content::SqliteDb => Some(Database::Unknown),
-            _ => None,
+            _ => match word("victim.sqlite")? {
+                "rollback" => Some(Database::Rollback(None)),
+                "wal" => Some(Database::Wal),
+                _ => Some(Database::Unknown),
+            },
         }
     }
 
@@ -279,8 +289,8 @@ mod tests {
         let mut analysis = Analysis { devices: vec![device], ..Analysis::default() };
         analysis.totals.requests = 1;
         let mut facts = Facts::default();
-        facts.word("blocked.program", "notes");
-        facts.word("blocked.file", file);
+        facts.word("victim.program", "notes");
+        facts.word("victim.file", file);
         put(&mut facts, &analysis);
         facts.words.into_iter().filter(|(name, _)| name.starts_with("fix.")).collect()
     }
@@ -295,7 +305,7 @@ mod tests {
             };
             analysis.totals.requests = 1;
             let mut facts = Facts::default();
-            facts.word("blocked.behind_unit", unit);
+            facts.word("victim.culprit_unit", unit);
             put(&mut facts, &analysis);
             let names = ["unit_class", "unit_weight", "access_times", "trim"];
             let word = |name: &str| facts.words.get(&format!("fix.{name}")).cloned();

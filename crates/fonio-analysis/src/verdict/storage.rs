@@ -6,16 +6,18 @@ use fonio_core::{Nanos, Unit};
 use crate::analyser::Analysis;
 use crate::figures::facts::Facts;
 use crate::question::ratio::ratio;
-use crate::waits::blocked::{Blocked, Role};
+use crate::waits::blocked::{Blocked, PROBLEM_FROM, Role};
 
 /// Adds the waiting time of the program of interest that waited longest. If no waits were recorded, adds the
 /// time with outstanding requests for which programs may wait.
 pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     let span = analysis.span.duration_ns;
     let label = "time that programs waited for storage, or may have waited";
+    let problem = "storage is, or may be, a problem";
     let Some(blocked) = &analysis.blocked else {
         let Some(waited) = &analysis.outstanding.waited else { return };
         facts.share("storage.waited", label, waited.share);
+        facts.count("storage.problem", problem, u64::from(waited.share >= PROBLEM_FROM));
         let label = "time with a request that programs may wait for, without waits of threads";
         facts.share("inferred.waited", label, waited.share);
         let longest = analysis.outstanding.response_ns.as_ref().and_then(|response| response.max);
@@ -28,6 +30,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     let worst = blocked.worst(Role::OfInterest);
     let share = worst.map_or(0.0, |program| program.worst.share);
     facts.share("storage.waited", label, share);
+    facts.count("storage.problem", problem, u64::from(worst.is_some_and(|program| program.is_problem)));
     let bulk = blocked.worst(Role::BulkWork);
     let apart = bulk.map(|bulk| format!("apart from bulk work ({}), ", bulk.full_name())).unwrap_or_default();
     let words = match worst {
@@ -37,7 +40,12 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
         ),
         None => format!("{apart}no program was blocked on it in {span}"),
     };
-    facts.word("storage.waited_words", &words);
+    let elsewhere = blocked.elsewhere.as_ref().filter(|elsewhere| elsewhere.worst.share >= PROBLEM_FROM);
+    let elsewhere = elsewhere.map(|elsewhere| {
+        let share = Unit::Share.format(elsewhere.worst.share);
+        format!("; {} was blocked for {share} on storage that was not recorded", elsewhere.program)
+    });
+    facts.word("storage.waited_words", &(words + &elsewhere.unwrap_or_default()));
     let label = "some tasks stalled on io, beyond the waits of all threads";
     let unexplained = unexplained_pressure(blocked, analysis);
     facts.share("blocked.unexplained_pressure", label, unexplained);

@@ -19,6 +19,7 @@ use fonio_system::signals::{Listener, Signal};
 use rustix::time::ClockId;
 
 use crate::attribution::threads::{NewThread, Threads};
+use crate::capture::processes::ProcessTimes;
 use crate::capture::stop::{Decision, Seen, StopPolicy};
 use crate::clock::{after, clock, cpu_time, now, until};
 use crate::error::RecordError;
@@ -88,6 +89,7 @@ struct Sampled {
     tally: Tally,
     threads: Threads,
     monitor: Option<(Monitor, Duration)>,
+    process_times: ProcessTimes,
     duration: Option<Duration>,
     began: Timestamp,
     unix_ns_at_zero: i64,
@@ -99,6 +101,7 @@ impl Sampled {
         let began = now();
         let monitor = options.sample_interval.map(|interval| (Monitor::new(&machine), interval));
         Sampled {
+            process_times: ProcessTimes::begin(&machine),
             looker: Looker::new(&machine),
             machine,
             tally: Tally::new(began),
@@ -215,6 +218,9 @@ impl Sampled {
         out.began(self.began)?;
         if let Some((monitor, _)) = &self.monitor {
             monitor.write(out)?;
+        }
+        for sample in self.process_times.finish(&self.machine, ended, None) {
+            out.sample(&sample)?;
         }
         let mut tids: Vec<u32> = self.tally.waits.iter().map(|wait| wait.tid).collect();
         tids.extend(self.tally.counts.threads());

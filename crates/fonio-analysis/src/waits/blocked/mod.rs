@@ -2,8 +2,8 @@
 //! requests delayed the threads.
 //!
 //! The recorder sees every thread that the kernel puts to sleep uninterruptibly. Long waits have rows of
-//! their own; short waits are only counted. A program is judged by its longest blocked thread: if several
-//! threads wait in parallel, the user does not wait longer.
+//! their own; short waits are only counted. A program is judged by its working time ([`working`]). If the
+//! recording does not show the working time, the program is judged by its longest blocked thread.
 //!
 //! A thread can also wait for a blocked thread: for a lock that the blocked thread holds, or for its reply.
 //! Only the part of the wait during which the other thread was blocked is counted.
@@ -16,11 +16,13 @@
 mod behind;
 mod chain;
 mod count;
+mod elsewhere;
 mod figures;
 mod program;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod working;
 
 use fonio_core::{BlockedIn, Nanos};
 use schemars::JsonSchema;
@@ -29,6 +31,8 @@ use serde::{Deserialize, Serialize};
 use crate::waits::outstanding::TimeShare;
 pub use figures::doing;
 pub(crate) use tally::BlockedTally;
+pub(crate) use working::PROBLEM_FROM;
+pub use working::{ProgramWork, Working};
 
 /// The threads that were blocked on storage. Present if the recording has the waits of all threads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -49,12 +53,28 @@ pub struct Blocked {
     pub intervals_beyond_cap: u64,
     /// Number of threads beyond the maximum that fonio follows; the waits of these threads are missing.
     pub threads_beyond_cap: u64,
+    /// If only some devices were recorded: the program of interest that waited longest for other storage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elsewhere: Option<Elsewhere>,
+    /// Programs by processor time and waits for locks, the largest sum first; at most 16. Empty if the
+    /// recording has no times of processes.
+    #[serde(default)]
+    pub work: Vec<ProgramWork>,
     /// Whether the recording was made without BPF. Without BPF, waits for other threads and for asynchronous
     /// I/O are missing.
     pub is_partial: bool,
     /// Whether waits were sampled from procfs. In this case, times are estimates, and there are no requests.
     #[serde(default)]
     pub is_sampled: bool,
+}
+
+/// Waits for storage that was not recorded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Elsewhere {
+    /// The program's name, with its unit if known.
+    pub program: String,
+    /// The time for which one of its threads was blocked.
+    pub worst: TimeShare,
 }
 
 /// The role of a program in the verdict.
@@ -97,6 +117,13 @@ pub struct BlockedProgram {
     pub worst_tid: u32,
     /// The time for which the thread `worst_tid` was blocked.
     pub worst: TimeShare,
+    /// The program's working time; absent if the recording has no times of processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working: Option<Working>,
+    /// Whether storage is a problem for the program: it was blocked for a tenth of its working time, or, if
+    /// its working time is unknown, one of its threads was blocked for a tenth of the recording.
+    #[serde(default)]
+    pub is_problem: bool,
     /// The longest wait in nanoseconds; absent if all waits were short.
     pub longest_ns: Option<Nanos>,
     /// The number of waits of 100 ms or more in operations for which people wait.
@@ -105,6 +132,10 @@ pub struct BlockedProgram {
     pub operations: Vec<OperationTime>,
     /// The file for which the program waited longest, with the file's share of the waits whose file is known.
     pub file: Option<FileShare>,
+    /// The journal mode of the SQLite databases for which it waited; absent if fewer than half of its waits
+    /// with a known file were for SQLite.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sqlite: Option<SqliteMode>,
     /// The device for which it waited longest, as an index into `devices` of the analysis; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<u32>,
@@ -150,6 +181,18 @@ impl BlockedProgram {
     pub fn full_name(&self) -> String {
         named(&self.name, self.unit.as_deref())
     }
+}
+
+/// The kind of journal of SQLite databases, as far as the waits show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SqliteMode {
+    /// A rollback journal.
+    Rollback,
+    /// A write-ahead log.
+    Wal,
+    /// Both, or neither.
+    Unknown,
 }
 
 /// The waits in one operation.

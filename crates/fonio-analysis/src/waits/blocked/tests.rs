@@ -2,7 +2,8 @@
 
 use fonio_core::meta::{BLOCKED_PARTLY, SHOWS_BLOCKED};
 use fonio_core::{
-    BlockedCount, BlockedIn, Content, File, Meta, Nanos, RowSink, Thread, Timestamp, WaitReason,
+    BlockedCount, BlockedIn, Content, File, Meta, Metric, Nanos, RowSink, Sample, Thread, Timestamp,
+    WaitReason,
 };
 use proptest::prelude::*;
 
@@ -70,6 +71,57 @@ fn without_bpf_the_verdict_says_what_is_missing() {
         let found = analyser.finish(&meta);
         assert!(found.blocked.unwrap().is_partial);
         assert_eq!(found.verdict.contains("without BPF"), !is_the_problem, "{}", found.verdict);
+    }
+}
+
+/// Analyses a program of which each thread or process waits for 20 ms of every 25 ms, and that used 1.4 s of
+/// processor time in total. Process 5 is the first process of the program.
+fn pool(of_one_process: bool) -> BlockedProgram {
+    let mut analyser = analyser();
+    let threads = 100..660;
+    let row = |tid: u32, pid: u32| Thread {
+        tid,
+        pid: Some(pid),
+        comm: Some("db".to_owned()),
+        parent_pid: Some(1),
+        ..Thread::default()
+    };
+    analyser.thread(&row(5, 5)).unwrap();
+    for tid in threads.clone() {
+        analyser.thread(&row(tid, if of_one_process { 5 } else { tid })).unwrap();
+    }
+    for (at, tid) in threads.enumerate() {
+        analyser.wait(&wait(&format!("{tid} fsync {} {}", at * 25_000, at * 25_000 + 20_000))).unwrap();
+    }
+    let ended = Timestamp(14_000_000_000);
+    analyser
+        .sample(&Sample {
+            time: ended,
+            metric: Metric::ProcessCpuNs,
+            subject: Some("5".to_owned()),
+            value: 1_400_000_000,
+        })
+        .unwrap();
+    analyser.request(&request(0, "WS 0+8 q0 d0 c20000 t100")).unwrap();
+    let meta = Meta { began: Some(Timestamp(0)), ended: Some(ended), ..Meta::default() };
+    let mut found = analyser.finish(&meta);
+    assert_eq!(found.verdict_id, "blocked", "{}", found.verdict);
+    assert!(
+        found.verdict.contains("of its working time (11.2 s of 12.6 s in 560 threads)"),
+        "{}",
+        found.verdict
+    );
+    found.blocked.take().unwrap().programs.swap_remove(0)
+}
+
+#[test]
+fn a_pool_of_threads_or_processes_is_one_program() {
+    for of_one_process in [true, false] {
+        let program = pool(of_one_process);
+        assert_eq!((program.name.as_str(), program.threads), ("db", 560));
+        assert!(program.worst.share < 0.002, "one thread waited for {}", program.worst.share);
+        let working = program.working.unwrap();
+        assert!((0.85..0.9).contains(&working.storage_share), "{working:?}");
     }
 }
 

@@ -32,6 +32,9 @@ pub(super) struct ProbeSettings {
     pub began_ns: u64,
     pub period: u32,
     pub own_tgid: u32,
+    /// Whether the program sums up the times of each process.
+    pub counts_processes: u32,
+    pub zero: u32,
 }
 
 /// The counters that the BPF program increments.
@@ -80,6 +83,16 @@ pub(super) struct ShortSum {
     pub comm: [u8; COMM_MAX],
 }
 
+/// The key under which the BPF program sums the interruptible sleeps of a process.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct SleepKey {
+    pub tgid: u32,
+    pub call: i32,
+    /// 1 if another thread held the lock for which the thread waited.
+    pub is_for_lock: u32,
+}
+
 /// A long wait, as the BPF program reports it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -103,8 +116,9 @@ pub(super) struct LongWait {
 }
 
 const _: () =
-    assert!(size_of::<ProbeSettings>() == 24 && size_of::<Counters>() == 56 && size_of::<Slot>() == 16);
-const _: () = assert!(size_of::<ShortKey>() == 16 && size_of::<ShortSum>() == 40);
+    assert!(size_of::<ProbeSettings>() == 32 && size_of::<Counters>() == 56 && size_of::<Slot>() == 16);
+const _: () =
+    assert!(size_of::<ShortKey>() == 16 && size_of::<ShortSum>() == 40 && size_of::<SleepKey>() == 12);
 const _: () = assert!(size_of::<LongWait>() == 80 + 8 * (STACK_MAX + WAKER_STACK_MAX));
 const _: () = assert!(offset_of!(LongWait, stack) == 80);
 
@@ -116,6 +130,8 @@ unsafe impl aya::Pod for Counters {}
 unsafe impl aya::Pod for ShortKey {}
 // SAFETY: the same holds as for `ProbeSettings`.
 unsafe impl aya::Pod for ShortSum {}
+// SAFETY: the same holds as for `ProbeSettings`.
+unsafe impl aya::Pod for SleepKey {}
 // SAFETY: the same holds as for `ProbeSettings`.
 unsafe impl aya::Pod for Slot {}
 // SAFETY: the same holds as for `ProbeSettings`.

@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use expect_test::expect_file;
+use expect_test::{expect, expect_file};
 use fonio_core::meta::{Clock, Source};
 use fonio_core::{
     Batch, BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Sector, Timestamp, TraceReader, parse_rwbs,
@@ -218,7 +218,49 @@ fn lost_events_are_found_with_their_number() {
     let batch = read_all(vec![(0, fs::read(data("linux-6.18-x86_64").join("lost.pages")).unwrap())]);
     // The first read returned 20 events. Afterwards, 315 events were overwritten, and 280 events remained.
     assert_eq!(batch.events.len(), 20 + 280);
-    expect_file!["ring_buffer_merged.txt"].assert_eq(&told.join("\n"));
+    expect![[r#"
+        [
+            LostEvents {
+                cpu: Some(
+                    0,
+                ),
+                count: Some(
+                    315,
+                ),
+                after: Timestamp(
+                    3563473560840,
+                ),
+                before: Timestamp(
+                    3563476983560,
+                ),
+            },
+        ]
+    "#]]
+    .assert_debug_eq(&batch.lost);
+    let gap = batch.lost[0];
+    assert!(batch.events.iter().all(|event| event.time <= gap.after || event.time >= gap.before));
+}
+
+#[test]
+fn a_damaged_page_costs_that_page_only() {
+    let dir = data("linux-6.18-x86_64");
+    let mut bytes = fs::read(dir.join("cpu1.pages")).unwrap();
+    let whole = read_all(vec![(1, bytes.clone())]).events.len();
+    // Damage two pages: a record claims to be larger than its page, and a page claims to be larger than the
+    // file.
+    bytes[4096 + 16..4096 + 20].fill(0);
+    bytes[4096 + 20..4096 + 24].fill(0xff);
+    bytes.truncate(3 * 4096 - 1000);
+    let damaged = read_all(vec![(1, bytes)]);
+    assert!(!damaged.events.is_empty() && damaged.events.len() < whole);
+    // The damage lost an unknown number of events, at a known time.
+    assert_eq!(damaged.lost.iter().map(|gap| (gap.cpu, gap.count)).collect::<Vec<_>>(), [(Some(1), None)]);
+    assert!(damaged.lost.iter().all(|gap| gap.after <= gap.before));
+    let told: Vec<String> =
+        damaged.diagnostics.iter().map(|d| format!("{:?} {:?} {}", d.record, d.offset, d.message)).collect();
+    expect![[r#"
+        Some(2) Some(4096) the record at byte 16 of the page reaches beyond the 4060 used bytes; the rest of the page was skipped
+        Some(3) Some(8192) the page has 3096 bytes but needs 4044; the rest of the page was skipped"#]].assert_eq(&told.join("\n"));
 }
 
 /// Writes a record as a kernel with this event layout would.

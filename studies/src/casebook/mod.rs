@@ -57,7 +57,8 @@ pub fn run(Arguments { words, keep, again }: &Arguments) -> Result<()> {
     let mut failed = Vec::new();
     for (at, case) in chosen.iter().enumerate() {
         process::check_signals()?;
-        println!("[{}/{}] {}: {}", at + 1, chosen.len(), case.name, case.title);
+        println!("[{}/{}] {} (author {}): {}", at + 1, chosen.len(), case.name, case.author, case.title);
+        println!("      made from {}", case.source);
         let folder = process::scratch("casebook")?.join("cases").join(&case.name);
         let recorded = room.as_ref().map_or(Ok(()), |room| record(&fonio, room, case, &folder));
         let found =
@@ -141,7 +142,7 @@ fn keep_result(judged: &[(&Case, Judgement)], is_complete: bool) -> Result<()> {
         vec![Cell::count(right), Cell::count(parts.len())]
     };
     for (at, part) in PARTS.iter().enumerate() {
-        result.row(part, count(&|_, found| found.parts[at]));
+        result.row(*part, count(&|_, found| found.parts[at]));
     }
     let is_right = |found: &Judgement| !found.parts.contains(&Some(false));
     result.row(

@@ -46,8 +46,8 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Whether there are enough recordings to call a difference better or worse. Two single recordings can
-    /// differ, but two runs of the same work differ too.
+    /// Whether there are enough recordings to call a difference better or worse. Two single recordings are
+    /// not enough, because two runs of the same work differ too.
     pub fn is_judged(&self) -> bool {
         self.sides.iter().all(|side| side.recordings.len() >= RUNS_MIN)
     }
@@ -78,8 +78,8 @@ pub struct ComparisonRow {
     pub better: Option<Better>,
     /// Whether the figure is the work's own time: run time or time blocked on storage.
     pub felt: bool,
-    /// The value on each side; absent if unknown. For several recordings, the value is their geometric mean,
-    /// or their arithmetic mean if a value is 0.
+    /// The value on each side; absent if unknown. For several recordings, this is the geometric mean of their
+    /// values, or the arithmetic mean if one of their values is 0.
     pub values: Vec<Option<f64>>,
     /// Each value as text for people.
     pub texts: Vec<Option<String>>,

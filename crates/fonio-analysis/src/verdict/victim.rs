@@ -11,9 +11,9 @@ use crate::waits::blocked::{
     Behind, Blocked, BlockedProgram, FileShare, ProgramWork, Role, SqliteMode, Through,
 };
 
-/// Minimum share of the waits for a file to be the file of the victim.
+/// A file is the victim's file if at least this share of the victim's waits is for the file.
 const FILE_FROM: f64 = 0.5;
-/// Minimum share of the outstanding request time for a program to be in the way.
+/// A program is in the way if its requests have at least this share of the outstanding request time.
 pub(super) const BEHIND_FROM: f64 = 0.3;
 
 /// The beginnings of the names of kernel threads that write or encrypt data for programs.
@@ -105,7 +105,7 @@ impl<'a> Victim<'a> {
         })
     }
 
-    /// Returns the share of its waits in some operations.
+    /// Returns the share of the program's waits that are in the `wanted` operations.
     pub(super) fn share_of(&self, wanted: &[&str]) -> f64 {
         let of = self.operations.iter().filter(|(operation, _)| wanted.contains(operation));
         of.map(|(_, share)| share).sum()
@@ -129,7 +129,8 @@ impl<'a> Victim<'a> {
     }
 }
 
-/// Returns the operation in which a thread was blocked, or in which the thread was blocked for which it waited.
+/// Returns the operation in which a thread was blocked. If the thread waited for another thread, returns the
+/// operation in which the other thread was blocked.
 fn in_operation<'a>(blocked_in: &'a str, through: Option<&'a Through>) -> &'a str {
     match through {
         Some(through) if blocked_in == "other_thread" => &through.blocked_in,

@@ -33,9 +33,9 @@ pub struct Working {
     pub time_ns: Nanos,
     /// Processor time.
     pub processor_ns: Nanos,
-    /// Waits for a lock, except for a thread that was itself blocked on storage.
+    /// Waits for a lock, without waits for a thread that was itself blocked on storage.
     pub lock_ns: Nanos,
-    /// Waits until a child process ended, except for a child that was itself blocked on storage.
+    /// Waits until a child process ended, without waits for a child that was itself blocked on storage.
     pub child_ns: Nanos,
     /// The share of the working time for which the program was blocked on storage.
     pub storage_share: f64,
@@ -64,7 +64,7 @@ impl ProgramWork {
     }
 }
 
-/// Lists the programs with most processor time and waits for locks.
+/// Lists the programs with the most processor time and waits for locks.
 pub(super) fn work(times: &FxHashMap<(u32, Option<u32>), Times>, threads: &Threads) -> Vec<ProgramWork> {
     let mut sorted: Vec<(&(u32, Option<u32>), &Times)> = times.iter().collect();
     sorted.sort_by_key(|(program, times)| (Reverse(times.processor + times.lock), **program));
@@ -110,7 +110,8 @@ impl ProcessTimes {
         }
     }
 
-    /// Returns the times by the name and the unit of the program; `None` if the recording has no times.
+    /// Returns the times of each program, by the program's name and unit; `None` if the recording has no
+    /// times.
     pub(super) fn by_program(&self, threads: &mut Threads) -> Option<FxHashMap<(u32, Option<u32>), Times>> {
         if self.times.is_empty() {
             return None;

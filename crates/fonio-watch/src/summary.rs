@@ -307,9 +307,9 @@ impl Summary {
         }
     }
 
-    /// Shifts the times of a span that ended before the clock was first set, by `by_s` seconds. `before` is
-    /// the wall-clock time just before the clock was set. If the clock was already correct, the times stay as
-    /// the user saw them.
+    /// If the span ended before the clock was first set, shifts its times by `by_s` seconds. `before` is the
+    /// wall-clock time just before the clock was set. If the clock was already correct, the times stay as the
+    /// user saw them.
     pub fn clock_was_set(&mut self, before: UnixSeconds, by_s: i64) {
         if before >= CLOCK_IS_SET || by_s <= 0 || self.began >= CLOCK_IS_SET {
             return;

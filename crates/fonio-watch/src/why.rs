@@ -15,8 +15,8 @@ const OTHERS_THOUSANDTHS: u64 = 500;
 /// Maximum number of requests examined to find the reason for a stall. Each request needs 150 bytes.
 const REASONS_MAX: usize = 10_000;
 
-/// Returns the device on which a thread was blocked, and the reason; `requests` are those of all devices, in
-/// the order of completion.
+/// Returns the device on which a thread was blocked, and the reason; `requests` contains the requests of all
+/// devices, in the order of completion.
 ///
 /// The device is the disk of the file, `of_file`. If this disk is unknown, the device is the one with the
 /// requests of the thread and of the thread that woke it, because the requests of other threads do not show
@@ -43,7 +43,7 @@ pub fn device_and_why(
         let from = met.first().filter(|_| skipped > 0).map_or(began, |first| first.span().0.max(began));
         why(&met, (from, ended), wait.party, name)
     });
-    // The thread can also have waited for a device below or next to the known one.
+    // The thread can also have waited for a device below or next to the known device.
     if reason == Why::NoRequest && !is_idle(met, began, ended) {
         (device, Why::Unknown)
     } else {
@@ -75,7 +75,8 @@ fn busiest(
         .map(|(device, _)| device)
 }
 
-/// Returns the reason why `party` was blocked between two times; `requests` are its device's requests.
+/// Returns the reason why `party` was blocked between two times; `requests` contains the requests of the
+/// party's device.
 fn why(
     requests: &[ObservedRequest],
     (began, ended): (Timestamp, Timestamp),
@@ -237,7 +238,7 @@ mod tests {
         let busy = of_thread(B, 5, 1900);
         assert_eq!(device_of(std::slice::from_ref(&busy), None), (None, Why::Unknown));
         assert_eq!(device_of(&[], None), (None, Why::NoRequest));
-        // Its own device was idle most of the time.
+        // The thread's own device was idle most of the time.
         let own = of_thread(A, 101, 1010);
         assert_eq!(device_of(&[busy.clone(), own.clone()], None), (Some(A), Why::Unknown));
         assert_eq!(device_of(std::slice::from_ref(&own), None), (Some(A), Why::NoRequest));

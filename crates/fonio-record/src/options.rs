@@ -130,8 +130,8 @@ pub enum CommandOutput {
 /// The condition under which a command that does not end on its own counts as quiet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quiet {
-    /// The threads of the command together use less than this share of one processor, and no thread waits for
-    /// storage …
+    /// The threads of a quiet command together use less than this share of one processor, and none of them
+    /// waits for storage.
     pub below_share: f64,
     /// How long the command must stay below this share to count as quiet.
     pub lasting: Duration,

@@ -249,7 +249,7 @@ fn why_threads_wait() {
 
 #[test]
 fn a_wait_for_storage_names_its_request() {
-    // A fast disk may complete a write before its thread sleeps, so some writes cause no wait.
+    // A fast disk may complete a write before the writing thread sleeps, so some writes cause no wait.
     let script = "dd if=/dev/zero of=file bs=64k count=512 oflag=direct 2>/dev/null";
     let Some((summary, rows, _)) = waits_of(script, None) else { return };
     let storage: Vec<&Wait> = rows.waits.iter().filter(|wait| wait.reason == WaitReason::Storage).collect();

@@ -19,7 +19,7 @@ use crate::tracefs::chunk::Chunk;
 
 /// Identifies a chunk: the index of its processor, and its index among the chunks of this processor.
 type Key = (usize, usize);
-/// The offset of a written chunk, or the error that prevented the write; the chunk then still holds its
+/// The offset of a written chunk, or the error that prevented the write; the chunk then still contains its
 /// pages.
 type Written = (Key, io::Result<u64>, Chunk);
 

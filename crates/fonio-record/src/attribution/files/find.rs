@@ -27,7 +27,7 @@ pub(super) struct Found {
     pub file: OwnedFd,
     /// The path of the file; `None` if the kernel has no name for it.
     pub path: Option<PathBuf>,
-    /// The generation of the file. It had the number while this value exists.
+    /// The generation of the file. The file has the number as long as this value exists.
     pub generation: Option<Generation>,
 }
 

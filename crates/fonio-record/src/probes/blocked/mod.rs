@@ -157,7 +157,7 @@ impl BlockedProbe {
         BlockedProbe::load_sized(machine, &[])
     }
 
-    /// Loads the programs like [`load`](Self::load), with these sizes of some maps.
+    /// Loads the programs as [`load`](Self::load) does, but with these sizes for some maps.
     fn load_sized(machine: &Machine, sizes: &[bpf::Size]) -> Result<BlockedProbe, Unavailable> {
         let switch_has_state = u8::from(bpf::switch_has_state());
         let constants = [("switch_has_state", switch_has_state)];

@@ -47,17 +47,17 @@ pub(crate) enum Unavailable {
 }
 
 impl Unavailable {
-    /// Converts an error from loading the object, which creates the maps.
+    /// Returns the reason for an error from loading the object, which creates the maps.
     pub(super) fn from_object(error: &EbpfError) -> Unavailable {
         not_permitted(error).unwrap_or_else(|| failed("loaded", error))
     }
 
-    /// Converts an error that occurred while reading the kernel's types.
+    /// Returns the reason for an error that occurred while reading the kernel's types.
     pub(super) fn from_types(error: &BtfError) -> Unavailable {
         not_permitted(error).unwrap_or_else(|| failed("adapted to this kernel", error))
     }
 
-    /// Converts an error that occurred while loading or attaching a program.
+    /// Returns the reason for an error that occurred while loading or attaching a program.
     pub(super) fn from_program(program: &'static str, error: ProgramError) -> Unavailable {
         match error {
             ProgramError::LoadError { io_error, verifier_log } => {
@@ -75,7 +75,7 @@ impl Unavailable {
         }
     }
 
-    /// Converts an error that occurred while reading or writing a map.
+    /// Returns the reason for an error that occurred while reading or writing a map.
     pub(crate) fn from_map(error: &MapError) -> Unavailable {
         not_permitted(error).unwrap_or_else(|| failed("reached", error))
     }
@@ -108,7 +108,7 @@ fn failed(doing: &'static str, error: &(dyn Error + 'static)) -> Unavailable {
 }
 
 /// Checks that the BPF programs support the processor's registers and system-call numbers. `program` is the
-/// architecture for which fonio was compiled, `linux` the output of `uname -m`.
+/// architecture for which fonio was compiled, and `linux` is the output of `uname -m`.
 pub(super) fn check_processor(program: &'static str, linux: &str) -> Result<(), Unavailable> {
     match program {
         "x86_64" | "aarch64" => Ok(()),

@@ -1,5 +1,5 @@
-//! Measures the analyser's cost per request for workloads of different shape. Criterion's items per second
-//! are requests per second.
+//! Measures the analyser's cost per request for workloads of different shape. The items per second in the
+//! output are requests per second.
 
 use divan::Bencher;
 use divan::counter::ItemsCount;

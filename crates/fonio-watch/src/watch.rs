@@ -104,7 +104,7 @@ impl Watch {
         }
         let limited = observer.limited_because().map(str::to_owned);
         if let Some(because) = &limited {
-            tell(&format!("only long waits are observed and no requests, because {because}"));
+            tell(&format!("only long waits are observed, but no requests, because {because}"));
         }
         let mut minute = Summary { began: at, ..Summary::default() };
         minute.events.push(Event::Started { at, limited });

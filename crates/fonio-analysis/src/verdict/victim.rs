@@ -147,7 +147,7 @@ fn is_kernel(name: &str) -> bool {
 pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     others(facts, analysis);
     let victim = Victim::of(analysis);
-    facts.count("victim.known", "a program waited for storage for long", u64::from(victim.is_some()));
+    facts.count("victim.known", "a program waited for storage for a long time", u64::from(victim.is_some()));
     let Some(victim) = victim else { return };
     facts.word("victim.program", victim.program);
     if let Some(unit) = victim.unit {
@@ -171,7 +171,11 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
         let label = format!("waits of the delayed program {label}, share");
         facts.share(format!("victim.{name}_share"), label, victim.share_of(operations));
     }
-    facts.share("victim.own_share", "request time of its own during its waits, share", victim.own_share());
+    facts.share(
+        "victim.own_share",
+        "request time of the delayed program itself during its waits, share",
+        victim.own_share(),
+    );
     for (name, label, begin) in [
         ("btrfs", "transactions of btrfs", "btrfs-"),
         ("f2fs", "checkpoints and cleaning of f2fs", "f2fs_"),
@@ -179,7 +183,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
         ("lazy_init", "the lazy initialisation of ext4", "ext4lazyinit"),
         ("write_back", "write-back of unknown programs", "kworker"),
     ] {
-        let label = format!("request time of {label} during its waits, share");
+        let label = format!("request time of {label} during the waits of the delayed program, share");
         facts.share(format!("victim.behind_{name}_share"), label, victim.behind_share(begin));
     }
     if let Some(file) = victim.file {
@@ -211,7 +215,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
         }
     }
     let culprit = victim.culprit();
-    let label = "request time of the program in the way of the delayed one, share";
+    let label = "request time of the program in the way of the delayed program, share";
     facts.share("victim.behind_share", label, culprit.map_or(0.0, |culprit| culprit.share));
     if let Some(culprit) = culprit {
         facts.word("victim.culprit", &culprit.full_name());
@@ -240,7 +244,7 @@ fn others(facts: &mut Facts, analysis: &Analysis) {
     ] {
         let program = most(of);
         let time = program.map(of);
-        let label = format!("{label} of the program with most");
+        let label = format!("{label} of the program with the most");
         facts.amount(format!("other.{name}"), label.clone(), time);
         let share = time.and_then(|time| ratio(time, span));
         facts.share(format!("other.{name}_share"), format!("{label}, share of the recording"), share);

@@ -315,8 +315,8 @@ impl Question for InterferenceTally {
             let name = |figure: &str| format!("interference.{op}.{figure}");
             let label = |part: &str| format!("slowdown of {ops} with {others} outstanding, {part}");
             facts.put(name("slowdown"), label("at equal depth"), Unit::Ratio, equal.slowdown);
-            facts.put(name("slowdown_low"), label("lower end of its interval"), Unit::Ratio, equal.low);
-            facts.put(name("slowdown_high"), label("upper end of its interval"), Unit::Ratio, equal.high);
+            facts.put(name("slowdown_low"), label("lower end of the interval"), Unit::Ratio, equal.low);
+            facts.put(name("slowdown_high"), label("upper end of the interval"), Unit::Ratio, equal.high);
             let label = |part: &str| format!("response of {ops} {part} {others} outstanding, mean");
             facts.put(name("with_mean"), label("with"), Unit::Ns, equal.with_mean_ns);
             facts.put(name("without_mean"), label("without"), Unit::Ns, equal.without_mean_ns);

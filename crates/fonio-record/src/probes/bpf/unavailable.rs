@@ -18,9 +18,9 @@ const VERIFIER_LINES: usize = 3;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Unavailable {
-    #[error("BPF needs Linux 5.15 or later, and this is Linux {0}")]
+    #[error("BPF needs Linux 5.15 or later, but this is Linux {0}")]
     OldKernel(String),
-    #[error("fonio's BPF programs support only x86-64 and 64-bit ARM, and this is a program for {0}")]
+    #[error("fonio's BPF programs support only x86-64 and 64-bit ARM, but this fonio is a program for {0}")]
     OtherProcessor(&'static str),
     #[error(
         "this fonio is a 32-bit program ({program}) on a 64-bit kernel ({linux}): use the static fonio for {linux}, which also runs in a 32-bit system"
@@ -176,7 +176,7 @@ mod tests {
             assert_eq!(switch_has_state(release), has_state, "{release}");
         }
         let said = check_release("5.10.0-28-amd64").map_err(|error| error.to_string());
-        let expected = "BPF needs Linux 5.15 or later, and this is Linux 5.10";
+        let expected = "BPF needs Linux 5.15 or later, but this is Linux 5.10";
         assert_eq!(said, Err(expected.to_owned()));
     }
 

@@ -112,7 +112,7 @@ impl Tally {
         })
     }
 
-    /// Returns the disk that stores a file, if a request has shown this disk.
+    /// Returns the disk that holds a file, if a request has shown this disk.
     pub fn disk_of(&self, file: Inode) -> Option<DeviceId> {
         self.disks.get(&file.fs).copied()
     }

@@ -56,8 +56,7 @@ pub(crate) struct Threads {
     /// The processes of threads, and the processes that started other processes. They may have no I/O of their
     /// own.
     parents: FxHashSet<u32>,
-    /// For each thread: its process, and the parent of this process at the time when the thread was first
-    /// seen.
+    /// The process of a thread, and the parent of that process when the thread was first seen.
     first_seen: FxHashMap<u32, (u32, u32)>,
     /// The parent process of each process that was started during the capture.
     started_by: FxHashMap<u32, u32>,

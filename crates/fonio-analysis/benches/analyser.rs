@@ -122,7 +122,7 @@ fn analyse(shape: Shape) -> Analysis {
     analyser.finish(&Meta::default())
 }
 
-/// Measures the cost of creating the requests, which must be subtracted from the other results.
+/// Measures the cost of creating the requests. This cost must be subtracted from the other results.
 #[divan::bench(args = SHAPES, sample_count = 3, sample_size = 1)]
 fn making(bencher: Bencher, shape: Shape) {
     bencher.counter(ItemsCount::new(REQUESTS)).bench_local(|| {

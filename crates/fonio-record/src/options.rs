@@ -105,7 +105,7 @@ pub enum BlockedBy {
 pub struct CommandSetting {
     /// The command's working directory; `None` for the recorder's directory.
     pub dir: Option<PathBuf>,
-    /// Environment variables added to those of the recorder.
+    /// Environment variables added to the recorder's environment variables.
     pub environment: Vec<(OsString, OsString)>,
     /// Make the command the leader of a new process group, which ends when the command ends.
     pub own_group: bool,

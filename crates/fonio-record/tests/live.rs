@@ -477,7 +477,7 @@ fn what_does_not_exist_is_named() {
     let unknown =
         |select| record(&RecordOptions { select: vec![select], ..RecordOptions::new(&out) }, &mut |_| {});
     let error = unknown(Selector::Device("mmcblk99".into())).unwrap_err();
-    let expected = "there is no block device \"mmcblk99\" here; those present are: ";
+    let expected = "there is no block device \"mmcblk99\" here; this machine has: ";
     assert!(error.to_string().starts_with(expected), "{error}");
     let error = unknown(Selector::Path("/no/such/path".into())).unwrap_err();
     assert!(error.to_string().starts_with("/no/such/path cannot be looked up"));

@@ -100,7 +100,7 @@ impl Watch {
         let mut devices = Devices::new(&settings.devices);
         let (rows, _) = devices.look(at);
         for name in devices.missing() {
-            tell(&format!("there is no device {name}; it is watched once it appears"));
+            tell(&format!("there is no device {name}; it will be watched when it appears"));
         }
         let limited = observer.limited_because().map(str::to_owned);
         if let Some(because) = &limited {

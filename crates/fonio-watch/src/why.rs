@@ -18,8 +18,8 @@ const REASONS_MAX: usize = 10_000;
 /// Returns the device on which a thread was blocked, and the reason; `requests` contains the requests of all
 /// devices, in the order of completion.
 ///
-/// The device is the disk of the file, `of_file`. If this disk is unknown, the device is the one with the
-/// requests of the thread and of the thread that woke it, because the requests of other threads do not show
+/// The device is the disk of the file, `of_file`. If this disk is unknown, the device is the device on which
+/// the thread, or the thread that woke it, had requests, because the requests of other threads do not show
 /// that the thread waited for them.
 pub fn device_and_why(
     requests: impl Iterator<Item = ObservedRequest> + Clone,
@@ -224,7 +224,7 @@ mod tests {
         one
     }
 
-    /// Returns the device and the reason of a wait of thread 101 from 1 s to 2 s, which thread 9 ended.
+    /// Returns the device and the reason for a wait of thread 101 from 1 s to 2 s. Thread 9 ended this wait.
     fn device_of(requests: &[ObservedRequest], of_file: Option<DeviceId>) -> (Option<DeviceId>, Why) {
         let mut wait = wait(1, 1000, 2000);
         wait.row.waker_tid = Some(9);

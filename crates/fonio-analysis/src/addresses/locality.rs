@@ -100,8 +100,8 @@ struct Chunk([[u8; CHUNK_PLACES]; 2]);
 const UNTOUCHED: Chunk = Chunk([[0; CHUNK_PLACES]; 2]);
 
 /// Counts how often requests touch each place. If there are more than [`CHUNKS_MAX`] chunks, the tally drops
-/// half of them by the hash of their address, and repeats this when needed. SHARDS (Waldspurger et al., FAST
-/// 2015) does the same for cache simulation.
+/// half of the chunks, chosen by the hash of their addresses, and repeats this when needed. SHARDS
+/// (Waldspurger et al., FAST 2015) does the same for cache simulation.
 #[derive(Debug)]
 pub(crate) struct PlaceTally {
     batch: Vec<Touch>,

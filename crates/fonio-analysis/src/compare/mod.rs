@@ -4,7 +4,7 @@
 //!
 //! - **One recording per side.** Each recording is cut into slices of time, and the variation of a figure
 //!   between slices gives its interval ([`crate::compare::statistics`] accounts for autocorrelation). The
-//!   result holds for these recordings only, because this method cannot show how much identical runs differ.
+//!   result applies to these recordings only, because this method cannot show how much identical runs differ.
 //! - **Several recordings per side.** Each recording gives one value, and the spread between recordings gives
 //!   the interval. Use several recordings per side to support a claim about a change.
 //!
@@ -174,7 +174,7 @@ fn row(measured: &[Vec<Vec<Headline>>], figure: usize) -> ComparisonRow {
     }
 }
 
-/// Returns the typical value of several recordings; `None` if it is unknown in one of them.
+/// Returns the typical value of several recordings; `None` if the value of one of the recordings is unknown.
 fn typical(runs: &[Option<f64>]) -> Option<f64> {
     let runs: Vec<f64> = runs.iter().copied().collect::<Option<_>>()?;
     match runs.as_slice() {

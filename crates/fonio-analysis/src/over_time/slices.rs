@@ -284,8 +284,8 @@ mod tests {
 
     #[test]
     fn the_shares_below_a_quantile_add_up() {
-        // 1000 reads in a second take 1, 2, … 7 ms in turn, so many reads equal the median or the 99th
-        // percentile.
+        // 1000 reads in a second take 1, 2, … 7 ms in turn, so the latencies of many reads equal the median
+        // or the 99th percentile.
         let rows: Vec<_> = (0..1000u64)
             .map(|id| {
                 request(

@@ -2,8 +2,8 @@
 //!
 //! The module finds transactions in the recorded calls, without changes to the application. A request with a
 //! file belongs to that file's database. Journal and metadata requests of the file system, and flushes, have
-//! no file. Such requests belong to the database on which the causing thread was working. The transaction of
-//! a request is the one that was running at the time of the request. The statement that the thread was
+//! no file. Such requests belong to the database on which the causing thread was working. A request belongs
+//! to the transaction that was running at the time of the request. The statement that the thread was
 //! executing (`sqlite3_step`) identifies the cause of a transaction.
 
 mod finder;
@@ -334,8 +334,8 @@ impl Question for SqliteTally {
         })
     }
 
-    /// Figures are also listed for a recording without calls, so that a budget on one of them is reported as
-    /// unknown.
+    /// Figures are also listed for a recording without calls, so that a budget for one of these figures is
+    /// reported as unknown.
     fn figures(sqlite: &Option<Sqlite>, _: &Frame, facts: &mut Facts) {
         let complete = sqlite.as_ref().filter(|sqlite| sqlite.is_complete);
         let all = Labels { before: "", transaction: "SQLite transaction", wrote: "that SQLite wrote" };

@@ -87,8 +87,8 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
 struct Devices<'a>(&'a [DeviceInfo]);
 
 impl Devices<'_> {
-    /// Returns the device to which at least nine tenths of `amount` belong, or a device of which nothing is
-    /// known.
+    /// Returns the device to which at least nine tenths of `amount` belong, or, without such a device, a
+    /// device about which nothing is known.
     fn with_most(&self, amount: fn(&DeviceInfo) -> u64) -> DeviceInfo {
         let all: u64 = self.0.iter().map(amount).sum();
         if all == 0 && self.0.len() == 1 {

@@ -37,7 +37,7 @@ const KERNEL: [&str; 12] = [
 pub(super) struct Victim<'a> {
     pub(super) program: &'a str,
     pub(super) unit: Option<&'a str>,
-    /// The operations in which it was blocked, with their shares of the blocked time, largest first.
+    /// The operations in which the program was blocked, with their shares of the blocked time, largest first.
     pub(super) operations: Vec<(&'a str, f64)>,
     pub(super) file: Option<&'a str>,
     /// What is known about the file, if the program waited for one file most of the time.

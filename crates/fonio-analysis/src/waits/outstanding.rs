@@ -85,7 +85,8 @@ pub struct OutstandingProcess {
     pub longest_ns: Nanos,
 }
 
-/// Responses of at least 100 ms. Users may notice each of them, even if it is a small part of the span.
+/// Responses of at least 100 ms. Users may notice each of these responses, even if the response is a small
+/// part of the span.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LongResponses {
     /// Minimum length of a long response, in nanoseconds.

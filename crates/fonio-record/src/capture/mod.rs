@@ -135,7 +135,7 @@ impl Feed<'_> {
     }
 }
 
-/// Returns the id of the current thread, which records.
+/// Returns the id of the current thread, which makes the recording.
 fn own_tid() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }

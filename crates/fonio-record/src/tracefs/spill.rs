@@ -37,7 +37,7 @@ pub(crate) struct Done {
 }
 
 impl Spill {
-    /// Creates an unnamed file in `dir`, which disappears when the recorder ends for any reason.
+    /// Creates an unnamed file in `dir`. The file disappears when the recorder ends for any reason.
     pub(crate) fn create(dir: &Path) -> io::Result<Spill> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;

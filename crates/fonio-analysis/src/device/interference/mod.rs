@@ -107,8 +107,8 @@ use crate::question::seen::Seen;
 /// Maximum number of time slices. A long recording has at least half this number of slices.
 const SLICES: usize = 32;
 /// Maximum number of requests held back to sort them by arrival, since rows come in the order of issue. A
-/// request overtaken by more than this number of requests is not compared. Block-layer queues hold 256
-/// requests.
+/// request overtaken by more than this number of requests is not compared. Block-layer queues have room for
+/// 256 requests.
 const HELD: usize = 512;
 /// Requests that arrive at this depth or a greater one are not compared.
 const DEEP: u64 = 256;
@@ -326,7 +326,7 @@ impl Question for InterferenceTally {
 }
 
 impl InterferenceTally {
-    /// Compares the request that arrived first among those held back.
+    /// Compares the request that arrived first among the requests that are held back.
     fn arrive(&mut self) {
         let Some(arrival) = self.held.pop_front() else { return };
         let found = at(&mut self.devices, arrival.device);

@@ -86,8 +86,8 @@ impl ForThread {
         // counted.
         let from = began.max(self.began).max(self.last);
         let until = ended.min(self.ended);
-        // If neither wait has ended, both last until the end of the recording. The end of the recording is
-        // not known yet, so the part is dropped.
+        // If neither wait has ended, both waits last until the end of the recording. The end of the recording
+        // is not known yet, so the part is dropped.
         if from >= until || until == Timestamp::MAX {
             return None;
         }

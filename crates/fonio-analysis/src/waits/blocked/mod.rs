@@ -5,8 +5,8 @@
 //! their own; short waits are only counted. A program is judged by its working time ([`working`]). If the
 //! recording does not show the working time, the program is judged by its longest blocked thread.
 //!
-//! A thread can also wait for a blocked thread: for a lock that the blocked thread holds, or for its reply.
-//! Only the part of the wait during which the other thread was blocked is counted.
+//! A thread can also wait for a blocked thread: for a lock that the blocked thread holds, or for the blocked
+//! thread's reply. Only the part of the wait during which the other thread was blocked is counted.
 //!
 //! The delay by another process is measured as a share of request time. While a thread waits for a device,
 //! requests are outstanding on that device. The request time is the time from queueing to completion within
@@ -92,7 +92,7 @@ pub enum Role {
     /// A thread that transfers much data in large requests, such as a copy or a backup. Such a thread is
     /// expected to wait for storage.
     BulkWork,
-    /// A thread of the kernel, which works for others.
+    /// A kernel thread, which works for other threads.
     Kernel,
 }
 

@@ -146,7 +146,7 @@ impl Working {
         }
     }
 
-    /// Returns whether storage is the problem of a program with this working time, which was blocked on
+    /// Returns whether storage is the problem of a program that has this working time and was blocked on
     /// storage for `storage`.
     pub(super) fn is_problem(&self, storage: Nanos) -> bool {
         self.storage_share >= PROBLEM_FROM

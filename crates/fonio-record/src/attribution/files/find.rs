@@ -146,7 +146,7 @@ impl Root {
             }
             Numbers::InSubvolume(subvolume) => {
                 let ([first, second], [third, fourth]) = (words(number), words(subvolume));
-                // The kernel compares 64 bits, and only 32 of them are known.
+                // The kernel compares 64 bits, but only 32 of these bits are known.
                 open_by_handle(&self.folder, HANDLE_BTRFS, [first, second, third, fourth, 0])
             }
         };

@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Places that are written or read repeatedly. A place is 4 KiB of a device's address space. A request
-/// touches each place that it overlaps once.
+/// Places that are written or read repeatedly. A place is 4 KiB of a device's address space. A request counts
+/// as one touch of each place that it overlaps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Locality {
     /// Share of the address space in which touches were counted: 1 means every place. If the share is below
@@ -451,7 +451,8 @@ impl Default for Ranking {
 }
 
 impl Ranking {
-    /// Adds the places of a chunk. A place was touched `whole` times plus its value in `counts`.
+    /// Adds the places of a chunk. The number of touches of a place is `whole` plus the place's value in
+    /// `counts`.
     fn add_all(&mut self, counts: &[u8; CHUNK_PLACES], whole: u64) {
         let small = usize::try_from(whole).ok().and_then(|whole| self.small.get_mut(whole..));
         let Some(small) = small.and_then(|small| small.first_chunk_mut::<256>()) else {

@@ -118,7 +118,7 @@ struct Count {
     causes: Vec<(Option<Cause>, ByteCount)>,
 }
 
-/// Index of a thread's name, and index of its unit.
+/// Index of a process name, and index of the process's unit.
 pub(crate) type Cause = (u32, Option<u32>);
 
 impl Count {

@@ -170,7 +170,7 @@ fn rates(analysis: &Analysis, facts: &Facts, memory: f64, all: &mut Vec<Headline
 mod tests {
     use super::*;
 
-    /// Reads and writes differ in autocorrelation time; the longer one is used for all figures.
+    /// Reads and writes differ in autocorrelation time; the longer time is used for all figures.
     #[test]
     fn the_longest_memory_holds_for_all_figures() {
         let mut analysis = Analysis::default();

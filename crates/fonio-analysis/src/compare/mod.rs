@@ -205,7 +205,8 @@ fn within(first: &Headline, other: &Headline, level: f64) -> Change {
     }
 }
 
-/// Returns the change of a figure with several recordings per side; the interval comes from their spread.
+/// Returns the change of a figure with several recordings per side; the interval comes from the spread
+/// between the recordings.
 fn between(first: &[Option<f64>], other: &[Option<f64>], level: f64) -> Change {
     let all = |runs: &[Option<f64>]| runs.iter().copied().collect::<Option<Vec<f64>>>();
     match (all(first), all(other)) {

@@ -30,7 +30,7 @@ pub(crate) struct Threads {
     names: Vec<String>,
     numbers: FxHashMap<String, u32>,
     pub(crate) beyond_cap: u64,
-    /// The number of each thread's name.
+    /// The number that stands for each thread's name.
     rows: FxHashMap<u32, Rows>,
     /// Numbers that stand for the missing names of threads.
     unnamed: FxHashMap<u32, u32>,

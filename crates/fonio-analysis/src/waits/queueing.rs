@@ -76,8 +76,8 @@ use crate::question::ratio::{at, ratio};
 use crate::question::seen::Seen;
 use crate::requests::class::Class;
 
-/// Number of queue depths distinguished; the last one includes all greater depths. eMMC, SD and UFS queues
-/// contain fewer than 64 requests.
+/// Number of queue depths that are distinguished; the last depth includes all greater depths. eMMC, SD and
+/// UFS queues contain fewer than 64 requests.
 const DEPTHS: usize = 65;
 
 #[derive(Debug, Default)]

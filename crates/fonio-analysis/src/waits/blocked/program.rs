@@ -17,7 +17,7 @@ use crate::question::ratio::ratio;
 use crate::question::threads::Threads;
 use crate::waits::outstanding::TimeShare;
 
-/// Suffixes in the names of an SQLite database's rollback journal and write-ahead log.
+/// Suffixes of the names of an SQLite database's rollback journal and write-ahead log.
 const JOURNAL: &str = "-journal";
 const WAL: &str = "-wal";
 

@@ -49,11 +49,11 @@ pub struct ProgramWork {
     /// The systemd unit or container, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// Processor time of all its processes.
+    /// Processor time of all processes of the program.
     pub processor_ns: Nanos,
-    /// Sleeps of its threads while another thread held a lock.
+    /// Sleeps of the program's threads while another thread held a lock.
     pub lock_ns: Nanos,
-    /// Sleeps of its threads until a child process ended.
+    /// Sleeps of the program's threads until a child process ended.
     pub child_ns: Nanos,
 }
 

@@ -331,8 +331,8 @@ impl Files {
         self.look_beside();
     }
 
-    /// Gives each name to the file that had it. Names from times in which the owner of the number is unknown
-    /// are dropped.
+    /// Gives each name to the file that had this name. Names from times in which the owner of the number is
+    /// unknown are dropped.
     fn settle_names(&mut self) {
         for (inode, known) in &mut self.known {
             for named in known.names.drain(..) {

@@ -188,7 +188,8 @@ pub struct Stall {
 pub enum Why {
     /// The reason is unknown: requests were not observed, or none of the observed requests shows it.
     Unknown,
-    /// No device was the reason, because no device had a request in flight most of the time.
+    /// No device was the reason, because every device had requests in flight for only a small part of the
+    /// time.
     NoRequest,
     /// One request was in the device for most of the stall.
     OneRequest { op: Op, bytes: ByteCount, took_ms: u64, party: Option<Party> },

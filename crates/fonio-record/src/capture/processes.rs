@@ -63,9 +63,9 @@ fn read(machine: &Machine) -> FxHashMap<u32, Stat> {
     all.filter_map(|pid| Some((pid, Task::below(&proc, pid).stat()?))).collect()
 }
 
-/// Returns the processes that used a processor between two readings, by id, with their time. `ran` contains
-/// the times of the threads that ended between the readings; without `ran`, the times of ended children are
-/// added to their parents.
+/// Returns the processor time of each process that used a processor between two readings, by process id.
+/// `ran` contains the times of the threads that ended between the readings; without `ran`, the times of ended
+/// children are added to their parents.
 fn used(
     began: &FxHashMap<u32, Stat>,
     ended: &FxHashMap<u32, Stat>,

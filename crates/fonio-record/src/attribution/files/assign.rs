@@ -184,8 +184,8 @@ mod tests {
         check(&two, &[120, 150], &[], Some(0), &[]);
         check(&two, &[120, 150], &[], None, &[]);
         check(&two, &[120, 150], &[(400, 'z')], None, &[(1, "a"), (121, "b")]);
-        // A file from before the recording was replaced by a rename, and a later file still exists. There are
-        // as many ends as files with an event that could explain an end.
+        // A file from before the recording was replaced by a rename, and a later file still exists. The
+        // number of ends equals the number of files with an event that could explain an end.
         let journal_and_clip = [file("journal", 1, Some(1)), file("clip", 1, None)];
         check(&journal_and_clip, &[110, 150], &[], None, &[]);
         check(&journal_and_clip, &[110, 150], &[(400, 'c')], None, &[(151, "clip")]);

@@ -103,7 +103,7 @@ pub(crate) struct Files {
     /// Opened files whose name is not known yet.
     opened: Vec<Opened>,
     /// Deletions for which no event has shown a use of the file yet: deletions since the last wake-up, and
-    /// deletions in the interval before it.
+    /// deletions in the interval before that wake-up.
     freed_unseen: [Vec<(Inode, Timestamp)>; 2],
     /// Deletions up to this time have been forgotten if no event had shown a use of the file.
     forgotten: Timestamp,

@@ -3,7 +3,7 @@
 //! I/O.
 //!
 //! Without BPF, the module [`traced`] records only the uninterruptible waits. A BPF program
-//! (`bpf/blocked.bpf.c`) notes when a thread leaves the processor blocked, and when the thread is woken. The
+//! (`bpf/blocked.bpf.c`) notes when a blocked thread leaves the processor, and when the thread is woken. The
 //! program passes each wait above a threshold to this module, and counts shorter waits in the kernel. The
 //! life cycle of a probe:
 //!

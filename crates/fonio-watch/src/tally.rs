@@ -34,7 +34,7 @@ pub struct Tally {
     files: FxHashMap<(Place, PartyId, DeviceId), u64>,
     /// Disk of each file system, learned from requests.
     disks: FxHashMap<DeviceId, DeviceId>,
-    /// Disks on which the threads had requests, including requests of earlier minutes.
+    /// Disks of the threads, across minutes.
     own_disks: OwnDisks,
 }
 

@@ -34,7 +34,7 @@ impl Nearness {
     }
 }
 
-/// A figure of one recording that is compared with other recordings.
+/// A figure of one recording. A comparison compares it with the same figure of other recordings.
 pub(super) struct Headline {
     pub(super) name: String,
     /// The figure over the full span; `None` if it was not recorded.

@@ -1,7 +1,7 @@
 //! Filters rows by device, process, unit, file, op and time range.
 //!
 //! A [`Filter`] passes only the matching rows to another sink. The sink computes values such as requests in
-//! flight, gaps between flushes and sequential requests only from requests that passed.
+//! flight, gaps between flushes and sequential requests only from requests that passed the filter.
 
 mod pattern;
 

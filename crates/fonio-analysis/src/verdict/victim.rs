@@ -49,8 +49,8 @@ pub(super) struct Victim<'a> {
 }
 
 impl<'a> Victim<'a> {
-    /// Returns the program of the verdict: the program for which storage is a problem or, without one, the
-    /// program with the longest single wait.
+    /// Returns the program that the verdict names: the program for which storage is a problem or, if there is
+    /// none, the program with the longest single wait.
     pub(super) fn of(analysis: &'a Analysis) -> Option<Victim<'a>> {
         let blocked = analysis.blocked.as_ref()?;
         match blocked.worst(Role::OfInterest).filter(|program| program.is_problem) {

@@ -150,7 +150,7 @@ struct ProcessUnion {
 }
 
 /// The union of time intervals. Intervals are added in order of issue, so an interval may begin before
-/// previous ones.
+/// previous intervals.
 #[derive(Debug, Default)]
 struct Union {
     total: Nanos,

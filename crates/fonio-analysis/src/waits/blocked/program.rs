@@ -37,7 +37,7 @@ pub(super) struct Program {
     pub(super) operations: Vec<(BlockedIn, u64, Nanos)>,
     pub(super) files: FxHashMap<u32, Nanos>,
     pub(super) owners: Owners,
-    /// Time of the longest waits by device, as an index into the analysis' devices.
+    /// Time of the longest waits by device. The key is an index into the analysis' devices.
     pub(super) devices: FxHashMap<usize, Nanos>,
     pub(super) through: Vec<(Place, Nanos)>,
     /// The working time of all threads of the program; `None` if the recording does not show it.

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use fonio_core::{RowSink, Thread, Timestamp};
+use fonio_core::{Nanos, RowSink, Thread, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attribution::threads::{NewThread, Threads};
@@ -13,25 +13,39 @@ const COMM_MAX: usize = 16;
 /// Maximum number of threads whose names are kept.
 const KNOWN_MAX: usize = 100_000;
 
+/// A thread as it was last reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReportedThread {
+    /// The thread's process; 0 if unknown.
+    pub pid: u32,
+    pub comm: [u8; COMM_MAX],
+    /// When the thread started, as time since boot; 0 if unknown.
+    pub started: Nanos,
+}
+
 /// The names and processes of threads, as reported by BPF programs and trace events.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadNames {
-    known: FxHashMap<u32, (u32, [u8; COMM_MAX])>,
+    known: FxHashMap<u32, ReportedThread>,
     /// Threads added since the last call of [`take_new`](ThreadNames::take_new).
     new: Vec<NewThread>,
 }
 
 impl ThreadNames {
-    /// Notes the name and process of a thread. A later name replaces an earlier name.
-    pub(crate) fn note(&mut self, tid: u32, (tgid, parent): (u32, u32), comm: [u8; COMM_MAX]) {
+    /// Notes a thread, and the parent of its process. A later name replaces an earlier name. Sums of short waits
+    /// arrive late, so an earlier thread with this number is ignored.
+    pub(crate) fn note(&mut self, tid: u32, reported: ReportedThread, parent: u32) {
         let is_full = self.known.len() >= KNOWN_MAX;
-        match self.known.get_mut(&tid) {
-            Some(known) => *known = (tgid, comm),
-            None if is_full => {}
-            None => {
-                self.known.insert(tid, (tgid, comm));
-                self.new.push(NewThread { tid, pid: tgid, parent });
-            }
+        let known = self.known.get_mut(&tid);
+        let is_new = known.as_ref().is_none_or(|known| known.started < reported.started);
+        match known {
+            Some(known) if known.started <= reported.started => *known = reported,
+            Some(_) => return,
+            None if is_full => return,
+            None => _ = self.known.insert(tid, reported),
+        }
+        if is_new {
+            self.new.push(NewThread { tid, pid: reported.pid, parent });
         }
     }
 
@@ -65,16 +79,16 @@ impl ThreadNames {
         Ok(())
     }
 
-    /// Returns the process of a thread, and the thread's name as bytes.
-    pub(crate) fn raw(&self, tid: u32) -> Option<(u32, [u8; COMM_MAX])> {
+    /// Returns a thread as it was last reported.
+    pub(crate) fn raw(&self, tid: u32) -> Option<ReportedThread> {
         self.known.get(&tid).copied()
     }
 
     /// Returns the process of a thread, and the thread's name as text.
     pub(crate) fn get(&self, tid: u32) -> Option<(u32, String)> {
-        let (tgid, comm) = self.known.get(&tid)?;
+        let ReportedThread { pid, comm, .. } = self.known.get(&tid)?;
         let length = comm.iter().position(|byte| *byte == 0).unwrap_or(comm.len());
-        Some((*tgid, String::from_utf8_lossy(&comm[..length]).into_owned()))
+        Some((*pid, String::from_utf8_lossy(&comm[..length]).into_owned()))
     }
 }
 
@@ -90,16 +104,19 @@ mod tests {
             comm[..name.len()].copy_from_slice(name);
             comm
         };
-        names.note(7, (5, 1), comm(b"sh"));
-        names.note(7, (5, 1), comm(b"sixteen_letters_"));
+        let reported = |pid, name, started| ReportedThread { pid, comm: comm(name), started: Nanos(started) };
+        names.note(7, reported(5, b"sh", 9), 1);
+        names.note(7, reported(5, b"sixteen_letters_", 9), 1);
         assert_eq!(
             (names.take_new(), names.take_new()),
             (vec![NewThread { tid: 7, pid: 5, parent: 1 }], vec![])
         );
         assert_eq!(names.get(7), Some((5, "sixteen_letters_".to_owned())));
-        names.note(7, (5, 1), comm(b"dd"));
-        assert_eq!((names.get(7), names.get(8)), (Some((5, "dd".to_owned())), None));
-        (0..KNOWN_MAX as u32 + 10).for_each(|tid| names.note(tid, (tid, 1), comm(b"x")));
+        names.note(7, reported(6, b"dd", 10), 2);
+        names.note(7, reported(5, b"sh", 9), 1);
+        assert_eq!(names.take_new(), [NewThread { tid: 7, pid: 6, parent: 2 }], "the number was reused once");
+        assert_eq!((names.get(7), names.get(8)), (Some((6, "dd".to_owned())), None));
+        (0..KNOWN_MAX as u32 + 10).for_each(|tid| names.note(tid, reported(tid, b"x", 0), 1));
         assert_eq!(names.known.len(), KNOWN_MAX);
     }
 }

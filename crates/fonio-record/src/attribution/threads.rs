@@ -19,7 +19,7 @@ const KNOWN_MAX: usize = 100_000;
 /// event.
 const CLOSES_WITHIN_NS: u64 = 100_000_000;
 /// The unit of thread start times in procfs: `USER_HZ` is always 100.
-const TICK_NS: u64 = 10_000_000;
+pub(crate) const TICK_NS: u64 = 10_000_000;
 /// Maximum number of identities kept per thread id.
 const IDENTITIES_MAX: usize = 64;
 

@@ -34,11 +34,12 @@ mod traced;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use aya::programs::tp_btf::BtfTracePointLink;
-use fonio_core::{BlockedIn, DeviceId, Inode, Nanos, Timestamp, WaitReason};
+use fonio_core::lives::Generation;
+use fonio_core::{BlockedIn, DeviceId, Inode, Nanos, SeenFile, Timestamp, WaitReason};
 use fonio_machine::{Machine, read_text};
 use rustc_hash::FxHashMap;
 
-use crate::attribution::thread_names::ThreadNames;
+use crate::attribution::thread_names::{ReportedThread, ThreadNames};
 use crate::probes::bpf::{self, Unavailable};
 pub(crate) use judgement::Judgement;
 use judgement::StackFunctions;
@@ -74,7 +75,7 @@ pub(crate) struct BlockedWait {
     /// The processor on which an I/O completion ended the wait.
     pub completed_on: Option<u32>,
     /// The file on which the system call operates.
-    pub inode: Option<Inode>,
+    pub file: Option<SeenFile>,
 }
 
 impl BlockedWait {
@@ -212,7 +213,7 @@ impl BlockedProbe {
             self.take_short(|period, present| period < present);
             self.is_ripe = false;
         }
-        self.take_long(give);
+        self.take_long(&mut |wait, _| give(wait));
         let long_waits = self.counters().long_waits;
         let elapsed = now.0.saturating_sub(self.looked.0.0);
         let since = long_waits - self.looked.1;
@@ -236,12 +237,12 @@ impl BlockedProbe {
         }
     }
 
-    fn take_long(&mut self, give: &mut dyn FnMut(BlockedWait)) {
+    fn take_long(&mut self, give: &mut dyn FnMut(BlockedWait, ReportedThread)) {
         while let Some(record) = self.long_waits.next() {
             if let Some(wait) = bpf::read_record::<LongWait>(&record) {
-                self.names.note(wait.tid, (wait.tgid, wait.parent), wait.comm);
+                self.names.note(wait.tid, wait.thread(), wait.parent);
                 if let Some(judgement) = self.functions.of(&wait) {
-                    give(blocked_wait(&wait, &judgement));
+                    give(blocked_wait(&wait, &judgement), wait.thread());
                 }
             }
         }
@@ -258,7 +259,7 @@ impl BlockedProbe {
             let Ok(sum) = self.short_waits.get(&key, 0) else { continue };
             if self.short_waits.remove(&key).is_ok() {
                 self.short.add(key, Sum { count: sum.count, total: Nanos(sum.total_ns) });
-                self.names.note(key.tid, (sum.tgid, sum.parent), sum.comm);
+                self.names.note(key.tid, sum.thread(), sum.parent);
             }
         }
     }
@@ -286,7 +287,7 @@ impl BlockedProbe {
         let judged: FxHashMap<u32, Judgement> =
             blocked.into_iter().map(|tid| (tid, open::judgement(machine, tid))).collect();
         self.links.clear();
-        self.take_long(give);
+        self.take_long(&mut |wait, _| give(wait));
         self.take_short(|_, _| true);
         let counters = self.counters();
         let mut lost = Lost {
@@ -353,7 +354,10 @@ fn blocked_wait(wait: &LongWait, judgement: &Judgement) -> BlockedWait {
         reason: judgement.reason,
         waker_tid: judgement.waker_tid,
         completed_on: judgement.by_completion.then_some(wait.cpu),
-        inode: judgement.is_of_file.then_some(Inode { fs, number: wait.inode }),
+        file: judgement.is_of_file.then_some(SeenFile {
+            inode: Inode { fs, number: wait.inode },
+            generation: Generation::new(wait.generation),
+        }),
     }
 }
 
@@ -367,7 +371,7 @@ fn open_wait(tid: u32, began: Timestamp, began_before: bool, judgement: &Judgeme
         reason: judgement.reason,
         waker_tid: None,
         completed_on: None,
-        inode: None,
+        file: None,
     }
 }
 

@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::layout::{PATH_MAX, RawPath};
 use super::{CallsProbe, Given, Lost, RecordedCall, table};
 use crate::attribution::files::{Files, FolderId, Opened};
-use crate::attribution::thread_names::ThreadNames;
+use crate::attribution::thread_names::{ReportedThread, ThreadNames};
 use crate::attribution::threads::Threads;
 use crate::probes::bpf::Unavailable;
 use crate::probes::statements::{CapturedStatements, NO_STATEMENTS, StatementsCapture, WithSqlite};
@@ -137,7 +137,8 @@ impl Kept {
             self.add_path(&mut call, path, process);
         }
         if process != 0 {
-            self.names.note(call.tid, (process, 0), comm);
+            let reported = ReportedThread { pid: process, comm, ..ReportedThread::default() };
+            self.names.note(call.tid, reported, 0);
             if call.sqlite_write.is_some() && self.with_sqlite.len() < PROCESSES_MAX {
                 self.with_sqlite.insert(process);
             }

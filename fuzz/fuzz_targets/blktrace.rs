@@ -12,7 +12,8 @@ use libfuzzer_sys::fuzz_target;
 /// The size of the shorter of blktrace's two record headers.
 const RECORD_BYTES: usize = 48;
 
-// The first byte selects where the input is split into two files; with 0, the input stays one file.
+// The first byte of the input selects where the input is split into two files; with 0, there is only one
+// file.
 fuzz_target!(|input: &[u8]| {
     let Some((&cut, bytes)) = input.split_first() else { return };
     recognise(bytes);

@@ -1,6 +1,6 @@
 //! Reads a mapping from the first line of the input and a table from the other lines. Checks that there is no
-//! panic, no endless loop and at most one request per line, and that an exported CSV file reads back the
-//! same.
+//! panic, no endless loop and at most one request per line, and that an exported CSV file gives the same
+//! requests when it is read again.
 #![no_main]
 
 use std::io::Cursor;

@@ -1,5 +1,5 @@
 //! Reads arbitrary ftrace text, at once and in small reads. Checks that there is no panic and no endless
-//! loop, and that both ways give the same events.
+//! loop, and that large and small reads give the same events.
 #![no_main]
 
 use std::io::{self, Read};

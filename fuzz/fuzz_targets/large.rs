@@ -20,13 +20,13 @@ const FORMATS: [(Format, &[u8]); 5] = [
     (Format::DiskSim, include_bytes!("../../crates/fonio-trace/tests/data/mqsim-tpcc-200.trace")),
 ];
 
-/// Lengths near limits of the readers: a record header, a line, a record, the bytes that a reader keeps, and
-/// the buffer of a reader.
+/// Lengths near the limits of the readers: the size of a record header, of a line, of a record, of the bytes
+/// that a reader keeps, and of a reader's buffer.
 const LENGTHS: [usize; 8] =
     [48, 4096, 64 * 1024, 64 + 65_535 + 64, 200 * 1024, 256 * 1024, 512 * 1024, 1 << 20];
 const BYTES_MAX: usize = 4 << 20;
 
-/// Composes an input. Each four bytes of `description` describe one segment of the input.
+/// Composes an input. Every group of four bytes in `description` describes one segment of the input.
 fn compose(real: &[u8], mut description: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     while let Some((&[kind, a, b, c], rest)) = description.split_first_chunk::<4>() {

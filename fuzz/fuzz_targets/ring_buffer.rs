@@ -31,8 +31,8 @@ fn formats(text: &str) -> Vec<EventFormat> {
     text.split("name: ").filter_map(|part| EventFormat::parse(&format!("name: {part}")).ok()).collect()
 }
 
-// The first byte selects the byte order, the number of processors, and the layouts. The layouts are from a
-// real kernel or from the input; in the input, the layouts precede the pages and end with a NUL.
+// The first byte selects the byte order, the number of processors, and the layouts. The layouts are those of
+// a real kernel or come from the input, where they precede the pages and end with a NUL.
 fuzz_target!(|input: &[u8]| {
     let Some((&choice, mut rest)) = input.split_first() else { return };
     let order = if choice & 1 == 0 { ByteOrder::Little } else { ByteOrder::Big };

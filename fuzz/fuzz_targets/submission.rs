@@ -13,7 +13,8 @@ use serde_json::Value;
 static SAMPLE: LazyLock<Value> =
     LazyLock::new(|| serde_json::to_value(sample::document()).expect("it is JSON"));
 
-/// Returns the sample document, changed by lines such as `/device/model "SC32G"`; can add new keys.
+/// Returns the sample document, changed by lines such as `/device/model "SC32G"`. A line can also add a new
+/// key.
 fn changed(lines: &str) -> Vec<u8> {
     let mut document = SAMPLE.clone();
     for line in lines.lines() {

@@ -1,5 +1,5 @@
-//! Reads arbitrary HTML, atrace output and JSON, which may contain compressed data, and checks for panics and
-//! endless loops. The same bytes also go to the recogniser, and to the reader that the recogniser selects.
+//! Reads arbitrary HTML, atrace output and JSON. They may contain compressed data. Checks for panics and
+//! endless loops. Also passes the bytes to the recogniser, and to the reader that the recogniser selects.
 #![no_main]
 
 use std::io::Cursor;

@@ -14,8 +14,8 @@ pub fn report(fonio: &Path, recording: &Path) -> Result<Value> {
     answer(fonio, &["report".as_ref(), recording.as_os_str()])
 }
 
-/// Runs fonio with the arguments `words` and `--json`. A command that exits with an error because of its
-/// findings still prints JSON. If this process is killed, fonio ends and undoes its changes.
+/// Runs fonio with the arguments `words` and `--json`. The JSON is also used if the command fails because of
+/// its findings. If this process is killed, fonio ends and undoes its changes.
 pub fn answer<T: DeserializeOwned>(fonio: &Path, words: &[&OsStr]) -> Result<T> {
     let mut command = process::bound_to_this(fonio);
     let output = command.args(words).arg("--json").stderr(Stdio::inherit()).output();

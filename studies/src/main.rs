@@ -1,6 +1,6 @@
 //! `cargo studies`: runs experiments, stores their results, and writes the tables of figures in documents.
 //!
-//! Each study is a folder with a type `Arguments` and a function `run`. Code that `cargo xtask` also needs is
+//! Each study is a module with a type `Arguments` and a function `run`. Code that `cargo xtask` also needs is
 //! in the library of xtask.
 
 mod applications;

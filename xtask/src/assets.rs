@@ -1,7 +1,7 @@
 //! `cargo xtask assets`: bundles the script and the style of the HTML report, and compiles the BPF programs.
 //!
 //! The bundle is committed to the repository, so compiling fonio needs neither npm nor a network. The lock
-//! file pins the packages, which makes the bundle reproducible.
+//! file pins the packages, so the bundle is reproducible.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use clap::Args;
 
 use crate::{bpf, process, tools};
 
-/// The folder of the bundle's sources, relative to the top of the repository.
+/// The folder of the bundle's sources, relative to the root folder of the repository.
 const WEB: &str = "crates/fonio-report/web";
 
 /// The files and folders in [`WEB`] from which the bundle is made.
@@ -59,7 +59,7 @@ fn replace_bundle() -> Result<()> {
     Ok(())
 }
 
-/// Bundles a copy of the sources in a temporary folder. Returns the names and bytes of the bundle's files.
+/// Bundles a copy of the sources in a temporary folder. Returns the names and contents of the bundle's files.
 fn bundle() -> Result<Vec<(&'static str, Vec<u8>)>> {
     let folder = tempfile::tempdir_in(process::scratch("assets")?).context("cannot create a folder")?;
     let folder = folder.path();

@@ -11,17 +11,17 @@ use anyhow::{Context, Result};
 
 use crate::process;
 
-/// The folder of the BPF sources and objects, relative to the top of the repository.
+/// The folder of the BPF sources and objects, relative to the root folder of the repository.
 pub const FOLDER: &str = "crates/fonio-record/bpf";
 
 /// The names of the BPF programs: `NAME.bpf.c` is compiled to `NAME.bpf.o`.
 const PROGRAMS: [&str; 3] = ["blocked", "calls", "requests"];
 
-/// The compiler, and the program that strips debug information but keeps type information (BTF).
+/// The compiler, and the program that removes debug information but keeps type information (BTF).
 const CLANG: &str = "clang-14";
 const STRIP: &str = "llvm-strip-14";
 
-/// Compiles the BPF programs. Returns the names and bytes of the objects.
+/// Compiles the BPF programs. Returns the names and contents of the objects.
 pub fn compile() -> Result<Vec<(String, Vec<u8>)>> {
     let folder = tempfile::tempdir_in(process::scratch("bpf")?).context("cannot create a folder")?;
     PROGRAMS.iter().map(|program| compile_one(program, folder.path())).collect()
@@ -30,7 +30,7 @@ pub fn compile() -> Result<Vec<(String, Vec<u8>)>> {
 fn compile_one(program: &str, folder: &Path) -> Result<(String, Vec<u8>)> {
     let (source, object) = (format!("{program}.bpf.c"), format!("{program}.bpf.o"));
     let made = folder.join(&object);
-    // Run clang in the source folder, so that the object contains no paths of this machine.
+    // Run clang in the source folder. Otherwise, the object would contain paths of this machine.
     let mut clang = Command::new(CLANG);
     clang.args(["--target=bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]);
     clang.args(["-fdebug-compilation-dir=.", "-c", &source, "-o"]).arg(&made);

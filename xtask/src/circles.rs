@@ -1,13 +1,13 @@
-//! Finds circular dependencies between a crate's files, and imports through a crate's own root.
+//! Finds circular dependencies between the files of a crate, and imports through the crate's own root.
 //!
 //! The nodes of the graph are the source files of one crate, without test files, and without test modules at
-//! the end of a file. If a file names an item by a path (`crate::…`, `super::…`, or a module's name),
-//! the graph has an edge from this file to the file that defines the item. A re-export adds no edge; instead,
-//! paths are followed through it to the file that defines the item. Therefore, a `mod.rs` with only modules
-//! and re-exports is transparent. A submodule has no edge to its ancestors, because in Rust a submodule may
-//! use their items.
+//! the end of a file. If a file names an item by a path that begins with `crate::`, `super::` or the name of
+//! a module, the graph has an edge from this file to the file that defines the item. A re-export adds no
+//! edge: a path through a re-export is followed to the file that defines the item. Therefore, a `mod.rs` with
+//! only modules and re-exports is transparent. A submodule has no edge to its ancestors, because in Rust a
+//! submodule may use their items.
 //!
-//! The sources are read as text: macros are not expanded, and an item from a glob import is attributed to the
+//! The sources are read as text. Macros are not expanded, and an item from a glob import is attributed to the
 //! imported file.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -36,10 +36,10 @@ struct Import {
 /// A source file of a crate.
 #[derive(Debug)]
 struct File {
-    /// The path of the file as shown in reports.
+    /// The path of the file, as violations show it.
     shown: String,
     imports: Vec<Import>,
-    /// Paths of at least two words that occur in the code outside imports.
+    /// The paths of at least two words that occur in the code outside imports.
     paths: BTreeSet<Vec<String>>,
 }
 
@@ -55,7 +55,10 @@ pub fn breaches() -> Result<Vec<String>> {
     for folder in crates()? {
         let sources = Sources::read(&folder)?;
         found.extend(circles(&sources.edges()).iter().map(|circle| {
-            format!("{}: a cycle of files; move their shared items to a new file", shown(circle))
+            format!(
+                "{}: these files form a cycle; move the items that they share to a new file",
+                shown(circle)
+            )
         }));
         found.extend(sources.imports_through_root());
     }
@@ -103,8 +106,8 @@ impl Sources {
                 fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
             let shown = path.strip_prefix(process::root()).unwrap_or(&path).display().to_string();
             let inside = path.strip_prefix(folder.join("src")).unwrap_or(&path);
-            // If a package has a library, `main.rs` is the root of another crate, whose modules are in the
-            // same folder.
+            // If a package has a library, `main.rs` is the root of another crate. The modules of both crates
+            // are in the same folder.
             let is_program = has_library && inside == Path::new("main.rs");
             let module = if is_program { vec!["main".to_owned()] } else { module_of(inside) };
             texts.insert(module, (shown, text));
@@ -125,8 +128,8 @@ impl Sources {
         Sources { files }
     }
 
-    /// Returns the module whose file defines the item of a path, following re-exports; `None` if the path
-    /// leaves the crate.
+    /// Returns the module with the file that defines the item of a path; `None` if the path leads to another
+    /// crate. Re-exports are followed.
     fn resolve(&self, from: &[String], path: &[String]) -> Option<&Module> {
         let mut at = self.start(from, path)?;
         for _ in 0..RE_EXPORTS_MAX {
@@ -144,7 +147,8 @@ impl Sources {
         None
     }
 
-    /// Returns the module where a path begins, and the path's rest; `None` for a path into another crate.
+    /// Returns the module at which a path begins, and the rest of the path; `None` for a path into another
+    /// crate.
     fn start(&self, from: &[String], path: &[String]) -> Option<(Module, Vec<String>)> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
@@ -161,7 +165,7 @@ impl Sources {
         }
     }
 
-    /// Returns the deepest module on a path that has its own file, and the rest of the path.
+    /// Returns the deepest module on a path among those that have their own file, and the rest of the path.
     fn descend<'a>(&self, module: &[String], path: &'a [String]) -> (&Module, &'a [String]) {
         let longest = (0..=path.len()).rev().find_map(|taken| {
             let inner = [module, &path[..taken]].concat();
@@ -189,7 +193,7 @@ impl Sources {
         edges.into_iter().collect()
     }
 
-    /// Returns the imports of items through the crate's root, which re-exports them from another module.
+    /// Returns the imports through the crate's root of items that the root re-exports from another module.
     fn imports_through_root(&self) -> Vec<String> {
         let Some(root) = self.files.get(&Vec::new() as &Module) else { return Vec::new() };
         let mut found = BTreeSet::new();
@@ -224,8 +228,8 @@ impl Sources {
 }
 
 impl File {
-    /// Reads a file's imports and paths outside test modules. Also returns the names of those modules in
-    /// other files that are compiled only for tests.
+    /// Reads the imports and paths of a file outside its test modules. Also returns the names of modules that
+    /// are in other files and are compiled only for tests.
     fn parse(shown: String, text: &str) -> (File, Vec<String>) {
         let mut file = File { shown, imports: Vec::new(), paths: BTreeSet::new() };
         let (mut for_tests, mut is_for_tests) = (Vec::new(), false);
@@ -455,7 +459,7 @@ mod tests {
             ("room/inner.rs", "use super::Room;\n"),
             ("room/outer.rs", "use super::inner::Inner;\nuse crate::a;\n"),
         ];
-        // Through the re-export, `a` uses `inner`, not the parent of `inner`; and `outer` uses `a`.
+        // Through the re-export, `a` uses `inner` and not the parent of `inner`. `outer` uses `a`.
         assert!(found(&files).is_empty());
         let closed = [&files[..], &[("room/inner.rs", "use crate::room::outer::Outer;\n")]].concat();
         assert_eq!(found(&closed), ["room/inner.rs → room/outer.rs → room/inner.rs"]);

@@ -13,11 +13,11 @@ use clap::{Args, Subcommand};
 use crate::parts::part;
 use xtask::{process, tools};
 
-/// A recording of the same workload on the same card, made by an earlier run of the demo.
+/// A recording of the demo's workload on the demo's card, made by an earlier run of the demo.
 const SHIPPED: &str = "docs/sample/webbench-on-ridata";
 
-/// The scale of the workload: the full workload takes an hour on this card. The scale does not change the mix
-/// of operations.
+/// The scale of the workload, because the full workload takes an hour on this card. The scale does not change
+/// the mix of operations.
 const SCALE: &str = "0.02";
 
 /// Time limit for measuring the best fixes. In 50 s, each fix runs only three
@@ -42,7 +42,7 @@ enum Other {
     },
 }
 
-/// Builds fonio, runs the demo or reads the shipped recording, and shows the report.
+/// Builds fonio, runs the demo or takes the shipped recording, and shows the report.
 pub fn run(arguments: &Arguments) -> Result<()> {
     if let Some(Other::Results { once }) = arguments.other {
         return crate::results_demo::run(once);
@@ -63,8 +63,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             .args(["--on", "ridata", "--link", "wifi", "--scale", SCALE, "--runs", &format!("auto:{TIME}")])
             .arg("--output")
             .arg(&runs);
-        // Ctrl-C is sent to the whole process group: fonio undoes its changes, and this process waits for
-        // fonio.
+        // Ctrl-C is sent to the whole process group. fonio then undoes its changes, and this process waits
+        // for fonio.
         process::outlive_signals()?;
         return part("measurement", || process::run(&mut fix));
     }

@@ -1,4 +1,4 @@
-//! Checks that each section with a table of figures names the command that prints them, and that the
+//! Checks that each section with a table of figures names the command that prints these figures, and that the
 //! developer commands in the documents exist. (`crates/fonio/src/cli/documented.rs` checks user commands, and
 //! `studies/src/documents` checks study commands.)
 
@@ -27,7 +27,7 @@ pub fn breaches() -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Returns the Markdown files at the top of the repository and in `docs`.
+/// Returns the Markdown files in the root folder of the repository and in `docs`.
 fn documents() -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for folder in [process::root().to_owned(), process::root().join("docs")] {
@@ -58,7 +58,7 @@ fn objections(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns why a developer command is not valid; `None` if it is valid.
+/// Returns the reason why a developer command is not valid; `None` if it is valid.
 fn objection(command: &Command) -> Option<String> {
     let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -69,7 +69,7 @@ fn objection(command: &Command) -> Option<String> {
 }
 
 /// Returns the reason why a test command is not valid: its package, its test (`NAME`) or its test program
-/// (`--test NAME`) does not exist.
+/// (`--test NAME`) does not exist. Returns `None` if it is valid.
 fn wrong_test(package: &str, rest: &[&str]) -> Option<String> {
     let folder = ["crates".as_ref(), Path::new("")].map(|parent| process::root().join(parent).join(package));
     let Some(folder) = folder.into_iter().find(|folder| folder.join("Cargo.toml").exists()) else {
@@ -98,7 +98,8 @@ fn contains(folder: &Path, text: &str) -> bool {
     is_listed && files.iter().any(|file| fs::read_to_string(file).is_ok_and(|source| source.contains(text)))
 }
 
-/// Returns why a `cargo xtask` command is not valid. A word in capitals is a placeholder for the reader to replace.
+/// Returns the reason why a `cargo xtask` command is not valid; `None` if it is valid. A word in capitals is
+/// a placeholder that the reader replaces.
 fn wrong_xtask(words: &[&str]) -> Option<String> {
     let is_placeholder = |word: &&&str| word.chars().all(|c| c.is_ascii_uppercase());
     if words.iter().any(|word| is_placeholder(&word)) {

@@ -1,4 +1,5 @@
-//! Starts emulated devices with `fonio device emulate`, and measures them with `fonio bench`, as a user would.
+//! Starts emulated devices with `fonio device emulate`, and measures them with `fonio bench`, as a user would
+//! do.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use crate::{process, tools};
 ///
 /// # Errors
 ///
-/// Fails if this process is not root, which the emulator needs, or if the build fails.
+/// Fails if this process is not root (the emulator needs root), or if the build fails.
 pub fn fonio() -> Result<PathBuf> {
     if !process::is_root() {
         bail!("emulated block devices need root");
@@ -50,7 +51,8 @@ impl<'a> Options<'a> {
 pub struct Emulated {
     child: Child,
     output: BufReader<ChildStdout>,
-    /// The path of the device or, for a virtual machine, of the socket on which it is served.
+    /// The path of the device. For a device of a virtual machine, the path of the socket on which the device
+    /// is served.
     pub device: String,
 }
 
@@ -108,7 +110,7 @@ impl Emulated {
         Ok(serde_json::from_str(&line)?)
     }
 
-    /// Asks the emulator process to end; the process first undoes its changes.
+    /// Asks the emulator process to end. Before it ends, the process undoes its changes.
     fn end(&self) {
         let _ = Command::new("kill").arg(self.child.id().to_string()).status();
     }
@@ -121,19 +123,20 @@ impl Drop for Emulated {
     }
 }
 
-/// Returns a command that runs `program` with top priority, like the process that serves the device.
-/// Otherwise, the measurement would include the program's waits for a CPU.
+/// Returns a command that runs `program` with the highest priority, as the process that serves the device
+/// runs. Otherwise, the measurement would include the times for which the program waits for a CPU.
 pub fn before_all_others(program: &Path) -> Command {
     let mut command = process::bound_to_this(Path::new("chrt"));
     command.args(["--fifo", "1"]).arg(program);
     command
 }
 
-/// Runs `fonio bench device` with `arguments` on a new device of `profile`; writes the result to `out`.
+/// Runs `fonio bench device` with `arguments` on a new device of `profile`, and writes the result to `out`.
 pub fn bench(fonio: &Path, profile: &str, arguments: &[&str], out: &Path) -> Result<()> {
     let emulated = Emulated::start(fonio, &Options::bare(profile, "1GiB"))?;
     let mut command = before_all_others(fonio);
-    // Naming the device twice confirms that it may be overwritten, which is safe because the device is new.
+    // The device is named twice to confirm that it may be overwritten. This is safe, because the device is
+    // new.
     command.args(["bench", "device", &emulated.device, "--erase", &emulated.device]);
     process::run(command.args(arguments).arg("--output").arg(out).stdout(Stdio::null()))
 }

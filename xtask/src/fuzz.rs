@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: runs libFuzzer with stable Rust.
 //!
-//! For coverage feedback, libFuzzer needs only an LLVM pass, which stable rustc supports. The address
-//! sanitizer needs a nightly compiler and finds nothing in crates without `unsafe`.
+//! To measure coverage, libFuzzer needs only an LLVM pass that stable rustc supports. The address sanitizer
+//! is not used: it would need a nightly compiler and finds nothing in crates without `unsafe`.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -43,8 +43,8 @@ pub fn build() -> Result<()> {
     programs().map(drop)
 }
 
-/// Runs every fuzz target on its seed inputs, then on inputs generated from a fixed random seed, so that the
-/// result for a change does not depend on chance.
+/// Runs every fuzz target on its seed inputs, and then on inputs that are generated from a fixed random seed.
+/// Therefore, the result for a change does not depend on chance.
 pub fn repeat_all() -> Result<()> {
     // Do not reuse the inputs of an earlier run.
     let found = process::scratch("fuzz")?.join("found");
@@ -57,9 +57,9 @@ pub fn repeat_all() -> Result<()> {
     fuzz(&targets()?, &options, &found)
 }
 
-/// Number of inputs of a fuzz target in a repeated run; the slowest fuzz target takes about 15 s.
+/// Number of inputs of a fuzz target in a repeatable run. The slowest fuzz target takes about 15 s for them.
 const REPEATED_INPUTS: u32 = 100_000;
-/// Time limit of a repeated run in seconds, for slow machines.
+/// Time limit of a repeatable run in seconds, for slow machines.
 const REPEATED_SECONDS: u32 = 20;
 
 /// Returns the names of the fuzz targets in alphabetical order.
@@ -88,7 +88,8 @@ fn programs() -> Result<PathBuf> {
     let host = host()?;
     let build_dir = process::scratch("fuzz")?;
     let manifest = process::root().join("fuzz/Cargo.toml");
-    // With --target, the flags apply to the fuzz targets but not to build scripts and procedural macros.
+    // Because of --target, the flags apply to the fuzz targets but not to build scripts and procedural
+    // macros.
     process::run(
         process::cargo()
             .args(["build", "--release", "--bins", "--target", &host, "--manifest-path"])

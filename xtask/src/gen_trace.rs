@@ -1,10 +1,10 @@
-//! `cargo xtask gen-trace`: generates a blktrace capture of any size, in the format of `blktrace`: one file
-//! per processor, version 7, little-endian.
+//! `cargo xtask gen-trace`: generates a trace of any size in the format of `blktrace`: one file per
+//! processor, version 7, little-endian.
 //!
-//! The trace shows one disk used by several processes: sequential and random runs, reads, writes, readahead,
-//! synchronous and journal writes, flushes, discards, merges, plugs, a rare requeue, and completions on other
-//! processors. The simulated disk accepts 32 requests at a time. The generated trace depends only on the
-//! options.
+//! The trace shows one disk that several processes use. It has sequential and random runs, reads, writes,
+//! readahead, synchronous writes, journal writes, flushes, discards, merges, plugs, rare requeues, and
+//! completions on other processors. The simulated disk accepts 32 requests at a time. The generated trace
+//! depends only on the options.
 //!
 //! Each request has five records (Q, G, I, D, C). A merged bio adds two records (Q, M), the plug of a merged
 //! bio adds two (P, U), and a requeue adds two (R, D).
@@ -31,7 +31,7 @@ pub struct Arguments {
     /// Seed of the random generator.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Number of processors, with one file each.
+    /// Number of processors. Each processor has one file.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=256))]
     pub cpus: u64,
 }
@@ -57,7 +57,7 @@ pub fn run(options: &Arguments) -> Result<()> {
     Ok(())
 }
 
-// Categories and actions of `include/uapi/linux/blktrace_api.h`.
+// The categories and actions in `include/uapi/linux/blktrace_api.h`.
 const TC_READ: u32 = 1 << 16;
 const TC_WRITE: u32 = 1 << 17;
 const TC_FLUSH: u32 = 1 << 18;
@@ -129,20 +129,20 @@ impl Record {
 
 /// The I/O pattern of a process.
 struct Process {
-    /// The process name, which ends with a NUL.
+    /// The name of the process. It ends with a NUL.
     comm: &'static [u8],
     pid: u32,
     /// The process's share of all requests, in 256ths.
     share: u64,
     /// Categories of the process's reads or writes.
     rwbs: u32,
-    /// Smallest request size in sectors, and the maximum number of times that this size is doubled.
+    /// Smallest request size in sectors, and the maximum number of times by which this size is doubled.
     sectors: (u64, u64),
-    /// Number of requests, out of 256, that do not continue where the last request ended.
+    /// Of 256 requests, the number of those that do not begin where the previous request ended.
     jumps: u64,
-    /// Number of requests, out of 256, whose bios are merged.
+    /// Of 256 requests, the number of those that consist of merged bios.
     merges: u64,
-    /// Number of requests, out of 256, that are followed by a flush.
+    /// Of 256 requests, the number of those that are followed by a flush.
     flushes: u64,
 }
 
@@ -177,7 +177,7 @@ const SECTORS: u64 = 128 << 20;
 const DEPTH: usize = 32;
 /// The first record's time on the monotonic clock.
 const BEGINS_NS: u64 = 1_000_000_000_000;
-/// If a process's bios wait longer than this for the disk, the process queues no new bios meanwhile.
+/// If the bios of a process wait longer than this for the disk, the process queues no new bios for a while.
 const BACKLOG_NS: u64 = 10_000_000;
 
 /// Plans a trace and writes it in time order.
@@ -190,7 +190,8 @@ struct Generator<W> {
     /// Planned records that are not written yet.
     planned: BinaryHeap<Reverse<Record>>,
     order: u64,
-    /// For each slot of the disk: the time at which the slot becomes free, and the sectors in use until then.
+    /// For each slot of the disk: the time at which the slot becomes free, and the sectors that are in use
+    /// until then.
     slots: [(u64, u64, u64); DEPTH],
     /// Time at which the last flush completes.
     flushed: u64,
@@ -316,11 +317,11 @@ impl<W: Write> Generator<W> {
         issue - time
     }
 
-    /// Plans a flush: an empty write bio requests it, and the flush request is issued.
+    /// Plans a flush. An empty write bio asks for the flush, and the flush request is issued.
     fn flush(&mut self, after: Io) {
         let asked = Io { rwbs: TC_WRITE | TC_FLUSH | TC_SYNC, sector: 0, sectors: 0, ..after };
         let flush = Io { rwbs: TC_READ | TC_FLUSH, ..asked };
-        // The flush is requested when the preceding write completes.
+        // The flush is asked for when the preceding write completes.
         let asked_at = self.slots.iter().map(|slot| slot.0).fold(self.flushed, u64::max);
         self.plan(asked_at, QUEUE, asked, b"");
         let time = asked_at + 200 + self.random.below(300);
@@ -334,8 +335,8 @@ impl<W: Write> Generator<W> {
         self.plan(done + 500, COMPLETE, Io { cpu, pid: 0, ..asked }, b"");
     }
 
-    /// Plans the completion of a request, in half of the cases on another processor. Returns the processor on
-    /// which the request completes.
+    /// Plans the completion of a request. Half of the requests complete on another processor. Returns the
+    /// processor on which this request completes.
     fn complete(&mut self, time: u64, io: Io) -> u64 {
         let is_moved = self.random.below(2) == 0;
         let cpu = if is_moved { self.random.below(self.files.len() as u64) } else { io.cpu };
@@ -344,7 +345,8 @@ impl<W: Write> Generator<W> {
         cpu
     }
 
-    /// Returns a request's service time: a flash read or write, the transfer, and sometimes a long pause.
+    /// Returns the service time of a request: the time for a read or write of flash, for the transfer, and
+    /// sometimes for a long pause.
     fn service(&mut self, io: Io) -> u64 {
         let pause = if self.random.below(1000) == 0 { self.random.below(20_000_000) } else { 0 };
         pause
@@ -376,8 +378,8 @@ impl<W: Write> Generator<W> {
     }
 }
 
-/// Draws a value that is mostly below `scale`, with a long tail: each doubling of the range is half as likely
-/// as the previous one.
+/// Returns a random value that is mostly below `scale`, but can be much larger: each doubling of the range is
+/// half as likely as the previous doubling.
 fn tail(random: &mut Random, scale: u64) -> u64 {
     let doublings = random.next_u64().leading_zeros().min(10);
     random.below(scale << doublings)
@@ -427,7 +429,7 @@ mod tests {
             });
             lines.count()
         };
-        // Each bio starts a request or is merged, and each flush has two completions.
+        // Each bio begins a request or is merged, and each flush has two completions.
         let merged = count("M") + count("F");
         let requests = count("Q") - merged;
         let flushes = requests - IOS;

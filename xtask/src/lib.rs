@@ -1,5 +1,5 @@
-//! The parts of the developer commands that `fonio-studies` uses too: running, installing and building
-//! programs, emulated devices, the kernel module, and results.
+//! The parts of the developer commands that `fonio-studies` also uses. They run, install and build programs,
+//! start emulated devices, build the kernel module, and store results.
 
 pub mod emulated;
 pub mod process;

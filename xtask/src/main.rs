@@ -1,5 +1,5 @@
-//! `cargo xtask`: developer commands. On Debian, they install missing programs, or print the command line
-//! that installs these programs.
+//! `cargo xtask`: developer commands. On Debian, these commands install missing programs or print the command
+//! line that installs them.
 
 mod assets;
 mod bench;

@@ -1,8 +1,8 @@
 //! `cargo xtask mutants`: checks with cargo-mutants that the tests detect errors in the code.
 //!
 //! cargo-mutants changes the code in one spot at a time and runs the tests. A change that no test detects is
-//! a surviving mutant. For each surviving mutant, write a test that fails with it. If the mutation has no
-//! effect, add a pattern with the reason to `mutants.toml`.
+//! a surviving mutant. For each surviving mutant, write a test that fails with this change. If the change has
+//! no effect, add a pattern with the reason to `mutants.toml`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -23,7 +23,7 @@ pub struct Arguments {
     shard: String,
 }
 
-/// A part of the code that is mutated as one unit; the tests of the part's crate must detect the mutants.
+/// A part of the code that is mutated. The tests of its crate must detect the mutants.
 #[derive(Clone, Copy, ValueEnum)]
 enum Area {
     Assembler,
@@ -33,7 +33,7 @@ enum Area {
 }
 
 impl Area {
-    /// Returns the name of the area's crate, and cargo-mutants' pattern for the area's files.
+    /// Returns the name of the area's crate, and the pattern of cargo-mutants for the files of the area.
     fn files(self) -> (&'static str, &'static str) {
         match self {
             Area::Assembler => ("fonio-trace", "crates/fonio-trace/src/assembler/**/*.rs"),
@@ -43,8 +43,8 @@ impl Area {
         }
     }
 
-    /// Returns options of `cargo test` that exclude tests of mounts, which take minutes and fail on a busy
-    /// machine, and tests of comparisons, which take minutes.
+    /// Returns options of `cargo test` that exclude two groups of tests: tests of mounts, which take minutes
+    /// and fail on a busy machine, and tests of comparisons, which take minutes.
     fn tests(self) -> &'static [&'static str] {
         match self {
             Area::Assembler | Area::Recorder => &[],
@@ -67,8 +67,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         command.args(["--package", package, "--file", files, "--shard", &arguments.shard]);
         command.args(["--sharding", "round-robin"]).args(area.tests());
         command.arg("--output").arg(scratch.join(package));
-        // cargo-mutants tests a copy of the sources; keep the copy's build directory for the next run. Each
-        // mutant is compiled for one test run, so compile time matters more than run time.
+        // cargo-mutants tests a copy of the sources. The build directory of this copy is kept for the next
+        // run. Each mutant is compiled for a single test run, so compile time matters more than run time.
         command.env("CARGO_TARGET_DIR", scratch.join("build")).env("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
         command.env("CARGO_PROFILE_DEV_DEBUG", "0").env_remove(fonio_testing::SKIPS);
         std::fs::create_dir_all(scratch.join(package))?;
@@ -85,7 +85,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Returns the path of cargo-mutants, which is installed in the target directory if it is missing.
+/// Returns the path of cargo-mutants. Installs it in the target directory if it is missing.
 fn installed() -> Result<PathBuf> {
     if let Some(found) = fonio_testing::find_program("cargo-mutants") {
         return Ok(found);

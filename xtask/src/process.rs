@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use fonio_system::signals::{self, Signal};
 use wait4::Wait4;
 
-/// Returns the path of the top folder of the repository.
+/// Returns the path of the root folder of the repository.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the repository")
 }
@@ -26,14 +26,14 @@ pub fn build_fonio() -> Result<PathBuf> {
     Ok(target().join("release/fonio"))
 }
 
-/// Builds fonio in the tests' configuration, which compiles faster than a release build, and returns the
-/// program's path.
+/// Builds fonio in the configuration of the tests, and returns the path of the program. This is faster than a
+/// release build.
 pub fn build_fonio_for_tests() -> Result<PathBuf> {
     run(cargo().args(["build", "--workspace", "--bin", "fonio"]))?;
     Ok(target().join("debug/fonio"))
 }
 
-/// Returns a folder for generated files in the target directory, so that `cargo clean` removes the folder.
+/// Returns a folder for generated files. It is in the target directory, so `cargo clean` removes it.
 pub fn scratch(name: &str) -> Result<PathBuf> {
     let dir = target().join("xtask").join(name);
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -45,7 +45,7 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Returns a cargo command that runs at the top of the repository.
+/// Returns a cargo command that runs in the root folder of the repository.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
@@ -71,7 +71,7 @@ pub fn bound_to_this(program: &Path) -> Command {
 /// Whether Ctrl-C or SIGTERM was received since [`outlive_signals`].
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Prevents Ctrl-C and SIGTERM from ending this process, which has changes to undo; after such a signal,
+/// Prevents Ctrl-C and SIGTERM from ending this process, because it has changes to undo. After such a signal,
 /// [`check_signals`] fails. Ctrl-C also reaches the programs that this process runs. Returns a flag that
 /// shows whether a signal was received.
 pub fn outlive_signals() -> Result<Arc<AtomicBool>> {
@@ -90,7 +90,7 @@ pub fn check_signals() -> Result<()> {
     Ok(())
 }
 
-/// Runs a command whose output goes to the output of this process. An exit code other than 0 is an error.
+/// Runs a command that writes to the output of this process. An exit code other than 0 is an error.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
     if !status.success() {

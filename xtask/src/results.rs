@@ -1,8 +1,9 @@
-//! Results of studies and benchmarks: commands write `studies/results/ID.json`, and documents show them.
+//! Defines the results of studies and benchmarks. Commands write them to `studies/results/ID.json`, and
+//! documents show them.
 //!
 //! A result is one table with its raw values, the time, the commit and the kind of machine. Figures that were
-//! published in documents before result files existed are *transcribed*: instead, they name the commit and
-//! the file that they were copied from. Transcribed figures are replaced when the study runs again.
+//! published in documents before there were result files are *transcribed*: they name only the commit and the
+//! file from which they were copied. Transcribed figures are replaced when the study runs again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::process;
 
-/// The version of the file format. Changes that older readers would misunderstand increment the version.
+/// The version of the file format. The version is incremented for changes that older readers would
+/// misunderstand.
 ///
 /// Version 1 has the fields of [`StudyResult`].
 pub const SCHEMA: u32 = 1;
@@ -99,7 +101,7 @@ pub struct Row {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Cell {
-    /// A quantity, of whose values a table shows the median.
+    /// A quantity. Tables show the median of its values.
     Quantity(Quantity),
     /// A text cell: a word, or a figure that is not a single quantity.
     Text(String),
@@ -137,7 +139,7 @@ impl Cell {
         Cell::Quantity(Quantity { values, unit: unit.to_owned(), decimals, range: false })
     }
 
-    /// Returns the cell, changed so that tables also show the smallest and the largest value.
+    /// Returns the cell with the setting that tables also show the smallest and the largest value.
     #[must_use]
     pub fn with_range(self) -> Cell {
         match self {
@@ -255,8 +257,8 @@ impl StudyResult {
         format!("{}\n|{}\n", line(&self.columns), "---|".repeat(self.columns.len()))
     }
 
-    /// Writes the result and returns the file's path. A partial result is written to the folder of generated
-    /// files, so that it does not replace a complete result.
+    /// Writes the result and returns the path of its file. A partial result is written to the folder of
+    /// generated files, because it must not replace a complete result.
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
 //! `cargo xtask demo results`: runs the results service once, on this machine.
 //!
-//! The demo starts the service on a free port with a new database, sends the shipped model results, measures
-//! emulated cards with `fonio storebench`, sends the results as a user would, and shows the first result's
-//! page. The database, the results and their delete tokens are in a temporary folder, which is removed at the
-//! end, even after Ctrl-C. fonio itself removes the emulated cards.
+//! The demo starts the service on a free port with a new database, sends the shipped results of models,
+//! measures emulated cards with `fonio storebench`, sends these results as a user would do, and shows the
+//! page of the first result. The database, the results and their delete tokens are in a temporary folder.
+//! This folder is removed at the end, even after Ctrl-C. fonio itself removes the emulated cards.
 
 use std::fs;
 use std::io::IsTerminal;
@@ -18,7 +18,8 @@ use serde_json::Value;
 use crate::results_service::{self, Service};
 use crate::{emulated, process, tools};
 
-/// The profiles of the measured cards: first the demo's card, then its competitors.
+/// The profiles of the measured cards. The first is the card of the demo, and the others are compared with
+/// it.
 const CARDS: [&str; 3] = ["sd_a1", "ridata", "kingston"];
 
 /// The time limit of a StoreBench run; a complete run takes ten minutes.
@@ -41,7 +42,7 @@ pub fn run(once: bool) -> Result<()> {
     process::check_signals()?;
     let folder = tempfile::tempdir_in(process::scratch("demo")?)?;
     let outcome = demonstrate(&Demo { fonio, folder: folder.path(), stop: &stop }, once);
-    // All programs that use files in the folder have ended.
+    // All programs that use files in the folder have ended, so it can be removed.
     folder.close().context("cannot remove the folder of the demo")?;
     println!("Removed the database, the results and their delete tokens.");
     match outcome {
@@ -167,7 +168,7 @@ impl Demo<'_> {
     }
 }
 
-/// Returns sentences about a result's rank, from the service's response.
+/// Returns sentences about the rank of a result, which is in the service's response.
 fn standing(card: &str, shown: &Value) -> Result<Vec<String>> {
     if let Some(reason) = shown["reason"].as_str() {
         return Ok(vec![format!("{card} has no rank: it is hidden, because {reason}.")]);

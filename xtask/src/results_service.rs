@@ -10,13 +10,14 @@ use anyhow::{Context, Result, bail};
 
 use crate::process;
 
-/// Builds the results service, and the program that seeds and loads it.
+/// Builds the results service, and the program that seeds its database and generates load.
 pub fn build() -> Result<()> {
     let mut build = process::cargo();
     process::run(build.args(["build", "--release", "--package", "fonio-results", "--bins", "--examples"]))
 }
 
-/// Returns the path of the program that seeds and loads the service (`crates/fonio-results/examples/load`).
+/// Returns the path of the program that seeds the database of the service and generates load
+/// (`crates/fonio-results/examples/load`).
 pub fn load() -> PathBuf {
     process::target().join("release/examples/load")
 }
@@ -28,8 +29,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts the service without limits per client. The service runs on the processor `processor`; if this
-    /// is `None`, on all processors.
+    /// Starts the service without limits per client. The service runs on the processor `processor`, or on all
+    /// processors if this is `None`.
     pub fn start(folder: &Path, processor: Option<u32>) -> Result<Service> {
         let program = process::target().join("release/fonio-results");
         let mut command = match processor {
@@ -81,7 +82,7 @@ impl Service {
         Ok(body.to_owned())
     }
 
-    /// Kills the service with SIGKILL, so that it cannot clean up.
+    /// Kills the service with SIGKILL. The service cannot clean up.
     pub fn kill(mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;

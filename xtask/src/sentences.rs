@@ -1,6 +1,6 @@
 //! `cargo xtask sentences`: draws sentences for a language review.
 //!
-//! The choice of sentences depends only on the commit, so nobody can influence it.
+//! The draw depends only on the commit, so nobody can influence it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,10 +19,10 @@ const WORDS_MIN: usize = 5;
 /// The options of `cargo xtask sentences`.
 #[derive(Args)]
 pub struct Arguments {
-    /// Draw this many.
+    /// Draw this many sentences.
     #[arg(long, value_name = "N", default_value_t = 200)]
     count: usize,
-    /// Draw by this hash instead of the last commit's hash.
+    /// Use this hash instead of the hash of the last commit.
     #[arg(long, value_name = "HASH")]
     commit: Option<String>,
 }
@@ -58,7 +58,7 @@ struct Sentence {
     line: usize,
 }
 
-/// Returns all sentences, each once, with its first position.
+/// Returns all sentences without duplicates, each with the position at which it first occurs.
 fn all() -> Result<Vec<Sentence>> {
     let root = process::root();
     let files = process::output(Command::new("git").args(["ls-files", "*.md", "*.rs"]).current_dir(root))?;
@@ -84,7 +84,8 @@ fn all() -> Result<Vec<Sentence>> {
     Ok(sentences)
 }
 
-/// Returns paragraphs and list items of Markdown with their first lines, but no code, tables or headings.
+/// Returns the paragraphs and list items of a Markdown text, each with the number of its first line. Leaves
+/// out code, tables and headings.
 fn paragraphs(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let mut in_fence = false;
@@ -115,7 +116,8 @@ fn paragraphs(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns Rust comments with their first lines, and string literals that are on a single line.
+/// Returns the comments of a Rust text and the string literals that are on a single line, each with the
+/// number of its first line.
 fn comments_and_messages(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let mut is_open = false;

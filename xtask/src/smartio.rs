@@ -1,8 +1,8 @@
 //! Builds the SmartIO module for one of Debian's kernels.
 //!
-//! The compiler, the kernel's headers and its source come from Debian's archive, unpacked in the target
-//! directory. The build runs in this directory (chroot): the programs in the header packages need the C
-//! library of the same Debian release, and the headers require the compiler that built the kernel.
+//! The compiler, the kernel's headers and its source come from Debian's archive, and are unpacked in the
+//! target directory. The build runs in this directory (chroot), because the programs in the header packages
+//! need the C library of the same Debian release, and the headers require the compiler that built the kernel.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ const PROGRAMS: [&str; 12] = [
     "xz-utils",
 ];
 
-/// The built module, and the kernel for which it was built.
+/// The module, and the kernel for which it was built.
 pub struct Built {
     /// The kernel for which the module was built.
     pub kernel: Kernel,
@@ -44,7 +44,8 @@ pub fn sources() -> PathBuf {
     process::root().join("kernel/smartio")
 }
 
-/// Builds the module for a kernel, which is named as in `fonio lab`: `6.12`, `newest`.
+/// Builds the module for a kernel. The kernel has the name that it has in `fonio lab`, such as `6.12` or
+/// `newest`.
 pub fn module(name: &str) -> Result<Built> {
     ensure!(process::is_root(), "building for another Debian needs root, for chroot");
     let wanted: Wanted = name.parse()?;
@@ -59,7 +60,8 @@ pub fn module(name: &str) -> Result<Built> {
          the supported kernels",
         kernel.version
     );
-    // Each kernel has its own folder, because two versions of a series have source files with the same names.
+    // Each kernel has a separate folder, because two versions of a series have source files with the same
+    // names.
     let root = process::scratch(&format!("kernel/{}", kernel.version))?;
     let headers = format!("linux-headers-{}={}", files.release, kernel.version);
     let source = format!("linux-source-{}={}", kernel.series, kernel.version);
@@ -80,7 +82,7 @@ pub fn module(name: &str) -> Result<Built> {
     Ok(Built { kernel, files, module: build.join("smartio-iosched.ko") })
 }
 
-/// Adds the links, folders and devices that installing the packages would have created.
+/// Adds the links, folders and devices that an installation of the packages would have created.
 fn prepare(root: &Path) -> Result<()> {
     for (link, target) in [("usr/bin/awk", "gawk"), ("usr/bin/sh", "dash")] {
         if root.join(link).symlink_metadata().is_err() {

@@ -1,7 +1,7 @@
 //! Builds and runs test programs, and counts their passed, failed and skipped tests.
 //!
-//! libtest counts each program separately and counts skipped tests as passed; `fonio-testing` writes skips to
-//! a file.
+//! libtest counts the tests of each program separately, and counts skipped tests as passed. `fonio-testing`
+//! writes the skips to a file.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -36,7 +36,7 @@ pub struct Program {
 /// Builds the test programs of the workspace. `scope` contains further options of `cargo test`, such as
 /// `--lib`.
 pub fn build(scope: &[&str]) -> Result<Vec<Program>> {
-    /// A line of cargo's output; only some lines name a test program.
+    /// A line of cargo's output. Only some lines name a test program.
     #[derive(Deserialize)]
     struct Line {
         executable: Option<PathBuf>,
@@ -75,8 +75,8 @@ pub fn build(scope: &[&str]) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// Runs the programs, shows each program's output when it ends, and returns the tally. `with_documentation`
-/// also runs the examples in the documentation.
+/// Runs the programs, shows the output of each program when it ends, and returns the tally. With
+/// `with_documentation`, also runs the examples in the documentation.
 ///
 /// # Errors
 ///
@@ -133,13 +133,15 @@ pub fn run(programs: &[Program], with_documentation: bool) -> Result<String> {
     Ok(tally.to_string())
 }
 
-/// Runs the command, and returns `head` and its output, and how it ended.
+/// Runs the command. Returns `head` followed by the output of the command, and the status with which the
+/// command ended.
 fn output(head: String, mut command: Command) -> Result<(Vec<u8>, ExitStatus)> {
-    // One pipe for both streams keeps the order of their lines.
+    // A single pipe for standard output and standard error keeps their lines in order.
     let (mut reader, writer) = std::io::pipe().context("cannot make a pipe")?;
     command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().with_context(|| format!("cannot start {:?}", command.get_program()))?;
-    // The command holds the write end of the pipe, which must be closed when the child ends.
+    // Drop the command, because it has the write end of the pipe open. Otherwise, the pipe would not be
+    // closed when the child ends.
     drop(command);
     let mut output = head.into_bytes();
     reader.read_to_end(&mut output)?;
@@ -148,7 +150,8 @@ fn output(head: String, mut command: Command) -> Result<(Vec<u8>, ExitStatus)> {
 }
 
 impl Program {
-    /// Returns a line about the program, as cargo prints it, and the command that runs it like cargo.
+    /// Returns a line about the program, as cargo prints it, and the command that runs the program as cargo
+    /// does.
     fn run(&self) -> (String, Command) {
         let path = self.executable.strip_prefix(process::root()).unwrap_or(&self.executable);
         let unit = if self.source.starts_with("src") { "unittests " } else { "" };
@@ -170,7 +173,7 @@ struct Tally {
     failed_names: Vec<String>,
     /// The current program, and whether it has printed its result.
     current: Option<(String, bool)>,
-    /// Programs that crashed: they ended without printing a result.
+    /// The programs that crashed: they ended without printing a result.
     crashed: Vec<String>,
     skips: BTreeSet<Skip>,
 }

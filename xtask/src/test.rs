@@ -1,5 +1,5 @@
-//! `cargo xtask test`: all checks that must pass before a change lands. `--fast` runs some of them, for use
-//! during development.
+//! `cargo xtask test`: runs all checks that must pass before a change is merged. `--fast` runs some of them,
+//! for use during development.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use xtask::{process, tools};
 #[derive(Args)]
 pub struct Arguments {
     /// Run only the format check, the invariants, the lints, and the unit tests of crates that changed since
-    /// they last passed.
+    /// their unit tests last passed.
     #[arg(long)]
     fast: bool,
 }
@@ -29,7 +29,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 /// Runs all steps, cheap steps first. The tests come last, so their summary ends the output.
 fn all() -> Result<()> {
-    // Report a misspelt requirement now, not minutes later at the first test.
+    // Report a misspelt requirement now, and not only after minutes at the first test.
     fonio_testing::required(&std::env::var(fonio_testing::REQUIRE).unwrap_or_default())
         .map_err(anyhow::Error::msg)?;
     tools::ensure(&[tools::BUILD, tools::ASSETS, tools::TEST])?;
@@ -57,8 +57,8 @@ fn all() -> Result<()> {
     Ok(())
 }
 
-/// Runs the format check, the lints, and the unit tests of crates that changed since they last passed. The
-/// fast checks need no root, and no programs except a C compiler.
+/// Runs the format check, the invariants, the lints, and the unit tests of crates that changed since their
+/// unit tests last passed. These checks need neither root nor any program except a C compiler.
 fn fast() -> Result<()> {
     tools::ensure(&[tools::BUILD])?;
     part("format", format)?;

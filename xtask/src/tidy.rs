@@ -1,4 +1,5 @@
-//! Checks the invariants of the architecture (`ARCHITECTURE.md`) against `cargo metadata` and the sources.
+//! Checks that `cargo metadata` and the sources agree with the invariants of the architecture
+//! (`ARCHITECTURE.md`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,8 +11,8 @@ use serde::Deserialize;
 use crate::circles;
 use xtask::process;
 
-/// The workspace crates on which each crate may depend. The names omit `fonio-`, and the first name of a line
-/// is the crate itself.
+/// The workspace crates on which each crate may depend. The names are without `fonio-`, and the first name of
+/// a line is the crate itself.
 const LAYERS: &[&str] = &[
     "core:",
     "trace: core",
@@ -109,7 +110,7 @@ const IMPURE: &[(&str, &str)] = &[
     (".cos()", "differs between platforms"),
 ];
 
-/// Crates that may contain `unsafe`: they call the kernel, are called by C programs, or map files.
+/// Crates that may contain `unsafe`, because they call the kernel, are called by C programs, or map files.
 const MAY_HOLD_UNSAFE: &[&str] =
     &["fonio-record", "fonio-host", "fonio-emulator", "fonio-bfuse", "fonio-sqlite-sync", "fonio-studies"];
 
@@ -198,7 +199,7 @@ fn check_sources(package: &str, folder: &Path, found: &mut Vec<String>) -> Resul
         let shown = file.strip_prefix(process::root()).unwrap_or(&file).display().to_string();
         let lines = text.lines().count();
         if lines > LINES_MAX {
-            found.push(format!("{shown}: {lines} lines; split it"));
+            found.push(format!("{shown}: the file has {lines} lines; split it"));
         }
         let in_library = file.starts_with(folder.join("src"));
         // Skip xtask, because its sources contain the forbidden words.
@@ -207,8 +208,10 @@ fn check_sources(package: &str, folder: &Path, found: &mut Vec<String>) -> Resul
         }
         for (number, line) in production_lines(&text) {
             if !MAY_HOLD_UNSAFE.contains(&package) && holds_unsafe(line) {
-                found
-                    .push(format!("{shown}:{number}: only {} may hold `unsafe`", MAY_HOLD_UNSAFE.join(", ")));
+                found.push(format!(
+                    "{shown}:{number}: only {} may contain `unsafe`",
+                    MAY_HOLD_UNSAFE.join(", ")
+                ));
             }
             if !(PURE.contains(&package) && in_library) || is_test_file(&file) {
                 continue;
@@ -247,8 +250,8 @@ fn is_test_file(file: &Path) -> bool {
         || file.components().any(|part| part.as_os_str() == "tests")
 }
 
-/// Returns whether a line of code contains the keyword `unsafe`, and not only the word in a string such as a
-/// content security policy.
+/// Returns whether a line of code contains the keyword `unsafe`. In a string such as a content security
+/// policy, the word does not count.
 fn holds_unsafe(line: &str) -> bool {
     ["unsafe {", "unsafe fn", "unsafe impl", "unsafe trait", "unsafe extern", "#[unsafe("]
         .iter()

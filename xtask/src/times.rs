@@ -11,7 +11,7 @@ use crate::parts::PARTS;
 use xtask::process;
 use xtask::results::{Cell, StudyResult};
 
-/// The commands whose times can be measured, with the arguments of `cargo xtask`.
+/// The commands that can be timed, with the arguments of `cargo xtask`.
 const COMMANDS: [(&str, &[&str]); 3] =
     [("demo", &["demo"]), ("test", &["test"]), ("fast", &["test", "--fast"])];
 
@@ -23,8 +23,8 @@ pub struct Arguments {
     commands: Vec<String>,
 }
 
-/// Runs the named commands, or the demo and the tests if none are named, one after the other, each in a new
-/// clone of the last commit. Runs `fast` a second time after one file was changed.
+/// Runs the named commands one after the other, each in a new clone of the last commit. If none are named,
+/// runs the demo and the tests. After a run of `fast`, changes one file and runs `fast` again.
 pub fn run(Arguments { commands: chosen }: &Arguments) -> Result<()> {
     process::outlive_signals()?;
     let mut text = String::new();
@@ -38,7 +38,7 @@ pub fn run(Arguments { commands: chosen }: &Arguments) -> Result<()> {
         let mut result = StudyResult::begin(&format!("times-{name}"), title, &command, &["", "elapsed"])?;
         let mut times = vec![timed(&format!("cargo xtask {}, cold", words.join(" ")), &clone, words)?];
         if *name == "fast" {
-            // Make a typical change: add a comment to a crate on which other crates depend.
+            // Make a typical change: add a comment to a file of a crate on which other crates depend.
             let file = clone.join("crates/fonio-analysis/src/lib.rs");
             let mut source = std::fs::read_to_string(&file)?;
             source.push_str("\n// A change.\n");
@@ -80,7 +80,7 @@ fn timed(title: &str, clone: &Path, words: &[&str]) -> Result<Vec<(f64, String)>
     Ok(rows(title, seconds, &text))
 }
 
-/// Returns the times of the command, of its parts, and of the rest.
+/// Returns the time of the command, the times of its parts, and the rest of the time.
 fn rows(title: &str, seconds: f64, parts: &str) -> Vec<(f64, String)> {
     let parts: Vec<(f64, &str)> = parts
         .lines()
@@ -90,7 +90,7 @@ fn rows(title: &str, seconds: f64, parts: &str) -> Vec<(f64, String)> {
     let rest = seconds - parts.iter().map(|(seconds, _)| seconds).sum::<f64>();
     let mut rows = vec![(seconds, title.to_owned())];
     rows.extend(parts.into_iter().map(|(seconds, name)| (seconds, format!("- {name}"))));
-    // The rest includes the compilation of xtask before the first part.
+    // This rest includes the compilation of xtask before the first part.
     rows.push((rest, "- the rest, such as the build of xtask".to_owned()));
     rows
 }

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::process;
 
-/// The name of a program, the Debian packages that contain it, and the program's use.
+/// The name of a program, the Debian packages that contain it, and the purpose for which it is needed.
 pub type Tool = (&'static str, &'static str, &'static str);
 
 /// Programs needed to compile fonio: SQLite and zstd are written in C.
@@ -55,7 +55,7 @@ pub const TEST: &[Tool] = &[
     ("kill", "procps", "ending programs that tests started"),
 ];
 
-/// The DuckDB version whose results the tests expect.
+/// The version of DuckDB from which the tests expect certain results.
 const DUCKDB: &str = "duckdb==2.0.0";
 
 /// Programs needed to run the demo as root.
@@ -90,7 +90,7 @@ pub const GUEST: &[Tool] = &[
     ("strip", "binutils", "the programs of guests"),
 ];
 
-/// Programs needed to build the kernel module, which uses the compiler of the kernel's Debian release.
+/// Programs needed to build the kernel module. The build uses the compiler from the kernel's Debian release.
 pub const KERNEL: &[Tool] = &[
     ("qemu-system-x86_64", "qemu-system-x86", "guests that test the kernel module"),
     ("unshare", "util-linux", "building the kernel module"),
@@ -108,7 +108,8 @@ pub const SYSTEM_GUEST: &[Tool] = &[
 pub const ALL: &[&[Tool]] =
     &[BUILD, ASSETS, BPF, DIST, EMULATED, TEST, DEMO, BENCH, FUSE, PAPER, GUEST, KERNEL, SYSTEM_GUEST];
 
-/// Installs missing programs with apt as root; otherwise fails with the command line to install them.
+/// Installs missing programs with apt if this process is root. Otherwise, fails with a command line that
+/// installs them.
 pub fn ensure(groups: &[&[Tool]]) -> Result<()> {
     let mut packages: Vec<&str> = Vec::new();
     for (program, package, needed_for) in groups.iter().copied().flatten() {
@@ -128,10 +129,10 @@ fn install(mut packages: Vec<&str>) -> Result<()> {
     }
     let line = format!("apt-get install -y --no-install-recommends {}", packages.join(" "));
     if !process::is_root() || !Path::new("/usr/bin/apt-get").exists() {
-        bail!("install what is missing, then run this again:\n\n    sudo {line}\n");
+        bail!("install the missing programs, then run this command again:\n\n    sudo {line}\n");
     }
     println!("Installing: {}", packages.join(" "));
-    // Update the package lists first: new images have no lists, and old lists name obsolete packages.
+    // Update the package lists first, because new images have no lists, and old lists name obsolete packages.
     process::run(Command::new("apt-get").args(["update", "-qq"]))?;
     process::run(
         Command::new("apt-get")
@@ -141,8 +142,9 @@ fn install(mut packages: Vec<&str>) -> Result<()> {
     )
 }
 
-/// Installs DuckDB's Python package in a virtual environment in the target directory, where tests look for
-/// it. If this fails, for example without a network, prints the reason; such tests are then skipped.
+/// Installs DuckDB's Python package in a virtual environment in the target directory. Tests look for the
+/// package there. If the installation fails, for example without a network, prints the reason; the tests that
+/// need the package are then skipped.
 pub fn ensure_duckdb() -> Result<()> {
     let folder = process::scratch("python")?;
     let python = folder.join("bin/python3");

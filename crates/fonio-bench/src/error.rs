@@ -51,13 +51,13 @@ pub enum BenchError {
         /// The kernel's name for the target's file system.
         file_system: String,
     },
-    /// The device holds data, and the user has not confirmed that it may be overwritten.
+    /// The device contains data, and the user has not confirmed that the data may be overwritten.
     #[error(
-        "{} holds {found}, and the benchmark would overwrite it; confirm with --erase {}",
+        "{} contains {found}, which the benchmark would overwrite; confirm with --erase {}",
         path.display(), path.display()
     )]
     HoldsData {
-        /// The device that holds data.
+        /// The device that contains data.
         path: PathBuf,
         /// The partition table or file system found on the device.
         found: String,
@@ -90,7 +90,7 @@ pub enum BenchError {
         reason: String,
     },
     /// The file system became full during the benchmark.
-    #[error("{} became full during the benchmark; free some space, and repeat it", path.display())]
+    #[error("{} became full during the benchmark; free some space, and repeat the benchmark", path.display())]
     Full {
         /// The directory or device of the benchmark.
         path: PathBuf,
@@ -104,7 +104,7 @@ pub enum BenchError {
         /// The path of the directory.
         path: PathBuf,
     },
-    /// The machine has no state folder, where results survive a reboot.
+    /// The machine has no state folder, in which results would survive a reboot.
     #[error("there is no state folder, because neither HOME nor XDG_STATE_HOME is set; use -o FILE")]
     NoStateFolder,
     /// The file is not a result of `fonio storebench`.

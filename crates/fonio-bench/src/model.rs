@@ -9,8 +9,8 @@ use crate::plan::Test;
 use crate::result::{Benchmark, Run, TestResult};
 use crate::verdict;
 
-/// Number of requests of a concurrent process for each request of the measured process, so that the
-/// concurrent process runs longer.
+/// Number of requests that a concurrent process issues for each request of the measured process. The number
+/// is large, so the concurrent process runs longer than the measured process.
 const BESIDE_FACTOR: u64 = 64;
 
 /// Runs `test` on a new model device with `requests` requests per process.

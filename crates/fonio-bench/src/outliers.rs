@@ -12,7 +12,7 @@ const MAD_OF_NORMAL: f64 = 0.6745;
 /// Minimum relative difference of an outlier from the median, even if the other values hardly differ.
 const DIFFERENCE_MIN: f64 = 0.02;
 
-/// Returns for each value whether it is an outlier by its modified z-score.
+/// Returns, for each value, whether its modified z-score makes the value an outlier.
 pub(crate) fn outliers(values: &[f64]) -> Vec<bool> {
     let Some(middle) = median(values) else { return Vec::new() };
     let deviations: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();

@@ -83,7 +83,7 @@ impl Place {
         }
     }
 
-    /// Returns warnings about benchmark results that this environment can distort.
+    /// Returns a warning for each property of this environment that can distort the results of a benchmark.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let folder = self.path.display();

@@ -123,8 +123,8 @@ impl Session<'_> {
         self.write_in_order(bytes)
     }
 
-    /// Runs the preparation shared by all tests of one kind of I/O. Before write tests, this writes the
-    /// range; before read tests, this waits until the device has finished earlier writes.
+    /// Runs the preparation shared by all tests of one kind of I/O. Before write tests, the preparation
+    /// writes the range; before read tests, it waits until the device has finished earlier writes.
     pub(crate) fn prepare_kind(&mut self, first: &Test) -> Result<(), BenchError> {
         if first.access.writes() || first.prepare_bytes > self.laid_out {
             self.write_in_order(first.prepare_bytes)
@@ -160,8 +160,8 @@ impl Session<'_> {
         if Instant::now() >= self.until {
             return Err(BenchError::TimeOver);
         }
-        // A run that has started may use its full time; this time limit only ends it if the device does not
-        // respond.
+        // A run that has started may use its full time; this time limit ends the run only if the device does
+        // not respond.
         let limit = Limit { stop: self.stop, until: self.until + time_max };
         let run = self.fio.measure(self.target.file(), test, time_max, self.seed, limit)?;
         if test.access.writes() {

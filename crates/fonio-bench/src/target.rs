@@ -32,12 +32,12 @@ pub struct Target {
     place: Place,
     room_bytes: u64,
     remove: bool,
-    /// Holds the lock of the file, or exclusive access to the device, which prevents mounting the device.
+    /// Keeps the file locked, or keeps exclusive access to the device, so that nobody can mount the device.
     _held: File,
 }
 
 impl Target {
-    /// Opens `path`: creates a file in a directory, or claims a block device. If the device holds data,
+    /// Opens `path`: creates a file in a directory, or claims a block device. If the device contains data,
     /// `erase` must be equal to `path`.
     ///
     /// # Errors
@@ -176,7 +176,7 @@ fn remove_left_over(folder: &Path) -> Result<(), BenchError> {
         if !name.starts_with(PREFIX) {
             continue;
         }
-        // To extend a file, fio replaces it, and the new file has no lock.
+        // To extend a file, fio replaces the file, and the new file has no lock.
         if is_owner_alive(&name) {
             continue;
         }
@@ -189,7 +189,7 @@ fn remove_left_over(folder: &Path) -> Result<(), BenchError> {
         if !name.ends_with(DATA) {
             continue;
         }
-        // A file of another user cannot be opened, so it is left for that user to remove.
+        // This user cannot open a file of another user, so the other user must remove the file.
         let Ok(file) = OpenOptions::new().read(true).write(true).open(entry.path()) else { continue };
         if file.try_lock().is_ok() {
             fs::remove_file(entry.path()).map_err(BenchError::system("remove", &entry.path()))?;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Set {
-    /// The four numbers of Kim et al., Table III: sequential and 4 KiB random, reads and writes.
+    /// The four numbers of Kim et al., Table III: reads and writes, sequential and random (4 KiB).
     Four,
     /// The remaining response times of Nguyen et al., section 4.3: sequential 4 KiB.
     Response,

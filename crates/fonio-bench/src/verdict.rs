@@ -7,8 +7,8 @@ use crate::plan::Set;
 use crate::result::{Benchmark, SCHEMA, Slowdown, TestResult};
 use crate::{concurrency, interference};
 
-/// Returns the four numbers of the benchmark, if they were measured: requests per second for random I/O, MB/s
-/// for sequential I/O.
+/// The tests whose results decide the SD speed classes: MB/s for sequential I/O, requests per second for
+/// random I/O.
 struct Four<'a> {
     seq_write: &'a TestResult,
     rand_write: &'a TestResult,

@@ -13,7 +13,7 @@ use crate::mount::Mount;
 use crate::options::Options;
 
 /// Mounts, calls `when_ready`, and serves until the directory is unmounted or SIGTERM, SIGINT or SIGHUP
-/// arrives. Afterwards, it writes all buffered data to the source files and unmounts.
+/// arrives. Then writes all buffered data to the source files and unmounts.
 ///
 /// # Errors
 /// Errors of [`Mount::start`], and of the unmount.

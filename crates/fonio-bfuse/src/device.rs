@@ -105,7 +105,7 @@ fn mount_with_helper(name: &str, dir: &Path, options: &Options) -> Result<OwnedF
 }
 
 /// Unmounts the file system at `dir`. A lazy unmount removes the mount from the directory tree at once, and
-/// ends it when no process uses it any more.
+/// ends the mount when no process uses it any more.
 ///
 /// # Errors
 /// Errors of the kernel or of `fusermount3`, such as `EBUSY` for a mount in use without a lazy unmount.

@@ -17,7 +17,7 @@ pub enum Mode {
     /// most 4 KiB and becomes one call to the source file system. Use this mode for measurements only.
     Stock,
     /// Larger requests, each executed as one call to the source file system. This is the first step of the
-    /// study (section 4.1); it only helps applications with large writes.
+    /// study (section 4.1); it helps only applications with large writes.
     Extended,
     /// Large requests and fonio's write buffer. The buffer collects consecutive writes of an inode until an
     /// entry is full, the interval ends, or the data are needed in the source. The mode consists of the

@@ -74,7 +74,7 @@ impl Node {
     }
 
     pub(crate) fn lock_open(&self) -> MutexGuard<'_, OpenState> {
-        self.open.lock().expect("no thread panics while it holds a file's open state")
+        self.open.lock().expect("no thread panics while it holds the lock of a file's open state")
     }
 
     /// Returns the node ID of a directory that once contained the inode; the kernel may have forgotten the
@@ -125,7 +125,7 @@ impl Nodes {
 
     fn shard(&self, device: u64, inode: u64) -> MutexGuard<'_, Shard> {
         let at = (device ^ inode) as usize % SHARDS;
-        self.by_inode[at].lock().expect("no thread panics while it holds the table of nodes")
+        self.by_inode[at].lock().expect("no thread panics while it holds the lock of the table of nodes")
     }
 
     /// Returns the node for `file`, which was found in the directory `parent`, and counts a lookup.
@@ -179,7 +179,7 @@ impl Nodes {
     pub(crate) fn ids(&self) -> Vec<u64> {
         let mut ids = Vec::new();
         for shard in &self.by_inode {
-            let shard = shard.lock().expect("no thread panics while it holds the table of nodes");
+            let shard = shard.lock().expect("no thread panics while it holds the lock of the table of nodes");
             ids.extend(shard.values().map(|(node, _)| node.id).filter(|id| *id != ROOT_ID));
         }
         ids

@@ -107,7 +107,8 @@ impl Default for BufferOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MountFlags(Flags);
 
-/// Option words, the flag of each, and whether the word sets or clears the flag.
+/// The option words, each with its flag; the last field is true if the word sets the flag, and false if the
+/// word clears the flag.
 const FLAGS: [(&str, Flags, bool); 24] = [
     ("ro", Flags::RDONLY, true),
     ("rw", Flags::RDONLY, false),
@@ -212,7 +213,7 @@ pub enum OptionError {
 }
 
 impl Options {
-    /// Parses comma-separated options like `mount -o`; later options take precedence. Options that only
+    /// Parses comma-separated options as `mount -o` does; later options take precedence. Options that only
     /// concern mount(8) are ignored (`auto`, `noauto`, `user`, `nofail`, `_netdev`, `x-…`, `defaults`).
     /// Because `auto` is one of these options, the mode `auto` must be written as `mode=auto`.
     ///

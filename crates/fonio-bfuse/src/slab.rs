@@ -7,7 +7,7 @@ use std::sync::{Arc, RwLock};
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: RwLock<Slots<T>>,
-    /// Number of values in the table, which can be read without the lock.
+    /// Number of values in the table. This number can be read without the lock.
     count: AtomicU64,
 }
 
@@ -23,7 +23,7 @@ impl<T> Default for Slab<T> {
     }
 }
 
-const UNPOISONED: &str = "no thread panics while it holds the table";
+const UNPOISONED: &str = "no thread panics while it holds the lock of the table";
 
 impl<T> Slab<T> {
     /// Calls `make` with a free number, from 1 on, and stores the value.

@@ -4,8 +4,8 @@
 //! device, all its data are still in memory when `fsync` starts, and the device has been idle until then. The
 //! daemon does not see the writes of a passed-through file. So a thread checks the size of each file opened
 //! for writing, at growing intervals. When a file has grown by [`PIECE_BYTES`], the thread starts the
-//! write-back of this segment. Only this thread, and no application, waits for the write-back to start. Linux
-//! alone writes back shorter files, because many of them are deleted before they are written back.
+//! write-back of this segment. Only this thread, and no application, waits for the write-back to start. The
+//! thread ignores shorter files, because many of them are deleted before Linux writes them back.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
@@ -23,12 +23,12 @@ const PIECE_BYTES: u64 = 8 << 20;
 /// longer by this interval.
 const INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum time until the first check of a file. If many short files are created, each wake-up of the thread
-/// takes CPU time from their creator.
+/// takes CPU time from the process that creates them.
 const FIRST_LOOK_MAX: Duration = Duration::from_millis(160);
 /// A file is not a stream if it has not grown by a segment in this number of checks, which take two seconds.
 const LOOKS_MAX: u32 = 20;
 
-const UNPOISONED: &str = "no thread panics while it holds the list of streams";
+const UNPOISONED: &str = "no thread panics while it holds the lock of the list of streams";
 
 /// The files that are checked because they may be streams.
 #[derive(Debug, Default)]
@@ -175,7 +175,7 @@ impl Stream {
     }
 }
 
-/// The thread that starts write-back. Dropping this value ends it.
+/// The thread that starts write-back. Dropping this value ends the thread.
 #[derive(Debug)]
 pub(crate) struct Writer {
     behind: Arc<WriteBehind>,

@@ -74,8 +74,8 @@ fn comes_true(looks: u32, mut is_true: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// Creates a folder for a mount, with an empty source in this folder, on a disk. The temporary directory may
-/// be on a tmpfs, without write-back and inode flags.
+/// Creates a folder for a mount on a disk, and an empty source in this folder. The temporary directory is not
+/// used, because it may be on a tmpfs, which has no write-back and no inode flags.
 fn folder_on_disk() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
     let source = folder.path().join("source");
@@ -274,7 +274,7 @@ fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
             assert!(length >= accepted, "{mode}: only {length} of {accepted} accepted bytes exist");
             assert!(below == piece(0, length), "{mode}: the file differs from the written data");
         }
-        // Freed space can be used again after the kernel has sent the forget of the file.
+        // Freed space can be used again after the kernel has sent the FORGET request for the file.
         std::fs::remove_file(mounted.path("large")).expect("root may do this");
         let again = || {
             let file = File::create(mounted.path("small"));

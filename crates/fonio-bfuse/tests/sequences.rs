@@ -1,5 +1,5 @@
-//! Compares the results of random operations on a mount with a model of a file system, which consists of a
-//! few vectors. A failing sequence of operations is shortened before it is shown.
+//! Compares the results of random operations on a mount with a model of a file system. The model consists of
+//! a few vectors. A failing sequence of operations is shortened before it is shown.
 //!
 //! `FONIO_BFUSE_OPERATIONS` sets the number of operations per mode, and `FONIO_BFUSE_SEED` sets the seed of
 //! these random operations.
@@ -117,7 +117,7 @@ fn generate(numbers: &mut Numbers) -> Operation {
 struct Model {
     names: BTreeMap<u64, usize>,
     inodes: Vec<Vec<u8>>,
-    /// For each inode: a modification time set explicitly and not changed by a write since.
+    /// For each inode, the modification time that was set explicitly, unless a later write has changed it.
     times: BTreeMap<usize, i64>,
     slots: [Option<Slot>; SLOTS],
 }
@@ -400,7 +400,7 @@ impl Model {
     }
 }
 
-/// Reads the ranges that `SEEK_DATA` and `SEEK_HOLE` report as data, like a copy that keeps holes. Bytes
+/// Reads the ranges that `SEEK_DATA` and `SEEK_HOLE` report as data, as a copy that keeps holes does. Bytes
 /// outside these ranges must be zero.
 fn without_holes(file: &File, content: &[u8]) -> Result<(), String> {
     use rustix::fs::{SeekFrom, seek};
@@ -423,8 +423,8 @@ fn without_holes(file: &File, content: &[u8]) -> Result<(), String> {
     same_bytes("data outside holes", &copy, content)
 }
 
-/// Maps the first `bytes` bytes of a file and runs `work` on them. Starts the write-back of written pages
-/// before it returns.
+/// Maps the first `bytes` bytes of a file and runs `work` on a copy of them. If the mapping is writable,
+/// writes the copy back and syncs the mapping.
 fn with_map(
     file: &File,
     bytes: usize,

@@ -29,7 +29,7 @@ impl Access {
         matches!(self, Access::SeqWrite | Access::RandWrite)
     }
 
-    /// Whether each request of the pattern begins where the previous one ended.
+    /// Whether each request of the pattern begins where the previous request ended.
     pub fn is_sequential(self) -> bool {
         matches!(self, Access::SeqRead | Access::SeqWrite)
     }
@@ -54,7 +54,7 @@ impl Access {
         }
     }
 
-    /// Returns the pattern's name in the names of tests and figures.
+    /// Returns the pattern's name, as it occurs in the names of tests and figures.
     pub fn name(self) -> &'static str {
         match self {
             Access::SeqRead => "seq_read",

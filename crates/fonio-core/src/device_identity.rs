@@ -15,7 +15,7 @@ pub struct DeviceIdentity {
     pub model: Option<String>,
     /// The manufacturer's name, if it is known.
     pub manufacturer: Option<String>,
-    /// The manufacturer's number as the card reports it: `0x000003`.
+    /// The manufacturer's number that an eMMC or SD card reports: `0x000003`.
     pub manufacturer_id: Option<String>,
     /// The OEM number that an eMMC or SD card reports: `0x5344`.
     pub oem_id: Option<String>,
@@ -29,7 +29,7 @@ pub struct DeviceIdentity {
     pub capacity_bytes: u64,
     /// The bus and its speed mode: `SDR104`, `HS400`, `PCIe 3.0 x4`, `USB 3`.
     pub bus: Option<String>,
-    /// The limit of the bus in 10⁶ bytes per second, if it is known.
+    /// The maximum rate of the bus in 10⁶ bytes per second, if it is known.
     pub bus_limit_mb_s: Option<f64>,
     /// The I/O scheduler.
     pub scheduler: Option<String>,

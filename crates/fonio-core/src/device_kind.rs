@@ -29,7 +29,7 @@ pub enum DeviceKind {
     DeviceMapper,
     /// A software RAID array (`md`).
     Raid,
-    /// A loop device: a file.
+    /// A loop device, which is a file used as a block device.
     Loop,
     /// A RAM disk or compressed memory (zram).
     Memory,

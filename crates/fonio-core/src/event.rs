@@ -16,7 +16,7 @@ pub struct BlockEvent {
     /// The device on which the event happened.
     pub device: DeviceId,
     /// First sector of the request or bio. For a flush without data, this is 0 or, in old kernels,
-    /// `u64::MAX`. Readers of traces pass this value on unchanged.
+    /// `u64::MAX`. Trace readers pass this value on unchanged.
     pub sector: Sector,
     /// The current size of the request or bio. For a partial completion, this is the size of the completed
     /// part.
@@ -25,12 +25,12 @@ pub struct BlockEvent {
     pub op: Op,
     /// The flags that are set, as far as the source shows flags.
     pub flags: Flags,
-    /// The flags whose state the source can show.
+    /// The flags that the source can show.
     pub flags_known: Flags,
     /// The processor on which the event was traced.
     pub cpu: Option<u32>,
     /// The thread that was running when the event was traced. For a completion, this is the thread that the
-    /// interrupt found running, usually an unrelated thread.
+    /// interrupt interrupted, usually an unrelated thread.
     pub tid: Option<u32>,
     /// The kernel's 16-bit `ioprio`, with the class in the top 3 bits.
     pub ioprio: Option<u16>,
@@ -58,7 +58,8 @@ impl BlockEvent {
     }
 }
 
-/// The kind of an event, in the kernel's terms, with the letters of blkparse.
+/// The kind of an event. The kinds have the kernel's names; their descriptions begin with the letter that
+/// blkparse prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
     /// Q: a bio was submitted to the device (`block_bio_queue`).
@@ -179,9 +180,9 @@ pub struct LostEvents {
     pub cpu: Option<u32>,
     /// The number of events lost in the gap; `None` if it is unknown.
     pub count: Option<u64>,
-    /// The start of the gap: no earlier event is missing, nor an event at this time.
+    /// The start of the gap: no event at this time or earlier is missing.
     pub after: Timestamp,
-    /// The end of the gap: no event is missing from this time on.
+    /// The end of the gap: no event at this time or later is missing.
     pub before: Timestamp,
 }
 
@@ -210,10 +211,11 @@ impl Run {
 }
 
 impl Instants {
-    /// Maximum gap within a run: 30 days. This value is our choice: a block device in use never goes this
+    /// Maximum gap within a run: 30 days. We chose this value because a block device in use never goes this
     /// long without an event.
     pub const FAR: Nanos = Nanos(30 * 24 * 3600 * 1_000_000_000);
-    /// Maximum number of runs of timestamps. If a source has more, further timestamps extend the last run.
+    /// Maximum number of runs of timestamps. After this number of runs, further timestamps extend the last
+    /// run.
     const RUNS_MAX: usize = 64;
 
     /// Adds a single timestamp.
@@ -259,7 +261,8 @@ impl Instants {
         runs.into_iter().for_each(|run| self.add(run));
     }
 
-    /// Returns the runs, in order of their first timestamps. Runs that are close together are joined.
+    /// Returns the runs, in order of their first timestamps. Runs with a gap of at most [`Instants::FAR`]
+    /// between them are joined.
     pub fn runs(&self) -> Vec<Run> {
         let mut sorted = self.runs.clone();
         sorted.sort_unstable_by_key(|run| run.first);
@@ -282,7 +285,7 @@ impl Instants {
 }
 
 /// The result of one step of a reader. Events are in time order within and across batches, unless the source
-/// itself is not in time order. The assembler must handle sources that are not in time order.
+/// itself is out of order. The assembler must handle such sources.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// Block events found in this step.
@@ -299,7 +302,7 @@ pub struct Batch {
     /// Gaps in which events of the source were lost.
     pub lost: Vec<LostEvents>,
     /// The timestamps of all parsed events, including events for which there is no row. These timestamps
-    /// define the span of a trace. Timestamps of the other fields' rows can be omitted.
+    /// define the span of a trace. The timestamps of the rows in the other fields can be omitted here.
     pub instants: Instants,
     /// Errors found in the input.
     pub diagnostics: Vec<Diagnostic>,

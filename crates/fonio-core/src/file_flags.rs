@@ -1,4 +1,4 @@
-//! Defines the flags of open files.
+//! Defines the flags with which files are opened.
 
 use std::ops::{BitOr, BitOrAssign};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A set of `open(2)` flags of an open file.
 ///
-/// The bits are fonio's own, because kernel bits differ between architectures.
+/// fonio defines its own bits, because kernel bits differ between architectures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FileFlags(pub u32);
@@ -22,7 +22,7 @@ impl FileFlags {
     pub const DSYNC: FileFlags = FileFlags(1 << 2);
     /// Written data and all its metadata are durable when the write returns (`O_SYNC`).
     pub const SYNC: FileFlags = FileFlags(1 << 3);
-    /// The `open` call created the file. Later calls on the opened file do not have this flag.
+    /// The `open` call created the file. Later calls on the file do not have this flag.
     pub const MADE: FileFlags = FileFlags(1 << 4);
     /// The opened file is a folder.
     pub const FOLDER: FileFlags = FileFlags(1 << 5);

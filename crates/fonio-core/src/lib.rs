@@ -1,7 +1,7 @@
 //! Defines the types that fonio's crates exchange: units, ids and the rows of a recording.
 //!
-//! A *producer* (a [`TraceReader`] with the assembler, the live recorder, later a simulator) passes [`rows`]
-//! to a [`RowSink`]. A *consumer* (the recording writer, the analysis) is a [`RowSink`]. This crate is
+//! A *producer* passes [`rows`] to a [`RowSink`]. Producers are a [`TraceReader`] with the assembler, and the
+//! live recorder. A *consumer* (the recording writer, the analysis) is a [`RowSink`]. This crate is
 //! independent of Arrow and trace formats, does no I/O and reads no clock.
 
 mod access;

@@ -21,8 +21,8 @@ pub struct Meta {
     pub source: Source,
     /// The clock of all timestamps in the recording.
     pub clock: Clock,
-    /// Start of the capture; `ended` is its end. If these times are unknown, the fields have the times of the
-    /// source's first and last event, including events of other tracepoints.
+    /// Start of the capture; `ended` is its end. If the times of the capture are unknown, `began` and `ended`
+    /// are the times of the source's first and last event, including events of other tracepoints.
     pub began: Option<Timestamp>,
     /// End of the capture; see `began`.
     pub ended: Option<Timestamp>,
@@ -35,11 +35,11 @@ pub struct Meta {
     /// The process id of the recorded command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_pid: Option<u32>,
-    /// The command's exit code; `None` if unknown or if a signal killed the command.
+    /// The command's exit code; `None` if it is unknown or if a signal killed the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_exit: Option<i32>,
     /// User CPU time of the command and of the children it waited for, in nanoseconds. The kernel measures
-    /// this CPU time; on many machines, it does so by sampling at each timer tick.
+    /// this CPU time; on many machines, the kernel only samples it at each timer tick.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_user_ns: Option<u64>,
     /// System CPU time of the command and of the children it waited for, in nanoseconds.
@@ -76,7 +76,7 @@ pub const BLOCKED_SAMPLED: &str = "blocked_sampled";
 /// The value of [`Source::format`] in a recording sampled from procfs.
 pub const SOURCE_PROCFS: &str = "procfs";
 
-/// The `format` of the source of a stall that `fonio watch` kept.
+/// The value of [`Source::format`] in the recording of a stall that `fonio watch` saved.
 pub const SOURCE_WATCH: &str = "watch";
 
 /// In [`Source::shows`]: the recording has the file-system calls of the followed processes.
@@ -85,7 +85,8 @@ pub const SHOWS_CALLS: &str = "calls";
 /// The code of the diagnostic that counts missing file-system calls.
 pub const LOST_CALLS: &str = "lost-calls";
 
-/// In [`Source::shows`]: the recording has the SQL statements of followed processes whose SQLite has symbols.
+/// In [`Source::shows`]: the recording has the SQL statements of those followed processes in which the SQLite
+/// library has symbols.
 pub const SHOWS_STATEMENTS: &str = "statements";
 
 /// The code of the diagnostic that counts missing executions and texts of SQL statements.
@@ -108,7 +109,7 @@ pub struct Source {
 pub struct Clock {
     /// The name of the clock: `mono`, `boot`, `local`, `unknown`, …
     pub name: String,
-    /// The wall clock (Unix time in ns) at timestamp 0, if this time is known.
+    /// The wall-clock time (Unix time in ns) at timestamp 0, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unix_ns_at_zero: Option<i64>,
 }
@@ -180,8 +181,8 @@ const GAPS_MAX: usize = 1000;
 pub struct Lost {
     /// The number of events known to be lost. The number is a lower bound unless `uncounted` is 0.
     pub events: u64,
-    /// Gaps that lost an unknown number of events, at least one each. These events are not included in
-    /// `events`.
+    /// The number of gaps in which an unknown number of events was lost, at least one in each gap. These
+    /// events are not included in `events`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub uncounted: u64,
     /// The first 1,000 gaps.
@@ -205,7 +206,7 @@ impl Lost {
         }
     }
 
-    /// Whether no events are known to be lost.
+    /// Returns whether no lost events are known.
     pub fn is_nothing(&self) -> bool {
         self.events == 0 && self.uncounted == 0
     }

@@ -1,6 +1,6 @@
 //! Declares enums whose values have names.
 
-/// Declares enums. Each enum value has one name in the recording, in JSON and in filters.
+/// Declares enums. Each enum value has the same name in the recording, in JSON and in filters.
 macro_rules! named {
     ($($(#[$of_enum:meta])* $enum:ident { $($(#[$of_value:meta])* $value:ident = $name:literal,)* })*) => {$(
         $(#[$of_enum])*

@@ -3,7 +3,8 @@
 /// Minimum similarity of a mistyped name to the suggested name.
 const ALIKE_MIN: f64 = 0.5;
 
-/// Returns the end of a sentence about an unknown name: the most similar known name, if there is one.
+/// Returns the end of a sentence about an unknown name. This end names the most similar known name; it is
+/// empty if no known name is similar.
 pub fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
     let lower = name.to_lowercase();
     let alike = |known: &str| strsim::normalized_damerau_levenshtein(&lower, &known.to_lowercase());

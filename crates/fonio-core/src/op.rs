@@ -1,4 +1,4 @@
-//! The operation of a request, and its flags (the kernel's `REQ_*`).
+//! Defines the operation of a request and its flags (the kernel's `REQ_*`).
 
 use std::ops::{BitOr, BitOrAssign};
 
@@ -15,7 +15,7 @@ pub enum Op {
     Write,
     /// An empty request that flushes the device's volatile write cache.
     Flush,
-    /// Tells the device that the host no longer needs a range of data (TRIM, UNMAP).
+    /// Informs the device that the host no longer needs a range of data (TRIM, UNMAP).
     Discard,
     /// A discard that makes the data unrecoverable.
     SecureErase,
@@ -64,9 +64,9 @@ impl Op {
     }
 }
 
-/// A set of request flags, which correspond to the kernel's `REQ_*` (`include/linux/blk_types.h`).
+/// A set of request flags. They correspond to the kernel's `REQ_*` flags (`include/linux/blk_types.h`).
 ///
-/// The bits are fonio's own, because kernel bits change between versions.
+/// fonio defines its own bits, because kernel bits change between versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Flags(pub u32);
@@ -90,12 +90,12 @@ impl Flags {
     pub const BACKGROUND: Flags = Flags(1 << 6);
     /// The request swaps memory in or out (`REQ_SWAP`).
     pub const SWAP: Flags = Flags(1 << 7);
-    /// The device must write either all of the request's data or none (`REQ_ATOMIC`).
+    /// The device must write either all of the request's data or none of it (`REQ_ATOMIC`).
     pub const ATOMIC: Flags = Flags(1 << 8);
-    /// The request fails rather than wait for a free request slot (`REQ_NOWAIT`).
+    /// The request fails if it would have to wait for a free request slot (`REQ_NOWAIT`).
     pub const NOWAIT: Flags = Flags(1 << 9);
 
-    /// Each flag with its name, from the lowest bit to the highest.
+    /// Each flag with its name, from the lowest bit to the highest bit.
     pub const NAMES: [(Flags, &'static str); 10] = [
         (Flags::SYNC, "sync"),
         (Flags::META, "meta"),

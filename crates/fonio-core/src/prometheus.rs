@@ -58,7 +58,7 @@ impl Metric<'_> {
         self.part("", labels, None, value)
     }
 
-    /// Adds the rows of a histogram to the metric. `buckets` holds ascending upper bounds, each with the
+    /// Adds the rows of a histogram to the metric. `buckets` contains ascending upper bounds, each with the
     /// number of values that are at most this bound.
     pub fn histogram(
         &mut self,

@@ -1,7 +1,7 @@
-//! Amounts: numbers with a unit, parsed and formatted with the same spelling everywhere.
+//! Parses and formats amounts, which are numbers with a unit. Units have the same spelling everywhere.
 //!
 //! User input is parsed with [`FromStr`]; reports, findings and errors use [`Unit::format`]. Sizes and times
-//! that an `f64` cannot hold exactly are rejected.
+//! that an `f64` cannot represent exactly are rejected.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,7 +20,7 @@ use crate::units::Nanos;
 pub enum Unit {
     /// Nanoseconds, written as ns, µs, ms, s, min or h.
     Ns,
-    /// Seconds, formatted like nanoseconds: the unit of run times and time axes.
+    /// Seconds, formatted like nanoseconds. This is the unit of run times and time axes.
     S,
     /// Bytes, written with binary prefixes.
     Bytes,
@@ -31,7 +31,7 @@ pub enum Unit {
     MbPerS,
     /// Milliseconds, formatted like nanoseconds.
     Ms,
-    /// Hundredths of a whole.
+    /// A percentage: the value 100 is the whole.
     #[serde(rename = "%")]
     Percent,
     /// Events per second.
@@ -96,7 +96,7 @@ pub enum QuantityError {
     },
 }
 
-/// The expected kind of amount; its text names the units and gives an example.
+/// The expected kind of amount. As text, it names the units and gives an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// A number of bytes.
@@ -119,8 +119,8 @@ impl fmt::Display for Expected {
     }
 }
 
-/// The suffixes of each unit, and their factors to the base unit. kB is 1000, KiB is 1024. A single-letter
-/// suffix, as in `2G`, is a power of 1024, as in fio, truncate, losetup and mount.
+/// The suffixes, each with its unit and its factor to the base unit. kB is 1000 bytes, KiB is 1024 bytes. A
+/// single-letter suffix, as in `2G`, is a power of 1024, as in fio, truncate, losetup and mount.
 const SUFFIXES: &[(&str, Unit, f64)] = &[
     ("ns", Unit::Ns, 1.0),
     ("us", Unit::Ns, 1e3),
@@ -156,7 +156,7 @@ const SUFFIXES: &[(&str, Unit, f64)] = &[
     ("C", Unit::Millicelsius, 1000.0),
 ];
 
-/// The limit (8 PiB, 104 days) up to which an `f64` holds every integer.
+/// The limit (8 PiB, 104 days) up to which an `f64` can represent every integer.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 fn split(text: &str, expected: Expected) -> Result<(f64, &str), QuantityError> {
@@ -337,8 +337,8 @@ impl Unit {
     }
 }
 
-/// Formats a number with three significant digits, without trailing zeroes. Integers above 999 keep every
-/// digit and get separators.
+/// Formats a number with three significant digits, without trailing zeroes. Integers above 999 keep all their
+/// digits and get separators.
 fn plain(value: f64) -> String {
     if value >= 999.5 {
         return if value < 1e15 { grouped(value.round() as u64) } else { format!("{value:.2e}") };
@@ -346,7 +346,7 @@ fn plain(value: f64) -> String {
     significant(value)
 }
 
-/// Formats a `value` in `0.0..1000.0` with three significant digits, and at most four decimals.
+/// Formats a `value` in `0.0..1000.0` with three significant digits and at most four decimals.
 fn significant(value: f64) -> String {
     let decimals = if value >= 99.95 {
         0
@@ -427,7 +427,7 @@ fn grouped(value: u64) -> String {
 mod tests {
     use super::*;
 
-    /// Each line is `UNIT VALUE TEXT`; the report's script is tested against the same file.
+    /// Each line is `UNIT VALUE TEXT`; the test of the report's script reads this file too.
     #[test]
     fn numbers_as_people_read_them() {
         for line in include_str!("quantity/formatted.tsv").lines().filter(|line| !line.starts_with('#')) {

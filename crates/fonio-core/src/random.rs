@@ -1,4 +1,4 @@
-//! Random numbers from a seed: the same seed gives the same numbers on every platform.
+//! Generates random numbers from a seed. The same seed gives the same numbers on every platform.
 
 /// The difference between one state of SplitMix64 and the next state.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -10,7 +10,7 @@ pub struct Random {
     state: u64,
 }
 
-/// Mixes the bits of a number: if inputs differ in a few bits, the outputs differ in about half of their
+/// Mixes the bits of a number: if two inputs differ in a few bits, their outputs differ in about half of the
 /// bits. Different inputs always give different outputs.
 #[inline]
 pub fn mix(number: u64) -> u64 {
@@ -33,8 +33,8 @@ impl Random {
         Random { state: seed }
     }
 
-    /// Returns an independent sequence for each label: drawing from one sequence does not change the other
-    /// sequences.
+    /// Starts the sequence of a seed and a label. The sequences of different labels are independent: drawing
+    /// numbers from one sequence does not change the other sequences.
     pub fn labelled(seed: u64, label: &str) -> Random {
         // Hash the label with FNV-1a.
         let hash = label.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -58,7 +58,8 @@ impl Random {
         mix(self.state)
     }
 
-    /// Returns a random number below `end`. All values are equally likely, to within one part in 2⁶⁴ / `end`.
+    /// Returns a random number below `end`. All values are equally likely, with a relative error of at most
+    /// `end` / 2⁶⁴.
     ///
     /// # Panics
     ///

@@ -1,4 +1,5 @@
-//! The contract of trace readers: what the assembler and the recorder require of a source of block events.
+//! The contract of trace readers: the requirements that the assembler and the recorder have for a source of
+//! block events.
 
 use std::io;
 
@@ -39,9 +40,10 @@ pub trait TraceReader {
         }
     }
 
-    /// The format, files and event kinds of the input. The result is complete only at the end of the input.
+    /// Returns the format, files and event kinds of the input. The result is complete only at the end of the
+    /// input.
     fn source(&self) -> Source;
 
-    /// The clock of the timestamps. The result is complete only at the end of the input.
+    /// Returns the clock of the timestamps. The result is complete only at the end of the input.
     fn clock(&self) -> Clock;
 }

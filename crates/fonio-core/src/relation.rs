@@ -1,4 +1,4 @@
-//! Relations between two numbers.
+//! Defines relations between two numbers.
 
 /// A relation between two numbers, such as `<=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub enum Relation {
     Above,
 }
 
-/// Longer signs come first, so `<=` is not read as `<`.
+/// The signs of the relations. Longer signs come first; otherwise, `<=` would be read as `<`.
 const SIGNS: [(&str, Relation); 5] = [
     ("<=", Relation::AtMost),
     ("<", Relation::Below),
@@ -26,7 +26,7 @@ impl Relation {
         SIGNS.iter().find(|(sign, _)| text.starts_with(sign)).map(|(sign, relation)| (*relation, *sign))
     }
 
-    /// Whether the relation holds between `left` and `right`.
+    /// Returns whether the relation between `left` and `right` is true.
     pub fn holds(self, left: f64, right: f64) -> bool {
         match self {
             Relation::Below => left < right,

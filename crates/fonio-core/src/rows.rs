@@ -1,5 +1,5 @@
-//! The rows of the tables in a recording. `None` means that the source did not show the value; it is never a
-//! guessed zero.
+//! The rows of the tables in a recording. `None` means that the source did not show the value; unknown values
+//! are never stored as 0.
 
 use std::cmp::Ordering;
 
@@ -76,7 +76,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Creates a request of which only device, operation and size are known.
+    /// Creates a request of which only the device, operation and size are known.
     pub fn new(device: DeviceId, op: Op, bytes: ByteCount) -> Request {
         Request {
             request_id: 0,
@@ -102,14 +102,14 @@ impl Request {
         }
     }
 
-    /// Returns the time by which `requests` is sorted: the first known of issued, queued, inserted and
-    /// completed.
+    /// Returns the time by which `requests` is sorted: the first of these times that is known: issued,
+    /// queued, inserted, completed.
     pub fn order_time(&self) -> Timestamp {
         self.issued.or(self.queued).or(self.inserted).or(self.completed).unwrap_or_default()
     }
 
-    /// Compares two requests by [`order_time`](Request::order_time), then `request_id`: the order in
-    /// `requests`.
+    /// Compares two requests by [`order_time`](Request::order_time), and then by `request_id`. The table
+    /// `requests` is in this order.
     pub fn order(&self, other: &Request) -> Ordering {
         (self.order_time(), self.request_id).cmp(&(other.order_time(), other.request_id))
     }
@@ -239,7 +239,7 @@ pub struct Call {
 #[allow(missing_docs)]
 pub struct Statement {
     pub tid: u32,
-    /// The number that the recording assigns to the connection.
+    /// The number that fonio assigned to the connection in this recording.
     pub connection: Option<u32>,
     /// When the first step of the statement began.
     pub entered: Timestamp,
@@ -308,8 +308,8 @@ named! {
 }
 
 impl BlockedIn {
-    /// Whether a thread that waits in this operation waits for storage. The kernel does not count waits for a
-    /// journal commit as I/O, so such a wait can have a different [`WaitReason`].
+    /// Returns whether a thread that waits in this operation waits for storage. The kernel does not count
+    /// waits for a journal commit as I/O, so such a wait can have a different [`WaitReason`].
     pub fn is_for_storage(self, reason: WaitReason) -> bool {
         reason == WaitReason::Storage
             || matches!(self, BlockedIn::Fsync | BlockedIn::DirtyLimit | BlockedIn::Journal)
@@ -327,7 +327,7 @@ pub struct Wait {
     /// The request whose completion ended the wait, if any.
     pub request_id: Option<u64>,
     /// The thread that ended the wait; `None` for an interrupt. In a thread's first interval (reason
-    /// [`Cpu`](WaitReason::Cpu)), this is the thread that created it.
+    /// [`Cpu`](WaitReason::Cpu)), this is the thread that created the waiting thread.
     pub waker_tid: Option<u32>,
     /// The operation in which the thread was blocked; `None` for waits of a launch, where the operation is
     /// unknown.
@@ -381,8 +381,8 @@ pub struct Thread {
     /// The process of the thread: its thread group (the kernel's `tgid`).
     pub pid: Option<u32>,
     pub comm: Option<String>,
-    /// The path of the thread's control group below the cgroup mount, which can contain a systemd unit's
-    /// name.
+    /// The path of the thread's control group below the cgroup mount. It can contain the name of a systemd
+    /// unit.
     pub cgroup: Option<String>,
     pub uid: Option<u32>,
     /// The parent of the thread's process.
@@ -461,7 +461,7 @@ named! {
     Severity {
         /// The diagnostic is only information; no data were lost.
         Note = "note",
-        /// Some input was skipped or is ambiguous; the rest is valid.
+        /// Some input was skipped or is ambiguous; the rest of the input is valid.
         Warning = "warning",
         /// The reader stopped before the end of the input.
         Error = "error",

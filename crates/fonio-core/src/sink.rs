@@ -1,4 +1,4 @@
-//! The contract of a consumer of rows, and two macros for implementing it.
+//! Defines the contract of a consumer of rows, and two macros that help to implement it.
 
 use std::io;
 
@@ -13,8 +13,8 @@ use crate::units::Timestamp;
 /// tables can be interleaved, but a thread or file comes before the rows that refer to it. An error means
 /// that the sink itself failed (for example, disk full); the producer stops.
 ///
-/// A sink must handle every kind of row explicitly. [`ignore_rows!`](crate::ignore_rows) lists the ignored
-/// kinds, and [`forward_rows!`](crate::forward_rows) the kinds that it forwards unchanged.
+/// A sink must handle every kind of row explicitly. [`ignore_rows!`](crate::ignore_rows) lists the kinds that
+/// the sink ignores, and [`forward_rows!`](crate::forward_rows) lists the kinds that it forwards unchanged.
 ///
 /// ```
 /// use std::io;
@@ -33,8 +33,8 @@ use crate::units::Timestamp;
 /// ```
 #[allow(missing_docs)]
 pub trait RowSink {
-    /// Called once, before any row, with the start of the recorded period, if this start is known. Times in
-    /// user input are relative to this start.
+    /// Receives the start of the recorded period, if it is known. This method is called once, before any row.
+    /// Times in user input are relative to this start.
     fn began(&mut self, at: Timestamp) -> io::Result<()>;
     fn request(&mut self, row: &Request) -> io::Result<()>;
     fn bio(&mut self, row: &Bio) -> io::Result<()>;
@@ -48,8 +48,8 @@ pub trait RowSink {
     fn sample(&mut self, row: &Sample) -> io::Result<()>;
     fn mark(&mut self, row: &Mark) -> io::Result<()>;
     fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()>;
-    /// Promises that every later request or bio belongs at or after `before` in its table. Producers with
-    /// unordered rows call this, so that a sorting sink can release the earlier rows.
+    /// Promises that the sort time of every later request or bio is `before` or later. Producers with
+    /// unordered rows call this method, so a sink that sorts rows can release the earlier rows.
     fn settled(&mut self, before: Timestamp) -> io::Result<()>;
     /// Receives a wait of a thread that the filter excludes. The sink may need this wait, because a thread
     /// that passed the filter can have waited for the excluded thread.

@@ -9,8 +9,8 @@ use crate::units::Timestamp;
 /// Maximum number of threads in one generation; at most two generations are kept.
 const GENERATION_MAX: usize = 16 * 1024;
 
-/// Maximum number of bytes kept of a thread's name. Kernel names have at most 15 bytes; names of kernel
-/// workers, at most 63.
+/// Maximum number of stored bytes of a thread's name. Names of threads have at most 15 bytes, but names of
+/// kernel workers have up to 63.
 const NAME_BYTES_MAX: usize = 64;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,9 +24,9 @@ struct Known {
 /// Where a thread's name in a trace comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameOrigin {
-    /// The columns in front of the event in a line of the trace. These columns show the name that the kernel
-    /// saved last. This name can be older than the event or, in a `trace` file, newer. So this name never
-    /// replaces a name from an event.
+    /// The columns before the event in a line of the trace. They show the name that the kernel saved last.
+    /// This name can be older than the event or, in a `trace` file, newer. So it never replaces a name from
+    /// an event.
     Columns,
     /// The event itself, which shows the thread's name at the time of the event.
     Event,

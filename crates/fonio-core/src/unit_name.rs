@@ -1,7 +1,7 @@
-//! Derives the familiar names of control groups: systemd units and containers.
+//! Derives the familiar names of control groups, which are names of systemd units and containers.
 //!
 //! The path of a control group contains the name of a systemd unit, but only the id of a container. The
-//! recorder looks the container's name up while it records (`fonio-record`, `units`).
+//! recorder looks up the container's name while it records (`fonio-record`, `units`).
 
 /// The number of digits of a container's id that Docker and Podman show.
 const SHORT_ID: usize = 12;
@@ -111,14 +111,15 @@ pub fn unit_name(cgroup: &str) -> Option<String> {
     CgroupUnit::of_cgroup(cgroup).map(|unit| unit.shown(None))
 }
 
-/// Returns the innermost unit that is not a slice. A user's units are below the unit of the user's session.
+/// Returns the innermost unit that is not a slice. The units that a user started are below the unit of the
+/// user's session.
 fn innermost_unit(parts: &[&str]) -> Option<String> {
     let kinds = [".service", ".scope", ".socket", ".mount", ".swap"];
     let unit = parts.iter().rev().find(|part| kinds.iter().any(|kind| part.ends_with(kind)));
     unit.map(|unit| unescaped(unit))
 }
 
-/// Returns the container that a path component and its parent name.
+/// Returns the container to which a path component and its parent component refer.
 fn container<'c>(above: &str, part: &'c str) -> Option<(Engine, &'c str)> {
     let is_id = |text: &str| text.len() == FULL_ID && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let named = part.strip_suffix(".scope").unwrap_or(part);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// The size of a sector in every kernel interface, whatever the device's logical block size is.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// A time on the recording's clock, in nanoseconds since the clock's origin.
+/// A time on the recording's clock, in nanoseconds since the origin of the clock.
 ///
 /// The name of the clock is stored in the recording's `meta.json`. Timestamps of two recordings cannot be
 /// compared.
@@ -72,8 +72,8 @@ impl Nanos {
 }
 
 impl Sector {
-    /// Returns the first sector after `bytes` bytes from this sector; a partial sector counts as a full
-    /// sector.
+    /// Returns the first sector after `bytes` bytes that begin at this sector; a partial sector counts as a
+    /// full sector.
     pub fn after(self, bytes: ByteCount) -> Sector {
         Sector(self.0.saturating_add(bytes.0.div_ceil(SECTOR_BYTES)))
     }
@@ -119,7 +119,7 @@ macro_rules! sums {
 }
 sums!(Nanos, ByteCount);
 
-/// In JSON, a number with a unit is a plain number; its field name contains the unit.
+/// In JSON, a number with a unit is a plain number; the name of its field contains the unit.
 #[cfg(feature = "schema")]
 macro_rules! schemas {
     ($($unit:ty),*) => {$(
@@ -145,8 +145,8 @@ schemas!(Timestamp, Nanos, Sector, ByteCount);
 pub struct DeviceId(pub u32);
 
 impl DeviceId {
-    /// Combines major and minor number as in the kernel's internal `dev_t`: 12 bits of major number above 20
-    /// bits of minor number.
+    /// Combines the major and minor number as the kernel's internal `dev_t` does: 12 bits of major number
+    /// above 20 bits of minor number.
     pub fn new(major: u32, minor: u32) -> DeviceId {
         DeviceId((major & 0xfff) << 20 | (minor & 0xf_ffff))
     }

@@ -47,8 +47,8 @@ mod tests {
             let bytes = std::fs::read(LATENCY).expect("it can be read");
             i32::from_ne_bytes(bytes[..4].try_into().expect("it gives a number"))
         };
-        // Other processes may hold wake-up latency requests too. The kernel drops a request when the last
-        // descriptor of its file is closed.
+        // Other processes may have requested short wake-up times too. The kernel drops a request when the
+        // last descriptor of its file is closed.
         let requests = || {
             let descriptors = std::fs::read_dir("/proc/self/fd").expect("/proc is there").flatten();
             descriptors

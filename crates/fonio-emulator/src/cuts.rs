@@ -3,8 +3,8 @@
 //! A power cut falls between two records of the [`Log`]. At the time of the cut, each write has one of two
 //! states:
 //!
-//! - *durable* if it has completed, and either used FUA, or the device has no volatile cache, or a flush that
-//!   arrived after its completion has completed too;
+//! - *durable* if it has completed and at least one of these conditions is met: it used FUA, the device has
+//!   no volatile cache, or a later flush, which arrived after the write had completed, has completed too;
 //! - otherwise *in doubt*: the device has kept or lost each of its units (of 4 KiB or one sector).
 //!
 //! Writes are applied in arrival order, so an earlier write in doubt never hides a later durable write. Cuts
@@ -74,7 +74,7 @@ impl Cut {
 pub struct CutImages<'a> {
     log: &'a Log,
     tear: Tear,
-    /// An image with the effects of all records before `settled`, which are all durable.
+    /// An image with the effects of all records before `settled`. All these records are durable.
     base: File,
     settled: usize,
 }
@@ -216,7 +216,7 @@ fn create(path: &Path, bytes: u64) -> Result<File, EmulatorError> {
     Ok(file)
 }
 
-/// Copies the data of `from` into the empty file `to`, but does not write its holes.
+/// Copies the data of `from` into the empty file `to`; holes in `from` stay holes in `to`.
 fn copy_sparse(from: &File, to: &File) -> io::Result<()> {
     // No copy is needed if the file system can share blocks.
     if rustix::fs::ioctl_ficlone(to, from).is_ok() {

@@ -1,5 +1,5 @@
-//! The emulated device: the model determines completion times, the image holds the data. Front ends (FUSE,
-//! NBD, ublk) submit commands and get a callback when each command completes.
+//! The emulated device: the model determines completion times, and the image stores the data. Front ends
+//! (FUSE, NBD, ublk) submit commands and get a callback when each command completes.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -112,7 +112,8 @@ pub(crate) struct DiskReport {
 }
 
 impl Disk {
-    /// Creates a device. At `idle_at`, the model finishes its earlier commands. `pacer` completes commands.
+    /// Creates a device. `idle_at` is the time at which the model has finished its earlier commands. `pacer`
+    /// completes commands.
     pub(crate) fn new(
         device: Box<dyn Device>,
         image: Image,
@@ -186,14 +187,14 @@ impl Disk {
         }
     }
 
-    /// Completes the due commands on this thread and returns when the next one is due. Only front ends
-    /// without a pacing thread call this method.
+    /// Completes the due commands on this thread, and returns the time at which the next command is due. Only
+    /// front ends without a pacing thread call this method.
     pub(crate) fn complete_due(&self) -> Option<Instant> {
         self.pacer.run_due()
     }
 
-    /// Accepts a command. `done` is called exactly once when the command is complete, on this thread or
-    /// another.
+    /// Accepts a command. `done` is called exactly once, when the command is complete, on this or another
+    /// thread.
     pub(crate) fn submit(
         self: &Arc<Disk>,
         request: Request<'_>,

@@ -39,8 +39,8 @@ pub struct Options {
     pub mount_options: String,
     /// I/O scheduler of the block device.
     pub scheduler: String,
-    /// Whether a device that is faster than this machine is served as fast as possible instead of refused. If
-    /// so, measured latencies are too high, never too low.
+    /// Whether a device that is faster than this machine is served as fast as possible, rather than refused.
+    /// If so, measured latencies are too high, never too low.
     pub at_floor: bool,
     /// Directory of the ledger of changes to the machine.
     pub state_dir: PathBuf,
@@ -64,7 +64,8 @@ impl Options {
     }
 }
 
-/// A running emulated device. Dropping it stops the device and undoes all its changes to the machine.
+/// A running emulated device. Dropping this value stops the device and undoes all changes that the device
+/// made to the machine.
 #[derive(Debug)]
 pub struct Emulated {
     // The ledger is dropped first: it undoes the other steps while the device is still served, and then ends
@@ -285,7 +286,7 @@ impl Emulated {
     }
 
     /// Completes commands at once, so that unmounting is fast, then unmounts, detaches and stops the device.
-    /// Returns the statistics from before commands completed at once.
+    /// The returned statistics do not include the commands that completed at once.
     ///
     /// # Errors
     /// If some steps could not be undone. These steps stay in the ledger, and the next start of

@@ -47,7 +47,7 @@ impl Line {
 }
 
 /// Delay of each completion for measuring the I/O path under realistic conditions. During this delay, waiting
-/// threads sleep and must be woken, which takes longer than if the command completes before they sleep.
+/// threads go to sleep. Waking them takes longer than completing a command before they sleep.
 pub(crate) const SHORT_DELAY: Nanos = Nanos(300_000);
 
 /// Delay of each completion while the I/O path for slow devices is measured. The host of a virtual machine

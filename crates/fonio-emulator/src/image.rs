@@ -1,4 +1,4 @@
-//! Holds the data of the emulated device, in memory or in a sparse file.
+//! Stores the data of the emulated device, in memory or in a sparse file.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -6,9 +6,9 @@
 //! since serving began (u64). The data of a write and the name of a mark follow their record.
 //!
 //! **The order of the records is authoritative.** The record of a command is appended when the command
-//! arrives, and [`Kind::Completed`] before the host learns of the completion. So all completions that the
-//! host knew when it sent a flush precede the record of this flush. All other completions follow the flush
-//! record.
+//! arrives, and a record [`Kind::Completed`] is appended before the host learns of the completion. So all
+//! completions that the host knew when it sent a flush precede the record of this flush. All other
+//! completions follow the flush record.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -30,7 +30,7 @@ pub enum Kind {
     Write,
     /// A flush arrived.
     Flush,
-    /// A discard arrived: from its arrival on, its range may read as zeros.
+    /// A discard arrived. From then on, the discarded range may read as zeros.
     Discard,
     /// A write of zeros arrived.
     WriteZeroes,
@@ -121,7 +121,8 @@ pub struct Log {
     pub volatile_cache: bool,
     /// All complete records, in the order of the log.
     pub records: Vec<Record>,
-    /// Whether the log ends within a record, which is omitted, for example because its writer was killed.
+    /// Whether the log ends within a record, for example because the process that wrote the log was killed.
+    /// This record is omitted.
     pub cut_short: bool,
 }
 

@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 
 use crate::lateness::Lateness;
 
-/// Time before a deadline during which the thread polls the clock: the measured wake-up time of a thread of
-/// highest priority, in a virtual machine with two busy CPUs.
+/// Time before a deadline during which the thread polls the clock. This is the measured wake-up time of a
+/// thread with the highest priority, in a virtual machine with two busy CPUs.
 const SPIN: Duration = Duration::from_micros(25);
 
-/// Time before a deadline during which the thread polls the clock on a machine with one processor, where no
-/// other thread can run meanwhile: the measured wake-up time in a virtual machine with an emulated processor.
+/// The value of [`SPIN`] for a machine with one processor, where no other thread can run while this thread
+/// polls. This is the measured wake-up time in a virtual machine with an emulated processor.
 const SPIN_ALONE: Duration = Duration::from_micros(5);
 
 /// Returns the time before a deadline during which a thread polls the clock on this machine.

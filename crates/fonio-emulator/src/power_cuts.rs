@@ -42,14 +42,14 @@ pub struct PowerCutOptions<'a> {
     pub seed: u64,
     /// The size of the units into which writes in doubt are torn.
     pub tear: Tear,
-    /// The file system on the device. fonio mounts this file system before the check, which replays its
-    /// journal.
+    /// The file system on the device. Before the check, fonio mounts this file system, so that its journal is
+    /// replayed.
     pub filesystem: Filesystem,
     /// Shell command that checks an image. The command gets `FONIO_MOUNT` (mount point) and `FONIO_IMAGE`
     /// (path of the image); exit code 0 means success.
     pub check: String,
-    /// Directory for the images, of which one exists at a time. The directory needs space for twice the size
-    /// of the data.
+    /// Directory for the images; only one image exists at a time. The directory needs space for twice the
+    /// size of the data.
     pub scratch: PathBuf,
     /// Emulated device on which each image is mounted, with the model's timing; `None` for a loop device at
     /// this machine's speed.
@@ -67,8 +67,8 @@ pub struct PowerCuts {
     pub survived: u32,
     /// The cuts after which the check failed.
     pub failures: Vec<CutOutcome>,
-    /// Mount times in seconds after each cut on the emulated device, which include file system recovery;
-    /// empty without [`PowerCutOptions::recovery`].
+    /// Mount time in seconds on the emulated device after each cut. The mount time includes file system
+    /// recovery. Empty without [`PowerCutOptions::recovery`].
     pub recovery_s: Vec<f64>,
 }
 

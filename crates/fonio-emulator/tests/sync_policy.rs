@@ -20,7 +20,7 @@ fn every_class_keeps_its_promise() {
     if !std::path::Path::new("/usr/bin/python3").exists() {
         return fonio_testing::skip(Need::Python, "Debian's python3 is not installed");
     }
-    // Cargo has built the library in the folder of this test program, because it is a dependency.
+    // Cargo has built the library in the folder of this test program, because the library is a dependency.
     let test = std::env::current_exe().expect("path");
     let library = test.with_file_name("libfonio_sqlite_sync.so");
     assert!(library.exists(), "{} is missing", library.display());

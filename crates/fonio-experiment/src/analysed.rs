@@ -14,7 +14,7 @@ use crate::error::ExperimentError;
 pub struct Analysed {
     /// The analysis of the recording.
     pub analysis: Analysis,
-    /// The recording's description of its source.
+    /// The metadata of the recording.
     pub meta: Meta,
 }
 

@@ -27,7 +27,7 @@ pub struct BackgroundFigures {
     pub workload: String,
     /// How long the concurrent workload ran, in seconds.
     pub ran_s: f64,
-    /// The share of the concurrent workload's operations that it completed.
+    /// The share of its operations that the concurrent workload completed.
     pub done_share: f64,
     /// Whether the concurrent workload ended by itself before the measured workload ended.
     pub ended_early: bool,

@@ -110,7 +110,7 @@ impl CommandOptions<'_> {
 /// setups. Also returns the analysis of the first run. Calls `begins` before each run, and writes recordings
 /// to folders in `out`.
 ///
-/// The command starts in the current directory, or, on a device that is formatted for it, in the root
+/// The command starts in the current directory or, on a device that is formatted for the command, in the root
 /// directory of the new file system. The file system is synced before each run, so that no run writes back
 /// another run's dirty data. In a directory, the command first runs once without being measured, so that
 /// every measured run starts with the page cache that an earlier run left behind.

@@ -78,7 +78,7 @@ pub enum ExperimentError {
         /// The error message of the workload's process.
         complaint: String,
     },
-    /// The kernel killed a process under test because it reached its memory limit.
+    /// The kernel killed a process under test because the process reached its memory limit.
     #[error("the workload needs more than {} of memory: the kernel killed it; try a larger --memory", limit.to_exact_text())]
     OutOfMemory {
         /// The memory limit of the process.
@@ -147,8 +147,8 @@ pub enum ExperimentError {
         /// The units that have processes, as suggestions.
         seen: Vec<String>,
     },
-    /// A folder holds the slices of a different test.
-    #[error("{} holds the slices of another test ({differs}); name another folder with --output", folder.display())]
+    /// A folder contains the slices of a different test.
+    #[error("{} contains the slices of another test ({differs}); name another folder with --output", folder.display())]
     OtherTest {
         /// The folder with the slices of the other test.
         folder: PathBuf,

@@ -14,7 +14,8 @@ use crate::error::ExperimentError;
 use crate::rounds::check_stop;
 
 /// Size of each file that fills the file system. A segment of a log-structured file system (2 MiB on F2FS, 8
-/// MiB on NILFS2) holds many files, so most segments still contain valid data after some files are deleted.
+/// MiB on NILFS2) contains many files, so most segments still contain valid data after some files are
+/// deleted.
 const FILE_BYTES: usize = 128 << 10;
 /// Number of files written between two checks of the file system's free space.
 const FILES_AT_ONCE: usize = 16;
@@ -54,9 +55,9 @@ impl Space {
     }
 }
 
-/// Fills the file system of the directory `dir` to the share `wanted`. Writes files until this file system is
-/// full, and then deletes some of these files at random. If the file system is full before the share reaches
-/// `wanted`, no file is deleted.
+/// Fills the file system of the directory `dir` to the share `wanted`. Writes files until the file system is
+/// nearly full, and then deletes files at random until the used share is `wanted`. If no more data fit
+/// although the used share is still below `wanted`, no file is deleted.
 pub(crate) fn fill(dir: &Path, wanted: f64, seed: u64, stop: &AtomicBool) -> Result<(), ExperimentError> {
     let folder = dir.join("filling");
     fs::create_dir(&folder).map_err(ExperimentError::system("make", &folder))?;

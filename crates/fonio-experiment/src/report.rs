@@ -50,7 +50,8 @@ fn amount(series: &Series) -> String {
         format!("{} of the full amount of work, {repeated}", Unit::Share.format(series.scale))
     };
     let mut runs = series.variations.iter().flat_map(|variation| &variation.runs);
-    let background = runs.find_map(|run| Some(format!(", beside {}", run.background.as_ref()?.workload)));
+    let background =
+        runs.find_map(|run| Some(format!(", together with {}", run.background.as_ref()?.workload)));
     format!("{amount}{}{}", background.unwrap_or_default(), series.conditions.told())
 }
 

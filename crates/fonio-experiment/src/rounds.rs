@@ -75,7 +75,7 @@ pub struct Measurement<'a, S> {
     pub rounds: u32,
     /// The number of measurements in all planned rounds.
     pub measurements: usize,
-    /// The seed of the round, which all arms share.
+    /// The seed of the round; all arms share this seed.
     pub seed: u64,
 }
 

@@ -106,7 +106,7 @@ pub struct VariationResult {
     pub compared_with: Option<String>,
     /// A sentence that names the data that a power cut can lose with the fix; `None` without a fix.
     pub power_cut: Option<String>,
-    /// Whether a power cut loses no data that were reported as durable, or at most the most recent writes.
+    /// Whether a power cut loses at most the most recent writes and leaves older data intact.
     pub safe: bool,
     /// The run times of the setup.
     #[serde(flatten)]
@@ -283,7 +283,7 @@ fn place(arms: &[Arm<Variation>], arm: &Arm<Variation>) -> String {
 ///
 /// # Panics
 ///
-/// If `once` is the series of different arms.
+/// If `once` is the result of other arms.
 pub fn fastest(arms: &[Arm<Variation>], once: &Series, count: usize) -> Vec<Arm<Variation>> {
     assert_eq!(arms.len(), once.variations.len(), "each was run");
     let mut kept: Vec<usize> = Vec::new();

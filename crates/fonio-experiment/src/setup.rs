@@ -131,7 +131,7 @@ pub struct Setup {
     pub faults: Vec<String>,
     /// The file system to create on a device; not used for a directory, which already has a file system.
     pub filesystem: Filesystem,
-    /// Mount options; each string may hold several, separated by commas.
+    /// Mount options; each string may contain several options, separated by commas.
     pub mount_options: Vec<String>,
     /// The I/O scheduler of the device. `None` means no scheduler on an emulated device, and the current
     /// scheduler on a block device.
@@ -145,7 +145,7 @@ pub struct Setup {
     pub full: Option<f64>,
     /// The workload's directories that are moved to another medium, by name.
     pub moved: BTreeMap<String, Medium>,
-    /// Whether a device that is too fast to emulate runs as fast as this machine can.
+    /// Whether a device that is too fast for this machine is emulated as fast as this machine can.
     pub at_floor: bool,
     /// Processor and memory limits of the workload's process.
     pub limits: Limits,
@@ -241,8 +241,8 @@ impl Setup {
         self.settings.iter().filter(|setting| setting.scope() == Scope::Folder)
     }
 
-    /// Checks that the running kernel has the setup's file system and scheduler, and that its settings can be
-    /// changed in a directory.
+    /// Checks that the running kernel has the setup's file system and scheduler. For a directory, also checks
+    /// that the setup's settings can be changed.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Executes the workload in its own process, which returns the result.
+//! Executes the workload in a separate process, which returns the result.
 //!
 //! A separate process of this program executes a workload's task. The process prepares the workload, reports
 //! that it is ready, and waits for the signal to start. The command that the recorder runs is [`start_task`],
@@ -51,7 +51,7 @@ pub(crate) struct TaskResult {
 /// The result of a workload that ran concurrently with another workload.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct BackgroundResult {
-    /// The share of the concurrent workload's operations that it completed.
+    /// The share of its operations that the concurrent workload completed.
     pub(crate) done: f64,
     pub(crate) ran_ns: u64,
     pub(crate) ended_early: bool,

@@ -23,7 +23,7 @@ use crate::error::ExperimentError;
 use crate::filling::{Space, fill};
 use crate::setup::{Background, MdRaid0, Medium, Setup, Storage};
 
-/// Maximum size of a folder in memory, which is more than any workload writes. Only written data use memory.
+/// Maximum size of a folder in memory. No workload writes this much, and only written data use memory.
 const MEMORY_PLACE: u64 = 1 << 30;
 
 /// How this program starts itself in another role: its program file, and the arguments of each role.
@@ -70,7 +70,8 @@ pub(crate) struct TestBed {
     ledger: Option<Ledger>,
     /// The locks of borrowed settings, released after the ledger has restored the settings.
     changes: Vec<OnlyChanger>,
-    /// The ledger entries for settings of the workload's folder, whose mounts are on the devices.
+    /// The ledger entries for settings of the workload's folder. The mounts of these settings are on the
+    /// devices.
     of_folder: Vec<Entry>,
     /// The folder for each directory that the workload uses, by name.
     pub(crate) places: BTreeMap<String, PathBuf>,
@@ -80,7 +81,7 @@ pub(crate) struct TestBed {
     pub(crate) watched: Vec<Selector>,
     /// The address on which the workload's server listens.
     pub(crate) http: Option<SocketAddr>,
-    /// A folder for the run's own small files, which is not on the device under test.
+    /// A folder for the run's own small files. This folder is not on the device under test.
     pub(crate) scratch: PathBuf,
 }
 
@@ -120,9 +121,10 @@ impl TestBed {
         Ok(bed)
     }
 
-    /// Creates the test bed of `setup` for any command. If the setup names a folder, it is used unchanged.
-    /// The files in `with` are copied to a device that is formatted for the command. If the setup has a
-    /// network link, a server runs behind this link. The command has a single folder, which is named `dir`.
+    /// Creates the test bed of `setup` for any command. If the setup names a folder, this folder is used
+    /// unchanged. The files in `with` are copied to a device that is formatted for the command. If the setup
+    /// has a network link, a server runs behind this link. The command has a single folder, which is named
+    /// `dir`.
     pub fn for_command(
         setup: &Setup,
         with: &[PathBuf],
@@ -141,8 +143,8 @@ impl TestBed {
                 let how: &[&str] = if setup.filesystem.has_unix_files() {
                     &["-a"]
                 } else {
-                    // The owners of copied files are not preserved, and copies of their targets replace
-                    // symbolic links.
+                    // The owners of files are not preserved. Symbolic links are replaced with copies of the
+                    // links' targets.
                     &["-rL", "--preserve=timestamps"]
                 };
                 for path in with {
@@ -165,8 +167,8 @@ impl TestBed {
     }
 
     /// Applies temporary settings of the setup to the device and the mount of `dir`, until the ledger is
-    /// closed. Settings of a folder apply to a new folder in it, until the devices stop. Returns the folder
-    /// that the workload must use.
+    /// closed. Settings of a folder apply to a new folder in `dir`, until the devices stop. Returns the
+    /// folder that the workload must use.
     fn borrow_settings(&mut self, setup: &Setup, dir: PathBuf) -> Result<PathBuf, ExperimentError> {
         for setting in setup.settings.iter().filter(|setting| setting.scope() != Scope::Folder) {
             let (_, only) = fonio_host::borrow_setting(setting, &dir, self.ledger())?;
@@ -345,7 +347,8 @@ impl TestBed {
         }
     }
 
-    /// Records that the file system on `device` was created and mounted on `dir`, and starts its cleaner.
+    /// Records that the file system on `device` was created and mounted on `dir`, and starts the cleaner of
+    /// NILFS2.
     fn is_made(&mut self, setup: &Setup, device: &Path, dir: &Path) -> Result<(), ExperimentError> {
         self.made = Some((dir.to_owned(), Space::of(dir)?.free));
         if setup.filesystem == Filesystem::Nilfs2 {

@@ -1,4 +1,4 @@
-//! Starts and ends the process of a workload. The process ends with the test bed at the latest.
+//! Starts and ends the process of a workload. The process ends at the latest when the test bed is dropped.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

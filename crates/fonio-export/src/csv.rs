@@ -1,6 +1,6 @@
-//! Exports `requests.parquet` as CSV with a header: times in nanoseconds, flags joined with `|`, empty cells
-//! for unknown values, and the name that the thread had at that time. `Mapping::fonio` of `fonio-trace` reads
-//! this format.
+//! Exports `requests.parquet` as CSV with a header. Times are in nanoseconds, flags are joined with `|`,
+//! cells of unknown values are empty, and each thread has the name that it had at the time of the request.
+//! `Mapping::fonio` of `fonio-trace` reads this format.
 
 use std::fmt::Display;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! Exports Chrome's JSON trace events, which <https://ui.perfetto.dev> and `chrome://tracing` open.
+//! Exports JSON trace events in Chrome's format, for <https://ui.perfetto.dev> and `chrome://tracing`.
 //!
 //! Each device is shown as a process. Slices on one track must be nested or disjoint, but requests in flight
 //! can overlap in any way. So a device has as many tracks as its maximum number of requests in flight. `in
@@ -7,7 +7,7 @@
 //! the queue depth. (Events with `ph` `b` and `e` would not show the depth: Perfetto gives each id its own
 //! track and groups tracks by name.) The arguments of a slice describe the request.
 //!
-//! The file also contains calls and waits on the tracks of their threads, marks, and samples as counters.
+//! The file also contains marks, samples (as counters), and calls and waits (on the tracks of their threads).
 //!
 //! The file contains times in microseconds with three decimals. Perfetto reads times as doubles, which are
 //! exact to the nanosecond up to about 100 days. For later times (wall clock), the export subtracts the start
@@ -85,7 +85,8 @@ pub struct PerfettoJson<W> {
 }
 
 impl<W: Write> PerfettoJson<W> {
-    /// Creates an export to `to`, which shows devices with their names from `devices` or their numbers.
+    /// Creates an export to `to`. The export shows the name of a device from `devices`, or the number of a
+    /// device without a name.
     pub fn new(to: W, devices: &[Device]) -> PerfettoJson<W> {
         let device_names =
             devices.iter().filter_map(|device| Some((device.id, device.name.clone()?))).collect();

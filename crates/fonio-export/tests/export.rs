@@ -81,8 +81,8 @@ fn csv() {
         5,179:0,write_zeroes,,,0,4096,2700000,,,,,,1,7,later,,,unknown,,
     "#]].assert_eq(&text);
 
-    // The content selects the CSV reader, which returns the same requests, except for values without a
-    // column.
+    // fonio recognises the format by the content, and reads back the same requests, except for values without
+    // a column.
     let input = Input { name: "fonio.csv".into(), bytes: Box::new(io::Cursor::new(text.into_bytes())) };
     let mut reader = open(vec![input], &ReadOptions::default()).expect("it is recognised");
     let mut batch = Batch::default();

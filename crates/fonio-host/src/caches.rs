@@ -2,7 +2,7 @@
 //!
 //! `/proc/sys/vm/drop_caches` drops the caches of all files, which disturbs other measurements. For a single
 //! file, fonio writes its dirty pages back and drops its cached pages with `POSIX_FADV_DONTNEED`. For a
-//! device, `BLKFLSBUF` does both; for a file system, unmounting does both.
+//! device, `BLKFLSBUF` writes back and drops the pages; for a file system, unmounting does.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -16,7 +16,7 @@ use rustix::ioctl;
 
 use crate::error::HostError;
 
-/// `BLKFLSBUF` of `linux/fs.h`, which writes back and drops a block device's page cache.
+/// The ioctl `BLKFLSBUF` of `linux/fs.h`. It writes back and drops a block device's page cache.
 const BLKFLSBUF: ioctl::Opcode = ioctl::opcode::none(0x12, 97);
 
 /// Writes back and drops the page cache of one file.
@@ -80,7 +80,7 @@ pub fn cached_bytes(path: &Path) -> Result<Option<ByteCount>, HostError> {
 /// [`HostError::System`], for example because only root may drop this cache.
 pub fn drop_device_cache(path: &Path) -> Result<(), HostError> {
     let file = File::open(path).map_err(HostError::system("open", path))?;
-    // SAFETY: BLKFLSBUF takes no argument and writes none of our memory.
+    // SAFETY: BLKFLSBUF takes no argument and does not write to our memory.
     unsafe { ioctl::ioctl(&file, ioctl::NoArg::<BLKFLSBUF>::new()) }
         .map_err(HostError::system("flush the buffers of", path))
 }

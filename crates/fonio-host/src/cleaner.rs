@@ -14,8 +14,9 @@ use crate::program;
 const PROGRAM: &str = "nilfs_cleanerd";
 const PACKAGE: &str = "nilfs-tools";
 
-/// The cleaner's settings: Debian's settings, except for the first setting. By default, the cleaner does not
-/// free data deleted within the last hour, so a nearly full file system would stay full for the whole run.
+/// The cleaner's settings. They are Debian's, except for the first one: by default, the cleaner does not free
+/// data that were deleted within the last hour, so a nearly full file system would stay full for the whole
+/// run.
 const SETTINGS: &str = "\
 protection_period 0
 min_clean_segments 10%
@@ -39,9 +40,9 @@ log_priority info
 pub struct Cleaner(Child);
 
 impl Cleaner {
-    /// Starts the cleaner of the NILFS2 on `device`, which is mounted on `dir`. Writes the cleaner's settings
-    /// to the new file `settings`: Debian's, except that space can be freed at once. The cleaner starts to
-    /// free space when less than a tenth of the device is free.
+    /// Starts the cleaner of the NILFS2 file system on `device`, which is mounted on `dir`. Writes the
+    /// cleaner's settings to the new file `settings`. They are Debian's settings, except that the cleaner may
+    /// free space at once. The cleaner starts to free space when less than a tenth of the device is free.
     ///
     /// # Errors
     /// [`HostError::ProgramMissing`], or [`HostError::System`] if the cleaner cannot be started.

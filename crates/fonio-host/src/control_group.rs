@@ -14,7 +14,7 @@ use crate::ledger::{Entry, Ledger, Step};
 /// Number of attempts to empty and remove a control group.
 const EMPTY_TRIES: u32 = 50;
 const EMPTY_PAUSE: Duration = Duration::from_millis(10);
-/// Minimum memory limit, with which a program can start and cache some pages.
+/// Minimum memory limit: enough for a program to start and to cache some pages.
 const MEMORY_LEAST: ByteCount = ByteCount(16 << 20);
 
 /// Limits on the total resources that a set of processes may use.

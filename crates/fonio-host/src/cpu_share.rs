@@ -1,11 +1,11 @@
 //! A share of one processor, which the bandwidth limit of the `cpu` controller enforces.
 //!
-//! In each period, the group may run for its quota and is then throttled until the next period. So a group
-//! with a quarter of a processor runs at full speed for a quarter of the time. While the group is throttled,
-//! an event such as the completion of a read is handled up to one period late. The minimum quota is 1 ms
-//! (`min_cfs_quota_period` of `kernel/sched/core.c`), so a share of 1/4 has periods of 4 ms. The kernel
-//! checks the used CPU time only at timer ticks, and deducts any excess from later periods. So the share is
-//! met on average, not in each period.
+//! In each period, a control group may run for its quota and is then throttled until the next period. So a
+//! group with a quarter of a processor runs at full speed for a quarter of the time. While the group is
+//! throttled, an event such as the completion of a read is handled up to one period late. The minimum quota
+//! is 1 ms (`min_cfs_quota_period` of `kernel/sched/core.c`), so a share of 1/4 has periods of 4 ms. The
+//! kernel checks the used CPU time only at timer ticks, and deducts any excess from later periods. So the
+//! share is met on average, not in each period.
 
 use std::fmt;
 use std::str::FromStr;

@@ -60,7 +60,8 @@ pub enum HostError {
     /// The requested share of a processor is invalid.
     #[error("{share} is not a share of a processor: write a number from 0.01 to below 1, such as 0.25")]
     CpuShare { share: String },
-    /// A setting cannot be applied to this object, or could not be undone. The field `reason` is a clause.
+    /// A setting cannot be applied to an object, or a change of the setting could not be undone. The field
+    /// `reason` is a clause.
     #[error("{setting} cannot be set on {}: {reason}", path.display())]
     NotSettable { setting: String, path: PathBuf, reason: String },
     /// A setting cannot be kept across reboots. The field `reason` is a clause.

@@ -47,12 +47,13 @@ const EXT_OPTIONS: &[&str] = &["-q", "-F", "-b", "4096", "-E", "lazy_itable_init
 const EXT3_OPTIONS: &[&str] =
     &["-q", "-F", "-b", "4096", "-I", "128", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
 
-/// The options of FAT32 on devices of any size, with clusters of eight sectors: 4 KiB on most devices, like
-/// the blocks of the other file systems. By default, mkfs.vfat makes FAT16 on a small device, and uses
-/// clusters of up to 32 KiB. The option `-I` allows a device without a partition table.
+/// The options of FAT32 on devices of any size. A cluster has eight sectors: on most devices 4 KiB, the block
+/// size of the other file systems. By default, mkfs.vfat makes FAT16 on a small device, and uses clusters of
+/// up to 32 KiB. The option `-I` allows a device without a partition table.
 const VFAT_OPTIONS: &[&str] = &["-I", "-F", "32", "-s", "8"];
 
-/// The list of mounts that mkfs.nilfs2 reads first (`_PATH_MOUNTED` of the C library).
+/// The list of mounts (`_PATH_MOUNTED` of the C library), which mkfs.nilfs2 reads before it does anything
+/// else.
 const MTAB: &str = "/etc/mtab";
 
 /// Whether the user confirmed that a device may be overwritten.
@@ -120,8 +121,8 @@ impl Filesystem {
     /// Creates this file system on `device`. Unless the device is new, the caller must check it with
     /// [`check_empty`] first.
     ///
-    /// ext4 and ext3 get blocks of 4 KiB and no lazy initialisation, during which the kernel's writes would
-    /// disturb the first measurement (16 MB in the first 12 s of one run).
+    /// ext4 and ext3 get blocks of 4 KiB. Lazy initialisation is off, because the kernel's writes for it
+    /// would disturb the first measurement (16 MB in the first 12 s of one run).
     ///
     /// # Errors
     /// [`HostError::ProgramMissing`], [`HostError::FileMissing`] and [`HostError::ProgramFailed`].
@@ -175,7 +176,7 @@ pub fn check_empty(device: &Path, confirmation: Confirmation) -> Result<(), Host
 }
 
 /// Opens `device` exclusively: no process can mount it while the returned file is open. Fails if the device
-/// is in use, or if it holds data and the user named it only once.
+/// is in use, or if it contains data and the user named it only once.
 ///
 /// # Errors
 /// [`HostError::InUse`], [`HostError::HoldsData`], or [`HostError::System`] if the device cannot be read.

@@ -39,7 +39,7 @@ impl IoPriority {
     /// Sets the I/O class of all threads. A new thread inherits the class of its parent.
     ///
     /// # Errors
-    /// Fails like `ionice` if the process has ended or belongs to another user.
+    /// The error of `ionice`, for example if the process has ended or belongs to another user.
     pub fn set(&self, class: &str) -> Result<(), HostError> {
         assert!(CLASSES.contains(&class), "`{class}` is not an I/O class");
         // `-t` ignores threads that have ended.

@@ -42,7 +42,7 @@ pub struct Link {
     entry: Entry,
 }
 
-/// Network reserved for benchmarks (RFC 2544), which no other program should use. Each link uses four
+/// A network that RFC 2544 reserves for benchmarks, so no other program should use it. Each link uses four
 /// addresses of this network.
 const NETWORK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const LINKS_MAX: u32 = 1 << 15;
@@ -65,7 +65,7 @@ impl Link {
             (format!("fonio-{number}"), format!("fni{number}"), format!("fno{number}"));
         let base = u32::from(NETWORK) + number * 4;
         let (client, server) = (Ipv4Addr::from(base + 1), Ipv4Addr::from(base + 2));
-        // If another process has created a namespace with this name, it must stay.
+        // If another process has created a namespace with this name, undoing must not remove that namespace.
         let step = Step::Namespace { name: namespace.clone() };
         let entry = ledger.perform(step, || ip(&["netns", "add", &namespace]).map(drop))?;
         ip(&["link", "add", &outside, "type", "veth", "peer", "name", &inside, "netns", &namespace])?;

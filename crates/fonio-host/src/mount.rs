@@ -14,7 +14,7 @@ use crate::program;
 /// mount.
 ///
 /// Runs the `mount` program instead of calling mount(2): a process that serves the device, or that may be
-/// killed, must not block in a mount call. The program is called so that it starts no daemon
+/// killed, must not block in a mount call. The flags of the call prevent the program from starting a daemon
 /// ([`Filesystem::mount_flags`]).
 ///
 /// # Errors

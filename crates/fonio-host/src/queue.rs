@@ -70,8 +70,8 @@ impl Queue {
     /// Sets the queue depth of the driver, and the scheduler.
     ///
     /// Without a scheduler, `nr_requests` sets the depth of the driver. With a scheduler, `nr_requests` sets
-    /// the number of requests that the scheduler may hold. Therefore, the scheduler is removed before the
-    /// depth is set.
+    /// the maximum number of requests in the scheduler. Therefore, the scheduler is removed before the depth
+    /// is set.
     ///
     /// # Errors
     /// [`HostError::Depth`] for a depth outside 4 to 128, or the errors of [`Queue::set_scheduler`].

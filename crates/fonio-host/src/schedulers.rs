@@ -6,7 +6,8 @@ pub const SMARTIO: &str = "smartio";
 
 const SCHEDULERS: [&str; 5] = ["none", "mq-deadline", "kyber", "bfq", SMARTIO];
 
-/// Returns how to install the scheduler `name`, if it is not part of Linux: a sentence without its full stop.
+/// Returns a sentence, without its full stop, that explains how to install the scheduler `name`; `None` if
+/// this scheduler is part of Linux or unknown.
 pub fn how_to_get(name: &str) -> Option<&'static str> {
     (name == SMARTIO).then_some(
         "smartio is a module that comes with fonio's sources, for Linux 6.1, 6.12 and 7.3: install dkms and linux-headers-$(uname -r), copy kernel/smartio to /usr/src/smartio-0.1.0, and run `dkms install smartio/0.1.0`",

@@ -62,9 +62,9 @@ impl Accelerator {
         Ok(options)
     }
 
-    /// Returns the fastest accelerator with which guests with `kernel` run. On some machines, `/dev/kvm`
-    /// exists, but no guest can run with KVM. So the first call after a boot starts a small guest and stores
-    /// the result.
+    /// Returns the fastest accelerator on which guests with the kernel `kernel` run. On some machines,
+    /// `/dev/kvm` exists, but no guest can run with KVM. So the first call after a boot starts a small guest
+    /// and stores the result.
     ///
     /// # Errors
     /// If QEMU cannot be started.

@@ -353,8 +353,8 @@ impl Archive {
         programs::output(own.args(["indextargets", "--format", "$(REPO_URI)"]), "apt")
     }
 
-    /// Returns a command for one of apt's programs, with fonio's configuration in addition to the machine's
-    /// own, such as a proxy.
+    /// Returns a command for one of apt's programs. The command uses fonio's configuration in addition to the
+    /// machine's own configuration, which may set a proxy.
     fn apt(&self, program: &str) -> Command {
         self.apt_with(&self.apt_folder(), program)
     }
@@ -474,7 +474,7 @@ fn mirror(uris: &str, name: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Returns the part of an error line of apt with the URL and the reason.
+/// Returns the URL and the reason from an error line of apt.
 fn not_fetched(line: &str) -> Option<&str> {
     line.split_once("Failed to fetch ").map(|(_, rest)| rest)
 }

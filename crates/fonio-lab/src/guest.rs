@@ -30,7 +30,7 @@ const PORT_MODULES: &[&str] = &["virtio_pci", "virtio_console"];
 const DISK_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "ext4"];
 const CARD_MODULES: &[&str] = &["sdhci_pci", "mmc_block"];
 
-/// What a guest is used for.
+/// The purpose of a guest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
@@ -42,8 +42,8 @@ pub enum Shape {
     Test,
 }
 
-/// The QEMU options of bench guests. Later machine types pass random numbers to the guest at boot, so that
-/// every run would differ.
+/// The QEMU options of bench guests. The machine type is old, because newer types pass random numbers to the
+/// guest at boot, so every run would differ.
 const BENCH_OPTIONS: [&str; 12] = [
     "-machine",
     "pc-i440fx-7.1",
@@ -64,9 +64,9 @@ const BENCH_OPTIONS: [&str; 12] = [
 pub struct Guest {
     /// The guest's kernel.
     pub kernel: KernelFiles,
-    /// What the guest is used for.
+    /// The purpose of the guest.
     pub shape: Shape,
-    /// The guest's memory in MiB, which also holds all its files.
+    /// The guest's memory in MiB, which also contains all files of the guest.
     pub memory_mib: u64,
     /// Names of kernel modules to load.
     pub modules: Vec<&'static str>,
@@ -155,7 +155,7 @@ impl Guest {
         self.run_to(archive, command, streams, stop, announce)
     }
 
-    /// Runs a task like [`Guest::run`], but writes the command's output to `streams`.
+    /// Runs a task as [`Guest::run`] does, but writes the command's output to `streams`.
     ///
     /// # Errors
     /// The errors of [`Guest::run`].
@@ -260,8 +260,8 @@ impl Guest {
         })
     }
 
-    /// Returns the command that starts QEMU, without the guest's serial port, and the accelerator unless the
-    /// guest is a bench guest.
+    /// Returns the command that starts QEMU, without options for the guest's serial port. Also returns the
+    /// accelerator; `None` for a bench guest.
     fn machine(
         &mut self,
         archive: &Archive,

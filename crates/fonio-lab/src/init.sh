@@ -1,7 +1,7 @@
 #!/usr/bin/busybox sh
-# The first program of a guest: prepares the system, runs the command, hands its files over, and ends the guest.
+# The first program of a guest: prepares the system, runs the command, sends the result files to the host, and ends the guest.
 /usr/bin/busybox --install -s /usr/bin 2>/dev/null
-# Before busybox, whose applets have fewer options.
+# /usr/sbin comes before /usr/bin, because busybox's programs in /usr/bin have fewer options.
 export PATH=/usr/sbin:/usr/bin HOME=/root TERM=linux
 mount -t proc proc /proc
 mount -t sysfs sys /sys

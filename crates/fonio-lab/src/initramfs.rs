@@ -34,7 +34,7 @@ enum Content {
     Link(PathBuf),
 }
 
-/// The files of a guest, which are loaded into its memory.
+/// The files that are loaded into a guest's memory.
 #[derive(Clone, Debug)]
 pub struct Initramfs {
     userland: Userland,
@@ -138,7 +138,7 @@ impl Initramfs {
         }
     }
 
-    /// Returns whether the file system contains no program but the shell, which needs no libraries.
+    /// Returns whether the shell, which needs no libraries, is the only program in the file system.
     pub(crate) fn is_static(&self) -> bool {
         !self.files.contains_key(Path::new(LOADER))
     }

@@ -118,7 +118,7 @@ pub(crate) fn add_kernel(machine: &mut Command, kernel: &KernelFiles, initramfs:
     machine.args(["-append", format!("console={console} quiet panic=-1 {parameters}").trim_end()]);
 }
 
-/// How durable a guest's flush makes the data of a disk.
+/// The effect of a guest's flush on the data of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
     /// A flush makes QEMU write the data to the file, so that the data survive the end of QEMU.

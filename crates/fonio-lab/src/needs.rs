@@ -22,8 +22,8 @@ pub(crate) const MODULES: &[&str] = &[
 /// Packages, programs and modules that a word of the command line needs in the guest.
 #[derive(Debug)]
 struct Need {
-    /// A word on the command line: a file system, command or option. If it ends with a colon, the start of a
-    /// word.
+    /// A word on the command line: a file system, command or option. If this text ends with a colon, it
+    /// stands for all words that begin with it.
     word: &'static str,
     packages: &'static [&'static str],
     tools: &'static [&'static str],
@@ -53,7 +53,7 @@ const NEEDS: &[Need] = &[
     Need { word: "md-raid0:", packages: &[], tools: &[], modules: &["md_mod", "raid0"] },
 ];
 
-/// What a guest needs in addition to the needs of every guest.
+/// The needs of a guest, in addition to the needs of every guest.
 #[derive(Debug)]
 pub struct Needs(Vec<&'static Need>);
 

@@ -1,9 +1,9 @@
 //! Creates Debian disk images for system guests, without root and without a network in the guest.
 //!
 //! apt on this machine resolves, downloads and verifies the packages. A guest unpacks the packages on an
-//! empty disk and runs their scripts, like debootstrap's second stage. Therefore, the files have the correct
-//! owners, and the scripts run on the architecture of the packages. An image with additional packages starts
-//! as a copy of the image without the additional packages.
+//! empty disk and runs their scripts, as debootstrap's second stage does. Therefore, the files have the
+//! correct owners, and the scripts run on the architecture of the packages. An image with additional packages
+//! starts as a copy of the image without the additional packages.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{BufWriter, Write};
@@ -53,7 +53,7 @@ pub(crate) struct Root {
     _lock: File,
 }
 
-/// What is needed to create disk images.
+/// Everything that creating disk images requires.
 pub(crate) struct Maker<'a> {
     pub(crate) archive: &'a Archive,
     pub(crate) kernel: &'a KernelFiles,
@@ -132,8 +132,8 @@ fn any_version(archive: &Archive, asked: &[String]) -> String {
     format!("{}-{}-{:08x}-", archive.suite(), archive.architecture(), hash(asked) as u32)
 }
 
-/// Returns the folder name for these packages, if it was stored after the lists were downloaded. This avoids
-/// resolving the dependencies, which takes seconds.
+/// Returns the folder name for these packages, if this name was stored after the lists were downloaded. This
+/// avoids resolving the dependencies, which takes seconds.
 fn known(archive: &Archive, folder: &Path, packages: &[String]) -> Option<String> {
     let text = fs::read_to_string(folder.join(any_version(archive, &sorted(packages)) + "known")).ok()?;
     let (state, name) = text.split_once(' ')?;
@@ -410,8 +410,8 @@ fn remove_older(folder: &Path, newest: &Contents) -> Result<(), LabError> {
 }
 
 /// Writes a copy of a Debian package with uncompressed members, because decompression on an emulated
-/// processor is slow. Returns the byte position of the archive of the package's files, counted from 1, as in
-/// `tail -c +N`.
+/// processor is slow. Returns the position in bytes at which the archive with the package's files starts. The
+/// position is counted from 1, as in `tail -c +N`.
 fn uncompressed(package: &Path, copy: &Path) -> Result<usize, LabError> {
     let member = |option: &str| {
         let mut command = Command::new("dpkg-deb");

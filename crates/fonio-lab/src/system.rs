@@ -119,7 +119,7 @@ struct Power {
     files: UnixStream,
 }
 
-/// The files of a guest, which exist whether it is on or off.
+/// The files of a guest, which exist whether the guest is on or off.
 #[derive(Debug)]
 struct Prepared {
     archive: Archive,
@@ -315,7 +315,8 @@ impl<'a> System<'a> {
         Ok(Output { code, stdout, stderr })
     }
 
-    /// Runs a command like [`System::run`], but writes the output to `out` and `err` while the command runs.
+    /// Runs a command as [`System::run`] does, but writes the output to `out` and `err` while the command
+    /// runs.
     ///
     /// # Errors
     /// Errors of [`System::run`], `out` and `err`.
@@ -368,7 +369,7 @@ impl<'a> System<'a> {
         let (bytes, place) = (metadata.len(), quoted(to));
         let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o7777;
         // Avoid the agent, which reads slowly. If the file cannot be written, the script still reads the
-        // remaining bytes, because the next file would start with unread bytes.
+        // remaining bytes. Otherwise, these bytes would become the beginning of the next file.
         let script = format!(
             "head -c {bytes} </dev/virtio-ports/{FILES_PORT} | \
              {{ cat >{place} && chmod {mode:o} {place} || {{ cat >/dev/null; exit 1; }}; }}"

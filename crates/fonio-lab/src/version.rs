@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-/// Compares upstream parts and revisions of two version numbers like dpkg (Debian Policy, 5.6.12). Sequences
-/// of digits and of other characters alternate. `~` sorts before the end, and letters before other
+/// Compares the upstream parts or the revisions of two version numbers, as dpkg does (Debian Policy, 5.6.12).
+/// Sequences of digits and of other characters alternate. `~` sorts before the end, and letters before other
 /// characters.
 pub(crate) fn compare(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());

@@ -14,13 +14,13 @@ use crate::machine::Machine;
 /// A block device with its wear and counters.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct StorageDevice {
-    /// The block device with its queue limits, file systems (and their free space) and stacking.
+    /// The block device: its queue limits, its file systems with their free space, and the devices below it.
     pub device: Device,
     /// The kind of the device.
     pub kind: DeviceKind,
     /// Whether the device is flash storage.
     pub flash: bool,
-    /// Wear reported by the device; `None` if reading it needs special commands.
+    /// The wear that the device reports; `None` if it can be read only with special commands.
     pub health: Option<Health>,
     /// File systems mounted from this device, from its partitions, and from devices stacked on this device or
     /// its partitions.
@@ -39,7 +39,8 @@ pub struct StorageDevice {
     pub busy_now_ms: Option<u64>,
 }
 
-/// Finds all block devices and sorts them: flash first, then by kind and name.
+/// Finds all block devices. Flash devices come first; within both groups, devices are sorted by kind and
+/// name.
 pub(crate) fn find(machine: &Machine) -> Vec<StorageDevice> {
     let devices = machine.devices();
     let file_systems: Vec<Vec<Mount>> = devices.iter().map(|device| mounts_above(device, &devices)).collect();
@@ -126,8 +127,8 @@ mod tests {
         fs::write(path, text).unwrap();
     }
 
-    /// Creates a phone's sysfs: eMMC with a dm-crypt device on one partition, an SD card, a UFS disk, an NVMe
-    /// disk.
+    /// Creates the sysfs of a phone that has an eMMC with a dm-crypt device on one partition, an SD card, a
+    /// UFS disk and an NVMe disk.
     fn phone(root: &Path) {
         let sys = root.join("sys");
         let disks = [

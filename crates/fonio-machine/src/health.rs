@@ -10,10 +10,11 @@ use crate::sysfs::{entries, read_number, read_text};
 /// Wear and manufacturer reported by a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Health {
-    /// Used life in percent: the upper end of the reported range, because eMMC and UFS report steps of 10 %.
+    /// Used life in percent. eMMC and UFS report a range of 10 %; this value is the upper end of the range.
     /// The value 110 means that the device reports its life as exceeded.
     pub life_used_percent: Option<u32>,
-    /// Used life of the second type of memory in percent (type B, in eMMC and UFS mostly the MLC part).
+    /// Used life of the device's second type of memory (type B) in percent. In eMMC and UFS, this is mostly
+    /// the MLC part.
     pub life_used_b_percent: Option<u32>,
     /// Reserved blocks: `normal`, `warning` (80 % used), `urgent` (90 % used).
     pub reserved_blocks: Option<String>,
@@ -52,7 +53,8 @@ pub(crate) fn of(kind: DeviceKind, dir: &Path) -> Option<Health> {
 }
 
 /// Reads the wear and manufacturer of eMMC and SD cards. eMMC 5.0 and later report their wear (`EXT_CSD`
-/// bytes 267 to 269, JESD84-B51 7.4.31 to 7.4.33); SD cards do not. Both report their manufacturer.
+/// bytes 267 to 269, JESD84-B51 7.4.31 to 7.4.33); SD cards do not. eMMC and SD cards report their
+/// manufacturer.
 fn mmc_health(dir: &Path) -> Option<Health> {
     let mut source = Source::new(dir);
     let life = source.text("life_time");
@@ -109,7 +111,7 @@ fn nvme_health(controller: &Path) -> Option<Health> {
     })
 }
 
-/// Reads files below a directory and notes which files exist.
+/// Reads files below a directory, and collects the names of the files that exist.
 struct Source<'a> {
     dir: &'a Path,
     read: Vec<String>,
@@ -156,7 +158,7 @@ fn hexadecimal(text: &str) -> Option<u32> {
     u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
-/// Returns the manufacturer of most eMMC and SD devices by number, from the kernel's
+/// Returns the name of the manufacturer with this number, for most eMMC and SD devices. Sources: the kernel's
 /// `drivers/mmc/core/card.h` and mmc-utils' `lsmmc.c`.
 fn mmc_manufacturer(id: &str) -> Option<&'static str> {
     Some(match hexadecimal(id)? & 0xff {

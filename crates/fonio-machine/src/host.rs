@@ -101,8 +101,8 @@ impl Machine {
         let firmware = ["class/dmi/id/sys_vendor", "class/dmi/id/product_name", "hypervisor/type"]
             .map(|file| read_text(&self.sys(file)));
         let is_known = firmware.iter().flatten().any(|text| VIRTUAL.iter().any(|maker| text.contains(maker)));
-        // On x86, the processor flags show a hypervisor; on other processors, only a device tree describes
-        // the machine.
+        // Without a sign of a hypervisor, the machine is known to be real only if it has processor flags (on
+        // x86, they would show a hypervisor) or a device tree.
         let says_something = cpuinfo.contains("flags") || self.proc("device-tree/model").exists();
         (says_hypervisor || is_known || says_something).then_some(says_hypervisor || is_known)
     }

@@ -1,4 +1,4 @@
-//! Identifies a device: its model, its makers, its revisions, and the bus that limits its throughput.
+//! Identifies a device: its model, its manufacturer, its revisions, and the bus that limits its throughput.
 //!
 //! Files with serial numbers (`cid`, `serial`, `wwid`) are never opened, so a description cannot contain a
 //! serial number.
@@ -13,8 +13,8 @@ use crate::machine::Machine;
 use crate::sysfs::{chosen, read_number, read_text};
 
 impl Machine {
-    /// Returns the identity of the device at the bottom of the stack of `id`; `None` if this device does not
-    /// exist or contains no medium.
+    /// Returns the identity of the device at the bottom of the stack below `id`; `None` if this device does
+    /// not exist or contains no medium.
     pub fn identity(&self, id: DeviceId) -> Option<DeviceIdentity> {
         let dir = fs::canonicalize(self.device_dir(self.bottom_of(id))).ok()?;
         let sectors = read_number::<u64>(&dir.join("size")).filter(|size| *size > 0)?;
@@ -101,7 +101,7 @@ fn usb_mb_s(mega_bits: f64) -> f64 {
     mega_bits / 8.0 * code
 }
 
-/// Returns the speed mode and the limit from the `ios` file of an MMC host in debugfs.
+/// Returns the speed mode and the maximum rate of the bus, from the `ios` file of an MMC host in debugfs.
 fn mmc_bus(ios: &str) -> Option<(String, f64)> {
     let field = |name: &str| {
         let line = ios.lines().find(|line| line.starts_with(name))?;

@@ -6,7 +6,8 @@ use fonio_core::DeviceKind;
 
 use crate::sysfs::{read_number, read_text};
 
-/// Prefixes of the kernel's disk names, and the device kind of each. eMMC and SD cards share a prefix.
+/// Prefixes of the kernel's names for disks, each with its device kind. eMMC and SD cards have the same
+/// prefix.
 const NAMES: [(&str, DeviceKind); 13] = [
     ("mmcblk", DeviceKind::Emmc),
     ("nvme", DeviceKind::Nvme),
@@ -23,7 +24,7 @@ const NAMES: [(&str, DeviceKind); 13] = [
     ("nbd", DeviceKind::Virtual),
 ];
 
-/// Returns the kind of the disk with sysfs folder `dir`, whose path must not contain links.
+/// Returns the kind of the disk with the sysfs folder `dir`. The path of this folder must not contain links.
 pub(crate) fn of(dir: &Path) -> DeviceKind {
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
     if let Some((_, kind)) = NAMES.iter().find(|(prefix, _)| name.starts_with(prefix)) {

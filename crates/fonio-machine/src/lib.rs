@@ -1,5 +1,5 @@
 //! Describes this machine: its block devices with their queues, stacks, file systems, wear and counters, the
-//! units and containers with processes, its swap areas, and the writing processes.
+//! units and containers that have processes, the swap areas, and the processes that write.
 //!
 //! All facts come from sysfs, procfs and the files of container engines. This crate changes nothing on
 //! the machine. For tests, [`Machine::at`] reads a copy of these files.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use fonio_system::{MountTable, Task};
 
-/// A machine, given by the root of its files: `/`, or a copy in tests.
+/// A machine, given by the root folder of its files. This folder is `/`, or a copy in tests.
 #[derive(Clone, Debug)]
 pub struct Machine {
     root: PathBuf,
@@ -23,7 +23,7 @@ impl Machine {
         Machine { root: root.to_owned() }
     }
 
-    /// Returns the path of a file, given relative to the root.
+    /// Returns the path of a file that is given relative to the root folder.
     pub fn file(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
         self.root.join(path.strip_prefix("/").unwrap_or(path))

@@ -20,7 +20,7 @@ pub fn block_device(mount: &MountPoint) -> Option<DeviceId> {
 
 /// Describes the mount, with the free space of its file system.
 pub(crate) fn describe(mount: &MountPoint, device: DeviceId) -> Mount {
-    // On a dead FUSE server, statvfs(2) would block forever.
+    // If a FUSE daemon hangs, statvfs(2) on its mount would block forever.
     let is_fuse = mount.filesystem.starts_with("fuse");
     let space = if is_fuse { None } else { rustix::fs::statvfs(&mount.dir).ok() };
     let bytes = |blocks: u64, size: u64| ByteCount(blocks.saturating_mul(size));

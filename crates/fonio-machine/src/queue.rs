@@ -12,7 +12,7 @@ use crate::machine::Machine;
 use crate::sysfs::{chosen, entries, read_number, read_text, scheduler_names};
 
 impl Machine {
-    /// Reads a block device's sysfs directory. For a partition, the queue is its disk's queue.
+    /// Reads a block device's sysfs directory. The queue of a partition is the queue of its disk.
     pub(crate) fn read_device(&self, dir: &Path, mounts: &MountTable, modules: &[String]) -> Option<Device> {
         let id = device::parse(&read_text(&dir.join("dev"))?)?;
         let own = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
@@ -47,8 +47,7 @@ impl Machine {
         })
     }
 
-    /// Returns the schedulers that at least one device offers, which are the loaded schedulers, in name
-    /// order.
+    /// Returns the loaded schedulers in name order. A scheduler is loaded if at least one device offers it.
     pub fn loaded_schedulers(&self) -> Vec<String> {
         let devices = entries(&self.sys("block")).into_iter();
         let lists = devices.filter_map(|device| read_text(&device.join("queue/scheduler")));
@@ -74,8 +73,8 @@ fn scheduler_alias(line: &str) -> Option<&str> {
     line.strip_prefix("alias ")?.split_whitespace().next()?.strip_suffix("-iosched")
 }
 
-/// Returns the model name of a disk. In sysfs, eMMC devices have a `name`, and SCSI and NVMe devices a
-/// `model`; SCSI devices also have a `vendor`.
+/// Returns the model name of a disk. In sysfs, eMMC devices have a `name`, and SCSI and NVMe devices have a
+/// `model`. SCSI devices also have a `vendor`.
 fn model(disk: &Path) -> Option<String> {
     let device = disk.join("device");
     match (read_text(&device.join("vendor")), read_text(&device.join("model"))) {
@@ -88,8 +87,8 @@ fn model(disk: &Path) -> Option<String> {
     }
 }
 
-/// Returns the I/O schedulers that a device lists, and those available as modules. A device without a request
-/// queue has only `none`.
+/// Returns the I/O schedulers that a device lists, and the schedulers that are available as modules. A device
+/// without a request queue has only `none`.
 fn offered(text: &str, modules: &[String]) -> Vec<String> {
     let mut names: Vec<String> = scheduler_names(text).map(str::to_owned).collect();
     if names.iter().any(|name| name != "none") {

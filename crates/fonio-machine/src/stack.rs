@@ -1,4 +1,4 @@
-//! Finds the block devices and how they are stacked: partitions, device mapper, RAID, loop devices.
+//! Finds the block devices, and how partitions, device-mapper, RAID and loop devices are stacked on them.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -27,8 +27,8 @@ impl Machine {
             .collect()
     }
 
-    /// Returns the disks backed by hardware or a hypervisor, by name, without virtual disks such as loop
-    /// devices.
+    /// Returns the disks that hardware or a hypervisor provides, sorted by name. Virtual disks such as loop
+    /// devices are left out.
     pub fn disks(&self) -> Vec<Device> {
         let mut devices = self.devices();
         let has_hardware = |name: &String| self.sys("block").join(name).join("device").exists();
@@ -36,12 +36,14 @@ impl Machine {
         devices
     }
 
-    /// Returns the device with this id; `None` if it does not exist. A partition has its disk's queue.
+    /// Returns the device with this id; `None` if it does not exist. For a partition, the queue is the queue
+    /// of its disk.
     pub fn device(&self, id: DeviceId) -> Option<Device> {
         self.read_device(&self.device_dir(id), &self.mounts(), &self.scheduler_modules())
     }
 
-    /// Returns the device's path below `/sys/dev/block`, such as `8:1`, which links to its directory.
+    /// Returns the path of the device's link below `/sys/dev/block`, such as `8:1`. It links to the device's
+    /// directory.
     pub fn device_dir(&self, id: DeviceId) -> PathBuf {
         self.sys("dev/block").join(id.to_string())
     }
@@ -69,7 +71,7 @@ impl Machine {
     }
 
     /// Returns the disks directly below `id`: the disks that a device-mapper or RAID device maps to, or the
-    /// disk that holds a loop device's file.
+    /// disk with the file of a loop device.
     pub fn below(&self, id: DeviceId) -> Vec<DeviceId> {
         let mut below = self.mapped_to(id);
         let dir = self.device_dir(self.disk_of(id));
@@ -81,16 +83,16 @@ impl Machine {
         below
     }
 
-    /// Returns the disks that a device-mapper or RAID device maps to. The device's bios become requests of
-    /// these disks.
+    /// Returns the disks that a device-mapper or RAID device maps to. The bios of the device become requests
+    /// of these disks.
     fn mapped_to(&self, id: DeviceId) -> Vec<DeviceId> {
         let dir = self.device_dir(self.disk_of(id));
         let slaves = entries(&dir.join("slaves")).into_iter();
         slaves.filter_map(|slave| read_device_id(&slave.join("dev"))).map(|id| self.disk_of(id)).collect()
     }
 
-    /// Returns the disk at the bottom of a stack of device-mapper and RAID devices. Stops at a device that
-    /// has several devices below it.
+    /// Returns the disk at the bottom of a stack of device-mapper and RAID devices. If a device in the stack
+    /// has several devices below it, returns this device.
     pub(crate) fn bottom_of(&self, id: DeviceId) -> DeviceId {
         let mut bottom = self.disk_of(id);
         // The kernel allows no cycles, but a copy of sysfs might contain a cycle.
@@ -123,15 +125,16 @@ impl Machine {
             return Ok(Some(id));
         }
         // Files on btrfs and some other file systems have virtual device numbers, so use the mount table. The
-        // innermost mount wins.
+        // innermost mount that contains the path counts.
         let (real, table) = (fs::canonicalize(path)?, self.mounts());
         let holding = table.iter().filter(|mount| real.starts_with(&mount.dir));
         let mount = holding.max_by_key(|mount| (mount.device == id, mount.dir.components().count()));
         Ok(mount.and_then(mounts::block_device))
     }
 
-    /// Returns `ids` and the disks that serve their requests, in numeric order. Does not descend below a loop
-    /// device, because a loop device has its own requests, and the disk of its file also serves other I/O.
+    /// Returns `ids`, and the disks that serve the requests of these devices, in numeric order. Does not
+    /// descend below a loop device, because a loop device has its own requests, and the disk of its file also
+    /// serves other I/O.
     pub fn with_mapped(&self, ids: &[DeviceId]) -> Vec<DeviceId> {
         self.closure(ids, |id| self.mapped_to(id))
     }
@@ -142,8 +145,7 @@ impl Machine {
         devices.filter(|id| !self.mapped_to(*id).is_empty()).collect()
     }
 
-    /// Returns `disks` and the device-mapper or RAID devices whose requests these disks serve, in numeric
-    /// order.
+    /// Returns `disks`, and the device-mapper or RAID devices that these disks serve, in numeric order.
     pub fn with_mapping(&self, disks: &[DeviceId]) -> Vec<DeviceId> {
         let mut found = disks.to_vec();
         let is_above = |id: &DeviceId| self.with_mapped(&[*id]).iter().any(|below| disks.contains(below));
@@ -186,8 +188,8 @@ impl Machine {
         for mount in mounts {
             let device = mounts::block_device(mount).filter(|device| parts.contains(device));
             let Some(device) = device else { continue };
-            // Bind mounts show the same file system again; show only the first mount of a file system, which
-            // is the oldest mount.
+            // A bind mount shows a file system again, so only the first mount of each file system is listed.
+            // The first mount is the oldest.
             if !found.iter().any(|known| known.device == device) {
                 found.push(mounts::describe(mount, device));
             }
@@ -196,8 +198,7 @@ impl Machine {
     }
 }
 
-/// Returns the block device that holds the file system of `path`; `None` if the device or the path does not
-/// exist.
+/// Returns the block device with the file system of `path`; `None` if the device or the path does not exist.
 fn device_of_path(path: &Path) -> Option<DeviceId> {
     let stat = rustix::fs::stat(path).ok()?;
     let id = device::from_dev(stat.st_dev);

@@ -22,13 +22,13 @@ pub struct Status {
     pub host: Host,
     /// Real block devices, flash first; then device-mapper, loop and zram devices.
     pub devices: Vec<StorageDevice>,
-    /// The processes and cgroups that are writing now, with the number of bytes written.
+    /// The processes and cgroups that are writing now, with the number of bytes that they wrote.
     pub writing: Writing,
     /// One sentence per unreadable fact, with the command that makes the fact readable.
     pub notes: Vec<String>,
 }
 
-/// The fill level at which a file system gets a warning, because nearly full flash is slower and wears
+/// The fill level in percent at which a file system gets a warning. Nearly full flash is slower and wears
 /// faster.
 const NEARLY_FULL_PERCENT: u64 = 90;
 
@@ -42,7 +42,8 @@ impl Status {
         })
     }
 
-    /// Returns one sentence that names the worn or full devices, or the flash devices.
+    /// Returns one sentence that names the devices that are worn or full; if there are none, it names the
+    /// flash devices.
     pub fn verdict(&self) -> String {
         let mut troubles = Vec::new();
         for device in &self.devices {
@@ -69,7 +70,7 @@ impl Status {
     }
 }
 
-/// Returns the used percentage of a file system's space. Space reserved for root counts as used.
+/// Returns the percentage of a file system's space that is used. Space reserved for root counts as used.
 pub fn percent_full(mount: &Mount) -> Option<u64> {
     let (size, available) = (mount.size_bytes?.0, mount.available_bytes?.0);
     (size > 0).then(|| size.saturating_sub(available).saturating_mul(100) / size)
@@ -99,7 +100,7 @@ pub fn status() -> Status {
     for group in &mut writing.cgroups {
         group.unit = units.of(Some(&group.cgroup), None);
     }
-    // The kernel hides a few processes even from root, so there is no advice to give.
+    // The kernel hides a few processes even from root, so this note would not help root.
     if writing.processes_hidden > 0 && !rustix::process::geteuid().is_root() {
         notes.push(format!(
             "only root can read the counters of {} processes: run `sudo fonio`",

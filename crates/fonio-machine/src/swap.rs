@@ -1,4 +1,4 @@
-//! Lists the partitions and files used for swap (`/proc/swaps`).
+//! Lists the partitions and files that are used for swap (`/proc/swaps`).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -28,7 +28,7 @@ impl Machine {
     }
 }
 
-/// Decodes a path in `/proc/swaps`, where a space is written as `\040`.
+/// Decodes a path from `/proc/swaps`. In this file, a space is written as `\040`.
 fn unescaped(path: &str) -> PathBuf {
     let (bytes, mut plain, mut at) = (path.as_bytes(), Vec::new(), 0);
     while at < bytes.len() {

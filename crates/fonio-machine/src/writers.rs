@@ -16,8 +16,9 @@ use crate::machine::Machine;
 pub struct Writing {
     /// Length of the interval between the two readings of the counters.
     pub interval_ms: u64,
-    /// Processes that caused storage writes, busiest first (`write_bytes` of `/proc/PID/io`: bytes of dirtied
-    /// pages minus bytes of those never written). Processes without writes are omitted.
+    /// Processes that caused storage writes, busiest first. The number of bytes is `write_bytes` of
+    /// `/proc/PID/io`: the size of the pages that the process made dirty, minus the size of those that were
+    /// never written. Processes without writes are omitted.
     pub processes: Vec<ProcessWriting>,
     /// Number of processes whose counters only root may read.
     pub processes_hidden: u32,
@@ -32,7 +33,7 @@ pub struct ProcessWriting {
     pub pid: u32,
     /// The name of the process.
     pub comm: String,
-    /// The process's cgroup, as a path below the cgroup mount.
+    /// The path of the process's cgroup below the cgroup mount.
     pub cgroup: Option<String>,
     /// The process's systemd unit, container, add-on or Android package.
     pub unit: Option<String>,
@@ -43,9 +44,9 @@ pub struct ProcessWriting {
 /// Bytes that one cgroup wrote to one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CgroupWriting {
-    /// The cgroup, as a path below the cgroup mount.
+    /// The path of the cgroup below the cgroup mount.
     pub cgroup: String,
-    /// The systemd unit, container or add-on that the cgroup belongs to.
+    /// The systemd unit, container or add-on to which the cgroup belongs.
     pub unit: Option<String>,
     /// The device to which the cgroup wrote.
     pub device: DeviceId,
@@ -53,7 +54,7 @@ pub struct CgroupWriting {
     pub written_bytes: ByteCount,
 }
 
-/// Maximum number of cgroups to read, because some machines have tens of thousands.
+/// Maximum number of cgroups to read. Some machines have tens of thousands.
 const CGROUPS_MAX: usize = 2000;
 const CGROUP_DEPTH_MAX: usize = 8;
 const PROCESSES_MAX: usize = 5000;
@@ -122,7 +123,7 @@ impl Counters {
                 }
             }
         }
-        // The counters of a cgroup include those of its children.
+        // The counters of a cgroup include the counters of its children.
         if children {
             return true;
         }
@@ -197,7 +198,7 @@ mod tests {
         assert_eq!(shown, [(3, 700), (2, 500)]);
     }
 
-    /// A group's counters include the counters of its children, so only the children are counted.
+    /// A group's counters include the counters of its children, so only the children are listed.
     #[test]
     fn counters_of_nested_cgroups() {
         let top = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Records with progress on standard error, and prints a one-sentence summary.
+//! Records, shows the progress on standard error, and prints a summary of one sentence.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use fonio_system::say;
 use crate::arguments::{Blocked, Extras, Record};
 use crate::exit::Exit;
 
-/// Converts the operation in which a thread was blocked to words: `in fsync`.
+/// Returns words for the operation in which a thread was blocked, such as `in fsync`.
 pub type Words = fn(BlockedIn) -> String;
 
 /// Records, and prints a summary of the recording and the next command. Returns the exit status of the
-/// recorded command, so that a script can prefix any command with `fonio record --`.
+/// recorded command. Therefore, a script can put `fonio record --` before any command.
 ///
 /// # Errors
 /// If the recording fails.
@@ -52,7 +52,7 @@ pub fn run(arguments: &Record, words: Words) -> Result<Exit> {
     // Write to standard error, because standard output belongs to the command.
     say!("{}\n{next}", sentence(&summary));
     Ok(match summary.command_exit {
-        // The command handled the signal itself, so its own exit code is returned.
+        // The command handled the signal itself and succeeded, so its exit code is returned.
         Some(0) => Exit::Command(0),
         _ => Exit::of_command(failure(&summary)),
     })
@@ -62,7 +62,7 @@ fn failure(summary: &RecordSummary) -> Option<Failure> {
     Failure::of(summary.command_exit, summary.command_signal)
 }
 
-/// Sets which data are recorded in addition to requests.
+/// Sets in `options` which data are recorded in addition to requests.
 pub fn set_extras(options: &mut RecordOptions, extras: &Extras) {
     options.blocked = match extras.blocked {
         Blocked::Auto => BlockedBy::Best,
@@ -130,7 +130,7 @@ fn with_progress(
     })
 }
 
-/// Returns a sentence about the program that has been blocked longest so far.
+/// Returns a part of a sentence about the program that has been blocked longest so far.
 fn blocked_so_far(blocked: &BlockedSoFar, words: Words) -> String {
     let time = Unit::Ns.format(blocked.time.0 as f64);
     let doing = words(blocked.blocked_in);

@@ -13,11 +13,11 @@ use fonio_system::{say, signals};
 pub enum Exit {
     /// The fonio command succeeded.
     Fine,
-    /// A limit that the user set was exceeded, or a check that the user requested failed.
+    /// A limit set by the user was exceeded, or a check requested by the user failed.
     LimitBroken,
     /// There was nothing to measure, or the measurement is not valid.
     NotValid,
-    /// The exit code of the user's command, even if fonio received a signal.
+    /// The user's command ended with this exit code. It is used even if fonio received a signal.
     Command(u8),
 }
 
@@ -53,8 +53,8 @@ pub fn table() -> String {
 pub struct NotShown(pub String);
 
 impl Exit {
-    /// Returns the more severe result: a failure of the user's command is the most severe, then an invalid
-    /// measurement, then an exceeded limit.
+    /// Returns the more severe of two results. A failure of the user's command is the most severe, followed
+    /// by an invalid measurement and an exceeded limit.
     pub fn worse(self, other: Exit) -> Exit {
         let weight = |exit| match exit {
             Exit::Fine | Exit::Command(0) => 0,
@@ -76,11 +76,11 @@ impl Exit {
 pub fn end(program: &str, outcome: Result<Exit>, has_command: bool) -> ExitCode {
     ExitCode::from(match (outcome, signals::exit_code()) {
         (Ok(Exit::Command(code)), _) => code,
-        // The reader of our output has closed the pipe, as in `fonio report X | head`.
+        // The program that reads fonio's output has closed the pipe, as in `fonio report X | head`.
         (Err(error), _) if is_closed_pipe(&error) => 0,
         (Ok(_), Some(signal)) => signal,
         (Err(_), Some(signal)) => {
-            // A signal such as Ctrl-C caused the error.
+            // The error was caused by a signal such as Ctrl-C.
             say!("{program}: interrupted");
             signal
         }

@@ -1,5 +1,5 @@
-//! The command line of the recorder: the arguments of `fonio record`, its output, and the exit codes of all
-//! commands.
+//! Implements the command line of the recorder: the arguments of `fonio record`, its output, and the exit
+//! codes of all commands.
 //!
 //! `fonio` uses this crate for its command `record`. The program `fonio-recorder` of this crate contains only
 //! `fonio record`, for devices with little storage: it has no analysis and cannot read recordings.

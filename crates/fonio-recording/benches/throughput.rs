@@ -1,7 +1,7 @@
-//! Measures the time per request of ordering, writing and reading.
+//! Measures the time per request of sorting, writing and reading rows.
 //!
-//! The benchmark `nothing` measures only the cost of passing rows, which the figures of the other benchmarks
-//! include.
+//! The benchmark `nothing` measures only the cost of passing rows to a sink. The figures of the other
+//! benchmarks include this cost.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,8 +19,8 @@ fn main() {
 
 const REQUESTS: u64 = 1 << 20;
 
-/// One recorded step of a producer. A short sequence of rows is repeated, so that the rows come from the
-/// processor's cache, like the rows of a real producer.
+/// One recorded step of a producer. A short sequence of rows is repeated, so the rows come from the
+/// processor's cache, as they do from a real producer.
 enum Step {
     Request(Request),
     Settled(Timestamp),

@@ -1,11 +1,11 @@
-//! Defines the errors that occur with recordings.
+//! Defines the errors of reading and writing recordings.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use parquet::errors::ParquetError;
 
-/// An error in writing, opening or reading a recording. Each message says what to do.
+/// An error in writing, opening or reading a recording. Each message says what the user can do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordingError {
@@ -33,13 +33,13 @@ pub enum RecordingError {
         writer: String,
     },
     /// A table is missing, although every recording has it or `meta.json` counts rows in it.
-    #[error("{} is missing, the recording is incomplete; copy the whole directory again", path.display())]
+    #[error("{} is missing, so the recording is incomplete; copy the whole directory again", path.display())]
     MissingTable {
         /// The path of the table's file.
         path: PathBuf,
     },
     /// The file of a table is truncated or damaged.
-    #[error("{} cannot be read as Parquet, it is truncated or damaged; copy it again or record anew", path.display())]
+    #[error("{} cannot be read as Parquet, because it is truncated or damaged; copy it again or record anew", path.display())]
     Damaged {
         /// The path of the table's file.
         path: PathBuf,

@@ -1,4 +1,5 @@
-//! Passes rows between threads: one processor reads a trace, and a second processor analyses the rows.
+//! Passes rows between threads, so that one processor reads a trace while a second processor analyses the
+//! rows.
 
 use std::io;
 use std::num::NonZero;
@@ -11,8 +12,8 @@ use fonio_core::{
     Timestamp, Wait,
 };
 
-/// Rows in a batch: about 360 KiB and 1 ms of work. Compared with the work on a batch, waking the other
-/// thread is cheap: a wake-up takes tens of microseconds in a virtual machine.
+/// Number of rows in a batch. A batch has about 360 KiB, and work for 1 ms. Compared with the work on a
+/// batch, waking the other thread is cheap: a wake-up takes tens of microseconds in a virtual machine.
 const ROWS: usize = 2048;
 /// Number of batches that can wait between the threads. More batches would bridge longer pauses, but would
 /// not fit into the processor's cache.
@@ -20,9 +21,9 @@ const BATCHES: usize = 4;
 
 /// Runs `produce` and passes the rows that it produces to `sink` in order.
 ///
-/// With several processors, `produce` runs on its own thread, a bounded number of rows ahead of `sink`, which
-/// stays on this thread. The result is the same as on one thread: the sink gets the same rows in the same
-/// order, even if `produce` then fails.
+/// With several processors, `produce` runs on another thread, and `sink` stays on this thread. `produce` can
+/// be only a bounded number of rows ahead of `sink`. The sink gets the same rows in the same order as with a
+/// single thread, even if `produce` fails after these rows.
 ///
 /// # Errors
 /// The error of `produce` or `sink`; if both fail, the error of `sink`.
@@ -80,7 +81,7 @@ fn take(batches: Receiver<Vec<Row>>, used: &Sender<Vec<Row>>, sink: &mut dyn Row
     Ok(())
 }
 
-/// The producer's side of the hand-over: gathers rows and sends them in batches.
+/// The sink on the producer's thread: gathers rows and sends them in batches.
 struct Giver {
     rows: Vec<Row>,
     full: SyncSender<Vec<Row>>,
@@ -106,7 +107,7 @@ impl Giver {
 
 macro_rules! handed_over {
     ($($method:ident $row:ident,)*) => {
-        /// A stored call of a [`RowSink`].
+        /// A stored call of a method of [`RowSink`].
         enum Row {
             Began(Timestamp),
             Settled(Timestamp),
@@ -162,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    /// A sink that collects marks, and fails at the mark with this number.
+    /// A sink that collects marks, and fails at the mark with a given number.
     #[derive(Default)]
     struct Marks {
         seen: Vec<u64>,

@@ -5,7 +5,7 @@
 //! [`Writer`] sorts them itself. [`hand_over`] runs a producer on its own thread. All these types use bounded
 //! memory for any number of rows.
 //!
-//! [`Redactor`] replaces names with tokens, so that a recording can be shared.
+//! [`Redactor`] replaces names with tokens to make a recording safe to share.
 //!
 //! `docs/recording-reference.md` describes the file layout for other programs.
 

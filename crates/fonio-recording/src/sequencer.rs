@@ -25,13 +25,13 @@ impl Default for SequencerOptions {
 
 /// A [`RowSink`] that sorts requests and bios and passes all rows on to another sink.
 ///
-/// Requests are ordered by [`order_time`](Request::order_time) and id, bios by queue time and id. The two
+/// Requests are ordered by [`order_time`](Request::order_time) and id, and bios by queue time and id. The two
 /// tables are interleaved by these times, a bio before a request of the same time. Replaying a recording
 /// gives the same order. Rows of other tables are passed on immediately. The sink gets fewer `settled` marks
-/// than the producer sends; each mark holds for both tables.
+/// than the producer sends. Each mark applies to requests and bios.
 ///
-/// A row whose time is before the producer's mark, which occurs in damaged traces, is left out, counted and
-/// reported as a diagnostic.
+/// In damaged traces, the time of a row can be before the producer's mark. Such a row is left out, and a
+/// diagnostic reports the number of such rows.
 pub struct Sequencer<'a> {
     ordered: Ordered,
     sink: &'a mut dyn RowSink,
@@ -47,7 +47,7 @@ impl<'a> Sequencer<'a> {
     /// Passes on the remaining rows. Without this call, these rows are lost.
     ///
     /// # Errors
-    /// Errors of the sink, and errors in reading spilled rows back.
+    /// Errors of the sink, and errors of reading spilled rows.
     pub fn finish(mut self) -> io::Result<()> {
         self.ordered.finish(self.sink)
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Calls a macro with a line for each table: its field, its name, its row type, and the
+/// Calls a macro with a line for each table. The line has the table's field, its name, its row type, and the
 /// [`RowSink`](fonio_core::RowSink) method for its rows.
 macro_rules! with_tables {
     ($then:ident) => {
@@ -36,7 +36,7 @@ macro_rules! declare_tables {
             /// All tables of a recording.
             pub const ALL: [Table; 11] = [$(Table::$table,)*];
 
-            /// Returns the table's name in `meta.json`; its file is `NAME.parquet`.
+            /// Returns the table's name in `meta.json`. The table's file is `NAME.parquet`.
             pub fn name(self) -> &'static str {
                 match self { $(Table::$table => stringify!($rows),)* }
             }

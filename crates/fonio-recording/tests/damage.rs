@@ -1,4 +1,4 @@
-//! Checks that the error for any damage to a recording names the file and the remedy.
+//! Checks that, for any damage to a recording, the error names the file and a remedy.
 
 #![allow(clippy::unwrap_used)]
 
@@ -30,7 +30,7 @@ fn error_after(damage: &dyn Fn(&Path)) -> String {
     let replayed = replayed.expect_err("it is damaged");
     let mut next = Some(&replayed as &dyn std::error::Error);
     while let Some(cause) = next {
-        // An error of the Parquet library repeats its cause in its own message.
+        // The message of an error of the Parquet library already contains its cause.
         if error.is_none_or(|above| !above.to_string().contains(&cause.to_string())) {
             text += &format!("{}{cause}\n", if error.is_some() { "  because " } else { "" });
         }
@@ -79,7 +79,7 @@ fn every_damage_is_named_with_its_file_and_what_to_do() {
         ("a table of a later version", &|dir| {
             edit(&dir.join("requests.parquet"), |bytes| {
                 // In the footer, the schema version is a string of one byte after its key. The last
-                // occurrence of the key is the key-value pair.
+                // occurrence of the key in the file belongs to this key-value pair.
                 let key = b"fonio.schema_version";
                 let at = bytes.windows(key.len()).rposition(|window| window == key).unwrap() + key.len();
                 let digit = (at..).find(|at| bytes[*at] == b'1').unwrap();
@@ -110,13 +110,13 @@ fn every_damage_is_named_with_its_file_and_what_to_do() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Some damage is undetectable, because Parquet's pages have no checksum, but no damage may cause a
-    /// panic.
+    /// Some damage cannot be detected, because Parquet's pages have no checksum here, but no damage may cause
+    /// a panic.
     #[test]
     fn flipped_bits_are_no_panic(table in 0..2_usize, flips in prop::collection::vec((any::<prop::sample::Index>(), 0..8_u32), 1..4)) {
         static WHOLE: OnceLock<tempfile::TempDir> = OnceLock::new();
         let whole = WHOLE.get_or_init(|| {
-            // Statics are never dropped; the files are removed with the target directory.
+            // Statics are never dropped, so the files stay until the target directory is removed.
             let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
             let mut writer = Writer::create(&place.path().join("run"), WriterOptions::default()).unwrap();
             Generated { requests: 300, bios: true, ..Generated::default() }.feed(&mut writer).unwrap();

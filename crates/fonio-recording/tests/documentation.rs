@@ -1,7 +1,7 @@
-//! Runs the queries of `docs/recording-reference.md` in DuckDB, on a recording with every table.
+//! Runs the queries in `docs/recording-reference.md` with DuckDB, on a recording with every table.
 //!
 //! `FONIO_DUCKDB` names a Python interpreter that can `import duckdb`. If `FONIO_DUCKDB` is not set, the
-//! tests try the Python environment that `cargo xtask test` creates below the target directory, then
+//! tests try the Python environment that `cargo xtask test` creates below the target directory, and then
 //! `python3`.
 
 #![allow(clippy::unwrap_used)]
@@ -21,7 +21,7 @@ use fonio_core::{
 use fonio_recording::{Writer, WriterOptions};
 use generated::Generated;
 
-/// Runs the statements of `blocks.json` and prints their rows, with rounded floats.
+/// Runs the statements in `blocks.json` and prints the resulting rows, with rounded floats.
 const RUN: &str = r#"
 import duckdb, json, sys
 connection = duckdb.connect()

@@ -1,4 +1,4 @@
-//! Checks that only the rows that do not fit are lost when a file system fills up.
+//! Checks that a file system that becomes full loses only the rows that do not fit.
 
 #![allow(clippy::unwrap_used)]
 
@@ -59,7 +59,7 @@ const GENERATED: Generated = Generated { seed: 3, requests: 200_000, depth: 32, 
 fn write(dir: &Path, keep_what_fits: bool) -> Result<FinishedRecording, RecordingError> {
     let mut writer = Writer::create(dir, WriterOptions { keep_what_fits, ..WriterOptions::default() })?;
     let fed = GENERATED.feed(&mut writer);
-    // Thread rows may also arrive after the events.
+    // Rows of threads may also arrive after the events.
     let late = Thread { tid: 77, comm: Some("late".to_owned()), ..Thread::default() };
     fed.and_then(|()| writer.thread(&late)).map_err(|error| error.downcast::<RecordingError>().unwrap())?;
     writer.install(Meta { ended: Some(Timestamp(u64::MAX / 2)), ..Meta::default() })

@@ -1,7 +1,7 @@
 //! Writes and reads long recordings in little memory.
 //!
 //! By default, the test uses two million rows. With `FONIO_LONG_TESTS=1`, the test uses a hundred million
-//! rows, which takes a few minutes in release mode and about 13 GB in the temporary directory (`TMPDIR`).
+//! rows. This takes a few minutes in release mode, and about 13 GB in the temporary directory (`TMPDIR`).
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use fonio_recording::{Recording, Tables, Writer, WriterOptions};
 use generated::{Checked, Generated};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Returns the peak resident memory of this process in bytes. `None` if the system does not report it.
+/// Returns the peak resident memory of this process in bytes; `None` if the system does not report it.
 fn peak_resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,5 +1,5 @@
-//! Tests the recording directory: written rows are read back, and damage is reported. A single test program
-//! saves linking everything several times.
+//! Tests the recording directory: written rows are read back, and damage is reported. All tests are one
+//! program, because each program is linked with all dependencies.
 
 mod damage;
 mod documentation;

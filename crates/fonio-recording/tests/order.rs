@@ -14,7 +14,7 @@ use fonio_recording::{Sequencer, SequencerOptions};
 use generated::{Checked, Generated, Random};
 use proptest::prelude::*;
 
-/// Collects the output, and notes the order of requests and bios.
+/// Collects the output, and records the order of requests and bios.
 #[derive(Default)]
 struct Collected {
     rows: CollectedRows,
@@ -101,7 +101,7 @@ impl Shape {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Compares the sequencer with sorting all rows at the end. The mark advances as far as possible, but
+    /// Compares the sequencer with a sort of all rows at the end. The mark advances as far as possible, but
     /// only at some rows.
     #[test]
     fn as_if_sorted_at_the_end(
@@ -169,7 +169,7 @@ fn reverse_order() {
     assert_eq!(checked.requests, ROWS);
 }
 
-/// Rows and marks are emitted while input is still arriving.
+/// Rows and marks are emitted before the input is complete.
 #[test]
 fn rows_come_out_on_the_way() {
     struct Watch<'a>(&'a Cell<u64>, &'a Cell<u64>);

@@ -1,6 +1,6 @@
 //! Reads tables in encodings that fonio no longer writes. Polars, pandas and Spark rewrote some of the
 //! tables, with other compression, row groups, string types and integer widths, and without key-value
-//! metadata; an older fonio wrote the others.
+//! metadata. An older version of fonio wrote the other tables.
 //!
 //! `tests/data/rewrite.py` converted tables of `tests/data/original` to the tables in `tests/data/rewritten`.
 
@@ -75,7 +75,7 @@ fn the_rows_are_the_same() {
     assert_eq!(tools, expected);
 }
 
-/// Writes a table of waits with plain-text reasons, like older versions of fonio.
+/// Writes a table of waits with reasons as plain text, as older versions of fonio did.
 fn write_waits_as_text(path: &Path, reasons: &[&str]) {
     let count = reasons.len();
     let columns: [(&str, ArrayRef, bool); 6] = [

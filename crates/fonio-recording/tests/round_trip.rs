@@ -285,7 +285,7 @@ fn files_of_a_recording() {
     assert_eq!(rows, [("files", 40), ("marks", 1), ("requests", 10), ("samples", 6), ("threads", 13)]);
 }
 
-/// A replay passes the same rows as a sequencer, interleaved in the same way. Replaying into a writer creates
+/// A replay passes the same rows as a sequencer, interleaved in the same way. A replay into a writer creates
 /// an identical copy of the recording.
 #[test]
 fn a_replay_is_the_direct_way() {

@@ -1,4 +1,4 @@
-//! Checks that a recording exists completely or not at all, and that no user data is lost.
+//! Checks that a recording is either complete or does not exist, and that no data of the user is lost.
 
 #![allow(clippy::unwrap_used)]
 
@@ -127,7 +127,7 @@ fn leftovers_of_killed_writers_go() {
         format!(".run.partial-{DEAD}"),
         format!(".run.partial-{DEAD}-2"),
         format!(".run.replaced-{DEAD}"),
-        // The leftover of an earlier process with the same process id, as occurs in containers.
+        // The leftover of an earlier process that had the same process id. This occurs in containers.
         format!(".run.partial-{own}"),
     ] {
         fs::create_dir(at(name.clone())).unwrap();

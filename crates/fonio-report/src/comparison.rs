@@ -11,8 +11,8 @@ use crate::questions::listed;
 use fonio_core::{Better, Unit};
 
 /// Why fonio does not judge a difference between two single recordings: two runs of the same work differ too.
-const ONE_EACH: &str = "one recording of each cannot show that the change is the cause: record each at least three times, and \
-pass them with --before and --after";
+const ONE_EACH: &str = "one recording on a side cannot show that the change is the cause: make at least three recordings on \
+each side, and pass them with --before and --after";
 
 /// A figure and its change between the compared recordings.
 #[derive(Clone, Copy)]
@@ -125,7 +125,7 @@ fn pair(comparison: &Comparison, at: usize, first: &Side, side: &Side) -> (Tone,
         Answer::Unknown => match change.unknown {
             Some(Unknown::OneValueEach) => differ(&format!(": {values}")),
             Some(Unknown::TooFewRuns) => {
-                let why = "at least three runs of each are needed to show a difference";
+                let why = "at least three runs on each side are needed to show a difference";
                 (Tone::Plain, against(&format!("{values}; {why}")))
             }
             _ => (Tone::Plain, against(&format!("{values}; the runs vary too much to tell"))),
@@ -214,8 +214,8 @@ fn section(comparison: &Comparison, at: usize, first: &Side, side: &Side) -> Sec
             .collect(),
         hints: Vec::new(),
         notes: vec![
-            "A figure differs if its whole interval lies beyond 5 %. \"No difference\" rules out a doubling and a \
-             halving, not a small difference."
+            "A figure differs if the complete interval of its change lies beyond 5 % in one direction. \"No \
+             difference\" rules out a doubling and a halving, not a small difference."
                 .into(),
         ],
     }
@@ -253,7 +253,7 @@ fn table(caption: &str, rows: &[Changed<'_>], at: usize, [first, side]: [&Side; 
             Column::new("Change"),
             Column::noted(
                 "Interval",
-                "Interval of the change, wider than 95 %, so that all figures together are wrong in at most 5 % of comparisons.",
+                "Interval of the change. It is wider than a 95 % interval, so that at most 5 % of comparisons contain a wrong interval.",
             ),
             Column::new("Answer"),
         ],
@@ -323,7 +323,7 @@ fn intervals(rows: &[Changed<'_>], at: usize) -> Option<Chart> {
     while widest < end {
         widest *= 2.0;
     }
-    let cut = if is_cut { " Interval ends beyond 1/16× or 16× are drawn there." } else { "" };
+    let cut = if is_cut { " Interval ends beyond 1/16× or 16× are drawn at 1/16× or 16×." } else { "" };
     Some(Chart {
         id: format!("intervals-{}", at + 1),
         title: "Ratio, with its interval".into(),

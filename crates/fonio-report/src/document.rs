@@ -508,8 +508,8 @@ impl Axis {
         Axis { scale: Scale::Clock(zero), bounds: Some(bounds), ..Axis::linear("Time", Unit::S) }
     }
 
-    /// Returns the wall-clock time at the value 0 of an axis that begins at `from`: the midnight before, so
-    /// that ticks fall on full hours.
+    /// Returns the wall-clock time at the value 0 of an axis that begins at `from`: the midnight before
+    /// `from`, so that ticks fall on full hours.
     pub fn clock_zero(from: i64) -> i64 {
         from - from.rem_euclid(86_400)
     }

@@ -27,7 +27,7 @@ pub struct Report {
     pub analysis: Analysis,
 }
 
-/// The report that compares recordings with the first one.
+/// The report that compares other recordings with the first recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComparisonReport {
     /// `fonio.comparison/2`.

@@ -1,4 +1,4 @@
-//! Compresses documents. Nearly all text in a document consists of names that all documents share. A
+//! Compresses documents. Nearly all text in a document consists of names that all documents contain. A
 //! dictionary of these names halves the compressed size. The first byte of a compressed document is the
 //! version of its dictionary.
 
@@ -13,16 +13,16 @@ use zstd::dict::EncoderDictionary;
 /// documents need it.
 const DICTIONARY_1: &[u8] = include_bytes!("dictionary-1.json");
 
-/// Compression level of zstd, which is fast enough for thousands of documents per second.
+/// Compression level of zstd. It is fast enough for thousands of documents per second.
 const LEVEL: i32 = 3;
 
-/// The dictionary, prepared only once, because preparing it takes longer than compressing a document.
+/// The prepared dictionary. It is prepared only once, because this takes longer than compressing a document.
 static PREPARED_1: LazyLock<EncoderDictionary<'static>> =
     LazyLock::new(|| EncoderDictionary::copy(DICTIONARY_1, LEVEL));
 
 thread_local! {
-    /// One compressor per thread, because a compressor has a megabyte of tables and takes longer to create
-    /// than to compress a document.
+    /// The compressor of this thread. It is kept, because a compressor has tables of a megabyte, and creating
+    /// it takes longer than compressing a document.
     static COMPRESSOR: RefCell<Compressor<'static>> = RefCell::new(
         Compressor::with_prepared_dictionary(&PREPARED_1).expect("the dictionary is valid"),
     );

@@ -1,6 +1,6 @@
 //! Serves downloads of all received results, as CSV and as Parquet: one row for each result, one column for
-//! each figure. A dump is produced in batches while it is sent, so it contains no deleted result and needs
-//! little memory.
+//! each figure. A dump is produced in batches while it is sent, so it needs little memory and does not
+//! contain results that were deleted before.
 
 use std::io;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ pub fn router() -> Router<Service> {
     Router::new().route("/dump/results.csv", get(csv)).route("/dump/results.parquet", get(parquet))
 }
 
-/// A result as a row: the cells of [`COLUMNS`], and the figures of the catalogue.
+/// A result as a row of a dump: the cells of [`COLUMNS`], and the figures of the catalogue.
 struct Row {
     cells: [Option<String>; COLUMNS.len()],
     figures: Vec<Option<f64>>,
@@ -115,7 +115,7 @@ async fn csv(State(service): State<Service>) -> Response {
 }
 
 struct Csv {
-    /// The header line of the CSV file; empty once it is sent.
+    /// The header line of the CSV file; empty after it has been sent.
     head: Vec<u8>,
 }
 
@@ -144,8 +144,8 @@ impl Format for Csv {
     }
 }
 
-/// Writes a CSV cell as in RFC 4180. A text that begins like a formula gets an apostrophe, because
-/// spreadsheets would run it.
+/// Writes a CSV cell as in RFC 4180. An apostrophe is put before a text that begins like a formula, because
+/// spreadsheets would otherwise run it.
 fn write_cell(out: &mut Vec<u8>, text: &str) {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
     if !is_formula && !text.contains([',', '"', '\n', '\r']) {
@@ -216,7 +216,7 @@ fn send(service: Service, kind: &'static str, name: &str, format: impl Format) -
     let (sender, receiver) = mpsc::channel::<io::Result<Bytes>>(AHEAD);
     tokio::spawn(async move {
         if let Err(error) = produce(&service, format, &sender, permit).await {
-            // After this error, the client sees an aborted transfer.
+            // For the client, this error looks like an aborted transfer.
             let _ = sender.send(Err(error)).await;
         }
     });

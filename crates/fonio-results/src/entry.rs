@@ -1,4 +1,5 @@
-//! A submission as the service stores it: comparison key, device, ranked figures and compressed document.
+//! Converts a submission into the form in which the service stores it: comparison key, device, ranked figures
+//! and compressed document.
 
 use fonio_storebench_document::document::{Document, Origin};
 use fonio_storebench_document::plausibility;
@@ -20,7 +21,7 @@ pub struct Entry {
     pub device: DeviceRevision,
     /// Why the result is hidden; `None` for a result that is not hidden.
     pub hidden_reason: Option<String>,
-    /// The measured ranked figures: the index in [`figures::ranked`], and the value.
+    /// The ranked figures that were measured, each as its index in [`figures::ranked`] and its value.
     pub figures: Vec<(usize, f64)>,
     /// The compressed document.
     pub document: Vec<u8>,
@@ -29,7 +30,8 @@ pub struct Entry {
 /// A comparison key with its texts for pages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct Key {
-    /// The name for the parameter `key`: `v1.full.directory.ext4.32gb`; generated results have `model.v1.…`.
+    /// The key's name in the parameter `key`: `v1.full.directory.ext4.32gb`; for generated results,
+    /// `model.v1.…`.
     #[serde(rename = "key")]
     pub name: String,
     /// The version and effort of the test: `1 (full)`.
@@ -66,7 +68,7 @@ impl Entry {
         Entry::of_json(document, &json, now_unix_s)
     }
 
-    /// Works like [`Entry::new`], but takes the document's JSON from the caller.
+    /// Does the same as [`Entry::new`], but takes the document's JSON from the caller.
     pub(crate) fn of_json(document: &Document, json: &str, now_unix_s: u64) -> Entry {
         Entry {
             key: key(document),
@@ -88,7 +90,7 @@ pub fn ranked_figures(document: &Document) -> Vec<(usize, f64)> {
 const EMULATED: &str = "emulated.";
 const MODEL: &str = "model.";
 
-/// Returns whether the key with this name is for generated results.
+/// Returns whether results with the key of this name were generated.
 pub fn is_generated(key: &str) -> bool {
     key.starts_with(EMULATED) || key.starts_with(MODEL)
 }
@@ -160,8 +162,8 @@ pub fn word(value: &impl Serialize) -> String {
     }
 }
 
-/// Returns a name for use in URLs: the texts in lower-case letters, digits and hyphens. Different texts can
-/// give the same name, so six digits of a hash follow.
+/// Returns a name for use in URLs: the texts in lower-case letters, digits and hyphens. Different texts could
+/// give the same name, so six digits of a hash are appended.
 fn slug(texts: &[&str]) -> String {
     const LETTERS_MAX: usize = 60;
     let mut letters = String::new();

@@ -1,5 +1,5 @@
-//! The figures that the service ranks, a selection from StoreBench's catalogue. All other figures appear only
-//! on a result's page, because each ranked figure needs a database row per result.
+//! Selects the figures that the service ranks from StoreBench's catalogue. All other figures appear only on a
+//! result's page, because each ranked figure needs a database row per result.
 
 use std::sync::LazyLock;
 

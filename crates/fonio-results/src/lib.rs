@@ -1,12 +1,12 @@
-//! The results service: receives results of `fonio storebench`, ranks comparable results, and shows them as
-//! pages.
+//! Implements the results service. It receives results of `fonio storebench`, ranks comparable results, and
+//! shows them as pages.
 //!
 //! A submission is checked ([`submission`]) and converted to an [`entry::Entry`]. One thread
-//! ([`store::Writer`]) writes the entries, and commits many submissions at once. Each commit updates the
-//! tables of rankings and distributions ([`store`]), so no page has to count results. [`database`] is a
-//! small common interface to SQLite and PostgreSQL.
+//! ([`store::Writer`]) writes the entries, and commits many submissions at once. Each commit also updates the
+//! tables of rankings and distributions ([`store`]), so pages need not count results. [`database`] is a small
+//! common interface to SQLite and PostgreSQL.
 //!
-//! The service depends on StoreBench's document format and on no other part of fonio.
+//! The service depends only on StoreBench's document format, and on no other part of fonio.
 
 pub mod api;
 pub mod compression;

@@ -1,11 +1,11 @@
-//! Limits client requests with one token bucket per address; each bucket fills at a constant rate.
+//! Limits the requests of clients with one token bucket per address. Each bucket fills at a constant rate.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Maximum number of client addresses. If there are more, addresses with full buckets are dropped; if no
+/// Maximum number of client addresses. If there are more, addresses with full buckets are removed; if no
 /// bucket is full, new addresses are refused. The entry of an address needs about 50 bytes.
 const ADDRESSES_MAX: usize = 100_000;
 
@@ -14,7 +14,7 @@ const ADDRESSES_MAX: usize = 100_000;
 pub struct Rate {
     /// Number of tokens added per second.
     pub per_s: f64,
-    /// The size of the token bucket, which is the largest possible burst.
+    /// The size of the token bucket. This is the largest possible burst.
     pub burst: f64,
 }
 
@@ -42,7 +42,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If the bucket has no token, the time until the next token.
+    /// Returns the time until the next token if the bucket has no token.
     pub fn take(&self, address: IpAddr, now: Instant) -> Result<(), Duration> {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= ADDRESSES_MAX {
@@ -71,8 +71,8 @@ impl Rate {
     }
 }
 
-/// Returns the network of a client address. For IPv6, this is the /64 network, because a host usually has its
-/// own.
+/// Returns the network of a client address. For IPv6, this is the /64 network, because each host usually has
+/// its own /64 network.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -108,7 +108,7 @@ mod tests {
         assert!(limiter.take("2001:db8::1".parse().unwrap(), now).is_ok());
         assert!(limiter.take("2001:db8::ffff:2".parse().unwrap(), now).is_err());
         assert!(limiter.take("2001:db8:0:1::1".parse().unwrap(), now).is_ok());
-        // The same client's IPv4 address in both notations.
+        // The same IPv4 address in both notations counts as one client.
         assert!(limiter.take("192.0.2.1".parse().unwrap(), now).is_ok());
         assert!(limiter.take("::ffff:192.0.2.1".parse().unwrap(), now).is_err());
     }

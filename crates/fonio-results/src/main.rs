@@ -62,7 +62,7 @@ struct Serve {
     /// Requests per second that one address may send; a burst may have four times as many.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     requests_per_second: u32,
-    /// Submissions and deletions per minute that one address may send; a burst may have the same number.
+    /// Submissions and deletions per minute that one address may send; all of them may come in one burst.
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     submissions_per_minute: u32,
     /// Threads that read the database.
@@ -136,7 +136,7 @@ fn run(arguments: Serve) -> Result<()> {
         serve::serve(listener, serve::router(service), serve::Times::default(), stop).await;
         anyhow::Ok(())
     });
-    // Ends the handlers and drops the last sender of the writer thread's queue. The writer thread then
+    // This ends the handlers and drops the last sender of the writer thread's queue. The writer thread then
     // finishes the accepted submissions.
     drop(runtime);
     if writer.join().is_err() {

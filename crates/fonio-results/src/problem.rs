@@ -1,5 +1,5 @@
-//! Defines errors of a request or of the service, each with an HTTP status and a sentence. The API reports
-//! these errors as JSON, and the pages report them as HTML.
+//! Defines problems with a request or with the service. Each problem has an HTTP status and a sentence. The
+//! API reports problems as JSON, and the pages report them as HTML.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::database::DatabaseError;
 use crate::store::Refusal;
 
-/// A problem because of which a request is refused.
+/// The reason why a request is refused.
 #[derive(Clone, Debug)]
 pub struct Problem {
     /// The HTTP status of the response.
@@ -49,7 +49,7 @@ impl Problem {
         Problem::unknown("no result has this id; it may have been deleted")
     }
 
-    /// Creates the problem of something that does not exist.
+    /// Creates the problem of a request for something that does not exist.
     pub fn unknown(sentence: impl Into<String>) -> Problem {
         Problem::new(StatusCode::NOT_FOUND, sentence)
     }
@@ -115,7 +115,7 @@ impl From<Refusal> for Problem {
             Refusal::Stopping => Problem::later("the service is stopping; try again in a minute"),
             Refusal::Full => Problem::new(
                 StatusCode::INSUFFICIENT_STORAGE,
-                "the disk of the service is full, and nothing was stored; tell the operator, and send the result later",
+                "the disk of the service is full, and nothing was stored; inform the operator, and send the result later",
             ),
             Refusal::Failed => Problem::later(
                 "the service cannot write to its database, and nothing was stored; the operator finds the reason in the log of the service",

@@ -1,4 +1,5 @@
-//! The query string of a request. Only known parameter names are allowed, each at most once.
+//! Parses the query string of a request. Only known parameter names are allowed, and each name may occur at
+//! most once.
 
 use axum::http::Uri;
 
@@ -42,7 +43,8 @@ impl Parameters {
         Ok(Parameters(pairs))
     }
 
-    /// Returns the value of a parameter; `None` if it is missing, or empty like an unused form field.
+    /// Returns the value of a parameter; `None` if the parameter is missing, or if its value is empty, as for
+    /// an unused field of a form.
     pub fn get(&self, name: &str) -> Option<&str> {
         let pair = self.0.iter().find(|(known, _)| known == name)?;
         Some(pair.1.as_str()).filter(|value| !value.is_empty())
@@ -62,7 +64,8 @@ impl Parameters {
         }
     }
 
-    /// Returns the position in the parameter `page`, copied from `next` of an earlier page.
+    /// Returns the position in the parameter `page`. Clients copy this parameter from `next` of an earlier
+    /// page.
     pub fn page(&self) -> Result<Option<Position>, Problem> {
         let Some(text) = self.get("page") else { return Ok(None) };
         parse_position(text)

@@ -1,4 +1,5 @@
-//! The HTTP server: accepts connections, limits their number and duration, and shuts down gracefully.
+//! Implements the HTTP server. It accepts connections, limits their number and duration, and shuts down
+//! gracefully.
 
 use std::collections::HashMap;
 use std::io;
@@ -31,11 +32,12 @@ const CONNECTIONS_OF_ADDRESS_MAX: usize = 128;
 /// Timeouts for clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// Time limit to receive a request head; also closes idle connections.
+    /// Maximum time in which a client must send a request head. Idle connections are also closed after this
+    /// time.
     pub head: Duration,
-    /// Time limit without progress while data are sent or received.
+    /// Maximum time without progress while data is sent or received.
     pub stall: Duration,
-    /// Time limit for requests in progress at shutdown.
+    /// Maximum time for requests that are in progress at shutdown.
     pub stop: Duration,
 }
 
@@ -73,11 +75,12 @@ async fn wrong_method() -> Response {
     .into_json()
 }
 
-/// Counts the request, and adds the headers that prevent pages from running or loading foreign content.
+/// Counts the request against the client's rate limit, and adds headers that prevent pages from running or
+/// loading foreign content.
 async fn guard(State(service): State<Service>, request: Request, next: Next) -> Response {
     let admitted = match request.extensions().get::<Peer>() {
         Some(Peer(peer)) => {
-            // Each proxy appends an entry; only the last entry of the last header is from the nearest proxy.
+            // Each proxy appends an entry, so the nearest proxy added only the last entry of the last header.
             let forwarded = request.headers().get_all("x-forwarded-for").iter().next_back();
             let client = service.client(*peer, forwarded.and_then(|value| value.to_str().ok()));
             let writes = matches!(*request.method(), Method::POST | Method::DELETE);
@@ -169,8 +172,8 @@ fn connect(
     times: Times,
     graceful: &GracefulShutdown,
 ) {
-    // Disable Nagle's algorithm, because with it, a response on a kept connection can wait for an
-    // acknowledgement.
+    // Disable Nagle's algorithm, because it can delay a response on a persistent connection until an
+    // acknowledgement arrives.
     let _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
     stream.set_read_timeout(Some(times.stall));
@@ -188,7 +191,7 @@ fn connect(
     });
 }
 
-/// Tells a client that the service is full.
+/// Sends the response that the service has too many connections.
 async fn refuse(mut stream: TcpStream) {
     const ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
         Content-Type: application/json\r\nContent-Length: 79\r\n\r\n\
@@ -200,7 +203,7 @@ async fn refuse(mut stream: TcpStream) {
 #[derive(Clone, Default)]
 struct Connections(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
-/// An open connection's slot; dropping it frees the slot.
+/// The slot of an open connection. Dropping this value frees the slot.
 struct Place {
     connections: Connections,
     address: IpAddr,
@@ -212,7 +215,7 @@ impl Connections {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = open.values().sum();
         let own = open.get(&address).copied().unwrap_or(0);
-        // A proxy on this machine forwards the connections of all clients.
+        // From a loopback address, a proxy on this machine forwards the connections of all clients.
         let own_max = if address.is_loopback() { CONNECTIONS_MAX } else { CONNECTIONS_OF_ADDRESS_MAX };
         if all >= CONNECTIONS_MAX || own >= own_max {
             return None;

@@ -1,4 +1,4 @@
-//! The state shared by all requests: the database threads, the summaries, and the limits.
+//! Defines the state that all requests share: the database threads, the summaries, and the limits.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct Settings {
     pub requests: Rate,
     /// Rate limit for submissions and deletions from one client address.
     pub submissions: Rate,
-    /// Addresses of trusted proxies, whose `X-Forwarded-For` headers give the client addresses.
+    /// Addresses of trusted proxies. Their `X-Forwarded-For` headers contain the addresses of the clients.
     pub proxies: Vec<IpAddr>,
     /// The service's public URL without a final slash. If the URL is empty, replies contain only paths.
     pub public_url: String,
@@ -75,11 +75,12 @@ impl Service {
         query: impl FnOnce(&mut dyn Connection, &Lookup) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         let lookup = Lookup { summaries: self.summaries.clone(), figure_ids: Arc::clone(&self.figure_ids) };
-        // The inner result comes from the query, the outer result from the thread.
+        // The inner result comes from the query, and the outer result comes from the thread.
         self.reads.run(move |connection| Ok(query(connection, &lookup))).await?
     }
 
-    /// Returns the address of the client, which a trusted proxy gives in the last entry of `X-Forwarded-For`.
+    /// Returns the address of the client. If the peer is a trusted proxy, this is the last entry of
+    /// `X-Forwarded-For`.
     pub(crate) fn client(&self, peer: IpAddr, forwarded_for: Option<&str>) -> IpAddr {
         if !self.proxies.contains(&peer.to_canonical()) {
             return peer;
@@ -88,14 +89,14 @@ impl Service {
         named.unwrap_or(peer)
     }
 
-    /// Counts a request of a client, and refuses it if the client exceeds its rate limit.
+    /// Counts a request of a client, and refuses the request if the client exceeds its rate limit.
     pub(crate) fn admit(&self, client: IpAddr, writes: bool) -> Result<(), Problem> {
         let limiter = if writes { &self.submissions } else { &self.requests };
         limiter.take(client, Instant::now()).map_err(Problem::too_many)
     }
 }
 
-/// Cached distributions of figures, and the figures' ids in the database.
+/// The cached distributions of figures, and the ids of the figures in the database.
 pub(crate) struct Lookup {
     summaries: Summaries,
     figure_ids: Arc<Vec<i64>>,

@@ -1,4 +1,4 @@
-//! Reads a client's submission: turns JSON into a checked [`Entry`], or into a problem that lists the
+//! Reads a client's submission. Converts the JSON to a checked [`Entry`], or to a problem that lists the
 //! mistakes.
 
 use axum::http::StatusCode;
@@ -7,14 +7,14 @@ use fonio_storebench_document::{Refusal, Submission};
 use crate::entry::Entry;
 use crate::problem::Problem;
 
-/// Maximum number of a document's mistakes that a reply lists.
+/// Maximum number of mistakes that a reply lists.
 const PLACES_MAX: usize = 20;
 
 /// Reads a document that was received at `now_unix_s`.
 ///
 /// # Errors
 ///
-/// The problem for the reply: the bytes are not a document, or the document is refused.
+/// Returns the problem for the reply if the bytes are not a document, or if the document is refused.
 pub fn read(bytes: &[u8], now_unix_s: u64) -> Result<Entry, Problem> {
     let problems = match Submission::read(bytes) {
         Ok((submission, json)) => return Ok(Entry::of_json(&submission, &json, now_unix_s)),

@@ -1,13 +1,13 @@
-//! Public ids with 128 random bits, and secret delete tokens with 256 random bits, both in hexadecimal
-//! digits.
+//! Creates public ids with 128 random bits, and secret delete tokens with 256 random bits. Ids and tokens
+//! consist of hexadecimal digits.
 
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// The length of an id in digits.
+/// The number of digits of an id.
 pub const ID_DIGITS: usize = 32;
 
-/// The length of a delete token in digits.
+/// The number of digits of a delete token.
 pub const TOKEN_DIGITS: usize = 64;
 
 /// Returns a new random id.
@@ -31,13 +31,13 @@ pub fn is_id(text: &str) -> bool {
     text.len() == ID_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// Returns the hash of a token. The database stores only this hash. A token has 256 random bits, so even a
-/// hash without salt cannot be reversed.
+/// Returns the hash of a token. The database stores only this hash. A token has 256 random bits, so its hash
+/// cannot be reversed even without a salt.
 pub fn hash(token: &str) -> Vec<u8> {
     Sha256::digest(token.as_bytes()).to_vec()
 }
 
-/// Returns whether a token has the stored hash. The comparison takes constant time.
+/// Returns whether the hash of a token equals the stored hash. The comparison takes constant time.
 pub fn matches(token: &str, stored: &[u8]) -> bool {
     hash(token).ct_eq(stored).into()
 }

@@ -1,6 +1,7 @@
-//! Tests of the results service, in one program so that all dependencies are linked only once.
+//! Tests of the results service. All tests are one program, because each program is linked with all
+//! dependencies.
 
-#![allow(clippy::unwrap_used)] // Tests may.
+#![allow(clippy::unwrap_used)] // A test may fail.
 
 #[path = "support/chromium.rs"]
 mod chromium;

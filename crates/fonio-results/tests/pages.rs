@@ -1,7 +1,7 @@
-//! Tests the pages in a browser: in wide and narrow windows, in light and dark colours, and their
-//! accessibility tree for screen readers.
+//! Tests the pages in a browser, in wide and narrow windows and in light and dark colours. Also tests their
+//! accessibility tree, which screen readers use.
 
-#![allow(clippy::unwrap_used)] // Tests may.
+#![allow(clippy::unwrap_used)] // A test may fail.
 
 use crate::chromium;
 use crate::support;
@@ -57,7 +57,7 @@ fn pages_fit_and_are_accessible() {
             let seen = browser.evaluate("document.documentElement.scrollWidth").as_u64();
             assert!(
                 seen.is_some_and(|seen| seen <= u64::from(width)),
-                "{path} is {seen:?} pixels wide, but the window only {width}"
+                "{path} is {seen:?} pixels wide, but the window is only {width}"
             );
             let back = browser.evaluate("getComputedStyle(document.body).backgroundColor");
             let expected = if scheme == "dark" { "rgb(15, 19, 24)" } else { "rgb(255, 255, 255)" };
@@ -67,7 +67,7 @@ fn pages_fit_and_are_accessible() {
     }
 }
 
-/// Checks landmarks, the single main heading, and the names of elements without their own text.
+/// Checks that a page has landmarks and a single main heading, and that elements without text have names.
 fn check_names(browser: &mut Chromium, path: &str, charts: usize) {
     let things = browser.accessible();
     let count = |role: &str| things.iter().filter(|(other, _)| other == role).count();

@@ -1,6 +1,6 @@
 //! Tests of the program's errors, graceful shutdown and backup.
 
-#![allow(clippy::unwrap_used)] // Tests may.
+#![allow(clippy::unwrap_used)] // A test may fail.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -119,7 +119,7 @@ fn sigterm_finishes_requests_and_a_backup_is_complete() {
     let mut stream = TcpStream::connect(service.address).unwrap();
     stream.write_all(head(&body).as_bytes()).unwrap();
     stream.write_all(&body[..100]).unwrap();
-    // When a second request completes, the connection of the first request has been accepted.
+    // When a second request has completed, the connection of the first request must have been accepted.
     assert_eq!(submit(service.address), 201);
     service.signal("-TERM");
     stream.write_all(&body[100..]).unwrap();

@@ -1,6 +1,6 @@
-//! Tests that the service refuses bad requests with a sentence and keeps running.
+//! Tests that the service refuses bad requests with an explanation and keeps running.
 
-#![allow(clippy::unwrap_used)] // Tests may.
+#![allow(clippy::unwrap_used)] // A test may fail.
 
 use crate::support;
 

@@ -1,6 +1,7 @@
-//! Tests the service through its sockets, with the same requests on SQLite and on PostgreSQL.
+//! Tests the service through its sockets. The same requests are sent to a service with SQLite and to a
+//! service with PostgreSQL.
 
-#![allow(clippy::unwrap_used)] // Tests may.
+#![allow(clippy::unwrap_used)] // A test may fail.
 
 use crate::support;
 
@@ -121,7 +122,7 @@ fn a_results_life(location: Location) {
     assert_eq!(service.get("/healthz").status, 200);
 }
 
-/// A naive ranking: value, submission number and device of each entry.
+/// A naive ranking. Each entry has a value, a submission number and a device.
 type Naive = Vec<(f64, usize, usize)>;
 
 fn rankings_are_those_of_a_sorted_list(location: Location) {

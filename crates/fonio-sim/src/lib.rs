@@ -3,7 +3,7 @@
 //! A [`device::Device`] accepts commands with their submission times and returns their completion times. A
 //! device model does no I/O, reads no clock, and takes random numbers only from its seed. The simulator
 //! drives the model with virtual time, the emulator with the wall clock. A [`scheduler::Scheduler`] chooses
-//! the next waiting request for the device; [`engine::run`] runs workloads through both.
+//! the next waiting request for the device. [`engine::run`] runs workloads through a scheduler and a device.
 
 pub mod device;
 pub mod engine;

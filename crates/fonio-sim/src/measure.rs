@@ -202,7 +202,7 @@ impl Protocol {
         }
     }
 
-    /// Returns the sequential test of Kim et al., Table III, on the phone: 128 MiB. The request sizes are not
+    /// Returns the sequential test of 128 MiB on the phone (Kim et al., Table III). The request sizes are not
     /// published; we assume 512 KiB for writes and 128 KiB for reads (the kernel's read-ahead).
     pub fn kim_sequential(op: Op) -> Protocol {
         let request = if op == Op::Read { 128 << 10 } else { 512 << 10 };
@@ -215,7 +215,7 @@ impl Protocol {
         }
     }
 
-    /// Returns 4 KiB direct I/O to a file of 128 MB, as in Nguyen et al., section 4.3.
+    /// Returns the experiment with 4 KiB direct I/O to a file of 128 MB, as in Nguyen et al., section 4.3.
     pub fn smartio(op: Op, order: Order, gives: Gives) -> Protocol {
         let range = ByteCount(128 << 20);
         Protocol {
@@ -230,7 +230,7 @@ impl Protocol {
         }
     }
 
-    /// Returns several processes with 32 MB each, as in Nguyen et al., section 4.5.
+    /// Returns the experiment with several processes that use 32 MB each, as in Nguyen et al., section 4.5.
     pub fn concurrency(op: Op, order: Order, processes: u32) -> Protocol {
         let range = ByteCount(32 << 20);
         Protocol {

@@ -190,8 +190,8 @@ impl DeviceClass {
             request: ByteCount(512 << 10),
             range,
             count: 512,
-            // Two commands in flight, so that neither the host nor the device waits. Only one command if the
-            // device has no queue.
+            // Keep two commands in flight, so that neither the host nor the device waits. If the device has
+            // no queue, only one command can be in flight.
             depth: self.depth.min(2),
             prepare: range,
             gives: Gives::Throughput,

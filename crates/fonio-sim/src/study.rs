@@ -141,7 +141,7 @@ impl Setup<'_> {
     }
 }
 
-/// Returns a process with direct I/O on its own file, which also waits for its writes.
+/// Returns a process that uses direct I/O on its own file, so it also waits for its writes.
 fn process(at: u32, op: Op, order: Order, file: ByteCount) -> ClosedLoop {
     ClosedLoop {
         process: ProcessId(at),

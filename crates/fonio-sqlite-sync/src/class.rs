@@ -14,7 +14,7 @@ use crate::world::World;
 pub enum Decision {
     /// SQLite syncs the database as usual.
     Durable,
-    /// This library replaces some functions of the database's files.
+    /// This library replaces some of SQLite's I/O methods for the database's files.
     Treated(Treatment),
     /// The database must not be opened; contains the SQLite error code to return.
     Refused(c_int),
@@ -69,8 +69,8 @@ impl Decision {
     }
 }
 
-/// Decides according to the policy. `not_stale` checks a database of the class `cache`, which can be from an
-/// earlier boot.
+/// Decides according to the policy. If the class is `cache`, `not_stale` checks that the database is not
+/// stale.
 fn decide_with(database: &Path, not_stale: impl FnOnce(&Boots) -> Result<(), c_int>) -> Decision {
     let world = World::get();
     if let Some(treatment) = world.databases.treatment(database) {

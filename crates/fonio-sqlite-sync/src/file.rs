@@ -1,8 +1,8 @@
-//! Replaces functions of an open file.
+//! Replaces SQLite's I/O methods of an open file.
 //!
-//! Lifecycle: after SQLite has opened the file, [`Hooked::put`] installs a table with our functions.
-//! [`close`] restores the original table, closes the file and frees our table. The original table belongs to
-//! SQLite and is never written.
+//! Lifecycle: after SQLite has opened the file, [`Hooked::put`] installs a table of methods that contains our
+//! functions. [`close`] restores the original table, closes the file and frees our table. The original table
+//! belongs to SQLite and is never written.
 
 use std::ffi::c_int;
 use std::mem::offset_of;
@@ -49,7 +49,7 @@ pub struct Hooked {
 }
 
 impl Hooked {
-    /// Replaces functions of an open file: `xClose`, and the functions that `replace` selects for the role. A
+    /// Replaces methods of an open file: `xClose`, and the methods that `replace` selects for the role. A
     /// main file must already be counted as open; closing it decrements the count.
     ///
     /// # Safety
@@ -72,7 +72,7 @@ impl Hooked {
         unsafe { (*file).methods = hooked.cast() };
     }
 
-    /// Returns this library's data in the file, or `None` if the file is not hooked.
+    /// Returns this library's data about the file, or `None` if the file is not hooked.
     ///
     /// # Safety
     ///

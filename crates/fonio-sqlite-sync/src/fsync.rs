@@ -2,8 +2,8 @@
 //! programs are linked statically with SQLite.
 //!
 //! Fsync calls are dropped only for databases of rules with `drop-fsync`. The sync of a commit looks like the
-//! sync of a checkpoint, so either all syncs of a database are dropped, or no syncs. Before programs start,
-//! the systemd unit (`fonio sync-policy boot`) removes stale databases.
+//! sync of a checkpoint, so either all syncs of a database are dropped, or none. Before programs start, the
+//! systemd unit (`fonio sync-policy boot`) removes stale databases.
 
 use std::ffi::c_int;
 use std::os::fd::BorrowedFd;

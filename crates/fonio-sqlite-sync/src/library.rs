@@ -37,7 +37,7 @@ fn is_theirs(found: *mut c_void) -> bool {
     !found.is_null() && module_at(found).map(|(base, _)| base) != ours
 }
 
-/// Looks up the function in a module and, like the linker, in the libraries that it needs.
+/// Looks up the function in a module and, as the linker does, in the libraries that the module needs.
 fn in_module(module: Option<(usize, *const libc::c_char)>, name: &CStr) -> Option<*mut c_void> {
     let (_, path) = module?;
     // SAFETY: the path is a string owned by the linker. The module is loaded, so closing the handle unloads

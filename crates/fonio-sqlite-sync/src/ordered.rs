@@ -111,8 +111,9 @@ pub unsafe extern "C" fn file_control(file: *mut sqlite3_file, code: c_int, argu
 }
 
 /// Corrects the value of a PRAGMA that would change the mode or the level. SQLite then executes the corrected
-/// PRAGMA and returns its usual result; if we returned the result, it would be a row, and programs expect no
-/// row. Returns false if the corrected value does not fit into the memory of the given value.
+/// PRAGMA and returns its usual result; if this function returned the result itself, SQLite would pass it to
+/// the program as a row, and programs expect no row. Returns false if the corrected value does not fit into
+/// the memory of the given value.
 unsafe fn correct(arguments: *mut *mut c_char) -> bool {
     // SAFETY: the caller guarantees that the three strings are valid; the value can be null.
     let (name, value) = unsafe {

@@ -1,4 +1,4 @@
-//! The replaced functions of an open file, by its role.
+//! The functions that replace methods of an open file, depending on the file's role.
 
 use std::ffi::{c_int, c_void};
 

@@ -138,7 +138,7 @@ fn treated(path: &Path) -> Decision {
     World::get().databases.treatment(&database_of(path)).map_or(Decision::Durable, Decision::Treated)
 }
 
-/// Replaces functions of a database's main file. If this fails, the database stays durable.
+/// Replaces SQLite's I/O methods of a database's main file. If this fails, the database stays durable.
 unsafe fn hook_main(api: &Api, file: *mut sqlite3_file, path: &Path, treatment: Treatment) {
     let world = World::get();
     if !class::is_possible(path, &treatment) {
@@ -157,7 +157,7 @@ unsafe fn hook_main(api: &Api, file: *mut sqlite3_file, path: &Path, treatment: 
     unsafe { Hooked::put(file, role, Some(path.to_owned()), replace) };
 }
 
-/// Replaces functions of a log or journal. Returns false if the file must not be used.
+/// Replaces SQLite's I/O methods of a log or journal. Returns false if the file must not be used.
 unsafe fn hook_other(file: *mut sqlite3_file, path: &Path, is_log: bool, treatment: Treatment) -> bool {
     let role = match treatment {
         Treatment::Unsynced => Role::Unsynced,

@@ -28,8 +28,8 @@ struct State {
     dirty_since: Option<Instant>,
     /// The time of the oldest write that the running sync covers.
     syncing_since: Option<Instant>,
-    /// A sync has failed. The data that the failed sync should have written may be lost, so no further write
-    /// is allowed.
+    /// Whether a sync has failed. The data that the failed sync should have written may be lost, so no
+    /// further write is allowed.
     has_failed: bool,
 }
 

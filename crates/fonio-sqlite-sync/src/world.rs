@@ -1,8 +1,8 @@
 //! The state of this library in a process.
 //!
-//! A child of fork(2) has only the calling thread, and locks held by other threads stay locked in it. So a
-//! child process begins with a new state of this library. SQLite does not allow the child to use databases
-//! that its parent opened.
+//! A child of fork(2) has only the calling thread, and locks that other threads held stay locked in the
+//! child. So a child process begins with a new state of this library. SQLite does not allow the child to use
+//! databases that its parent opened.
 
 use std::path::Path;
 use std::ptr;

@@ -1,5 +1,5 @@
-//! Checks a document: units and ranges of figures, lengths of texts, and texts that look private: paths,
-//! serial numbers, host names, addresses.
+//! Checks a document: the units and ranges of its figures, the lengths of its texts, and whether a text looks
+//! private, such as a path, a serial number, a host name or an address.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -43,21 +43,22 @@ impl fmt::Display for Problem {
 
 const PROBLEMS_MAX: usize = 20;
 
-/// A run takes at most ten minutes; a continued run can take slightly longer.
+/// Maximum accepted duration of a run in seconds. This is generous: a run takes at most ten minutes, and a
+/// continued run takes only slightly longer.
 const TOOK_S_MAX: f64 = 3600.0;
 
 /// The earliest accepted start time: 2020-01-01, before StoreBench existed.
 const BEGAN_MIN_UNIX_S: u64 = 1_577_836_800;
 
-/// Limit of plausible capacities and written amounts: a thousand TB.
+/// Maximum plausible capacity and maximum plausible amount of written data: a thousand TB.
 const BYTES_MAX: u64 = 1_000_000_000_000_000;
 
 const OPTIONS_MAX: usize = 32;
 const NOTES_MAX: usize = 40;
 
 impl Document {
-    /// Checks ranges, units and lengths. The result is empty for a valid document. Serde has already refused
-    /// unknown keys.
+    /// Checks ranges, units and lengths. Returns the problems; there are none for a valid document. Serde has
+    /// already refused unknown keys.
     pub fn check(&self) -> Vec<Problem> {
         let mut checker = Checker { problems: Vec::new() };
         checker.document(self);
@@ -70,7 +71,7 @@ impl Document {
     ///
     /// # Errors
     ///
-    /// The problems, each with its field and a sentence.
+    /// Returns the problems, each with its field and a sentence.
     pub fn parse(json: &[u8]) -> Result<Document, Vec<Problem>> {
         if json.len() > JSON_BYTES_MAX {
             return Err(vec![Problem::new(
@@ -227,7 +228,7 @@ impl Checker {
 
     fn value(&mut self, path: &dyn Fn() -> String, figure: &CatalogueFigure, value: &Value) {
         if value.unit != figure.unit {
-            self.refuse(format!("{}.unit", path()), "the unit differs from the catalogue's");
+            self.refuse(format!("{}.unit", path()), "the unit differs from the unit in the catalogue");
         }
         for (name, number) in [("value", value.value), ("low", value.low), ("high", value.high)] {
             if !is_within(number, figure.min, figure.max) {
@@ -249,7 +250,7 @@ impl Checker {
                 self.refuse("sustained_curve.mb_s", format!("at most {CURVE_POINTS_MAX} points are allowed"));
             }
             for (at, rate) in curve.mb_s.iter().enumerate().take(CURVE_POINTS_MAX) {
-                // Formats the field's name only for an invalid rate, because most rates are valid.
+                // Format the name of the field only for an invalid rate, because most rates are valid.
                 if !is_within(*rate, 0.0, 32_000.0) {
                     self.number(&format!("sustained_curve.mb_s[{at}]"), *rate, 0.0, 32_000.0);
                 }
@@ -349,7 +350,8 @@ fn is_within(value: f64, min: f64, max: f64) -> bool {
     value.is_finite() && min <= value && value <= max
 }
 
-/// Minimum digits of a suspected serial number. The longest harmless number in a result is a size in bytes.
+/// Minimum number of digits of a suspected serial number. The longest harmless number in a result is a size
+/// in bytes.
 const SERIAL_DIGITS: usize = 16;
 
 /// Finds text that looks like a path, an address, or a serial number.
@@ -424,9 +426,9 @@ mod tests {
     }
 
     proptest! {
-        /// Puts any value into any field of a document: the document is either accepted, or refused with a
-        /// sentence. An accepted document stays equal when it is written and read again, and passes a second
-        /// check.
+        /// Puts any value into any field of a document. The document must either be accepted, or be refused
+        /// with a sentence. An accepted document must stay equal when it is written and read again, and must
+        /// pass a second check.
         #[test]
         fn odd_values_are_read_or_refused(place in any::<prop::sample::Index>(), odd in odd_value()) {
             static MODEL: LazyLock<serde_json::Value> =

@@ -1,4 +1,4 @@
-//! The SD classes, and whether a result meets their limits.
+//! Defines the SD classes, and checks whether a result meets their limits.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use fonio_core::Unit;
 
 use crate::document::{ClassVerdict, Measure};
 
-/// The requirements of an SD class of the SD Association: application performance classes A1 and A2, and
-/// speed classes.
+/// The requirements of a class that the SD Association defines. There are the application performance classes
+/// A1 and A2, and the speed classes.
 #[derive(Clone, Copy, Debug)]
 pub struct Class {
     /// The class's name, such as `A1` or `V30`.
@@ -35,7 +35,7 @@ const fn video(name: &'static str, seq_write_mb_s: f64) -> Class {
     Class { name, rand_read_iops: 0.0, rand_write_iops: 0.0, seq_write_mb_s }
 }
 
-/// Size of the classes' random requests.
+/// Size in bytes of the random requests for which the classes state limits.
 pub(crate) const REQUEST_BYTES: f64 = 4096.0;
 
 /// Compares a result's figures with the limits of each SD class.
@@ -47,7 +47,7 @@ fn of_class(class: &Class, measured: &BTreeMap<String, Measure>) -> ClassVerdict
     let limits = [
         ("bandwidth.rand_read", class.rand_read_iops * REQUEST_BYTES / 1e6, "random reads"),
         ("bandwidth.rand_write", class.rand_write_iops * REQUEST_BYTES / 1e6, "random writes"),
-        // The classes require sustained writes, so the relevant rate is that after the fast cache is full.
+        // The classes require sustained writes, so the rate after the fast cache is full counts.
         ("sustained.last", class.seq_write_mb_s, "sequential writes"),
     ];
     let mut missing = None;
@@ -98,7 +98,7 @@ mod tests {
         let found = verdicts(&a_card);
         assert_eq!(found["A1"], ClassVerdict::NotMet("random writes: 464 IOPS of 500 IOPS".to_owned()));
         assert_eq!(found["V10"], ClassVerdict::Met);
-        // The 60 MB/s in the fast cache are ignored.
+        // The rate of 60 MB/s in the fast cache is ignored.
         assert_eq!(found["V30"], ClassVerdict::NotMet("sequential writes: 28 MB/s of 30 MB/s".to_owned()));
         let reads_only = measured(&[("bandwidth.rand_read", 7.0)]);
         let found = verdicts(&reads_only);

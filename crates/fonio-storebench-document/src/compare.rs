@@ -1,10 +1,10 @@
-//! Compares two results, figure by figure. "No difference" is a possible outcome.
+//! Compares two results figure by figure. "No difference" is a possible outcome.
 //!
 //! A difference is claimed if the means differ by Welch's t-test and by more than [`SMALLEST`]. Holm's method
-//! corrects for the number of figures: of comparisons of two equal devices, at most one in twenty claims any
+//! corrects for the number of figures: if two devices are equal, at most one of twenty comparisons claims any
 //! difference. Nothing is claimed for a figure with a single run.
 //!
-//! A comparison does not account for changes of a device between StoreBench runs, for example of its
+//! A comparison does not account for changes of a device between two runs of StoreBench, for example of its
 //! temperature. An important difference should also appear in a second run.
 
 use fonio_core::Better;
@@ -104,7 +104,7 @@ pub fn compare(first: &Document, second: &Document) -> Comparison {
     let figures: Vec<Compared> = of_both
         .into_iter()
         .map(|(figure, left, right)| {
-            // Only figures that were repeated in both results have a significance level.
+            // Only figures that were measured several times in both results have a significance level.
             let level = repeated(left, right).and_then(|_| levels.next());
             of_figure(figure, left, right, level)
         })
@@ -117,8 +117,8 @@ fn repeated<'a>(first: &'a Measure, second: &'a Measure) -> Option<(&'a Value, &
     first.value().zip(second.value()).filter(|(first, second)| first.runs > 1 && second.runs > 1)
 }
 
-/// Returns the significance levels of the figures, so that the probability of any wrong claim is at most
-/// [`FAMILY_LEVEL`].
+/// Returns the significance levels of the figures. With these levels, the probability that at least one claim
+/// is wrong is at most [`FAMILY_LEVEL`].
 fn levels(figures: &[(&Value, &Value)]) -> Vec<f64> {
     holm::levels(FAMILY_LEVEL, &vec![1.0; figures.len()], |at, level| {
         values::differ(figures[at].0, figures[at].1, level)
@@ -165,9 +165,9 @@ fn verdict(figures: &[Compared]) -> String {
         };
     };
     let overall = match (better, worse) {
-        (_, 0) => format!("The second is better in {better} figures and worse in none"),
-        (0, _) => format!("The second is worse in {worse} figures and better in none"),
-        _ => format!("The second is better in {better} figures and worse in {worse}"),
+        (_, 0) => format!("The second result is better in {better} figures and worse in none"),
+        (0, _) => format!("The second result is worse in {worse} figures and better in none"),
+        _ => format!("The second result is better in {better} figures and worse in {worse}"),
     };
     format!(
         "{overall}; {equal} show no difference. The largest difference is in {}: the second's value is {:.2} times the first's.",
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(of("bandwidth.rand_write"), Some(Answer::Better));
         assert_eq!(of("response.rand_write.4k.mean"), Some(Answer::Better));
         assert_eq!(of("launch.cold.total"), None);
-        assert!(comparison.verdict.starts_with("The second is better in "), "{}", comparison.verdict);
+        assert!(comparison.verdict.starts_with("The second result is better in "), "{}", comparison.verdict);
     }
 
     #[test]
@@ -226,9 +226,9 @@ mod tests {
         );
     }
 
-    /// If equal devices have runs that vary by 5 %, at most one of twenty comparisons claims a difference in
-    /// any of forty figures. If a device is twice as fast in ten figures, the comparison finds most of these
-    /// ten differences.
+    /// If the runs of equal devices vary by 5 %, at most one of twenty comparisons claims a difference in any
+    /// of forty figures. If a device is twice as fast in ten figures, the comparison finds most of these
+    /// differences.
     #[test]
     fn claims_are_rarely_wrong() {
         const COMPARISONS: u64 = 500;

@@ -1,4 +1,4 @@
-//! The JSON document of a StoreBench result, which the results service stores and ranks.
+//! Defines the JSON document of a StoreBench result. The results service stores and ranks these documents.
 //!
 //! The schema is published as `docs/storebench.schema.json`. Within a version of [`SCHEMA`], keys can be
 //! added, but never removed or redefined. Unknown keys are refused. No field is for serial numbers, host
@@ -17,7 +17,7 @@ use crate::figures::{CatalogueFigure, UnitOfFigure};
 /// The schema of [`Document`].
 pub const SCHEMA: &str = "fonio.storebench/1";
 
-/// The version of the test, which is raised when the measurement of a figure changes. Results of different
+/// The version of the test. It is raised when the measurement of a figure changes. Results of different
 /// versions are not compared.
 pub const TEST_VERSION: u32 = 1;
 

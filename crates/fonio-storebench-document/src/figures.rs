@@ -1,5 +1,5 @@
-//! The catalogue of a result's figures. Each figure has a name, a label, a unit, a direction and a range of
-//! possible values. Runs, the terminal, comparisons and the results service use this catalogue.
+//! Defines the catalogue of the figures in a result. Each figure has a name, a label, a unit, a direction and
+//! a range of possible values. Runs, the terminal, comparisons and the results service use this catalogue.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -9,7 +9,8 @@ use fonio_core::{Access, Better, Figure, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The units in a document, for its schema only. The [`Unit`] of a value has one of these names.
+/// The units in a document. This type is used only for the schema; the [`Unit`] of a value has one of these
+/// names.
 #[derive(JsonSchema)]
 #[schemars(rename = "Unit", description = "The unit of a figure.")]
 #[allow(dead_code, reason = "only its schema is used")]
@@ -146,9 +147,9 @@ pub fn size_name(bytes: u64) -> String {
     format!("{}k", bytes >> 10)
 }
 
-/// Limit of throughput: a PCIe 6 device with four lanes, the fastest bus of flash storage.
+/// Maximum throughput in MB/s: that of a PCIe 6 device with four lanes, the fastest bus of flash storage.
 const MB_S_MAX: f64 = 32_000.0;
-/// Ten minutes: a longer response would exceed a run.
+/// Maximum response time in milliseconds: ten minutes, because a run is not longer.
 const MS_MAX: f64 = 600_000.0;
 
 fn figure(

@@ -1,12 +1,12 @@
-//! The result document of StoreBench: its contents, its checks, and its verdicts.
+//! Defines the result document of StoreBench, its checks, and its verdicts.
 //!
-//! [`document`] is the schema, [`figures`] the catalogue of figures. [`check`] finds errors, [`privacy`]
-//! finds texts that must not be published, and [`plausibility`] finds results that cannot be true.
-//! [`compare`], [`classes`], [`standing`] and [`verdict`] evaluate documents. [`values`] computes values with
-//! intervals from repeated runs. Clients send a [`Submission`].
+//! [`document`] is the schema, and [`figures`] is the catalogue of figures. [`check`] finds errors,
+//! [`privacy`] finds texts that must not be published, and [`plausibility`] finds results that cannot be
+//! true. [`compare`], [`classes`], [`standing`] and [`verdict`] evaluate documents. [`values`] computes
+//! values with intervals from repeated runs. Clients send a [`Submission`].
 //!
-//! The crate depends neither on the measurement nor on the user interface, so a server needs no other part of
-//! fonio.
+//! The crate depends neither on the measurement nor on the user interface, so a server that uses it needs no
+//! other part of fonio.
 
 pub mod check;
 pub mod classes;

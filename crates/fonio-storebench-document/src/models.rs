@@ -1,6 +1,6 @@
-//! The shipped results of device models, for comparison with results of devices. The results were computed by
-//! `fonio-bench` (`cargo studies storebench models`). The results are marked as computed, and never mixed
-//! with measured results.
+//! Contains results of device models, with which results of devices are compared. They were computed by
+//! `fonio-bench` (`cargo studies storebench models`), are marked as computed, and are never mixed with
+//! measured results.
 
 use std::io::{Read, Write};
 
@@ -17,7 +17,7 @@ const SHIPPED: &[u8] = include_bytes!("../data/models.jsonl.gz");
 ///
 /// # Panics
 ///
-/// If the built-in data set is unreadable; a test ensures that it is readable.
+/// If the built-in data set is unreadable. A test ensures that it is readable.
 pub fn shipped() -> Vec<Document> {
     let mut text = String::new();
     GzDecoder::new(SHIPPED).read_to_string(&mut text).expect("the built-in data set can be decompressed");

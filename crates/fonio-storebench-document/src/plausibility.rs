@@ -1,7 +1,8 @@
-//! Rules for results that cannot be true, or that do not describe a device. A result that breaks a rule is
-//! stored, and its page shows the reason, but rankings, distributions and dumps omit it.
+//! Defines rules that find results that cannot be true or do not describe a device. A result that breaks a
+//! rule is stored, and its page shows the reason, but rankings, distributions and dumps omit it.
 //!
-//! A rule detects a value beyond a physical limit, or a contradiction, with a margin for unusual devices.
+//! A rule detects a value beyond a physical limit or a contradiction. The rules have a margin for unusual
+//! devices.
 
 use fonio_core::DeviceKind;
 
@@ -12,7 +13,7 @@ const ACCESSES: [&str; 4] = ["seq_read", "seq_write", "rand_read", "rand_write"]
 
 type Rule = fn(&Document, u64) -> Option<String>;
 
-/// The rules in the order of their checks.
+/// The rules, in the order in which they are checked.
 const RULES: [Rule; 9] = [
     from_the_future,
     virtual_machine,
@@ -31,7 +32,7 @@ pub fn reason_to_hide(document: &Document, now_unix_s: u64) -> Option<String> {
     RULES.iter().find_map(|rule| rule(document, now_unix_s))
 }
 
-/// Tolerance for wrong clocks and time zones.
+/// Maximum time by which a run may seem to begin in the future, because of wrong clocks and time zones.
 const AHEAD_MAX_S: u64 = 86_400 + 3_600;
 
 fn from_the_future(document: &Document, now_unix_s: u64) -> Option<String> {
@@ -55,8 +56,8 @@ fn virtual_device(document: &Document, _: u64) -> Option<String> {
         .then(|| "the device is virtual, so the figures are those of the machine behind it".to_owned())
 }
 
-/// Returns the rate of the fastest interface of each kind in 10⁶ bytes per second: HS400; SD Express with
-/// PCIe 4.0 x2; UFS 5.0; PCIe 6.0 x4; USB4 version 2; SATA revision 3.
+/// Returns the rate of the fastest interface for a kind of device in 10⁶ bytes per second: HS400, SD Express
+/// with PCIe 4.0 x2, UFS 5.0, PCIe 6.0 x4, USB4 version 2, or SATA revision 3.
 fn interface_mb_s(kind: DeviceKind) -> Option<f64> {
     match kind {
         DeviceKind::Emmc => Some(400.0),
@@ -69,7 +70,8 @@ fn interface_mb_s(kind: DeviceKind) -> Option<f64> {
     }
 }
 
-/// Returns the rate limit of the bus: the document's value, but at most the fastest interface of the kind.
+/// Returns the rate limit of the bus: the limit in the document, but at most the rate of the fastest
+/// interface for this kind of device.
 fn limit_mb_s(document: &Document) -> Option<f64> {
     let fastest = interface_mb_s(document.device.kind);
     match (document.device.bus_limit_mb_s, fastest) {
@@ -94,7 +96,8 @@ fn above_the_bus(document: &Document, _: u64) -> Option<String> {
     })
 }
 
-/// Compares only the median with the transfer time, because a cache may serve a few requests faster.
+/// Compares the median with the transfer time. Other quantiles are not compared, because a cache may serve a
+/// few requests faster.
 fn faster_than_the_transfer(document: &Document, _: u64) -> Option<String> {
     let limit = limit_mb_s(document)?;
     for access in ACCESSES {
@@ -115,14 +118,14 @@ fn faster_than_the_transfer(document: &Document, _: u64) -> Option<String> {
     None
 }
 
-/// Minimum time to program a page: three quarters of Z-NAND's 100 µs, the shortest published program time
-/// (Cheong et al., A flash memory controller for 15 µs ultra-low-latency SSD, ISSCC 2018). No card, eMMC or
-/// UFS device uses Z-NAND; other flash takes 500 to 700 µs.
+/// Minimum time to program a page: three quarters of the 100 µs that Z-NAND needs. This is the shortest
+/// published program time (Cheong et al., A flash memory controller for 15 µs ultra-low-latency SSD, ISSCC
+/// 2018). No card, eMMC or UFS device uses Z-NAND; other flash takes 500 to 700 µs.
 const PROGRAM_MIN_MS: f64 = 0.075;
 
-/// A synchronous write that takes less time than flash needs to program a page was only cached. The rule
-/// covers only cards, eMMC and UFS. Capacitors or batteries may protect the cache of NVMe, SATA and USB
-/// drives, and of disk controllers.
+/// A synchronous write was only cached if it takes less time than flash needs to program a page. The rule
+/// applies only to cards, eMMC and UFS, because capacitors or batteries may protect the caches of NVMe, SATA
+/// and USB drives and of disk controllers.
 fn synced_faster_than_flash(document: &Document, _: u64) -> Option<String> {
     let is_judged = matches!(document.device.kind, DeviceKind::Sd | DeviceKind::Emmc | DeviceKind::Ufs);
     if !is_judged || document.origin != Origin::Measured {
@@ -138,8 +141,8 @@ fn synced_faster_than_flash(document: &Document, _: u64) -> Option<String> {
     })
 }
 
-/// Sequential reads can be slower than random reads if readahead is poor, but not four times slower, because
-/// sequential requests are larger.
+/// The factor by which sequential reads can never be slower than random reads. They can be slower if
+/// readahead is poor, but not by this factor, because sequential requests are larger.
 const ORDER_FACTOR: f64 = 4.0;
 
 fn sequential_below_random(document: &Document, _: u64) -> Option<String> {
@@ -205,7 +208,7 @@ mod tests {
         type Change = fn(&mut Document);
         let changes: [Change; 12] = [
             |_| (),
-            // The device is virtual and in a virtual machine, but was emulated on purpose.
+            // The device is virtual and in a virtual machine, but it was emulated on purpose.
             |document| {
                 document.origin = Origin::Emulated;
                 document.device.kind = DeviceKind::Virtual;
@@ -257,7 +260,7 @@ mod tests {
                 assert_eq!(reason.is_some(), hidden && too_fast, "{kind:?} {median}: {reason:?}");
             }
         }
-        // A result that lacks the figure, or that an older fonio measured, is not hidden.
+        // A result is not hidden if it lacks the figure, or if an older fonio measured it.
         let unknown = Some(Measure::NotMeasured("no time left".to_owned()));
         for measure in [unknown, None] {
             let mut document = sample::document();

@@ -16,7 +16,8 @@ const SERIAL_WORDS: [&str; 5] = ["serial", "serialno", "s/n", "cid", "hostname"]
 /// Prefixes of words that contain a serial number or a host name.
 const SERIAL_STARTS: [&str; 5] = ["serial=", "serial:", "sn=", "sn:", "hostname="];
 
-/// Finds texts in a document's JSON that must not be published, and the fields that contain them.
+/// Finds texts that must not be published in the JSON of a document. Returns the fields that contain such
+/// texts.
 ///
 /// # Panics
 ///
@@ -30,8 +31,8 @@ pub fn problems(json: &str) -> Vec<Problem> {
     found
 }
 
-/// Returns whether the JSON may contain a private text. For nearly all documents, this fast check makes
-/// parsing the JSON again unnecessary. Parsing takes as long as all other processing of a submission.
+/// Returns whether the JSON may contain a private text. Because of this fast check, the JSON of most
+/// documents need not be parsed again. Parsing takes as long as all other processing of a submission.
 fn may_be_private(json: &str) -> bool {
     if json.contains('\\') {
         // The JSON contains an escape, so it differs from the decoded texts.
@@ -148,7 +149,7 @@ mod tests {
     fn every_text_of_a_document_is_looked_at() {
         let clean = serde_json::to_value(crate::sample::document()).unwrap();
         assert_eq!(problems(&clean.to_string()), []);
-        // Replaces each text in turn by a host name.
+        // Replace each text in turn by a host name.
         let mut texts = 0;
         for at in 0.. {
             let mut document = clean.clone();
@@ -159,7 +160,7 @@ mod tests {
             texts += 1;
             let found = problems(&document.to_string());
             assert_eq!(found.len(), 1, "text {at}");
-            // Repeats the test with an escape in the JSON, which makes the check parse the JSON.
+            // Repeat the test with an escape in the JSON, because the check must then parse the JSON.
             document["zzz"] = Value::from("a \"quotation\"");
             assert_eq!(problems(&document.to_string()), found);
         }

@@ -1,4 +1,5 @@
-//! A document for tests and benchmarks: an SD card, in the format of StoreBench's first version.
+//! Provides a document for tests and benchmarks. It describes an SD card, in the format of StoreBench's first
+//! version.
 
 use std::collections::BTreeMap;
 
@@ -77,7 +78,7 @@ pub fn scaled(speed: f64) -> Document {
     }
 }
 
-/// Values of a plausible card: round numbers, not measurements.
+/// Returns a plausible value of a card's figure. The values are round numbers, not measurements.
 fn measure(figure: &CatalogueFigure, speed: f64) -> Measure {
     let value = match figure.unit {
         Unit::MbPerS => {

@@ -1,4 +1,4 @@
-//! The standing of a result among other results, by the empirical distribution of a figure.
+//! Determines the standing of a result among other results, from the empirical distribution of a figure.
 
 use std::sync::OnceLock;
 
@@ -11,9 +11,9 @@ use crate::models;
 /// The rank of a value among the values of other results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing {
-    /// Percentage of the other values that are worse; each equal value counts as half a worse value.
+    /// Percentage of the other values that are worse. Each equal value counts half.
     pub better_than_percent: f64,
-    /// The number of other values that the value was ranked among.
+    /// The number of other values with which the value was compared.
     pub others: usize,
 }
 
@@ -28,7 +28,8 @@ pub fn among(value: f64, better: Better, others: &[f64]) -> Option<Standing> {
     Some(Standing { better_than_percent, others: others.len() })
 }
 
-/// Ranks a figure of `document` among the shipped results of models, without the document's own model.
+/// Ranks a figure of `document` among the shipped results of models. If the document describes a model, this
+/// model's result is left out.
 pub fn among_models(document: &Document, figure: &str) -> Option<Standing> {
     among_models_at(document, figure, document.value(figure)?.value)
 }

@@ -1,4 +1,4 @@
-//! The part of a document that leaves the machine, and its parser for servers.
+//! Defines the part of a document that leaves the machine, and parses it on servers.
 
 use std::ops::Deref;
 
@@ -8,7 +8,8 @@ use crate::check::Problem;
 use crate::document::Document;
 use crate::privacy;
 
-/// A document without its owner's private data: it has no notes, and its time is rounded down to the day.
+/// A document without the private data of its owner. It has no notes, and its time is rounded down to the
+/// day.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Submission(Document);
@@ -20,7 +21,7 @@ impl Submission {
     ///
     /// # Errors
     ///
-    /// The problems of the stripped document.
+    /// Returns the problems of the document without its private data.
     pub fn of(document: &Document) -> Result<Submission, Vec<Problem>> {
         let mut stripped = document.clone();
         stripped.notes.clear();
@@ -32,7 +33,7 @@ impl Submission {
     ///
     /// # Errors
     ///
-    /// The problems of the document. Notes are a problem too, because a submission must not have any.
+    /// Returns the problems of the document. Notes are a problem too, because a submission must not have any.
     pub fn accept(document: Document) -> Result<Submission, Vec<Problem>> {
         let mut problems = document.check();
         if !document.notes.is_empty() {

@@ -1,4 +1,4 @@
-//! Values with their 95 % confidence intervals, from repeated runs.
+//! Computes values with their 95 % confidence intervals from repeated runs.
 
 use fonio_core::Unit;
 use fonio_core::statistics::sample::{Spread, is_known};
@@ -7,8 +7,8 @@ use fonio_core::statistics::welch::KnownMean;
 
 use crate::document::{Measure, Value};
 
-/// A value is stable if its relative standard error is at most this limit, which the other benchmarks use
-/// too.
+/// A value is stable if its relative standard error is at most this limit. The other benchmarks use this
+/// limit too.
 pub const ERROR_MAX: f64 = 0.02;
 
 /// Share of measurements whose interval does not contain the true value.
@@ -19,10 +19,10 @@ fn student(freedom: usize) -> f64 {
     student::two_sided(INTERVAL_LEVEL, freedom as f64)
 }
 
-/// Recovers the mean of a value with its variance.
+/// Computes the variance of a value's mean from the value's interval.
 ///
-/// A sum or ratio gets the degrees of freedom of its part with the fewest runs. This choice is conservative:
-/// it makes claims of differences rarer.
+/// A sum or ratio gets the degrees of freedom of its part with the fewest runs. This choice is conservative,
+/// because it makes claims of differences rarer.
 fn known(value: &Value) -> KnownMean {
     let freedom = f64::from(value.runs.saturating_sub(1).max(1));
     // The lower end of an interval is cut off at 0, so the standard error is computed from the upper half.
@@ -35,7 +35,8 @@ pub fn differ(first: &Value, second: &Value, level: f64) -> bool {
     known(first).differs(&known(second), level)
 }
 
-/// Returns the mean of `values`; without values, the figure counts as not measured, for the reason `or`.
+/// Returns the mean of `values`. If there are no values, the figure counts as not measured, with the reason
+/// `or`.
 pub fn mean(values: &[f64], unit: Unit, or: &str) -> Measure {
     let Some(spread) = Spread::of(values) else { return Measure::NotMeasured(or.to_owned()) };
     let half = match values.len() {

@@ -1,4 +1,5 @@
-//! The verdict on a result: whether it is a fake, its weak points, and its SD classes.
+//! States the verdict on a result: whether the device is a fake, what its weak points are, and which SD
+//! classes it reaches.
 
 use fonio_core::Unit;
 
@@ -20,7 +21,7 @@ const WEAK: [(&str, &str); 9] = [
     ("response.rand_read.4k.p99", "The slowest random reads"),
 ];
 
-/// A figure that is better than this percentage of the models is not weak.
+/// A figure is not weak if it is better than the figures of this percentage of the models.
 const WEAK_PERCENTILE: f64 = 50.0;
 
 const WEAK_MAX: usize = 3;
@@ -45,8 +46,8 @@ struct Part {
     words: &'static str,
     shown: String,
     standing: Standing,
-    /// The lowest and highest standing within the value's interval. The range of standings is extended by one
-    /// model on each side, because ranks are too coarse for smaller differences.
+    /// The lowest and highest standing within the value's interval. This range is extended by one model on
+    /// each side, because ranks are too coarse for smaller differences.
     range: (f64, f64),
 }
 
@@ -67,7 +68,7 @@ impl Part {
 }
 
 fn weak_point(document: &Document) -> Option<String> {
-    // Models are the reference, so the verdict on a model names no weak point.
+    // Devices are compared with models, so the verdict on a model names no weak point.
     if document.origin == Origin::Model {
         return None;
     }
@@ -148,7 +149,7 @@ fn class_sentence(document: &Document) -> Option<String> {
     Some(text + ".")
 }
 
-/// Returns the first sentence of a generated result's verdict, which states the result's origin.
+/// Returns the first sentence of the verdict on a generated result. It states the origin of the result.
 pub fn origin_words(origin: Origin) -> Option<&'static str> {
     match origin {
         Origin::Measured => None,

@@ -10,8 +10,8 @@ use crate::error::PolicyError;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// The file in which the systemd unit records boots that ended cleanly.
 pub const CLEAN_BOOTS: &str = "/var/lib/fonio/clean-boots";
-/// The maximum number of recorded boots. A database that was not opened for more boots than this is removed,
-/// which loses only a cache.
+/// The maximum number of recorded boots. A database that is not opened during more boots than this is
+/// removed. This loses only a cache.
 const REMEMBERED: usize = 1000;
 
 /// The current boot, and earlier boots that ended cleanly.

@@ -49,7 +49,7 @@ pub struct Rule {
     /// The class of matching databases.
     pub class: Class,
     pattern: WildMatch,
-    /// The folder, if the rule's path is a folder: the rule applies to all databases below it.
+    /// The folder, if the rule's path is a folder. The rule then applies to all databases below this folder.
     folder: Option<PathBuf>,
 }
 

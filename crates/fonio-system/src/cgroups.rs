@@ -15,8 +15,8 @@ impl Cgroups {
         Cgroups { groups: groups.map(|(names, path)| (names.to_owned(), path.to_owned())).collect() }
     }
 
-    /// Returns the path that best distinguishes the process. Normally, this path is the path in the unified
-    /// hierarchy. If that path is the root, as with version 1, returns the path in systemd's hierarchy or the
+    /// Returns the path that best distinguishes the process. This is the path in the unified hierarchy,
+    /// unless it is the root, as with version 1. Then it is the path in systemd's hierarchy, or else the
     /// first path that is not the root.
     pub fn telling(&self) -> Option<&str> {
         let (mut unified, mut systemd, mut any) = (None, None, None);

@@ -1,4 +1,4 @@
-//! Starts a user's command like `execvp`: the shell runs scripts without a `#!` line.
+//! Starts a user's command as `execvp` does: the shell runs scripts without a `#!` line.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -99,8 +99,8 @@ fn find(program: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(is_program)
 }
 
-/// Returns whether a file looks like text, by the rule of shells. By this rule, a program for another CPU
-/// architecture does not count as a script.
+/// Returns whether a file looks like text, by the rule of shells. So a program for another CPU architecture
+/// does not count as a script.
 fn is_text(file: &Path) -> bool {
     let mut start = [0; 128];
     let read = File::open(file).and_then(|mut file| file.read(&mut start));

@@ -1,4 +1,4 @@
-//! Keeps the newest of the folders that are named after their time, and removes the others.
+//! Keeps the newest of the folders that are named after a time, and removes the other folders.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -11,19 +11,19 @@ use crate::state;
 /// The form of the names: `0` stands for any digit.
 const FORM: &[u8] = b"0000-00-00T00-00-00Z";
 
-/// Limits the folders that are kept.
+/// The limits for the folders that are kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Maximum number of folders.
     pub folders: usize,
-    /// Maximum total size of the files in them. A tenth of the file system's size is a further limit, because
-    /// on small devices the folder can be in memory.
+    /// Maximum total size of the files in the folders. A tenth of the file system's size is a further limit,
+    /// because the folders can be in memory on small devices.
     pub bytes: ByteCount,
 }
 
-/// Creates `dir` if it is missing, and removes the oldest folders in it until the others are within `limits`.
-/// Considers only folders whose name begins with a time such as `2026-11-24T02-13-05Z`; a dot before the time
-/// marks a folder that is unfinished.
+/// Creates `dir` if it is missing, and removes the oldest folders in it until the remaining folders are
+/// within `limits`. Considers only folders with a name that begins with a time such as
+/// `2026-11-24T02-13-05Z`. A dot before the time marks an unfinished folder.
 ///
 /// # Errors
 /// If `dir` cannot be created, read or written, or a folder cannot be removed.
@@ -57,7 +57,8 @@ pub fn make_room(dir: &Path, limits: Limits) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns a folder name without the dot of an unfinished folder; `None` if it does not begin with a time.
+/// Returns the name of a folder without the dot of an unfinished folder; `None` if the name does not begin
+/// with a time.
 fn time_of(name: &str) -> Option<&str> {
     let name = name.strip_prefix('.').unwrap_or(name);
     let begin = name.as_bytes().get(..FORM.len())?;
@@ -80,7 +81,8 @@ fn size(dir: &Path) -> io::Result<u64> {
 mod tests {
     use super::*;
 
-    /// Returns the names that remain of these folders, each of which has a file of this size.
+    /// Returns the names of the folders that remain. Each folder is given by its name and the size of the
+    /// file in it.
     fn left(folders: &[(&str, usize)], limits: Limits) -> Vec<String> {
         let root = tempfile::tempdir().expect("a folder");
         let dir = root.path().join("checks");
@@ -110,7 +112,7 @@ mod tests {
         ] {
             assert_eq!(left(&all, limits), expected, "{limits:?}");
         }
-        // An unfinished recording counts, and other folders are not touched.
+        // An unfinished recording counts too. Other folders are not removed.
         let unfinished = ".2026-11-23T00-00-00Z.partial-7";
         for (kept, expected) in [(2, &["mine", unfinished, first][..]), (1, &["mine", first]), (0, &["mine"])]
         {

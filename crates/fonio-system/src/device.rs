@@ -1,8 +1,8 @@
-//! Parses device numbers in system calls and kernel texts.
+//! Parses device numbers of system calls and kernel texts.
 
 use fonio_core::DeviceId;
 
-/// Converts a `dev_t`, such as a file's `st_dev` or `st_rdev`.
+/// Converts a `dev_t`, such as a file's `st_dev` or `st_rdev`, to a [`DeviceId`].
 pub fn from_dev(dev: u64) -> DeviceId {
     DeviceId::new(rustix::fs::major(dev), rustix::fs::minor(dev))
 }

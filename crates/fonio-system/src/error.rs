@@ -3,7 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-/// A system call failed. The message names the action and its object; the source is the kernel's error.
+/// A system call failed. The message names the action and its object. The source of this error is the
+/// kernel's error.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}", path.display())]
 pub struct SystemError {

@@ -1,7 +1,8 @@
 //! System facilities that several crates need: mount tables, processes, signals, the state folder and system
 //! call errors. The crate also starts user commands and reports progress on standard error.
 //!
-//! The crate creates no devices or mounts, so the recorder for small devices can use it without the test bed.
+//! The crate creates no devices or mounts, so the recorder for small devices can use it without the crates of
+//! the test bed.
 
 mod cgroups;
 pub mod command;

@@ -1,6 +1,7 @@
 //! Reads the mount table (`/proc/self/mountinfo`).
 //!
-//! Reading the table never blocks; accessing a mount whose FUSE daemon hangs would block this process.
+//! Reading the table never blocks, whereas an access to a mount with a hanging FUSE daemon would block this
+//! process.
 
 use std::ffi::OsString;
 use std::fs;
@@ -22,11 +23,11 @@ pub struct MountPoint {
     pub device: DeviceId,
     /// Name of the file system driver in the kernel: `ext4`, `fuse.sshfs`.
     pub filesystem: String,
-    /// The mounted device path, or a name chosen by the file system.
+    /// The path of the mounted device, or a name chosen by the file system.
     pub source: String,
     /// Options of this mount, such as `rw` and `noatime`.
     pub options: Vec<String>,
-    /// Options of the file system, which are the same at all its mount points: `rw`, `commit=30`.
+    /// Options of the file system: `rw`, `commit=30`. They are the same at all its mount points.
     pub filesystem_options: Vec<String>,
 }
 
@@ -82,15 +83,15 @@ impl MountTable {
         self.iter().rfind(|mount| mount.dir == dir)
     }
 
-    /// Returns the mount that contains `path`, which must be absolute and without symbolic links: the deepest
-    /// mount whose folder contains the path. If several mounts have the same depth, returns the newest of
-    /// them.
+    /// Returns the mount that contains `path`. The path must be absolute and without symbolic links. The
+    /// result is the deepest mount with a folder that contains the path. If several mounts are equally deep,
+    /// it is the newest of them.
     pub fn holding(&self, path: &Path) -> Option<&MountPoint> {
         let holding = self.iter().filter(|mount| path.starts_with(&mount.dir));
         holding.max_by_key(|mount| mount.dir.components().count())
     }
 
-    /// Returns the mounts with one type of file system, newest last.
+    /// Returns the mounts of one type of file system, newest last.
     pub fn of_kind<'t>(&'t self, filesystem: &'t str) -> impl DoubleEndedIterator<Item = &'t MountPoint> {
         self.iter().filter(move |mount| mount.filesystem == filesystem)
     }

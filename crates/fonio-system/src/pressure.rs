@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-/// Two counters that start at arbitrary values, so only their differences have a meaning.
+/// Two counters that start at arbitrary values. Only differences between two readings have a meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressure {
     /// Time in which at least one task was stalled; `None` if the kernel does not report this time.

@@ -1,10 +1,11 @@
-//! Identifies a process, even after its id was reused.
+//! Identifies a process in a way that remains unique after its id is reused.
 
 use serde::{Deserialize, Serialize};
 
 use crate::procfs::Task;
 
-/// A process, identified by its id and its start time, because the kernel reuses ids.
+/// A process, identified by its id and its start time. The id alone is not enough, because the kernel reuses
+/// ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {
     /// The process id.

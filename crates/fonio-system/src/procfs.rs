@@ -18,7 +18,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Returns the process or thread that now has this id, whether or not one exists.
+    /// Returns the process or thread with this id, whether or not it exists.
     pub fn of(number: u32) -> Task {
         Task::below(Path::new("/proc"), number)
     }
@@ -54,13 +54,13 @@ impl Task {
         Stat::parse(&self.read("stat")?)
     }
 
-    /// Returns the time for which the process ran, and the time for which it waited for a processor. Returns
-    /// `None` also if the kernel does not count these times.
+    /// Returns the time for which the thread ran, and the time for which it waited for a processor. Also
+    /// returns `None` if the kernel does not count these times.
     pub fn schedule(&self) -> Option<Schedule> {
         Schedule::parse(&self.read("schedstat")?)
     }
 
-    /// Returns the process that the task belongs to, and its user.
+    /// Returns the process to which the task belongs, its user and its parent.
     pub fn owner(&self) -> Option<Owner> {
         Owner::parse(&self.read("status")?)
     }
@@ -126,7 +126,7 @@ impl Stat {
 pub struct Schedule {
     /// Time for which the thread ran.
     pub ran: Duration,
-    /// Time for which the process was runnable and waited for a processor.
+    /// Time for which the thread was runnable and waited for a processor.
     pub waited: Duration,
 }
 
@@ -142,7 +142,7 @@ impl Schedule {
 /// Facts about a process, or about the process to which a thread belongs, from `/proc/PID/status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
-    /// The process id, even if the file is a thread's.
+    /// The process id, even if the file belongs to a thread.
     pub pid: Option<u32>,
     /// The real user id of the process.
     pub user: Option<u32>,
@@ -167,7 +167,7 @@ pub fn field<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
-/// Parses an amount of memory in `/proc/meminfo`, which is in KiB.
+/// Parses an amount of memory in `/proc/meminfo`. The text states it in KiB.
 pub fn memory(meminfo: &str, name: &str) -> Option<ByteCount> {
     let kib: u64 = field(meminfo, name)?.trim_end_matches("kB").trim_end().parse().ok()?;
     Some(ByteCount(kib.saturating_mul(1024)))

@@ -1,7 +1,7 @@
-//! Reports the progress of long work on standard error. On a terminal, the display updates a single line.
-//! Otherwise, it writes a line every ten seconds, so that a log shows that the work continues.
+//! Reports the progress of long work on standard error. On a terminal, a single line is updated. Otherwise, a
+//! line is written every ten seconds. These lines show in a log that the work continues.
 //!
-//! [`say!`](crate::say) prints a sentence without disturbing the progress line.
+//! [`say!`](crate::say) prints a sentence without damaging the progress line.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use fonio_core::Unit;
 
-/// Delay before progress is shown on a terminal, because a line that appears only briefly distracts.
+/// Delay before progress is shown on a terminal. Without it, lines that appear only briefly would distract
+/// the user.
 const SILENCE: Duration = Duration::from_secs(2);
 /// Time between two updates of the line on a terminal.
 const REDRAW: Duration = Duration::from_millis(500);
@@ -24,7 +25,7 @@ const CLEAR: &str = "\r\x1b[K";
 /// Whether the terminal shows a progress line now.
 static IS_DRAWN: Mutex<bool> = Mutex::new(false);
 
-/// Prints a sentence on standard error, which may be closed.
+/// Prints a sentence on standard error. Standard error may be closed.
 #[macro_export]
 macro_rules! say {
     ($($text:tt)*) => { $crate::progress::say(::std::format_args!($($text)*)) };
@@ -85,11 +86,11 @@ struct Work {
 pub enum Done {
     /// Only the elapsed time is known.
     Unknown,
-    /// Completed steps and total steps, of about equal duration.
+    /// The number of completed steps and the total number of steps. The steps take about equally long.
     Steps(u64, u64),
-    /// Bytes, counted by other code, and their total.
+    /// The number of processed bytes, which other code counts, and the total number of bytes.
     Bytes(Arc<AtomicU64>, Option<u64>),
-    /// The work takes this time in total.
+    /// The total duration of the work.
     Lasting(Duration),
 }
 
@@ -108,7 +109,7 @@ impl Progress {
         Progress::of(phase, Done::Unknown)
     }
 
-    /// Shows the next state of the work. If the kind of progress differs from that of the last state, the
+    /// Shows the next state of the work. If the kind of progress differs from the kind of the last state, the
     /// measured time restarts.
     pub fn set(&self, phase: impl Into<String>, done: Done) {
         let mut work = lock(&self.shared.work);
@@ -119,7 +120,7 @@ impl Progress {
         work.done = done;
     }
 
-    /// Declares that the work ends within this time.
+    /// Announces that the work will end within the time `left`.
     pub fn ends_within(&self, left: Duration) {
         lock(&self.shared.work).ends_by = Some(Instant::now() + left);
     }

@@ -1,8 +1,8 @@
-//! Handles signals that end a program: they set a flag, wake a socket, or are counted by a listener.
+//! Handles signals that end a program. A signal can set a flag, wake a socket, or be counted by a listener.
 //!
 //! [`watch`] and [`wake_on`] take over a signal until the process ends; a [`Listener`] takes over a signal
 //! until the listener is dropped. After that, the signal has its previous effect: it ends the process, unless
-//! the process has ignored the signal from the start (`nohup`) or has its own handler.
+//! the process has ignored it from the start (`nohup`) or has its own handler for it.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -18,7 +18,7 @@ use crate::procfs::Task;
 /// Signals with which users, shells and service managers ask a program to end.
 pub const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 
-/// Returns a flag that each of the signals sets from now on, instead of ending the process.
+/// Returns a flag. From now on, each of the signals sets this flag instead of ending the process.
 ///
 /// # Errors
 /// If a system call fails.
@@ -33,9 +33,9 @@ pub fn watch(signals: &[Signal]) -> io::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Number of the last received signal of [`ENDING`]; 0 if none was received.
+/// Number of the last received signal among those in [`ENDING`]; 0 if none was received.
 static LAST: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
-/// A bit for each signal of [`ENDING`] that sets [`LAST`].
+/// One bit for each signal in [`ENDING`]; the bit is set if the signal sets [`LAST`].
 static REMEMBERED: AtomicUsize = AtomicUsize::new(0);
 
 /// Makes the signal set [`LAST`] from now on.
@@ -48,8 +48,8 @@ fn remember(signal: Signal) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the exit code that a shell reports for a process ended by the last received signal of [`ENDING`]:
-/// 130 for Ctrl-C, 143 for SIGTERM. Returns `None` if no signal was received since listening began.
+/// Returns the exit code that a shell reports if the last received signal in [`ENDING`] ends a process: 130
+/// for Ctrl-C, 143 for SIGTERM. Returns `None` if no signal was received since listening began.
 pub fn exit_code() -> Option<u8> {
     let number = LAST.get()?.load(Ordering::Relaxed);
     u8::try_from(128 + number).ok().filter(|_| number > 0)
@@ -77,7 +77,8 @@ pub struct Listener {
     heard: Vec<Heard>,
 }
 
-/// A counted signal, whose handler only writes a byte to a socket pair, because it must be async-signal-safe.
+/// A signal that is being counted. Its handler only writes a byte to a socket pair, because it must be
+/// async-signal-safe.
 #[derive(Debug)]
 struct Heard {
     signal: Signal,
@@ -130,14 +131,16 @@ impl Drop for Listener {
     fn drop(&mut self) {
         let mut fallbacks = Fallbacks::lock();
         for heard in &self.heard {
-            // The fallback applies before the handler is removed, so that no signal is lost in between.
+            // The fallback is enabled before the handler is removed, so no signal is lost between the two
+            // steps.
             fallbacks.release(heard.signal);
             low_level::unregister(heard.handler);
         }
     }
 }
 
-/// Effect of signals that no listener handles. An installed handler stays, but has no effect by itself.
+/// The effects of signals that no listener handles. An installed fallback handler stays installed, but it
+/// ends the process only while `applies` is set.
 static FALLBACKS: Mutex<Vec<Fallback>> = Mutex::new(Vec::new());
 
 #[derive(Debug)]

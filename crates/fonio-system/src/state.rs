@@ -1,12 +1,13 @@
-//! Finds the state folders, which hold ledgers, the record of settings, sockets of mounts, and results.
+//! Finds the state folders, which contain ledgers, the record of settings, the sockets of mounts, and
+//! results.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Returns this user's state folder: `/run/fonio` for root, otherwise `fonio` in `$XDG_RUNTIME_DIR`, or
-/// `fonio-UID` in the temporary folder. A reboot empties each of these folders, and also reverts the changes
-/// that the files in them record. The folder may not exist yet.
+/// `fonio-UID` in the temporary folder. Each of these folders is empty after a reboot. A reboot also reverts
+/// the changes that the files in them record. The folder may not exist yet.
 pub fn folder() -> PathBuf {
     let user = rustix::process::geteuid();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR");
@@ -34,7 +35,7 @@ pub fn lasting_folder() -> Option<PathBuf> {
 }
 
 fn lasting_folder_of(user: u32, state: Option<&Path>, home: Option<&Path>) -> Option<PathBuf> {
-    // The XDG specification says to ignore relative paths.
+    // According to the XDG specification, relative paths are ignored.
     let absolute = |path: &&Path| path.is_absolute();
     match (user, state.filter(absolute), home.filter(absolute)) {
         (0, _, _) => Some("/var/lib/fonio".into()),

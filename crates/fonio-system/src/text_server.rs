@@ -1,4 +1,4 @@
-//! A small read-only HTTP server for texts, such as figures for Prometheus and for sensors.
+//! A small read-only HTTP server for texts, such as figures for Prometheus or for home automation.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -25,7 +25,7 @@ impl Text {
     }
 }
 
-/// A running server, which stops when it is dropped.
+/// A running server. It stops when it is dropped.
 pub struct TextServer {
     server: Arc<Server>,
     thread: Option<JoinHandle<()>>,
@@ -39,7 +39,7 @@ impl std::fmt::Debug for TextServer {
 
 impl TextServer {
     /// Listens at an address; with port 0, the kernel chooses the port. A thread calls `answer` with the path
-    /// of each request; `None` means that the path does not exist.
+    /// of each request; if it returns `None`, the path does not exist.
     ///
     /// # Errors
     /// If listening fails.

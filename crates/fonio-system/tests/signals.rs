@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 use fonio_system::signals::{ENDING, Listener, Signal, exit_code, wake_on, watch};
 use signal_hook::low_level::raise;
 
-/// The helper process of the tests below. The environment variable selects the part that the process plays.
+/// The helper process of the tests below. An environment variable selects what the process does.
 #[test]
 fn as_a_process() {
     let Ok(part) = std::env::var("FONIO_TEST_PART") else { return };
-    // `raise` sends the signal to this thread, so the handler has run when `raise` returns.
+    // `raise` sends the signal to this thread. So the handler has already run when `raise` returns.
     let send = |signal: Signal| raise(signal.as_raw()).expect("it is sent");
     let listen = || Listener::begin(&[Signal::INT, Signal::TERM]).expect("it listens");
     match part.as_str() {
@@ -64,11 +64,12 @@ fn as_a_process() {
     std::process::exit(7);
 }
 
-/// Plays a part and returns its exit code and signal. With `ignores_interrupts`, SIGINT is ignored from the
-/// start.
+/// Starts a helper process that does `part`, and returns its exit code and signal. With `ignores_interrupts`,
+/// the process ignores SIGINT from its start.
 fn play(part: &str, ignores_interrupts: bool) -> (Option<i32>, Option<i32>) {
     let program = std::env::current_exe().expect("the path of the test program is known");
-    // A test in a script's background job inherits ignored signals.
+    // Set the effect of SIGINT explicitly, because a test in a background job of a script inherits that
+    // SIGINT is ignored.
     let interrupts = if ignores_interrupts { "--ignore-signal=INT" } else { "--default-signal=INT" };
     let out = Command::new("env")
         .args(["--default-signal=HUP,TERM", interrupts])

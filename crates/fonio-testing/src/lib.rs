@@ -1,10 +1,10 @@
-//! Skips tests on machines without a required feature, and counts the skips. Also parses commands and tables
-//! from documents ([`markdown`]), and test cases from files ([`cases`]).
+//! Skips tests on machines that lack a required feature, and counts the skips. Also parses commands and
+//! tables from documents ([`markdown`]), and test cases from files ([`cases`]).
 //!
 //! A test that cannot run calls [`has`], [`skip`] or [`skip_part`]. libtest reports a skipped test as "ok"
 //! and hides its output. Therefore, each skip also adds a line to the file named by [`SKIPS`], and `cargo
 //! xtask test` counts the lines. If a need is listed in [`REQUIRE`], the test fails instead. Continuous
-//! integration sets this variable, because a test that is skipped on every machine proves nothing.
+//! integration sets [`REQUIRE`], because a test that is skipped on every machine proves nothing.
 
 use std::fs::File;
 use std::io::Write;
@@ -95,7 +95,7 @@ needs! {
 
 /// How to check whether the machine meets a need.
 enum Presence {
-    /// Only an attempt shows whether the need is met; if it is not, the tests call [`skip`].
+    /// Only an attempt shows whether the need is met; if it is not met, the tests call [`skip`].
     Attempt,
     Root,
     File(&'static str),
@@ -128,7 +128,7 @@ impl Need {
 }
 
 /// Returns whether the machine has all `needs` that can be checked without an attempt. If a need is missing,
-/// skips the calling test, which must return.
+/// skips the calling test. The test must then return.
 ///
 /// # Panics
 ///
@@ -157,7 +157,7 @@ pub fn skip(need: Need, why: impl std::fmt::Display) {
     record(Skip::new(need, true, &why.to_string(), Location::caller()));
 }
 
-/// Skips one of several cases of the calling test, which continues with the other cases.
+/// Skips one of several cases of the calling test. The test continues with the other cases.
 ///
 /// # Panics
 ///
@@ -173,8 +173,8 @@ fn record(skip: Skip) {
     }
     eprintln!("skipped: {}", skip.why);
     if let Some(path) = std::env::var_os(SKIPS) {
-        // Many test processes can add lines at the same time, because a single write to a file opened for
-        // appending is atomic.
+        // Many test processes can add lines at the same time, because a single write to a file that is open
+        // for appending is atomic.
         let file = File::options().append(true).create(true).open(&path);
         file.and_then(|mut file| file.write_all(skip.to_line().as_bytes()))
             .unwrap_or_else(|error| panic!("cannot add a line to {}: {error}", path.display()));
@@ -219,7 +219,7 @@ pub struct Skip {
 
 impl Skip {
     fn new(need: Need, whole: bool, why: &str, at: &Location<'_>) -> Skip {
-        // libtest names a test's thread after the test; threads that the test starts have no name.
+        // libtest gives the thread of a test the name of the test; threads that the test starts have no name.
         let thread = std::thread::current();
         let test = thread.name().map_or_else(|| format!("line {}", at.line()), str::to_owned);
         let on_one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -244,7 +244,7 @@ impl Skip {
     }
 }
 
-/// Returns the path of a program, searched in `PATH` and in root's directories.
+/// Searches a program in `PATH` and in the directories for root's programs, and returns its path.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);

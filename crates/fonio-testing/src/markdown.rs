@@ -5,8 +5,8 @@
 pub struct Command {
     /// Line number of the command, counted from 1.
     pub line: usize,
-    /// The words of the command, without quotes, brackets around optional words, and later commands of a
-    /// pipe.
+    /// The words of the command, without quotes, without the brackets around optional words, and without the
+    /// later commands of a pipe.
     pub words: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ pub fn commands(text: &str, programs: &[&str]) -> Vec<Command> {
                 block.pop();
                 continue;
             }
-            // A description follows after two spaces or as a comment.
+            // A description can follow after two spaces or as a comment.
             let command = block.split("  ").next().unwrap_or_default();
             add(at + 1, command.split(" # ").next().unwrap_or_default());
             block.clear();

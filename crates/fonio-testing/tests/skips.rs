@@ -1,4 +1,4 @@
-//! Tests skips with libtest: this test program starts itself again with other settings.
+//! Tests how skips work with libtest: this test program starts itself again with other settings.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use fonio_testing::{Need, REQUIRE, SKIPS, Skip, find_program, has, skip, skip_pa
 
 const LACKING: &str = "FONIO_TEST_LACKING";
 
-/// Acts as a test whose need is missing; the tests below start it in another process.
+/// A test that lacks its need. The tests below start it in another process.
 fn lack(what: &str) {
     match what {
         "seen" => assert!(!has(&[Need::PhoneTrace]), "it went on"),

@@ -1,7 +1,7 @@
 //! Measures the time that the assembler needs per event. The events are Q, G, I, D and C of random 4 KiB
 //! reads and writes at several queue depths, in some cases with remaps from a partition or with merges.
 //!
-//! Run `cargo bench -p fonio-trace --bench assembler`; an item is an event.
+//! Run `cargo bench -p fonio-trace --bench assembler`; one item is one event.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use fonio_core::{
 };
 use fonio_trace::assembler::{Assembler, AssemblerOptions};
 
-/// Number of I/Os: few enough that the events stay in the cache, like a reader's batch.
+/// Number of I/Os. It is so small that the events stay in the cache, as a reader's batch does.
 const IOS: u64 = 5_000;
 const BATCH: usize = 4096;
 
@@ -21,7 +21,7 @@ fn main() {
     divan::main();
 }
 
-/// Sums up a part of each row, so that the compiler does not optimise any row away.
+/// Sums up a part of each row to prevent the compiler from optimising any row away.
 #[derive(Default)]
 struct Sum {
     sum: u64,

@@ -1,5 +1,5 @@
-//! Measures the time to read a record of blktrace's binary format. The input is the files of two processors
-//! with the five records of ordinary requests; the reader merges them by time.
+//! Measures the time to read a record of blktrace's binary format. The input consists of two files, one per
+//! processor, with the five records of ordinary requests; the reader merges the files by time.
 
 use std::io::Cursor;
 

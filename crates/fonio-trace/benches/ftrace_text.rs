@@ -1,5 +1,5 @@
-//! Measures reading ftrace text, per line. Of four lines, three are events of one request; one is a scheduler
-//! event, read only for names.
+//! Measures the time to read a line of ftrace text. Of four lines, three are events of one request, and one
+//! is a scheduler event, from which only the names are used.
 
 use std::io::Cursor;
 

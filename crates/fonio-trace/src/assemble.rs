@@ -1,4 +1,4 @@
-//! Converts a reader's events into rows, for every foreign trace.
+//! Converts a reader's events into rows. Every foreign trace is converted by this function.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,9 +11,9 @@ use crate::span::TraceSpan;
 
 /// Reads `reader` to its end, assembles its events, and pushes the rows into `sink`.
 ///
-/// Requests and bios are pushed in completion order, with [`RowSink::settled`] in between. A sink that needs
-/// the order of the tables must sort the rows. The returned [`Meta`] lacks facts that can be found only on
-/// the recorded machine, and the writer must fill in its `rows`.
+/// Requests and bios are pushed in completion order, with calls of [`RowSink::settled`] between them. A sink
+/// that needs the order of the tables must sort the rows. The returned [`Meta`] lacks facts that can be found
+/// only on the recorded machine. The writer must also fill in `rows`.
 ///
 /// # Errors
 /// If the reader's stream or the sink fails. Damage in the input only causes diagnostics.

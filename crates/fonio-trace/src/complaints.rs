@@ -1,11 +1,11 @@
-//! Collects diagnostics and merges repetitions, so that a badly damaged input cannot fill memory.
+//! Collects diagnostics and merges repetitions. Otherwise, a badly damaged input could fill memory.
 
 use std::collections::BTreeMap;
 
 use fonio_core::{Diagnostic, Severity};
 
-/// Number of diagnostics that are reported with their position, for each code and file; further diagnostics
-/// are only counted. Three positions show whether the damage is local or everywhere.
+/// Number of diagnostics per code and file that are reported with their position; further diagnostics are
+/// only counted. Three positions show whether the damage is local or everywhere.
 const PLACES: u64 = 3;
 
 /// A position in a reader's input.
@@ -26,7 +26,8 @@ struct Merged {
     seen: u64,
 }
 
-/// Collects diagnostics, and merges repetitions of a code in a file beyond the first few into one diagnostic.
+/// Collects diagnostics. The first few diagnostics with a code in a file are kept; further ones are merged
+/// into one diagnostic.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints {
     /// The diagnostics for the next batch.
@@ -35,7 +36,7 @@ pub(crate) struct Complaints {
 }
 
 impl Complaints {
-    /// Adds a diagnostic. `message` returns one sentence: the problem and how it was handled. The function is
+    /// Adds a diagnostic. `message` returns one sentence with the problem and how it was handled. It is
     /// called only if the diagnostic is shown.
     pub fn add(
         &mut self,

@@ -1,6 +1,6 @@
 //! Limits the expansion of compressed data.
 //!
-//! A few kilobytes can unpack to terabytes, or, if the data was packed twice, to more than any disk holds.
+//! A few kilobytes can unpack to terabytes, or, if the data was packed twice, to more than fits on any disk.
 //! The text of a trace shrinks only to a tenth, or, if it is very regular, to a fiftieth, because every line
 //! has a different time.
 
@@ -14,7 +14,7 @@ pub(crate) fn is_too_far(packed: u64, unpacked: u64) -> bool {
     unpacked > FREE && unpacked / TIMES_MAX > packed
 }
 
-/// Returns the start of the message about data that expands too much.
+/// Returns the first part of the message about data that expands too much.
 pub(crate) fn describe(what: &str) -> String {
     format!("The {what} unpacks to more than {TIMES_MAX} times its size (and 1 GiB), too much for a trace")
 }

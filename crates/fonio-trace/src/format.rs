@@ -12,13 +12,13 @@ pub enum Format {
     Blkparse,
     /// Text from ftrace's `trace` or `trace_pipe` file.
     Ftrace,
-    /// systrace or atrace: HTML, or `TRACE:` and the text after it, compressed or not.
+    /// Output of systrace or atrace: HTML, or `TRACE:` followed by text, compressed or not.
     Systrace,
     /// The CSV of the MSR Cambridge traces.
     MsrCambridge,
     /// The ASCII traces of DiskSim and MQSim.
     DiskSim,
-    /// Any other CSV table; all except fonio's own need a [`Mapping`](crate::csv::Mapping).
+    /// Any other CSV table. Tables that fonio did not write need a [`Mapping`](crate::csv::Mapping).
     Csv,
 }
 

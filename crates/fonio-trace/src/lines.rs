@@ -8,7 +8,7 @@ use memchr::memchr;
 /// that needs longer lines (thousands of columns) is not a trace.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// The buffer is several times as large as the longest line, so that a line in the buffer is usually
+/// Size of the buffer. It is several times as large as the longest line, so a line in the buffer is usually
 /// complete.
 const BUFFER_BYTES: usize = 4 * LINE_BYTES_MAX;
 
@@ -61,11 +61,11 @@ impl<R: Read> Lines<R> {
         &mut self.source
     }
 
-    /// Returns the next nonempty line, or `None` after the last. The last line need not have a line end.
+    /// Returns the next nonempty line, or `None` after the last line. The last line need not have a line end.
     ///
     /// # Errors
     /// If reading the stream fails.
-    #[allow(clippy::should_implement_trait)] // An Iterator cannot lend from its own buffer.
+    #[allow(clippy::should_implement_trait)] // An `Iterator` cannot return borrows of its own buffer.
     pub fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         while self.skipping {
             match memchr(b'\n', &self.buffer[self.begin..self.end]) {

@@ -167,7 +167,7 @@ pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceRe
     Ok(if damage.is_empty() { inner } else { Box::new(Compressed { inner, damage }) })
 }
 
-/// Returns the first bytes of an input, and the input from its beginning.
+/// Returns the first bytes of an input, and the complete input, which contains these bytes too.
 fn peek(mut input: Input) -> io::Result<(Vec<u8>, Input)> {
     let mut head = Vec::with_capacity(HEAD_BYTES);
     (&mut input.bytes).take(HEAD_BYTES as u64).read_to_end(&mut head)?;
@@ -178,7 +178,7 @@ fn peek(mut input: Input) -> io::Result<(Vec<u8>, Input)> {
 /// The code and message of the diagnostic; set when decompression has failed.
 type Damage = Arc<Mutex<Option<(&'static str, String)>>>;
 
-/// A gzip stream that ends at the first damage. The data before the damage is returned.
+/// A decompressed gzip stream that ends at the first damage. The data before the damage is returned.
 struct Gunzip<R> {
     decoder: MultiGzDecoder<Counted<R>>,
     unpacked: u64,
@@ -294,7 +294,7 @@ fn unknown(file: &str, head: &[u8]) -> OpenError {
 
 const CONVERT: &str = "Give fonio a trace in a format that it reads";
 
-/// Returns the apparent kind of a file, and advice on how to use it.
+/// Returns the apparent kind of a file, and what the user can do with it.
 fn foreign(head: &[u8]) -> (String, &'static str) {
     const DECOMPRESS: &str = "Decompress it first";
     let magics: [(&[u8], &str, &str); 15] = [
@@ -345,8 +345,8 @@ fn foreign(head: &[u8]) -> (String, &'static str) {
     }
 }
 
-/// Perfetto's `Trace` message consists of length-delimited fields with the number 1. Two such fields in a row
-/// are hardly accidental.
+/// Returns whether the head consists of length-delimited fields with the number 1, as Perfetto's `Trace`
+/// message does. Two such fields in a row are hardly accidental.
 fn looks_like_perfetto(head: &[u8]) -> bool {
     let mut at = 0;
     for packets in 0..4 {

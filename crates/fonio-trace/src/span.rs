@@ -1,18 +1,18 @@
 //! Determines the span of a trace, from its first event to its last.
 //!
-//! A damaged record can have any time, but must not extend the span to a century. A few events that are more
-//! than thirty days away from all others are treated as damage, if they are at most eight and fewer than a
-//! quarter of the events so far. Such events are left out, and a diagnostic reports them. Larger groups are
-//! accepted, so a trace may have gaps of any length. The rule uses only the current batch and the times
-//! accepted before it, so rows are never delayed.
+//! A damaged record can have any time, but it must not extend the span to a century. Events that are more
+//! than thirty days away from all others are treated as damage if there are at most eight of them, and if
+//! they are fewer than a quarter of the events so far. Such events are left out, and a diagnostic reports
+//! them. Larger groups are accepted, so a trace may have gaps of any length. The rule uses only the current
+//! batch and the times accepted before it, so rows are never delayed.
 
 use fonio_core::event::Run;
 use fonio_core::{Batch, Diagnostic, Instants, Severity, Timestamp};
 
-/// Maximum number of damaged times: a damaged record has one time, and a damaged line of a table two times.
-/// More events at a distant time are not accidental.
+/// Maximum number of damaged times. A damaged record has one time, and a damaged line of a table has two
+/// times. If more events are at a distant time, the time is not accidental.
 const FEW: u64 = 8;
-/// Minimum number of other events per distant event, so that the majority decides which times are correct.
+/// Minimum number of other events per distant event. This way, the majority decides which times are correct.
 const OTHERS: u64 = 3;
 
 /// The span of the times so far, and the times that were left out.
@@ -91,8 +91,8 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
     const DAY: u64 = 24 * 3600 * SECOND;
 
-    /// Adds batches of times; returns the span, the number of remaining rows, and the number of rows left
-    /// out.
+    /// Adds batches of times to a span. Returns the span, the number of remaining rows, and the number of
+    /// rows that were left out.
     fn span(batches: &[&[u64]]) -> ((u64, u64), usize, u64) {
         let (mut span, mut kept) = (TraceSpan::default(), 0);
         for times in batches {
@@ -118,8 +118,8 @@ mod tests {
         for at in [0, 3, 5] {
             assert_eq!(span(&[&with(at, century)]), ((5 * SECOND, 9 * SECOND), 5, 1));
         }
-        // First a time far ahead, alone in a batch; then a time far before and a time far after all other
-        // times.
+        // The first assertion has a late time alone in its batch; the second has a time far before and a time
+        // far after all other times.
         assert_eq!(span(&[&usual, &[century]]), ((5 * SECOND, 9 * SECOND), 5, 1));
         let unix = usual.map(|time| time + century);
         assert_eq!(span(&[&unix, &[0], &unix, &[u64::MAX]]), ((unix[0], unix[4]), 10, 2));

@@ -115,7 +115,8 @@ fn requests_handed_over_are_the_same_without_requeues() {
     let (not_shown, meta_of_atrace) = read(lines.map(|line| format!("{line}\n")).collect());
     let requeued: u32 = shown.iter().filter_map(|row| row.requeues).sum();
     assert_eq!((shown.len(), requeued), (654, 7));
-    // Two threads read the same block at the same time, so there are two issues and two completions.
+    // In one case, two threads read the same block at the same time, so there are two issues and two
+    // completions.
     let mut counts =
         BTreeMap::from(["ambiguous_completions", "duplicate_issues"].map(|name| (name.to_owned(), 1)));
     assert_eq!(meta.assembly, counts);

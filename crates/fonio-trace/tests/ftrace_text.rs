@@ -1,4 +1,4 @@
-//! Tests reading ftrace text of several kernels, from bytes to events.
+//! Tests how ftrace text of several kernels is read, from bytes to events.
 
 use expect_test::{Expect, expect, expect_file};
 use fonio_core::{Batch, BlockEvent, CollectedRows, EventKind, Op, TraceReader};
@@ -120,7 +120,7 @@ fn damage_is_told_with_its_place_and_the_rest_is_read() {
     );
 }
 
-/// Tests the complete trace, whose start the golden test above uses.
+/// Tests the complete trace. The golden test above uses only its beginning.
 #[test]
 fn every_line_of_a_real_trace_is_understood() {
     let path =
@@ -249,7 +249,7 @@ mod properties {
     }
 }
 
-/// The trace has scheduler lines around one read, a second without events, and one damaged time.
+/// The trace has one read between scheduler lines, a second without events, and one damaged time.
 #[test]
 fn a_trace_spans_all_its_events() {
     let line = |seconds: &str, event: &str| format!("            dd-7     [000] .....  {seconds}: {event}\n");

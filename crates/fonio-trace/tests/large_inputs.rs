@@ -1,4 +1,4 @@
-//! Tests inputs that are larger than every buffer: real traces with gaps of other bytes between their parts.
+//! Tests inputs that are larger than every buffer: parts of real traces with other bytes between them.
 //!
 //! The readers assert progress at each step; the inputs of these tests contain gaps of all lengths around the
 //! buffer sizes.

@@ -233,7 +233,7 @@ fn pages_give_what_the_kernel_prints() {
 #[test]
 fn lost_events_are_found_with_their_number() {
     let batch = read_all(vec![(0, fs::read(data("linux-6.18-x86_64").join("lost.pages")).unwrap())]);
-    // The first read returned 20 events. Afterwards, 315 events were overwritten, and 280 remained.
+    // The first read returned 20 events. Afterwards, 315 events were overwritten, and 280 events remained.
     assert_eq!(batch.events.len(), 20 + 280);
     expect![[r#"
         [
@@ -270,7 +270,7 @@ fn a_damaged_page_costs_that_page_only() {
     bytes.truncate(3 * 4096 - 1000);
     let damaged = read_all(vec![(1, bytes)]);
     assert!(!damaged.events.is_empty() && damaged.events.len() < whole);
-    // The damage lost an unknown number of events, at a known time.
+    // Because of the damage, an unknown number of events is missing, in a known interval.
     assert_eq!(damaged.lost.iter().map(|gap| (gap.cpu, gap.count)).collect::<Vec<_>>(), [(Some(1), None)]);
     assert!(damaged.lost.iter().all(|gap| gap.after <= gap.before));
     let told: Vec<String> =

@@ -30,8 +30,8 @@ pub struct Progress {
     pub left_s: Option<f64>,
 }
 
-/// Observes a run. The run's threads call its methods one at a time and wait for them, so the methods should
-/// be fast.
+/// Observes a run. The run's threads call the observer's methods one at a time and wait for them, so the
+/// methods should be fast.
 pub trait Observer: Send {
     /// Called when a marked span has ended.
     fn mark(&mut self, mark: &Mark);

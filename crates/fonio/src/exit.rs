@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 pub use fonio_recorder::exit::{Exit, NotShown, end, table, usage};
 
-/// Returns whether the command line contains a command of the user after `--`, and the verb runs such a
+/// Returns whether the command line contains a command of the user after `--`, and whether the verb runs this
 /// command.
 pub fn has_command(verbs: &clap::Command, words: &[OsString]) -> bool {
     let Some(at) = words.iter().position(|word| word == "--") else { return false };

@@ -172,7 +172,7 @@ fn of_environment(name: &str) -> Option<usize> {
     std::env::var(name).ok()?.parse().ok().filter(|number| *number > 0)
 }
 
-/// Returns a writer for text on standard output, which wraps the text to the width of the terminal.
+/// Returns a writer that wraps text to the width of the terminal and writes it to standard output.
 pub fn screen() -> Fitted<io::StdoutLock<'static>> {
     Fitted::new(io::stdout().lock(), columns().map_or(usize::MAX, |columns| columns.max(WIDTH_MIN)))
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use fonio_testing::{Need, has, skip};
 
-/// A shell command that creates files of each kind in the folder which the tests put into memory or move.
+/// A shell command that creates files of each kind in the folder that the tests put into memory or move.
 const FILL: &str =
     "mkdir -p $LOG/sub && echo one >$LOG/app.log && echo two >$LOG/sub/deep && ln $LOG/app.log $LOG/hard &&
     ln -s app.log $LOG/soft && chmod 640 $LOG/app.log && chown 7:8 $LOG/sub && truncate -s 1M $LOG/sparse &&
@@ -214,7 +214,7 @@ fn a_killed_process_leaves_what_can_be_undone() {
     );
 }
 
-/// Shell commands that mount a new ext4 at `$CARD`, and make `/etc` writable.
+/// Shell commands that mount a new ext4 file system at `$CARD`, and make `/etc` writable.
 const CARD: &str = "CARD=${CARD:-/run/card}; mkdir $CARD; truncate -s 32M $DIR/image; mkfs.ext4 -q -F $DIR/image; mount -o loop $DIR/image $CARD;
     mkdir /run/etc; cp -a /etc/. /run/etc; mount --bind /run/etc /etc; touch /etc/fstab; cp /etc/fstab $DIR/fstab;
     trap 'umount -q $LOG || true; umount $CARD' EXIT";
@@ -419,7 +419,7 @@ fn a_killed_process_loses_nothing_of_a_range() {
     assert!(said.contains("each time") && said.contains("has it not"), "{said}");
 }
 
-/// Syncing a file in the folder makes it durable: the sync also flushes the device with the image.
+/// Syncing a file in the folder makes the file durable: the sync also flushes the device with the image.
 #[test]
 fn a_sync_in_a_range_flushes_the_device_below() {
     if !has(&[Need::Root, Need::Loop, Need::Mkfs]) {

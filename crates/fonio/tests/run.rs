@@ -147,7 +147,7 @@ fn what_does_not_exist_is_named() {
         ("fix prove bfq", "a command after `--`"),
         ("fix prove bfq webbench -- true", "either a workload or a command after `--`"),
         ("fix prove -- true", "name the fix to prove"),
-        ("fix prove --safe bfq webbench", "leave out their names"),
+        ("fix prove --safe bfq webbench", "omit either the names of fixes"),
         ("fix bfq", "`fonio fix show bfq`"),
         ("fix apply noatime /no/such/folder", "cannot find /no/such/folder"),
     ] {
@@ -482,9 +482,9 @@ fn the_processors_parts_are_those_that_the_kernel_counts() {
         let (ran, ready) = (seconds(0), seconds(1));
         let running = part(&series, 0, "user") + part(&series, 0, "system");
         let waited = part(&series, 0, "cpu_wait");
-        // Interrupts are included only in the kernel's counts or only in fonio's counts. The same applies to
-        // the thread's work after it read the counts. After this work, the thread may also pause for the rest
-        // of a scheduling period, which is at most 50 ms.
+        // Interrupts are included only in the kernel's counts or only in fonio's counts. The thread's work
+        // after it has read the kernel's counts is included only in fonio's counts. After this work, the
+        // thread may also pause for the rest of a scheduling period, which is at most 50 ms.
         let near = |a: f64, b: f64| (a - b).abs() <= 0.06 + 0.2 * b;
         assert!(near(running, ran) && near(waited, ready), "{running} {ran} {waited} {ready} {share:?}");
         assert!(part(&series, 0, "unknown") < 0.01, "{series}");

@@ -81,7 +81,8 @@ fn is_on_disk(dir: &Path) -> bool {
         return false;
     }
     let major = std::os::unix::fs::MetadataExt::dev(&dir.metadata().unwrap()) >> 8 & 0xfff;
-    // The device number of a btrfs or overlay belongs to no device; loop devices are not watched by default.
+    // The device number of a btrfs or overlay file system belongs to no device; loop devices are not watched
+    // by default.
     if matches!(major, 0 | 7) {
         skip(Need::Disk, format!("{} is not on a disk", dir.display()));
         return false;
@@ -277,7 +278,8 @@ fn a_write_is_caused_by_the_program_that_changed_the_file() {
         of_party.map(|row| row["written"].as_u64().unwrap()).sum::<u64>()
     };
     assert!(written("mv") <= 1 << 20, "{report:#}");
-    // The first rename replaces no file, so it writes nothing. The second one removes this data, written or not.
+    // The first rename replaces no file, so the kernel writes nothing. The second rename removes this data,
+    // whether it has been written or not.
     assert!((45 << 20..64 << 20).contains(&written("dd")), "{report:#}");
 }
 
@@ -350,7 +352,8 @@ fn files_with_one_inode_number_keep_their_own_bytes() {
     let ends = |row: &Value, end: &str| row["file"].as_str().is_some_and(|file| file.ends_with(end));
     assert!(sum(&|row| ends(row, "-journal")) < 4 << 20, "{device:#}");
     let of_dd = |row: &Value| row["party"].as_str().unwrap().split('.').next() == Some("dd");
-    let is_clip = |row: &Value| ends(row, ".part") || ends(row, ".mp4") || row["file"] == "(files of unknown name)";
+    let is_clip =
+        |row: &Value| ends(row, ".part") || ends(row, ".mp4") || row["file"] == "(files of unknown name)";
     let clips = sum(&|row| is_clip(row) && of_dd(row));
     assert!((58 << 20..=63 << 20).contains(&clips), "{clips}: {device:#}");
     assert_eq!(sum(&|row| of_dd(row) && ends(row, ".db")), 0, "{device:#}");

@@ -2,8 +2,8 @@
 //! schedulers in a guest. Also predicts the results from the recordings, with models of schedulers, including
 //! CFQ.
 //!
-//! The recordings are kept: the guest runs again only if the SmartIO module or the load changes. The models
-//! replay the recordings made without a scheduler.
+//! The recordings are kept, and the guest runs again only if the SmartIO module or the load changes. The
+//! models replay the recordings that were made without a scheduler.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -25,19 +25,19 @@ const ROUNDS: u32 = 8;
 /// The workload that runs during the launches.
 const UPDATE: &str = include_str!("update.toml");
 
-/// A study's apps to launch, and the conditions of the launches.
+/// The apps to launch for a study, and the conditions of their launches.
 pub struct Load {
     /// The name of the workload, and its scale.
     workload: &'static str,
     scale: &'static str,
-    /// The schedulers to compare, from the SmartIO module and from the kernel, as fixes of a device without a
-    /// scheduler.
+    /// The schedulers to compare, from the SmartIO module and from the kernel. Each is given as a fix for a
+    /// device without a scheduler.
     fixes: &'static [&'static str],
     /// The name of the launching thread.
     thread: &'static str,
     /// The name of the phase with the launches.
     launches: &'static str,
-    /// The name of other measured spans, if there are any.
+    /// The name of the other spans that are measured, if there are any.
     span: Option<&'static str>,
     /// Whether models also replay the load.
     is_replayed: bool,
@@ -93,7 +93,7 @@ pub struct Measured {
     pub blocked_s: Vec<f64>,
     /// Total duration of the launches in seconds.
     pub launches_s: Vec<f64>,
-    /// Total duration of all spans that the load names, in seconds.
+    /// Total duration in seconds of all spans with the name that the load gives.
     pub spans_s: Vec<f64>,
     /// Share of processor time in which the processors were busy.
     pub active_share: Vec<f64>,
@@ -118,7 +118,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     show(&measure(&FORTY_APPS, arguments.fonio.as_deref())?)
 }
 
-/// Measures the apps under each scheduler, or loads earlier measurements with the same module.
+/// Measures the apps under each scheduler, or loads earlier measurements that were made with the same module.
 pub fn measure(load: &Load, fonio: Option<&Path>) -> Result<Applications> {
     tools::ensure(&[tools::BUILD, tools::GUEST, tools::KERNEL])?;
     process::outlive_signals()?;
@@ -252,7 +252,7 @@ fn show(found: &Applications) -> Result<()> {
     Ok(())
 }
 
-/// The name of a figure, and the function that returns its values.
+/// The name of a figure, and the function that returns the figure's values.
 type Figure = (&'static str, fn(&Measured) -> &Vec<f64>);
 
 const COMPARED: [Figure; 3] = [
@@ -261,8 +261,9 @@ const COMPARED: [Figure; 3] = [
     ("cold launches", |of| &of.launches_s),
 ];
 
-/// Returns a sentence for each figure: the ratio of SmartIO to each other scheduler, round by round. The load
-/// and the overlap of requests differ between builds of fonio, so other builds give other ratios.
+/// Returns a sentence for each figure, with the ratio of SmartIO to each other scheduler, computed round by
+/// round. The load and the overlap of requests differ between builds of fonio, so other builds give other
+/// ratios.
 fn compare(found: &Applications) -> Result<String> {
     let kernel =
         |name: &str| found.of(name)?.kernel.as_ref().with_context(|| format!("the kernel has no {name}"));
@@ -270,7 +271,8 @@ fn compare(found: &Applications) -> Result<String> {
     let others: Vec<&OfScheduler> =
         found.schedulers.iter().filter(|of| of.kernel.is_some() && of.name != "smartio").collect();
     let mut text =
-        "SmartIO over each other scheduler, mean ratio of the rounds with its 95 % interval:".to_owned();
+        "Ratio of SmartIO to each other scheduler: the mean of the rounds, with its 95 % interval:"
+            .to_owned();
     for (what, of) in COMPARED {
         let pairs: Vec<(&[f64], &[f64])> = others
             .iter()

@@ -14,7 +14,7 @@ const DEVICE_BYTES: u64 = 512 << 20;
 /// A block device with a file system.
 pub struct Device {
     path: String,
-    /// Whether the device is this program's loop device, which is detached when this value is dropped.
+    /// Whether the device is a loop device of this program. If so, it is detached when this value is dropped.
     is_loop: bool,
 }
 
@@ -30,7 +30,7 @@ impl Device {
         Ok(Device { path: made.trim().to_owned(), is_loop: true })
     }
 
-    /// Creates a file system on an existing device, which is overwritten.
+    /// Creates a file system on an existing device, and overwrites the data of this device.
     pub fn at(path: &str, fs: &str) -> Result<Device> {
         make(fs, path)?;
         Ok(Device { path: fs::canonicalize(path)?.to_string_lossy().into_owned(), is_loop: false })

@@ -15,7 +15,8 @@ use super::stack::Places;
 use super::truth::Truth;
 use super::writers::{Place, WRITERS};
 
-/// Target shares of bytes: data attributed right and wrong; metadata and journal attributed right.
+/// Target shares of bytes: data with a right attribution, data with a wrong attribution, and metadata and
+/// journal with a right attribution.
 const DATA_RIGHT: f64 = 0.95;
 const DATA_WRONG: f64 = 0.01;
 const REST_RIGHT: f64 = 0.8;
@@ -23,7 +24,7 @@ const REST_RIGHT: f64 = 0.8;
 /// The rows of a recording whose attributions are judged.
 pub struct Judge {
     place: Place,
-    /// The mapping from the file system's device to the disks. Only bios of the disks are judged.
+    /// The mapping from the file system's device to the disks. Only bios on these disks are judged.
     places: Places,
     /// The unit in which this process runs.
     own_unit: Option<String>,
@@ -60,7 +61,7 @@ impl RowSink for Judge {
     ignore_rows!(began, link, call, statement, wait, blocked_count, sample, mark, diagnostic, settled);
 }
 
-/// Number of bytes, by correctness of their attribution.
+/// Numbers of bytes, by the correctness of their attribution.
 #[derive(Clone, Copy, Default)]
 pub struct Tally {
     right: u64,
@@ -71,7 +72,7 @@ pub struct Tally {
     unit_wrong: u64,
 }
 
-/// A recording's attribution of a bio or request.
+/// The attribution of a bio or request in a recording.
 struct Said<'a> {
     content: Content,
     path: Option<&'a Path>,
@@ -149,7 +150,8 @@ impl Judge {
         sectors.filter_map(move |sector| self.places.at(disk, sector))
     }
 
-    /// Returns the data attributed to a wrong unit or to no unit, as unit, file and bytes.
+    /// Returns the data that was attributed to a wrong unit or to no unit. Each entry has the unit, the file
+    /// and the number of bytes.
     pub fn misses(&self) -> Vec<(String, String, u64)> {
         let misses = self.misses.borrow();
         misses.iter().map(|((unit, file), bytes)| (unit.clone(), file.clone(), *bytes)).collect()
@@ -171,8 +173,8 @@ impl Judge {
         Some(unit == self.place.unit(writer))
     }
 
-    /// Returns whether the attributed unit belongs to any writer or to this process, which deletes a file. A
-    /// block of metadata on the device does not show which process caused it.
+    /// Returns whether the attributed unit belongs to a writer or to this process, which deletes a file. The
+    /// address of a metadata block does not show which process caused the write.
     fn is_of_a_writer(&self, said: &Said<'_>) -> Option<bool> {
         let unit = said.unit()?;
         Some(
@@ -202,8 +204,8 @@ fn is_of(said: &Said<'_>, file: &Path) -> Option<bool> {
 }
 
 impl Tally {
-    /// Counts one sector by the correctness of its attribution. `verdict` says whether file and process are
-    /// right, and `in_unit` whether the unit is right.
+    /// Counts one sector by the correctness of its attribution. `verdict` says whether the file and the
+    /// process are right, and `in_unit` says whether the unit is right.
     fn add(&mut self, said: &Said<'_>, expected: Content, verdict: Option<bool>, in_unit: Option<bool>) {
         let place = match verdict {
             _ if said.content == Content::Unknown => &mut self.unknown,

@@ -2,19 +2,20 @@
 //! file, process and unit.
 //!
 //! Processes write to ext4, xfs or btrfs on a loop device: into the page cache, with fsync, with O_DIRECT,
-//! and through a mapping. Then two processes write one after the other with the same process id. Files are
-//! renamed, and one is deleted. Each writer has its own files and its own unit, so the address of a request
-//! on the device reveals its writer (`truth.rs`). The program compares this with the recording, and prints
-//! the bytes that are right, wrong and unknown. Neighbouring bios of different files can be merged into one
-//! request, which is attributed to only one file; so the attribution of data is compared both by bios and by
-//! requests. If a row of the table misses a target, the row says so. Targets: data at least 95 % right and at
-//! most 1 % wrong, metadata and journal at least 80 % right.
+//! and through a mapping. Then two processes with the same process id write one after the other. Files are
+//! renamed, and one file is deleted. Each writer has its own files and its own unit, so the address of a
+//! request on the device reveals its writer (`truth.rs`). The program compares this writer with the
+//! recording, and prints how many bytes have a right, a wrong and no attribution. Neighbouring bios of
+//! different files can be merged into one request, but a request is attributed to only one file. So the
+//! attribution of data is judged once by bios and once by requests. A row of the table that misses a target
+//! is marked. The targets are: at least 95 % of the data right and at most 1 % wrong, and at least 80 % of
+//! metadata and journal right.
 //!
 //! With `--on-overlay`, the processes write through an overlay, and fonio must report the paths in its upper
 //! folder. With `--short-lived`, the writers delete their files immediately (`short.rs`).
 //!
 //! With `--lab`, the study runs in a complete Debian (`system.rs`): the writers are real systemd units,
-//! except for one writer in a Podman container. With LVM or LUKS between the file system and the disks, the
+//! except for one writer in a Podman container. If LVM or LUKS is between the file system and the disks, the
 //! bios and requests of the disks are judged (`stack.rs`).
 
 mod device;
@@ -180,22 +181,22 @@ fn round(
 }
 
 /// Runs the writers in `dir`, saves the addresses of their files on the device, and deletes one file. The
-/// saved paths are in `files`, which is the same folder as `dir` unless an overlay is used.
+/// saved paths are in `files`. This is the same folder as `dir`, unless an overlay is used.
 fn drive(place: Place, dir: &Path, files: &Path, truth: &Path) -> Result<()> {
     let groups = Groups::make(place)?;
     let mut writers = Vec::new();
     for kind in WRITERS.iter().filter(|kind| place.has(kind) && !kind.starts_with("reused")) {
         writers.push(groups.start(kind, dir)?);
     }
-    // These two writers run one after the other: the second gets the process id of the first.
+    // These two writers run one after the other, because the second writer gets the process id of the first.
     for kind in ["reused1", "reused2"] {
         ended(groups.start(kind, dir)?)?;
     }
     for writer in writers {
         ended(writer)?;
     }
-    // Let kernel workers and the journal thread write the dirty data. The kernel would do this anyway, but
-    // not within seconds.
+    // Let kernel workers and the journal thread write the dirty data. Without this sync, they would do this
+    // too, but not within seconds.
     ran("sync", Command::new("sync").arg("-f").arg(files))?;
     let mut lines = String::new();
     for entry in fs::read_dir(files)? {

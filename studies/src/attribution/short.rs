@@ -2,7 +2,8 @@
 //! moment.
 //!
 //! Each writer creates files, writes them with fsync, deletes them immediately, and saves the times of
-//! creation and deletion. A data bio that the writer caused between these times belongs to that file.
+//! creation and deletion. A data bio that the writer caused between the creation and the deletion of a file
+//! belongs to this file.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -22,7 +23,7 @@ use super::device::{Device, FILE_SYSTEMS};
 
 const FILES: usize = 400;
 
-/// The writers: the name of each writer, which is also its process name, and its load.
+/// The writers, each with its name and its load. The name of a writer is also its process name.
 const WRITERS: [(&str, Load); 5] = [
     ("database1", Load::Journal),
     ("database2", Load::Journal),
@@ -33,15 +34,15 @@ const WRITERS: [(&str, Load); 5] = [
 
 #[derive(Clone, Copy)]
 enum Load {
-    /// A rollback journal, which always has the same name and is next to the database.
+    /// A rollback journal. It is next to the database and always has the same name.
     Journal,
     /// A temporary file with a new name each time, in one of several folders.
     Temporary,
-    /// A file that replaces another file; the replaced file is deleted, although no call names it.
+    /// A file that replaces another file. The replaced file is deleted, although no call names it.
     Replaced,
 }
 
-/// A file that a writer wrote, with its times of creation and deletion in nanoseconds.
+/// A file that a writer wrote, with the times of its creation and deletion in nanoseconds.
 struct Written {
     began: u64,
     ended: u64,

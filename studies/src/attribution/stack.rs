@@ -12,7 +12,7 @@ use fonio_system::device;
 use super::ran;
 
 const NAME: &str = "attribution";
-/// The size of a volume's part on the first disk, less than a file's size, so that files use both disks.
+/// The size of a volume's part on the first disk. It is smaller than a file, so files are on both disks.
 const FIRST_DISK: &str = "32M";
 
 /// The layers between the file system and the disks.
@@ -50,7 +50,7 @@ impl Stack {
         }
     }
 
-    /// Creates this stack on two disks, which are overwritten.
+    /// Creates this stack on two disks, and overwrites their data.
     pub fn make(self, disks: [&str; 2], scratch: &Path) -> Result<Stacked> {
         let [first, second] = disks;
         let mut made =
@@ -129,7 +129,7 @@ impl Places {
         Ok(Places(parts(id, 0, u64::MAX)?))
     }
 
-    /// Returns the sector of the file system's device that is stored in the given sector of a disk.
+    /// Returns the sector of the file system's device that is stored in sector `sector` of a disk.
     pub fn at(&self, disk: DeviceId, sector: u64) -> Option<u64> {
         let holds = |part: &&Part| {
             part.disk == disk && (part.on_disk..part.on_disk.saturating_add(part.sectors)).contains(&sector)
@@ -138,7 +138,7 @@ impl Places {
     }
 }
 
-/// Returns the parts on disks of `sectors` sectors of a device, starting at sector `first`.
+/// Returns where `sectors` sectors of a device, starting at sector `first`, are stored on the disks.
 fn parts(id: DeviceId, first: u64, sectors: u64) -> Result<Vec<Part>> {
     if !Path::new(&format!("/sys/dev/block/{id}/dm")).exists() {
         return Ok(vec![Part { first: 0, sectors, disk: id, on_disk: first }]);
@@ -157,8 +157,9 @@ fn parts(id: DeviceId, first: u64, sectors: u64) -> Result<Vec<Part>> {
     Ok(found)
 }
 
-/// Parses a device-mapper line: first sector, length, lower device, and first sector there, such as
-/// `0 65536 linear 254:16 2048` or `0 2064384 crypt aes-xts-plain64 :64:logon:… 0 254:16 32768 …`.
+/// Parses a line of a device-mapper table, such as `0 65536 linear 254:16 2048` or `0 2064384 crypt
+/// aes-xts-plain64 :64:logon:… 0 254:16 32768 …`. Returns the first sector, the length, the lower device, and
+/// the first sector on the lower device.
 fn segment(line: &str) -> Option<(u64, u64, DeviceId, u64)> {
     let words: Vec<&str> = line.split(' ').collect();
     let (begin, length) = (words.first()?.parse().ok()?, words.get(1)?.parse().ok()?);

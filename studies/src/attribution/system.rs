@@ -1,4 +1,4 @@
-//! Runs the writers in a complete Debian, where they are systemd units and a Podman container.
+//! Runs the writers in a complete Debian. There, the writers are systemd units and a Podman container.
 
 use std::path::Path;
 
@@ -14,12 +14,12 @@ pub const LAYERS: [&str; 3] = ["lvm", "luks", "lvm-on-luks"];
 const PACKAGES: [&str; 5] = ["podman", "xfsprogs", "btrfs-progs", "lvm2", "cryptsetup-bin"];
 const DISK_BYTES: u64 = 1 << 30;
 const MEMORY_MIB: u64 = 1536;
-/// A script that creates a container image from the program and its libraries, without a registry.
+/// A script that creates a container image from this program and its libraries, without a registry.
 const IMAGE: &str = "set -e; cd /root; chmod +x attribution; mkdir image; cp attribution image; \
     cp --parents --dereference $(ldd attribution | grep -o '/[^ ]*') image; \
     tar -cf image.tar -C image .; podman import --quiet image.tar localhost/attribution";
 
-/// Records the writers on each file system, on each layer.
+/// Records the writers on each combination of file system and layer.
 pub fn run(file_systems: &[String], layers: &[String]) -> Result<()> {
     let words = |given: &[String], default: &[&str]| -> Vec<String> {
         if given.is_empty() {

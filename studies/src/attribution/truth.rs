@@ -13,7 +13,8 @@ use super::ran;
 const SECTOR: u64 = 512;
 
 pub struct Truth {
-    /// First sector, sector count and file of each extent, sorted by sector. The journal's path is empty.
+    /// The first sector, number of sectors and file of each extent, sorted by sector. The journal has an
+    /// empty path.
     extents: Vec<(u64, u64, PathBuf)>,
 }
 
@@ -54,7 +55,7 @@ impl Truth {
         Ok(Truth { extents })
     }
 
-    /// Returns the file that is stored at a sector: an empty path for the journal, `None` for metadata.
+    /// Returns the file that is stored at a sector; an empty path for the journal, and `None` for metadata.
     pub fn at(&self, sector: u64) -> Option<&Path> {
         let at = self.extents.partition_point(|(first, ..)| *first <= sector).checked_sub(1)?;
         let (first, sectors, file) = &self.extents[at];

@@ -15,7 +15,7 @@ use super::ROLE;
 /// The kinds of writers. Each kind is also the writer's process name and the prefix of its file names.
 pub const WRITERS: [&str; 7] = ["buffered", "fsync", "direct", "mmap", "container", "reused1", "reused2"];
 const MAPPED_BYTES: usize = 4 << 20;
-/// The name of the container's image, and the name of the container.
+/// The name of the container image, and the name of the container.
 const IMAGE: &str = "localhost/attribution";
 const CONTAINER: &str = "attribution-container";
 /// The maximum number of attempts to get the first writer's process id again.
@@ -43,7 +43,7 @@ impl Place {
         }
     }
 
-    /// Returns whether a writer of this kind can run in these units.
+    /// Returns whether a writer of this kind can run in this kind of unit.
     pub fn has(self, kind: &str) -> bool {
         self == Place::Units || kind != "container"
     }
@@ -194,7 +194,8 @@ fn mapped(path: &Path, pause: &dyn Fn()) -> io::Result<()> {
 
 /// Writes a file in a child process. The children of both writers get the same process id.
 fn with_one_id(kind: &str, dir: &Path, path: &Path) -> io::Result<()> {
-    // The file with the process id is outside `dir`, because otherwise it would occupy blocks on the device.
+    // The file with the process id is outside `dir`, because it would occupy blocks on the device if it were
+    // in `dir`.
     let noted = dir.with_extension("pid");
     let wanted = match kind {
         "reused2" => Some(fs::read_to_string(&noted)?.trim().parse::<i32>().map_err(io::Error::other)?),
@@ -233,5 +234,5 @@ fn with_one_id(kind: &str, dir: &Path, path: &Path) -> io::Result<()> {
             return Ok(());
         }
     }
-    Err(io::Error::other("no child got the process id of the earlier one"))
+    Err(io::Error::other("no child got the process id of the earlier child"))
 }

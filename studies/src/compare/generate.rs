@@ -1,11 +1,11 @@
-//! Generates series of requests whose true difference is known: two series with equal settings and different
-//! seeds differ only by chance.
+//! Generates series of requests. The true difference of two series is known: if they have equal settings and
+//! different seeds, they differ only by chance.
 
 use fonio_analysis::{Analyser, Analysis, AnalysisOptions};
 use fonio_core::random::seed_for;
 use fonio_core::{ByteCount, DeviceId, Flags, Meta, Op, Random, Request, RowSink, Sector, Timestamp};
 
-/// The way in which the latencies of a series depend on each other.
+/// How the latencies of a series depend on each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Independent latencies: requests arrive at random times, each with its own random latency.
@@ -16,8 +16,8 @@ pub enum Kind {
     /// Latencies that depend on stalls: every 1.5 s on average, garbage collection delays all requests by 50
     /// to 400 ms.
     Stalls,
-    /// Latencies that depend on the recent past: the device's speed varies by a third, with a correlation
-    /// time of 0.1 s (30 requests).
+    /// Latencies that depend on the recent past: the speed of the device varies by a third, with a
+    /// correlation time of 0.1 s (30 requests).
     Autocorrelated,
     /// Latencies as in `Autocorrelated`, but the speed varies by half, with a correlation time of 0.2 s.
     Wandering,
@@ -48,8 +48,8 @@ impl Kind {
     }
 
     /// Returns whether the comparison must find a slower device. For the last two kinds, two runs of one
-    /// device differ as much as the runs of a fast and a slower device. So for these kinds, the comparison
-    /// must only avoid calling equal devices different.
+    /// device differ as much as the runs of a fast and a slow device, so the comparison must only not call
+    /// equal devices different.
     pub fn can_tell(self) -> bool {
         !matches!(self, Kind::Wandering | Kind::Drifting)
     }
@@ -141,8 +141,8 @@ fn base(op: Op) -> f64 {
     if op == Op::Read { 1e-3 } else { 3e-3 }
 }
 
-/// Generates requests at random times, 300 per second; `factor` returns the factor by which the device is
-/// slowed at the given time.
+/// Generates requests at random times, 300 per second. `factor` returns the factor by which the device is
+/// slowed down at a given time.
 fn open(made: &mut Made, plan: Plan, mut factor: impl FnMut(&mut Made, f64) -> f64) {
     let mut at = 0.0;
     while at < f64::from(plan.seconds) {
@@ -154,7 +154,7 @@ fn open(made: &mut Made, plan: Plan, mut factor: impl FnMut(&mut Made, f64) -> f
     }
 }
 
-/// The varying speed of a device: its logarithm is an Ornstein-Uhlenbeck process.
+/// The varying speed of a device. The logarithm of the speed is an Ornstein-Uhlenbeck process.
 struct Wander {
     memory_s: f64,
     spread: f64,
@@ -179,7 +179,7 @@ impl Wander {
     }
 }
 
-/// Generates 150 requests per second; the device serves one request at a time, and no request during a stall.
+/// Generates 150 requests per second. The device serves one request at a time, and none during a stall.
 fn stalls(made: &mut Made, plan: Plan) {
     let (mut at, mut free) = (0.0, 0.0f64);
     let mut stall = made.exponential(1.5);

@@ -1,6 +1,7 @@
 //! Measures how often a comparison of two recordings claims a difference, with and without a true difference.
 //!
-//! The series are generated, so the true difference is known. Each series is analysed like any recording.
+//! The series are generated, so the true difference is known. Each series is analysed in the same way as a
+//! recording.
 
 use anyhow::{Result, ensure};
 use fonio_analysis::{Analysis, Answer, Comparison, Named, compare};
@@ -8,9 +9,11 @@ use xtask::results::{Cell, StudyResult};
 
 use super::generate::{self, Kind, Plan};
 
-/// The number of pairs in which doubled median latencies must be found, and the total number of pairs.
+/// The minimum number of pairs in which doubled median latencies must be found, and the total number of
+/// pairs.
 const DOUBLED: (usize, usize) = (48, 50);
-/// The required and the total number of pairs for a device that is 20 percent slower, in series of 60 s.
+/// For a device that is 20 percent slower, in series of 60 s: the minimum number of pairs in which this must
+/// be found, and the total number of pairs.
 const SLOWER: (usize, usize) = (18, 20);
 /// The maximum share of pairs in which equal devices may be called different.
 const FALSE_CLAIMS: f64 = 0.05;
@@ -91,7 +94,7 @@ fn answer(comparison: &Comparison, figure: &str) -> Option<Answer> {
     comparison.rows.iter().find(|row| row.figure == figure).map(|row| row.changes[0].answer)
 }
 
-/// Returns the names of the figures for which the comparison's result is `one` or `two`.
+/// Returns the names of the figures for which the answer of the comparison is `one` or `two`.
 fn claimed(comparison: &Comparison, one: Answer, two: Answer) -> Vec<String> {
     let rows = comparison.rows.iter().filter(|row| [one, two].contains(&row.changes[0].answer));
     rows.map(|row| row.figure.clone()).collect()

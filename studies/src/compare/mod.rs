@@ -1,8 +1,8 @@
 //! `cargo studies compare`: measures how often a comparison claims a difference, for equal and for different
 //! recordings.
 //!
-//! By default, the true difference is known, because series are generated (`generated.rs`). `--real` uses
-//! recordings of fio on an emulated eMMC; the slower device has the same profile, but with multiplied times.
+//! By default, series are generated, so the true difference is known (`generated.rs`). `--real` uses
+//! recordings of fio on an emulated eMMC; the slower device has the same profile with multiplied times.
 
 mod generate;
 mod generated;
@@ -117,7 +117,7 @@ fn measure(cases: &[&Case], pairs: u32, seconds: u32, long: u32) -> Result<()> {
     Ok(())
 }
 
-/// Records fio on a new emulated device whose times are multiplied by `slow`.
+/// Records fio on a new emulated device. The device's times are multiplied by `slow`.
 fn record(fonio: &Path, dir: &Path, slow: f64, seconds: u32, seed: u32) -> Result<PathBuf> {
     let profile = dir.join(format!("times-{slow}.toml"));
     std::fs::write(&profile, slower(slow)?.to_toml())?;

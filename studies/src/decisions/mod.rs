@@ -2,9 +2,9 @@
 //! of their models in `fonio-sim`.
 //!
 //! The observed device has a queue depth of 1. As soon as a request is issued, the kernel dispatches the next
-//! request from the scheduler and holds it until the device is free. If the scheduler returns no request, the
-//! kernel asks again at the next insertion or completion. The decisions are made at these times; the event
-//! `block_rq_issue` comes later.
+//! request from the scheduler and keeps it until the device is free. If the scheduler returns no request, the
+//! kernel asks again at the next insertion or completion. So the scheduler decides at these times, and the
+//! event `block_rq_issue` comes later.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::{process, schedulers, tools};
 
 const KERNEL: &str = "6.12";
 const DEVICE: &str = "samsung_s5";
-/// The kernel's tick, and the step size of the search for the phase of this tick.
+/// The length of the kernel's tick, and the step size of the search for the phase of the tick.
 const TICK_NS: u64 = 4_000_000;
 const TICK_STEP_NS: usize = 20_000;
 
@@ -27,7 +27,7 @@ const TICK_STEP_NS: usize = 20_000;
 const LOADS: &str = include_str!("loads.txt");
 
 struct Load {
-    /// The base name of the load's files, which consists of the names of the scheduler and of the load.
+    /// The base name of the load's files. It consists of the names of the scheduler and of the load.
     file: &'static str,
     scheduler: &'static str,
     /// Scheduler settings with the kernel's names and units; other settings keep their defaults.
@@ -65,7 +65,7 @@ pub struct Arguments {
     fonio: Option<PathBuf>,
 }
 
-/// Records decisions of the kernel. Saves the decisions that the models make too as test vectors.
+/// Records decisions of the kernel, and saves the decisions that the models also make as test vectors.
 pub fn run(arguments: &Arguments) -> Result<()> {
     tools::ensure(&[tools::BUILD, tools::GUEST])?;
     process::outlive_signals()?;
@@ -115,8 +115,8 @@ fn compare_all(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Compares the decisions, assuming the phase of the kernel's tick for which most decisions are equal. The
-/// recording does not show this phase, which matters only for limits of a few ticks.
+/// Compares the decisions for several phases of the kernel's tick, and returns the comparison with the most
+/// equal decisions. The recording does not show the phase. It matters only for limits of a few ticks.
 fn best(load: &Load, requests: &[Request]) -> Result<Beside> {
     let head = format!("scheduler {} {}", load.scheduler, load.settings);
     let phases = if load.settings.contains("prio_aging_expire") { TICK_NS } else { 1 };
@@ -176,17 +176,17 @@ struct Beside {
     vector: String,
     /// The requests that the kernel issued, in order of issue.
     issued: Vec<u64>,
-    /// The number of issued requests that the model also chose.
+    /// The number of issued requests that the model chose too.
     equal: usize,
     /// The number of inserted requests that the model has not dispatched yet.
     waiting: usize,
-    /// The dispatched request that the kernel holds until the device is free.
+    /// The dispatched request that the kernel keeps until the device is free.
     held: Option<u64>,
 }
 
 impl Beside {
-    /// Asks the model for a decision when the kernel asks its scheduler. Returns whether the kernel may have
-    /// got the same decision.
+    /// Asks the model for a decision when the kernel asks its scheduler. Returns whether the kernel's
+    /// scheduler may have made the same decision.
     fn ask(&mut self, now: u64) -> Result<bool> {
         if self.held.is_some() || self.waiting == 0 {
             return Ok(true);
@@ -203,9 +203,9 @@ impl Beside {
 }
 
 /// Asks the model whenever the kernel could ask its scheduler, and compares the decisions with the issued
-/// requests, up to the first difference. The recording does not show when the kernel's scheduler held
-/// requests back. If the model holds requests back, this function asks the model again at the next event, at
-/// the latest when the kernel issued a request.
+/// requests, up to the first difference. The recording does not show when the kernel's scheduler delayed
+/// requests. If the model delays requests, this function asks it again at the next event, or when the kernel
+/// issued a request if this is earlier.
 ///
 /// `head` is the first line of the test vector, which begins at the time `start`.
 fn compare(head: &str, requests: &[Request], start: u64) -> Result<Beside> {
@@ -278,7 +278,8 @@ complete 300 id=3
 ";
         let found = compare("scheduler noop", &requests, 0).expect("a vector");
         assert_eq!((found.vector.as_str(), found.equal), (vector, 3));
-        // The idle class waits for the other classes, so the real-time request is dispatched first.
+        // Requests of the idle class wait for the other classes, so the real-time request is dispatched
+        // first.
         let found = compare("scheduler mq-deadline", &requests, 0).expect("a vector");
         assert_eq!(found.equal, 1);
         assert!(found.vector.ends_with("dispatch 30 -> 3\n"), "{}", found.vector);

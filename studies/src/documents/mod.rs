@@ -56,7 +56,7 @@ fn changed() -> Result<Vec<(PathBuf, String)>> {
     Ok(changed)
 }
 
-/// Reads the Markdown files at the top of the repository and in `docs`.
+/// Reads the Markdown files in the root folder of the repository and in `docs`.
 fn all() -> Result<Vec<(PathBuf, String)>> {
     let mut found = Vec::new();
     for folder in [process::root().to_owned(), process::root().join("docs")] {
@@ -115,7 +115,8 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Splits an id into its prefix and its final number, so that ids are sorted by number: 4 before 10.
+/// Splits an id into its prefix and its final number. This makes it possible to sort ids by number, with 4
+/// before 10.
 fn by_number(id: &str) -> (&str, u32) {
     let name = id.trim_end_matches(|c: char| c.is_ascii_digit());
     (name, id[name.len()..].parse().unwrap_or(0))

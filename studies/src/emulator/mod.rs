@@ -1,10 +1,10 @@
 //! `cargo studies emulator`: compares fio's measurements of emulated cards with published numbers, and with
 //! the model's time for the same requests.
 //!
-//! Each published number is measured on its own device, prepared according to the number's protocol. fio
-//! issues at most as many requests as the protocol prescribes, and stops after a time limit. The comparison
-//! with published numbers tests the fit, the model, the small number of random addresses, and the clock. The
-//! comparison with the model's time tests only the clock.
+//! Each published number is measured on a separate device, which is prepared according to the protocol of
+//! this number. fio issues at most as many requests as the protocol prescribes, and stops after a time limit.
+//! The comparison with published numbers tests the fit, the model, the small number of random addresses, and
+//! the clock. The comparison with the model's time tests only the clock.
 
 use std::path::Path;
 
@@ -25,12 +25,13 @@ const CAPACITY: &str = "2GiB";
 /// The time limit of fio. Random writes of some cards take 0.4 s each.
 const RUNTIME_SECONDS: u32 = 20;
 
-/// The output marks relative differences from the published number above these limits, one for cards and one
-/// for the phone.
+/// Limits for relative differences from the published number, one for cards and one for the phone. Larger
+/// differences are marked in the output.
 const CARD_TOLERANCE: f64 = 0.05;
 const PHONE_TOLERANCE: f64 = 0.10;
 
-/// The rounding error of the cards' published numbers, which have two decimals: 0.01 means 0.005 to 0.015.
+/// The rounding error of the published numbers of cards. They have two decimals, so 0.01 means 0.005 to
+/// 0.015.
 const CARD_ROUNDING: f64 = 0.005;
 
 const PHONE: &str = "samsung_s5";
@@ -110,9 +111,9 @@ pub fn experiments(name: &str) -> Vec<Target> {
 
 /// The results of an experiment.
 pub struct Measured {
-    /// The experiment's result by fio's clock, in the experiment's unit.
+    /// The result of the experiment by fio's clock, in the experiment's unit.
     pub figure: f64,
-    /// The experiment's result by the model's clock, for the same requests.
+    /// The result of the experiment by the model's clock, for the same requests.
     pub model: f64,
     pub requests: u64,
 }

@@ -19,7 +19,8 @@ pub struct Arguments {
     cards: Vec<String>,
 }
 
-/// Fits a profile to each named card, or to one card for each translation layer.
+/// Fits a profile to each named card. If no card is named, fits a profile to one card for each translation
+/// layer.
 pub fn run(Arguments { cards }: &Arguments) -> Result<()> {
     let fonio = emulated::fonio()?;
     let dir = process::scratch("fit")?;

@@ -1,4 +1,4 @@
-//! Slows the processor down for the mount's daemon only.
+//! Slows the processor down for the daemon of a mount only.
 
 use anyhow::Result;
 use fonio_host::{Confined as Groups, CpuShare, Ledger, Limits};

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::confine::Confined;
 use crate::process;
 
-/// The path of a source file in Debian's package libfuse3-dev, which this study compiles.
+/// The path of a source file that this study compiles. It is in Debian's package libfuse3-dev.
 const PLAIN_SOURCE: &str = "/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c";
 
 /// A way to mount a directory at a second mount point.
@@ -57,7 +57,7 @@ pub struct Used {
 }
 
 impl Used {
-    /// Returns the resources used since `before` was measured.
+    /// Returns the resources that the daemon has used since `before` was measured.
     pub fn since(self, before: Self) -> Self {
         let calls = self.write_calls.zip(before.write_calls);
         Self {

@@ -1,8 +1,8 @@
 //! `cargo studies fuse`: compares the modes of `fonio mount` with the directory itself, bindfs, and libfuse's
 //! plain passthrough example with one thread. Prints the medians of the rounds.
 //!
-//! Rounds interleave the configurations, so that a slow moment of the machine does not affect only one of
-//! them.
+//! In each round, all configurations are measured, so a slow moment of the machine does not affect only one
+//! configuration.
 
 mod confine;
 mod daemons;
@@ -108,7 +108,7 @@ pub fn run(wanted: &Arguments) -> Result<()> {
     eprintln!();
     println!("Medians of {ROUNDS} interleaved rounds over {}.", place.source.display());
     println!(
-        "auto-device does not use io_uring. auto-alone admits only root, like plain, so permissions are not \
+        "auto-device does not use io_uring. Like plain, auto-alone admits only root, so permissions are not \
          checked twice."
     );
     let command = format!("cargo studies fuse{}", if wanted.quick { " --quick" } else { "" });

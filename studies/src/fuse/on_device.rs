@@ -1,5 +1,5 @@
-//! Measures the modes on an emulated device with a file system, where the daemon runs either at full speed or
-//! on a small share of a processor.
+//! Measures the modes on an emulated device with a file system. The daemon runs either at full speed or on a
+//! small share of a processor.
 
 use std::fs::File;
 use std::io::Write;
@@ -32,7 +32,8 @@ pub struct Streams {
     pub record: usize,
 }
 
-/// Writes the streams' files to a new folder of `dir` and syncs them. Returns the time in seconds.
+/// Writes the files of the streams to a new folder in `dir` and syncs them. Returns the time that this took
+/// in seconds.
 pub fn write_streams(dir: &Path, streams: Streams) -> Result<f64> {
     let data = vec![0x5a; streams.record];
     let dir = dir.join(format!("{} of {}", streams.files, streams.record));
@@ -89,8 +90,8 @@ pub(super) fn run(wanted: &Arguments, folder: &Path, programs: &Programs) -> Res
     for round in 0..ROUNDS {
         for (column, (name, daemon)) in chosen.iter().enumerate() {
             eprint!("\rround {} of {ROUNDS}, {name:<12}", round + 1);
-            // Each measurement uses a new device, because a full device would collect garbage during the next
-            // measurement.
+            // Each measurement uses a new device, because a device that was filled would collect garbage
+            // during the next measurement.
             let place = Place::emulated(folder, &programs.fonio, &setup)?;
             let mounted = Mounted::start(*daemon, programs, &place.source, &place.dir, confined.as_ref())?;
             for (row, (_, streams)) in works.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Measures one write of a file through one stack, with the work of the daemon and the device.
+//! Measures one write of a file through one stack, and the work of the daemon and the device for it.
 
 use std::fs::File;
 use std::io::Write;
@@ -25,7 +25,7 @@ pub struct Once {
     pub writes: Option<f64>,
     /// Share of the device's write requests that do not begin at the end of the previous request.
     pub random_share: Option<f64>,
-    /// Share of the device's write requests below 64 KiB; the file's data arrive in larger requests.
+    /// Share of the device's write requests below 64 KiB. The data of the file arrives in larger requests.
     pub small_share: Option<f64>,
     /// Mean number of bytes in a sequential run of requests.
     pub burst_bytes: Option<f64>,
@@ -43,13 +43,13 @@ pub struct Stack {
 }
 
 /// The study's experiment: writes one file in records of 512 KiB to bare devices and through stacks. Each
-/// round measures each device and each stack once, on new emulated devices, with the round's own seed.
+/// round measures each device and each stack once, on new emulated devices with the seed of the round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
     pub bytes: u64,
     pub rounds: u64,
-    /// Whether to slow the daemons' processor down until `stock` reaches the study's share of the first
-    /// device of `raw`.
+    /// Whether to slow the daemons' processor down until the rate of `stock` has the same ratio to the rate
+    /// of the first device of `raw` as in the study.
     pub slow_daemons: bool,
     /// The devices that are written without a file system.
     pub raw: Vec<Setup>,
@@ -71,8 +71,8 @@ pub struct Found {
 static PLANS: AtomicU32 = AtomicU32::new(0);
 
 impl Plan {
-    /// Runs the plan on this machine, or in a guest with the kernel `guest`. If the plan runs fonio, also
-    /// returns fonio's command line.
+    /// Runs the plan on this machine, or in a guest with the kernel `guest`. Also returns fonio's command
+    /// line if the plan is run by fonio.
     ///
     /// # Errors
     ///
@@ -253,8 +253,8 @@ fn written_in(line: &str) -> Option<f64> {
     line.strip_prefix("written in ")?.strip_suffix(" s")?.parse().ok()
 }
 
-/// Size of the written file: large enough for a stable rate at 39 MB/s, and small enough to measure a dozen
-/// stacks in minutes.
+/// Size of the written file. It is large enough for a stable rate at 39 MB/s, and small enough to measure a
+/// dozen stacks in minutes.
 pub const BYTES: u64 = 128 * MIB;
 
 #[cfg(test)]

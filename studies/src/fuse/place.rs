@@ -1,4 +1,4 @@
-//! Creates the mounted directory: in a tmpfs, in a user's directory, or on an emulated device.
+//! Creates the directory that is mounted: in a tmpfs, in a user's directory, or on an emulated device.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ const DEVICE_SIZE: &str = "2GiB";
 /// Size of the tmpfs: twice the size of the largest file.
 const TMPFS_BYTES: u64 = 1 << 30;
 
-/// The mounted directory and its mount point; everything created for them is removed when this value is
-/// dropped.
+/// The mounted directory and its mount point. Everything that was created for them is removed when this value
+/// is dropped.
 pub struct Place {
     pub source: PathBuf,
     pub dir: PathBuf,

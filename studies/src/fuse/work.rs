@@ -9,7 +9,7 @@ use anyhow::Result;
 
 const MIB: u64 = 1 << 20;
 
-/// A task, which is one line of the table. `scale` divides the size of the task.
+/// A task. Each task is one line of the table. `scale` divides the size of the task.
 pub struct Work {
     pub name: &'static str,
     /// Prepares the task; this time is not measured.
@@ -66,7 +66,7 @@ fn read_large(dir: &Path, _scale: u64) -> Result<()> {
     Ok(())
 }
 
-/// Returns file offsets that look random and are the same in every run (Knuth's multiplicative hash).
+/// Returns a file offset that looks random but is the same in every run (Knuth's multiplicative hash).
 fn place(number: u64, bytes: u64) -> u64 {
     (number.wrapping_mul(2_654_435_761) % (bytes / 4096)) * 4096
 }

@@ -1,13 +1,13 @@
 //! `cargo studies fuse-safety`: tests the promises of `fonio mount` on failing devices.
 //!
 //! - `errors`: an emulated card fails random writes under ext4. Through the mount, `fsync` or `close` reports
-//!   each error to each writer, once per handle. If the calls for some data succeeded, these data are on the
-//!   card.
-//! - `power-cuts`: the power of an emulated card is cut at random moments; data acknowledged by `fsync` are
+//!   each error to each writer, once per handle. Data for which these calls succeeded is on the card.
+//! - `power-cuts`: the power of an emulated card is cut at random moments; data that `fsync` acknowledged is
 //!   on the card.
-//! - `sequences`: random operations against a model file system, a million by default for each mode.
-//! - `suites`: pjdfstest and fsx, by other authors (`suites.rs`).
-//! - `kernels`: the mount's tests on Debian's kernels in virtual machines, with 100,000 open files.
+//! - `sequences`: random operations on the mount are compared with a model file system, by default a million
+//!   operations for each mode.
+//! - `suites`: the test suites pjdfstest and fsx of other authors (`suites.rs`).
+//! - `kernels`: the tests of the mount on Debian's kernels in virtual machines, with 100,000 open files.
 
 mod suites;
 
@@ -29,17 +29,18 @@ use crate::{emulated, process, tools};
 const MODES: [&str; 5] =
     ["mode=extended", "mode=buffered", "mode=buffered,direct=no", "mode=writeback", "mode=auto"];
 const PARTS: [&str; 5] = ["errors", "power-cuts", "sequences", "suites", "kernels"];
-/// Bytes of a record in the test of the failing card; each record repeats its number.
+/// Size in bytes of a record in the test of the failing card. The content of a record is its number,
+/// repeated.
 const RECORD_BYTES: usize = 64 << 10;
 const RECORDS: usize = 400;
 const BATCH: usize = 8;
 const POWER_CUTS: &str = "40";
 const OPERATIONS: &str = "1000000";
-/// Number of random operations in a guest, which is about twenty times slower than this machine.
+/// Number of random operations in a guest. A guest is about twenty times slower than this machine.
 const GUEST_OPERATIONS: &str = "20000";
 const GUEST_FILES: &str = "100000";
 const GUEST_MEMORY_MIB: u64 = 3072;
-/// Kernels without and with FUSE passthrough of complete files.
+/// A kernel without FUSE passthrough of complete files, and a kernel with it.
 const KERNELS: [&str; 2] = ["6.1", "6.12"];
 
 /// The name under which the emulator starts this program as one side of a test.
@@ -228,7 +229,7 @@ fn write_on_failing(mode: &str, fonio: &Path) -> Result<()> {
     let mounted = Mounted::start(fonio, &source, mode)?;
     let path = mounted.dir.path().join("file");
     let file = File::create(&path)?;
-    // Another handle of the same file, through which nothing is written. This handle must get the error too.
+    // Another handle of the file, through which nothing is written. This handle must get the error too.
     let witness = File::options().write(true).open(&path)?;
     let (mut told, mut heard) = (0, 0);
     let mut suspect = BTreeSet::new();
@@ -242,7 +243,8 @@ fn write_on_failing(mode: &str, fonio: &Path) -> Result<()> {
         if failed {
             told += 1;
             suspect.extend(batch);
-            // An error in the file system's own blocks is reported to only one handle, as on ext4 itself.
+            // An error in the file system's own blocks is reported to only one handle. ext4 itself does the
+            // same.
             heard += u32::from(witness.sync_all().is_err());
             // Sync twice, because a failed write and its failed fsync are two errors.
             let _ = file.sync_all();
@@ -259,7 +261,7 @@ fn write_on_failing(mode: &str, fonio: &Path) -> Result<()> {
     }
     drop((file, witness));
     drop(mounted);
-    // The page cache may hold data that never reached the card.
+    // The page cache may contain data that never reached the card.
     let below = File::open(source.join("file"))?;
     rustix::fs::fadvise(&below, 0, None, rustix::fs::Advice::DontNeed)?;
     drop_caches()?;
@@ -290,7 +292,7 @@ fn drop_caches() -> Result<()> {
     fs::write("/proc/sys/vm/drop_caches", "1").context("cannot drop the page cache")
 }
 
-/// Writes and syncs a record, then notes its number in another file and syncs that file.
+/// Writes and syncs a record. Then writes its number to another file and syncs that file.
 fn write_and_commit(mode: &str, fonio: &Path) -> Result<()> {
     let mounted = Mounted::start(fonio, &folder_of("FONIO_MOUNT")?, mode)?;
     let data = File::create(mounted.dir.path().join("data"))?;

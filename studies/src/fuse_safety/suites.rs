@@ -1,10 +1,10 @@
-//! `cargo studies fuse-safety suites`: runs third-party file system tests on a folder directly and through
-//! `fonio mount`.
+//! `cargo studies fuse-safety suites`: runs file-system tests of other authors, on a folder directly and
+//! through `fonio mount`.
 //!
-//! - pjdfstest: 398 cases of the POSIX rules for names, owners, times and error codes. Each case that passes in the
-//!   folder itself must pass through each mode.
-//! - fsx: random reads, writes, mappings, truncations, holes and copies of one file, compared with the expected
-//!   contents.
+//! - pjdfstest: 398 cases of the POSIX rules for names, owners, times and error codes. Each case that passes
+//!   in the folder itself must also pass through each mode.
+//! - fsx: random reads, writes, mappings, truncations, holes and copies in one file, which is compared with
+//!   its expected contents.
 //!
 //! Both suites are written in Rust and compiled on first use.
 
@@ -29,7 +29,7 @@ const MODES: [&str; 8] = [
     "mode=auto,io_uring=no",
 ];
 
-/// pjdfstest's settings: users of every Debian system, and features that the suite cannot detect.
+/// The settings of pjdfstest: users that every Debian system has, and features that the suite cannot detect.
 const PJDFSTEST: &str = r#"
 [features]
 posix_fallocate = {}
@@ -60,7 +60,7 @@ struct Profile {
     piece_bytes: u64,
     closes: u32,
     maps: u32,
-    /// The number of operations is divided by this value, because large operations take longer.
+    /// The divisor of the number of operations. It is larger for large operations, which take longer.
     share: u64,
 }
 
@@ -96,7 +96,7 @@ impl Profile {
     }
 }
 
-/// Runs both suites on a folder of this repository's file system and on a tmpfs.
+/// Runs both suites on a folder in the file system of this repository, and on a tmpfs.
 pub fn run(fonio: &Path) -> Result<()> {
     let programs = process::scratch("suites")?;
     let pjdfstest = install(&programs, "pjdfstest", "0.2.2")?;

@@ -1,9 +1,9 @@
 //! `cargo studies guests`: tests whether measurements in guests are repeatable and agree with the model.
 //!
-//! *Repeatable*: runs the same jobs on an idle machine and while two other processes run busy loops. *Mixed
-//! load*: starts a reader and two writers at sixteen different times. *Model*: compares fio's figures of
-//! emulated cards in a guest with the model's figures. *Equal*: compares equal devices, which should show no
-//! difference.
+//! The part *repeatable* runs the same jobs on an idle machine and while two other processes run busy loops.
+//! *Mixed* starts a reader and two writers with sixteen different think times. *Model* compares fio's figures
+//! of emulated cards in a guest with the figures of the model. *Equal* compares equal devices, which should
+//! not differ.
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -26,10 +26,10 @@ const RUNS: usize = 5;
 const REPEATABLE_WITHIN: f64 = 0.01;
 /// The promised limit for relative differences between fio's figures and the model's figures.
 const MODEL_WITHIN: f64 = 0.05;
-/// The promised limit for the time until a guest runs its command, in seconds by this machine's clock.
+/// The promised limit for the time until a guest runs its command, in seconds of this machine's clock.
 const BOOT_S: f64 = 20.0;
 const STARTS: u32 = 16;
-/// The device for the jobs: the profile whose write times vary most.
+/// The device for the jobs. Its profile has the write times that vary most.
 const CARD: &str = "ridata";
 const KERNEL: &str = "lab:6.12";
 
@@ -52,7 +52,7 @@ pub struct Arguments {
     parts: Vec<String>,
 }
 
-/// Measures the named parts of the study. Fails if a promised limit is exceeded.
+/// Measures the named parts of the study. Fails if a result exceeds a promised limit.
 pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
     tools::ensure(&[tools::BUILD, tools::GUEST])?;
     let fonio = process::build_fonio()?;
@@ -94,7 +94,7 @@ impl Drop for BusyLoops {
     }
 }
 
-/// Runs jobs on an idle machine and during busy loops. Returns the number of exceeded limits.
+/// Runs jobs on an idle machine and next to busy loops. Returns the number of exceeded limits.
 fn repeatable(fonio: &Path) -> Result<u32> {
     println!(
         "The same jobs, {RUNS} times without and {RUNS} times with two busy loops, by the guest's clock:\n"

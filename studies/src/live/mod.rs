@@ -1,6 +1,6 @@
-//! `cargo studies live`: measures how often a trial on a machine in use claims a false difference, and how
-//! often it finds a true difference. Each trial is a real run with short slices, on an emulated card under a
-//! real load.
+//! `cargo studies live`: measures how often a trial on a machine in use claims a difference that does not
+//! exist, and how often it finds a true difference. Each trial is a real run with short slices, on an
+//! emulated card under a real load.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -56,7 +56,8 @@ const CASES: [Case; 3] = [
         what: "a large program (fonio) that starts from the card every 0.3 s; the setting is the \
             read-ahead, which affects page faults",
         fix: "read-ahead=1MiB",
-        // Drop the program from the page cache before each start, so that each start reads the card.
+        // Drop the program from the page cache before each start. Without this, only the first start would
+        // read the card.
         load: Load::Shell(
             "cp \"$FONIO\" prog; sync; while :; do dd if=prog iflag=nocache count=0 2>/dev/null; ./prog --version >/dev/null; \
              sleep 0.3; done",

@@ -1,6 +1,6 @@
-//! Figure 4 of Jeong and Won 2014: the I/O of a camcorder and a gallery on the user partition of a Galaxy S3.
-//! In the study, the apps' databases are on another partition; we keep the databases in memory, so that the
-//! device contains only the user partition.
+//! Reproduces Figure 4 of Jeong and Won 2014: the I/O of a camcorder and a gallery on the user partition of a
+//! Galaxy S3. In the study, the apps' databases are on another partition. Here, the databases are in memory,
+//! because the device contains only the user partition.
 
 use anyhow::Result;
 use fonio_analysis::{Analysis, Group};
@@ -75,7 +75,7 @@ fn buffered(analysis: &Analysis) -> Option<f64> {
 }
 
 /// Returns the share of data among the requests of a write-only workload. Kinds of data that are only read
-/// are omitted, because only mounting reads such data.
+/// are left out, because they are read only when the file system is mounted.
 fn data_writes(analysis: &Analysis) -> Option<f64> {
     let written = analysis.files.as_ref()?.contents.iter().filter(|kind| kind.write_bytes > 0);
     let (all, data) = written.fold((0, 0), |(all, data), kind| {

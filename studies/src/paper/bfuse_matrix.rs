@@ -1,5 +1,6 @@
 //! Reproduces Figures 13 to 17 of Jeong and Won 2014: five file systems, three schedulers, and the steps from
-//! the phone's stack to bFUSE. All measurements run on the same kernel, so that they can be compared.
+//! the phone's stack to bFUSE. All measurements run on the same kernel; otherwise, they could not be
+//! compared.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ use crate::fuse::{Once, Stack};
 const FILE_SYSTEMS: [&str; 5] = ["ext4", "xfs", "f2fs", "btrfs", "nilfs2"];
 const NONE: &str = "none";
 const SCHEDULERS: [&str; 3] = [BFQ, DEADLINE, NONE];
-/// Our limit for "significantly worse": this share of the better throughput.
+/// Our limit for "significantly worse": at most this share of the better throughput.
 const CLEARLY_WORSE: f64 = 0.9;
 /// Our limit for a sequential pattern: the maximum share of writes that do not continue the previous write.
 const RANDOM_MOST: f64 = 0.1;
@@ -70,7 +71,8 @@ const SEQUENTIAL: (&str, &str) = ("f15: writes to the device", "sequential in al
 /// The measured writes through each stack, by file system, scheduler and options.
 type ByStack = BTreeMap<(&'static str, &'static str, &'static str), Vec<Once>>;
 
-/// Returns the rows of Figures 13 to 17. For Btrfs, F2FS and NILFS2, the study only draws bFUSE's result.
+/// Returns the rows of Figures 13 to 17. For Btrfs, F2FS and NILFS2, the study shows bFUSE's result only in a
+/// drawing.
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let told = told(published)?;
     if !runs.full() {

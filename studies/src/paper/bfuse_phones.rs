@@ -1,5 +1,5 @@
 //! Reproduces Table 1 of Jeong and Won 2014: the file systems of six phones, and whether fonio can create
-//! them. Nothing is scored, because fonio only copies the published configurations and measures nothing.
+//! them. No row is scored, because fonio only copies the published configurations and measures nothing.
 
 use anyhow::Result;
 use fonio_host::Filesystem;

@@ -16,7 +16,7 @@ use super::row::{Quantity, RUNS_MIN, Row};
 use super::runs::{At, Runs};
 use crate::fuse::{BYTES, Found, Once, Plan, Setup, Stack};
 
-/// The study's numbers of calls and requests by file system, in the order of `filesystems`.
+/// The study's numbers of calls and requests, one for each file system, in the order of `filesystems`.
 #[derive(Deserialize)]
 struct Calls {
     filesystems: Vec<String>,
@@ -33,7 +33,7 @@ struct Calls {
 }
 
 const PROFILE: &str = "galaxy_s3_emmc";
-/// Remark on rows of the study's CFQ: Linux 5.0 removed CFQ, and BFQ was derived from it.
+/// The remark on rows for which the study used CFQ. Linux 5.0 removed CFQ; BFQ was derived from it.
 pub(super) const NO_CFQ: &str = "bfq replaces CFQ, which Linux 5.0 removed";
 pub(super) const STOCK: &str = "mode=stock";
 pub(super) const NO_BUFFER: &str = "mode=extended,io_unit=512K,io_uring=no";
@@ -49,12 +49,12 @@ pub(super) const WITH_FULL: &str = "measured with --full, as root";
 const NEAR: f64 = 10.0;
 pub(super) const SHARE: Quantity = Quantity::new("% of raw", 0, 1.0, NEAR);
 const RATE: Quantity = Quantity::new("MB/s", 1, 1.1, 0.0);
-/// Gains that differ by at most 10 percentage points count as equal.
+/// The quantity of gains. Gains that differ by at most 10 percentage points count as equal.
 pub(super) const TIMES: Quantity = Quantity::new("times", 2, 1.0, NEAR / 100.0);
 pub(super) const MANY_TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
 const CALLS: Quantity = Quantity::new("calls", 0, 1.25, 0.0);
 const REQUESTS: Quantity = Quantity::new("requests", 0, 1.25, 0.0);
-/// The share of requests that the file system makes for itself. The number of these requests cannot be
+/// The share of requests that the file system issues for itself. The number of these requests cannot be
 /// compared, because our file has another size.
 const OWN: Quantity = Quantity::new("% of requests", 1, 1.25, 1.0);
 
@@ -76,7 +76,8 @@ const EXT4: Setup = on("ext4", DEADLINE);
 pub(super) const DEADLINE: &str = "mq-deadline";
 pub(super) const BFQ: &str = "bfq";
 
-/// Returns a stack of a mount with these options on a file system; without options, the file system itself.
+/// Returns a stack of a mount with these options on a file system. Without options, returns the file system
+/// itself.
 pub(super) fn stack(setup: Setup, options: Option<&str>) -> Stack {
     Stack { setup, options: options.map(str::to_owned) }
 }
@@ -100,7 +101,8 @@ pub(super) fn rate(once: &[Once]) -> Measured {
     each(once, |once| Some(once.mb_s))
 }
 
-/// Returns the rate of `stock`, marked as used: the processor's share was chosen to reach this rate.
+/// Returns the rate of `stock`, marked as used, because the daemons' share of the processor was chosen to
+/// reach this rate.
 pub(super) fn stock_rate(once: &[Once]) -> Measured {
     rate(once).shaped(true)
 }
@@ -166,7 +168,7 @@ fn of_layer(found: &Measurements, name: &str) -> Result<Measured> {
     Ok(Measured::runs(layer.write_rounds_mb_s.iter().copied()))
 }
 
-/// Returns the rows of the layers measured in a guest, whose processor is slow for all layers.
+/// Returns the rows of the layers measured in a guest. The processor of the guest is slow for all layers.
 fn layers_in_guest(raw_told: f64, steps: [(&str, f64); 3], runs: &mut Runs, at: &At) -> Result<Vec<Row>> {
     let found = bench_layers(runs, "ext4", at)?;
     let raw = of_layer(&found, "device, scheduler none")?.shaped(true);
@@ -180,7 +182,7 @@ fn layers_in_guest(raw_told: f64, steps: [(&str, f64); 3], runs: &mut Runs, at: 
     rows.collect()
 }
 
-/// Returns the rows of the layers measured on this machine, with a slow processor for the daemon.
+/// Returns the rows of the layers measured on this machine. Here, the processor is slow only for the daemon.
 fn layers_here(raw_told: f64, steps: [(&str, f64); 3], runs: &mut Runs, at: &At) -> Result<Vec<Row>> {
     let bfq = || on("ext4", BFQ);
     let stacks = vec![stack(bfq(), None), stack(bfq(), Some(STOCK))];
@@ -204,7 +206,7 @@ fn layers_here(raw_told: f64, steps: [(&str, f64); 3], runs: &mut Runs, at: &At)
     Ok(rows)
 }
 
-/// Returns the rows of Figures 6 and 7: throughput and context switches against the FUSE I/O unit.
+/// Returns the rows of Figures 6 and 7: how throughput and context switches depend on the FUSE I/O unit.
 pub(super) fn io_unit(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     const SWITCHES: &str = "context switches";
     const FEWER: &str = "fewer with larger units";
@@ -242,7 +244,8 @@ pub(super) fn io_unit(published: &Published, runs: &mut Runs) -> Result<Vec<Row>
     ])
 }
 
-/// Returns the row of a statement about a sweep's direction: it agrees if every step has this direction.
+/// Returns the row of a statement about the direction in which a series of values changes. It agrees if every
+/// step has this direction.
 fn steps(what: &str, told: &str, values: &[Option<f64>], goes: impl Fn(f64, f64) -> bool) -> Row {
     let pairs: Option<Vec<bool>> = values.windows(2).map(|pair| Some(goes(pair[0]?, pair[1]?))).collect();
     let share = pairs.map(|steps| steps.iter().filter(|step| **step).count() as f64 / steps.len() as f64);
@@ -256,7 +259,8 @@ fn steps(what: &str, told: &str, values: &[Option<f64>], goes: impl Fn(f64, f64)
     )
 }
 
-/// Returns the rows of Figure 10: the buffer with and without its thread, by size; and the flush interval.
+/// Returns the rows of Figure 10: the buffer with and without its thread, by its size, and the flush
+/// interval.
 pub(super) fn buffer(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     const WORDS: [(&str, &str); 3] = [
         ("buffer without its thread", "slower than no buffer"),
@@ -354,7 +358,8 @@ pub(super) fn reaching(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     ])
 }
 
-/// The file system of the phones' sdcard partition before FUSE; the study's table does not contain it.
+/// The file system that the sdcard partition of phones had before FUSE. The study's table does not contain
+/// it.
 const VFAT: &str = "vfat";
 
 /// Returns the rows of Table 3: write calls and device requests, scaled from 512,000 KiB to our file size.
@@ -411,7 +416,7 @@ pub(super) fn calls(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
     Ok(rows)
 }
 
-/// Writes a file once through a mount with each of `options`, on each file system. One plan covers the file
+/// For each file system and each of `options`, writes a file once through a mount. One plan covers the file
 /// systems that this kernel supports, and one guest covers the other file systems.
 fn counts<'a>(
     names: &[&'a str],
@@ -446,7 +451,7 @@ const OWN_WRITES: &str = "journal and metadata";
 struct Counted {
     calls: f64,
     requests: f64,
-    /// Number of requests for journal and metadata, in percent of all requests.
+    /// Number of requests for journal and metadata, as a percentage of all requests.
     own_percent: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Reproduces Tables I to III and Figures 2 to 7 of the block-trace study on an emulated Nexus 5.
+//! Reproduces Tables I to III and Figures 2 to 7 of the study by Courville and Chen on an emulated Nexus 5.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -39,7 +39,7 @@ type ByWorkload = BTreeMap<String, BTreeMap<String, f64>>;
 
 const SCATTERED: [&str; 4] = ["angry_birds", "app_removal", "camera", "mp3_streaming"];
 
-/// The study calls a load of less than 9 percent light. We call a load of 15 percent or more heavy; this
+/// The study calls a load of less than 9 percent light. We call a load of 15 percent or more heavy. This
 /// limit lies between the study's groups.
 const LIGHT_BELOW: f64 = 9.0;
 const HEAVY_FROM: f64 = 15.0;
@@ -161,7 +161,8 @@ pub(super) fn groups(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
 }
 
 /// Returns the rows of Figure 2: the shares of requests below a size, and the time within which 80 percent of
-/// them complete. If more than half of the requests exceed a given time, the median shows this.
+/// the requests complete. Statements that more than half of the requests take longer than a given time are
+/// compared with the median.
 pub(super) fn sizes_and_latencies(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let size_shares: ByWorkload = published.at("courville.size_share")?;
     let latencies: ByWorkload = published.at("courville.latency_p80_ms")?;
@@ -209,7 +210,7 @@ fn plural(group: &str) -> Group {
     if group == "read" { Group::Reads } else { Group::Writes }
 }
 
-/// Returns the report's request group for a key, for example `writes_below_16k`.
+/// Returns the request group of the report for a key such as `writes_below_16k`.
 fn group_of(key: &str) -> Result<Group> {
     [Group::Reads, Group::Writes, Group::All]
         .into_iter()
@@ -225,7 +226,8 @@ fn over(key: &str) -> Result<(Group, f64)> {
     Ok((group, ms.with_context(|| format!("{key} names no milliseconds"))?))
 }
 
-/// Returns the rows of Figure 3: larger reads take longer; latencies of equal writes vary widely.
+/// Returns the rows of Figure 3: larger reads take longer, and the latencies of writes of one size vary
+/// widely.
 pub(super) fn latency_by_size(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     each(published, runs, |workload, _, report| {
         if !SCATTERED.contains(&workload.name.as_str()) {
@@ -265,7 +267,8 @@ pub(super) fn latency_by_size(published: &Published, runs: &mut Runs) -> Result<
     })
 }
 
-/// Returns the rows of Figure 4: device addresses over time. The study's text describes two of the drawings.
+/// Returns the rows of Figure 4: device addresses over time. The text of the study describes two of its
+/// drawings.
 pub(super) fn places_over_time(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let (_, playback) = measured(runs, "video_playback")?;
     let map = playback.analysis.spatial.devices.first();
@@ -304,7 +307,8 @@ pub(super) fn places_over_time(_: &Published, runs: &mut Runs) -> Result<Vec<Row
     ])
 }
 
-/// Returns the rows of Figure 5: one limit for all workloads. The numbers of Table II are scored there.
+/// Returns the rows of Figure 5: one limit for all workloads. The numbers that are also in Table II are
+/// scored with Table II.
 pub(super) fn requests_between_flushes(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let tables: Vec<CourvilleWorkload> = published.at("courville.workload")?;
     let most = tables.iter().map(|workload| workload.flush_gap_p90.requests).fold(0.0, f64::max);

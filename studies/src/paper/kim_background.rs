@@ -1,7 +1,7 @@
 //! Reproduces Figure 10: the data written in two hours by apps and widgets that sync in the background.
 //!
 //! The pauses between the apps' sync rounds are shortened. Shorter pauses change only the amount of data that
-//! the file system writes on its own timers, which expire less often in a shorter run.
+//! the file system writes when its own timers expire. These timers expire less often in a shorter run.
 
 use anyhow::Result;
 

@@ -1,5 +1,5 @@
-//! Figures 11 and 12: the processors' busy time and iowait during WebBench. Both figures are measured in a
-//! guest, because the ticks of a whole machine include all its other programs.
+//! Reproduces Figures 11 and 12: the busy time and iowait of the processors during WebBench. Both figures are
+//! measured in a guest, because the ticks of this machine would include all its other programs.
 
 use anyhow::{Context, Result};
 use fonio_analysis::Analysis;
@@ -17,10 +17,10 @@ const TICKS: f64 = 100.0;
 const WHY_ACTIVE: &str = "this processor does more in a tick than the phone's, and waiting costs it little; \
     the recorder's ticks are included";
 
-/// A device with its run time in seconds, iowait ticks and active ticks.
+/// A device, with its run time in seconds, its iowait ticks and its active ticks.
 type Device<'a> = (&'a str, f64, Measured, Measured);
 
-/// Figure 11.
+/// Returns the rows of Figure 11.
 pub(super) fn over_devices(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let at = runs.guest();
     let series = on_devices_at(&at, runs, "wifi")?;
@@ -70,7 +70,7 @@ pub(super) fn over_devices(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     ])
 }
 
-/// Figure 12.
+/// Returns the rows of Figure 12.
 pub(super) fn fast_and_slow(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let at = runs.guest();
     let series = on_devices_at(&at, runs, "wifi")?;

@@ -1,6 +1,6 @@
-//! Reproduces Figures 4 and 5: run times on different devices. The study's text states by how much the run
-//! times on the worst and the second-worst device exceed the run time on the best device; these excesses are
-//! compared. With `--on`, only the named device and the best device are measured.
+//! Reproduces Figures 4 and 5: run times on different devices. The text of the study states by how much the
+//! run times on the worst and the second-worst device exceed the run time on the best device. These
+//! differences are compared. With `--on`, only the named device and the best device are measured.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use super::row::{Quantity, Row};
 use super::runs::{At, OfRuns, Runs};
 
 const BEST: &str = "internal_2010";
-/// Four devices: the study's best device, a fast card, a slow card, and the study's worst device.
+/// The study's best device, a fast card, a slow card, and the study's worst device.
 const FOUR: &str = "internal_2010,transcend,ridata,kingston";
 const ALL: &str = "internal_2010,transcend,ridata,sandisk,kingston,wintec,adata,patriot,pny";
 
@@ -98,7 +98,7 @@ fn times_the_best(percent: f64) -> f64 {
 fn times(series: &Series) -> Vec<(String, Measured)> {
     let mut times: Vec<(String, Measured)> =
         series.variations.iter().map(|variation| (variation.name.clone(), variation.wall_s())).collect();
-    // A device without a measurement is sorted to the end, and its row says that it was not measured.
+    // A device without a measurement comes last, and its row says that it was not measured.
     let middle = |times: &Measured| times.value().unwrap_or(f64::INFINITY);
     times.sort_by(|a, b| middle(&a.1).total_cmp(&middle(&b.1)));
     times

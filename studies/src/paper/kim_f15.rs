@@ -1,5 +1,5 @@
-//! Reproduces Figure 15: throughput of 4 KiB random writes against their address range. The study only draws
-//! the curves; its text describes their shapes, which are compared.
+//! Reproduces Figure 15: how the throughput of 4 KiB random writes depends on their address range. The study
+//! only draws the curves, but its text describes their shapes. The shapes are compared.
 
 use anyhow::{Context, Result};
 use fonio_sim::profile::{Profile, Source};

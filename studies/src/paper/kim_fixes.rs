@@ -19,7 +19,7 @@ const LITTLE: Quantity = Quantity::new("times as fast", 2, 1.15, 0.0);
 const WORKLOADS: [(&str, &str); 2] = [("webbench", "0.1"), ("facebook", "0.1")];
 const RIDATA: &str = "ridata";
 
-/// Our limits for the study's words on gains, because the study shows bars without numbers.
+/// Our limits for the words with which the study describes gains. The study shows bars without numbers.
 const NOTEWORTHY: f64 = 1.2;
 const SIGNIFICANT: f64 = 1.25;
 const COMPARABLE: f64 = 1.5;
@@ -67,7 +67,7 @@ pub(super) fn what_if(published: &Published, runs: &mut Runs) -> Result<Vec<Row>
     Ok(rows)
 }
 
-/// Returns the rows of Figure 14, including bars C (SQLite on NILFS2): see [`log_structured`].
+/// Returns the rows of Figure 14, including the bars C (SQLite on NILFS2, see [`log_structured`]).
 pub(super) fn pilot(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     const RAID: &str = "kim.pilot.raid0_factor_figure_14";
     let bound = |end: &str| published.number(&format!("{RAID}.{end}"));

@@ -1,10 +1,11 @@
 //! Reproduces Table V and Figures 6 to 8: the I/O of the workloads.
 //!
-//! The study's cards had ext3 under Linux 2.6.35, mounted with `data=writeback`: a journal commit did not
-//! also write the data of other files. Here, the workloads use the same file system and options, on an
-//! emulation of the phone's own flash and WiFi. The recording includes the write-back of the workload's dirty
-//! pages. The study does not define "sequential". We call a request sequential if it starts at the end of the
-//! previous request. The study's ext3 queued each 4 KiB page separately, so we also count the bytes by pages.
+//! The study's cards had ext3 under Linux 2.6.35, mounted with `data=writeback`: with this option, a journal
+//! commit does not also write the data of other files. Here, the workloads use the same file system and
+//! option, on an emulation of the phone's own flash and WiFi. The recording includes the write-back of the
+//! workload's dirty pages. The study does not define "sequential". We call a request sequential if it starts
+//! at the end of the previous request. The study's ext3 queued each 4 KiB page separately, so we also count
+//! the bytes by pages.
 
 use std::rc::Rc;
 
@@ -97,7 +98,7 @@ fn of_workload(name: &str, figures: &Four, fitted: bool, why: &str, report: &Rep
             part(PART, "random written", figures.rand_write, &random, SPLIT_WHY),
         ],
     );
-    // The bytes counted by pages are not scored: of two scored counts, one could agree by chance.
+    // The bytes counted by pages are not scored, because with two scored counts, one could agree by chance.
     let by_pages = |row: Row, bytes: u64| row.noted(format!("{:.2} by pages", mb(bytes)));
     vec![
         total,
@@ -162,7 +163,7 @@ pub(super) fn over_time(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
             (&half, 0.0..=0.25),
             "the run ends with its own reads",
         ),
-        // Table V contains the same split of the bytes, which is scored there.
+        // Table V also contains this split of the bytes, and it is scored with Table V.
         Row::within(
             "seq. over random bytes written",
             told,
@@ -246,7 +247,7 @@ pub(super) fn by_place(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
 mod tests {
     use super::*;
 
-    /// Checks what the shipped workload definitions state about fits.
+    /// Checks that the shipped workload definitions state which figures were used in fits.
     #[test]
     fn fits_are_declared_by_the_workloads() {
         for (_, workload, _) in WORKLOADS {

@@ -1,4 +1,5 @@
-//! Reproduces Figure 9: launch times on devices and in memory. The study's text states how four apps vary.
+//! Reproduces Figure 9: launch times on devices and in memory. The text of the study states how much the
+//! launch times of four apps vary.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +34,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
             .iter()
             .map(|variation| (launch(variation, app), variation.name.as_str()))
             .collect();
-        // A device without a measurement is sorted to the end, and its row says that it was not measured.
+        // A device without a measurement comes last, and its row says that it was not measured.
         let middle = |times: &Measured| times.value().unwrap_or(f64::INFINITY);
         times.sort_by(|a, b| middle(&a.0).total_cmp(&middle(&b.0)));
         let [(shortest, first), .., (longest, last)] = &times[..] else { continue };

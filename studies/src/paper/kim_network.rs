@@ -12,8 +12,8 @@ use crate::process;
 
 const RATE: Quantity = Quantity::new("MB/s", 2, 1.1, 0.0);
 
-/// Number of bytes fetched and sent: enough for two seconds on the fastest link, so that the token bucket's
-/// initial burst does not matter.
+/// Number of bytes that are fetched and sent. The transfer takes two seconds on the fastest link, so the
+/// initial burst of the token bucket hardly matters.
 const BYTES: u64 = 16_000_000;
 
 /// The workload stores no data, because only the link is measured.

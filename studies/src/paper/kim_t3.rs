@@ -1,7 +1,7 @@
 //! Reproduces Table III: throughput of eight cards (sequential, 4 KiB random) on a phone and a desktop.
 //!
-//! The profiles were fitted to the phone's columns; the desktop's columns are computed from these profiles
-//! with a single ratio. `fonio device verify` shows the origin of each number.
+//! The profiles were fitted to the columns of the phone. The columns of the desktop are computed from these
+//! profiles with a single ratio. `fonio device verify` shows the origin of each number.
 
 use anyhow::{Context, Result, ensure};
 use fonio_sim::profile::Profile;

@@ -1,7 +1,7 @@
-//! Holds our results of each run, marked if a published number influenced them.
+//! Stores our results of each run, with a mark if a published number influenced them.
 //!
-//! Papers compute with [`Measured`] instead of bare numbers. If a value is missing or marked, every value
-//! computed from it is missing or marked, too.
+//! The modules of the papers compute with [`Measured`] instead of plain numbers. If a value is missing or
+//! marked, every value computed from it is missing or marked, too.
 
 use fonio_core::statistics::sample::median;
 
@@ -60,8 +60,8 @@ impl Measured {
         Some((values[0], values[values.len() - 1]))
     }
 
-    /// Divides the values by those of `base`, round by round. A round is missing in the result if it is
-    /// missing in `self` or in `base`, or if its value in `base` is 0.
+    /// Divides the values by the values of `base`, round by round. The value of a round is missing in the
+    /// result if it is missing in `self` or in `base`, or if it is 0 in `base`.
     pub(super) fn over(&self, base: &Measured) -> Measured {
         let rounds = self.runs.len().max(base.runs.len());
         let of = |runs: &[Option<f64>], round: usize| runs.get(round).copied().flatten();

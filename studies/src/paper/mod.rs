@@ -1,7 +1,7 @@
 //! `cargo studies paper`: compares tables and figures of published studies with our results.
 //!
 //! Some comparisons need only models and files. All other comparisons run workloads on emulated devices with
-//! the built program, as a user would, and print the command lines.
+//! the built program, as a user would do, and print the command lines.
 
 mod bfuse_apps;
 mod bfuse_matrix;
@@ -48,8 +48,8 @@ use runs::Runs;
 /// How the rows of a table or figure are obtained.
 #[derive(Clone, Copy)]
 enum Rows {
-    /// Computes the rows from models and files, fast and without privileges. With `--full`, also measures
-    /// writes to emulated devices.
+    /// Computes the rows from models and files. This is fast and needs no privileges. With `--full`, also
+    /// measures writes to emulated devices.
     Computed(fn(&Published, &mut Runs) -> Result<Vec<Row>>),
     /// Measures workloads on emulated devices, as root.
     Measured(fn(&Published, &mut Runs) -> Result<Vec<Row>>),
@@ -234,7 +234,7 @@ struct Outcome {
     id: &'static str,
     title: String,
     counts: Counts,
-    /// The command lines whose results are in the rows.
+    /// The command lines that gave the results in the rows.
     commands: Vec<String>,
     rows: Vec<Row>,
 }
@@ -367,7 +367,7 @@ fn keep(outcome: &Outcome, command: &str, is_complete: bool) -> Result<()> {
 }
 
 impl Outcome {
-    /// Returns the numbers of rows by verdict, and the scored rows if there are few.
+    /// Returns the number of rows with each verdict, and the scored rows if there are few.
     fn remark(&self) -> String {
         const SHOWN: usize = 8;
         let Counts { agree, differ, cannot, used_in_fit } = self.counts;
@@ -429,8 +429,8 @@ fn show(outcome: &Outcome) {
 mod tests {
     use super::*;
 
-    /// The simulator reads no files, so its code has its own copy of the cards' numbers. Both copies of the
-    /// numbers must be equal.
+    /// The simulator reads no files, so its code contains a copy of the numbers of the cards. This copy must
+    /// equal the numbers in the file.
     #[test]
     fn the_published_numbers_are_the_simulators() {
         let cards: Vec<published::Card> = Published::read().unwrap().at("kim.card").unwrap();
@@ -478,8 +478,7 @@ mod tests {
         }
     }
 
-    /// Measured tables and figures need root and take minutes, so only computed tables and figures are
-    /// checked.
+    /// Only computed tables and figures are checked, because measured ones need root and take minutes.
     #[test]
     fn every_computed_paper_has_rows() {
         let published = Published::read().unwrap();

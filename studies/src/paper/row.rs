@@ -5,10 +5,10 @@
 //!
 //! - A missing value cannot be compared.
 //! - A value that a published number influenced is shown as used and is not scored.
-//! - An effect (a gain, a slowdown) needs [`RUNS_MIN`] runs. The effect agrees only if it is within the
-//!   tolerance, and its distance from "no effect" exceeds its spread. The effect differs only if it lies
-//!   outside the tolerance by more than its spread.
-//! - Of a total and its two parts, at most two values are scored, because the last value follows from the
+//! - An effect (a gain, a slowdown) needs [`RUNS_MIN`] runs. It agrees only if it is within the tolerance and
+//!   its distance from "no effect" exceeds its spread. It differs only if it is outside the tolerance by more
+//!   than its spread.
+//! - Of a total and its two parts, at most two values are scored, because the third value follows from the
 //!   other two. If the total is used, only one part is scored.
 
 use std::fmt::Write as _;
@@ -27,7 +27,7 @@ pub(super) struct Row {
     what: String,
     #[serde(flatten)]
     pub(super) said: Said,
-    /// Whether a published number influenced our number, so that agreement proves nothing.
+    /// Whether a published number influenced our number. If so, agreement proves nothing.
     used_in_fit: bool,
     verdict: Verdict,
     /// The reason why our result differs or is missing.
@@ -79,8 +79,8 @@ impl Verdict {
 pub(super) struct Tolerance {
     /// The maximum ratio of the larger number to the smaller number for agreement.
     pub(super) factor: f64,
-    /// The numbers also agree if their difference is at most this value, for published numbers that are
-    /// rounded or near 0.
+    /// The numbers also agree if their difference is at most this value. This matters for published numbers
+    /// that are rounded or near 0.
     pub(super) floor: f64,
 }
 
@@ -127,8 +127,8 @@ impl Quantity {
         row.noted(spread_shown(ours, self.decimals))
     }
 
-    /// Returns the rows of a total and of its two parts. The last part follows from the others, so it counts as used;
-    /// if the total is used, only the first part is scored.
+    /// Returns the rows of a total and of its two parts. The last part follows from the total and the first
+    /// part, so it counts as used. If the total is used, only the first part is scored.
     pub(super) fn total_and_parts(total: Part<'_>, [first, last]: [Part<'_>; 2]) -> [Row; 3] {
         let row = |part: Part<'_>| part.quantity.row(part.what, part.published, part.ours, part.why);
         let last =
@@ -146,12 +146,12 @@ impl Quantity {
     }
 }
 
-/// Returns whether a number lies within the range; `Err` contains the reason why this is unknown.
+/// Returns whether a number lies within the range. `Err` contains the reason why this is unknown.
 fn in_range(ours: &Measured, range: &RangeInclusive<f64>) -> Result<bool, String> {
     ours.value().map(|value| range.contains(&value)).ok_or_else(|| "it was not measured".to_owned())
 }
 
-/// Returns whether an effect lies within `range`; `Err` contains the reason why the runs do not show it.
+/// Returns whether an effect lies within `range`. `Err` contains the reason why the runs do not show this.
 fn effect(ours: &Measured, range: &RangeInclusive<f64>) -> Result<bool, String> {
     if ours.count() < RUNS_MIN {
         return Err(format!("not shown (n = {})", ours.count()));
@@ -169,7 +169,7 @@ fn effect(ours: &Measured, range: &RangeInclusive<f64>) -> Result<bool, String> 
     Ok(false)
 }
 
-/// Returns the larger of two ratios divided by the smaller.
+/// Returns the larger of two ratios divided by the smaller ratio.
 fn beyond(one: f64, other: f64) -> f64 {
     if one > other { one / other } else { other / one }
 }
@@ -213,8 +213,8 @@ impl Row {
         Said::Statement { published: published.into(), ours: ours.into() }
     }
 
-    /// Returns the row of a statement that holds if a number, which is not an effect, lies within `range`.
-    /// `shown` formats the number.
+    /// Returns the row of a statement that is true if a number lies within `range`. The number must not be an
+    /// effect. `shown` formats the number.
     pub(super) fn within(
         what: impl Into<String>,
         published: impl Into<String>,
@@ -226,7 +226,7 @@ impl Row {
         Row::judged(what, Row::in_words(published, text), ours, in_range(ours, &range), why)
     }
 
-    /// Returns the row of a statement that holds if the ratio of an effect lies within `range`.
+    /// Returns the row of a statement that is true if the ratio of an effect lies within `range`.
     pub(super) fn effect(
         what: impl Into<String>,
         published: impl Into<String>,
@@ -239,8 +239,8 @@ impl Row {
         Row::judged(what, Row::in_words(published, text), ours, effect(ours, &range), why)
     }
 
-    /// Returns the row of a statement that there is no effect. The statement holds if every run lies within
-    /// the factor `most` of 1.
+    /// Returns the row of a statement that there is no effect. It is true if the ratio of every run differs
+    /// from 1 by at most the factor `most`.
     pub(super) fn no_effect(
         what: impl Into<String>,
         published: impl Into<String>,
@@ -265,8 +265,8 @@ impl Row {
         Row::judged(what, Row::in_words(published, text), ours, verdict, why)
     }
 
-    /// Returns the row of a result in words, which agrees if it equals the published words. `used` says that
-    /// a fit or a choice used the published words.
+    /// Returns the row of a result in words. It agrees if it equals the published words. `used` says whether
+    /// the published words were used in a fit or a choice.
     pub(super) fn same(
         what: impl Into<String>,
         published: &str,
@@ -430,7 +430,7 @@ mod tests {
         for (published, runs, verdict) in [
             (2.0, vec![2.0, 2.1], Cannot),
             (2.0, vec![2.0, 2.1, 2.2], Agrees),
-            // The value is within the tolerance, but not different from no effect.
+            // The value is within the tolerance, but it does not differ from "no effect".
             (2.0, vec![0.9, 2.0, 2.2], Cannot),
             (1.2, vec![1.1, 1.2, 1.4], Cannot),
             (1.2, vec![1.18, 1.2, 1.22], Agrees),

@@ -27,7 +27,7 @@ pub(super) struct Runs {
     full: bool,
     /// The share of a processor that the workloads get, to imitate a phone's processor.
     cpu: Option<String>,
-    /// The only device to measure besides the best device; `None` for all devices.
+    /// The only device to measure in addition to the best device; `None` for all devices.
     on: Option<String>,
     /// The guest in which all commands run, such as `lab:6.12`.
     guest: Option<String>,
@@ -124,7 +124,7 @@ impl OfGroup for Analysis {
 pub(super) trait Split {
     fn bytes(&self) -> u64;
 
-    /// Returns the random bytes, counted by 4 KiB pages: only a request's first page can be random.
+    /// Returns the random bytes, counted by pages of 4 KiB: only the first page of a request can be random.
     fn random_page_bytes(&self) -> u64;
 }
 
@@ -156,8 +156,8 @@ impl Runs {
         Ok(found)
     }
 
-    /// Returns where to run workloads that need these file systems: this machine if its kernel supports them
-    /// all and no guest was requested, otherwise a guest.
+    /// Returns the machine on which workloads that need these file systems run. It is this machine if its
+    /// kernel supports all of them and no guest was requested; otherwise, it is a guest.
     pub(super) fn place_for(&self, filesystems: &[Filesystem]) -> At {
         if self.guest.is_some() {
             return At { guest: self.guest.clone(), missing: None };
@@ -169,7 +169,7 @@ impl Runs {
         }
     }
 
-    /// Returns the requested or the usual guest, for figures that only a guest can show.
+    /// Returns the requested guest, or else the usual guest, for figures that only a guest can show.
     pub(super) fn guest(&self) -> At {
         At { guest: Some(self.guest.clone().unwrap_or_else(|| GUEST.to_owned())), missing: None }
     }
@@ -220,8 +220,8 @@ impl Runs {
         Ok(Measured::runs(figures))
     }
 
-    /// Explains how the processor of the runs differs from the phone's processor, and so may change storage's
-    /// share of the run time.
+    /// Explains how the processor of the runs differs from the processor of the phone. This difference may
+    /// change the share of storage in the run time.
     pub(super) fn processor_why(&self) -> &'static str {
         if self.slowed() {
             "all apps get the same share of a processor, but on the phone, some apps had more work than others"
@@ -246,8 +246,8 @@ impl Runs {
     }
 
     /// Runs a workload in the setup of the first study, in which cards had ext3 under Linux 2.6.35, mounted
-    /// with `data=writeback`. All devices are as large as the phone's own flash, so that their file systems
-    /// are similar.
+    /// with `data=writeback`. All devices are as large as the phone's own flash, so their file systems are
+    /// similar.
     pub(super) fn in_the_setup(
         &mut self,
         workload: &str,

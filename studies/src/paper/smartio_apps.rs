@@ -1,8 +1,8 @@
 //! Reproduces Figure 10, and the gains of Figure 13: SmartIO's effect on app launches.
 //!
-//! The study compares with CFQ, which current kernels no longer have. The guest uses BFQ instead; in virtual
-//! time, a model of CFQ is used. The study launched its apps alone or in daily use; we launch our apps while
-//! other apps are installed.
+//! The study compares SmartIO with CFQ, which current kernels no longer have. The guest uses BFQ instead; the
+//! simulation in virtual time uses a model of CFQ. The study launched its apps alone or in daily use; we
+//! launch our apps while other apps are installed.
 
 use anyhow::{Context, Result};
 

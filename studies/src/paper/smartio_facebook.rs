@@ -1,7 +1,7 @@
 //! Reproduces Figure 15: the time until Facebook is ready and until its timeline is ready, in seconds.
 //!
-//! The share of the processor (`--cpu`) was chosen so that the launch takes as long as on the Samsung
-//! Galaxy S5. Therefore, these times are no evidence of a gain.
+//! The share of the processor (`--cpu`) was chosen so that the launch takes as long as on the Samsung Galaxy
+//! S5. Therefore, these times are not evidence of a gain.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
 }
 
 /// Returns SmartIO's gains over BFQ (instead of CFQ) in a guest during an installation and a backup. In the
-/// study, Facebook ran alone. Here, an app that runs alone would have no writes to wait for.
+/// study, Facebook ran alone. Here, an app that runs alone would not have to wait for any writes.
 fn gains([cfq, smartio]: [f64; 2], runs: &mut Runs) -> Result<Vec<Row>> {
     let found = runs.applications(&applications::FACEBOOK)?;
     let launch = ratio(&found, |of| &of.launches_s)?;

@@ -1,6 +1,6 @@
-//! Figure 3: iowait as a share of the processors' active and waiting time.
+//! Reproduces Figure 3: iowait as a share of the time in which processors are active or in iowait.
 //!
-//! The study observed thousands of phones for days; our shares are those of individual apps on one emulated
+//! The study observed thousands of phones for days. We measure the shares of individual apps on one emulated
 //! phone.
 
 use anyhow::Result;

@@ -1,5 +1,5 @@
-//! Figure 13 and section 7.4: forty apps, launched cold and then warm. The study's gains need its own kernel
-//! with its scheduler; here, we compare launches without this scheduler.
+//! Reproduces Figure 13 and section 7.4: forty apps, launched cold and then warm. The gains of the study need
+//! its own kernel with its scheduler. Here, we compare launches without this scheduler.
 
 use anyhow::Result;
 

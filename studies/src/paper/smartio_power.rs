@@ -1,7 +1,7 @@
 //! Reproduces Figure 14: power. The power is not measured, but estimated from measured shares of time and
 //! published currents.
 //!
-//! The phone draws one current for its screen, a second current while its processor is awake, and a third
+//! The phone needs one current for its screen, a second current while its processor is awake, and a third
 //! current while the processor executes instructions. A scheduler changes the processor time and the total
 //! time. The published currents do not include the flash's current. The flash does the same work under each
 //! scheduler.
@@ -16,8 +16,9 @@ use crate::applications::FORTY_APPS;
 
 const TIMES: Quantity = Quantity::new("times", 2, 1.02, 0.0);
 
-/// Currents in mA: the power profile of the Galaxy S5 in the LineageOS project's `android_device_samsung_klte-common` (in Android's
-/// format, source.android.com/docs/core/power/values), commit 0d1f6afda254.
+/// Currents in mA, from the power profile of the Galaxy S5 in the LineageOS project's
+/// `android_device_samsung_klte-common`, commit 0d1f6afda254. Android's documentation describes the format of
+/// power profiles (source.android.com/docs/core/power/values).
 struct Profile {
     screen_on: f64,
     screen_full: f64,

@@ -1,7 +1,7 @@
 //! Reproduces Figures 7, 11 and 12 and Algorithms 6.1 and 6.2 of the third study with scheduler models.
 //!
-//! The author of the models had read the study, so all rows are marked as used and none is scored. But none
-//! of the models' parameters was fitted to the study or changed after the first comparison
+//! The author of the models had read the study, so all rows are marked as used, and none is scored. However,
+//! no parameter of the models was fitted to the study or changed after the first comparison
 //! (`fonio_sim::study`).
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use super::published::Published;
 use super::row::{Quantity, Row, Verdict};
 use super::runs::Runs;
 
-/// The maximum ratio between the models' results and the published numbers.
+/// The maximum ratio of a model's result to the published number, or of the published number to the result.
 const WITHIN: f64 = 1.15;
 const TIMES: Quantity = Quantity::new("times", 2, WITHIN, 0.0);
 const SECONDS: Quantity = Quantity::new("s", 1, WITHIN, 0.0);
@@ -49,7 +49,8 @@ fn scheduler(policy: Policy, phone: &str) -> Box<dyn Scheduler> {
     }
 }
 
-/// The published slowdowns: the phone, the number of readers and of writers, and the table's key.
+/// The published slowdowns. Each entry has the phone, the number of readers (equal to the number of writers),
+/// and the table's key.
 pub(super) const SLOWDOWNS: [(&str, u32, &str); 3] = [
     ("samsung_s5", 1, "smartio.s5_slowdown"),
     ("samsung_s5", 4, "smartio.s5_slowdown_4x4"),
@@ -117,9 +118,9 @@ pub(super) fn slowdown_rows(published: &Published, _: &mut Runs) -> Result<Vec<R
 const UNSCORED: &str = "none is scored: the author of the models had read the study. No number was changed after the first \
                         comparison. Four of the twelve rest on assumed times";
 
-/// Returns the mechanism that a modelled slowdown lacks. The reasons use only the S5's published slowdowns
-/// and response times. These determine the number of writes per read, and the time that a read and a write
-/// take together.
+/// Returns the reason why a modelled slowdown differs: the mechanism that the model lacks. The reasons are
+/// derived only from the published slowdowns and response times of the S5. These determine the number of
+/// writes per read, and the time that a read and a write take together.
 fn why(policy: Policy, name: &str, processes: u32, access: &str) -> &'static str {
     let is_sequential = access.starts_with("seq");
     match (policy, processes) {
@@ -179,10 +180,10 @@ fn greatest_rows(published: &Published) -> Result<[Row; 2]> {
     ])
 }
 
-/// Time for which CFQ idles to wait for the next request of a reader.
+/// Time for which CFQ leaves the device idle to wait for the next request of a reader.
 const HOLD: Nanos = Nanos(8_000_000);
 
-/// Returns the slowdowns of a reader and a writer if SmartIO, like CFQ, holds writes back after a read.
+/// Returns the slowdowns of a reader and a writer if SmartIO holds writes back after a read, as CFQ does.
 fn held_rows() -> Result<Vec<Row>> {
     let held =
         || -> Box<dyn Scheduler> { Box::new(SmartIo::new(Tunables { hold: HOLD, ..Tunables::SAMSUNG_S5 })) };
@@ -195,7 +196,7 @@ fn held_rows() -> Result<Vec<Row>> {
     Ok(ACCESSES.iter().map(|(access, ..)| row(access)).collect())
 }
 
-/// Returns the rows of Figure 7: the speedup of concurrent processes over successive processes.
+/// Returns the rows of Figure 7: the speedup of concurrent processes compared with successive processes.
 pub(super) fn speedup_rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     let tried: Vec<u32> = published.at("smartio.concurrency.tried")?;
     let s5_speedup = published.numbers("smartio.concurrency.s5_speedup")?;
@@ -359,7 +360,7 @@ fn slice_of_full_queue() -> String {
     }
 }
 
-/// Inserts a request into each queue, the lowest queue first, and returns the dispatch order.
+/// Inserts a request into each queue, starting with the lowest queue, and returns the order of dispatch.
 fn order_of_queues() -> &'static str {
     let mut scheduler = unlimited();
     let classes = [Class::Idle, Class::BestEffort, Class::RealTime];

@@ -1,5 +1,5 @@
-//! Reproduces Figure 4, and parts (b) and (d) of Figure 11: how much reads and writes slow each other down,
-//! on emulated phones in a guest. The study's phones used CFQ.
+//! Reproduces Figure 4, and parts (b) and (d) of Figure 11: how much reads and writes slow each other down on
+//! emulated phones in a guest. The study's phones used CFQ.
 
 use anyhow::Result;
 use fonio_bench::result::{Benchmark, Slowdown, TestResult};
@@ -12,9 +12,10 @@ use super::row::{Quantity, Row};
 use super::runs::Runs;
 use super::smartio_schedulers::{SLOWDOWNS, slowdowns};
 
-/// The unit and tolerance of a slowdown: the ratio of two response times, both of which vary from run to run.
+/// The unit and tolerance of a slowdown. A slowdown is the ratio of two response times that vary from run to
+/// run.
 const TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
-/// Number of bytes to read or write: as much as eight of the study's processes, with 128 MB each.
+/// Number of bytes to read or write: as many as eight processes of the study with 128 MB each.
 const FULL_SIZE: &str = "1GiB";
 const SIZE: &str = "256MiB";
 const WHY: &str = "in the model, reads wait for at most one write, and writes for one read";

@@ -2,8 +2,8 @@
 //! table.
 //!
 //! Each row uses a new file system on a loop device without FUA. `fonio record --calls -- sqlite3 …` records
-//! transactions of one small insert, and the receipt in fonio's report is compared with the table. Counts do
-//! not depend on fonio's speed, so a debug build is used.
+//! transactions of one small insert, and the receipt in fonio's report is compared with the table. The
+//! numbers do not depend on fonio's speed, so a debug build is used.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -20,13 +20,13 @@ use xtask::results::{Cell, StudyResult};
 use crate::{asked, process};
 
 const PUBLISHED: &str = include_str!("../../published.toml");
-/// The size of a device, and the size of a device with fragmented free space, which is small so that it is
-/// filled quickly.
+/// The size of a device, and the size of a device with fragmented free space. The device with fragmented
+/// space is small, so it is filled quickly.
 const DEVICE_BYTES: u64 = 512 << 20;
 const FRAGMENTED_BYTES: u64 = 128 << 20;
 const PIECE_BYTES: usize = 64 << 10;
-/// The maximum absolute difference of a mean count, and the maximum relative difference of the KiB, at which
-/// a row agrees.
+/// A row agrees up to this absolute difference of a mean count, and up to this relative difference of the
+/// KiB.
 const MEAN_DIFFERENCE: f64 = 0.05;
 const KIB_DIFFERENCE: f64 = 0.1;
 
@@ -58,8 +58,8 @@ struct Row {
     explained: Option<Condition>,
 }
 
-/// A condition under which a differing row is measured again. The condition was chosen after the difference
-/// was seen, so it can explain the difference, but the row does not count as agreeing.
+/// A condition under which a row that differs is measured again. It was chosen after the difference was seen.
+/// So it can explain the difference, but the row does not count as agreeing.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Condition {
@@ -77,7 +77,7 @@ struct Said {
     transactions: u64,
     /// The mean numbers of writes, flushes and KiB.
     mean: [f64; 3],
-    /// The most frequent counts of writes and flushes, and the number of transactions with these counts.
+    /// The most frequent numbers of writes and flushes, and the number of transactions with these numbers.
     usual: (f64, f64, u64),
 }
 
@@ -190,9 +190,10 @@ impl Row {
         let file_system = match self.fs.as_str() {
             "ext4" => Filesystem::Ext4,
             "xfs" => Filesystem::Xfs,
-            other => bail!("`{other}` is not a file system of this benchmark"),
+            other => bail!("`{other}` is not a file system of this study"),
         };
-        // Closing the ledger undoes its changes. If this process is killed, the next run undoes the changes.
+        // Closing the ledger undoes the changes recorded in it. If this process is killed, the next run
+        // undoes them.
         let mut ledger = Ledger::open(&Ledger::default_dir())?;
         let device = LoopDevice::attach(&mut ledger, &image, &LoopOptions::default())?;
         file_system.make(device.path())?;

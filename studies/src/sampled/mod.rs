@@ -1,8 +1,8 @@
 //! `cargo studies sampled`: compares waits sampled from `/proc` with waits recorded by BPF.
 //!
-//! During a load, one process records blocked threads with BPF, and another samples `/proc`. The table shows
-//! the time for which fio's threads were blocked on storage, according to each process, and the processor
-//! share that the sampler used.
+//! During a load, one process records blocked threads with BPF, and another process samples `/proc`. The
+//! table shows the time for which fio's threads were blocked on storage according to each of the two
+//! processes, and the share of a processor that the sampler used.
 
 use std::collections::HashMap;
 use std::io;
@@ -36,7 +36,8 @@ pub struct Arguments {
 /// The name under which this program runs as the sampling process.
 pub const SAMPLE: &str = "sample";
 
-/// Records samples into a folder for the given number of seconds, and prints the CPU time as a percentage of one processor.
+/// Records samples into a folder for the given number of seconds, and prints the CPU time of this process as
+/// a percentage of one processor.
 pub fn run_sample(words: &[String]) -> anyhow::Result<()> {
     let [seconds, folder] = words else { anyhow::bail!("only `cargo studies sampled` runs this command") };
     let options = RecordOptions {
@@ -76,8 +77,8 @@ fn span_s(summary: &RecordSummary) -> f64 {
     (summary.ended.0 - summary.began.0) as f64 / 1e9
 }
 
-/// Returns the time for which fio was blocked, in seconds: first as recorded, then as sampled. Also returns
-/// the processor share that the sampler used.
+/// Returns the time in seconds for which fio was blocked, first as recorded by BPF and then as sampled. Also
+/// returns the share of a processor that the sampler used.
 fn compare(options: &[&str], time: Duration, folder: &Path) -> Result<(f64, f64, f64)> {
     let (recorded, sampled) = (folder.join("recorded"), folder.join("sampled"));
     let mut sampler = Command::new(std::env::current_exe()?);

@@ -13,7 +13,7 @@ use crate::emulated::in_guest;
 use crate::process;
 use crate::smartio::Built;
 
-/// A scheduler with its settings, which is compared with other variants.
+/// A scheduler with settings. The variants are compared with each other.
 pub struct Variant {
     /// The variant's name in tables and files.
     pub name: &'static str,
@@ -53,8 +53,8 @@ const fn tuned(name: &'static str, scheduler: &'static str, words: &'static [&'s
 const CLASSES: [&str; 4] =
     ["reader:--prioclass=1", "reader:--prio=0", "writer:--prioclass=3", "writer:--prio=7"];
 
-/// A setting that limits requests to 64 KiB. This is a setting of the queue, so its file is one folder above
-/// the scheduler's settings.
+/// A setting that limits requests to 64 KiB. It is a setting of the queue, so its file is one folder above
+/// the files of the scheduler's settings.
 const SMALL: &[&str] = &["../max_sectors_kb=64"];
 
 /// The compared schedulers. Tuned settings follow `Documentation/block` of Linux 6.12: deadline-iosched.rst
@@ -92,12 +92,13 @@ pub const VARIANTS: [Variant; 14] = [
 ];
 /// The name of the variant under test.
 pub const SMARTIO: &str = "smartio";
-/// Returns the options of `fonio device emulate` for a profile, each followed by a space.
+/// Returns the options of `fonio device emulate` for a profile. Each option is followed by a space.
 ///
-/// On the first two devices, reads of unwritten data do not access the flash, and so would not conflict with
+/// On the first two devices, reads of unwritten data do not access the flash, so they would not conflict with
 /// writes on the same die. Therefore, all data is written before the measurement. The guest's processor
-/// serves the device and is too slow for UFS 3.1 at full speed; the schedulers' time limits are not scaled.
-/// The Galaxy S5 and the A1 card have one die and are configured as when the policy was tuned.
+/// serves the device and is too slow for UFS 3.1 at full speed, so this device is slowed down; the time
+/// limits of the schedulers are not scaled. The Galaxy S5 and the A1 card have one die. They have the options
+/// with which the policy was tuned.
 pub fn emulated(profile: &str) -> &'static str {
     match profile {
         "emmc51" => "--written 2GiB ",
@@ -106,12 +107,12 @@ pub fn emulated(profile: &str) -> &'static str {
     }
 }
 
-/// Measured values by run and operation (such as `1x1 read`, in µs), with one value for each start.
+/// Measured values by run and operation, such as `1x1 read` (in µs). There is one value for each start.
 pub type Values = BTreeMap<String, Vec<f64>>;
 
 /// A measured part of the comparison, with its device and conditions.
 pub struct Cell {
-    /// The name of the device's profile; unused by the part `cost`.
+    /// The name of the device's profile. The part `cost` does not use it.
     pub profile: &'static str,
     pub variant: &'static Variant,
     /// The part's name: a part of `compare.sh`, or a separate script.
@@ -136,7 +137,8 @@ impl Cell {
         }
     }
 
-    /// Returns the path of the file with the cell's results; the file's name depends on the cell's inputs.
+    /// Returns the path of the file with the cell's results. The name of the file depends on the cell's
+    /// inputs.
     pub fn file(&self, folder: &Path, versions: &str) -> PathBuf {
         let name: String = self
             .name()
@@ -235,9 +237,9 @@ fn values(text: &str) -> Result<Values> {
     Ok(found)
 }
 
-/// Returns the values of one run of fio, by job and operation: the mean and longest response time in µs, the
-/// I/Os per second of all processes, and 99th percentiles in µs. The percentiles are those of fsync and, if
-/// fio reports them, those of the process with the highest value.
+/// Returns the values of one run of fio, by job and operation: the mean and longest response times in µs, the
+/// I/Os per second of all processes, and the 99th percentiles in µs. There are percentiles of fsync and, if
+/// fio reports them, of the process with the highest value.
 fn of_jobs(run: &Value) -> Values1 {
     let mut sums: BTreeMap<String, (f64, f64, f64)> = BTreeMap::new();
     let mut values = Values1::new();

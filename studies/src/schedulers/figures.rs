@@ -3,7 +3,8 @@
 use super::cell::Values;
 use super::points;
 
-/// Returns, for each start, the ratio of two response times: with and without concurrent I/O.
+/// Returns, for each start, the ratio of the response time with concurrent I/O to the response time without
+/// it.
 pub(super) fn slowdowns(values: &Values, beside: &str, alone: &str) -> Option<Vec<f64>> {
     let pairs = values.get(beside)?.iter().zip(values.get(alone)?);
     Some(pairs.map(|(beside, alone)| beside / alone).collect())

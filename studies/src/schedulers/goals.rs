@@ -1,8 +1,8 @@
-//! Checks the goals of SmartIO: whether each goal holds, fails, or is undecided.
+//! Checks whether each goal of SmartIO is reached, missed or undecided.
 //!
-//! Start `n` of one scheduler is compared with start `n` of another scheduler, because both have the same
-//! think times. `fonio_analysis::compare::interval` computes the confidence interval of the ratio, at 95 %
-//! for all comparisons of a goal together.
+//! Start `n` of one scheduler is compared with start `n` of another scheduler, because these two starts have
+//! the same think times. `fonio_analysis::compare::interval` computes the confidence interval of the ratio,
+//! at 95 % for all comparisons of a goal together.
 
 use fonio_analysis::compare::interval::{Answer, Change, compare_rounds};
 use fonio_core::statistics::sample::median;
@@ -11,9 +11,11 @@ use super::cell::{SMARTIO, VARIANTS, Values};
 use super::figures::{slowdown, slowdowns};
 use super::{IN_MEMORY, Results, TUNED_ON};
 
-/// The study's slowdowns of one reader and one writer on the Galaxy S5 under its SmartIO (section 7.2): read, write.
+/// The slowdowns of one reader and one writer on the Galaxy S5 under the study's own SmartIO (section 7.2):
+/// first the slowdown of the reads, then of the writes.
 const STUDY: [(&str, [f64; 2]); 2] = [("seq", [1.72, 1.51]), ("rand", [1.97, 1.83])];
-/// Goal: the minimum throughput of only reads or only writes, relative to that without a scheduler.
+/// Goal: the throughput of only reads or only writes is at least this share of the throughput without a
+/// scheduler.
 const THROUGHPUT: f64 = 0.97;
 /// Goal: the processor time per request is at most this multiple of mq-deadline's processor time per request.
 const COST: f64 = 1.10;
@@ -46,7 +48,8 @@ impl Outcome {
     }
 }
 
-/// Compares `own` with `most`. The goal holds if the confidence interval of their ratio does not exceed 1.
+/// Compares `own` with `most`. The goal is reached if the confidence interval of the ratio of `own` to `most`
+/// does not exceed 1.
 fn at_most(own: &[f64], most: &[f64]) -> (Outcome, Change) {
     let change = compare_rounds(&[(most, own)]).remove(0);
     let outcome = match (change.low, change.high) {
@@ -57,9 +60,9 @@ fn at_most(own: &[f64], most: &[f64]) -> (Outcome, Change) {
     (outcome, change)
 }
 
-/// Compares `own` with each of `others`. The goal holds if `own` is less than each of `others`. As everywhere
-/// in fonio, "less" and "more" need a difference of 5 percent, because equal configurations differ by less
-/// than this between two boots of a guest.
+/// Compares `own` with each of `others`. The goal is reached if `own` is less than each of `others`. As
+/// everywhere in fonio, "less" and "more" need a difference of 5 percent, because equal configurations differ
+/// by less than 5 percent between two boots of a guest.
 fn below_all(own: &[f64], others: &[Vec<f64>]) -> (Outcome, Vec<Change>) {
     let pairs: Vec<(&[f64], &[f64])> = others.iter().map(|other| (other.as_slice(), own)).collect();
     let changes = compare_rounds(&pairs);
@@ -93,7 +96,7 @@ fn say(outcome: Outcome, what: &str) {
     println!("{:<15}{what}", outcome.words());
 }
 
-/// Returns the name of a part's run in which one process reads and no process writes.
+/// Returns the name of the run of a part in which one process reads and no process writes.
 pub(super) fn alone(part: &str) -> &'static str {
     match part {
         "deep" => "one-alone read",
@@ -105,8 +108,8 @@ pub(super) fn alone(part: &str) -> &'static str {
 /// Prints each goal with its figures. Skips goals for which no figures were measured.
 pub(super) fn show(profiles: &[&'static str], results: &Results) {
     println!(
-        "\nGoals: medians of the starts; in brackets the mean ratio to the other, with its interval at\n\
-         95 % for all comparisons of a goal together. A goal is decided if the interval decides it."
+        "\nGoals. Figures are medians of the starts. In brackets: the mean ratio to the other figure and its confidence\n\
+         interval, at 95 % for all comparisons of a goal together. The interval decides whether a goal is reached."
     );
     for profile in profiles {
         let of = |variant: &'static str, part: &'static str| results.get(&(profile, variant, part));
@@ -127,7 +130,7 @@ pub(super) fn show(profiles: &[&'static str], results: &Results) {
                     outcome,
                     &format!(
                         "{profile}: {what} alone, 32 at a time: {:.0} a second, at least {THROUGHPUT} of {:.0} without a scheduler \
-                         (that bound is {} of it)",
+                         (this limit divided by the rate: {})",
                         middle(own),
                         middle(none),
                         interval(&change)
@@ -142,7 +145,7 @@ pub(super) fn show(profiles: &[&'static str], results: &Results) {
             say(
                 outcome,
                 &format!(
-                    "{profile}: the 99th percentile of {:.0} fsyncs beside a copy is {:.1} ms in the middle one of {} starts, {:.1} \
+                    "{profile}: the 99th percentile of {:.0} fsyncs during a copy is {:.1} ms in the median of {} starts, and {:.1} \
                      under mq-deadline ({})",
                     count.unwrap_or_default(),
                     middle(own) / 1e3,
@@ -156,7 +159,8 @@ pub(super) fn show(profiles: &[&'static str], results: &Results) {
     show_cost(results);
 }
 
-/// Shows that reads and writes are not slower than with the study's own SmartIO on its device.
+/// Shows whether the slowdowns of reads and writes are at most those of the study's own SmartIO on the
+/// study's device.
 fn show_study(profile: &str, part: &str, study: [f64; 2], values: Option<&Values>) {
     let times = |op: &str| slowdowns(values?, &format!("1x1 {op}"), &format!("{op}-alone {op}"));
     let (Some(read), Some(write)) = (times("read"), times("write")) else { return };
@@ -181,7 +185,8 @@ fn show_beside<'a>(
     of: &impl Fn(&'static str, &'static str) -> Option<&'a Values>,
 ) {
     let times = |variant| slowdowns(of(variant, part)?, &format!("{run} read"), alone(part));
-    // The cost of faster reads is the response time of the writes, relative to writes alone.
+    // The cost of faster reads is the response time of the writes, relative to the response time of writes
+    // alone.
     let writes = |variant| {
         let times = slowdown(of(variant, part)?, &format!("{run} write"), "write-alone write")?[1];
         Some(format!(" (writes {times:.2} times)"))
@@ -214,7 +219,7 @@ fn show_cost(results: &Results) {
         let cost = |variant| {
             let values = results.get(&(IN_MEMORY, variant, "cost"))?;
             let rates = |op: &str| values.get(&format!("{run} {op} iops"));
-            // Combine the rates of reads with the rates of writes.
+            // Pair the rates of reads with the rates of writes.
             let pairs = rates("read")?.iter().zip(rates("write")?);
             Some(pairs.map(|(read, write)| 0.5e6 * (1.0 / read + 1.0 / write)).collect::<Vec<f64>>())
         };
@@ -256,7 +261,7 @@ mod tests {
             assert_eq!(at_most(&own, &[2.0; 4]).0, outcome, "{own:?}");
             assert_eq!(below_all(&own, &[vec![2.0; 4], vec![9.0; 4]]).0, outcome, "{own:?}");
         }
-        // The values are equal in all starts, so the ratio is exactly 1, which satisfies "at most".
+        // The values are equal in all starts, so the ratio is exactly 1. This satisfies "at most".
         assert_eq!(at_most(&[2.0; 4], &[2.0; 4]).0, Outcome::Holds);
         assert_eq!(below_all(&[2.0; 4], &[vec![2.0; 4]]).0, Outcome::NotToldApart);
     }

@@ -1,4 +1,4 @@
-//! Checks whether the comparison used for the goals claims differences where there are none. The check
+//! Checks whether the comparison that is used for the goals claims differences that do not exist. The check
 //! compares two random halves of one cell's starts as if they belonged to two schedulers.
 
 use fonio_analysis::compare::interval::{RUNS_MIN, compare_rounds};
@@ -15,7 +15,7 @@ const SEED: u64 = 0x0a_a0;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     all: usize,
-    /// The number of comparisons that claim "less" or "more"; each claim needs a difference of 5 percent.
+    /// The number of comparisons that claim "less" or "more". Each claim needs a difference of 5 percent.
     claims: usize,
     /// The number of comparisons whose interval does not contain 1.
     intervals: usize,

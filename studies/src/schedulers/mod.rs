@@ -1,9 +1,9 @@
 //! `cargo studies schedulers`: compares SmartIO with the kernel's schedulers, in guests whose clock counts
 //! instructions.
 //!
-//! A cell (`cell.rs`) is a part of the comparison under one scheduler on one device. The study keeps finished
-//! cells, so a stopped run can be continued. A cell is measured again if the module, fonio, the script or the
-//! kernel changes. At the end, the goals (`goals.rs`) are checked.
+//! A cell (`cell.rs`) is a part of the comparison under one scheduler on one device. The study stores the
+//! results of finished cells, so an interrupted run can be continued. A cell is measured again if the module,
+//! fonio, the script or the kernel changes. At the end, the goals (`goals.rs`) are checked.
 
 mod cell;
 mod figures;
@@ -29,16 +29,16 @@ use crate::smartio::{self, sources};
 use crate::{process, tools};
 
 const KERNEL: &str = "6.12";
-/// The study's device, on which the policy was tuned. This device has a queue depth of 1; the other profiles
+/// The study's device. The policy was tuned on this device. It has a queue depth of 1; the other profiles
 /// have queue depths of 1, 32 and 32.
 const TUNED_ON: &str = "samsung_s5";
 const PROFILES: [&str; 4] = [TUNED_ON, "sd_a1", "emmc51", "ufs31"];
-/// The parts of the comparison, each with its number of starts: first with `--quick`, then without.
+/// The parts of the comparison, each with its number of starts with `--quick` and without it.
 const PARTS: [(&str, [u32; 2]); 5] =
     [("seq", [16, 16]), ("rand", [16, 16]), ("deep", [4, 16]), ("many", [1, 4]), ("files", [4, 8])];
-/// Number of I/Os of each process: first with `--quick`, then without.
+/// Number of I/Os of each process, with `--quick` and without it.
 const IOS: [u32; 2] = [200, 1000];
-/// The name of the memory-backed device for measuring the processor time per request.
+/// The name of the device in memory with which the processor time per request is measured.
 const IN_MEMORY: &str = "memory";
 
 const SCRIPTS: [&str; 3] = ["compare.sh", "many.sh", "files.sh"];
@@ -129,8 +129,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     println!("The policy was tuned on {TUNED_ON} only.\n");
 
     let module = short(&std::fs::read(&built.module)?);
-    // Another version of fonio invalidates the finished cells: fonio serves the devices, and fonio's
-    // processor time is part of their service times.
+    // The results of finished cells are not valid for another version of fonio, because fonio serves the
+    // devices, and its processor time is part of their service times.
     let program = short(&std::fs::read(&fonio)?);
     let scripts = scripts.iter().map(std::fs::read).collect::<Result<Vec<_>, _>>()?;
     let scripts: BTreeMap<&str, Vec<u8>> = SCRIPTS.into_iter().zip(scripts).collect();
@@ -211,7 +211,7 @@ fn cells(options: &Options) -> Vec<Cell> {
             cells.push(cell);
         }
     };
-    // Measure the most important cells first, in case the study is stopped early.
+    // Measure the most important cells first, because the study may be stopped early.
     let mut variants: Vec<_> = VARIANTS.iter().collect();
     variants.sort_by_key(|variant| !variant.is_stock && variant.name != SMARTIO);
     for profile in &options.profiles {

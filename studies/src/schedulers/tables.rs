@@ -1,4 +1,4 @@
-//! Prints the tables of a profile: one result per table, with the value of each start.
+//! Prints and stores the tables of a profile. Each table is a result with the value of each start.
 
 use anyhow::Result;
 use xtask::results::{Cell, StudyResult};
@@ -7,15 +7,15 @@ use super::cell::VARIANTS;
 use super::figures::slowdowns as over_alone;
 use super::{Results, TUNED_ON};
 
-/// A column of a table: its title, the part of the comparison, the name of its values, their divisor, and the
-/// number of decimals.
+/// A column of a table: its title, the part of the comparison, the name of the values, the divisor of the
+/// values, and the number of decimals.
 struct Column(&'static str, &'static str, &'static str, Per, usize);
 
 #[derive(Clone, Copy)]
 enum Per {
     /// The values are divided by this number.
     Unit(f64),
-    /// The values are divided by the values of one process alone, which have this name.
+    /// The values are divided by the values with this name, which are those of one process alone.
     Alone(&'static str),
 }
 
@@ -36,7 +36,7 @@ const SLOWDOWNS: [Column; 10] = [
 ];
 
 /// Four readers and four writers for a second, and loads at queue depth 32. "Late" is the maximum time by
-/// which a write exceeds its time limit, which is 25 ms for a synchronous write under smartio.
+/// which a write exceeds its time limit. This limit is 25 ms for a synchronous write under smartio.
 const RATES: [Column; 13] = [
     Column("sequential: reads/s", "many", "many-seq read iops", Unit(1.0), 0),
     Column("p99, ms", "many", "many-seq read p99", Unit(1e3), 2),

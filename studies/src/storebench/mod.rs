@@ -1,5 +1,5 @@
-//! `cargo studies storebench`: computes results for the models of the shipped profiles, or counts the
-//! differences that comparisons claim between equal cards.
+//! `cargo studies storebench`: computes results for the models of the shipped profiles, or counts how often
+//! comparisons of equal cards claim a difference.
 
 use std::fs;
 use std::path::Path;
@@ -61,7 +61,7 @@ fn measure_equal(runs: usize) -> Result<()> {
         let file = folder.path().join(format!("{run}.json"));
         let mut command = process::bound_to_this(&fonio);
         command.args(["storebench", CARD, "--size", CAPACITY, "--restart", "--output"]).arg(&file);
-        // Hide the output of `fonio storebench`, which concerns only one result.
+        // Hide the output of `fonio storebench`, because it is about a single result.
         command.env("FONIO_LASTING_STATE", folder.path()).stdout(std::process::Stdio::null());
         process::run(&mut command)?;
         let result = read(&file)?;

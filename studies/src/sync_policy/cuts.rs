@@ -1,5 +1,5 @@
 //! Runs the rounds of the study. Each round runs a program once on an emulated card, with up to 250 power
-//! cuts. The state records the finished rounds, so an interrupted study can be continued.
+//! cuts. The state file lists the finished rounds, so an interrupted study can be continued.
 
 #[allow(dead_code, reason = "the emulator's tests use the other items")]
 #[path = "../../../crates/fonio-emulator/tests/bed/sync_policy.rs"]
@@ -27,7 +27,7 @@ const ROUND: u32 = 250;
 /// The maximum number of retries of a round after a machine error.
 const ATTEMPTS: u32 = 5;
 const LASTING: Duration = Duration::from_secs(3);
-/// The profile of an A2 card, which has a volatile cache: a completed write can still be lost.
+/// The profile of an A2 card. It has a volatile cache, so a completed write can still be lost.
 const PROFILE: &str = "sd_a2";
 
 #[derive(Serialize, Deserialize)]
@@ -45,7 +45,7 @@ pub fn serve(_: &[String]) -> anyhow::Result<()> {
     Ok(fonio_emulator::serve()?)
 }
 
-/// Performs the power cuts that are missing in `state`.
+/// Performs the power cuts that `state` still lacks.
 pub fn run(library: &Path, state: &Path, cuts: u32, stop: &AtomicBool) -> Result<(), Box<dyn Error>> {
     let stopped = || stop.load(Ordering::Relaxed);
     let text = fs::read_to_string(state).unwrap_or_default();
@@ -53,7 +53,7 @@ pub fn run(library: &Path, state: &Path, cuts: u32, stop: &AtomicBool) -> Result
     if done.is_empty() {
         costs(library)?;
     }
-    // The control mode needs few cuts; the modes under the policy share the remaining cuts.
+    // The control mode needs only few cuts; the remaining cuts are divided among the modes under the policy.
     let promising = MODES.iter().filter(|mode| mode.promise != Promise::Nothing).count() as u32;
     for mode in MODES {
         let wanted = match mode.promise {
@@ -72,8 +72,8 @@ pub fn run(library: &Path, state: &Path, cuts: u32, stop: &AtomicBool) -> Result
                 let new = loop {
                     match one_round(mode, library, round, count, &stopped) {
                         Ok(new) => break new,
-                        // A machine error: for example, a process that has just created a mount namespace
-                        // keeps a file system busy.
+                        // This is an error of the machine. For example, a process that has just created a
+                        // mount namespace keeps a file system busy.
                         Err(error) if attempts < ATTEMPTS && !stopped() => {
                             attempts += 1;
                             eprintln!("{}, round {round}: {error}; again", mode.name);

@@ -52,7 +52,7 @@ fn spin(threads: u64) {
     });
 }
 
-/// Starts threads that wait for a lock, which one thread at a time holds while it sleeps.
+/// Starts threads that wait for a lock. The thread that has the lock sleeps.
 fn lock(threads: u64) {
     let lock = Mutex::new(());
     thread::scope(|scope| {
@@ -104,8 +104,8 @@ fn save(path: &Path, every: Duration) -> Result<()> {
     }
 }
 
-/// Replaces a file as in [`save`], with busy and idle phases: the pause between saves varies by a factor of
-/// ten around 20 ms, and its length is correlated over about 50 pauses.
+/// Replaces a file as [`save`] does, but with busy and idle phases: the pauses between saves vary by a factor
+/// of ten around 20 ms, and their lengths are correlated over about 50 pauses.
 fn save_in_bursts(path: &Path) -> Result<()> {
     let (mut random, mut at) = (Random::new(1), 0.0_f64);
     loop {

@@ -2,7 +2,8 @@
 //!
 //! Each situation runs on its own emulated device with a file system, and its programs have distinct names.
 //! fonio records the machine as in `fonio check`. The study compares the report with the known cause: whether
-//! storage delayed a program, and if so, which program, which of its files, and which program blocked it.
+//! storage delayed a program and, if so, which program and which of its files were affected, and which
+//! program blocked it.
 
 mod acts;
 
@@ -24,10 +25,10 @@ use crate::emulated::{self, Emulated, Options};
 use crate::{asked, process};
 
 const SITUATIONS: &str = include_str!("situations.toml");
-/// The recording time of each situation, which is longer than the minimum for a verdict.
+/// The recording time of each situation. It is longer than the minimum for a verdict.
 const RECORDED: &str = "14s";
 const SIZE: &str = "1GiB";
-/// The verdicts which state that storage delayed a program.
+/// The verdicts that state that storage delayed a program.
 const STORAGE: [&str; 3] = ["blocked", "blocked-for-long", "blocked-by-memory"];
 /// The name under which this program performs an action.
 pub const ACT: &str = "act";
@@ -194,7 +195,7 @@ impl Situation {
         }
         let verdict = text(&analysis["verdict"]);
         let says_storage = STORAGE.contains(&id.as_str());
-        // Use the program named by the verdict: the first program, or the program with the longest wait.
+        // Take the program that the verdict names: the first program, or the program with the longest wait.
         let blocked = &analysis["blocked"];
         let (program, file, behind) = if id == "blocked-for-long" {
             let longest = &blocked["long"]["longest"][0];
@@ -241,7 +242,7 @@ impl Program {
         let line = line.replace("$ID", &format!("fonio-verdicts-{}", std::process::id()));
         let words: Vec<&str> = line.split_whitespace().collect();
         let (first, rest) = words.split_first().context("a program has no command")?;
-        // The kernel names a process after the file that it executes.
+        // The kernel gives a process the name of the file that it executes.
         let link = |target: &Path| -> Result<PathBuf> {
             let link = place.join(name);
             if !link.exists() {

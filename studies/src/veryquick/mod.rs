@@ -14,8 +14,8 @@ use xtask::results::{Cell, StudyResult};
 
 use crate::process;
 
-/// C code that calls the library's initialisation if the environment names the library, so that all runs can
-/// use the same test program.
+/// C code that calls the library's initialisation if the environment names the library. Therefore, all runs
+/// can use the same test program.
 const EXTRA: &str = r#"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ const KEY: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 const CLASSES: [&str; 4] = ["durable", "learn", "ordered", "cache"];
 
-/// The user that runs the tests, because SQLite refuses to run its tests as root.
+/// The user as which the tests run, because SQLite's tests refuse to run as root.
 const USER: &str = "nobody";
 
 #[derive(Args)]
@@ -55,7 +55,7 @@ pub fn run(Arguments { classes }: &Arguments) -> Result<()> {
     let folder = process::scratch("veryquick")?;
     let sources = sources(&folder)?;
     let fixture = fixture(&folder, &sources)?;
-    // The unprivileged user must be able to access the run's folder and the library.
+    // The user without privileges must be able to access the folder of the run and the library.
     let place = tempfile::tempdir()?;
     fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     let own = place.path().join("library.so");
@@ -128,7 +128,7 @@ fn run_once(place: &Path, class: Option<&str>, library: &Path, fixture: &Path, t
     Ok(Said { tests, failed })
 }
 
-/// Returns the folder with the sources of Debian's SQLite, which are fetched once.
+/// Returns the folder with the sources of Debian's SQLite. The sources are fetched once.
 fn sources(folder: &Path) -> Result<PathBuf> {
     let found = || -> Result<Option<PathBuf>> {
         for entry in fs::read_dir(folder)? {
@@ -163,7 +163,7 @@ fn sources(folder: &Path) -> Result<PathBuf> {
     found()?.context("the sources have no test/veryquick.test")
 }
 
-/// Returns apt's source list for Debian 12, with this machine's mirror.
+/// Returns a source list of apt for Debian 12, with the mirror that this machine uses.
 fn source_list() -> Result<String> {
     let mut own = Command::new("apt-get");
     let said = own.args(["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]).output()?;
@@ -174,7 +174,7 @@ fn source_list() -> Result<String> {
     Ok(format!("deb-src [signed-by={KEY}] {mirror} bookworm main\n"))
 }
 
-/// Returns the path of the test program, which is built once.
+/// Returns the path of the test program. It is built once.
 fn fixture(folder: &Path, sources: &Path) -> Result<PathBuf> {
     let build = folder.join("build");
     let fixture = build.join("testfixture");

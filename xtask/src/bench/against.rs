@@ -1,5 +1,5 @@
-//! `cargo xtask bench against`: compares the processor time of two builds of fonio, so that a change that
-//! slows fonio down is noticed.
+//! `cargo xtask bench against`: compares the processor time of two builds of fonio. This shows whether a
+//! change makes fonio slower.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,11 +12,11 @@ use xtask::results::{Cell, StudyResult};
 
 use crate::{gen_trace, process, tools};
 
-/// The requests in the trace, and the number of rounds, of a complete comparison.
+/// The number of requests in the trace and the number of rounds in a complete comparison.
 const IOS: u64 = 1_000_000;
 const ROUNDS: u64 = 5;
 
-/// Error probability of the claim that a row differs.
+/// Probability that a row is wrongly claimed to differ.
 const LEVEL: f64 = 0.05;
 
 /// The options of `cargo xtask bench against`.
@@ -38,11 +38,11 @@ struct Load {
     name: &'static str,
     /// The arguments of fonio.
     words: Vec<PathBuf>,
-    /// A folder that the command creates, and that is removed before each run.
+    /// A folder that the command creates. It is removed before each run.
     output: Option<PathBuf>,
 }
 
-/// Runs the commands with both builds in turns, and compares the processor times.
+/// Runs each command with both builds in turn, and compares the processor times.
 pub fn run(Arguments { other, rounds, ios }: &Arguments) -> Result<()> {
     ensure!(other.is_file(), "{} is not a program", other.display());
     tools::ensure(&[tools::BUILD])?;
@@ -57,7 +57,8 @@ pub fn run(Arguments { other, rounds, ios }: &Arguments) -> Result<()> {
     let mut times = vec![[Vec::new(), Vec::new()]; loads.len()];
     for round in 0..*rounds {
         for (load, times) in loads.iter().zip(&mut times) {
-            // The first build alternates: the first run of a pair finds other contents in the caches.
+            // The builds take turns in running first, because the first run of a pair finds other contents in
+            // the caches.
             let order = if round % 2 == 0 { [(0, other), (1, &fonio)] } else { [(1, &fonio), (0, other)] };
             for (side, program) in order {
                 times[side].push(seconds(program, load)?);
@@ -135,7 +136,7 @@ fn loads(dir: &Path, ios: u64) -> Result<Vec<Load>> {
     Ok(loads)
 }
 
-/// Runs the command and returns its processor time in seconds, including its children's.
+/// Runs the command. Returns the processor time of the command and its children in seconds.
 fn seconds(fonio: &Path, Load { words, output, .. }: &Load) -> Result<f64> {
     if let Some(output) = output {
         if output.is_file() {
@@ -148,7 +149,7 @@ fn seconds(fonio: &Path, Load { words, output, .. }: &Load) -> Result<f64> {
     Ok(process::measure(command.args(words))?.cpu.as_secs_f64())
 }
 
-/// Returns the means of the logarithms of both builds' times. `None` if a time is 0.
+/// For each build, returns the mean of the logarithms of its times. Returns `None` if a time is 0.
 fn means(times: &[Vec<f64>; 2]) -> Option<[KnownMean; 2]> {
     let mean = |times: &[f64]| {
         let logarithms: Vec<f64> = times.iter().map(|time| time.ln()).collect();

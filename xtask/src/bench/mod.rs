@@ -28,7 +28,7 @@ enum Benchmark {
     Against(against::Arguments),
     /// The cost of recording (root, fio).
     Record {
-        /// Pairs of runs, with and without recording.
+        /// Number of pairs of runs. Each pair has a run with recording and a run without it.
         #[arg(long, value_name = "N", default_value_t = 5)]
         rounds: u64,
         /// Duration of each run.

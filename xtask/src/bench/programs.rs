@@ -1,6 +1,6 @@
-//! Runs benchmarks that call functions of a crate, and are therefore examples of that crate.
+//! Runs benchmarks that call functions of a crate. These benchmarks are examples of that crate.
 //!
-//! In each round, the example prints each row of the result: name and values, separated by tabs.
+//! In each round, the example prints each row of the result: the name and the values, separated by tabs.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -18,7 +18,8 @@ pub struct Program {
     pub example: (&'static str, &'static str),
     /// The title of the result.
     pub title: &'static str,
-    /// The title, unit and number of decimals of each column; the first column contains the row names.
+    /// The title, unit and number of decimals of each column. The first column contains the names of the
+    /// rows.
     pub columns: &'static [(&'static str, &'static str, usize)],
 }
 
@@ -100,7 +101,10 @@ impl Program {
             let mut words = line.split('\t');
             let name = words.next().unwrap_or_default();
             let values: Vec<Option<f64>> = words.map(|word| word.parse().ok()).collect();
-            ensure!(values.len() + 1 == self.columns.len(), "a value is missing or superfluous: {line}");
+            ensure!(
+                values.len() + 1 == self.columns.len(),
+                "the line has too few or too many values: {line}"
+            );
             match rows.iter_mut().find(|(known, _)| known == name) {
                 Some((_, rounds)) => rounds.push(values),
                 None => rows.push((name.to_owned(), vec![values])),

@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: compares the time to turn a block trace into the HTML report with Debian's blktrace package.
+//! `cargo xtask bench`: compares fonio with Debian's blktrace package: the time to turn a block trace into a
+//! report.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +11,7 @@ use xtask::results::{Cell, StudyResult};
 use crate::process::Usage;
 use crate::{gen_trace, process, tools};
 
-/// For a complete measurement, the number of requests in the trace and the number of runs.
+/// The number of requests in the trace and the number of runs in a complete measurement.
 const IOS: u64 = 5_000_000;
 const RUNS: usize = 3;
 
@@ -26,7 +27,7 @@ pub struct Arguments {
     runs: usize,
 }
 
-/// Measures the time that fonio's report and the programs of blktrace take.
+/// Measures the times that fonio's report and the programs of blktrace take.
 pub fn run(&Arguments { ios, runs }: &Arguments) -> Result<()> {
     tools::ensure(&[tools::BUILD, tools::BENCH])?;
     let fonio = process::build_fonio()?;
@@ -54,8 +55,8 @@ pub fn run(&Arguments { ios, runs }: &Arguments) -> Result<()> {
             command.arg("report").arg(&prefix).arg("--html").arg(dir.join("report.html"));
             command
         }),
-        // The programs of blktrace use one processor. If two threads share a core, each of them runs slower,
-        // which increases the processor time of fonio's report.
+        // The programs of blktrace use one processor. fonio's report uses several. If two of its threads
+        // share a core, each of them runs slower, which increases the processor time of the report.
         ("the same on one processor", {
             let mut command = Command::new("taskset");
             command.args(["--cpu-list", "0"]).arg(&fonio);
@@ -92,7 +93,7 @@ pub fn run(&Arguments { ios, runs }: &Arguments) -> Result<()> {
     result.keep(ios >= IOS && runs >= RUNS)?;
     if let [blkparse, btt, fonio, alone] = cpu[..] {
         println!(
-            "\nfonio takes {:.1} times less CPU time than blkparse and btt together, and {:.1} times less on one processor.",
+            "\nblkparse and btt together take {:.1} times the CPU time of fonio, and {:.1} times if fonio has one processor.",
             (blkparse + btt) / fonio,
             (blkparse + btt) / alone
         );

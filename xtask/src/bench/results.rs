@@ -1,5 +1,6 @@
-//! `cargo xtask bench results`: measures the results service with millions of results: under load, killed, on a full
-//! disk, and with requests generated from its OpenAPI document. Everything runs on this machine, through 127.0.0.1.
+//! `cargo xtask bench results`: measures the results service with millions of results: under load, when it is
+//! killed, on a full disk, and with requests generated from its OpenAPI document. Everything runs on this
+//! machine, and all connections are to 127.0.0.1.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -57,7 +58,7 @@ impl Verdict {
     }
 }
 
-/// Measures the chosen parts, and writes whether each part's goal is met.
+/// Measures the chosen parts. Writes, for each part, whether its goal is met.
 pub fn run(options: &Arguments) -> Result<()> {
     tools::ensure(&[tools::BUILD])?;
     process::outlive_signals()?;
@@ -111,8 +112,8 @@ fn seeded(results: u64) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Returns a command that runs the program for seeding databases and loading services. `word` is the
-/// program's first argument.
+/// Returns a command that runs the program that seeds databases and generates load for services. `word` is
+/// the program's first argument.
 fn load(word: &str) -> Command {
     let mut command = Command::new(results_service::load());
     command.arg(word);
@@ -220,7 +221,7 @@ fn kill(options: &Arguments) -> Result<Verdict> {
         let mut sending = load_on(&service, &["submit", &SUBMISSIONS_PER_S.to_string(), "5", &shown])
             .stdout(Stdio::null())
             .spawn()?;
-        // Kill the service after a different time in each round, between 0.2 and 0.8 s.
+        // Kill the service after 0.2 to 0.8 s; the time is different in each round.
         std::thread::sleep(Duration::from_millis(200 + u64::from(round) * 37 % 600));
         service.kill()?;
         sending.wait()?;
@@ -238,7 +239,7 @@ fn kill(options: &Arguments) -> Result<Verdict> {
     ))
 }
 
-/// Submits results until the disk is full, and then continues to submit.
+/// Submits results until the disk is full, and continues to submit after that.
 fn full() -> Result<Verdict> {
     if !process::is_root() {
         return Ok(Verdict {

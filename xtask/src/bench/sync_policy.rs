@@ -13,8 +13,8 @@ use crate::process;
 const TRANSACTIONS: u32 = 10_000;
 const ROUNDS: usize = 7;
 
-/// The policy classes. Each round has one run without the library, and then one run with the library per
-/// class.
+/// The policy classes. Each round has one run without the library, followed by one run with the library for
+/// each class.
 const CLASSES: [&str; 4] = ["durable", "learn", "ordered", "cache"];
 
 pub fn run() -> Result<()> {

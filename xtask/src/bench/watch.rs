@@ -15,7 +15,8 @@ use xtask::results::{Cell, StudyResult};
 use crate::emulated::{self, Emulated, Options};
 use crate::process;
 
-/// The profile of two cards. The watch stores its history on the first card, and nothing on the second.
+/// The profile of two cards. The watch stores its history on the first card, and stores nothing on the second
+/// card.
 const CARD: &str = "sd_a1";
 const SIZE: &str = "512MiB";
 /// The profile of a slow card on which a program occasionally stalls.
@@ -24,7 +25,7 @@ const SLOW_CARD: &str = "ridata";
 /// program stalls on the slow card.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 const STALL_EVERY: Duration = Duration::from_secs(600);
-/// The interval at which the figures measured so far are printed.
+/// The interval at which intermediate figures are printed.
 const REPORT_EVERY: Duration = Duration::from_secs(600);
 const DAY_S: f64 = 86_400.0;
 /// The default interval at which a watch writes its history.
@@ -196,7 +197,8 @@ const KIB: f64 = 1024.0;
 /// Measures the bytes written to a card because of the watch, scaled to a day.
 fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResult) -> Result<()> {
     let dir = process::scratch("watch")?;
-    // Remove the state of earlier runs. Otherwise, the stalls that an earlier run kept would be written now.
+    // Remove the state of earlier runs. Otherwise, stalls that an earlier run recorded would be written
+    // during this run.
     fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
     let (with_dir, without_dir, slow_dir) = (dir.join("with"), dir.join("without"), dir.join("slow"));
     for dir in [&with_dir, &without_dir, &slow_dir] {
@@ -231,7 +233,7 @@ fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResu
         &[name(&with.device), name(&without.device), name(&slow.device)],
         every,
     )?;
-    // Returns the number of additional bytes that were written so far to the first card because of the watch.
+    // Returns the number of bytes that the watch has caused to be written to the first card so far.
     let added = |time: Duration| -> Result<f64> {
         sync()?;
         let now = written()?;
@@ -248,8 +250,8 @@ fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResu
     let mut writes: Vec<f64> = Vec::new();
     let began = Instant::now();
     let (mut line, mut stall, mut reported) = (Duration::ZERO, STALL_EVERY / 2, REPORT_EVERY);
-    // The watch writes its history for the last time at the end. The file system then takes half a minute to
-    // send this write to the device.
+    // When it ends, the watch writes its history for the last time. The file system then takes half a minute
+    // to send this data to the device.
     while began.elapsed() < time + SETTLED + Duration::from_secs(2) {
         process::check_signals()?;
         std::thread::sleep(Duration::from_millis(500));
@@ -335,14 +337,14 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Measures the processor time and the memory of the watch when idle and at 1,000 requests per second, and
-/// its memory after it has kept a stall.
+/// Measures the processor time and the memory of the watch on an idle machine and at 1,000 requests per
+/// second. Also measures its memory after it has recorded a stall.
 fn cost(fonio: &Path, time: Duration, result: &mut StudyResult) -> Result<()> {
     let dir = process::scratch("watch-cost")?;
     let slow_dir = dir.join("slow");
     fs::create_dir_all(&slow_dir)?;
-    // Use a loop device instead of an emulated card: unlike a real card, an emulated card has serving
-    // threads, which cause many context switches.
+    // Use a loop device instead of an emulated card, because an emulated card is served by threads that cause
+    // many context switches. A real card has no such threads.
     let device = LoopDevice::over(&dir)?;
     let options = Options { mounted: Some(("ext4", slow_dir.as_path())), ..Options::bare(SLOW_CARD, SIZE) };
     let slow = Emulated::start(fonio, &options)?;

@@ -1,8 +1,8 @@
 //! Compiles a C library (musl) and LLVM's unwinder for 32-bit ARM from source.
 //!
-//! Rust's toolchain contains both only for x86-64 and 64-bit ARM. Debian's musl for armhf uses instructions
-//! that the Raspberry Pi Zero's processor lacks. musl's sources come from Debian's archive; the unwinder's
-//! sources are in Rust's component `rust-src`.
+//! Rust's toolchain contains these two libraries only for x86-64 and 64-bit ARM. Debian's musl for armhf uses
+//! instructions that the Raspberry Pi Zero's processor lacks. musl's sources come from Debian's archive; the
+//! unwinder's sources are in Rust's component `rust-src`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::process;
 
 /// The folder of LLVM's unwinder in `rust-src`.
 const UNWINDER: &str = "lib/rustlib/src/rust/src/llvm-project/libunwind";
-/// The unwinder's sources for ARM: in C++, and in C and assembly.
+/// The sources of the unwinder for ARM: first those in C++, then those in C and assembly.
 const CPP: [&str; 2] = ["libunwind.cpp", "Unwind-EHABI.cpp"];
 const C: [&str; 5] = [
     "UnwindLevel1.c",
@@ -37,8 +37,8 @@ const UNWINDER_FLAGS: [&str; 8] = [
     "-DNDEBUG",
 ];
 
-/// Returns the folder with a target's C library: `include` and `lib`. The first call creates the folder.
-/// `rust` is the folder of Rust's toolchain.
+/// Returns the folder with a target's C library. It contains `include` and `lib`. The first call creates the
+/// folder. `rust` is the folder of Rust's toolchain.
 pub fn c_library(target: Target, rust: &Path) -> Result<PathBuf> {
     let scratch = process::scratch("dist")?;
     let place = scratch.join(format!("musl-{target}"));
@@ -48,8 +48,8 @@ pub fn c_library(target: Target, rust: &Path) -> Result<PathBuf> {
     let archive = Archive::open()?;
     let sources = archive.source("musl", &|text| eprintln!("{text}"))?;
     println!("Compiling musl and LLVM's unwinder for {target} (once).");
-    // Configure the final paths, but install into another folder, so that an incomplete folder is never
-    // mistaken for a complete folder.
+    // Configure the final paths, but install into another folder. Otherwise, an incomplete folder could be
+    // mistaken for a complete one.
     let building = scratch.join(format!("musl-{target}-building"));
     process::remove_folder(&building)?;
     let (copy, made) = (building.join("source"), building.join("made"));
@@ -68,7 +68,7 @@ pub fn c_library(target: Target, rust: &Path) -> Result<PathBuf> {
     Ok(place)
 }
 
-/// Compiles the unwinder into `lib/libunwind.a` in `made`, which contains the C library.
+/// Compiles the unwinder to `lib/libunwind.a` in the folder `made`, which contains the C library.
 fn unwinder(target: Target, rust: &Path, made: &Path) -> Result<()> {
     let sources = rust.join(UNWINDER);
     ensure!(

@@ -1,8 +1,7 @@
 //! `cargo xtask dist test`: installs, uses and removes the packages in a new Debian of each architecture.
 //!
 //! First, QEMU executes the programs for foreign processors on this machine and emulates the oldest supported
-//! processor. A guest would not show instructions that an old board lacks, because the guest's processor is
-//! newer.
+//! processor. Guests do not reveal instructions that an old board lacks, because their processor is newer.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,16 +13,16 @@ use super::Made;
 use crate::lab::steps::{self, Steps, all_kept, in_debian, steps_of};
 use crate::{process, tools};
 
-/// The path of a trace in the repository, which the programs explain.
+/// The path of a trace in the repository. The programs explain this trace.
 const TRACE: &str = "crates/fonio-trace/tests/data/ftrace-6.18.txt";
 /// The paths of the packages and of the trace in a guest.
 const FONIO: &str = "/root/fonio.deb";
 const RECORDER: &str = "/root/fonio-recorder.deb";
 const TRACE_THERE: &str = "/root/trace.txt";
-/// Text that the watch's report contains on 32-bit ARM, where requests are not observed.
+/// Text that the report of the watch contains on 32-bit ARM, because requests are not observed there.
 pub const WATCH_OF_32_BITS: &str = "only long waits are observed";
 
-/// Runs all steps: with each program that QEMU executes on this machine, and with each package in a guest.
+/// Runs all steps with each program that QEMU executes on this machine, and with each package in a guest.
 pub fn run(all: &[Made]) -> Result<()> {
     process::outlive_signals()?;
     let mut broken = 0;
@@ -91,7 +90,7 @@ fn emulated(made: &Made) -> Result<u32> {
         let script = format!("$ {} {}", program.display(), words.join(" "));
         broken += u32::from(!steps::shown(what, holds, &format!("{script}\n{found}")));
     }
-    // The output must be identical to the output of this machine's own program, byte for byte.
+    // The output must be byte for byte identical to the output of the program for this machine.
     let own = process::target().join("debug/fonio");
     if own.exists() {
         let words = ["report", "--json", &trace];

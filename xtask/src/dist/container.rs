@@ -16,12 +16,12 @@ use super::target::Target;
 use super::{folder, sha256};
 use crate::process;
 
-/// The name of the image, which is followed by a colon and the version.
+/// The name of the image. In references, a colon and the version follow it.
 pub const NAME: &str = "localhost/fonio";
 /// The path of the program in the image.
 const PROGRAM: &str = "usr/bin/fonio";
-/// Folders of the image with their permissions: first the folder for temporary recordings, then the folder
-/// for recordings to keep.
+/// Folders of the image with their permissions: a folder for temporary recordings, and a folder for
+/// recordings that are kept.
 const FOLDERS: [(&str, u32); 2] = [("tmp", 0o1777), ("data", 0o755)];
 
 /// The folder with the blobs of an image. Each blob is in a file named after the blob's checksum.
@@ -112,18 +112,19 @@ fn blob(description: &Value) -> String {
     format!("blobs/{}", digest.replace(':', "/"))
 }
 
-/// Returns the time of the last commit in RFC 3339 format, so that the same sources give the same image.
+/// Returns the time of the last commit in RFC 3339 format. With this time, the same sources give the same
+/// image.
 fn created() -> String {
     let mut git = Command::new("git");
     git.args(["log", "-1", "--date=format-local:%Y-%m-%dT%H:%M:%SZ", "--format=%cd"]).env("TZ", "UTC");
     process::output(git.current_dir(process::root())).unwrap_or_else(|_| "1970-01-01T00:00:00Z".to_owned())
 }
 
-/// Returns a tar archive of a folder's contents, owned by root.
+/// Returns a tar archive of a folder's contents. The files in the archive belong to root.
 fn tar(folder: &Path) -> Result<Vec<u8>> {
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mtime=@0", "-cf", "-", "-C"]);
-    // Engines look for `index.json`, not for `./index.json`.
+    // List the entries by name, because engines look for `index.json` and not for `./index.json`.
     let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
     let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
     names.sort();
@@ -136,7 +137,7 @@ fn tar(folder: &Path) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// Returns the blob with this descriptor; the blob's size and checksum must match.
+    /// Returns the blob with this descriptor. The size and checksum of the blob must match the descriptor.
     fn read(image: &Path, description: &Value) -> Vec<u8> {
         let bytes = fs::read(image.join(blob(description))).expect("the blob exists");
         assert_eq!(description["size"], bytes.len());

@@ -1,8 +1,8 @@
-//! Builds the sync-policy library, which programs load (`fonio-sqlite-sync`). Unlike fonio itself, the
-//! library uses Debian's C library, glibc, because Debian's programs load it.
+//! Builds the sync-policy library (`fonio-sqlite-sync`). Unlike fonio itself, the library uses glibc,
+//! Debian's C library, because Debian's programs load the library.
 //!
-//! The library is linked with Debian's shared libraries, whose packages are unpacked but not installed. A
-//! shared library has no `main`, so it does not need a C compiler's startup files.
+//! The library is linked with Debian's shared libraries. Their packages are unpacked but not installed. A
+//! shared library has no `main`, so it does not need the startup files of a C compiler.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use super::{cargo_home, linker, program, sysroot};
 use crate::process;
 
 /// The library names that the linker looks up, and the files that it must find. With glibc 2.34 and later,
-/// only the first two libraries are needed, but Rust's standard library names all.
+/// only the first two libraries are needed, but Rust's standard library names all of them.
 const LIBRARIES: [(&str, &str); 7] = [
     ("libc.so", "libc.so.6"),
     ("libgcc_s.so", "libgcc_s.so.1"),
@@ -43,8 +43,8 @@ pub fn build(of: Target) -> Result<Option<PathBuf>> {
         std::os::unix::fs::symlink(file, links.join(name))?;
     }
     let of_cargo = |name: &str| format!("CARGO_TARGET_{}_{name}", target.replace('-', "_").to_uppercase());
-    // Do not set CARGO_TARGET_…_LINKER: if the target is this machine, this linker would also link build
-    // scripts, for which these libraries are missing. The flags below apply only to the target.
+    // Do not set CARGO_TARGET_…_LINKER. If the target is this machine, this linker would also link build
+    // scripts, and it lacks the libraries for them. The flags below apply only to the target.
     let mut flags = format!(
         "-Clinker={} -Clinker-flavor=ld.lld -Clink-self-contained=no -Lnative={}",
         linker(&sysroot)?.display(),

@@ -1,4 +1,5 @@
-//! `cargo xtask dist`: builds programs that need no libraries, their Debian packages, and container images.
+//! `cargo xtask dist`: builds programs that need no libraries, and their Debian packages and container
+//! images.
 //!
 //! The sync-policy library is linked with glibc (`library.rs`). All other programs are static (`program.rs`).
 
@@ -45,8 +46,8 @@ enum What {
     Container(Architectures),
     /// Make everything, and follow a user's steps in a guest with a slow card.
     ///
-    /// Installs fonio, checks, measures a fix while units run, keeps it, reboots and undoes it; 15 minutes
-    /// for each architecture.
+    /// Installs fonio, runs `fonio check`, measures a fix while units run, keeps the fix, reboots, and undoes
+    /// the fix. Takes 15 minutes for each architecture.
     Path(Architectures),
     /// Make the results service instead: a program, a package and a folder for a container.
     Results {
@@ -86,7 +87,7 @@ impl Architectures {
 /// The programs, packages and image that are distributed for a target.
 struct Made {
     target: Target,
-    /// The paths of the static programs: fonio, and the recorder alone.
+    /// The paths of the static programs. `program` is fonio, and `recorder` is the recorder alone.
     program: PathBuf,
     recorder: PathBuf,
     /// The paths of the Debian packages of these programs.

@@ -1,4 +1,4 @@
-//! Creates Debian packages: file trees packed with `dpkg-deb`.
+//! Creates Debian packages by packing file trees with `dpkg-deb`.
 
 use std::fs;
 use std::io::Write;
@@ -24,8 +24,9 @@ Priority: optional
 Homepage: https://github.com/fonio/fonio
 ";
 
-/// The control fields of fonio's package. The static program needs no other package; recommended packages
-/// contain programs that fonio starts. The sync-policy library uses the C library of the calling program.
+/// The control fields of fonio's package. The static program needs no other package. The recommended packages
+/// contain programs that fonio starts. The sync-policy library uses the C library of the program that loads
+/// it.
 const FONIO: Fields = Fields {
     name: "fonio",
     section: "admin",
@@ -72,8 +73,8 @@ struct Fields {
     description: &'static str,
 }
 
-/// The shell completions, which the program itself prints: for each, the shell's name as an argument, and the
-/// file's path.
+/// The shell completions. The program itself prints them. Each entry has the name of the shell, which is the
+/// program's argument, and the path of the file.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/fonio"),
     ("zsh", "usr/share/zsh/vendor-completions/_fonio"),
@@ -90,7 +91,8 @@ pub const RESULTS_UNIT: &str = "packages/results/fonio-results.service";
 /// Creates the package of fonio: the program and, if the target has one, the sync-policy library.
 pub fn of_fonio(target: Target, program: &Path, library: Option<&Path>) -> Result<PathBuf> {
     let tree = empty_tree(&FONIO, target)?;
-    // The command line is the same on each architecture, so this machine's own program can print the files.
+    // The command line is the same on each architecture, so the program for this machine can print these
+    // files.
     let is_foreign = target.emulator().is_some();
     let speaking = if is_foreign { process::build_fonio_for_tests()? } else { program.to_owned() };
     install(program, &tree.join("usr/bin/fonio"), 0o755)?;
@@ -117,8 +119,8 @@ pub fn of_recorder(target: Target, program: &Path) -> Result<PathBuf> {
     pack(&RECORDER, target, &tree)
 }
 
-/// Creates the package of the results service. The unit's user exists only while the service runs, so the
-/// package needs no script to create the user. The administrator starts the service.
+/// Creates the package of the results service. The user of the unit exists only while the service runs, so
+/// the package needs no script that creates the user. The administrator starts the service.
 pub fn of_results(target: Target, program: &Path) -> Result<PathBuf> {
     let tree = empty_tree(&RESULTS, target)?;
     install(program, &tree.join("usr/bin/fonio-results"), 0o755)?;
@@ -151,7 +153,7 @@ fn pack(fields: &Fields, target: Target, tree: &Path) -> Result<PathBuf> {
     let package = folder()?.join(format!("{}_{VERSION}_{target}.deb", fields.name));
     let mut pack = Command::new("dpkg-deb");
     pack.args(["--build", "--root-owner-group", "-Zxz"]).arg(tree).arg(&package).stdout(Stdio::null());
-    // Use the time of the last commit, so that the same sources give the same bytes.
+    // Use the time of the last commit. With this time, the same sources give the same bytes.
     let committed =
         process::output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(process::root()));
     if let Ok(seconds) = committed {
@@ -184,7 +186,7 @@ pub fn copyright() -> Result<String> {
     ))
 }
 
-/// Compresses bytes with gzip, without name and time, so that the result is reproducible.
+/// Compresses bytes with gzip. The result contains no name and no time, so it is reproducible.
 pub fn gzipped(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(bytes)?;

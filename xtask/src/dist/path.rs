@@ -22,7 +22,7 @@ const UNIT: &str = "notes.service";
 const OTHER_UNIT: &str = "backup.service";
 const DATABASE: &str = "/mnt/card/notes.db";
 
-/// A script that sets up the card's file system with a typical fstab line, and the two units.
+/// A script that sets up the file system of the card, with a typical line in fstab, and the two units.
 const PREPARE: &str = include_str!("path_prepare.sh");
 
 /// A script that prints the checksums of the files that keep settings.
@@ -34,12 +34,12 @@ const IN_FORCE: &str = "findmnt -n -o OPTIONS /mnt/card; grep -o '\\[.*\\]' /sys
     cat /proc/sys/vm/dirty_bytes /proc/sys/vm/dirty_background_bytes; \
     systemctl show --property=IOWeight --property=IOSchedulingClass --property=IOReadBandwidthMax backup.service";
 
-/// The options for the trial while both units run. The durations are shorter than the defaults, so that a
-/// dozen pairs fit into the trial.
+/// The options for the trial while both units run. The slices are shorter than by default, because a dozen
+/// pairs must fit into the trial.
 const LIVE_FOR: &str = "10m";
 const LIVE: &str = "--slice 12s --carry-over 5s";
 
-/// If a line names a command to measure, returns the fix and the target of the command.
+/// If a line contains a command that measures a fix, returns the fix and the target in this command.
 fn measured(line: &str) -> Option<(String, String)> {
     let (_, command) = line.split_once("sudo fonio fix trial ")?;
     let (fix, rest) = command.split_once(' ')?;

@@ -1,8 +1,9 @@
 //! Builds static programs, which need no libraries.
 //!
 //! Rust's musl targets come with the C library and a linker. clang compiles the C code of dependencies
-//! (SQLite, zstd) for each architecture, with musl's headers from Debian's archive, which are unpacked but
-//! not installed. For 32-bit ARM, Rust's standard library and the C library are also compiled (`arm.rs`).
+//! (SQLite, zstd) for each architecture. The headers of musl come from Debian's archive; their package is
+//! unpacked but not installed. For 32-bit ARM, Rust's standard library and the C library are also compiled
+//! (`arm.rs`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,7 +46,7 @@ pub fn build(target: Target, program: Program) -> Result<PathBuf> {
     let include = if target.is_built_from_source() {
         component("rust-src", "Rust's own sources", &rust.join("lib/rustlib/src/rust/library/std"))?;
         let made = arm::c_library(target, &rust)?;
-        // `-Zbuild-std` is unstable, but works with stable Rust.
+        // `-Zbuild-std` is unstable, but it works in stable Rust with RUSTC_BOOTSTRAP.
         cargo.args(["-Zbuild-std=std,panic_unwind"]).env("RUSTC_BOOTSTRAP", "1");
         // The crate `io-uring` accepts only architectures that its authors tested.
         flags += " -Clink-self-contained=no -Crelocation-model=static --cfg=io_uring_skip_arch_check";
@@ -98,17 +99,17 @@ pub fn build(target: Target, program: Program) -> Result<PathBuf> {
     Ok(copy)
 }
 
-/// Adds Rust's standard library for a target with rustup, if it is missing.
+/// Installs Rust's standard library for a target with rustup if it is missing.
 pub fn component_of_target(target: &str, rust: &Path) -> Result<()> {
     if rust.join("lib/rustlib").join(target).exists() {
         return Ok(());
     }
     println!("Rust's library for {target} is missing.");
     process::run(Command::new("rustup").args(["target", "add", target]).current_dir(process::root()))
-        .context("cannot install it with rustup; use the means of your Rust installation")
+        .context("cannot install it with rustup; install it in the way in which Rust was installed")
 }
 
-/// Adds a component of the Rust toolchain with rustup, if the file or folder `there` is missing.
+/// Installs a component of the Rust toolchain with rustup if the file or folder `there` is missing.
 fn component(name: &str, what: &str, there: &Path) -> Result<()> {
     if there.exists() {
         return Ok(());

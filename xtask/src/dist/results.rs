@@ -1,5 +1,5 @@
-//! `cargo xtask dist results`: makes the results service: a static program, a Debian package, and a folder
-//! for its container.
+//! `cargo xtask dist results`: creates the files of the results service: a static program, a Debian package,
+//! and a folder for its container.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub fn container(program: &Path) -> Result<PathBuf> {
     Ok(context)
 }
 
-/// Returns systemd's rating of the unit's exposure; `None` if this machine has no systemd.
+/// Returns how systemd rates the exposure of the unit; `None` if this machine has no systemd.
 pub fn exposure() -> Option<String> {
     let unit = process::root().join(package::RESULTS_UNIT);
     let text = process::output(

@@ -1,5 +1,5 @@
 //! `cargo xtask dist results test`: tests the package and the image of the results service in a new Debian,
-//! with a result measured there.
+//! with a result that is measured in this Debian.
 
 use std::path::Path;
 

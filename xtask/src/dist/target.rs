@@ -2,7 +2,7 @@
 
 use fonio_lab::Architecture;
 
-/// A target: a kind of processor, with its names in different tools.
+/// A target. It is a kind of processor, with its names in different tools.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// The target's name in the names of distributed files.
@@ -13,14 +13,14 @@ pub struct Target {
     pub rust: &'static str,
     /// The target triple that clang and Debian's musl headers use.
     pub triple: &'static str,
-    /// clang's options for the processor, which match the options of Rust's target.
+    /// The options of clang for the processor. They match the options of Rust's target.
     pub processor: &'static [&'static str],
     /// Rust's name for the target with glibc, Debian's library folder, and the dynamic linker; `None` if
     /// Debian has no glibc for the processor.
     pub glibc: Option<(&'static str, &'static str, &'static str)>,
     /// The target's platform in container images (`GOARCH` and the variant).
     pub container: (&'static str, Option<&'static str>),
-    /// The QEMU program that executes the target's programs on other processors.
+    /// The QEMU program that executes programs of the target on other processors.
     emulator: &'static str,
     /// The name of the processor that QEMU emulates: the oldest processor that the target supports.
     pub emulated: Option<&'static str>,
@@ -64,7 +64,7 @@ pub const TARGETS: [Target; 4] = [
     },
     // armhf: ARMv7 and later.
     ARMHF,
-    // armv6: the ARM1176 of Raspberry Pi Zero and 1. Raspberry Pi OS calls this architecture armhf, too.
+    // armv6: the ARM1176 of the Raspberry Pi Zero and 1. Raspberry Pi OS calls this architecture armhf, too.
     Target {
         name: "armv6",
         rust: "arm-unknown-linux-musleabihf",
@@ -77,14 +77,14 @@ pub const TARGETS: [Target; 4] = [
 ];
 
 impl Target {
-    /// Returns whether Rust's standard library and the C library are compiled from source for the target,
-    /// because not every Rust installation has complete ones.
+    /// Returns whether Rust's standard library and the C library are compiled from source for the target.
+    /// They are if not every Rust installation has complete libraries for it.
     pub fn is_built_from_source(self) -> bool {
         self.debian == Architecture::Armhf
     }
 
-    /// Returns the QEMU program that executes the target's programs on this machine; `None` if the machine's
-    /// own processor executes them.
+    /// Returns the QEMU program that executes programs of the target on this machine; `None` if the processor
+    /// of this machine can execute them.
     pub fn emulator(self) -> Option<&'static str> {
         (Architecture::of_this_machine() != Some(self.debian)).then_some(self.emulator)
     }

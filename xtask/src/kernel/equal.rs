@@ -1,6 +1,6 @@
-//! Checks that the policy of the SmartIO module, with the study's settings, makes the same decisions as
-//! `fonio-sim`'s model of the study for the same input. The policy and the model differ in choices that the
-//! study leaves open (docs/scheduler.md); these inputs do not reach such choices.
+//! Checks that the policy of the SmartIO module with the study's settings makes the same decisions as the
+//! model of the study in `fonio-sim`. Where the study leaves a choice open (docs/scheduler.md), the policy
+//! and the model differ. The inputs of these tests do not reach such choices.
 
 use fonio_core::Random;
 use fonio_sim::scheduler::vectors;
@@ -15,8 +15,8 @@ const EVENTS: u64 = 1_000;
 /// The kinds of random inputs.
 #[derive(Clone, Copy, Debug)]
 enum Family {
-    /// Requests of one priority, on any sectors. No input reaches the concurrency limits, because the policy
-    /// and the model recognise sequential requests differently.
+    /// Requests of one priority, on any sectors. The concurrency limits are so high that no input reaches
+    /// them, because the policy and the model recognise sequential requests differently.
     OnePriority,
     /// Requests of one priority, with small limits; each process reads sequentially and writes randomly.
     Limits,
@@ -82,7 +82,7 @@ fn same_decisions(family: Family, seed: u64) -> usize {
                 let id = in_flight.remove(at);
                 policy.event(&format!("complete {now} id={id}"));
             }
-            // With these steps, the complete input ends within a slice of 100 ms.
+            // With steps of this size, the complete input ends within a slice of 100 ms.
             _ => now += random.below(90_000),
         }
     }

@@ -9,7 +9,7 @@ use crate::process;
 use crate::smartio::{Built, sources};
 
 const MEMORY_MIB: u64 = 2048;
-/// The size of the guest's card in bytes, which must be a power of two.
+/// The size of the guest's card in bytes. It must be a power of two.
 const CARD_BYTES: u64 = 256 << 20;
 /// The folder in the guest where the script looks for the module.
 const FOLDER: &str = "/root/smartio";
@@ -26,8 +26,8 @@ pub fn test(built: &Built, rounds: u32, seconds: u32, requests: u32) -> Result<b
     let place = PathBuf::from(FOLDER);
     files.add_copy(&built.module, &place.join("module/smartio-iosched.ko"))?;
     files.add_copy(&sources().join("test/stress.sh"), &place.join("stress.sh"))?;
-    // The guest uses this card through the kernel's MMC driver, which reports a queue depth of 64 for its
-    // devices.
+    // The guest uses this card through the kernel's MMC driver. This driver reports a queue depth of 64 for
+    // its devices.
     let card = tempfile::NamedTempFile::new_in(process::scratch("kernel")?)?;
     card.as_file().set_len(CARD_BYTES)?;
     let guest = Guest {

@@ -1,5 +1,5 @@
-//! Simulates programs on a device in virtual time, with the SmartIO module's policy in user space. The
-//! figures are exact, because all times are virtual.
+//! Simulates programs on a device in virtual time, with the policy of the SmartIO module running in user
+//! space. All times are virtual, so the figures are exact.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use fonio_testing::{Need, has};
 
 use super::policy::Driver;
 
-/// The time from a completion to the same program's next request.
+/// The time from the completion of a request to the next request of its program.
 const GAP_NS: u64 = 10_000;
 /// The distance between the first sectors of two programs.
 const PROGRAM_SECTORS: u64 = 100_000_000;
-/// The distance between successive 4 KiB requests: for sequential I/O, and for random I/O.
+/// The distance in sectors between successive 4 KiB requests, for sequential I/O and for random I/O.
 const SEQUENTIAL: u64 = 8;
 const RANDOM: u64 = 16;
 
-/// A program that queues its next request when a request completes.
+/// A program that queues its next request when one of its requests completes.
 #[derive(Clone, Copy)]
 struct Program {
     is_write: bool,
@@ -53,8 +53,9 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Returns the completed requests. `service` returns the service time of a program's request, given the
-    /// programs of the other requests in flight.
+    /// Runs the programs, and returns the completed requests. `service` returns the service time of a
+    /// request. Its arguments are the program of the request, and the programs of the other requests in
+    /// flight.
     fn run(self, programs: &[Program], mut service: impl FnMut(usize, &[usize]) -> u64) -> Vec<Done> {
         let Run { driver, depth, begin: mut now, end, first_id: mut next } = self;
         let mut due: Vec<(u64, usize)> = programs
@@ -64,7 +65,7 @@ impl Run<'_> {
             .collect();
         let mut queued = vec![0; programs.len()];
         let mut requests = BTreeMap::new();
-        // The completion time, program and number of each request in flight.
+        // For each request in flight: its completion time, its program, and its number.
         let mut in_flight: Vec<(u64, usize, u64)> = Vec::new();
         let mut done: Vec<Done> = Vec::new();
         let limited: u64 =
@@ -161,9 +162,9 @@ fn writes_go_with_reads_where_they_cost_little() {
     .assert_eq(&table);
 }
 
-/// Measures a reader and a writer on a device that serves one request at a time. Returns the slowdown of
-/// reads and writes by the study's protocol: there are as many reads as writes, and the measured time ends
-/// when the last request completes.
+/// Measures a reader and a writer on a device that serves one request at a time. Returns the slowdowns of
+/// reads and writes according to the study's protocol: there are as many reads as writes, and the measured
+/// time ends when the last request completes.
 fn serial_slowdowns(scheduler: &str, service_ns: [u64; 2]) -> [f64; 2] {
     const REQUESTS: u64 = 2_000;
     let programs = [READER, WRITER].map(|program| Program { stride: SEQUENTIAL, count: REQUESTS, ..program });
@@ -209,7 +210,8 @@ fn levels_have_shares() {
     if !has(&[Need::Cc]) {
         return;
     }
-    /// A group of programs: priority level, number of programs, and reads in flight per program.
+    /// A group of programs: the priority level, the number of programs, and the number of reads in flight per
+    /// program.
     type Group = (u64, usize, u64);
     let cases: [(&str, &[Group]); 5] = [
         ("one reader and four", &[(4, 1, 1), (4, 4, 1)]),
@@ -247,8 +249,8 @@ fn levels_have_shares() {
 }
 
 /// Measures four readers that never end, on a device that is faster for its two most recent streams. Returns
-/// the total reads per second and the longest response time in µs. Both are measured after each reader has
-/// had its first turn.
+/// the total reads per second and the longest response time in µs. Rate and response time are measured after
+/// each reader has had its first turn.
 fn endless(scheduler: &str, continued_ns: u64, stride: u64) -> (u64, u64) {
     const END_NS: u64 = 400_000_000;
     const SETTLED_NS: u64 = 200_000_000;
@@ -299,7 +301,7 @@ fn turns_go_on_where_they_gain() {
 fn fifty(settings: &str, read_ns: u64) -> (f64, u64) {
     let mut driver = Driver::start(&format!("scheduler smartio in_flight_max=1{settings}"));
     let (mut now, mut next) = (0_u64, 0_u64);
-    // At first, only one program reads, from which the policy learns the service time of reads.
+    // At first, only one program reads. From its reads, the policy learns the service time of reads.
     for _ in 0..20 {
         driver.event(&format!(
             "insert {now} id={next} read sync sector={} bytes=4096 process=9 be4",

@@ -38,7 +38,7 @@ enum Action {
         /// Test the module on these Debian kernels.
         #[arg(value_parser = KERNELS, default_values = KERNELS)]
         kernels: Vec<String>,
-        /// Number of times the module is removed and loaded.
+        /// Number of times that the module is removed and loaded.
         #[arg(long, value_name = "N", default_value_t = 100)]
         rounds: u32,
         /// Duration of each load.

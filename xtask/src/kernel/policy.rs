@@ -1,5 +1,6 @@
-//! Tests the SmartIO module's policy in user space: `kernel/smartio/policy.c` with the driver `test/drive.c`,
-//! compiled with the sanitizers, against test vectors and against rules for every sequence of events.
+//! Tests the policy of the SmartIO module in user space. `kernel/smartio/policy.c` and the driver
+//! `test/drive.c` are compiled with sanitizers. The tests compare the decisions with test vectors, and check
+//! rules that apply to every sequence of events.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,7 +19,7 @@ pub(super) fn driver() -> &'static Path {
     static DRIVER: OnceLock<PathBuf> = OnceLock::new();
     DRIVER.get_or_init(|| {
         let folder = crate::process::scratch("kernel/policy").expect("a folder");
-        // Several test processes may compile at the same time, so each uses its own file name.
+        // Several test processes may compile at the same time, so each of them uses a different file name.
         let program = folder.join(format!("drive-{}", std::process::id()));
         let mut cc = Command::new("cc");
         cc.args(["-Wall", "-Wextra", "-Werror", "-g", "-O1", "-fsanitize=address,undefined"]);
@@ -106,7 +107,8 @@ struct Request {
 }
 
 impl Request {
-    /// Returns the list that keeps the request in insertion order. With turns, reads have a list per process.
+    /// Returns the list in which the request is kept in the order of insertion. If reads have turns, there is
+    /// one list of reads per process.
     fn list(&self, has_turns: bool) -> (usize, u64, usize, bool, u64) {
         let process = if has_turns && !self.is_write { self.process } else { 0 };
         let level = if self.class == 2 { 0 } else { self.level };
@@ -114,7 +116,7 @@ impl Request {
     }
 }
 
-/// The policy's settings in a sequence of events, as the rules need them.
+/// The settings of the policy in a sequence of events, in the form that the rules need.
 struct Rules {
     line: String,
     limits: [u64; 4],
@@ -161,20 +163,20 @@ fn rules(random: &mut Random) -> Rules {
     Rules { line, limits, in_flight_max, quantum, slice, sync_bound, turn_wait, is_study }
 }
 
-/// The naive model: the requests that wait or are in flight and, for each class and list, the time since
-/// which its oldest write has been the oldest.
+/// A naive model. It consists of the requests that wait or are in flight and, for each class and list, the
+/// time since which its oldest write has been the oldest.
 struct Model {
     rules: Rules,
     waiting: BTreeMap<u64, Request>,
     in_flight: BTreeMap<u64, Request>,
     ends: [Vec<u64>; 2],
-    /// Time of the last dispatched write, by class and by whether the write is sync.
+    /// Time at which a write was last dispatched, by class and by whether the write is sync.
     served: [[u64; 2]; 3],
 }
 
 impl Model {
-    /// Returns the kind of a request, which depends on whether it continues one of the last eight streams of
-    /// its direction.
+    /// Returns the kind of a request. It depends on whether the request continues one of the last eight
+    /// streams of its direction.
     fn kind(&mut self, is_write: bool, sector: u64, sectors: u64) -> usize {
         let direction = usize::from(is_write);
         let ends = &mut self.ends[direction];
@@ -238,8 +240,8 @@ impl Model {
         }
         let higher =
             self.waiting.values().chain(self.in_flight.values()).any(|other| other.class < request.class);
-        // The oldest write has waited for the bound; because of a limit, another write can be dispatched
-        // instead.
+        // The oldest write has waited for its bound. If a limit prevents its dispatch, another write can be
+        // dispatched instead.
         let first = self.waiting.values().find(|other| other.class == request.class).expect("this one");
         if request.class == 2 && higher && now < first.came + 1_000_000_000 {
             return Err("the idle class is served although other classes use the device".to_owned());
@@ -272,8 +274,8 @@ impl Model {
         if !self.in_flight.is_empty() {
             return Ok(());
         }
-        // Nothing is in flight, so no limit applies: reads and due writes must be dispatched. Only the idle
-        // class waits for all other classes.
+        // Nothing is in flight, so no limit applies, and reads and due writes must be dispatched. Only the
+        // idle class must wait for all other classes.
         let others = self.waiting.values().any(|request| request.class < 2);
         if self.waiting.values().any(|request| !request.is_write && (request.class < 2 || !others)) {
             return Err("a read waits although nothing is in flight".to_owned());
@@ -348,7 +350,7 @@ fn sequence(seed: u64, events: u64) -> u64 {
                 next += 1;
             }
             4..=6 => {
-                // If no request is dispatched, the timer may expire too early. The timer must not expire too
+                // If no request is dispatched, the timer may have expired too early. It must not expire too
                 // late, because no other event would run the queue.
                 let next =
                     driver.event(&format!("next {now}")).expect("an answer").parse().unwrap_or(u64::MAX);

@@ -1,5 +1,5 @@
-//! Checks that settings of `fonio fix apply --keep` survive a reboot and are gone after `fonio fix undo`: the
-//! part *keep* of `cargo xtask lab test`. The test needs udev, fstab, sysctl and systemd as on a user's
+//! The part *keep* of `cargo xtask lab test`: checks that settings of `fonio fix apply --keep` survive a
+//! reboot and are gone after `fonio fix undo`. The test needs udev, fstab, sysctl and systemd, as on a user's
 //! machine, so it runs in a complete Debian.
 
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::lab::steps::{Steps, in_debian, ok, text};
 const DISK_BYTES: u64 = 256 << 20;
 const DISK: &str = "/dev/disk/by-id/virtio-disk1";
 
-/// A script that sets up a file system on a second disk with a typical fstab line, and a unit.
+/// A script that sets up a unit, and a file system on a second disk with a typical line in fstab.
 const PREPARE: &str = include_str!("keep_prepare.sh");
 
-/// The fixes whose settings are kept, with their targets.
+/// The fixes with settings that are kept, and the targets of these fixes.
 const FIXES: [&str; 18] = [
     "noatime /mnt/card",
     "commit-30s /mnt/card",
@@ -27,7 +27,7 @@ const FIXES: [&str; 18] = [
     "journald-in-ram=16MiB",
     "journald-sync=10m",
     "swap-in-ram=64MiB",
-    // Weights have no effect on this disk without `io-cost`.
+    // On this disk, weights have an effect only together with `io-cost`.
     "io-cost /mnt/card",
     "io-weight=50 backup.service",
     "io-max=5MiB backup.service",
@@ -65,10 +65,10 @@ const OF_UNIT: &str = "systemctl restart backup.service; cat /sys/fs/cgroup/syst
 /// A script that prints the machine's current settings.
 const IN_FORCE: &str = include_str!("keep_in_force.sh");
 
-/// A script that writes to the folders between the changes, like a program.
+/// A script that writes to the folders between the changes, as a program would do.
 const WRITE: &str = "echo more | tee -a /srv/logs/log /srv/app/notes /srv/hot/file >>/srv/files/file; echo new >/srv/logs/new; cat /srv/*/*";
 
-/// A script that prints the contents of the folders after two such writes.
+/// A script that prints the contents of the folders after [`WRITE`] has run twice.
 const WRITTEN: &str =
     "cat /srv/app/notes /srv/files/file /srv/hot/file /srv/logs/log /srv/logs/new; ls -A /mnt/card/app";
 
@@ -94,7 +94,7 @@ fn all(steps: &mut Steps<'_, '_>, fonio: &Path) -> Result<()> {
     let in_force = with_disk(IN_FORCE);
     let (force_before, files_before) = (text(steps.system, &in_force)?, text(steps.system, FILES)?);
     let is_kept = |line: &str| line.contains("-fonio") || line.starts_with("/var/lib/fonio");
-    // The guest itself has a drop-in, for the mount of its kernel modules.
+    // The guest itself has a systemd drop-in, for the mount of its kernel modules.
     ensure!(!files_before.lines().any(is_kept), "the guest already had settings of fonio:\n{files_before}");
     for fix in FIXES {
         let command = format!("fonio fix apply {fix} --keep");
@@ -137,7 +137,8 @@ fn has_of_unit(said: &str) -> bool {
     ["default 50\n", "rbps=5242880 wbps=5242880", "idle"].iter().all(|value| said.contains(value))
 }
 
-/// Returns the lines of a file listing, without files in `/run`, which exist only until the next boot.
+/// Returns the lines of a list of files, without the files in `/run`, because they exist only until the next
+/// boot.
 fn in_etc(listing: &str) -> Vec<&str> {
     listing.lines().filter(|line| !line.starts_with("/run/")).collect()
 }

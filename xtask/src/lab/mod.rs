@@ -1,9 +1,9 @@
 //! `cargo xtask lab test`: checks fonio in guests with Debian's kernels, and in complete Debian systems.
 //!
-//! *Waits*: blocked threads, on several kernels. *Watch*: the I/O that the watch reports. *Keep*: whether
-//! settings are kept across reboots. *System*: a complete Debian with systemd. *Sync policy*: whether the fix
-//! `sync-policy` survives a reboot and a power cut. `cargo studies guests` measures how repeatable results in
-//! guests are.
+//! The part *waits* checks how blocked threads are recorded on several kernels, *watch* checks the I/O that
+//! the watch reports, *keep* checks whether settings are kept across reboots, *system* checks a complete
+//! Debian with systemd, and *sync-policy* checks whether the fix `sync-policy` survives a reboot and a power
+//! cut. `cargo studies guests` measures how repeatable results in guests are.
 
 mod keep;
 pub mod steps;
@@ -72,7 +72,8 @@ pub fn run(Arguments { action: Action::Test { parts } }: &Arguments) -> Result<(
 /// The kernels on which recordings are checked.
 const KERNELS: [&str; 3] = ["lab:6.1", "lab:6.12", "lab:newest"];
 
-/// Runs a script in a guest with this kernel, on an emulated card with ext4. Returns the script's output.
+/// Runs a script in a guest with this kernel and an emulated card with ext4. Returns the output of the
+/// script.
 fn on_kernel(fonio: &Path, kernel: &str, script: &str) -> Result<String> {
     process::check_signals()?;
     let mut command = process::bound_to_this(fonio);

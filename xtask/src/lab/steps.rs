@@ -1,11 +1,11 @@
-//! Runs the steps of a check in a complete Debian, each with a promise.
+//! Runs the steps of a check in a complete Debian. Each step has a promise.
 
 use anyhow::{Context, Result, ensure};
 use fonio_lab::{Archive, System, SystemOptions};
 
 use crate::{process, tools};
 
-/// A command, the text that its output must contain, and the behaviour that this text proves.
+/// A step: a command, the text that its output must contain, and the behaviour that this text proves.
 pub type Step<'a> = (&'a str, &'a str, &'a str);
 
 /// A guest in which steps run, and the number of broken promises.
@@ -38,18 +38,18 @@ pub fn all_kept(broken: u32) -> Result<()> {
 }
 
 impl Steps<'_, '_> {
-    /// Prints whether a promise was kept; if it was broken, prints the output too.
+    /// Prints whether a promise was kept. If it was broken, also prints the output.
     pub fn promise(&mut self, what: &str, holds: bool, found: &str) {
         self.broken += u32::from(!shown(what, holds, found));
     }
 
-    /// Runs the step's script, whose output must contain the wanted text.
+    /// Runs the script of a step. Its output must contain the wanted text.
     pub fn step(&mut self, (script, wanted, what): Step<'_>) {
         let (holds, found) = contains(text(self.system, script), wanted);
         self.promise(what, holds, &format!("$ {script}\n{found}"));
     }
 
-    /// Runs a command line as a user would and prints it. Returns the exit code and the output.
+    /// Prints a command line and runs it as a user would do. Returns the exit code and the output.
     pub fn line(&mut self, line: &str) -> Result<(u8, String)> {
         process::check_signals()?;
         println!("\n$ {line}");
@@ -77,7 +77,7 @@ pub fn steps_of(list: &str) -> impl Iterator<Item = Step<'_>> {
     })
 }
 
-/// Prints whether a promise was kept; if it was broken, prints the output too.
+/// Prints whether a promise was kept. If it was broken, also prints the output.
 pub fn shown(what: &str, holds: bool, found: &str) -> bool {
     println!("{what:<52} {}", if holds { "yes" } else { "NO *" });
     if !holds {
@@ -86,7 +86,7 @@ pub fn shown(what: &str, holds: bool, found: &str) -> bool {
     holds
 }
 
-/// Returns whether a program's output contains the wanted text, and the output or the error.
+/// Returns whether the output of a program contains the wanted text. Also returns the output or the error.
 pub fn contains(output: Result<String>, wanted: &str) -> (bool, String) {
     match output {
         Ok(text) => (text.contains(wanted), text),
@@ -94,7 +94,7 @@ pub fn contains(output: Result<String>, wanted: &str) -> (bool, String) {
     }
 }
 
-/// Runs a script, which must succeed. Returns the script's output without the final newline.
+/// Runs a script, which must succeed. Returns the output of the script without the final newline.
 pub fn text(system: &mut System<'_>, script: &str) -> Result<String> {
     process::check_signals()?;
     let out = system.run(&["sh", "-c", script])?;

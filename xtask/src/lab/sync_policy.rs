@@ -9,8 +9,8 @@ use fonio_lab::SystemOptions;
 use crate::lab::steps::{Steps, in_debian, ok, text};
 use crate::process;
 
-/// A script that creates two things: a unit that keeps an ordered database and a cache open, and programs
-/// that cannot preload a library.
+/// A script that creates a unit that keeps an ordered database and a cache open, and programs that cannot
+/// preload a library.
 const PREPARE: &str = include_str!("sync_policy_prepare.sh");
 
 const POLICY: &str = include_str!("sync_policy_rules.sh");
@@ -49,7 +49,7 @@ pub fn run() -> Result<u32> {
     })
 }
 
-/// Returns the row counts of both databases, which are read without the library.
+/// Returns the number of rows in each of the two databases. They are read without the library.
 fn rows(steps: &mut Steps<'_, '_>) -> Result<[u64; 2]> {
     let said = text(steps.system, ROWS)?;
     let rows: Vec<u64> = said.lines().filter_map(|line| line.parse().ok()).collect();
@@ -100,7 +100,7 @@ fn all(steps: &mut Steps<'_, '_>) -> Result<()> {
     let is_told = said.contains("removed /srv/app/cache.db");
     steps.promise("the unit says that it removed the cache", is_told, "");
     let cut = rows(steps)?;
-    // At most the rows of one window may be missing, with five rows per second.
+    // At most the rows of one window may be missing. There are five rows per second.
     steps.promise("the ordered database lacks only the last rows", cut[0] + 10 >= rebooted[0], "");
     steps.promise("the cache is new", cut[1] < rebooted[1], "");
     let (code, _) = steps.line("fonio fix undo")?;

@@ -1,4 +1,4 @@
-//! `cargo xtask lab test system`: checks the promises of a complete Debian in a guest, on amd64 and arm64.
+//! `cargo xtask lab test system`: checks the promises about a complete Debian in a guest, on amd64 and arm64.
 
 use std::process::Command;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::process;
 
 /// The promised time until a guest runs its first command, in seconds, on this machine with two processors.
 const BOOT_S: f64 = 180.0;
-/// The oldest kernel series that Debian maintains, for the second round, which only boots a guest.
+/// The oldest kernel series that Debian maintains. The second round uses it, and only boots a guest.
 const OLD_KERNEL: &str = "lab:6.1";
 const DISK_BYTES: u64 = 1 << 30;
 

@@ -1,5 +1,5 @@
-//! Checks that blocked threads are recorded on Debian's kernels, with and without BPF: the part *waits* of
-//! `cargo xtask lab test`.
+//! The part *waits* of `cargo xtask lab test`: checks that blocked threads are recorded on Debian's kernels,
+//! with and without BPF.
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use serde_json::Value;
 use super::{KERNELS, on_kernel};
 
 /// A script that records a shell. The shell waits for a series of programs, each blocked in fsync. The
-/// recording ends with the shell, by the guest's clock.
+/// recording ends when the shell ends.
 const SCRIPT: &str = "cat >/tmp/script <<'END'\nat=0; while test $at -lt 40; do dd if=/dev/zero of=$FONIO_MOUNT/log \
     bs=4k count=1 conv=fsync,notrunc 2>/dev/null; at=$((at + 1)); done\nEND\n\
     fonio record --blocked $BLOCKED -o /tmp/recording -- sh /tmp/script >&2 && fonio report /tmp/recording --json";
 
-/// Records blocked threads on each kernel. Returns the number of kernels whose verdict is wrong.
+/// Records blocked threads on each kernel. Returns the number of kernels with a wrong verdict.
 pub fn run(fonio: &Path) -> Result<u32> {
     println!("A shell that runs 40 programs, each blocked in fsync, recorded on Debian's kernels:\n");
     let mut broken = 0;

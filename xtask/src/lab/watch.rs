@@ -1,5 +1,5 @@
-//! Checks that the watch sees requests and their files on Debian's kernels: the part *watch* of `cargo xtask
-//! lab test`.
+//! The part *watch* of `cargo xtask lab test`: checks that the watch sees requests and their files on
+//! Debian's kernels.
 
 use std::path::Path;
 
@@ -11,8 +11,8 @@ use super::{KERNELS, on_kernel};
 /// The size of each of the three written files in bytes.
 const BYTES: u64 = 4 << 20;
 
-/// A script that watches the emulated device while files are written through the page cache, with direct I/O,
-/// and by the kernel for `sync`.
+/// A script that runs the watch on the emulated device while files are written through the page cache, with
+/// direct I/O, and by the kernel for `sync`.
 const SCRIPT: &str = include_str!("watch.sh");
 
 /// Runs the script on each kernel. Returns the number of kernels on which the report lacks a file or bytes.

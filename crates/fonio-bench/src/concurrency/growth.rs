@@ -27,8 +27,8 @@ const SEED: u64 = 0x0c0c;
 /// The numbers of requests found, as indices into the list of numbers that were measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enough {
-    /// The smallest number of requests whose throughput no other number was shown to exceed by more than
-    /// [`TOLERANCE`]; also the lower end of the interval.
+    /// The smallest number of requests that is enough: no other number was shown to raise the throughput by
+    /// more than [`TOLERANCE`]. This number is also the lower end of the interval.
     pub at: usize,
     /// The upper end of the interval; `None` if there is only one round, because the spread is unknown.
     pub high: Option<usize>,
@@ -90,7 +90,7 @@ fn greatest(rates: &[f64]) -> f64 {
 }
 
 /// Returns the errors of all runs, each relative to the mean of the runs with the same number of requests.
-/// Subtracting the means makes the errors too small; a factor corrects this.
+/// Subtracting the means makes the errors too small; a factor makes up for this.
 fn errors(relative: &[Vec<f64>], means: &[f64]) -> Vec<f64> {
     let (numbers, rounds) = (means.len() as f64, relative[0].len() as f64);
     let lost = (rounds / (rounds - 1.0) * numbers / (numbers - 1.0)).sqrt();

@@ -1,5 +1,5 @@
-//! Handles limits of a disk's queue. The limits are lifted during the measurement of the concurrency
-//! parameters, whose result becomes a new setting.
+//! Handles limits of a disk's queue. The limits are lifted while the concurrency parameters are measured; the
+//! result of this measurement can become a new setting.
 
 use std::path::Path;
 
@@ -144,7 +144,7 @@ impl Lifted {
     }
 }
 
-/// Returns a warning if the queue holds fewer requests than the measurement issues concurrently.
+/// Returns a warning if the queue has room for fewer requests than the measurement issues concurrently.
 pub fn short_queue(target: &Path) -> Option<String> {
     let planned = Setting::requests(QUEUE_MIN).plan_or_current(target).ok()?;
     let number: u32 = planned.old.parse().ok()?;

@@ -1,9 +1,9 @@
 //! Measures the concurrency parameters of a device (Nguyen et al. 2015, sections 4.5 and 5): for sequential
 //! and random reads and writes, the number of concurrent requests beyond which throughput no longer grows.
 //!
-//! Each test has a number of processes with one request in flight each. The study gives every process its own
-//! 32 MB, so a test with more processes covers a larger range. On some devices, the larger range alone lowers
-//! the throughput. Here all processes of a test share one range in equal parts.
+//! Each test runs one or more processes, each with one request in flight. The study gives every process its
+//! own 32 MB, so a test with more processes covers a larger range. On some devices, the larger range alone
+//! lowers the throughput. Here all processes of a test share one range in equal parts.
 //!
 //! In every round, each test runs once. The kinds of I/O, and the numbers of processes within a kind, are in
 //! random order. So if the device slows down or heats up, no number of processes is favoured. [`growth`]
@@ -36,7 +36,7 @@ const REQUESTS: u64 = 16_384;
 /// Size of a request, as in the study.
 const REQUEST_BYTES: u64 = 4096;
 
-/// Returns the tests with these numbers of processes, which share `range` bytes.
+/// Returns the tests with these numbers of processes; all processes of a test share `range` bytes.
 pub fn tests(at_once: &[u32], range: u64) -> Vec<Test> {
     let kinds = Access::ALL.into_iter();
     kinds.flat_map(|access| at_once.iter().map(move |at_once| test(access, *at_once, range))).collect()

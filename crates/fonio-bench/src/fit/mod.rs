@@ -1,4 +1,4 @@
-//! Fits a simulator profile to the benchmark of a device, which is treated as a black box.
+//! Fits a simulator profile to the benchmark of a device; the fit treats the device as a black box.
 //!
 //! 1. The [`shape`] of random writes over growing ranges determines the possible translation layers.
 //! 2. `structure` lists possible devices with these layers: page, erase block, log blocks.
@@ -39,7 +39,7 @@ pub struct Fitted {
     /// The fitted profile. The origin of its numbers is `fitted`, or `assumed` for numbers that the benchmark
     /// cannot determine.
     pub profile: Profile,
-    /// The shape of the random-write curve, which determined the possible translation layers.
+    /// The shape of the random-write curve; this shape determined the possible translation layers.
     pub shape: Shape,
     /// Number of device structures that the fit tried.
     pub structures: usize,
@@ -176,7 +176,8 @@ fn prediction(observation: &Observation, profile: &Profile) -> Result<Prediction
     })
 }
 
-/// Selects the tests with one process whose initial state is possible for a new model.
+/// Returns whether the fit uses a test: it has only one process, and starts from a state that a new model can
+/// have.
 fn is_used(test: &Test) -> bool {
     let simple = test.processes == 1 && test.beside.is_none();
     simple && !matches!(test.set, Set::HeldBack | Set::Sustained | Set::NearFull)

@@ -31,7 +31,7 @@ pub enum Shape {
         before: u64,
     },
     /// The cost rises from an early point, because all data share the log blocks. If the rise follows a
-    /// plateau, it can also mean that only a part of the map is in RAM.
+    /// plateau, another possible cause is that only a part of the map is in RAM.
     Smooth {
         /// The largest range of the plateau, in bytes; `None` if there is no plateau.
         level_until: Option<u64>,
@@ -39,8 +39,8 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// Determines the shape of a curve of ranges in bytes and their costs. The ranges must increase, and
-    /// there must be at least [`POINTS_MIN`] ranges.
+    /// Determines the shape of a curve, which contains ranges in bytes with the cost of each range. The
+    /// ranges must increase, and there must be at least [`POINTS_MIN`] ranges.
     ///
     /// # Panics
     ///

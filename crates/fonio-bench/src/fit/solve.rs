@@ -65,7 +65,7 @@ pub(super) fn by_targets(
             let probe = if now * 1.05 > knob.high { now * 0.95 } else { now * 1.05 + 1.0 };
             knob.set(&mut profile, probe)?;
             let slope = (observation.modelled(&profile)? - here) / (probe - now);
-            // A knob without effect keeps its value; it may matter in another structure.
+            // A knob without effect keeps its value; the knob may have an effect in another structure.
             let next = if slope > 1e-9 { now + (observation.micros - here) / slope } else { now };
             knob.set(&mut profile, next)?;
         }
@@ -82,7 +82,7 @@ pub(super) const NEARBY: &[f64] = &[0.05, 0.015];
 /// Maximum number of descent rounds per step size, while the loss decreases.
 const DESCENT_ROUNDS: u32 = 6;
 
-/// Minimum step of a knob in microseconds; lets a knob whose value is zero change.
+/// Minimum step of a knob in microseconds, so that even a knob with the value zero can change.
 const STEP_MIN_US: f64 = 2.0;
 
 /// Minimises the [`loss`] over all observations, one knob at a time.

@@ -3,13 +3,13 @@
 //!
 //! Test regions across the space are written, flushed from the device's cache, and read back with
 //! direct I/O. The written content identifies its region. A device is reported as fake only if all of these
-//! conditions hold:
+//! conditions are met:
 //!
 //! - in two reads, no page of a region is correct, and neither the bus nor the file system reported an error;
 //! - at least two regions are wrong in this way, or one contains another region's content;
 //! - the region is still wrong after another write and flush, or contains another region's content.
 //!
-//! If these conditions do not hold, there is no verdict. An error means that the connection or the device
+//! If these conditions are not met, there is no verdict. An error means that the connection or the device
 //! failed. A few damaged regions mean that the device loses data, as genuine devices do at the end of their
 //! life.
 
@@ -140,7 +140,7 @@ pub(super) fn check(
     } else {
         CapacityCheck::NotChecked {
             reason: format!(
-                "{} of {first_written} places came back damaged, which is too little to tell a fake from a defect: copy your data \
+                "{} of {first_written} regions were damaged, which does not show whether the device is a fake or defective: copy your data \
                  elsewhere, and check the device with f3",
                 lost.len()
             ),

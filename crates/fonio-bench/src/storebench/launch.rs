@@ -236,8 +236,8 @@ fn drop_caches(folder: &Path, notes: &mut Vec<String>) -> bool {
     is_dropped
 }
 
-/// Maximum number of bytes that may stay cached, because recently read pages are in per-processor batches and
-/// cannot be dropped. This number of bytes is less than half a percent of the apps' files.
+/// Maximum number of bytes that may stay cached. The kernel cannot drop all pages: recently read pages are in
+/// per-processor batches. This number of bytes is less than half a percent of the apps' files.
 const KEPT_MAX_BYTES: u64 = 1 << 20;
 
 /// If other programs cause more than this share of the active processor time, these programs disturb the

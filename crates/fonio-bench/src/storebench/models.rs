@@ -20,7 +20,7 @@ use crate::model;
 use crate::plan::{self, Scope, Set};
 use crate::result::{Benchmark, Run, TestResult};
 
-/// Profiles of devices that are not flash, with which flash devices are not compared.
+/// Profiles of devices without flash; flash devices are not compared with them.
 pub const NOT_FLASH: [&str; 2] = ["pcm", "ram"];
 
 const MIB: u64 = 1 << 20;

@@ -168,7 +168,7 @@ fn sustained(benchmark: &Benchmark, figures: &mut Figures) -> Option<Curve> {
         }
         return curve;
     };
-    // A long write is not repeated; a long write is stable if its rate no longer varies at the end.
+    // A long write is not repeated. It counts as stable if its rate no longer varies at the end.
     let is_steady = is_known(&rates[rates.len() * 2 / 3..], values::ERROR_MAX);
     let once = |value: f64, unit: Unit, stable: bool| {
         Measure::Measured(Value { value, unit, runs: 1, low: value, high: value, stable })

@@ -1,8 +1,8 @@
 //! Runs the parts of a schedule, stores each part as soon as it ends, and creates the document.
 //!
-//! [`Kept`] holds the finished parts and is saved after each part, so a killed run continues with
-//! the next part. However a run ends, [`Kept::document`] creates a complete document, which gives a reason
-//! for each missing figure.
+//! [`Kept`] contains the finished parts and is saved after each part, so a killed run continues with the next
+//! part. However a run ends, [`Kept::document`] creates a complete document, which gives a reason for each
+//! missing figure.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -81,7 +81,7 @@ impl Kept {
     /// versions are equal, and this run began less than a day ago.
     pub fn can_continue(&self, other: &Kept) -> bool {
         let age = other.of.began_unix_s.checked_sub(self.of.began_unix_s);
-        // Capacity, model and revisions of the device must match to identify a card.
+        // A card is identified by its capacity, model and revisions, so all of these must match.
         let comparable = |Kept { version, of, .. }: &Kept| {
             let DeviceIdentity { kind, model, manufacturer_id, firmware, capacity_bytes, .. } =
                 of.device.clone();

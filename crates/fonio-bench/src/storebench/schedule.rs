@@ -272,7 +272,7 @@ fn writes_max(work: &Work) -> u64 {
         }
         Work::Sync(work) => work.range_bytes + work.writes_max * u64::from(work.runs_max) * WRITE_BYTES,
         Work::Launch { runs_max, scale } => (APPS_BYTES as f64 * scale) as u64 * u64::from(*runs_max),
-        // A region that is read back wrong is written once more.
+        // A region is written once more if its content is wrong when it is read back.
         Work::Capacity { places } => 2 * places * PLACE_BYTES,
         Work::LeftOut(_) => 0,
     }

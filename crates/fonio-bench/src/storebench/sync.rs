@@ -1,5 +1,5 @@
-//! Measures small synchronous writes, such as the commits of a database: it repeatedly writes 4 KiB and calls
-//! fdatasync.
+//! Measures small synchronous writes, such as the commits of a database: a run repeatedly writes 4 KiB and
+//! calls fdatasync.
 //!
 //! The range is allocated and written first, so the file system changes no metadata. The synchronous writes
 //! bypass the page cache. If the device has a volatile cache, fdatasync flushes it.

@@ -1,5 +1,5 @@
 //! Keeps errors of writes that were already acknowledged to the application. Each open handle gets each error
-//! once, like the kernel's `errseq_t` for write-back errors (`lib/errseq.c`).
+//! once, as with the kernel's `errseq_t` for write-back errors (`lib/errseq.c`).
 
 use rustix::io::Errno;
 

@@ -2,8 +2,8 @@
 //! the flush interval. While no data are pending, managers sleep.
 //!
 //! With two managers, the device always has another entry to write, even while one manager waits for a CPU.
-//! While full entries are being written, old data and flushes that only free entries have to wait. During
-//! this wait, the entries with old data may become full.
+//! While full entries are being written, two things have to wait: old data, and flushes whose only purpose is
+//! to free entries. During this wait, the entries with old data may become full.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -66,7 +66,7 @@ impl Buffer {
                 drop(dirty);
                 let mut state = pending.lock();
                 state.is_urgent = false;
-                // The thread that is already writing the inode's data also flushes its other data.
+                // The thread that is already writing some of the inode's data also flushes the rest.
                 if state.in_flight {
                     drop(state);
                     dirty = self.lock_dirty();
@@ -95,12 +95,12 @@ impl Buffer {
                 Some(due) => {
                     let until = if due > now { due } else { due + at_last };
                     let waited = self.work.wait_timeout(dirty, until - now);
-                    dirty = waited.expect("no thread panics while it holds the dirty list").0;
+                    dirty = waited.expect("no thread panics while it holds the lock of the dirty list").0;
                 }
                 None if dirty.closed => return,
                 None => {
                     let waited = self.work.wait(dirty);
-                    dirty = waited.expect("no thread panics while it holds the dirty list");
+                    dirty = waited.expect("no thread panics while it holds the lock of the dirty list");
                 }
             }
         }

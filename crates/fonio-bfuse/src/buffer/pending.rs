@@ -75,7 +75,7 @@ impl State {
         self.file = Some(Arc::clone(file));
     }
 
-    /// Copies into the last entry the part of `data` that fits, and returns its length.
+    /// Copies as much of `data` as fits into the last entry, and returns the number of copied bytes.
     pub(super) fn fill(&mut self, data: &[u8]) -> usize {
         let Some(entry) = self.entries.back_mut() else { return 0 };
         let bytes = entry.fill(data);
@@ -122,11 +122,11 @@ impl State {
 
 impl Pending {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no thread panics while it holds an inode's pending data")
+        self.state.lock().expect("no thread panics while it holds the lock of an inode's pending data")
     }
 
     pub(super) fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.settled.wait(state).expect("no thread panics while it holds an inode's pending data")
+        self.settled.wait(state).expect("no thread panics while it holds the lock of an inode's pending data")
     }
 
     pub(super) fn notify(&self) {

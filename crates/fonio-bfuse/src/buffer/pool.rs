@@ -76,7 +76,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.free.lock().expect("no thread panics while it holds the free entries")
+        self.free.lock().expect("no thread panics while it holds the lock of the free entries")
     }
 
     pub(super) fn try_take(&self) -> Option<Entry> {
@@ -96,7 +96,8 @@ impl Pool {
     pub(super) fn wait(&self) {
         let mut free = self.lock();
         while free.is_empty() {
-            free = self.freed.wait(free).expect("no thread panics while it holds the free entries");
+            free =
+                self.freed.wait(free).expect("no thread panics while it holds the lock of the free entries");
         }
     }
 }

@@ -77,7 +77,7 @@ impl Oracle {
     fn check_size(&self) {
         let below = std::fs::metadata(&self.path).expect("it exists").len();
         let pending = self.pending.end_and_time().map_or(0, |(end, _)| end);
-        // These reads have the opposite order of the reads in `FileSystem::attributes`, so a flush between
+        // These reads are in the opposite order to the reads in `FileSystem::attributes`, so a flush between
         // them could make `below` outdated.
         let below = below.max(std::fs::metadata(&self.path).expect("it exists").len());
         assert_eq!(below.max(pending), self.content.len() as u64, "wrong file size shown to users");
@@ -176,7 +176,8 @@ fn each_handle_hears_of_an_error_once() {
     let (pending, full) = (Arc::new(Pending::default()), Arc::new(OwnedFd::from(full)));
     let mut first = pending.errors_now();
     let mut second = pending.errors_now();
-    // The device is full, but the file system with its device node is not full, so the write is buffered.
+    // `/dev/full` is full, but the file system that contains this device node is not, so the write is
+    // buffered.
     assert_eq!(buffer.write(&pending, &full, 0, &[1; 100]), Ok(()));
     buffer.drain(&pending);
     assert_eq!(pending.error_for(&mut first), Some(Errno::NOSPC));

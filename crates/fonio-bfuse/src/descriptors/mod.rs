@@ -25,7 +25,7 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 /// After this number of unsuccessful passes, the daemon assumes that the kernel cannot forget any inode.
 const VAIN_MAX: u64 = 2;
 
-const UNPOISONED: &str = "no thread panics while it holds the state of the descriptors";
+const UNPOISONED: &str = "no thread panics while it holds the lock of the descriptors' state";
 
 /// The limits on descriptors, and the state of the thread that frees them.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ struct State {
     is_wanted: bool,
     /// Whether a request found no free descriptor.
     is_needed: bool,
-    /// Directories that the kernel locks while their requests wait for a descriptor.
+    /// Directories that the kernel locks while requests for them wait for a descriptor.
     locked: Vec<u64>,
     is_closed: bool,
     passes: u64,
@@ -86,8 +86,8 @@ impl Descriptors {
         }
     }
 
-    /// Calls `open` until it gets a descriptor or [`WAIT_MAX`] has passed. During the call, the kernel holds
-    /// the lock of the directory `locked`.
+    /// Calls `open` until `open` returns a descriptor or [`WAIT_MAX`] has passed. During the call, the kernel
+    /// holds the lock of the directory `locked`.
     pub(crate) fn find_one<T>(
         &self,
         locked: Option<u64>,

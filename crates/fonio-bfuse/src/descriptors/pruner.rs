@@ -21,7 +21,7 @@ const SETTLE: Duration = Duration::from_millis(5);
 const QUIET: usize = 3;
 const SETTLES_MAX: usize = 100;
 
-/// The thread that asks the kernel to forget inodes. Dropping this value ends it.
+/// The thread that asks the kernel to forget inodes. Dropping this value ends the thread.
 #[derive(Debug)]
 pub(crate) struct Pruner {
     file_system: Arc<FileSystem>,

@@ -26,7 +26,7 @@ const DIRENT_BYTES: usize = 24;
 /// change, another change may leave the time unchanged.
 const AT_REST_NANOSECONDS: i128 = 50_000_000;
 
-/// Returns whether the next change of the directory is certain to change its modification time.
+/// Returns whether the next change in the directory is certain to change the directory's modification time.
 fn is_at_rest(stat: &Stat) -> bool {
     let now = clock_gettime(ClockId::Realtime);
     let since_epoch = |seconds: i64, nanoseconds: i128| i128::from(seconds) * 1_000_000_000 + nanoseconds;
@@ -115,7 +115,8 @@ impl FileSystem {
         let mut fields = request.fields();
         let directory = self.directory_handle(fields.u64()?)?;
         let (offset, bytes) = (fields.u64()?, fields.u32()? as usize);
-        let mut state = directory.read.lock().expect("no thread panics while it holds a directory");
+        let mut state =
+            directory.read.lock().expect("no thread panics while it holds the lock of a directory");
         if state.position != offset {
             rustix::fs::seek(&directory.file, SeekFrom::Start(offset))?;
             state.ahead.clear();

@@ -42,7 +42,7 @@ impl FileSystem {
         }
         let below = self.flags_below(flags);
         let file = match self.open_below(node, below) {
-            // A daemon run by a user may only have write permission for the file.
+            // A daemon run by a user may have only write permission for the file.
             Err(Errno::ACCESS) if below & OFlags::RWMODE != flags & OFlags::RWMODE => {
                 self.open_below(node, flags - WITHHELD)?
             }
@@ -139,7 +139,7 @@ impl FileSystem {
     }
 
     /// Opens a newly created file as `O_PATH` by name, which is faster than through `/proc`. Returns `None`
-    /// if another file has replaced it in the source.
+    /// if another file in the source has replaced the new file.
     fn path_descriptor(parent: &Node, name: &CStr, made: &Stat) -> Option<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let path = rustix::fs::openat(&parent.file, name, flags, Mode::empty()).ok()?;
@@ -223,8 +223,8 @@ impl FileSystem {
             && rustix::fs::fcntl_getfl(file).is_ok_and(|below| below.contains(OFlags::APPEND))
     }
 
-    /// Returns the change time of a passed-through file that can change without the kernel's inode: through a
-    /// mapping, if the file is also open for reading, or by losing set-user-ID bits.
+    /// Returns the change time of a passed-through file if the file can change while the kernel's inode stays
+    /// the same: through a mapping, if the file is also open for reading, or by losing set-user-ID bits.
     fn changes_unseen(file: &OwnedFd, flags: OFlags, fresh: Option<&Stat>) -> Option<AtomicI64> {
         let found;
         let stat = match fresh {

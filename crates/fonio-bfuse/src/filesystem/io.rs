@@ -96,7 +96,8 @@ impl FileSystem {
 
     /// Returns an error of an earlier, acknowledged write to the inode.
     fn take_error(&self, handle: &Handle) -> Option<Errno> {
-        let mut seen = handle.seen.lock().expect("no thread panics while it holds a handle's error state");
+        let mut seen =
+            handle.seen.lock().expect("no thread panics while it holds the lock of a handle's error state");
         handle.node.pending.error_for(&mut seen)
     }
 
@@ -126,8 +127,8 @@ impl FileSystem {
         }
     }
 
-    /// Runs `work`, which changes a file's content, with the caller's identity. A user's change clears
-    /// set-user-ID bits, which the kernel's inode does not show.
+    /// Runs `work`, which changes a file's content, with the caller's identity. If a user's change clears
+    /// set-user-ID bits, invalidates the attributes that the kernel has cached.
     fn change(
         &self,
         worker: &mut Worker,
@@ -196,8 +197,8 @@ impl FileSystem {
         Ok(Record::new(out).u32(copied).u32(0).length())
     }
 
-    /// Clears set-user-ID, set-group-ID and capabilities of a file, like a write by an unprivileged user. The
-    /// kernel requests this change and ignores its result.
+    /// Clears set-user-ID, set-group-ID and capabilities of a file, as a write by an unprivileged user does.
+    /// The kernel requests this change and ignores its result.
     pub(super) fn kill_privileges(&self, node: &Node, file: &OwnedFd) -> Result<(), Errno> {
         let mode = Mode::from_raw_mode(rustix::fs::fstat(file)?.st_mode);
         let mut kept = mode - Mode::SUID;

@@ -68,7 +68,7 @@ pub(crate) struct Handle {
     /// The position in the inode's error sequence up to which this handle has received errors.
     seen: Mutex<Seen>,
     /// The time of the last change reported to the kernel, in nanoseconds; only for a passed-through file
-    /// that can change without the kernel's inode.
+    /// that can change while the kernel's inode stays the same.
     changed: Option<AtomicI64>,
 }
 
@@ -112,8 +112,8 @@ impl FileSystem {
         })
     }
 
-    /// Serves a request: writes the reply into `out` and returns its length; `None` if the kernel expects no
-    /// reply.
+    /// Serves a request: writes the reply into `out` and returns the reply's length; `None` if the kernel
+    /// expects no reply.
     pub(crate) fn serve(&self, worker: &mut Worker, request: &Request<'_>, out: &mut [u8]) -> Option<Answer> {
         let started = Instant::now();
         let answer = self.dispatch(worker, request, out);
@@ -218,7 +218,7 @@ impl FileSystem {
         node
     }
 
-    /// Returns the last component of a node's path, which is one of its names.
+    /// Returns the last component of a node's path, which is one of the node's names.
     pub(crate) fn name_of(&self, node: &Node) -> Option<Vec<u8>> {
         let link = node.file.as_raw_fd().to_string();
         let path = rustix::fs::readlinkat(&self.descriptor_links, &link, Vec::new()).ok()?;

@@ -58,7 +58,7 @@ impl FileSystem {
         let (mode, device, umask) = (fields.u32()?, fields.u32()?, fields.u32()?);
         keep_group_bit(worker, mode)?;
         let kind = rustix::fs::FileType::from_raw_mode(mode);
-        // Decode the device number like `new_decode_dev` in include/linux/kdev_t.h.
+        // Decode the device number as `new_decode_dev` in include/linux/kdev_t.h does.
         let (major, minor) = ((device & 0xf_ff00) >> 8, (device & 0xff) | ((device >> 12) & 0xf_ff00));
         worker.identity.act_as(Self::caller(request), umask, || {
             let device = rustix::fs::makedev(major, minor);

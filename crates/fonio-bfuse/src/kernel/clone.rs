@@ -11,7 +11,7 @@ use rustix::mount::{MountFlags, OpenTreeFlags, open_tree};
 pub(crate) struct AccessTimes(u64);
 
 impl AccessTimes {
-    /// Converts flags of `mount(2)`; returns `None` if the flags contain no access-time rule.
+    /// Returns the access-time rule that flags of `mount(2)` contain; `None` if they contain no rule.
     pub(crate) fn of(flags: MountFlags) -> Option<Self> {
         let kinds = [
             (MountFlags::NOATIME, libc::MOUNT_ATTR_NOATIME),

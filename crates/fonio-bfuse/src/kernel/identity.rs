@@ -1,6 +1,6 @@
-//! Sets the identity with which a thread executes operations on the source. Linux has user, group,
-//! capabilities and umask per thread, but glibc changes them for the whole process. So this module calls the
-//! kernel directly.
+//! Sets the identity with which a thread executes operations on the source. In Linux, each thread has its own
+//! user, group, capabilities and umask, but glibc changes these for the whole process. So this module calls
+//! the kernel directly.
 
 use std::io;
 
@@ -48,8 +48,8 @@ pub(crate) struct Identity {
     is_root: bool,
     /// All permitted capabilities except `CAP_SYS_RESOURCE`: quotas must apply to the daemon's writes.
     capabilities: [CapabilityWords; 2],
-    /// The effective capabilities; unknown after a change of the user, because the kernel then changes them
-    /// too.
+    /// The effective capabilities; unknown after a change of the user, because this change also changes the
+    /// capabilities.
     effective: Option<u32>,
     umask: u32,
 }
@@ -148,9 +148,9 @@ impl Identity {
         Ok(())
     }
 
-    /// Runs `work` without the capability that keeps set-user-ID bits, and leaves the thread without it (see
-    /// [`Identity::take_back`]). A backing file registered by `work` loses these bits when it is written, as
-    /// for any user.
+    /// Runs `work` without the capability that keeps set-user-ID bits, and leaves the thread without this
+    /// capability (see [`Identity::take_back`]). A backing file registered by `work` loses these bits when it
+    /// is written, as for any user.
     ///
     /// # Errors
     /// Errors of `work`, and of the system call that changes capabilities.

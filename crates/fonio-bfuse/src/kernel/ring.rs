@@ -56,8 +56,8 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Entry {
-    /// Allocates an entry for the queue of CPU `queue` of `device`'s connection, with room for a payload of
-    /// `payload_bytes`. Only the calling thread may use the entry.
+    /// Allocates an entry for the queue of the CPU with the number `queue`, on the connection of `device`.
+    /// The entry has room for a payload of `payload_bytes`. Only the calling thread may use the entry.
     ///
     /// # Errors
     /// If the kernel cannot create an io_uring instance.

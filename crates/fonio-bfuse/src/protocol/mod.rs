@@ -103,7 +103,7 @@ pub(crate) mod setattr {
 pub(crate) struct Header {
     pub(crate) length: u32,
     pub(crate) opcode: u32,
-    /// Number of the request, which the reply repeats.
+    /// Number of the request; the reply repeats this number.
     pub(crate) unique: u64,
     pub(crate) node: u64,
     pub(crate) uid: u32,

@@ -112,7 +112,7 @@ pub(crate) fn attributes_of(stat: &Stat) -> Attributes {
     }
 }
 
-/// Encodes a device number like `new_encode_dev` in `include/linux/kdev_t.h`.
+/// Encodes a device number as `new_encode_dev` in `include/linux/kdev_t.h` does.
 fn encode_device(device: u64) -> u32 {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)

@@ -45,7 +45,8 @@ pub(crate) fn sweep() {
         if !is_mounts || standing.contains(&path) {
             continue;
         }
-        // Keep the socket of a daemon in another mount namespace, whose mount this process does not see.
+        // Keep the sockets of daemons in other mount namespaces, because this process does not see the mounts
+        // of these daemons.
         if UnixStream::connect(&path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
             // Another process may have removed the socket already.
             let _ = std::fs::remove_file(&path);
@@ -53,7 +54,7 @@ pub(crate) fn sweep() {
     }
 }
 
-/// The server of a mount's statistics. Dropping this value stops it.
+/// The server of a mount's statistics. Dropping this value stops the server.
 #[derive(Debug)]
 pub(crate) struct Server {
     /// Serves the metrics to Prometheus, if an address was given.
@@ -67,7 +68,7 @@ impl Server {
     /// Listens on the socket of the mount, and for Prometheus if an address is given.
     ///
     /// # Errors
-    /// If it cannot listen.
+    /// If the server cannot listen at the socket or at the address.
     pub(crate) fn start(
         mount: &MountPoint,
         file_system: &Arc<FileSystem>,
@@ -77,7 +78,7 @@ impl Server {
         let socket = socket_of(mount);
         let folder = state::folder();
         state::make(&folder).map_err(MountError::system("create the folder", &folder))?;
-        // A killed daemon may have left this socket; its device number now belongs to this mount.
+        // A killed daemon whose mount had the same device number may have left this socket.
         let _ = std::fs::remove_file(&socket);
         let listener = UnixListener::bind(&socket).map_err(MountError::system("listen at", &socket))?;
         let metrics = prometheus.map(|address| serve_metrics(address, file_system, buffer)).transpose()?;

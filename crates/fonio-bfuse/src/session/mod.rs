@@ -99,7 +99,7 @@ impl Session {
     }
 
     fn lock_running(&self) -> std::sync::MutexGuard<'_, Running> {
-        self.running.lock().expect("no thread panics while it holds the number of threads")
+        self.running.lock().expect("no thread panics while it holds the lock of the number of threads")
     }
 
     fn start_reader(self: &Arc<Self>, on_end: &OnEnd) -> io::Result<()> {
@@ -152,8 +152,10 @@ impl Session {
     pub(crate) fn wait(&self) {
         let mut running = self.lock_running();
         while running.all > 0 {
-            running =
-                self.ended.wait(running).expect("no thread panics while it holds the number of threads");
+            running = self
+                .ended
+                .wait(running)
+                .expect("no thread panics while it holds the lock of the number of threads");
         }
     }
 
@@ -246,7 +248,7 @@ fn send(device: &OwnedFd, request: &Request<'_>, answer: Answer, out: &mut [u8])
     }
     let length = write_header(out, answer, request.header.unique);
     match rustix::io::write(device, &out[..length]) {
-        // The caller or the mount no longer exists. If it is the mount, the next read fails.
+        // The caller or the mount no longer exists. If the mount no longer exists, the next read fails.
         Ok(_) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
         Err(error) => Err(error.into()),
     }

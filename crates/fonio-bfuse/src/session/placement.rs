@@ -1,4 +1,4 @@
-//! Keeps a caller on its CPU while it sends many requests.
+//! Keeps a caller on its CPU while the caller sends many requests.
 //!
 //! A reply wakes the caller, and Linux looks for an idle CPU to run the caller on. The caller's own CPU is
 //! not idle, because the serving thread still runs on it. So a caller with many small requests would move to
@@ -25,7 +25,7 @@ use crate::kernel::{Policy, set_policy};
 
 /// Time between two checks of the threads while requests arrive. A caller may have to wait for this long.
 const INTERVAL: Duration = Duration::from_millis(5);
-/// A wait for a CPU of this length is not accidental.
+/// A thread does not wait this long for a CPU by accident.
 const WAIT_MAX: Duration = Duration::from_millis(1);
 /// With at least this number of requests per interval, moving callers costs more than a few percent of a CPU.
 const REQUESTS_MIN: u32 = 20;
@@ -90,7 +90,7 @@ impl Default for Placement {
 
 impl Placement {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no thread panics while it holds the list of threads")
+        self.state.lock().expect("no thread panics while it holds the lock of the list of threads")
     }
 
     /// Adds the calling thread to the threads that are watched.
@@ -130,14 +130,17 @@ impl Placement {
         while !state.closed {
             self.sleeps.store(true, Ordering::Release);
             while !state.awake && !state.closed {
-                state = self.woken.wait(state).expect("no thread panics while it holds the list of threads");
+                state = self
+                    .woken
+                    .wait(state)
+                    .expect("no thread panics while it holds the lock of the list of threads");
             }
             state.awake = false;
             let now = Instant::now();
             if now < paused_until {
                 // During the pause, requests do not wake the watcher.
                 let waited = self.woken.wait_timeout(state, paused_until - now);
-                state = waited.expect("no thread panics while it holds the list of threads").0;
+                state = waited.expect("no thread panics while it holds the lock of the list of threads").0;
                 continue;
             }
             if now >= paused_until + 2 * pause {
@@ -162,7 +165,7 @@ impl Placement {
         let mut starved = false;
         while !state.closed && !starved && quiet < QUIET_MAX {
             let waited = self.woken.wait_timeout(state, INTERVAL);
-            state = waited.expect("no thread panics while it holds the list of threads").0;
+            state = waited.expect("no thread panics while it holds the lock of the list of threads").0;
             let now = self.served.load(Ordering::Relaxed);
             let requests = now - std::mem::replace(&mut served, now);
             quiet = if requests < u64::from(REQUESTS_MIN) { quiet + 1 } else { 0 };

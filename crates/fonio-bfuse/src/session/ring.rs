@@ -3,7 +3,7 @@
 //!
 //! A caller sleeps until it gets the reply, so its CPU is free for the serving thread. This CPU is awake and
 //! its caches are warm. Over `/dev/fuse`, the kernel wakes the thread that has waited longest, usually on
-//! another CPU that must first wake up. The reply likewise wakes the caller, usually on another CPU.
+//! another CPU that must first wake up. The reply also wakes the caller, usually on yet another CPU.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-//! Tells apart the successive things that had the same number of the kernel, such as the files that had one
+//! Distinguishes things that had the same kernel number one after the other, such as the files that had one
 //! inode number.
 
 mod timeline;
@@ -16,21 +16,21 @@ use rustc_hash::FxHashMap;
 use crate::units::{DeviceId, Timestamp};
 use timeline::Timeline;
 
-/// Maximum number of stored facts in all: 8 MB at 32 bytes each. Beyond it, a number's oldest facts are
-/// replaced by a gap.
+/// Maximum number of stored facts about all numbers together: 8 MB at 32 bytes each. If there would be more,
+/// a gap replaces the oldest facts about a number.
 const FACTS_MAX: usize = 1 << 18;
 
-/// A file's number within a file system. Later files can have the same number.
+/// The number of a file within its file system. A later file can have the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Inode {
-    /// The device number of the file system, as in `st_dev` of its files.
+    /// The device number of the file system, as in `st_dev` of the files.
     pub fs: DeviceId,
     /// The inode number of the file.
     pub number: u64,
 }
 
-/// A number that differs between the successive lives of a number, such as `i_generation` of an inode. The
-/// kernel's 0 means that the file system has none.
+/// A value that differs between successive lives of one number, such as `i_generation` of an inode. In the
+/// kernel, 0 means that the file system has no generations.
 pub type Generation = NonZeroU32;
 
 /// Distinguishes a life from the other lives of its number.
@@ -38,23 +38,23 @@ pub type Generation = NonZeroU32;
 pub enum Told {
     /// The kernel's generation.
     By(Generation),
-    /// The end of the previous life, or of a time in which the owner is unknown; 0 for the first life.
+    /// The time when the previous life, or an interval without a known life, ended; 0 for the first life.
     After(Timestamp),
 }
 
-/// A thing while it had a number of the kernel, such as a file with its inode number.
+/// A thing while it had a kernel number, such as a file while it had its inode number.
 ///
-/// Two lives of a number never overlap. Equal lives are the same thing. A life without a generation can be
-/// compared only with lives of the same [`Lives`].
+/// Two lives of a number never overlap. If two lives are equal, they belong to the same thing. A life without
+/// a generation can be compared only with lives of the same [`Lives`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Life<N> {
-    /// The number, which other things can have before and after this one.
+    /// The number. Other things can have it before and after this life.
     pub number: N,
     /// Distinguishes this life from the other lives of the number.
     pub told: Told,
 }
 
-/// A file, while it had its inode number.
+/// A file while it had its inode number.
 pub type FileLife = Life<Inode>;
 
 /// A file as the kernel shows it at one time.
@@ -69,28 +69,32 @@ pub struct SeenFile {
     pub generation: Option<Generation>,
 }
 
-/// A part of the time: later than `after`, and not later than `until`.
+/// A part of a number's time: the times that are later than `after` and not later than `until`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece<N> {
-    /// The end of the time before this piece; 0 if the piece has no known beginning.
+    /// The end of the previous piece; 0 if the beginning of this piece is unknown.
     pub after: Timestamp,
-    /// The end of this piece; [`Timestamp::MAX`] if it is not known.
+    /// The end of this piece; [`Timestamp::MAX`] if the end is unknown.
     pub until: Timestamp,
-    /// The life that had the number; `None` if it is unknown.
+    /// The life that had the number in this piece; `None` if the life is unknown.
     pub life: Option<Life<N>>,
 }
 
-/// The lives of many numbers, from facts that arrive in any order.
+/// The lives of many numbers, determined from facts that arrive in any order.
 ///
-/// 1. An end at `t` cuts a number's time: the times up to `t` and those after `t` belong to different lives.
-/// 2. All times between two sightings of one generation belong to that life, if no other generation was seen
-///    between them. This holds over ends (the kernel can evict an inode and read it again) and over gaps.
-/// 3. Between two cuts, a sighting tells the life of all times. If several generations were seen there, an
-///    end is missing: the times between the sightings of two generations are unknown.
-/// 4. Without a sighting between two cuts, the life is told by the first of the cuts.
-/// 5. A gap cuts at its beginning and at its end. The times in the gap are unknown, except by rule 2.
+/// 1. An end at `t` is a cut in a number's time: the times up to `t` and the times after `t` belong to
+///    different lives.
+/// 2. All times between two sightings of one generation belong to one life, if no other generation was seen
+///    between the sightings. This is true even if there are ends between them (the kernel can evict an inode
+///    and read it again) or gaps.
+/// 3. A sighting between two cuts determines the life for all times between these cuts. If several
+///    generations were seen between the cuts, an end is missing, and the life is unknown for the times
+///    between the sightings of two generations.
+/// 4. If there is no sighting between two cuts, the time of the first cut identifies the life.
+/// 5. The beginning and the end of a gap are cuts. In the gap, the life is unknown, except if rule 2 applies.
 ///
-/// Therefore a number whose ends are not shown is taken for one life until a second generation is seen.
+/// Therefore, if no ends are reported for a number, it counts as having one life until a second generation is
+/// seen.
 #[derive(Clone, Debug)]
 pub struct Lives<N> {
     known: FxHashMap<N, Timeline>,
@@ -102,13 +106,13 @@ pub struct Lives<N> {
     count_max: usize,
 }
 
-/// Times in which ends may be missing: ordered, and without overlaps. Each is later than the first timestamp,
-/// and not later than the second.
+/// Intervals in which ends may be missing, in order and without overlaps. An interval contains the times that
+/// are later than its first timestamp and not later than its second.
 #[derive(Clone, Debug, Default)]
 struct Gaps(Vec<(Timestamp, Timestamp)>);
 
 impl Gaps {
-    /// Adds a gap. Returns by how many entries the list became longer or shorter.
+    /// Adds a gap. Returns by how many entries the list became longer, or shorter if negative.
     fn add(&mut self, mut after: Timestamp, mut until: Timestamp) -> isize {
         if after >= until {
             return 0;
@@ -128,7 +132,7 @@ impl Gaps {
         self.0.iter().flat_map(|gap| [gap.0, gap.1])
     }
 
-    /// Returns the last edge before `at`, and the first edge from `at` on.
+    /// Returns the last edge before `at`, and the first edge at or after `at`.
     fn edges_around(&self, at: Timestamp) -> (Timestamp, Timestamp) {
         let next = self.0.partition_point(|gap| gap.1 < at);
         let before = next.checked_sub(1).map_or(Timestamp(0), |before| self.0[before].1);
@@ -150,27 +154,27 @@ impl<N> Default for Lives<N> {
 }
 
 impl<N: Copy + Eq + Hash> Lives<N> {
-    /// Notes that the life that had the number ended.
+    /// Records that the life that had the number ended at `at`.
     pub fn ended(&mut self, number: N, at: Timestamp) {
         self.change(number, |timeline| timeline.ended(at));
     }
 
-    /// Notes that the number had this generation at `at`.
+    /// Records that the number had this generation at `at`.
     pub fn is(&mut self, number: N, at: Timestamp, generation: Generation) {
         self.change(number, |timeline| timeline.is(at, generation));
     }
 
-    /// Notes that ends of any number may be missing after `after` until `until`.
+    /// Records that ends of any number may be missing later than `after` and up to `until`.
     pub fn lost(&mut self, after: Timestamp, until: Timestamp) {
         self.gaps.add(after, until);
         if self.gaps.0.len() > self.count_max {
-            // The oldest gaps become one.
+            // Join the two oldest gaps.
             let (first, second) = (self.gaps.0[0], self.gaps.0[1]);
             self.gaps.add(first.0, second.1);
         }
     }
 
-    /// Notes that ends of this number may be missing after `after` until `until`.
+    /// Records that ends of this number may be missing later than `after` and up to `until`.
     pub fn lost_of(&mut self, number: N, after: Timestamp, until: Timestamp) {
         self.change(number, |timeline| timeline.gaps.add(after, until));
     }
@@ -183,7 +187,7 @@ impl<N: Copy + Eq + Hash> Lives<N> {
         }
     }
 
-    /// Returns the life that had the number at `at`; `None` if it is unknown.
+    /// Returns the life that had the number at `at`; `None` if the life is unknown.
     pub fn at(&self, number: N, at: Timestamp) -> Option<Life<N>> {
         static EMPTY: Timeline = Timeline::EMPTY;
         let told = self.known.get(&number).unwrap_or(&EMPTY).at(at, &self.gaps)?;

@@ -1,4 +1,4 @@
-//! The rules of [`Lives`](super::Lives), word by word, without an index.
+//! Implements the rules of [`Lives`](super::Lives) literally, without an index.
 
 use super::{Generation, Told};
 use crate::units::Timestamp;

@@ -62,7 +62,7 @@ fn pieces_of_a_number() {
     check(&[], "-");
     check(&[Ended(20), Ended(10), Ended(20)], "- 10 - 20 -");
     check(&[Ended(20), Is(10, 1)], "g1 20 -");
-    // The time of an end belongs to the life that ended.
+    // The time of an end still belongs to the life that ended.
     check(&[Ended(20), Is(20, 1), Is(21, 2)], "g1 20 g2");
     // An inode that was evicted and read again is the same file.
     check(&[Is(10, 1), Ended(20), Is(30, 1), Ended(40)], "g1 40 -");
@@ -72,7 +72,8 @@ fn pieces_of_a_number() {
     check(&[Ended(10), Lost(15, 30), Ended(40)], "- 10 - 15 ? 30 - 40 -");
     check(&[Is(10, 1), LostOf(15, 30), Is(31, 1)], "g1");
     check(&[Is(10, 1), LostOf(15, 30), Is(20, 2), Is(22, 2)], "g1 15 ? 19 g2 22 ? 30 -");
-    // Two equal generations in a row are one life, which happens once in four billion times.
+    // Two lives in a row that happen to have equal generations count as one life. This happens once in four
+    // billion times.
     check(&[Is(5, 1), Ended(10), Is(15, 1)], "g1");
 }
 
@@ -87,14 +88,13 @@ fn facts(time_max: u64) -> impl Strategy<Value = Vec<Fact>> {
     prop::collection::vec(fact, 0..12)
 }
 
-/// What happened: files that had the number one after the other, each from its birth to its end, with its
-/// generation. The third part of a file are the times at which its generation was seen, and the last part are
-/// the times at which the kernel evicted its inode.
+/// What happened: the files that had the number one after the other, each with its end, its generation, the
+/// times at which its generation was seen, and the times at which the kernel evicted its inode.
 #[derive(Clone, Debug)]
 struct Truth {
     files: Vec<(u64, u64, Vec<u64>, Vec<u64>)>,
     gaps: Vec<(u64, u64)>,
-    /// The order of the facts.
+    /// The seed for the order of the facts.
     seed: u64,
 }
 
@@ -123,7 +123,7 @@ impl Truth {
         self.gaps.iter().any(|(after, until)| *after < at && at <= *until)
     }
 
-    /// Returns the facts that are shown, in a random order.
+    /// Returns the reported facts, in a random order.
     fn shown(&self) -> Vec<Fact> {
         let mut facts: Vec<Fact> = self.gaps.iter().map(|gap| Fact::Lost(gap.0, gap.1)).collect();
         for (uid, (_, end, seen, evicted)) in (1..).zip(&self.files) {
@@ -142,7 +142,8 @@ proptest! {
     #[test]
     fn lives_follow_the_rules(facts in facts(40)) {
         let (lives, oracle) = (noted(&facts, FACTS_MAX), oracle(&facts));
-        // If a generation returns after another one, only the ends of its sightings are kept.
+        // If a generation is seen again after another generation, only the first and last of its sightings
+        // are kept.
         let mut seen = oracle.sightings.clone();
         seen.sort_unstable();
         let is_one = seen.windows(2).all(|pair| pair[0].0 < pair[1].0 || pair[0].1 == pair[1].1);

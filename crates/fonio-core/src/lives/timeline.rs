@@ -1,4 +1,4 @@
-//! The facts about one number: when its lives ended, and which generations it had.
+//! Stores the facts about one number: when its lives ended, and which generations it had.
 
 use super::{Gaps, Generation, Told};
 use crate::units::Timestamp;
@@ -13,9 +13,9 @@ struct Sighted {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timeline {
-    /// In order, each time once.
+    /// The times at which lives ended, in order and without duplicates.
     ends: Vec<Timestamp>,
-    /// In order, without overlaps.
+    /// The runs of sightings, in order and without overlaps.
     sighted: Vec<Sighted>,
     pub(super) gaps: Gaps,
 }
@@ -47,7 +47,7 @@ impl Timeline {
         let next = self.sighted.get(place).copied();
         if let Some(next) = next.filter(|next| next.first <= at) {
             if next.generation != generation {
-                // Only the ends of a run are known to be sightings.
+                // Only the first and last times of a run are certainly sightings.
                 let runs = [(next.first, next.first), (at, at), (next.last, next.last)];
                 let generations = [next.generation, generation, next.generation];
                 let runs = runs.into_iter().zip(generations);
@@ -65,7 +65,7 @@ impl Timeline {
     }
 
     /// Replaces the older half of the ends or sightings by a gap. Returns by how many facts the timeline
-    /// became longer.
+    /// became longer, or shorter if negative.
     pub(super) fn forget(&mut self) -> isize {
         let before = self.len();
         let until = if self.ends.len() >= self.sighted.len() {
@@ -80,7 +80,8 @@ impl Timeline {
         self.len() as isize - before as isize
     }
 
-    /// Returns what tells the life at this time. `gaps` are those of all numbers.
+    /// Returns what identifies the life at the time `at`; `None` if the life is unknown. `gaps` are the gaps
+    /// of all numbers.
     pub(super) fn at(&self, at: Timestamp, gaps: &Gaps) -> Option<Told> {
         let next = self.sighted.partition_point(|sighted| sighted.last < at);
         let before = next.checked_sub(1).map(|before| self.sighted[before]);
@@ -103,7 +104,7 @@ impl Timeline {
         }
     }
 
-    /// Returns the last cut before `at`, and the first cut from `at` on.
+    /// Returns the last cut before `at`, and the first cut at or after `at`.
     fn cuts(&self, at: Timestamp, gaps: &Gaps) -> (Timestamp, Timestamp) {
         let next = self.ends.partition_point(|end| *end < at);
         let before = next.checked_sub(1).map_or(Timestamp(0), |before| self.ends[before]);

@@ -12,17 +12,17 @@ use tokens::{Token, Tokens};
 /// Maximum number of characters of a normalised statement, including the ellipsis of a truncated statement.
 pub const TEXT_MAX: usize = 240;
 const CUT: &str = "…";
-/// Stands for all values of a list after the first.
+/// Stands for all values of a list after the first value.
 const MORE: &str = "...";
 
 /// Returns the statement with `?` instead of its values. The result has one line, capital keywords and at
 /// most [`TEXT_MAX`] characters. `is_cut` means that `text` is truncated. The last word of a truncated
-/// statement can be incomplete and is omitted.
+/// statement is omitted, because it can be incomplete.
 ///
 /// Values are numbers, text, blobs, parameters, `TRUE` and `FALSE`, and `NULL` where an expression can stand.
 /// Several values in a row become `?, ...`; several rows of values become `(?, ...), ...`. A name in double
-/// quotes is treated as a value unless it names a table, because SQLite treats the name as text if no column
-/// has it. Words after the `=` of a PRAGMA are values too, except for a few harmless words, such as `WAL`.
+/// quotes is treated as a value unless it names a table, because SQLite treats it as text if no column has
+/// this name. Words after the `=` of a PRAGMA are values too, except for a few harmless words, such as `WAL`.
 pub fn normalised(text: &[u8], is_cut: bool) -> String {
     let mut writer = Writer::default();
     let mut tokens = Tokens::new(text, is_cut);
@@ -68,8 +68,8 @@ pub enum Kind {
     Savepoint,
     /// `RELEASE`, which commits a transaction if a savepoint began it.
     Release,
-    /// A statement that by itself changes nothing in a database: `SELECT`, `EXPLAIN`, `ATTACH`, `DETACH`,
-    /// `ROLLBACK TO`.
+    /// A statement that does not itself change a database: `SELECT`, `EXPLAIN`, `ATTACH`, `DETACH`, `ROLLBACK
+    /// TO`.
     Read,
     /// Any other statement.
     Write,
@@ -120,7 +120,7 @@ struct Writer {
 
 impl Writer {
     fn is_full(&self) -> bool {
-        // Read a few more characters than the limit, to detect truncation.
+        // Read more characters than the limit, to find out whether the statement must be truncated.
         self.chars > 2 * TEXT_MAX
     }
 
@@ -251,7 +251,8 @@ impl Writer {
         self.sign = None;
     }
 
-    /// Writes a closing bracket. A second list of values is omitted: `(?, ...), ...`.
+    /// Writes a closing bracket. The second and further lists of values are replaced by an ellipsis: `(?,
+    /// ...), ...`.
     fn close(&mut self) {
         let only_values = self.values.filter(|at| self.out[..*at].ends_with('('));
         self.put(")", Last::Close);
@@ -289,7 +290,7 @@ impl Writer {
     }
 }
 
-/// Converts the bytes to text without control characters, which are unsafe in a terminal.
+/// Converts the bytes to text. Removes control characters, because they are unsafe in a terminal.
 fn printable(bytes: &[u8]) -> String {
     let shown = |c: char| if c.is_control() || is_direction(c) { ' ' } else { c };
     String::from_utf8_lossy(bytes).chars().map(shown).collect()

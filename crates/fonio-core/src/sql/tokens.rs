@@ -119,12 +119,14 @@ fn or_value((length, is_closed): (usize, bool), shape: Shape) -> (Shape, usize) 
     (if is_closed { shape } else { Shape::Value }, length)
 }
 
-/// Returns the number of bytes before the first end byte, or of all bytes if there is no end byte.
+/// Returns the number of bytes before the first byte that `is_end` accepts, or the number of all bytes if
+/// there is none.
 fn length_until(text: &[u8], is_end: impl Fn(u8) -> bool) -> usize {
     text.iter().position(|byte| is_end(*byte)).unwrap_or(text.len())
 }
 
-/// Returns the length of a quoted text, in which quotes are doubled, and whether the closing quote exists.
+/// Returns the length of a quoted text, and whether the closing quote exists. Quotes within the text are
+/// doubled.
 fn quoted(text: &[u8]) -> (usize, bool) {
     let mark = text[0];
     let mut at = 1;

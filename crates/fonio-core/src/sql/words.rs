@@ -1,4 +1,4 @@
-//! The SQL words that normalisation depends on.
+//! Lists the SQL words that matter for the normalisation of statements.
 
 use std::sync::LazyLock;
 

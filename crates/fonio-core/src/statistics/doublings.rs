@@ -1,9 +1,10 @@
-//! A histogram whose classes double: small, exact when merged, and precise enough to show slow values.
+//! A histogram in which each class is twice as wide as the previous class. It is small, merging does not make
+//! it less exact, and it is precise enough to show slow values.
 
 use serde::{Deserialize, Serialize};
 
 /// Returns the class of a value: 0 for the value 0, else one more than the integer part of its binary
-/// logarithm. Class *k* holds the values from 2ᵏ⁻¹ to 2ᵏ - 1.
+/// logarithm. Class *k* contains the values from 2ᵏ⁻¹ to 2ᵏ - 1.
 pub fn class_of(value: u64) -> usize {
     (u64::BITS - value.leading_zeros()) as usize
 }

@@ -1,13 +1,14 @@
-//! Holm's procedure with weights, in the form of intervals (Holm, *A Simple Sequentially Rejective Multiple
+//! Implements Holm's procedure with weights, for intervals (Holm, *A Simple Sequentially Rejective Multiple
 //! Test Procedure*, 1979).
 //!
-//! Each figure is tested at its share of the error level. Figures that differ are removed, and their shares
-//! of the level go to the remaining figures. The procedure repeats until no remaining figure differs. The
-//! probability of any false claim is at most the level, whichever figures truly differ.
+//! Each figure is tested at its share of the error level. Figures that differ are removed, and the remaining
+//! figures get the shares of the removed figures. The procedure repeats until no remaining figure differs.
+//! The probability that at least one claim is false is at most the error level, regardless of which figures
+//! truly differ.
 
-/// Tests figures with `weights` together at `level`. `claims(figure, level)` returns whether the figure
-/// differs at a level; `claims` must be monotonic in the level. Returns the last level at which each figure
-/// was tested.
+/// Tests several figures together at the error level `level`; `weights` has the weight of each figure.
+/// `claims(figure, level)` returns whether the figure differs at a level, and must be monotonic in the level.
+/// Returns the last level at which each figure was tested.
 pub fn levels(level: f64, weights: &[f64], mut claims: impl FnMut(usize, f64) -> bool) -> Vec<f64> {
     let mut open: Vec<usize> = (0..weights.len()).collect();
     let mut levels = vec![level; weights.len()];

@@ -82,7 +82,8 @@ mod tests {
     }
 
     proptest! {
-        /// The naive variance: half the mean square of the differences of all pairs.
+        /// Compares the variance with the naive variance: half the mean square of the differences of all
+        /// pairs.
         #[test]
         fn the_spread_is_that_of_all_pairs(values in prop::collection::vec(-1000i32..1000, 2..40)) {
             let values: Vec<f64> = values.into_iter().map(f64::from).collect();

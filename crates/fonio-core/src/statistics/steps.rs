@@ -1,19 +1,19 @@
-//! A histogram whose steps grow with the value, for quantiles of measurements.
+//! A histogram for quantiles of measurements. Its steps become wider for larger values.
 //!
-//! A general histogram (HdrHistogram) also updates totals and extremes, and needs four times the memory.
-//! Updating HdrHistograms took a fifth of the time of a report, because each request is counted in a dozen
-//! histograms.
+//! A general histogram such as HdrHistogram also updates totals and extremes, and needs four times the
+//! memory. With HdrHistograms, updates took a fifth of the time of a report, because each request is counted
+//! in a dozen histograms.
 
-/// Each power of two is cut into `1 << BITS` steps. Each value below `2 << BITS` has a step of its own. For
-/// larger values, the middle of the step differs from the value by at most half a step, which is `1 / (2 <<
-/// BITS)` of the value.
+/// The range from each power of two to the next is divided into `1 << BITS` steps. Each value below `2 <<
+/// BITS` has a separate step. For larger values, the middle of the step differs from the value by at most
+/// half a step, which is at most `1 / (2 << BITS)` of the value.
 #[derive(Clone, Debug, Default)]
 pub struct Steps<const BITS: u32> {
     counts: Vec<u32>,
 }
 
 impl<const BITS: u32> Steps<BITS> {
-    /// Each value below this limit has a step of its own.
+    /// Each value below this limit has a separate step.
     pub const EXACT_BELOW: u64 = 2 << BITS;
     /// Maximum relative distance between the middle of a step and a value in this step.
     pub const RELATIVE_ERROR: f64 = 1.0 / Self::EXACT_BELOW as f64;
@@ -24,7 +24,7 @@ impl<const BITS: u32> Steps<BITS> {
         ((shift as usize) << BITS) + (value >> shift) as usize
     }
 
-    /// Returns the middle of a step, which is the value itself if the step has only one value.
+    /// Returns the middle of a step. If the step has only one value, its middle is this value.
     fn middle(step: usize) -> u64 {
         let (low, width) = Self::range(step);
         low + (width >> 1)
@@ -35,7 +35,7 @@ impl<const BITS: u32> Steps<BITS> {
         low + (width - 1)
     }
 
-    /// Returns the smallest value of a step, and how many values it spans.
+    /// Returns the smallest value of a step, and the number of values that the step spans.
     fn range(step: usize) -> (u64, u64) {
         if (step as u64) < Self::EXACT_BELOW {
             return (step as u64, 1);
@@ -56,7 +56,8 @@ impl<const BITS: u32> Steps<BITS> {
 
     #[cold]
     fn grow(&mut self, step: usize) {
-        // Grows by a few powers of two at a time, because measured values usually span several powers of two.
+        // The memory grows by a few powers of two at a time, because measured values usually span several
+        // powers of two.
         self.counts.resize((step + 1).next_multiple_of(4 << BITS), 0);
         self.counts[step] = 1;
     }
@@ -71,12 +72,12 @@ impl<const BITS: u32> Steps<BITS> {
         }
     }
 
-    /// Returns, for each step with values, its middle and the number of values.
+    /// Returns, for each step with values, the middle of the step and the number of its values.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         self.filled().map(|(step, count)| (Self::middle(step), count))
     }
 
-    /// Returns, for each step with values, its largest value and the number of values.
+    /// Returns, for each step with values, the largest value of the step and the number of its values.
     pub fn ends(&self) -> impl Iterator<Item = (u64, u64)> {
         self.filled().map(|(step, count)| (Self::end(step), count))
     }

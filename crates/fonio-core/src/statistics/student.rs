@@ -1,7 +1,7 @@
-//! Student's t for integer degrees of freedom, by the finite series of Abramowitz and Stegun, *Handbook of
-//! Mathematical Functions* (1964), 26.7.3 and 26.7.4.
+//! Computes Student's t for integer degrees of freedom, with the finite series in Abramowitz and Stegun,
+//! *Handbook of Mathematical Functions* (1964), 26.7.3 and 26.7.4.
 
-/// Above this number of degrees of freedom, t changes by less than 1 % at any level used here.
+/// The number of degrees of freedom above which t changes by less than 1 % at any level used here.
 const FREEDOM_MAX: u32 = 200;
 
 /// Returns the probability that |t| is at most `t` with `freedom` degrees of freedom.
@@ -9,8 +9,8 @@ fn within(t: f64, freedom: u32) -> f64 {
     let nu = f64::from(freedom);
     let (sine, cosine) = (t / (nu + t * t).sqrt(), (nu / (nu + t * t)).sqrt());
     let cosine_squared = cosine * cosine;
-    // For odd degrees of freedom, the terms are 2/3, 2*4/(3*5), … times odd powers of the cosine; for even
-    // degrees, 1/2, 1*3/(2*4), … times even powers.
+    // For odd degrees of freedom, the terms are 2/3, 2*4/(3*5), … times odd powers of the cosine. For even
+    // degrees, they are 1/2, 1*3/(2*4), … times even powers.
     let (mut term, first) = if freedom % 2 == 1 { (cosine, 3) } else { (1.0, 2) };
     let mut sum = if freedom == 1 { 0.0 } else { term };
     let mut below = first;
@@ -25,7 +25,7 @@ fn within(t: f64, freedom: u32) -> f64 {
     }
 }
 
-/// Returns the `t` that |t| exceeds with probability `level`. Degrees of freedom are rounded down, so the
+/// Returns the value that |t| exceeds with probability `level`. Degrees of freedom are rounded down, so the
 /// interval is never too narrow.
 ///
 /// # Panics

@@ -1,5 +1,6 @@
-//! The difference of two means of independent runs with different variances (Welch, *The generalization of
-//! "Student's" problem when several different population variances are involved*, Biometrika 1947).
+//! Computes the difference of two means of independent runs with different variances (Welch, *The
+//! generalization of "Student's" problem when several different population variances are involved*,
+//! Biometrika 1947).
 
 use super::sample::Spread;
 use super::student;
@@ -16,8 +17,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Returns the ratio `other` / `self`, with an interval that is computed from the intervals of both means
-    /// by the method of variance estimates recovery, applied to the logarithms (Donner and Zou 2012). `None`
+    /// Returns the ratio `other` / `self`. Its interval is computed from the intervals of both means by the
+    /// method of variance estimates recovery, applied to the logarithms (Donner and Zou 2012). Returns `None`
     /// if one of the values is 0.
     pub fn ratio_of(self, other: Interval) -> Option<Interval> {
         if self.value <= 0.0 || other.value <= 0.0 {
@@ -70,7 +71,7 @@ impl KnownMean {
     }
 
     /// Returns `other` minus this mean, with the confidence interval of the difference; `level` is the error
-    /// probability. Without any variance, the interval is a point.
+    /// probability. If both variances are 0, the interval is a single point.
     pub fn difference(&self, other: &KnownMean, level: f64) -> Interval {
         let value = other.mean - self.mean;
         let both = self.variance + other.variance;

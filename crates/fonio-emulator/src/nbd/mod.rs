@@ -1,4 +1,4 @@
-//! An NBD server on a Unix socket, which serves the device to virtual machines.
+//! Serves the device to virtual machines, with an NBD server on a Unix socket.
 //!
 //! The protocol is described in <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>: fixed
 //! newstyle negotiation with `NBD_OPT_GO`, `NBD_OPT_INFO`, `NBD_OPT_EXPORT_NAME`, `NBD_OPT_LIST` and

@@ -91,12 +91,12 @@ impl Descriptor {
     }
 }
 
-/// Returns the offset of the data of the request with this tag in the character node.
+/// Returns the offset in the character node at which the data of the request with this tag begin.
 pub(super) fn data_offset(tag: u16) -> u64 {
     DATA_OFFSET + (u64::from(tag) << DATA_BITS)
 }
 
-/// The table of requests, with one entry per tag, which the driver fills.
+/// The table of requests, which the driver fills. The table has one entry per tag.
 #[derive(Debug)]
 pub(super) struct Descriptors {
     start: *const Descriptor,

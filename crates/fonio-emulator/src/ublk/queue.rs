@@ -3,7 +3,7 @@
 //! Each tag of the queue is in one of four states: fetching, in the model, completed (the completion waits
 //! for the next system call), or cancelled. The driver cancels the fetch commands when the device is stopped,
 //! and the thread ends after the last cancelled command. It then closes the character node and unmaps the
-//! requests; the deletion of the device waits for both.
+//! requests. Only after that can the device be deleted.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -57,7 +57,7 @@ struct Finished {
 }
 
 struct Queue {
-    // The ring is dropped before the node, because it refers to the node.
+    // The ring is dropped before the node, because the ring refers to the node.
     ring: IoUring,
     descriptors: Descriptors,
     node: File,

@@ -2,8 +2,8 @@
 //!
 //! A program commits transactions, each in two tables, and reports each commit. The test then adds a mark to
 //! the device's log before the program continues. If the mark precedes a cut, the transaction was
-//! acknowledged, and all writes that it required precede the cut too. During this, another process makes the
-//! kernel write pages back without a flush, so at a cut, writes of all files are in doubt.
+//! acknowledged, and all writes that it required precede the cut too. At the same time, another process makes
+//! the kernel write pages back without a flush, so that at a cut, writes of all files are in doubt.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -151,7 +151,7 @@ while True:
 ";
 
 /// A program that makes the kernel write pages back now and then without a flush, with POSIX_FADV_DONTNEED.
-/// The program runs as a separate process, because closing a file would drop SQLite's locks on it.
+/// The program runs as a separate process, because closing a file would drop SQLite's locks on the file.
 const DISTURBER: &str = "
 import os, random, sys, time
 random.seed(int(sys.argv[2]))

@@ -1,5 +1,5 @@
-//! Describes the fixes that fonio can prove, with the changes that each fix makes and the data that a power
-//! cut can lose with it.
+//! Describes the fixes that fonio can prove: the changes that each fix makes, and the data that a power cut
+//! can lose with this fix.
 //!
 //! | fix | study |
 //! |---|---|
@@ -37,10 +37,10 @@ pub struct Fix {
 
 #[derive(Clone, Copy, Debug)]
 enum Change {
-    /// The fix is tried like a setting of the machine.
+    /// A trial applies the fix in the way in which it applies a setting of the machine.
     Setting(Trial),
     /// The fix is tried by a function that changes the setup and its workload. The workload is `None` if a
-    /// user's command runs, whose I/O cannot be changed.
+    /// user's command runs, because the I/O of a command cannot be changed.
     Setup(fn(&mut Setup, Option<&Workload>) -> Result<(), &'static str>),
 }
 

@@ -2,9 +2,10 @@
 //!
 //! The command runs under the recorder, which records its waits; [`fonio_analysis::launch`] divides the time
 //! into parts. Before the first measured launch on a setup, the command runs once without being measured. For
-//! warm launches, this run fills the cache. For cold launches, it shows which files the command opens: their
-//! cached pages are dropped before each launch. Only the pages of these files are dropped. Pages that other
-//! processes map stay cached, as do directory entries and inodes. [`Dropped`] reports what stayed.
+//! warm launches, this run fills the cache. For cold launches, this run shows which files the command opens.
+//! The cached pages of these files are dropped before each launch. Only the pages of these files are dropped.
+//! Pages that other processes map stay cached, as do directory entries and inodes. [`Dropped`] reports what
+//! stayed.
 
 mod caches;
 mod report;
@@ -94,7 +95,8 @@ pub fn launch_series(
         let launched =
             launch_once(measurement.setup, &of_round, &measurement.recording(out), opened, &mut notes);
         let (figures, analysed) = launched.inspect_err(|_| {
-            // Removes the folder of a command that did not start; fails if the folder holds a recording.
+            // Remove the folder of a command that did not start. This fails if the folder contains a
+            // recording.
             let _ = std::fs::remove_dir(out);
         })?;
         first.get_or_insert(analysed);
@@ -103,7 +105,7 @@ pub fn launch_series(
     Ok((results::series(places, runs, options), first.expect("a design has at least one measurement")))
 }
 
-/// Creates the test bed, launches the command, and removes the test bed. `opened` holds the files that an
+/// Creates the test bed, launches the command, and removes the test bed. `opened` contains the files that an
 /// earlier launch on this setup opened.
 fn launch_once(
     setup: &Setup,

@@ -9,8 +9,8 @@ use fonio_system::command::Failure;
 
 use super::{CacheState, Dropped, LaunchFigures, LaunchPart, LaunchResult, LaunchSeries, PartKind};
 
-/// Returns the report on a series of launches. `explained` is the report on the first launch's recording,
-/// whose sections follow.
+/// Returns the report on a series of launches. `explained` is the report on the first launch's recording; the
+/// sections of `explained` come last.
 pub fn launch_document(series: &LaunchSeries, explained: Option<Document>) -> Document {
     let explained = explained.unwrap_or_default();
     Document {

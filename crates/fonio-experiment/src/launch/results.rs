@@ -46,7 +46,7 @@ pub struct LaunchFigures {
     pub read_bytes: u64,
     /// Bytes that all requests during the launch wrote.
     pub write_bytes: u64,
-    /// The command's exit code; `None` if fonio ended it because the command became quiet, or if a signal
+    /// The command's exit code; `None` if fonio ended the command because it became quiet, or if a signal
     /// ended it.
     pub exit: Option<i32>,
     /// The number of the signal that ended the command; `None` if no signal ended it.

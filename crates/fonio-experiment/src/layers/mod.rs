@@ -1,6 +1,6 @@
-//! Measures the throughput lost in each layer between a file and a device (Jeong and Won 2014, section 2.3):
-//! sequential I/O in records of 512 KiB to the bare device, through the file system, and through FUSE on top
-//! of the file system.
+//! Measures the throughput lost in each layer between a file and a device (Jeong and Won 2014, section 2.3).
+//! The same sequential I/O, in records of 512 KiB, goes to the bare device, through the file system, and
+//! through FUSE on top of the file system.
 //!
 //! Each layer is an arm of a [`Design`], compared with the layer below it; each FUSE mode is compared with
 //! the file system. Throughput is measured without a recording, so the measurement needs root only if the
@@ -72,9 +72,9 @@ pub struct LayerResult {
     pub write_rounds_mb_s: Vec<f64>,
     /// Rate of reading in each round; empty if some round did not measure it.
     pub read_rounds_mb_s: Vec<f64>,
-    /// The write rate divided by the compared layer's write rate, paired by rounds.
+    /// The write rate divided by the write rate of the layer `compared_with`, paired by rounds.
     pub write_change: Option<Change>,
-    /// The read rate divided by the compared layer's read rate, paired by rounds.
+    /// The read rate divided by the read rate of the layer `compared_with`, paired by rounds.
     pub read_change: Option<Change>,
     /// A note on what could not be measured in this layer, and why.
     pub note: Option<String>,
@@ -137,7 +137,7 @@ pub fn measure_layers(
     if room < options.bytes {
         return Err(BenchError::NoRoom { path: dir, free: room, needed: options.bytes }.into());
     }
-    // Hold the device until the end, to keep other processes off the device during the measurement.
+    // Keep the device open until the end, so that no other process uses it during the measurement.
     let target = match options.erase {
         Some((device, confirmed)) => Some(Target::open(device, Some(confirmed))?),
         None => None,
@@ -284,7 +284,8 @@ fn merge_reasons(arms: &[Arm<Layer>], layers: &mut Vec<LayerResult>) {
     }
 }
 
-/// Names the layer that loses the largest share of the throughput of the layer below it, if shown.
+/// Returns a sentence that names the layer with the largest relative loss, compared with the layer below it,
+/// if a loss was shown.
 fn verdict(layers: &[LayerResult], rounds: u32) -> String {
     type Of = fn(&LayerResult) -> Option<&Change>;
     let kinds: [(&str, Of); 2] =

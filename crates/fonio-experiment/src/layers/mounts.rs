@@ -19,7 +19,7 @@ pub(super) struct Mounts {
 }
 
 impl Mounts {
-    /// Creates a directory in `dir` for the test files, and a mount point for it.
+    /// Creates a directory in `dir` for the test files, and a mount point for this directory.
     pub(super) fn make(dir: &Path) -> Result<Mounts, ExperimentError> {
         let mut ledger = Ledger::open(&Ledger::default_dir())?;
         let own = dir.join(format!(".fonio-layers-{}", std::process::id()));

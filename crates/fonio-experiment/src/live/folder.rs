@@ -8,7 +8,8 @@
 //! | `live.json` | the result so far ([`LiveResult`]) |
 //! | `slices.csv` | the slices as a table |
 //!
-//! Each file of the folder is complete or absent, even after `kill -9`, because it is renamed when complete.
+//! Each file of the folder is complete or absent, even after `kill -9`, because fonio writes it under another
+//! name and renames it when it is complete.
 
 use std::fs;
 use std::io::{self, Write};
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!(again.plan().order_seed, plan().order_seed);
         assert_eq!(again.slices().expect("two"), [slice(1, 1, false, 9), slice(2, 1, true, 5)]);
         let error = Folder::begin(&path, &LivePlan { slice_s: 3.0, ..plan() }).expect_err("another");
-        let says = "holds the slices of another test (slices in seconds: 40 in the folder, 3 now)";
+        let says = "contains the slices of another test (slices in seconds: 40 in the folder, 3 now)";
         assert!(error.to_string().contains(says), "{error}");
         fs::write(path.join("slice-004.json"), "{").expect("damaged");
         let error = again.slices().expect_err("damaged").to_string();

@@ -1,5 +1,5 @@
 //! Switches a setting of the machine in use back and forth, in slices of time, and compares how long threads
-//! were blocked on storage with and without it.
+//! were blocked on storage with and without the setting.
 //!
 //! A slice goes through these steps:
 //!
@@ -90,7 +90,7 @@ impl LivePlan {
 pub struct LiveOptions<'a> {
     /// The duration of the test: a pair that would end later is not started.
     pub lasting: Duration,
-    /// The folder for the slices; the folder can already hold slices of the same test.
+    /// The folder for the slices; the folder can already contain slices of the same test.
     pub folder: &'a Path,
     /// A flag that a signal handler sets to end the test as soon as possible.
     pub stop: &'a AtomicBool,
@@ -144,7 +144,7 @@ pub struct LiveOutcome {
 /// # Errors
 ///
 /// If the test cannot start: another fonio process is changing the setting, the unit does not exist, or the
-/// folder holds another test. Errors after the start are in [`LiveOutcome::ended`].
+/// folder contains another test. Errors after the start are in [`LiveOutcome::ended`].
 pub fn run_live(
     plan: &LivePlan,
     options: &LiveOptions<'_>,
@@ -250,7 +250,7 @@ impl Test<'_> {
             self.ledger.undo(entry)?;
         }
         let slice = measured.inspect_err(|_| {
-            // The folder holds an incomplete slice. An error while removing the slice does not matter.
+            // The folder contains an incomplete slice. An error while removing the slice does not matter.
             let _ = std::fs::remove_dir_all(&to);
         })?;
         self.folder.write_slice(&slice)?;
@@ -315,7 +315,7 @@ impl Test<'_> {
 /// Number of pairs needed to estimate how much a load varies.
 const PILOT_PAIRS: usize = 3;
 
-/// Returns the control groups of a unit, which must contain at least one process.
+/// Returns the control groups of a unit. The unit must have at least one process.
 fn check_unit(unit: &str) -> Result<BTreeSet<String>, ExperimentError> {
     let mut now = units_now();
     now.remove(unit)

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::slice::counts;
 use super::{LivePlan, MeasuredSlice, PressureShares};
 
-/// If threads were blocked for less than this time, in seconds per second, users notice no effect of storage
-/// (our limit).
+/// If threads were blocked for less than this time, in seconds per second, users notice no effect of storage.
+/// We chose this limit.
 const HARDLY: f64 = 1e-3;
 /// A program that is blocked for at least this many seconds per second counts as blocked nearly always.
 const NEARLY_ALWAYS: f64 = 0.9;
@@ -24,8 +24,8 @@ pub struct LiveResult {
     pub verdict: String,
     /// The confidence interval of the effect, and the answer.
     pub paired: Paired,
-    /// The measurement time in seconds that an effect of 20 percent needs to be shown, without the time to
-    /// write recordings; `None` with fewer than three pairs.
+    /// The measurement time in seconds that the test needs to show an effect of 20 percent, without the time
+    /// to write recordings; `None` with fewer than three pairs.
     pub needed_s: Option<f64>,
     /// The plan: the tested setting and the method.
     pub plan: LivePlan,

@@ -161,7 +161,8 @@ pub(super) fn measure(
             note(text);
         }
         Progress::Started { .. } => before = Some((Instant::now(), pressures())),
-        // No message reports the end of the capture, so take the time of this message, sent once a second.
+        // No message reports the end of the capture, so take the time of this message, which arrives once a
+        // second.
         Progress::Running { .. } => after = Some((Instant::now(), pressures())),
         _ => {}
     })?;

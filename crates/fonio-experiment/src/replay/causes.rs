@@ -126,8 +126,8 @@ pub(super) struct MayWait {
     pub began: Timestamp,
 }
 
-/// Makes each access start after the other thread's access for which it had waited, if there is one. Returns
-/// the number of signals that accesses set.
+/// Makes the replay start an access after another thread's access, if the recorded thread had waited for that
+/// access. Returns the number of signals that accesses set.
 pub(super) fn link<A: Waits>(
     threads: &mut BTreeMap<u32, Threaded<A>>,
     mut causes: Causes,

@@ -1,13 +1,13 @@
 //! Replays a recording on any storage, so that a user's own load becomes a workload.
 //!
 //! [`What::Blocks`] replays the reads, writes and flushes of the device. They bypass the page cache and use
-//! one file that holds every accessed chunk. [`What::Calls`] replays the file-system calls. They use the
+//! one file that contains every accessed chunk. [`What::Calls`] replays the file-system calls. They use the
 //! page cache and the file system, with files of the recorded lengths.
 //!
 //! Each recorded thread is a thread of the replay. If an access began after the thread's previous access had
-//! completed, the replay starts it after that completion and the same pause. So the thread continues earlier
-//! on a faster device. An access also waits for another thread's access if the recording shows that the other
-//! thread woke or started the thread of the access.
+//! completed, the replay starts the access when the previous access has completed and the recorded pause has
+//! passed. So the thread continues earlier on a faster device. An access also waits for another thread's
+//! access if the recording shows that the other thread woke or started the thread of the access.
 
 pub mod blocks;
 pub mod calls;

@@ -2,8 +2,8 @@
 //!
 //! A ledger is a file with one JSON value per line. The first line of a ledger names its owner. A `begin`
 //! line is written *before* each step, and an `end` line after the step was undone. So a process killed at
-//! any point leaves a ledger that names all steps to undo. A step in the ledger may not have been done, so
-//! undoing first checks that the object exists and is ours.
+//! any point leaves a ledger that names all steps to undo. A step in the ledger was possibly never executed,
+//! so undoing first checks that the object exists and is ours.
 //!
 //! The steps of a ledger are undone in reverse order. The owner undoes all steps when it drops the ledger,
 //! and can undo individual steps earlier. [`Ledger::recover`] undoes the steps of owners that no longer run.
@@ -37,8 +37,8 @@ pub enum Step {
     Tree { path: PathBuf },
     /// A file was created. Undoing removes the file.
     File { path: PathBuf },
-    /// A process was started that must end with this process. If it leads a process group, the group is
-    /// killed with it.
+    /// A process was started that must end when this process ends. If the started process leads a process
+    /// group, the whole group is killed.
     Process { id: ProcessId, leads_group: bool },
     /// The device `/dev/loopN` was added. Sysfs shows its backing file as `backing` (`loop/backing_file`).
     Loop { number: u32, backing: PathBuf },
@@ -94,8 +94,8 @@ enum Line {
 }
 
 impl Ledger {
-    /// Returns the default folder of ledgers: fonio's state folder. A reboot empties this folder, but it also
-    /// undoes all steps.
+    /// Returns the default folder of ledgers: fonio's state folder. A reboot empties this folder, but the
+    /// reboot also undoes all steps.
     pub fn default_dir() -> PathBuf {
         state::folder()
     }
@@ -124,7 +124,8 @@ impl Ledger {
         self.path.parent().unwrap_or(Path::new("/"))
     }
 
-    /// Returns the path of a file next to the ledger that no other run uses. Does not create this file.
+    /// Returns the path of a file that is next to the ledger and that no other run uses. Does not create this
+    /// file.
     pub fn own_path(&self, name: &str) -> PathBuf {
         self.path.with_extension(name)
     }

@@ -12,7 +12,8 @@ use rustix::ioctl::{self, IntegerSetter, NoArg, Opcode, Setter};
 use crate::device_users::users_of;
 use crate::error::HostError;
 
-/// Number of attempts while a device is still busy after its last user has ended, or has no node yet.
+/// Number of attempts to use a device that is still busy after its last user has ended, or that has no node
+/// yet.
 const TRIES: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(10);
 

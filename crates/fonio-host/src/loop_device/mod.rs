@@ -22,7 +22,8 @@ use crate::queue::Queue;
 pub struct LoopOptions {
     /// Whether the device refuses writes.
     pub read_only: bool,
-    /// Whether the device bypasses the page cache of its backing file and sends it many requests at a time.
+    /// Whether the device bypasses the page cache of its backing file and sends many requests at a time to
+    /// this file.
     pub direct_io: bool,
     /// The logical block size in bytes, a power of two from 512 to 4096; `None` for 512.
     pub block_bytes: Option<u32>,

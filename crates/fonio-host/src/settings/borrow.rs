@@ -32,8 +32,8 @@ impl Applied {
     }
 }
 
-/// Applies a setting to `path` until the ledger restores the old value. The caller must hold the returned
-/// lock, a file in the ledger's folder, until then.
+/// Applies a setting to `path` until the ledger restores the old value. Until then, the caller must keep the
+/// returned lock, which is a file in the ledger's folder.
 ///
 /// # Errors
 /// The errors of [`Setting::plan`], [`OnlyChanger::begin`] and [`Applied::borrow`].

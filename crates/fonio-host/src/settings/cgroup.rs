@@ -19,7 +19,7 @@ const WITH_CLASSES: [&str; 3] = ["bfq", "mq-deadline", SMARTIO];
 pub(super) fn check_class(machine: &Machine) -> Result<(), String> {
     has_one_of(machine, &WITH_CLASSES).map_err(|has| {
         format!(
-            "only the schedulers bfq, mq-deadline and smartio use this setting, and {has}: `fonio fix apply bfq DISK`"
+            "only the schedulers bfq, mq-deadline and smartio use this setting, and {has}; change it with `fonio fix apply bfq DISK`"
         )
     })
 }
@@ -42,7 +42,7 @@ pub(super) fn check_weight(machine: &Machine) -> Result<(), String> {
     check_controller(machine)?;
     match has_one_of(machine, &["bfq"]) {
         Err(has) if !costs(machine) => Err(format!(
-            "only the scheduler bfq and the controller io.cost use this setting, and {has}: `fonio fix apply io-cost DISK` or `fonio fix apply bfq DISK`"
+            "only the scheduler bfq and the controller io.cost use this setting, and {has}; run `fonio fix apply io-cost DISK` or `fonio fix apply bfq DISK`"
         )),
         _ => Ok(()),
     }
@@ -56,7 +56,8 @@ fn has_one_of(machine: &Machine, wanted: &[&str]) -> Result<(), String> {
     if of_disks().any(|(_, scheduler)| wanted.contains(&scheduler)) {
         return Ok(());
     }
-    let has: Vec<String> = of_disks().map(|(disk, scheduler)| format!("{disk} has {scheduler}")).collect();
+    let has: Vec<String> =
+        of_disks().map(|(disk, scheduler)| format!("{disk} uses the scheduler {scheduler}")).collect();
     Err(has.join(", "))
 }
 
@@ -105,8 +106,8 @@ mod tests {
 
     #[test]
     fn what_would_have_no_effect_is_refused() {
-        let needs_bfq = "only the scheduler bfq and the controller io.cost use this setting, and sda has none: `fonio fix apply io-cost DISK` or `fonio fix apply bfq DISK`";
-        let needs_either = "only the schedulers bfq, mq-deadline and smartio use this setting, and sda has none: `fonio fix apply bfq DISK`";
+        let needs_bfq = "only the scheduler bfq and the controller io.cost use this setting, and sda uses the scheduler none; run `fonio fix apply io-cost DISK` or `fonio fix apply bfq DISK`";
+        let needs_either = "only the schedulers bfq, mq-deadline and smartio use this setting, and sda uses the scheduler none; change it with `fonio fix apply bfq DISK`";
         let v2 = "control groups v2 must be mounted on /sys/fs/cgroup";
         let io = "this kernel has no io controller (CONFIG_BLK_CGROUP)";
         for (controllers, cost, scheduler, of, expected) in [

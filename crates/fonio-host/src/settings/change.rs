@@ -1,5 +1,5 @@
-//! Makes and undoes changes of settings, and updates two records: of the changes until the next boot
-//! ([`Settings`]), and of the settings kept across reboots ([`Keeper`]).
+//! Makes and undoes changes of settings, and updates two records: the changes until the next boot
+//! ([`Settings`]), and the settings kept across reboots ([`Keeper`]).
 //!
 //! These rules apply:
 //!
@@ -11,8 +11,9 @@
 //! 3. Changes are undone in reverse order. For example, removing a scheduler also changes the maximum number
 //!    of requests, so if that number was set after the scheduler, it is restored first.
 //! 4. A kept setting is removed from its files before its old value is restored, because the files could put
-//!    the setting in force again. There are two exceptions, whose old value is restored first: a folder,
-//!    which needs these files while programs use it, and a setting that survives a reboot by itself.
+//!    the setting in force again. There are two exceptions in which the old value is restored first: a
+//!    folder, because it needs these files while programs use it, and a setting that survives a reboot by
+//!    itself.
 //! 5. A change that cannot be undone stays on record. All other changes are undone.
 //!
 //! Undoing restores the value from before the first change, even after several changes.
@@ -178,7 +179,7 @@ impl Changes {
         chosen
     }
 
-    /// Returns whether the object is the object that was changed, not another disk that now has the same
+    /// Returns whether the object is the one that was changed, rather than another disk that now has the same
     /// name.
     fn is_here(&self, undoing: &Undoing) -> bool {
         undoing.kept.as_ref().is_none_or(|kept| undoing.is_of_this_boot || self.keeper.is_same_disk(kept))

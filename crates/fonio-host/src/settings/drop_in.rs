@@ -131,7 +131,8 @@ impl<'u> DropIn<'u> {
     }
 }
 
-/// Returns the assignments of `keys` that are in force, from systemd's files in the order of reading.
+/// Returns the assignments of `keys` that are in force. `text` contains systemd's files in the order in which
+/// systemd reads them.
 fn in_force(text: &str, section: &str, keys: &Keys) -> String {
     let mut values: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut now = "";

@@ -77,7 +77,7 @@ pub(super) trait Kind: Sync {
         }
     }
 
-    /// Removes the mechanism that holds the new value, before the old value is restored.
+    /// Removes the mechanism that keeps the new value in force. Called before the old value is restored.
     fn release(&self, on: &Object) -> Result<(), HostError> {
         match &self.facts().held {
             Held::DropIn(keys) => DropIn::new(keys, on).take_back(),
@@ -131,7 +131,8 @@ pub(super) trait Kind: Sync {
         true
     }
 
-    /// If the device cannot have the wanted value, returns a clause that explains how `new` differs from it.
+    /// If the device cannot have the wanted value, returns a clause that explains how `new` differs from the
+    /// wanted value.
     fn difference(&self, _wanted: &Value, _on: &Object, _new: &str) -> Option<String> {
         None
     }
@@ -190,7 +191,8 @@ pub(super) struct Facts {
     pub cannot_switch: Option<&'static str>,
     /// Whether the value has parts, separated by blanks, that are set one after the other.
     pub has_parts: bool,
-    /// Whether this setting changes other settings of its object, so that it must be restored before them.
+    /// Whether a change of this setting also changes other settings of its object. If so, this setting must
+    /// be restored before the others.
     pub comes_first: bool,
     /// The value of the setting's fixes, if these fixes have no argument.
     pub only_value: Option<&'static str>,
@@ -200,7 +202,8 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// The properties that most kinds share: a disk setting whose former value is restored.
+    /// The properties that most kinds share: the setting belongs to a disk, and undoing it restores the
+    /// former value.
     pub(super) const DEFAULT: Facts = Facts {
         tag: "",
         of: None,
@@ -286,7 +289,7 @@ pub struct SettingFix {
 }
 
 impl SettingFix {
-    /// A fix of a disk's queue that loses no data at a power cut.
+    /// A fix of a disk's queue. A power cut loses no more data with this fix than without it.
     pub(super) const DEFAULT: SettingFix = SettingFix {
         name: "",
         changes: Group::Scheduler,
@@ -348,7 +351,8 @@ impl Group {
 pub enum Loss {
     /// A power cut loses no more data than without the fix.
     Nothing,
-    /// A power cut loses the last seconds of writes; the text gives their number. Older data stay intact.
+    /// A power cut loses the writes of the last seconds; the text says how many seconds. Older data stay
+    /// intact.
     Recent(&'static str),
     /// A power cut loses data that were moved or are no longer synced, so the fix is only for caches. The
     /// text names these data.
@@ -389,8 +393,8 @@ pub enum Trial {
     WriteAheadLog,
     /// The trial applies the fix to the workload's own folder, which no other program uses.
     OwnFolder,
-    /// A trial cannot apply the fix, because it changes the device permanently; the text says how. Only the
-    /// regular repetition of the fix is a setting.
+    /// A trial cannot apply the fix, because the fix changes the device permanently; the text says how. Only
+    /// the regular repetition of the fix is a setting.
     Once(&'static str),
     /// A trial cannot apply the fix, for this reason.
     None(&'static str),

@@ -1,4 +1,4 @@
-//! Changes settings of the machine's own devices and file systems on request, and restores them.
+//! Changes settings of the machine's own devices and file systems on request, and restores the old values.
 //!
 //! | step | where |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | changes that survive reboots | [`Keeper`] |
 //! | the order of records, locks and changes | [`Changes`] |
 //!
-//! The record of these changes is not a ledger: its settings are restored only on request. For temporary
-//! changes, use a ledger ([`borrow_setting`]).
+//! The record [`Settings`] is not a ledger: the settings in this record are restored only on request. For
+//! temporary changes, use a ledger ([`borrow_setting`]).
 
 mod applied;
 mod borrow;

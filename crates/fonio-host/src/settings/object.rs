@@ -78,7 +78,7 @@ impl Object {
         }
     }
 
-    /// Returns the folder, and the other folder or image that holds its content.
+    /// Returns the folder, and the other folder or image that has its content.
     pub(super) fn with_content(&self) -> (&Path, &Path) {
         match self {
             Object::Folder { dir, content: Some(content) } => (dir, content),

@@ -95,7 +95,7 @@ pub(crate) fn disk_of(path: &Path) -> Result<String, Refusal> {
     Err(Refusal::Reason(format!("this device is mapped to {}: name one of those devices", below.join(", "))))
 }
 
-/// Finds a disk like [`disk_of`], but also returns the devices that the disk is mapped to.
+/// Finds a disk as [`disk_of`] does, but also returns the devices that the disk is mapped to.
 pub(super) fn device_of(path: &Path) -> Result<(String, Vec<String>), Refusal> {
     let machine = Machine::here();
     let bare = Path::new("/dev").join(path);

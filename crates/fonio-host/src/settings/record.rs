@@ -18,8 +18,8 @@ const RECORD: &str = "settings.json";
 struct Recorded {
     #[serde(flatten)]
     applied: Applied,
-    /// The first new value, while a second new value is being set. If the process is killed then, either
-    /// value may be in force.
+    /// The first new value, while a second new value is being set. If the process is killed during this
+    /// change, either value may be in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     instead_of: Option<String>,
 }
@@ -106,7 +106,7 @@ impl Settings {
         Ok(undone)
     }
 
-    /// Undoes a change like [`Settings::undo`], but uses an earlier result of [`Applied::would_undo`]. Get
+    /// Undoes a change as [`Settings::undo`] does, but uses an earlier result of [`Applied::would_undo`]. Get
     /// this result before you remove the setting from the files that keep it, because changing these files
     /// may change the value in force.
     ///

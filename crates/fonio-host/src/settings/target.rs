@@ -102,8 +102,8 @@ impl Target {
         if let Object::Disk(device) = &self.object { Some(device) } else { None }
     }
 
-    /// Returns whether a process killed while changing `one` to `other` may have left the value `now`, which
-    /// is true if each part of `now` is a part of `one` or `other`.
+    /// Returns whether the value `now` can come from a process that was killed while it changed `one` to
+    /// `other`. This is the case if each part of `now` is a part of `one` or `other`.
     pub(super) fn is_half_set(&self, now: &str, one: &str, other: &str) -> bool {
         self.kind.facts().has_parts && is_between(now, one, other)
     }

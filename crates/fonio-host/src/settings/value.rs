@@ -48,7 +48,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// Maximum size that a setting accepts, which is more than any device needs.
+/// Maximum size that a setting accepts. No device needs more.
 const SIZE_MAX: u64 = 64 << 30;
 
 /// Parses a size, which must be a multiple of `step`.

@@ -144,7 +144,8 @@ impl Control {
     pub(super) fn set_params(self, number: u32, params: &Params) -> Result<(), Errno> {
         let mut params = *params;
         let command = with_buffer(number, &mut params);
-        // SAFETY: the buffer is the beginning of a `struct ublk_params`, and its first field is its length.
+        // SAFETY: the buffer is the beginning of a `struct ublk_params`, and the first field of the buffer is
+        // the buffer's length.
         unsafe { self.run(SET_PARAMS, &command, None) }
     }
 

@@ -10,8 +10,8 @@
 //!    was killed, the kernel has already removed the block device, but the character node remains until the
 //!    device is deleted.
 //!
-//! The kernel stores a number for the owner with each device. fonio stores a tag that is unique for each
-//! owner, so that the ledger never deletes another program's device.
+//! With each device, the kernel stores a number that the device's owner chooses. fonio stores a tag that is
+//! unique for each owner, so that the ledger never deletes another program's device.
 
 mod control;
 
@@ -128,7 +128,7 @@ impl UblkDevice {
         set.map_err(HostError::system("set the limits of", &self.path))
     }
 
-    /// Starts the device, which creates its block device. The process `server` must have opened the character
+    /// Starts the device. This creates the block device. The process `server` must have opened the character
     /// node and submitted a fetch command for each slot of the queue.
     ///
     /// # Errors
@@ -177,7 +177,7 @@ fn command_max(options: &UblkOptions) -> u64 {
 
 fn params(options: &UblkOptions) -> Params {
     const BLOCK_SHIFT: u8 = SECTOR_BYTES.ilog2() as u8;
-    /// Maximum size of a discard in sectors, which the 32-bit byte count of a request limits.
+    /// Maximum size of a discard in sectors. The limit comes from the 32-bit byte count of a request.
     const SECTORS_MAX: u32 = u32::MAX / SECTOR_BYTES as u32;
     let sectors = |bytes: u64| u32::try_from(bytes / SECTOR_BYTES).unwrap_or(SECTORS_MAX);
     let attribute = |present: bool, bit: u32| if present { bit } else { 0 };

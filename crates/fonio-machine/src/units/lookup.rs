@@ -1,8 +1,8 @@
-//! Looks up the human-readable name of a control group or a user: systemd unit, container (Docker, Podman,
-//! containerd, CRI-O, Kubernetes), Home Assistant add-on, or Android package.
+//! Looks up the human-readable name of a control group or a user. It is the name of a systemd unit, a
+//! container (Docker, Podman, containerd, CRI-O, Kubernetes), a Home Assistant add-on, or an Android package.
 //!
-//! The path of a control group contains the name of a systemd unit, but only the id of a container. A
-//! container's name is read from a file of its container engine, without asking the engine's daemon. Each
+//! The path of a control group contains the name of a systemd unit, but only the id of a container. The name
+//! of a container is read from a file of its container engine, without a request to the engine's daemon. Each
 //! container is looked up once, while the container exists.
 
 use std::fs::{self, File};
@@ -14,18 +14,18 @@ use rustc_hash::FxHashMap;
 
 use super::names::{self, Packages};
 
-/// Maximum number of control groups whose names are kept.
+/// Maximum number of control groups for which a name is cached.
 const KNOWN_MAX: usize = 10_000;
-/// Maximum size of a container engine's file that is read, in bytes. Podman's container list has about 1 KiB
-/// per container.
+/// Maximum number of bytes in a container engine's file; larger files are not read. Podman's container list
+/// has about 1 KiB per container.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Docker's data directory, for distribution packages and for the snap.
 const DOCKER_ROOTS: [&str; 2] = ["var/lib/docker", "var/snap/docker/common/var-lib-docker"];
 /// The storage folders of Podman and CRI-O; the second folder is for containers that do not survive a reboot.
 const PODMAN_ROOTS: [&str; 2] = ["var/lib/containers/storage", "run/containers/storage"];
-/// The bundle folders of containerd, each with a folder for each namespace: of containerd's packages, of k3s,
-/// of MicroK8s, and of containerd before 1.2.
+/// The folders in which containerd keeps bundles, for containerd's packages, k3s, MicroK8s, and containerd
+/// before 1.2. Each of them has a folder for each namespace.
 const CONTAINERD_ROOTS: [&str; 4] = [
     "run/containerd/io.containerd.runtime.v2.task",
     "run/k3s/containerd/io.containerd.runtime.v2.task",
@@ -37,11 +37,10 @@ const PACKAGES: &str = "data/system/packages.list";
 /// Looks up and caches the names of control groups and users.
 #[derive(Debug)]
 pub struct Units {
-    /// The directory that serves as `/`; tests use a copy of the files.
+    /// The directory that is used as `/`; tests use a copy of the files.
     root: PathBuf,
     known: FxHashMap<String, Option<String>>,
-    /// `None` before the first lookup; after the first lookup, the packages on Android, or `Some(None)` on
-    /// other machines.
+    /// The packages on Android; `None` before the first lookup, and `Some(None)` on machines without Android.
     packages: Option<Option<Packages>>,
     unnamed: u64,
 }
@@ -59,7 +58,7 @@ impl Units {
     }
 
     /// Returns the name of a control group or, if the control group has no name, of a user; `None` if neither
-    /// has a name. For a container whose name could not be found, returns a name with its id.
+    /// has a name. For a container without a known name, returns a name that contains the container's id.
     pub fn of(&mut self, cgroup: Option<&str>, uid: Option<u32>) -> Option<String> {
         let by_cgroup = cgroup.and_then(|cgroup| self.of_cgroup(cgroup));
         by_cgroup.or_else(|| self.package(uid?))
@@ -90,7 +89,7 @@ impl Units {
         shown
     }
 
-    /// Looks up a container by its id, which is unique across container engines.
+    /// Looks up a container by its id. Ids are unique across container engines.
     fn container(&self, cgroup: &str, id: &str) -> Option<String> {
         let home = self.home(cgroup);
         self.in_docker(home.as_deref(), id)
@@ -129,8 +128,8 @@ impl Units {
         namespaces.into_iter().find_map(|dir| names::containerd(&read(&dir.join(id).join("config.json"))?))
     }
 
-    /// Returns the home folder of the user whose slice contains a control group. Containers that users run
-    /// without root are stored there.
+    /// Returns the home folder of the user whose slice contains a control group. A user's containers that run
+    /// without root are stored in this folder.
     fn home(&self, cgroup: &str) -> Option<PathBuf> {
         let uid = cgroup.split('/').find_map(|part| part.strip_prefix("user-")?.strip_suffix(".slice"))?;
         let home = names::home(&read(&self.root.join("etc/passwd"))?, uid)?;
@@ -250,7 +249,7 @@ mod tests {
             let mut units = Units::below(root.path());
             assert_eq!(units.of(Some(&cgroup), None).as_deref(), Some(expected), "{cgroup}");
             assert_eq!(units.unnamed(), u64::from(expected.contains(" id ")), "{cgroup}");
-            // The name of a removed container is still known.
+            // After a container was removed, its name is still known.
             drop(root);
             assert_eq!(units.of(Some(&cgroup), None).as_deref(), Some(expected), "{cgroup}");
         }

@@ -1,4 +1,4 @@
-//! Parses the names of containers and packages from the text of files of container engines and Android.
+//! Parses the names of containers and packages from files of container engines and Android.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// Range of the user ids of apps (`AID_APP_START` and `AID_APP_END` of Android's
 /// `android_filesystem_config.h`).
 const APPS: std::ops::Range<u32> = 10_000..20_000;
-/// Offset between an app's ids for two users of the device (`AID_USER_OFFSET`).
+/// Difference between the user ids of one app for two successive users of the device (`AID_USER_OFFSET`).
 const ANDROID_USER: u32 = 100_000;
 
 /// Returns the name of a Docker container from its `config.v2.json`: `docker web`. For a Home Assistant
@@ -29,8 +29,8 @@ pub(super) fn docker(config: &str) -> Option<String> {
     // Docker stores the container's name with a leading slash.
     let name = config.name.strip_prefix('/').unwrap_or(&config.name);
     let labels = config.config.and_then(|inner| inner.labels).unwrap_or_default();
-    // Home Assistant's images have the first label; containers created by Home Assistant's supervisor have
-    // the second label.
+    // Home Assistant's images have the first label; the containers that its supervisor creates have the
+    // second label.
     let is_home_assistant = labels.contains_key("io.hass.type") || labels.contains_key("supervisor_managed");
     let home = || {
         let addon = name.strip_prefix("addon_").map(|slug| format!("add-on {slug}"));
@@ -106,8 +106,8 @@ impl Packages {
         Packages(packages)
     }
 
-    /// Returns the package of a user id, for any user of the device; `None` if the user id is not an app's
-    /// id.
+    /// Returns the package of the app with this user id, for any user of the device; `None` if no app has
+    /// this user id.
     pub(super) fn of(&self, uid: u32) -> Option<String> {
         let app = Some(uid % ANDROID_USER).filter(|app| APPS.contains(app))?;
         let (first, others) = self.0.get(&app)?.split_first()?;

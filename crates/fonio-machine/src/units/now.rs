@@ -1,4 +1,4 @@
-//! Finds the units that have processes now.
+//! Finds the units that currently have processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,8 +7,8 @@ use fonio_system::Task;
 use super::lookup::Units;
 use crate::machine::Machine;
 
-/// Returns the units that have processes now. Maps each unit's name, as used in recordings, to the path of
-/// its control group in the unified hierarchy. Skips processes that end during the call.
+/// Returns the units that currently have processes. Maps each unit's name, as used in recordings, to the
+/// paths of its control groups in the unified hierarchy. Skips processes that end during the call.
 pub fn units_now() -> BTreeMap<String, BTreeSet<String>> {
     let machine = Machine::here();
     let mut units = Units::default();

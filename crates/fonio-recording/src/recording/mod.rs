@@ -59,7 +59,7 @@ impl Recording {
     /// Opens a recording: reads `meta.json` and each table's footer.
     ///
     /// # Errors
-    /// Each error names the damaged or missing file, and says what to do.
+    /// Each error names the damaged or missing file, and says what the user can do.
     pub fn open(dir: &Path) -> Result<Recording, RecordingError> {
         let meta = read_meta(dir)?;
         Ok(Recording { tables: TableFiles::open(dir, &meta)?, dir: dir.to_owned(), meta })
@@ -80,10 +80,10 @@ impl Recording {
         self.tables.rows(table).unwrap_or(0)
     }
 
-    /// Passes the rows of `tables` to `sink`, each table in its own order: threads, files, marks, samples,
-    /// calls, statements, waits, blocked counts. Then come requests and bios, interleaved by time (a bio
-    /// before a request of the same time), with `settled` marks; then links; then diagnostics. Bios and links
-    /// are left out if the sink does not want them.
+    /// Passes the rows of `tables` to `sink`, each table in its own order. First come threads, files, marks,
+    /// samples, calls, statements, waits and blocked counts, one table after the other. Then come requests
+    /// and bios, interleaved by time (a bio before a request of the same time), with `settled` marks. Links
+    /// and diagnostics come last. Bios and links are left out if the sink does not want them.
     ///
     /// A replay needs bounded memory for a recording of any size.
     ///
@@ -100,11 +100,11 @@ impl Recording {
         each(files.files.as_ref().filter(|_| wanted(Table::Files)), |row| sink.file(row))?;
         each(files.marks.as_ref().filter(|_| wanted(Table::Marks)), |row| sink.mark(row))?;
         each(files.samples.as_ref().filter(|_| wanted(Table::Samples)), |row| sink.sample(row))?;
-        // Calls come before waits and requests, so that a sink can find the call of each wait and request.
+        // Calls come before waits and requests, because sinks look up the call of each wait and request.
         each(files.calls.as_ref().filter(|_| wanted(Table::Calls)), |row| sink.call(row))?;
         let statements = files.statements.as_ref().filter(|_| wanted(Table::Statements));
         each(statements, |row| sink.statement(row))?;
-        // Waits come before requests, so that a sink can count the requests outstanding during a wait.
+        // Waits come before requests, because sinks count the requests that are outstanding during each wait.
         each(files.waits.as_ref().filter(|_| wanted(Table::Waits)), |row| sink.wait(row))?;
         let counts = files.blocked_counts.as_ref().filter(|_| wanted(Table::BlockedCounts));
         each(counts, |row| sink.blocked_count(row))?;
@@ -226,7 +226,7 @@ fn interleaved(
     }
 }
 
-/// Reads rows and checks their order, because consumers rely on the order, but other tools can rewrite a
+/// Reads rows and checks their order. Consumers rely on the order, but another tool may have rewritten the
 /// table.
 struct InOrder<'t, R> {
     rows: Rows<'t, R>,

@@ -51,7 +51,7 @@ impl<R: Row> TableFile<R> {
             return Err(RecordingError::Parts { path });
         }
         let damaged = |source: ParquetError| RecordingError::Damaged { path: path.clone(), source };
-        // Ignores Arrow types in the file: the schema defines the types.
+        // Ignore the Arrow types in the file, because the schema defines the types.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let metadata = guarded(|| ArrowReaderMetadata::load(&file, options)).map_err(damaged)?;
         let length = file.metadata().map_err(RecordingError::io("read", &path))?.len();
@@ -94,7 +94,7 @@ impl<R: Row> TableFile<R> {
     }
 }
 
-/// Checks the offsets of column data in the footer. The Parquet library trusts these offsets, and panics if
+/// Checks the offsets of column data in the footer. The Parquet library trusts these offsets and panics if
 /// they are impossible.
 fn check_places(metadata: &ArrowReaderMetadata, length: u64) -> Result<(), ParquetError> {
     for (place, group) in metadata.metadata().row_groups().iter().enumerate() {
@@ -120,7 +120,8 @@ fn check_places(metadata: &ArrowReaderMetadata, length: u64) -> Result<(), Parqu
 /// later version would give wrong rows.
 fn check_key_values<R: Row>(metadata: &ArrowReaderMetadata, path: &Path) -> Result<(), RecordingError> {
     let pairs = metadata.metadata().file_metadata().key_value_metadata();
-    // Other tools drop fonio's key-value pairs when they rewrite a table; then only the columns are checked.
+    // Other tools drop fonio's key-value pairs when they rewrite a table. For such a table, only the columns
+    // are checked.
     let value = |key: &str| pairs?.iter().find(|pair| pair.key == key)?.value.as_deref();
     if let Some(name) = value(TABLE_KEY)
         && name != R::TABLE.name()
@@ -149,12 +150,12 @@ pub(super) struct Rows<'t, R> {
     batches: ParquetRecordBatchReader,
     decoded: Vec<R>,
     at: usize,
-    /// Number of rows in the batches before the current one.
+    /// Number of rows in the batches before the current batch.
     decoded_before: u64,
 }
 
 impl<R: Row> Rows<'_, R> {
-    /// Returns the current row; [`advance`](Rows::advance) moves to the next one.
+    /// Returns the current row; [`advance`](Rows::advance) moves to the next row.
     #[inline]
     pub(super) fn head(&mut self) -> Result<Option<&R>, RecordingError> {
         if self.at == self.decoded.len() && !self.decode()? {
@@ -203,9 +204,9 @@ impl<R: Row> Rows<'_, R> {
     }
 }
 
-/// Calls the Parquet library and turns a panic into an error. The library has no checksums by default, and
-/// panics on some damage that its checks miss. After a panic, the caller must no longer use the objects that
-/// the call used.
+/// Calls the Parquet library and turns a panic into an error. By default, the library does not verify
+/// checksums, and it panics on some damage that its other checks miss. After a panic, the caller must no
+/// longer use the objects that the call used.
 fn guarded<T>(call: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
         let message = panic.downcast::<String>().map(|message| *message);

@@ -1,7 +1,7 @@
-//! Replaces names with tokens, so that a recording can be shared.
+//! Replaces names with tokens to make a recording safe to share.
 //!
 //! A token is a keyed hash (HMAC-SHA-256) of a name. A name gets the same token in all recordings that are
-//! redacted with the same key. Without the key, nobody can find the name behind a token by trying names.
+//! redacted with the same key. Without the key, nobody can find out the name behind a token by trying names.
 //! Numbers, times, sizes, device offsets and device models are not changed.
 
 mod names;
@@ -53,7 +53,7 @@ const REDACTED: &str = "the message is left out, because it may contain names";
 /// A [`RowSink`] that passes rows on with tokens instead of names.
 ///
 /// The redactor replaces paths; users; marks of programs; names in SQL statements; names of threads, units,
-/// containers, packages, control groups and network interfaces; and messages that may quote one of these.
+/// containers, packages, control groups and network interfaces; and messages that may quote such names.
 /// [`redacted_meta`] replaces such names in the metadata.
 #[derive(Debug)]
 pub struct Redactor<S> {

@@ -12,7 +12,7 @@ const DIGITS: usize = 12;
 /// Minimum length of a key in bytes. A shorter key could be found by trying all keys.
 const KEY_BYTES_MIN: usize = 16;
 
-/// File-name suffixes that show what kind of file it is.
+/// Suffixes of file names that show the kind of the file.
 const SUFFIXES: [&str; 10] =
     [".db", ".sqlite", ".sqlite3", ".db3", ".wal", ".journal", ".log", ".tmp", ".sst", ".ldb"];
 /// Suffixes that SQLite appends to the file name of a database.
@@ -32,10 +32,10 @@ const COMMON: [&str; 10] = [
     "kubepods.slice",
     "lxc",
 ];
-/// Words that precede the name of a container or add-on in a unit's name.
+/// Words that come before the name of a container or add-on in the name of a unit.
 const UNIT_KINDS: [&str; 4] = ["nerdctl", "pod", "add-on", "Home Assistant"];
-/// Names of the kernel threads that matter for I/O. In a thread's name, the number of a processor or device
-/// follows.
+/// The first parts of the names of kernel threads that matter for I/O. The full name of a thread continues
+/// with the number of a processor or device.
 const KERNEL_THREADS: [&str; 13] = [
     "kworker",
     "jbd2",
@@ -56,7 +56,7 @@ const KERNEL_THREADS: [&str; 13] = [
 #[derive(Clone)]
 pub struct Key(Vec<u8>);
 
-/// Why a redaction key could not be loaded.
+/// The reason why a redaction key could not be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -104,7 +104,7 @@ impl Key {
     /// names.
     ///
     /// # Errors
-    /// If the file cannot be read, or if it is too short for a key.
+    /// If the file cannot be read, or if it is too short.
     pub fn from_file(path: &Path) -> Result<Key, KeyError> {
         let bytes = std::fs::read(path).map_err(|source| KeyError::Read { path: path.to_owned(), source })?;
         if bytes.len() < KEY_BYTES_MIN {
@@ -143,13 +143,13 @@ impl Names {
         token
     }
 
-    /// Redacts each component of a path, so that files in one folder stay in one folder.
+    /// Redacts each component of a path. Files in one folder are still in one folder afterwards.
     pub(super) fn path(&self, path: &str) -> String {
         let part = |part: &str| if part.is_empty() { String::new() } else { self.file_name(part) };
         path.split('/').map(part).collect::<Vec<_>>().join("/")
     }
 
-    /// Redacts a file name but keeps its suffix, so that a database and its journal get the same token.
+    /// Redacts a file name but keeps its suffix. Therefore, a database and its journal get the same token.
     fn file_name(&self, name: &str) -> String {
         if matches!(name, "." | "..") {
             return name.to_owned();
@@ -162,8 +162,8 @@ impl Names {
         format!("{token}{suffix}{beside}")
     }
 
-    /// Redacts the name of a thread. A kernel thread keeps its general name, without the part that differs
-    /// between threads of the same kind.
+    /// Redacts the name of a thread. For a kernel thread, only the part that differs between threads of the
+    /// same kind is removed.
     pub(super) fn comm(&self, comm: &str) -> String {
         let rest = |name: &&&str| {
             let rest = comm.strip_prefix(**name);
@@ -214,8 +214,8 @@ impl Names {
         }
     }
 
-    /// Redacts an SQL statement: every word that is not an SQL keyword becomes a token, which does not depend
-    /// on the word's case.
+    /// Redacts an SQL statement: every word that is not an SQL keyword becomes a token. The token does not
+    /// depend on the word's case.
     pub(super) fn statement(&self, text: &str) -> String {
         sql::with_names(text, |name| self.token("n", &name.to_ascii_lowercase()))
     }
@@ -237,7 +237,7 @@ fn is_number(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Replaces the digits of tokens, so that the remaining text can be compared.
+    /// Replaces the digits of tokens. The resulting text can be compared with an expected text.
     fn shape(text: &str) -> String {
         let mut shape = String::new();
         let mut rest = text;

@@ -30,7 +30,7 @@ fn meta() -> Meta {
     }
 }
 
-/// Writes a row of each kind that contains the secret word wherever the row can have a name.
+/// Writes a row of each kind. Each row contains the secret word wherever it can have a name.
 fn pour(sink: &mut dyn RowSink) {
     let name = || Some(SECRET.to_owned());
     let thread = |tid, comm: &str| Thread {

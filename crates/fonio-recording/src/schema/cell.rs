@@ -1,9 +1,9 @@
 //! Defines the column types, and their conversion to and from Arrow arrays.
 //!
-//! 64-bit quantities are stored in signed columns, although the rows have `u64`. The reason is that SQL and
-//! pandas subtract times, sectors and sizes, and fail if the difference of unsigned numbers is negative. The
-//! bits of a number do not change. So a number from 2^63 on, which occurs only in damaged traces, is negative
-//! for other tools, but fonio reads it back exactly.
+//! 64-bit quantities are stored in signed columns, although the rows have `u64`. The reason is that users
+//! subtract times, sectors and sizes in SQL and pandas, which fail if the difference of unsigned numbers is
+//! negative. The bits of a number do not change. So other tools show a number of 2^63 or more as negative,
+//! but fonio reads it back exactly. Such numbers occur only in damaged traces.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ pub(crate) struct Cells<C: Cell> {
     column: <C::Value as Value>::Column,
 }
 
-/// Opens a column of a batch read with [`super::arrow_schema`].
+/// Opens a column of a batch that was read with [`super::arrow_schema`].
 pub(crate) fn open<C: Cell>(name: &'static str, array: Option<&ArrayRef>) -> Cells<C> {
     let array = array.expect("a batch has every column of its schema");
     // `logical_nulls` also reports a null among a dictionary's values.
@@ -166,7 +166,8 @@ impl Value for String {
     }
 }
 
-/// A column of names: each row's index into the batch's dictionary, and the meaning of each dictionary entry.
+/// A column of names. It consists of each row's index into the batch's dictionary, and the meaning of each
+/// dictionary entry.
 pub(crate) struct Names<V> {
     keys: ScalarBuffer<i32>,
     values: Vec<Result<V, String>>,

@@ -14,7 +14,7 @@ use arrow_schema::DataType;
 
 use super::{BadCell, Column};
 
-/// The greatest number up to which `f64` represents every integer exactly.
+/// The largest number up to which `f64` represents every integer exactly.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Returns whether the schema's data type is an integer type.
@@ -46,8 +46,8 @@ pub(super) fn convert(array: &ArrayRef, column: &Column) -> Result<ArrayRef, Bad
     })
 }
 
-/// Returns the values of a numeric column in the widest type. The error consists of the row and the text of a
-/// value that is not an integer.
+/// Returns the values of a numeric column, converted to the widest type. The error has the row and the text
+/// of a value that is not an integer.
 fn whole(array: &ArrayRef) -> Result<Vec<Option<i128>>, (usize, String)> {
     fn wide<T: ArrowPrimitiveType<Native: Into<i128>>>(array: &ArrayRef) -> Vec<Option<i128>> {
         array.as_primitive::<T>().iter().map(|value| value.map(Into::into)).collect()
@@ -75,7 +75,7 @@ fn whole(array: &ArrayRef) -> Result<Vec<Option<i128>>, (usize, String)> {
     })
 }
 
-/// Converts integers to a narrower type. The error is the row of a value that is out of range.
+/// Converts integers to a narrower type. The error is the index of the row with a value that is out of range.
 fn narrow<T: ArrowPrimitiveType<Native: TryFrom<i128>>>(values: &[Option<i128>]) -> Result<ArrayRef, usize> {
     let narrowed = values.iter().enumerate().map(|(row, value)| match value {
         Some(value) => T::Native::try_from(*value).map(Some).map_err(|_| row),

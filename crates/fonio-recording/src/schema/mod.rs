@@ -1,4 +1,4 @@
-//! Defines the tables' columns: [`tables`] has one line per column, [`cell`] the column types.
+//! Defines the columns of the tables: [`tables`] has one line per column, and [`cell`] has the column types.
 
 pub(crate) mod cell;
 mod convert;
@@ -20,7 +20,7 @@ use crate::table::Table;
 
 /// Key for the name of the table in the key-value metadata of the Parquet file.
 pub(crate) const TABLE_KEY: &str = "fonio.table";
-/// Metadata key of the schema version, which is a decimal number.
+/// Metadata key of the schema version. Its value is a decimal number.
 pub(crate) const VERSION_KEY: &str = "fonio.schema_version";
 
 /// Number of rows in a row group. Larger groups make the footer smaller (10^9 rows form 4000 groups), but
@@ -43,7 +43,7 @@ pub(crate) struct Column {
     pub data_type: DataType,
     pub nullable: bool,
     pub layout: Layout,
-    /// Whether recordings of older versions lack the column. In these recordings, its values are null.
+    /// Whether recordings of older versions lack the column. If so, its values are null in these recordings.
     pub is_added: bool,
 }
 
@@ -60,7 +60,7 @@ pub(crate) trait Row: Clone {
     fn decode(columns: &[ArrayRef], count: usize, rows: &mut Vec<Self>) -> Result<(), BadCell>;
 }
 
-/// A value that is invalid in its column; `row` counts within the batch.
+/// A value that is invalid in its column. `row` is the index of its row in the batch.
 #[derive(Debug)]
 pub(crate) struct BadCell {
     pub column: &'static str,
@@ -83,9 +83,9 @@ pub(crate) fn writer_properties<R: Row>() -> WriterProperties {
             KeyValue::new(VERSION_KEY.to_owned(), SCHEMA_VERSION.to_string()),
         ]))
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-        // With the minimum and maximum per row group, a reader can skip row groups. Page statistics and page
-        // offsets would stay in memory until the file is closed, and would save little, because rows are
-        // small and of fixed width.
+        // With the minimum and maximum per row group, a reader can skip row groups. Statistics and offsets of
+        // pages would stay in memory until the file is closed, and would save little time, because rows are
+        // small and have a fixed width.
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true);
     for column in R::columns() {
@@ -100,8 +100,8 @@ pub(crate) fn writer_properties<R: Row>() -> WriterProperties {
     properties.build()
 }
 
-/// Appends the rows of a batch to `rows`. `places` contains the index of each schema column in the batch; a
-/// column without an index is filled with nulls.
+/// Appends the rows of a batch to `rows`. `places` has the index of each schema column in the batch; a column
+/// without an index is filled with nulls.
 pub(crate) fn decode<R: Row>(
     batch: &RecordBatch,
     places: &[Option<usize>],
@@ -116,9 +116,9 @@ pub(crate) fn decode<R: Row>(
     R::decode(&columns, batch.num_rows(), rows)
 }
 
-/// Finds the columns of this build in the schema of a file, which may have them in any order and may have
-/// further columns. Returns the schema for reading the file, and the index of each of our columns in the
-/// file. The index is `None` for an added column that the file lacks.
+/// Finds the columns that this build knows in the schema of a file. The file may have them in any order, and
+/// may have further columns. Returns the schema for reading the file, and the index of each known column in
+/// the file. The index is `None` for an added column that the file lacks.
 pub(crate) fn match_columns<R: Row>(
     file_schema: &Schema,
     path: &Path,

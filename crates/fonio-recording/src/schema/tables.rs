@@ -1,10 +1,10 @@
-//! Defines every table of a recording with one line per column: the field of the row, the type of the field,
-//! the name of the column, and the layout of the column. A column marked `added` is missing in recordings of
-//! older versions; in such a recording, the column is read as null.
+//! Defines every table of a recording with one line per column. Each line has the field of the row, the type
+//! of the field, the name of the column, and the layout of the column. A column marked `added` is missing in
+//! recordings of older versions; in such a recording, the column is read as null.
 //!
-//! Changing the name, the stored type or the meaning of a column changes the schema: raise `SCHEMA_VERSION` and
-//! describe the change in `docs/recording-reference.md`. A column of text and a dictionary-encoded column of
-//! text have the same stored type.
+//! Changing the name, the stored type or the meaning of a column changes the schema: raise `SCHEMA_VERSION`
+//! and describe the change in `docs/recording-reference.md`. Text columns with and without a dictionary have
+//! the same stored type.
 
 use arrow_array::ArrayRef;
 use fonio_core::{

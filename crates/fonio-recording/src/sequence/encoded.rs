@@ -1,11 +1,12 @@
-//! Encodes requests and bios for spill files: two bytes with a presence bit for each optional field, then
-//! every field in full width, little-endian. A spill file is read only by the process that wrote it.
+//! Encodes requests and bios for spill files. An encoded row consists of two bytes with a presence bit for
+//! each optional field, and then of every field in full width, little-endian. A spill file is read only by
+//! the process that wrote it.
 
 use fonio_core::{Bio, ByteCount, Content, DeviceId, Flags, Op, Request, Sector, Timestamp};
 
 /// Size of an encoded request: two bytes for the presence bits, then the fields.
 pub(super) const REQUEST_BYTES: usize = 2 + 8 + 4 + 1 + 4 + 4 + 8 + 8 + 5 * 8 + 5 * 4 + 1 + 2 + 4;
-/// Size of an encoded bio, with the same layout.
+/// Size of an encoded bio: two bytes for the presence bits, then the fields.
 pub(super) const BIO_BYTES: usize = 2 + 8 + 4 + 1 + 4 + 4 + 8 + 8 + 8 + 8 + 3 * 4 + 8;
 
 pub(super) fn request(row: &Request, out: &mut Vec<u8>) {

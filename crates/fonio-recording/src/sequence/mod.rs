@@ -1,15 +1,15 @@
 //! Sorts the rows of one table in bounded memory.
 //!
 //! Producers emit a request on completion, but the table is ordered by issue. So rows arrive *nearly* sorted:
-//! their positions are wrong by about the queue depth of the device. Rows wait in memory until the settled
-//! mark of the producer is later than the rows. The sequence looks at the waiting rows only when their number
-//! has doubled. A look moves only keys: it sorts the new keys, and merges them with those older keys that are
-//! later in the order than the first new key. A row stays in its slot until it is emitted; then the slot is
-//! reused.
+//! a row is about as many positions away from its right position as the device has requests in its queue.
+//! Rows wait in memory until the settled mark of the producer is later than the rows. The sequence looks at
+//! the waiting rows only when their number has doubled. A look moves only keys. It sorts the new keys, and
+//! merges them with the older keys that sort after the first new key. A row stays in its slot until it is
+//! emitted; then the slot is reused.
 //!
 //! A request that never completes keeps the mark from advancing until the end of the trace. If memory is
-//! full, the first half of the waiting rows in sort order is spilled to [`runs::Runs`] on disk. Invariant: no
-//! emitted row is later in the order than a row that waits in memory or in runs.
+//! full, the half of the waiting rows that comes first in sort order is spilled to [`runs::Runs`] on disk.
+//! Invariant: no emitted row sorts after a row that waits in memory or in runs.
 
 mod encoded;
 pub(crate) mod ordered;
@@ -38,20 +38,21 @@ pub(crate) trait Sequenced: Clone {
     fn decode(bytes: &[u8]) -> Self;
 }
 
-/// Number of new rows between two looks: enough to keep the cost of looks low, but few enough for the
+/// Number of new rows between two looks: large enough to keep the cost of looks low, but small enough for the
 /// processor's cache.
 const ROWS_PER_LOOK: usize = 1024;
 
 /// Number of rows fetched at once; the fetched rows fill at most half of the first-level cache.
 const ROWS_NEAR: usize = 64;
 
-/// Up to this many moves per key, insertion sort is cheaper than the standard sort.
+/// Number of moves per key up to which insertion sort is cheaper than the standard sort.
 const MOVES_PER_KEY: usize = 16;
 
 /// The key of a waiting row, and the row's slot in `rows`.
 type Waiting = (u64, u64, u32);
 
-/// Sorts keys that are at most a few positions out of order. Uses the standard sort for other keys.
+/// Sorts keys, fast if they are at most a few positions out of order. If they are further out of order, uses
+/// the standard sort.
 fn sort(keys: &mut [Waiting]) {
     let mut moves = 0;
     for at in 1..keys.len() {
@@ -78,8 +79,8 @@ fn order(&(time, id, _): &Waiting) -> u128 {
 pub(crate) struct Sequence<T: Sequenced> {
     /// The waiting rows. Slots in `free` contain rows that have already been emitted.
     rows: Vec<T>,
-    /// Free slots in `rows`; the last slot is used first. Rows were emitted in the opposite order, so new
-    /// rows get consecutive slots, as the processor's prefetching needs.
+    /// Free slots in `rows`. The last slot is used first. The slots of emitted rows are added in the opposite
+    /// order, so new rows get consecutive slots, which the processor can prefetch.
     free: Vec<u32>,
     /// The keys of emitted rows and, from `given` on, the keys of waiting rows.
     keys: Vec<Waiting>,
@@ -88,9 +89,9 @@ pub(crate) struct Sequence<T: Sequenced> {
     sorted: usize,
     /// Memory that merging reuses.
     before: Vec<Waiting>,
-    /// Copies of the next rows to emit; the first copy belongs to the value of `given` when the rows were
-    /// copied. The rows in `rows` are no longer in the cache, and fetching several rows takes about as long
-    /// as fetching one.
+    /// Copies of the next rows to emit. The first copy is the row at the position that `given` had when the
+    /// rows were copied. The rows in `rows` are no longer in the cache, and fetching several rows takes about
+    /// as long as fetching one row.
     near: Vec<T>,
     near_from: usize,
     rows_in_memory: usize,
@@ -100,8 +101,8 @@ pub(crate) struct Sequence<T: Sequenced> {
 }
 
 impl<T: Sequenced> Sequence<T> {
-    /// Creates a sequence with up to `rows_in_memory` rows in memory (at least about two thousand), which
-    /// spills into unlinked files in `spill_dir`.
+    /// Creates a sequence that keeps up to `rows_in_memory` rows (at least about two thousand) in memory, and
+    /// spills further rows into unlinked files in `spill_dir`.
     pub(crate) fn new(rows_in_memory: usize, spill_dir: &Path) -> Sequence<T> {
         let rows_in_memory = rows_in_memory.clamp(2 * ROWS_PER_LOOK, u32::MAX as usize / 2);
         Sequence {
@@ -119,7 +120,7 @@ impl<T: Sequenced> Sequence<T> {
         }
     }
 
-    /// Adds a row, in any order that the settled mark allows.
+    /// Adds a row. Rows can be added in any order that the settled mark allows.
     #[inline]
     pub(crate) fn push(&mut self, row: &T) {
         let (time, id) = row.key();
@@ -142,7 +143,8 @@ impl<T: Sequenced> Sequence<T> {
         self.keys.len() >= self.look_at
     }
 
-    /// Sorts the waiting rows, so that [`head`](Sequence::head) and [`pop`](Sequence::pop) can be used.
+    /// Sorts the waiting rows. After this call, [`head`](Sequence::head) and [`pop`](Sequence::pop) can be
+    /// used.
     pub(crate) fn look(&mut self) {
         self.forget_near();
         assert!(self.given <= self.sorted && self.sorted <= self.keys.len(), "only sorted rows are emitted");
@@ -224,7 +226,7 @@ impl<T: Sequenced> Sequence<T> {
         }
         let waiting = self.keys.len() - self.given;
         if self.given > waiting / 2 {
-            // Rows were emitted, so all keys are in order.
+            // If rows were emitted, all keys are in order.
             self.free.extend(self.keys.drain(..self.given).rev().map(|(_, _, place)| place));
             assert!(self.keys.len() + self.free.len() == self.rows.len(), "each slot is in use or free");
             (self.given, self.sorted) = (0, waiting);

@@ -1,4 +1,4 @@
-//! Sorts requests and bios and interleaves them by time, for both a sequencer and a writer.
+//! Sorts requests and bios and interleaves them by time, for the sequencer and the writer.
 
 use std::io;
 use std::path::Path;
@@ -12,10 +12,10 @@ pub(crate) struct Ordered {
     bios: Sequence<Bio>,
     /// The time of the producer's last settled mark.
     settled: Timestamp,
-    /// All rows before this time have been emitted, and the sink has got this time as its settled mark.
+    /// All rows before this time have been emitted, and the sink has received this time as its settled mark.
     given: Timestamp,
-    /// Number of rows that arrived after the settled mark had passed their time, and a description of the
-    /// first such row.
+    /// Number of rows with a time before the settled mark at their arrival, and a description of the first
+    /// such row.
     late: u64,
     first_late: Option<String>,
 }
@@ -51,8 +51,8 @@ impl Ordered {
         if self.bios.look_is_due() { self.give(Some(self.settled), sink) } else { Ok(()) }
     }
 
-    /// Notes the mark, but emits no rows yet. About a thousand rows are emitted at a time, independently of
-    /// the number of marks.
+    /// Stores the mark, but emits no rows yet. About a thousand rows are emitted at a time, regardless of the
+    /// number of marks.
     #[inline]
     pub(crate) fn settled(&mut self, before: Timestamp) {
         self.settled = self.settled.max(before);
@@ -73,8 +73,8 @@ impl Ordered {
         self.give(None, sink)
     }
 
-    /// Returns whether the row is earlier than the producer's settled mark. This depends on the mark and not
-    /// on the emitted rows, so that a report and an import leave out the same rows.
+    /// Returns whether the row is earlier than the producer's settled mark. The result depends only on the
+    /// mark and not on the emitted rows. Therefore, a report and an import leave out the same rows.
     #[inline]
     fn is_late<T: Sequenced>(&mut self, row: &T) -> bool {
         let (time, id) = row.key();

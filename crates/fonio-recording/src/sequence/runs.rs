@@ -1,11 +1,11 @@
 //! Stores sorted runs on disk, and merges them.
 //!
-//! Each run is an unlinked file of fixed-size rows, which is read from the beginning while rows are appended
-//! at the end. Spilled rows extend the run that ends closest before them, so nearly sorted input of any
-//! length forms one run. The file of a fully read run is reused from its start. Input in reverse order
-//! creates a new run at each spill. When a level has [`FAN_IN`] runs, they are merged into one run of the
-//! next level. This bounds the number of open files and read buffers, and moves each row at most `log(runs) /
-//! log(FAN_IN)` times.
+//! Each run is an unlinked file of rows with a fixed size. It is read from the beginning while rows are
+//! appended at the end. Spilled rows are appended to the run that ends closest before them, so nearly sorted
+//! input of any length forms one run. When a run has been read completely, its file is reused from the start.
+//! Input in reverse order creates a new run at each spill. When a level has [`FAN_IN`] runs, they are merged
+//! into one run of the next level. This limits the number of open files and read buffers. Each row is moved
+//! at most `log(runs) / log(FAN_IN)` times.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,8 +16,8 @@ use std::path::PathBuf;
 
 use super::{Key, Sequenced};
 
-/// Number of runs that are merged at a time. Three levels hold 64^3 runs, with 192 open files and 12 MiB of
-/// read buffers.
+/// Number of runs that are merged at a time. Three levels have space for 64^3 runs, with 192 open files and
+/// 12 MiB of read buffers.
 const FAN_IN: usize = 64;
 
 /// Number of bytes read from a run at a time.
@@ -31,7 +31,7 @@ pub(super) struct Runs<T> {
     runs: Vec<Run<T>>,
     /// The key of each run's first remaining row, and the run's index. A fully read run has no entry.
     heads: BinaryHeap<Reverse<(Key, usize)>>,
-    /// The last popped row, kept so that `pop` can return a reference to it.
+    /// The last popped row. It is stored here because `pop` returns a reference to it.
     popped: Option<T>,
 }
 
@@ -45,7 +45,7 @@ impl<T: Sequenced> Runs<T> {
         self.heads.peek().map(|Reverse((key, _))| *key)
     }
 
-    /// Removes the row that comes first among all runs; at least one row must be left.
+    /// Removes and returns the row that comes first among all runs. At least one row must be left.
     pub(super) fn pop(&mut self) -> io::Result<&T> {
         let mut top = self.heads.peek_mut().expect("pop follows head");
         let run = &mut self.runs[top.0.1];
@@ -98,8 +98,8 @@ impl<T: Sequenced> Runs<T> {
         Ok(())
     }
 
-    /// Returns the run to extend with rows from `first` on: among the runs that end before `first`, the run
-    /// that ends last; if there is no such run, a fully read run.
+    /// Returns the run to which rows from `first` on are appended: among the runs that end before `first`,
+    /// the run that ends last; if no run ends before `first`, a fully read run.
     fn place_for(&self, first: Key) -> Option<usize> {
         let live = |run: &Run<T>| run.head.is_some();
         let (extended, _) = self

@@ -25,10 +25,10 @@ pub struct WriterOptions {
     pub overwrite: bool,
     /// Memory in bytes for requests and bios that wait to be sorted. Encoding needs up to about 60 MB more.
     pub memory_bytes: usize,
-    /// Directory for the unlinked files that hold rows beyond `memory_bytes`. `None` means the recording's
-    /// own directory, whose file system needs room for the rows anyway.
+    /// Directory for the unlinked files with the rows that do not fit into `memory_bytes`. `None` means the
+    /// directory of the recording. The file system of this directory needs room for the rows anyway.
     pub spill_dir: Option<PathBuf>,
-    /// If the file system becomes full, keep a recording of the rows that fit. Without this option, no part
+    /// If the file system becomes full, keep a recording with the rows that fit. Without this option, no part
     /// of the recording remains.
     pub keep_what_fits: bool,
     /// If the recording's name is in use when the recording is finished, use `NAME-2`, or the next free
@@ -53,7 +53,7 @@ pub struct FinishedRecording {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Incomplete {
-    /// The table without its last rows.
+    /// The table that lacks its last rows.
     pub table: Table,
     /// Number of rows in the table.
     pub kept: u64,
@@ -98,7 +98,8 @@ impl Writer {
     ///
     /// # Errors
     /// [`RecordingError::Exists`] if `dir` is a recording and `overwrite` is not set;
-    /// [`RecordingError::NotOurs`] if `dir` is anything else but an empty directory; [`RecordingError::Io`].
+    /// [`RecordingError::NotOurs`] if `dir` is neither a recording nor an empty directory;
+    /// [`RecordingError::Io`].
     pub fn create(dir: &Path, options: WriterOptions) -> Result<Writer, RecordingError> {
         let staging = Staging::create(dir, options.overwrite, options.other_name_if_taken)?;
         let spill_dir = options.spill_dir.as_deref().unwrap_or(staging.path());
@@ -111,11 +112,11 @@ impl Writer {
     }
 
     /// Writes the last rows and `meta.json`, makes all files durable and renames the recording to its final
-    /// path. Returns the written `meta`, with `schema_version` and `rows` filled in, and `writer` and `began`
-    /// if they were missing.
+    /// path. Returns the written `meta`, in which `schema_version` and `rows` were filled in, as were
+    /// `writer` and `began` if they were missing.
     ///
     /// # Errors
-    /// [`RecordingError::Io`] and others. After an error, no part of the recording remains.
+    /// [`RecordingError::Io`] and other errors. After an error, no part of the recording remains.
     pub fn finish(self, meta: Meta) -> Result<Meta, RecordingError> {
         Ok(self.install(meta)?.meta)
     }

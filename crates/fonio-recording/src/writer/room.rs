@@ -1,7 +1,8 @@
 //! Measures the free space in the file system of a recording.
 //!
-//! A table is useless without its footer, which is written last. Therefore, the writer must stop before the
-//! file system is full, while the accepted rows and the footers of all tables still fit.
+//! A table is useless without its footer, and the footer is written last. Therefore, the writer must stop
+//! before the file system is full, while there is still room for the accepted rows and the footers of all
+//! tables.
 
 use std::path::{Path, PathBuf};
 
@@ -34,7 +35,7 @@ impl Room {
         Room { dir: dir.to_owned() }
     }
 
-    /// Returns which rows still fit in addition to `unwritten` bytes of accepted rows.
+    /// Returns which kinds of rows still fit in addition to `unwritten` bytes of accepted rows.
     pub(super) fn takes(&self, unwritten: u64) -> Result<Takes, RecordingError> {
         let stat = rustix::fs::statvfs(&self.dir);
         let stat = stat.map_err(|errno| RecordingError::io("check space in", &self.dir)(errno.into()))?;

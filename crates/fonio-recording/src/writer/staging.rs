@@ -1,10 +1,11 @@
-//! Manages the directory in which a recording is written, next to its final path.
+//! Manages the directory in which a recording is written. It is next to the final path of the recording.
 //!
 //! Lifecycle: `.NAME.partial-PID` is created and locked (`flock` on the directory), filled, made durable and
 //! renamed to NAME. To replace a recording, the two directories exchange names atomically. On file systems
 //! without this operation, the old recording is temporarily renamed to `.NAME.replaced-PID`. A directory with
 //! such a name is a leftover if the process with this id no longer exists *and* no process holds the lock on
-//! the directory. The process id alone is not sufficient, because containers reuse a few ids.
+//! the directory. The process id alone is not sufficient, because the same few ids occur again and again in
+//! containers.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
@@ -21,7 +22,7 @@ use crate::error::RecordingError;
 use crate::table::Table;
 
 pub(super) struct Staging {
-    /// The path given by the caller, which may be a symbolic link.
+    /// The path that the caller gave. It may be a symbolic link.
     asked: PathBuf,
     target: PathBuf,
     partial: PathBuf,
@@ -31,8 +32,8 @@ pub(super) struct Staging {
     _lock: Option<File>,
 }
 
-/// A lock held between creating and locking a directory, so that another writer in this process does not
-/// remove it as a leftover.
+/// A lock that is held between the creation and the locking of a directory. It prevents another writer in
+/// this process from removing the directory as a leftover.
 static CREATION: Mutex<()> = Mutex::new(());
 
 impl Staging {
@@ -41,7 +42,7 @@ impl Staging {
         overwrite: bool,
         other_name_if_taken: bool,
     ) -> Result<Staging, RecordingError> {
-        // A symbolic link to a recording is kept; the target of the link is replaced.
+        // If the path is a symbolic link to a recording, the link is kept, and its target is replaced.
         let target = match fs::symlink_metadata(dir) {
             Ok(found) if found.is_symlink() => {
                 fs::canonicalize(dir).map_err(RecordingError::io("follow the link", dir))?
@@ -74,7 +75,8 @@ impl Staging {
                         _lock: lock,
                     });
                 }
-                // Another writer of this process uses this directory, or the directory may not be a leftover.
+                // Another writer of this process uses this directory, or it is not certain that the directory
+                // is a leftover.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && attempt < 1000 => {}
                 Err(error) => return Err(RecordingError::io("create", &partial)(error)),
             }
@@ -86,8 +88,8 @@ impl Staging {
         &self.partial
     }
 
-    /// Makes the directory durable, renames it to its final name and returns the path, in the caller's form
-    /// if possible. The directory's files must already be durable.
+    /// Makes the directory durable, renames it to its final name, and returns its path, if possible in the
+    /// form that the caller gave. The directory's files must already be durable.
     pub(super) fn install(mut self) -> Result<PathBuf, RecordingError> {
         sync_dir(&self.partial).map_err(RecordingError::io("write", &self.partial))?;
         let named = self.target.clone();
@@ -111,8 +113,8 @@ impl Staging {
         Ok(std::mem::take(&mut self.asked))
     }
 
-    /// Renames the directory. If two writers rename to the same name at once, only one succeeds: the kernel
-    /// does not replace a non-empty directory by renaming.
+    /// Renames the directory. If two writers rename directories to the same name at once, only one of them
+    /// succeeds, because a rename does not replace a directory that is not empty.
     fn take_name(&self) -> Result<(), RecordingError> {
         // Check again: the target may have changed since `create`.
         check_target(&self.target, self.overwrite)?;
@@ -124,7 +126,8 @@ impl Staging {
             Err(error) if self.overwrite && error.kind() == ErrorKind::DirectoryNotEmpty => {}
             done => return done,
         }
-        // The old recording now has the name of the partial directory, and is removed as such.
+        // The old recording now has the name of the partial directory, so it is removed in place of this
+        // directory.
         if renameat_with(CWD, &self.partial, CWD, &self.target, RenameFlags::EXCHANGE).is_ok() {
             return Ok(());
         }

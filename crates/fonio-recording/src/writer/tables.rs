@@ -23,10 +23,10 @@ use crate::table::{Table, with_tables};
 pub(crate) const META_FILE: &str = "meta.json";
 pub(crate) const DIAGNOSTICS_FILE: &str = "diagnostics.jsonl";
 
-/// Number of rows per conversion to columns: enough to amortise the cost of a batch, but few enough for the
-/// processor's cache.
+/// Number of rows that are converted to columns at a time: large enough to make the cost per batch small, but
+/// small enough for the processor's cache.
 const BATCH_ROWS: usize = 4096;
-/// Estimated encoded size of a row in bytes; few rows need more.
+/// Estimated encoded size of a row in bytes; only few rows are larger.
 const GATHERED_ROW_BYTES: usize = 48;
 
 macro_rules! table_writers {
@@ -49,8 +49,8 @@ macro_rules! table_writers {
 }
 with_tables!(table_writers);
 
-/// Number of tables of events, which come first. When the file system fills up, these tables are closed
-/// first.
+/// Number of tables of events. They come first in the order of the tables, and are closed first when the file
+/// system fills up.
 const TABLES_OF_EVENTS: usize = 7;
 
 /// Writes rows that are already in the order of their tables.
@@ -58,7 +58,7 @@ pub(super) struct TableSet {
     writers: TableWriters,
     diagnostics: BufWriter<OsFile>,
     diagnostics_path: PathBuf,
-    /// Measures the free space if rows that do not fit must be omitted.
+    /// Measures the free space; `None` unless rows that do not fit are left out.
     room: Option<Room>,
     takes: Takes,
     /// The times of the first and last omitted request or bio.
@@ -205,7 +205,7 @@ impl RowSink for TableSet {
 enum Pushed {
     /// The row waits for more rows.
     Gathered,
-    /// The row completed a batch, which was converted to columns.
+    /// The row completed a batch, and this batch was converted to columns.
     FilledBatch,
     /// The row was left out, because its table is closed.
     LeftOut,
@@ -330,7 +330,8 @@ impl<R: Row> OpenTable for TableWriter<R> {
     }
 }
 
-/// Unwraps the system's error from the error of the Parquet library, so that a full disk can be recognised.
+/// Takes the system's error out of the error of the Parquet library. Without this, a full disk could not be
+/// recognised.
 fn not_written(error: ParquetError, path: &Path) -> RecordingError {
     let source = match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {

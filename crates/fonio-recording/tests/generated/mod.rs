@@ -1,4 +1,4 @@
-//! Generates any number of rows from a seed, like a producer, in little memory.
+//! Generates any number of rows from a seed, in little memory, in the order in which a producer emits them.
 
 #![allow(dead_code, clippy::manual_is_multiple_of)]
 
@@ -37,7 +37,7 @@ pub struct Generated {
     pub depth: u64,
     /// Also generate bios with links to requests; some requests merge two bios.
     pub bios: bool,
-    /// The first request never completes, so the settled mark does not advance until the end.
+    /// Whether the first request never completes. If so, the settled mark does not advance until the end.
     pub stuck: bool,
 }
 
@@ -53,7 +53,7 @@ const THREADS: u64 = 12;
 const FILES: u64 = 40;
 
 impl Generated {
-    /// Passes the rows to `sink` as an assembler does: each request on its completion.
+    /// Passes the rows to `sink` as an assembler does: each request when it completes.
     pub fn feed(&self, sink: &mut dyn RowSink) -> io::Result<()> {
         self.identities(sink)?;
         let mut random = Random::new(self.seed);
@@ -69,7 +69,8 @@ impl Generated {
             if self.bios {
                 self.give_bios(&row, &mut bio_id, &mut random, sink)?;
             }
-            // Uncompleted requests are abandoned after a while; the stuck request is abandoned at the end.
+            // A request that does not complete is abandoned after a while, except the stuck request, which is
+            // abandoned at the end.
             let given = match row.completed {
                 _ if self.stuck && id == 0 => u64::MAX,
                 Some(time) => time.0,

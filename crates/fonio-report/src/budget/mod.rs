@@ -2,8 +2,8 @@
 //!
 //! The budget `latency.writes.service.p99<=20ms` compares a figure with an amount. [`Analysis::figures`]
 //! lists all names. Parts of a name can be omitted if the rest is unique, such as `sizes.reads.p50`, but not
-//! `latency.p99.writes`. A path in the report's JSON can replace the name
-//! (`latency.groups[writes].service_ns.p99`).
+//! `latency.p99.writes`. A path in the report's JSON, such as `latency.groups[writes].service_ns.p99`, can
+//! replace the name.
 //!
 //! [`Analysis::figures`]: fonio_analysis::Analysis::figures
 
@@ -80,7 +80,7 @@ pub enum BudgetError {
         /// The threshold as the user wrote it.
         limit: String,
     },
-    /// The recording does not show the figure, so fonio cannot tell whether the budget is met.
+    /// The recording does not show the figure, so fonio does not know whether the budget is met.
     #[error("{path} is unknown in this recording")]
     NotKnown {
         /// The name of the figure.
@@ -151,7 +151,7 @@ impl Budget {
 }
 
 /// Returns the offset, the relation and the sign of the first relation outside brackets. Inside brackets, a
-/// process name can contain such a sign: `a<b`.
+/// process name can contain the same characters: `a<b`.
 fn find_relation(text: &str) -> Option<(usize, Relation, &'static str)> {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices() {

@@ -152,7 +152,7 @@ fn programs(blocked: &Blocked) -> Table {
             "Only programs (of the recorded command, if there is one) count for the verdict.",
             |program| Cell::words(role(program)),
         )
-        .column("Blocked", "Share of the time that its most-blocked thread was blocked.", |program| {
+        .column("Blocked", "Share of the time for which its most blocked thread was blocked.", |program| {
             Cell::Bar(program.worst.share)
         })
         .column("Time", "The time for which that thread was blocked.", |program| {

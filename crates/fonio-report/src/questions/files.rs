@@ -94,8 +94,8 @@ fn table(files: &Files) -> Table {
 
 fn notes(files: &Files) -> Vec<String> {
     let mut notes = vec![
-        "Write-back counts for the thread that wrote into the page cache, a commit of the journal for the thread that \
-         waited for it in fsync."
+        "Write-back counts for the thread that wrote into the page cache; a commit of the journal counts for the \
+         thread whose fsync waited for the commit."
             .to_owned(),
     ];
     let shares: Vec<String> =

@@ -208,7 +208,7 @@ pub fn provenance(about: &About<'_>) -> Vec<Fact> {
 /// Describes a device in one line: name, scheduler and queue, mounts. `all` are the devices of the recording.
 fn describe(device: &Device, all: &[Device]) -> String {
     let mut parts: Vec<String> = device.model.iter().cloned().collect();
-    // A loop device has its own requests; other devices that map to a device do not.
+    // A loop device has its own requests; other mapped devices do not.
     if !device.below.is_empty() && device.id.major() != LOOP_MAJOR {
         let name = |id: &DeviceId| {
             let known = all.iter().find(|device| device.id == *id);

@@ -97,7 +97,7 @@ fn table(about: &About<'_>, all: &Share) -> Table {
         .table
 }
 
-/// Draws the number of requests in the queue of the devices over time.
+/// Draws the number of requests in the queues of the devices over time.
 pub fn depth_over_time(about: &About<'_>) -> Option<Chart> {
     let series = &about.analysis.series;
     if series.mean_depth.is_empty() {

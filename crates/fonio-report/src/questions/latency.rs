@@ -20,7 +20,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     if !about.shows_response() {
         notes.push(
             "The recording does not show when requests were queued, so response time is unknown. The tables and \
-             pictures show service time instead, which does not include queueing."
+             charts show service time instead, which does not include queueing."
                 .to_owned(),
         );
     }
@@ -136,7 +136,7 @@ fn curves(about: &About<'_>) -> Option<Chart> {
     Some(Chart {
         id: "latency-cdf".into(),
         title: format!("{}, cumulative", lead.title()),
-        caption: "Share of requests that complete within a time. Curves further right are slower.".into(),
+        caption: "Share of requests that complete within each time. Curves further right are slower.".into(),
         plot: Plot::Step,
         x: Axis::log(lead.axis(), Unit::Ns),
         y: Axis { bounds: Some((0.0, 1.0)), ..Axis::linear("Share of requests", Unit::Share) },

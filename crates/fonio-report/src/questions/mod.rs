@@ -182,7 +182,7 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// Returns the cell of a value that the analysis may not have.
+/// Returns the cell of a value, or an unknown cell if the analysis does not have the value.
 fn maybe(value: Option<u64>, unit: Unit) -> Cell {
     value.map_or(Cell::Unknown, |value| Cell::count(value, unit))
 }

@@ -56,8 +56,8 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     })
 }
 
-/// Returns charts of all sampled requests of a device by time and address: one shows their kind, the other
-/// their duration.
+/// Returns two charts of a device's sampled requests by time and address: one shows the kind of each request,
+/// the other its duration.
 fn addresses(about: &About<'_>, device: u32) -> Option<[Chart; 2]> {
     let sample: Vec<_> = about
         .analysis
@@ -181,7 +181,7 @@ pub fn again(about: &About<'_>) -> Option<Section> {
                 count(counts.again_places)
             })
             .or_drop()
-            .column("Again", "Share of the accesses to a page that was accessed before.", |(_, counts)| {
+            .column("Again", "Share of the accesses that go to a page accessed before.", |(_, counts)| {
                 counts.again_share.map_or(Cell::Unknown, Cell::Bar)
             })
             .column(

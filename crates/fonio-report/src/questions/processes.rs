@@ -58,8 +58,8 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         tables: vec![table(about, &lines)],
         hints: Vec::new(),
         notes: vec![
-            "A request counts for the thread that dirtied the data where that is known, else for the one that queued it. \
-             Kernel workers count as one. Write-back and discards do not count as outstanding here: no program waits for \
+            "A request counts for the thread that dirtied its data or, if this thread is unknown, for the thread that \
+             queued the request. Kernel workers count as one. Write-back and discards do not count as outstanding here: no program waits for \
              them."
                 .into(),
         ],

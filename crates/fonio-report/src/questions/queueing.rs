@@ -30,7 +30,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         figures.push(Chart {
             id: "queue-cdf".into(),
             title: "Queue time, cumulative".into(),
-            caption: "Share of requests issued within a time.".into(),
+            caption: "Share of requests that are issued within each time after they were queued.".into(),
             plot: Plot::Step,
             x: Axis::log("Queued to issue", Unit::Ns),
             y: Axis { bounds: Some((0.0, 1.0)), ..Axis::linear("Share of requests", Unit::Share) },
@@ -62,7 +62,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         })
         .column(
             "Found at issue",
-            "Mean number of requests already in flight when one was issued.",
+            "Mean number of requests already in flight when a request was issued.",
             |device| Cell::known(device.mean_depth_at_issue, Unit::Number),
         )
         .column("Most", "", |device| Cell::count(device.max_depth, Unit::Count))

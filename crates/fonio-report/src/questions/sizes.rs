@@ -52,7 +52,7 @@ fn size_curves(rows: &[SizeRow]) -> Option<Chart> {
     Some(Chart {
         id: "size-cdf".into(),
         title: "Size, cumulative".into(),
-        caption: "Share of requests up to a size.".into(),
+        caption: "Share of requests that are not larger than each size.".into(),
         plot: Plot::Step,
         x: Axis::log("Size", Unit::Bytes),
         y: Axis { bounds: Some((0.0, 1.0)), ..Axis::linear("Share of requests", Unit::Share) },

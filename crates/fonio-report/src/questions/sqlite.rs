@@ -13,7 +13,7 @@ const LISTED: usize = 20;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let sqlite = about.analysis.sqlite.as_ref()?;
-    // If no calls of SQLite programs were recorded, the report has no such section.
+    // If no calls of SQLite programs were recorded, the report omits this section.
     sqlite.databases.first()?;
     Some(Section {
         id: "sqlite".into(),
@@ -200,7 +200,7 @@ fn notes(sqlite: &Sqlite) -> Vec<String> {
     }
     for database in shown(sqlite).filter(|database| !database.is_on_recorded_device) {
         notes.push(format!(
-            "{}: no request to its device was recorded, so the cost on the device is unknown. Record the device that holds \
+            "{}: no request to its device was recorded, so the cost on the device is unknown. Record the device that contains \
              it, or all devices.",
             database.path
         ));

@@ -11,8 +11,8 @@ const LISTED: usize = 20;
 /// The maximum number of characters of a statement in a table and in a sentence.
 const TABLE_CHARS: usize = 160;
 const SENTENCE_CHARS: usize = 72;
-/// A statement is named only if at least this number of its transactions, and at least half of them, began
-/// without a pause after the previous transaction (our limits).
+/// A statement is named only if at least this many of its transactions began without a pause after the
+/// previous transaction, and if these are at least half of all its transactions. We chose both limits.
 const WITHOUT_PAUSE_MIN: u64 = 10;
 /// The maximum number of statements that are named because their transactions could be joined.
 const JOINABLE_MAX: usize = 3;
@@ -35,7 +35,7 @@ fn shown(cost: &StatementCost, chars: usize) -> String {
         let short: String = text.chars().take(chars.saturating_sub(1)).collect();
         text = format!("{}…", short.trim_end());
     }
-    // The same statement can also be a transaction of its own, without BEGIN and COMMIT.
+    // The same statement can also form a transaction alone, without BEGIN and COMMIT.
     if cost.is_explicit { format!("BEGIN; {text}{more}; COMMIT") } else { text + &more }
 }
 

@@ -134,7 +134,7 @@ fn busiest(about: &About<'_>) -> String {
     }
 }
 
-/// Returns a table of the time slices, which accompanies the curves.
+/// Returns a table for the curves, with one row for each time slice.
 fn table(about: &About<'_>) -> Table {
     let slices = &about.analysis.slices;
     let lead = about.lead();

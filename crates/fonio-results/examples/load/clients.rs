@@ -17,7 +17,7 @@ use fonio_results::store::{Scope, Summaries};
 use fonio_storebench_document::sample;
 use serde_json::{Value, json};
 
-/// Number of connections of the load generator, which is also the maximum number of outstanding requests.
+/// Number of connections of the load generator. This is also the maximum number of outstanding requests.
 const CONNECTIONS: u64 = 64;
 
 /// Maximum rate in requests per second. Higher rates are assumed to be a mistake.
@@ -77,8 +77,8 @@ impl Client {
 }
 
 /// Sends requests at a constant rate over many connections, until the service ends. The latency of a request
-/// is measured from the time at which the request is due. `make` returns a function that sends a request with
-/// a client and returns whether the response is correct.
+/// is measured from the time at which the request is due. `make` returns a function that sends a request
+/// through a client and returns whether the response is correct.
 fn at_rate<Act: FnMut(&mut Client, u64) -> Result<bool>>(
     port: u16,
     rate: f64,
@@ -155,14 +155,14 @@ pub fn ranking(port: u16, rate: f64, seconds: f64) -> Result<Value> {
         let mut next: Option<String> = None;
         move |client: &mut Client, at: u64| {
             let mut random = Random::new(at);
-            // Half of the requests fetch the next page, if there is one.
+            // Half of the requests fetch the page after the previous one, if it exists.
             let path = match next.take().filter(|_| random.below(2) == 0) {
                 Some(path) => path,
                 None => {
                     let key = &keys[random.below(keys.len() as u64) as usize];
                     let figure = &figures[random.below(figures.len() as u64) as usize];
-                    // Other requests begin at a random position in the ranking, given by a random value near
-                    // the sample's value.
+                    // A quarter of the other requests begin at a random position in the ranking, given by a
+                    // random value near the sample's value. The remaining requests begin at the first row.
                     let behind = match random.below(4) {
                         0 => {
                             let value = (random.below(40_000) + 1) as f64 / 1000.0;
@@ -223,8 +223,8 @@ fn processor_s() -> Result<f64> {
     /// Clock ticks per second in /proc, on every architecture that Rust supports.
     const TICKS_PER_S: f64 = 100.0;
     let text = std::fs::read_to_string(STAT)?;
-    // The process name in parentheses can contain spaces. After the closing parenthesis, user and system time
-    // are the 12th and 13th field.
+    // The process name in parentheses can contain spaces. The user time and the system time are the 12th and
+    // 13th fields after the closing parenthesis.
     let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
     let ticks: Vec<f64> =
         behind.split_whitespace().skip(11).take(2).filter_map(|word| word.parse().ok()).collect();
@@ -232,7 +232,7 @@ fn processor_s() -> Result<f64> {
     Ok(ticks.iter().sum::<f64>() / TICKS_PER_S)
 }
 
-/// Requests each result whose id is in `file`, and counts the lost results.
+/// Requests each result that has its id in `file`, and counts the lost results.
 pub fn check(port: u16, file: &str) -> Result<Value> {
     let ids: Vec<String> = BufReader::new(File::open(file)?).lines().collect::<Result<_, _>>()?;
     let mut client = Client { port, stream: None };

@@ -1,6 +1,6 @@
 //! Fills an empty SQLite database with generated results, in table order.
 //!
-//! Submissions would create the same rows, which [`compare`] checks.
+//! Submissions would create the same rows; [`compare`] checks this.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -34,7 +34,8 @@ const REVISIONS: u64 = 3;
 /// Returns a random factor, mostly near 1, computed from a sum of uniform random numbers.
 fn spread(random: &mut Random) -> f64 {
     let sum: f64 = (0..4).map(|_| random.uniform()).sum();
-    // The factor is between 1/4 and 4. Without the platform's power function, results are reproducible.
+    // The factor is between 1/4 and 4. The platform's power function is not used, so the results are the same
+    // everywhere.
     if sum >= 2.0 { 1.0 + (sum - 2.0) * 1.5 } else { 1.0 / (1.0 + (2.0 - sum) * 1.5) }
 }
 
@@ -51,7 +52,7 @@ fn document(base: &Document, number: u64) -> Document {
     document.key.file_system = file_system.to_owned();
     document.key.size_class_gb = gb;
     document.device.capacity_bytes = u64::from(gb) * 1_000_000_000;
-    // Make some models more common than others.
+    // The product of two random numbers makes some models more common than others.
     let model = random.below(MODELS) * random.below(MODELS) / MODELS;
     document.device.model = Some(format!("M{model}"));
     document.device.hardware = Some(format!("0x{}", random.below(REVISIONS)));
@@ -93,7 +94,8 @@ fn set(document: &mut Document, figure: &str, value: f64) {
     }
 }
 
-/// Returns the sample without figures that are not ranked, because these would only make the database larger.
+/// Returns the sample without the figures that are not ranked, because they would only make the database
+/// larger.
 fn base() -> Document {
     let mut base = sample::document();
     let ranked: Vec<&str> = figures::ranked().iter().map(|figure| figure.name.as_str()).collect();
@@ -116,8 +118,8 @@ fn entry(base: &Document, number: u64) -> Entry {
     entry
 }
 
-/// An incomplete database is useless, so the database needs no log. Without a log, seeding needs half of the
-/// space and writes the data only once. The index of random ids fits into a cache of a gigabyte.
+/// An incomplete database is useless, so the database needs no log. Without a log, seeding needs only half of
+/// the space and writes the data only once. The index of random ids fits into a cache of a gigabyte.
 const WITHOUT_LOG: &str =
     "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -1048576;";
 
@@ -151,7 +153,7 @@ pub fn seed(folder: &Path, results: u64) -> Result<()> {
             });
         }
         drop(send);
-        // Write rows in the order of their numbers, so that they are appended to the tables.
+        // Write the rows in the order of their numbers. In this order, they are appended to the tables.
         let mut waiting = BTreeMap::new();
         let mut expected = 0;
         let mut seed = Seed::begin(connection.as_mut(), Summaries::default())?;
@@ -168,7 +170,7 @@ pub fn seed(folder: &Path, results: u64) -> Result<()> {
     })
 }
 
-/// Compares the seeded tables with the tables that result from submissions.
+/// Compares the seeded tables with the tables that submissions create.
 pub fn compare(folder: &Path, results: u64) -> Result<()> {
     let other = tempfile::tempdir()?;
     let location = Location::Folder(other.path().to_owned());

@@ -1,4 +1,4 @@
-//! The response types of the API. The schemas of these types are part of the OpenAPI document.
+//! Defines the response types of the API. The schemas of these types are part of the OpenAPI document.
 
 use fonio_storebench_document::document::Document;
 use schemars::JsonSchema;

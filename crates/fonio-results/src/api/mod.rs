@@ -1,4 +1,4 @@
-//! Serves version 1 of the API, in JSON. `openapi.rs` describes the API.
+//! Serves version 1 of the API. Its responses are JSON. `openapi.rs` describes the API.
 
 mod answers;
 pub mod openapi;
@@ -31,7 +31,7 @@ pub fn router() -> Router<Service> {
         .route("/healthz", get(health))
 }
 
-/// The response of the API, or the problem with the request.
+/// The response of the API, or the problem for which the request is refused.
 pub(crate) type Answer = Result<Response, Json>;
 
 /// A problem whose response is in JSON.

@@ -1,4 +1,5 @@
-//! The OpenAPI document: paths are written by hand, schemas come from the response types.
+//! Builds the OpenAPI document. Its paths are written by hand, and its schemas are those of the response
+//! types.
 
 use std::sync::LazyLock;
 
@@ -31,7 +32,7 @@ impl Schemas {
         json!({ "description": description, "content": { "application/json": { "schema": self.of::<T>() } } })
     }
 
-    /// The responses of a path: its own responses, and the problems that it can report.
+    /// Returns the responses of a path: its own responses, and the problems that it can report.
     fn answers(&mut self, own: Vec<(&str, Value)>, problems: &[(&str, &str)]) -> Value {
         let mut all: Map<String, Value> =
             own.into_iter().map(|(status, answer)| (status.to_owned(), answer)).collect();

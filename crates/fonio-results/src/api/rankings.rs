@@ -14,7 +14,8 @@ use crate::store::read;
 /// Number of rows per page of a ranking.
 pub(crate) const ROWS: i64 = 50;
 
-/// Maximum number of comparison keys that are listed. Other keys can still be requested by name.
+/// Maximum number of comparison keys that are listed. Keys that are not listed can still be requested by
+/// name.
 pub(crate) const KEYS: i64 = 200;
 
 /// Maximum number of points of a distribution function.

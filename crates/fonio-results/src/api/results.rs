@@ -92,7 +92,7 @@ pub(super) async fn show(State(service): State<Service>, Path(id): Path<String>)
     Ok(json(StatusCode::OK, &Shown { page, ..shown }))
 }
 
-/// A stored result with its key, its device and its standing.
+/// A stored result, with its key, its device, and its standing among other results.
 pub(crate) struct Found {
     pub(crate) stored: read::Stored,
     pub(crate) document: Document,
@@ -136,12 +136,13 @@ fn percentiles(
     Ok(all)
 }
 
-/// Returns the standing of a value, if `better` of `results` results are better than it.
+/// Returns the standing of a value among `results` results. `better` of these results are better than the
+/// value.
 fn percentile(figure: usize, value: f64, better: i64, results: i64) -> Percentile {
     let ranked = &figures::ranked()[figure];
     let others = u64::try_from(results - 1).unwrap_or(0);
-    // The two counts come from two queries. If a commit happens between the queries, the counts can differ by
-    // a few results.
+    // The two counts come from two queries. After a commit between these queries, the counts can be
+    // inconsistent by a few results.
     let not_better = others.saturating_sub(u64::try_from(better).unwrap_or(0));
     let interval = (others > 0).then(|| order::wilson(not_better, others));
     Percentile {

@@ -1,16 +1,16 @@
-//! Migrates the database schema in numbered steps that only go forward. Each step and its number are
-//! committed in one transaction.
+//! Migrates the database schema to newer versions in numbered steps. Each step is committed together with its
+//! number, in one transaction.
 
 use super::{Connection, DatabaseError};
 
-/// The database for which statements are written.
+/// The database for which SQL statements are written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Dialect {
     Sqlite,
     Postgres,
 }
 
-/// A migration step: its SQL statements for each database. A published step never changes; every schema
+/// A migration step: the SQL statements for each database. A published step never changes; every schema
 /// change is a new step.
 pub(super) struct Step {
     sqlite: &'static str,
@@ -23,7 +23,7 @@ pub(super) const ALL: &[Step] = &[Step {
     postgres: include_str!("migrations/0001.postgres.sql"),
 }];
 
-/// Applies the missing steps, which migrate the tables to the newest version.
+/// Applies the missing steps. Afterwards, the tables have the newest version.
 pub(super) fn apply(
     connection: &mut dyn Connection,
     dialect: Dialect,

@@ -4,9 +4,9 @@
 //! Both databases use the same statements, with parameters `$1`, `$2`, …; only bulk statements differ
 //! ([`Bulk`]).
 //!
-//! One process owns a database, because the process keeps summaries in memory that only its own writes
-//! update. A lock file in SQLite's folder, or an advisory lock of PostgreSQL, ensures that there is only one
-//! such process.
+//! Only one process may use a database, because it keeps summaries in memory that only its own writes update.
+//! A lock file in SQLite's folder, or an advisory lock of PostgreSQL, ensures that there is only one such
+//! process.
 
 mod migrations;
 mod pool;
@@ -28,7 +28,7 @@ pub enum Value {
     Int(i64),
     /// A finite floating-point value.
     Real(f64),
-    /// Text without NUL characters, which PostgreSQL cannot store.
+    /// Text without NUL characters. PostgreSQL cannot store NUL characters.
     Text(String),
     /// A byte string.
     Bytes(Vec<u8>),
@@ -52,8 +52,7 @@ impl From<&str> for Value {
     }
 }
 
-/// A row that a query returned. Reading a column as the wrong type panics, because this is a programming
-/// error.
+/// A row that a query returned. Reading a column as a wrong type panics, because this is a programming error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row(Vec<Value>);
 
@@ -62,7 +61,7 @@ impl Row {
     pub fn int(&self, column: usize) -> i64 {
         match self.0[column] {
             Value::Int(number) => number,
-            ref other => panic!("column {column} holds {other:?}, not a whole number"),
+            ref other => panic!("column {column} contains {other:?}, not an integer"),
         }
     }
 
@@ -70,7 +69,7 @@ impl Row {
     pub fn real(&self, column: usize) -> f64 {
         match self.0[column] {
             Value::Real(number) => number,
-            ref other => panic!("column {column} holds {other:?}, not a number"),
+            ref other => panic!("column {column} contains {other:?}, not a number"),
         }
     }
 
@@ -79,7 +78,7 @@ impl Row {
         match &self.0[column] {
             Value::Text(text) => Some(text),
             Value::Null => None,
-            other => panic!("column {column} holds {other:?}, not text"),
+            other => panic!("column {column} contains {other:?}, not text"),
         }
     }
 
@@ -92,7 +91,7 @@ impl Row {
     pub fn bytes(&self, column: usize) -> &[u8] {
         match &self.0[column] {
             Value::Bytes(bytes) => bytes,
-            other => panic!("column {column} holds {other:?}, not bytes"),
+            other => panic!("column {column} contains {other:?}, not bytes"),
         }
     }
 }
@@ -121,13 +120,13 @@ impl Column {
     }
 }
 
-/// A statement that writes many rows: SQLite executes it once per row, PostgreSQL executes it once with
+/// A statement that writes many rows. SQLite executes it once per row, and PostgreSQL executes it once with
 /// arrays of values.
 #[derive(Clone, Copy, Debug)]
 pub struct Bulk {
-    /// SQLite's statement, which inserts one row: `VALUES ($1, $2)`.
+    /// The statement for SQLite. It inserts one row: `VALUES ($1, $2)`.
     pub sqlite: &'static str,
-    /// PostgreSQL's statement, which inserts arrays: `SELECT * FROM UNNEST($1::BIGINT[], $2::TEXT[])`.
+    /// The statement for PostgreSQL. It inserts arrays: `SELECT * FROM UNNEST($1::BIGINT[], $2::TEXT[])`.
     pub postgres: &'static str,
 }
 
@@ -145,10 +144,10 @@ pub trait Connection: Send {
     /// Begins a transaction that may write.
     fn begin(&mut self) -> Result<(), DatabaseError>;
 
-    /// Commits the transaction durably: it survives a crash of the machine.
+    /// Commits the transaction durably: its changes survive a crash of the machine.
     fn commit(&mut self) -> Result<(), DatabaseError>;
 
-    /// Rolls the transaction back; outside a transaction, this has no effect.
+    /// Rolls the transaction back. Has no effect outside a transaction.
     fn rollback(&mut self);
 
     /// Returns whether the connection can no longer be used.
@@ -229,7 +228,7 @@ pub enum DatabaseError {
         /// The path of the existing file.
         file: PathBuf,
     },
-    /// The service does not back up PostgreSQL databases; PostgreSQL's own programs do.
+    /// The service does not back up PostgreSQL databases, because PostgreSQL's own programs can do this.
     #[error(
         "fonio-results does not back up PostgreSQL databases; use pg_dump --format=custom --file=FILE {url}"
     )]

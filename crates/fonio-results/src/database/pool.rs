@@ -1,4 +1,4 @@
-//! A pool of reader threads, each with its own connection, which take queries from a bounded queue.
+//! A pool of reader threads that take queries from a bounded queue. Each thread has its own connection.
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 
 use super::{Connection, DatabaseError, Location};
 
-/// Maximum number of queries that wait for a thread. If each query takes a millisecond, the last query waits
-/// for a quarter of a second.
+/// Maximum number of queries that wait for a thread. If each query takes a millisecond, the last query in the
+/// queue waits for a quarter of a second.
 const QUEUE: usize = 256;
 
 type Job = Box<dyn FnOnce(Result<&mut dyn Connection, DatabaseError>) + Send>;
@@ -47,7 +47,7 @@ impl Pool {
     ) -> Result<T, DatabaseError> {
         let (reply, answer) = oneshot::channel();
         let job: Job = Box::new(move |connection| {
-            // Ignore the error: sending the reply fails if the client has closed its connection.
+            // Ignore the error, because sending the reply fails only if the client has closed its connection.
             let _ = reply.send(connection.and_then(query));
         });
         match self.jobs.try_send(job) {

@@ -1,4 +1,4 @@
-//! Stores results in PostgreSQL, with one connection per thread. Connections are not encrypted: the server
+//! Stores results in PostgreSQL, with one connection per thread. Connections are not encrypted, so the server
 //! must run on this machine or behind a tunnel.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use super::{Bulk, Column, Connection, DatabaseError, Location, Row, Value};
 
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
 
-/// The advisory lock of the owning process: the bytes of "fonio".
+/// The number of the advisory lock that the owning process takes: the bytes of "fonio".
 const LOCK: i64 = 0x66_6f_6e_69_6f;
 
 struct Postgres {
@@ -32,7 +32,8 @@ fn open(url: &str) -> Result<Postgres, DatabaseError> {
     Ok(Postgres { client, statements: HashMap::new() })
 }
 
-/// Returns the error's message with its cause, which the driver's message omits.
+/// Returns the driver's message for an error together with the cause of the error. The driver's message lacks
+/// the cause.
 pub(super) fn with_cause(error: &postgres::Error) -> String {
     match error.source() {
         Some(cause) => format!("{error}: {cause}"),
@@ -89,7 +90,7 @@ impl ToSql for Value {
     }
 
     fn accepts(_: &Type) -> bool {
-        // Each value checks its type when it is converted.
+        // Accept any type here, because the type is checked when a value is converted.
         true
     }
 

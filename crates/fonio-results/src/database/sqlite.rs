@@ -14,16 +14,17 @@ pub(super) const FILE: &str = "results.sqlite";
 /// Name of the file that the owning process locks.
 const LOCK: &str = "results.lock";
 
-/// SQLite's lock timeout; only a backup or a checkpoint holds a lock for long.
+/// The maximum time for which SQLite waits for a lock. Only backups and checkpoints lock the database for
+/// long.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 
-/// The page cache of a connection in KiB (negative: SQLite's notation). The kernel's page cache holds the
-/// other pages of the database.
+/// The settings of each connection. In SQLite, a negative `cache_size` is a size in KiB. Other pages of the
+/// database are in the kernel's page cache.
 const SETTINGS: &str = "PRAGMA cache_size = -65536; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;";
 
-/// `synchronous = FULL` syncs the log at each commit, so a commit survives a power cut. A checkpoint copies
-/// the log into the database every 64 MiB: the checkpoint writes each changed page once, however often the
-/// page changed.
+/// `synchronous = FULL` syncs the log at each commit, so a commit survives a power cut. Every 64 MiB, a
+/// checkpoint copies the log into the database. It writes each changed page only once, no matter how often
+/// the page changed.
 const WRITER: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 16384; \
      PRAGMA journal_size_limit = 134217728;";
 
@@ -75,7 +76,7 @@ pub(super) fn back_up(folder: &Path, to: &Path) -> Result<(), DatabaseError> {
     let sqlite = open(folder, OpenFlags::SQLITE_OPEN_READ_WRITE, None)?;
     let target = to.to_string_lossy().into_owned();
     sqlite.connection.execute("VACUUM INTO ?1", [target]).map_err(|error| sqlite.error(error))?;
-    // Sync the copy, because SQLite does not.
+    // Sync the copy, because SQLite does not sync it.
     let failed = |source| DatabaseError::File { path: to.to_owned(), source };
     File::open(to).and_then(|copy| copy.sync_all()).map_err(failed)
 }

@@ -1,5 +1,5 @@
-//! Draws distribution functions. Inline SVG needs no script and uses the page's colours. The text next to
-//! each chart gives the same numbers.
+//! Draws distribution functions as inline SVG, which needs no script and uses the page's colours. The text
+//! next to each chart states the chart's numbers.
 
 use fonio_core::Unit;
 
@@ -13,7 +13,7 @@ const BOTTOM: f64 = 190.0;
 const HEIGHT: i32 = 228;
 const LEGEND_LINE: i32 = 15;
 
-/// A chart in the form that its template needs.
+/// A chart in the form that the template needs.
 pub struct Chart {
     pub(super) texts: Texts,
     pub(super) x_label: String,
@@ -162,8 +162,8 @@ impl Scale {
         values.into_iter().map(|value| Tick { at: number(self.x(value)), label: label(value) }).collect()
     }
 
-    /// Returns ticks at 1, 2 and 5 times the powers of ten; if the axis covers many decades, only at powers
-    /// of ten.
+    /// Returns ticks at 1, 2 and 5 times the powers of ten; if the axis covers many decades, returns only
+    /// ticks at powers of ten.
     fn decades(&self) -> Vec<f64> {
         let (first, last) = (self.low.floor() as i32, self.high.ceil() as i32);
         let factors: &[f64] = if last - first > 3 { &[1.0] } else { &[1.0, 2.0, 5.0] };

@@ -62,7 +62,7 @@ pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
             let rows = rows(&document(&one.document), &document(&other.document));
             let of = |word: &str| rows.iter().filter(|row| row.outcome.starts_with(word)).count();
             let verdict = format!(
-                "A is better in {} figures, B in {}, and {} show no difference.",
+                "A is better in {} figures, B is better in {}, and {} show no difference.",
                 of("A"),
                 of("B"),
                 of("no difference")

@@ -15,7 +15,7 @@ use crate::store::read::{self, StoredDevice, StoredKey};
 
 const DEVICES: i64 = 100;
 
-/// Maximum numbers shown: revisions per device, keys per revision, and latest results per revision.
+/// Maximum numbers of shown revisions per device, keys per revision, and latest results per revision.
 const REVISIONS: usize = 20;
 const KEYS: i64 = 5;
 const LATEST: i64 = 10;

@@ -1,6 +1,7 @@
-//! The study's views of many devices (Nguyen and others, MobiSys 2015): the distribution of iowait (figure
-//! 3), response times of the four kinds of requests (figure 5), and the twenty best devices (figure 6). The
-//! page does not show the study's own numbers, because the study used other devices and tests.
+//! The page with a study's views of many devices (Nguyen and others, MobiSys 2015): the distribution of
+//! iowait (figure 3), the response times of the four kinds of requests (figure 5), and the twenty best
+//! devices (figure 6). The page does not show the study's own numbers, because the study used other devices
+//! and tests.
 
 use askama::Template;
 use axum::extract::State;

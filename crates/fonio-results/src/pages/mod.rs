@@ -43,7 +43,7 @@ async fn style() -> Response {
     (headers, include_str!("../../templates/style.css")).into_response()
 }
 
-/// The response with a page, or the problem for an error page.
+/// The response with a page, or the problem that an error page shows.
 type Page = Result<Response, Wrong>;
 
 /// A problem whose response is an HTML page.
@@ -119,8 +119,8 @@ struct Choice {
     chosen: bool,
 }
 
-/// Returns the comparison key with the given name. If no name is given, returns the first key in `keys`,
-/// which is the key with the most results.
+/// Returns the comparison key with the given name. If no name is given, returns the first key in `keys`. This
+/// is the key with the most results.
 fn chosen_key(
     connection: &mut dyn Connection,
     keys: &[StoredKey],

@@ -1,16 +1,17 @@
 //! Scores and their bins.
 //!
 //! A score orders the values of a figure from best to worst. If higher values are better, the score is the
-//! negated value; otherwise, it is the value itself. Values with equal exponent and equal first 8 bits of the
-//! mantissa share a bin. The width of a bin is at most 0.4 % of the value. Bins are numbered in the order of
-//! scores. No logarithm is needed, so all machines compute the same bins.
+//! negated value; otherwise, it is the value itself. Values with the same exponent and the same first 8 bits
+//! of the mantissa are in the same bin. The width of a bin is at most 0.4 % of the value. Bins are numbered
+//! in the order of scores. This needs no logarithm, so all machines compute the same bins.
 
 use fonio_core::Better;
 
 /// The number of mantissa bits that are ignored for the bin: 52 - 8.
 const SHIFT: u32 = 44;
 
-/// Converts a figure's values to scores and bins, according to which values are better.
+/// Converts a figure's values to scores and bins. The conversion depends on whether higher or lower values
+/// are better.
 pub trait Scored {
     /// Returns the score of a value, which must be finite and not negative.
     fn score(self, value: f64) -> f64;

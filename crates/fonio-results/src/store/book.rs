@@ -1,4 +1,5 @@
-//! The writer thread's state and transactions, and the statements that insert into the tables.
+//! Defines the state and the transactions of the writer thread, and the statements that insert rows into the
+//! tables.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -61,7 +62,7 @@ pub(super) const ADD_TO_BINS: Bulk = Bulk {
                ON CONFLICT (scope, key_id, figure_id, bin) DO UPDATE SET results = bins.results + excluded.results",
 };
 
-/// Keeps the best result of each device; of equal results, the first result.
+/// Keeps the best result of each device. Of several equally good results, keeps the first.
 pub(super) const ADD_BEST: Bulk = Bulk {
     sqlite: "INSERT INTO best (key_id, figure_id, device_id, score, seq) VALUES ($1, $2, $3, $4, $5) \
              ON CONFLICT (key_id, figure_id, device_id) DO UPDATE SET score = excluded.score, seq = excluded.seq \
@@ -120,7 +121,7 @@ impl Book {
         match &outcome {
             Ok(_) => self.next_seq += i64::try_from(entries.len()).expect("a batch is small"),
             Err(_) => {
-                // Cached ids may have been created in the failed transaction.
+                // The failed transaction may have created ids that are now in the cache.
                 self.keys.clear();
                 self.devices.clear();
             }
@@ -128,7 +129,7 @@ impl Book {
         outcome
     }
 
-    /// Runs a transaction, and updates the summaries in memory after the commit.
+    /// Runs a transaction. After its commit, updates the summaries in memory.
     pub(super) fn transact<T>(
         &mut self,
         connection: &mut dyn Connection,
@@ -192,7 +193,7 @@ impl Book {
         Ok((stored, changes))
     }
 
-    /// Adds the entries that are not hidden to ranks, bins, best results and counts.
+    /// Adds the entries that are not hidden to the ranks, bins, best results and counts.
     fn rank(
         &mut self,
         connection: &mut dyn Connection,
@@ -223,7 +224,7 @@ impl Book {
                 }
             }
         }
-        // Writes rows in table order, so that neighbouring rows are written one after the other.
+        // Write the rows in table order, so that neighbouring rows are written one after the other.
         ranks.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)).then(a.3.cmp(&b.3)));
         connection.bulk(
             ADD_RANKS,
@@ -250,7 +251,7 @@ impl Book {
         Ok(changes)
     }
 
-    /// Returns the ids of an entry's key and device, creating them if they are new.
+    /// Returns the ids of an entry's key and device. Creates the ids of a new key or device.
     pub(super) fn ids(
         &mut self,
         connection: &mut dyn Connection,

@@ -1,9 +1,10 @@
-//! Caches summaries in memory. The first query reads a summary from the database; then the writer thread
-//! keeps it up to date, because no other process writes.
+//! Caches summaries in memory. The first query of a summary reads it from the database. After that, the
+//! writer thread keeps it up to date. This is sufficient, because no other process writes to the database.
 //!
-//! A summary must count the changes of each commit exactly once. So the writer increments the generation
-//! before and after each commit: it is odd during a commit, and even otherwise. If the generation was odd
-//! when a summary was read, or has changed since, the summary is used for one query and not kept.
+//! A summary must count the changes of each commit exactly once. So the writer increments a generation number
+//! before and after each commit. The number is odd during a commit, and even otherwise. If the number was odd
+//! when a summary was read, or if it has changed since then, the summary is used for this query only and not
+//! cached.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +29,7 @@ const SUMMARIES_MAX: usize = 4096;
 
 #[derive(Debug, Default)]
 struct Inside {
-    /// Incremented before and after each commit, so it is odd during a commit.
+    /// The generation number. It is incremented before and after each commit, so it is odd during a commit.
     generation: u64,
     summaries: HashMap<Scope, Arc<Summary>>,
 }
@@ -47,12 +48,12 @@ impl Summaries {
         self.inside().summaries.get(&scope).cloned()
     }
 
-    /// Returns the current generation, which callers need before they read a summary from the database.
+    /// Returns the current generation number. Callers need it before they read a summary from the database.
     pub fn generation(&self) -> u64 {
         self.inside().generation
     }
 
-    /// Keeps a summary that was read at `generation`, unless there was a commit since.
+    /// Caches a summary that was read at `generation`, unless a commit has begun or ended since then.
     pub fn keep(&self, scope: Scope, summary: Arc<Summary>, generation: u64) {
         let mut inside = self.inside();
         if inside.generation == generation && generation.is_multiple_of(2) {
@@ -98,8 +99,8 @@ mod tests {
         let summaries = Summaries::default();
         let before = summaries.generation();
         summaries.begin();
-        // Offer summaries that were read before the commit, during and after the commit; and a summary that
-        // was read during the commit.
+        // A summary that was read before the commit is offered to the cache during and after the commit. A
+        // summary that was read during the commit is offered after it.
         summaries.keep(SCOPE, of(1), before);
         let during = summaries.generation();
         summaries.keep(SCOPE, of(1), during);

@@ -1,4 +1,5 @@
-//! The results in the database: one thread writes ([`mod@write`]), several threads read ([`read`]).
+//! Accesses the results in the database. One thread writes ([`mod@write`]), and several threads read
+//! ([`read`]).
 
 pub mod bins;
 pub mod book;

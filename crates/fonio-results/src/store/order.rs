@@ -1,4 +1,4 @@
-//! Confidence intervals: for quantiles by order statistics, and for shares by Wilson's method.
+//! Computes confidence intervals of quantiles by order statistics, and of shares by Wilson's method.
 
 /// The normal distribution's 97.5 % quantile.
 const Z: f64 = 1.959_963_984_540_054;
@@ -7,7 +7,8 @@ const Z: f64 = 1.959_963_984_540_054;
 /// approximates the binomial distribution.
 const EXACT_MAX: u64 = 200;
 
-/// Returns the rank (from 1) of the `share` quantile: the smallest rank that covers at least this share.
+/// Returns the rank (from 1) of the `share` quantile. This is the smallest rank such that at least this share
+/// of the values have this rank or a lower one.
 pub fn nearest_rank(count: u64, share: f64) -> u64 {
     // Due to rounding, a product such as 0.05 * 20 can be slightly above 1.
     ((count as f64 * share - 1e-9).ceil() as u64).clamp(1, count.max(1))
@@ -21,14 +22,16 @@ pub fn interval(count: u64, share: f64) -> Option<(u64, u64)> {
     }
     let (n, middle) = (count as f64, count as f64 * share);
     let half = Z * (n * share * (1.0 - share)).sqrt();
-    // Add half a rank as continuity correction, then round outwards to full ranks.
+    // Extend the interval by half a rank at each end as continuity correction, and round it outwards to full
+    // ranks.
     let low = (middle - half - 0.5).floor();
     let high = (middle + half + 0.5).ceil() + 1.0;
     (low >= 1.0 && high <= n).then_some((low as u64, high as u64))
 }
 
-/// The quantile lies between ranks `low` and `high` if at least `low` and fewer than `high` values are below
-/// it. The number of values below it has a binomial distribution.
+/// Computes the exact interval. The quantile lies between the ranks `low` and `high` if at least `low` and
+/// fewer than `high` values are below the quantile. The number of values below the quantile has a binomial
+/// distribution.
 fn exact(count: u64, share: f64) -> Option<(u64, u64)> {
     let n = i32::try_from(count).ok()?;
     let mut term = (1.0 - share).powi(n);

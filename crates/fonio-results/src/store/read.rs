@@ -1,6 +1,6 @@
 //! Queries of the results database. The number of rows that a query reads is independent of the number of
-//! results. The only exception is the rank of a value: the query counts the better results in the value's
-//! bin.
+//! results. The only exception is the query of a value's rank, because it counts the better results in the
+//! value's bin.
 
 use std::ops::Deref;
 
@@ -87,7 +87,7 @@ pub struct Place {
     pub rank: i64,
     /// The value of the ranked figure.
     pub value: f64,
-    /// Sequence number in the order of arrival, which also orders equal values.
+    /// Sequence number in the order of arrival. Equal values are sorted by this number.
     pub seq: i64,
     /// The result's id.
     pub id: String,
@@ -104,7 +104,7 @@ pub struct Page {
     pub next: Option<Position>,
 }
 
-/// A position in a ranking: the position after the row with this score and order of arrival.
+/// A position in a ranking: the position after the row with this score and this sequence number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Position {
     /// The score of the row before the position.
@@ -122,7 +122,7 @@ pub enum Of {
     Devices,
 }
 
-/// Reads the ids of the ranked figures in their order.
+/// Reads the ids of the ranked figures, in the order of the figures.
 pub(crate) fn figure_ids(connection: &mut dyn Connection) -> Result<Vec<i64>, DatabaseError> {
     let rows = connection.query("SELECT name, figure_id FROM figures", &[])?;
     let id = |figure: &figures::Ranked| {
@@ -272,7 +272,7 @@ fn stored(row: &Row) -> Stored {
     }
 }
 
-/// Reads a batch for a dump: received results in the order of arrival, after `seq`.
+/// Reads a batch for a dump. It contains the received results after `seq`, in the order of arrival.
 pub fn received(connection: &mut dyn Connection, seq: i64, limit: i64) -> Result<Vec<Stored>, DatabaseError> {
     let rows = connection.query(
         "SELECT r.seq, r.id, r.received_at, r.hidden_reason, r.key_id, r.device_id, d.document \
@@ -304,8 +304,8 @@ pub fn summary(
     Ok(summary)
 }
 
-/// Returns the number of results that are better than a value: all results in better bins, and the better
-/// results in the value's own bin.
+/// Returns the number of results that are better than a value. These are all results in better bins, and the
+/// better results in the value's bin.
 pub fn better_than(
     connection: &mut dyn Connection,
     summary: &Summary,
@@ -322,7 +322,7 @@ pub fn better_than(
     Ok(summary.better_than(bin) + rows[0].int(0))
 }
 
-/// Reads a page of a ranking with `limit` rows, which begins after a position.
+/// Reads a page of a ranking with at most `limit` rows. The page begins after a position.
 pub fn ranking(
     connection: &mut dyn Connection,
     summary: &Summary,
@@ -363,8 +363,7 @@ pub fn ranking(
         Some(row) if behind.is_some() => Some(before(connection, summary, scope, of, row)?),
         _ => None,
     };
-    // Returns the number of rows before a page, and how many of these rows are better than the page's first
-    // row.
+    // The number of rows before the page, and how many of these rows are better than the page's first row.
     let (preceding, better_rows) = before.unwrap_or((0, 0));
     let mut places: Vec<Place> = Vec::new();
     for (row, at) in shown.iter().zip(0..) {
@@ -392,7 +391,7 @@ pub fn ranking(
     Ok(Page { places, next })
 }
 
-/// Returns the number of rows ranked before `row`, and how many of them are better than `row`.
+/// Returns the number of rows that are ranked before `row`, and how many of them are better than `row`.
 fn before(
     connection: &mut dyn Connection,
     summary: &Summary,

@@ -25,7 +25,7 @@ pub enum Deletion {
 ///
 /// # Errors
 ///
-/// If the database fails, in which case nothing is deleted.
+/// If the database fails. In this case, nothing is deleted.
 pub(super) fn delete(
     book: &mut Book,
     connection: &mut dyn Connection,
@@ -88,7 +88,7 @@ struct Gone<'a> {
 type Outcome<T> = Result<T, DatabaseError>;
 
 impl Gone<'_> {
-    /// Removes the row from the ranking, and returns the changes to the bins.
+    /// Removes the result's row from the ranking of a figure, and returns the changes to the bins.
     fn unrank(&mut self, figure: usize, value: f64) -> Outcome<Changes> {
         let better = figures::ranked()[figure].better;
         let (key_id, figure_id) = (self.key_id, self.book.figure_id(figure));
@@ -113,8 +113,8 @@ impl Gone<'_> {
         Ok(())
     }
 
-    /// If the deleted result was the best of its device, stores the next best result, which is in the
-    /// device's first bin, so only the ranking rows of this bin are read.
+    /// If the deleted result was the best result of its device, stores the next best result of this device.
+    /// That result is in the device's first bin, so only the ranking rows of this bin are read.
     fn elect(&mut self, figure: usize) -> Outcome<()> {
         let figure_id = self.book.figure_id(figure);
         let gone = self.connection.query(

@@ -1,5 +1,5 @@
 //! Fills an empty database with many entries, for benchmarks. The rows of the large tables are written in
-//! table order, which is many times faster than submitting the results. `examples/load/seed.rs` checks that
+//! table order. This is many times faster than submitting the results. `examples/load/seed.rs` checks that
 //! submissions create the same tables.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::{figures, token};
 /// The time at which the seeded results were received, in seconds since 1970.
 pub const RECEIVED_AT: i64 = 1_790_000_000;
 
-/// Queries, one per table, which do not read the random columns (ids and token hashes).
+/// One query per table. The queries do not read the random columns (ids and token hashes).
 pub const TABLES: [&str; 8] = [
     "SELECT key_id, name, test_version, file_system, mode, size_class, results FROM keys ORDER BY key_id",
     "SELECT device_id, slug, revision_slug, kind, maker, model, revision, results FROM devices ORDER BY device_id",
@@ -58,7 +58,7 @@ impl Seed {
         Ok(Seed { book, seq: 0, ranks: BTreeMap::new() })
     }
 
-    /// Adds entries, none of which may be hidden.
+    /// Adds entries. No entry may be hidden.
     pub fn add(&mut self, connection: &mut dyn Connection, entries: Vec<Entry>) -> Result<(), DatabaseError> {
         let (mut keys, mut devices) = (Vec::new(), Vec::new());
         for entry in &entries {

@@ -1,6 +1,6 @@
-//! The distribution of a figure, computed from the bins in the database: quantiles with intervals, shares,
-//! and points of the distribution function. Counts of results are exact. A quantile has the precision of a
-//! bin, which is 0.4 %.
+//! Computes the distribution of a figure from the bins in the database: quantiles with intervals, shares, and
+//! points of the distribution function. Numbers of results are exact. A quantile has the precision of a bin
+//! (0.4 %).
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -45,14 +45,14 @@ pub struct Point {
 }
 
 impl Summary {
-    /// Creates a distribution from bins, which must be sorted by bin number.
+    /// Creates a distribution from bins. They must be sorted by bin number.
     pub fn new(better: Better, bins: Vec<(i64, i64)>) -> Summary {
         assert!(bins.windows(2).all(|pair| pair[0].0 < pair[1].0), "bins are in order");
         let count = bins.iter().map(|(_, count)| count).sum();
         Summary { better, bins, count }
     }
 
-    /// Returns which values of the figure are better.
+    /// Returns whether higher or lower values of the figure are better.
     pub fn better(&self) -> Better {
         self.better
     }
@@ -99,7 +99,8 @@ impl Summary {
         })
     }
 
-    /// Returns the value at a rank (from 1, by value), which is the middle of the bin that contains the rank.
+    /// Returns the value at a rank, counted from 1 at the smallest value. The result is the middle of the bin
+    /// that contains the rank.
     fn nth_smallest(&self, rank: u64) -> f64 {
         let rank = i64::try_from(rank).expect("a rank fits in 63 bits");
         let mut seen = 0;
@@ -129,7 +130,7 @@ impl Summary {
         let mut above_last = None;
         for (bin, results) in self.by_value() {
             let (low, above) = self.better.edges(bin);
-            // Before this bin is a gap, where the distribution function is flat.
+            // There is a gap before this bin. In the gap, the distribution function is flat.
             if above_last != Some(low) {
                 all.push(Point { value: low, share: seen as f64 / total });
             }
@@ -140,7 +141,7 @@ impl Summary {
         if all.len() <= points {
             return all;
         }
-        // Keeps the two end points, and points between them at equal steps of the share.
+        // Keep the first and last points, and points between them at equal steps of the share.
         let mut kept = vec![all[0]];
         for point in &all[1..all.len() - 1] {
             let last = kept[kept.len() - 1].share;

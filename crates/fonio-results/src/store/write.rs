@@ -1,6 +1,6 @@
-//! The writer thread takes up to `BATCH_MAX` waiting submissions, writes them in one transaction,
-//! and replies after the commit. An acknowledged result is therefore on disk. One sync per batch allows
-//! thousands of submissions per second.
+//! The writer thread takes up to `BATCH_MAX` waiting submissions, writes them in one transaction, and replies
+//! after the commit. Therefore, an acknowledged result is on disk. Because each batch needs only one sync,
+//! thousands of submissions per second are possible.
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -47,8 +47,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts the writer thread, which ends when all senders of its queue are dropped, after it has written
-    /// the waiting submissions.
+    /// Starts the writer thread. When all senders of its queue have been dropped, the thread writes the
+    /// waiting submissions and ends.
     pub fn start(
         location: &Location,
         summaries: Summaries,

@@ -1,4 +1,4 @@
-//! Headless Chromium, controlled through its debugging pipe: JSON messages that end with a zero byte.
+//! Controls headless Chromium through its debugging pipe, with JSON messages that end with a zero byte.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -95,7 +95,7 @@ impl Chromium {
         self.ask("Runtime.evaluate", json!({ "expression": expression, "returnByValue": true }))["result"]["value"].clone()
     }
 
-    /// Returns the page as a screen reader sees it: the role and name of each element.
+    /// Returns the page in the form that screen readers use: the role and name of each element.
     pub fn accessible(&mut self) -> Vec<(String, String)> {
         let tree = self.ask("Accessibility.getFullAXTree", json!({}));
         let nodes = tree["nodes"].as_array().unwrap().iter().filter(|node| node["ignored"] == false);

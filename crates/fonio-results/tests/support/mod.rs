@@ -1,7 +1,7 @@
 //! Runs a results service in this process, with SQLite or PostgreSQL, and provides a client that sends raw
 //! bytes.
 
-#![allow(dead_code)] // Each program of tests uses a part.
+#![allow(dead_code)] // Each test program uses only a part of this module.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,7 +18,7 @@ use fonio_results::service::{Service, Settings};
 use fonio_testing::Need;
 use tokio::sync::oneshot;
 
-/// A PostgreSQL server with a private folder and port; stopped on drop.
+/// A PostgreSQL server with its own folder and port. Dropping this value stops the server.
 pub struct Postgres {
     server: Child,
     port: u16,
@@ -196,7 +196,7 @@ pub fn ask(address: SocketAddr, head: &str, body: &[u8]) -> Answer {
 /// An HTTP response of the service.
 #[derive(Debug)]
 pub struct Answer {
-    /// HTTP status, or 0 if the connection ended without a response.
+    /// The HTTP status; 0 if the connection ended without a response.
     pub status: u16,
     /// The response head, in lower-case letters.
     pub head: String,
@@ -207,7 +207,7 @@ impl Answer {
     /// Reads an HTTP response until the connection ends.
     pub fn read(stream: &mut TcpStream) -> Answer {
         let mut bytes = Vec::new();
-        // A connection reset after the response also counts as the end of the response.
+        // If the connection is reset after the response, this also counts as the end of the response.
         let _ = stream.read_to_end(&mut bytes);
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap_or(bytes.len());
         let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();

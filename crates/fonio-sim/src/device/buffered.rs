@@ -1,5 +1,5 @@
-//! A small persistent memory in front of a slow device. All writes go to the memory first (Kim et al.
-//! propose PCM for it in section 5.2).
+//! A small persistent memory in front of a slow device. All writes go to the memory first. In section 5.2,
+//! Kim et al. propose PCM for this memory.
 //!
 //! A write completes when its data are in the memory. When three quarters of the memory are in use, the
 //! oldest pages are written to the slow device, together with adjacent pages. A page that was overwritten
@@ -40,7 +40,7 @@ impl Buffered {
     ///
     /// # Panics
     ///
-    /// If the fast device holds fewer than four pages of 4 KiB, or loses data on a power cut.
+    /// If the fast device has room for fewer than four pages of 4 KiB, or loses data in a power cut.
     pub fn new(fast: Box<dyn Device>, slow: Box<dyn Device>) -> Buffered {
         assert!(!fast.limits().volatile_cache, "the fast memory must be persistent");
         let pages_max = fast.limits().capacity.0 / PAGE;

@@ -75,8 +75,8 @@ impl Dies {
         of.free
     }
 
-    /// Executes a step from `at` on and returns its end. `slc_programs` of the host's pages are programmed in
-    /// SLC mode.
+    /// Executes a step from `at` on and returns the time at which the step ends. `slc_programs` of the host's
+    /// pages are programmed in SLC mode.
     pub(super) fn work(&mut self, step: &Step, slc_programs: u64, at: u64) -> u64 {
         let host = u64::from(step.host_programs);
         let programs = host - slc_programs + u64::from(step.copy_programs);

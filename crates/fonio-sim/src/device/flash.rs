@@ -63,7 +63,7 @@ struct CachedMap {
 struct Finish {
     /// The time at which the command's slot and all other resources are free.
     at: u64,
-    /// Delay from a command's completion until the host sees it.
+    /// Delay from a command's completion until the host sees the completion.
     latency: u64,
 }
 

@@ -68,7 +68,8 @@ pub struct Limits {
     pub discard_granularity: Option<ByteCount>,
     /// Whether the device supports writes with forced unit access. Without support, the host adds a flush.
     pub fua: bool,
-    /// Whether acknowledged writes stay in volatile memory until a flush, where a power cut loses them.
+    /// Whether acknowledged writes stay in volatile memory until a flush. A power cut before the flush loses
+    /// them.
     pub volatile_cache: bool,
     /// Whether a flush blocks all other commands.
     pub flush_blocks_all: bool,

@@ -104,9 +104,9 @@ pub struct MapReach {
 pub enum ReadsWaitFor {
     /// A read waits for all operations queued at the die.
     Queue,
-    /// The operation in progress; the read overtakes operations that have not begun.
+    /// A read waits for the operation in progress, and overtakes operations that have not begun.
     Operation,
-    /// A read waits until the operation in progress is suspended, which takes this time.
+    /// A read waits until the operation in progress is suspended. The suspension takes this time.
     Suspension(Nanos),
 }
 

@@ -146,8 +146,8 @@ mod tests {
             let command = Command { op: Op::Write, sector: Sector(0), bytes: ByteCount(1 << 20), fua: false };
             raid.submit(&command, Timestamp(0)).0
         };
-        // One member transfers 256 lines of 4 KiB at 1 µs each, plus 1 µs for the command; of two members,
-        // each transfers half of the lines.
+        // A single member transfers 256 lines of 4 KiB at 1 µs each, plus 1 µs for the command. Two members
+        // transfer half of the lines each.
         assert_eq!((span(1), span(2)), (257_000, 129_000));
     }
 }

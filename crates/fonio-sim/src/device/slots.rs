@@ -19,7 +19,7 @@ impl Slots {
         self.free_at.peek().expect("there is a slot").0
     }
 
-    /// Occupies the slot that becomes free first until the time `until`.
+    /// Takes the slot that becomes free first, and occupies it until the time `until`.
     ///
     /// # Panics
     ///

@@ -177,7 +177,7 @@ fn a_random_write_to_a_log_block_costs_what_the_algorithm_says() {
     let (mut device, costs) = kingston();
     let mut now = crate::measure::write_in_order(device.as_mut(), CAPACITY, Timestamp(0));
     // The device has erase blocks of 2 MiB and two log blocks. The fourth write evicts the log block of the
-    // first two writes, which holds units out of order.
+    // first two writes. The units in this log block are out of order.
     for (block, offset, merges) in [(0, 5, 0), (0, 3, 0), (1, 7, 0), (2, 9, 1), (2, 1, 0), (0, 9, 1)] {
         let sector = Sector((block * (2 << 20) + offset * (16 << 10)) / 512);
         let write = Command { op: Op::Write, sector, bytes: ByteCount(4096), fua: false };

@@ -9,14 +9,14 @@ use super::arrival::Arrival;
 /// The condition under which a thread queues a request. A thread's requests are always queued in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begins {
-    /// Queue the request this time after the beginning of the run: the thread did not wait for an earlier
-    /// request.
+    /// Queue the request when this time has passed since the beginning of the run. The thread did not wait
+    /// for an earlier request.
     At(Nanos),
-    /// Queue the request this time after the thread's previous request completed: the thread had waited for
-    /// that request.
+    /// Queue the request when this time has passed since the thread's previous request completed. The thread
+    /// had waited for that request.
     AfterEnd(Nanos),
-    /// Queue the request this time after the thread's previous request was queued: the thread did not wait
-    /// for that request.
+    /// Queue the request when this time has passed since the thread's previous request was queued. The thread
+    /// did not wait for that request.
     AfterBegin(Nanos),
     /// Queue the request after both the thread's previous request and a request of another thread have
     /// completed, and after a pause: the thread had waited for the other thread.
@@ -33,7 +33,7 @@ pub enum Begins {
 pub struct Step {
     /// The condition for queueing the request.
     pub begins: Begins,
-    /// The request, whose time is ignored.
+    /// The request; the time in it is ignored.
     pub request: Arrival,
     /// The signal that the request sets when it completes.
     pub signal: Option<u32>,

@@ -47,8 +47,8 @@ impl<I: Iterator<Item = rows::Request>> Iterator for Replay<I> {
 }
 
 /// Converts a recorded request to an arrival. If the queueing time is unknown, the insertion time replaces
-/// it, or, without an insertion time, the issue time. A request of an unknown thread belongs to process 0; a
-/// write with unknown flags counts as write-back.
+/// it; if the insertion time is unknown too, the issue time does. A request of an unknown thread belongs to
+/// process 0; a write with unknown flags counts as write-back.
 ///
 /// # Errors
 ///

@@ -16,7 +16,7 @@ pub enum Source<'a> {
     /// Requests at given times, in time order. The arrival times do not depend on the device. An error ends
     /// the run.
     Open(Box<dyn Iterator<Item = Result<Arrival, EngineError>> + 'a>),
-    /// A thread whose requests depend on earlier requests, its own or other threads'.
+    /// A thread whose requests depend on earlier requests of this thread or of other threads.
     Linked(Vec<Step>),
 }
 

@@ -67,7 +67,8 @@ struct Log {
     in_order: bool,
     /// The offset of the newest copy of each of the owner's units; valid if [`Bast::in_log`] has the unit.
     newest: Table<Offset, Offset>,
-    /// The number of writes to the layer when this log block was last written or, for FIFO, first used.
+    /// The number of writes that the layer had executed when this log block was last written or, for FIFO,
+    /// first used.
     used_at: u64,
 }
 

@@ -34,8 +34,8 @@ impl<W: Watch> DataBlocks<W> {
     /// which erase blocks are used.
     pub(super) fn new(geometry: Geometry, log_blocks: u32, seed: u64, watch: W) -> DataBlocks<W> {
         let logical = geometry.logical_blocks();
-        // A full merge needs one more block than the data and log blocks, because it erases blocks only at
-        // its end.
+        // A full merge needs one more block than the data and log blocks, because the merge erases blocks
+        // only at its end.
         let total_blocks = logical + log_blocks + 1;
         DataBlocks {
             geometry,

@@ -3,11 +3,12 @@
 //! Data blocks are mapped as in BAST (`super::data`), but a log block does not belong to a data block. The
 //! sequential log block (SW) stores the units of one logical block in order, from the first unit on. The
 //! random log blocks (RW) store all other overwrites in the order of arrival. When all random log blocks are
-//! full, the oldest random log block is reclaimed: every logical block that has the newest copy of a unit in
-//! it is fully merged. Random writes cost more as their range grows, but throughput does not drop sharply.
+//! full, the oldest random log block is reclaimed: every logical block with the newest copy of a unit in this
+//! log block is fully merged. Random writes cost more as their range grows, but throughput does not drop
+//! sharply.
 //!
-//! A write to the first unit of a logical block closes the sequential log block. A switch merge closes a full
-//! sequential log block, and a partial merge any other.
+//! A write to the first unit of a logical block closes the sequential log block. A full sequential log block
+//! is closed with a switch merge, any other with a partial merge.
 
 use std::collections::VecDeque;
 

@@ -45,7 +45,7 @@ pub struct PageMap<W = Unwatched> {
     to_logical: Table<PhysicalUnit, LogicalUnit>,
     valid: BlockBits<EraseBlock>,
     valid_units: Table<EraseBlock, ValidUnits>,
-    /// For each superblock, the number of writes to the layer when it was closed.
+    /// For each superblock, the number of writes that the layer had executed when the superblock was closed.
     closed_at: Vec<u64>,
     free: VecDeque<EraseBlock>,
     host: Stream,

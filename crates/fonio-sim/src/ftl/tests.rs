@@ -190,7 +190,8 @@ fn greedy_write_amplification_is_the_formula() {
         let mut ftl = PageMap::new(geometry, spare, Collection::Greedy, 1, Unwatched);
         let totals = uniform(&mut ftl, 1 << 18, 3 << 18, 1 << 19);
         let given = 1.0 + totals.copy_programs as f64 / totals.host_programs as f64;
-        // Three superblocks are free and two are half full, so the space of four superblocks holds no data.
+        // Three superblocks are free and two are half full, so the space of four superblocks contains no
+        // data.
         let usable = f64::from(geometry.logical_blocks() + spare) - 4.0;
         let u = f64::from(geometry.logical_blocks()) / usable;
         let (mut low, mut high) = (1e-9, 1.0 - 1e-9);

@@ -166,8 +166,9 @@ impl Queue {
         }
     }
 
-    /// Returns the length of the slice. Each level with a higher priority than 4 adds a fifth of the base;
-    /// each level with a lower priority subtracts a fifth. A base of 100 ms gives slices of 180 to 40 ms.
+    /// Returns the length of the slice. Level 4 gets the base. Each step to a higher priority adds a fifth of
+    /// the base; each step to a lower priority subtracts a fifth. A base of 100 ms gives slices of 180 ms
+    /// (level 0) to 40 ms (level 7).
     fn slice(&self, settings: &Tunables) -> Nanos {
         let base = if self.is_sync() { settings.slice_sync } else { settings.slice_async };
         Nanos(base.0 / 5 * (9 - u64::from(self.priority().level.min(Priority::LEVEL_MAX))))
@@ -275,8 +276,8 @@ impl Cfq {
         Some(GroupTurn { class, group, ends: now + Nanos(slices.sum()) })
     }
 
-    /// Returns the timestamp until which the device idles for the active queue, which is empty. Other queues
-    /// are held back until then. Returns `None` if the device does not idle.
+    /// Returns the timestamp until which the device idles for the active queue if this queue is empty. Other
+    /// queues are held back until then. Returns `None` if the device does not idle.
     fn idles_until(&self, turn: Turn, now: Timestamp) -> Option<Timestamp> {
         let queue = &self.queues[turn.queue];
         let class = queue.priority().class;

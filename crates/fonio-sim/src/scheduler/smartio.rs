@@ -2,7 +2,7 @@
 //!
 //! A request first waits in one of 17 queues: one for each level of the real-time and best-effort classes,
 //! and one for the idle class. For a time slice, Algorithm 6.1 moves requests of one queue to the dispatch
-//! queue, in the order of insertion, while Algorithm 6.2 allows more. The dispatch queue has a section for
+//! queue, in the order of insertion, as long as Algorithm 6.2 permits. The dispatch queue has a section for
 //! each class; in a section, reads precede writes (section 5, Figure 9). From the dispatch queue, requests go
 //! to the device. For each kind (sequential or random, read or write), the number of requests in flight is
 //! limited, because more requests do not increase the device's throughput (section 4.5).
@@ -40,7 +40,7 @@ pub struct Tunables {
     /// The maximum number of a queue's requests in the dispatch queue and in the device while another queue
     /// waits.
     pub quantum: u32,
-    /// The maximum number of requests in flight, by [`Kind`]. No limit is 0.
+    /// The maximum number of requests in flight, by [`Kind`]. Each limit must be at least 1.
     pub limits: [u32; 4],
     /// The time for which writes are held back after the last read. The study has no such parameter.
     pub hold: Nanos,

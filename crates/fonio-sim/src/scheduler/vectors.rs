@@ -158,7 +158,7 @@ fn narrow(value: u64) -> Option<u32> {
     u32::try_from(value).ok()
 }
 
-/// Converts a limit, which must not be 0.
+/// Converts a limit to `u32`; `None` if the limit is 0 or does not fit.
 fn limit(value: u64) -> Option<u32> {
     narrow(value).filter(|limit| *limit > 0)
 }

@@ -118,7 +118,7 @@ const HOST_TOLERANCE: f64 = 0.25;
 /// A published 0.01 can mean 0.005 to 0.015.
 const ROUNDING_MB_S: f64 = 0.005;
 
-/// Published rates below this have one significant digit.
+/// Published rates below this rate have one significant digit.
 const ONE_DIGIT_MB_S: f64 = 0.1;
 
 /// Compares a profile with all published numbers of its device, if there are any.
@@ -222,10 +222,11 @@ fn digits(number: f64) -> String {
     }
 }
 
-/// Checks the numbers on the desktop. A card's profile does not include the desktop as a host. The
-/// desktop's effect is estimated as the median over the other seven cards of the published ratio of desktop
-/// throughput to phone throughput. Since the phone's number was fitted, multiplying it by this ratio gives
-/// the desktop's number without the simulator.
+/// Checks the numbers on the desktop. A card's profile does not include the desktop as a host. The desktop's
+/// effect is estimated from the other seven cards: for each of them, the published desktop throughput is
+/// divided by the published phone throughput, and the median of these ratios is taken. Since the card's
+/// number on the phone was fitted, multiplying that number by the median gives the number on the desktop
+/// without the simulator.
 fn desktop(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), ProfileError> {
     let all = |four: Four| [four.seq_write, four.seq_read, four.rand_write, four.rand_read];
     let accesses = [Access::SeqWrite, Access::SeqRead, Access::RandWrite, Access::RandRead];

@@ -5,8 +5,8 @@ use crate::profile::{Profile, Source};
 /// The relation between a published number and the model before the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Neither a fit nor a choice used the published number, which also does not follow from numbers that
-    /// were used.
+    /// Neither a fit nor a choice used the published number, and the number does not follow from numbers that
+    /// a fit or a choice used.
     Predicted,
     /// The profile was fitted to the number, or a translation layer or a count was chosen to reproduce the
     /// number.
@@ -22,7 +22,8 @@ pub enum Derivation {
     /// The number equals a number from another column of the same table, multiplied by a ratio; the simulator
     /// is not needed.
     TableRatio,
-    /// The number follows from the shape of random-write throughput over the range, which has its own check.
+    /// The number follows from the shape of random-write throughput over the range. This shape has a separate
+    /// check.
     Shape,
     /// The number is the point from which the speedup no longer rises, because a fitted or assumed latency is
     /// then completely hidden.
@@ -120,7 +121,7 @@ impl Origin {
     }
 
     /// Returns the origin of the number `what`, according to the profile. A number that the profile does not
-    /// name is predicted.
+    /// name counts as predicted.
     pub(super) fn by_profile(profile: &Profile, what: &str) -> Origin {
         let names =
             |source| profile.provenance().iter().any(|number| number.source == source && number.to == what);

@@ -96,7 +96,8 @@ fn no_slowdown_under_a_scheduler_is_scored() {
     }
 }
 
-/// A number that the profile does not mark as used is predicted, and only predicted numbers are scored.
+/// A number that the profile does not mark as used counts as predicted, and only predicted numbers are
+/// scored.
 #[test]
 fn a_number_is_scored_where_the_profile_does_not_name_it() {
     let what = "kim-t3 kingston phone seq_write";

@@ -12,8 +12,8 @@ use super::{Assembler, Step};
 /// Maximum number of data requests per device that are stored because they wait for a flush.
 const PARENTS_MAX: usize = 256;
 
-/// The data requests that wait for the next flush of a device, and the number of flush bios whose end is
-/// still expected.
+/// The data requests that wait for the next flush of a device, and the number of flush bios that have not
+/// completed yet.
 #[derive(Debug, Default)]
 pub(super) struct FlushState {
     /// Slots and serial numbers of waiting data requests with preflush.
@@ -48,11 +48,11 @@ impl FlushState {
 }
 
 impl Assembler {
-    /// Handles D of a flush, which takes all waiting flush bios.
+    /// Handles D of a flush. The flush takes all waiting flush bios.
     pub(super) fn issue_flush(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.collect(step, |entry| entry.state == State::Waiting);
         let mut waiters = std::mem::take(&mut self.candidates);
-        // A flush request that came from the device above already has an id and keeps it.
+        // A flush request that came from the device above keeps its id.
         let open = &self.open;
         waiters.sort_unstable_by_key(|&index| {
             let entry = open.at(index);
@@ -94,7 +94,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Links the data requests that need this flush.
+    /// Links this flush to the data requests that need it.
     fn adopt_parents(
         &mut self,
         index: u32,
@@ -125,7 +125,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Handles the end of a data request that is durable only after a flush.
+    /// Handles the completion of a data request that is durable only after a flush.
     #[cold]
     pub(super) fn await_flush(&mut self, index: u32) {
         let request_id = self.request_id_of(index);
@@ -138,7 +138,7 @@ impl Assembler {
         waiting.push(AfterData { request_id, sector: entry.key.sector, tid });
     }
 
-    /// Handles a C of a write without data, which ends a flush sequence.
+    /// Handles the C of a write without data. This event ends a flush sequence.
     pub(super) fn end_flush_sequence(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.tally.add(Counter::FlushSequenceEnds, 1);
         let device = &mut self.devices[step.key.device as usize];

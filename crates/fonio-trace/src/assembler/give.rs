@@ -8,7 +8,8 @@ use super::Assembler;
 use super::open::{CHAIN_MAX, Entry, FLUSH_SECTOR, NEVER, NIL, State, seen};
 use super::tally::Counter;
 
-/// Maximum pause of a device, for example for garbage collection, before a completion is considered missed.
+/// Maximum length of a pause of a device, for example for garbage collection. If a completion is later, it
+/// was probably not recorded.
 pub(super) const PAUSE_MAX: Nanos = Nanos(1_000_000_000);
 
 /// The reason why an entry is emitted early.
@@ -30,7 +31,8 @@ fn sector(entry: &Entry, sector: Sector) -> Option<Sector> {
     (!no_data).then_some(sector)
 }
 
-/// Returns the thread that submitted to the topmost of the stacked devices, if it is not the entry's thread.
+/// Returns the thread that submitted the I/O to the topmost of the stacked devices, if this thread is not the
+/// entry's thread.
 fn cause(entry: &Entry) -> Option<u32> {
     entry.root_tid.filter(|_| entry.root_tid != entry.tid)
 }
@@ -56,7 +58,7 @@ impl Assembler {
     }
 
     /// Emits the oldest entries of keys with too many entries. Call this only between events: while an event
-    /// is handled, the entries that it found must stay open.
+    /// is handled, the entries found for it must stay open.
     #[cold]
     pub(super) fn thin_out(&mut self, sink: &mut dyn RowSink) -> io::Result<()> {
         while let Some(key) = self.crowded.pop() {
@@ -143,7 +145,7 @@ impl Assembler {
         self.give_bio_row(entry, request_id, completed, sink)
     }
 
-    /// Emits the row of a bio, which need not be open.
+    /// Emits the row of a bio, whose entry need not be open.
     #[inline]
     pub(super) fn give_bio_row(
         &self,
@@ -185,8 +187,8 @@ impl Assembler {
         sink.link(&Link { kind, parent_table, parent, child_table, child })
     }
 
-    /// Returns whether a request has been in flight longer than any completed request of its device was, and
-    /// longer than a device may pause.
+    /// Returns whether a request has been in flight longer than any completed request of its device was in
+    /// flight, and longer than a device may pause.
     fn is_overdue(&self, entry: &Entry) -> bool {
         let longest = self.devices[entry.key.device as usize].service_max;
         self.latest - entry.began() > longest.max(PAUSE_MAX)

@@ -14,15 +14,15 @@
 //!                                           returned
 //! ```
 //!
-//! A request that was issued again without a recorded requeue is *held* between its completion and the
-//! emission of its row.
+//! A request that was issued again without a recorded requeue is *held*: it is kept after its completion,
+//! until its row is emitted.
 //!
 //! When a bio is issued, its entry becomes its request's entry. The other bios of a request are not merged at
 //! M or F, but when the request is issued: the request then takes all waiting bios that tile its range. This
 //! rule gives the same result for back, front and request merges, does not depend on the meaning of
 //! blktrace's M, and works if merges are not recorded. A discard can have several separate ranges, and their
-//! merges are never recorded. A discard takes the waiting discard bios that were queued after it began, that
-//! have no request of their own, and whose sizes add up exactly to its size.
+//! merges are never recorded. A discard takes the waiting discard bios that were queued after it began and
+//! that have no separate request, if the sizes of these bios add up exactly to the size of the discard.
 //!
 //! # Pairing
 //!
@@ -42,12 +42,13 @@
 //!   preferred; for I, a smaller entry is next, then a larger bio, which must have been split.
 //!
 //! Of several equal candidates, the candidate that began first is taken, and the choice is counted. The
-//! exception is a candidate that is probably stale: its time to the event is more than four times the next
-//! candidate's, and the product of the two times exceeds the square of the typical time. The typical time is
-//! the running median of unambiguous pairs on that device and op, or 0 until there is a pair. So requests
-//! that are in flight together are paired first in, first out, and a request whose completion was lost does
-//! not shift all later pairs of that sector. A skipped candidate may still be paired later, if it is then the
-//! only candidate. When another equal request begins, the skipped candidate is emitted without completion.
+//! exception is a candidate that is probably stale: the time from this candidate to the event is more than
+//! four times the time from the next candidate to the event, and the product of these two times exceeds the
+//! square of the typical time. The typical time is the running median over the unambiguous pairs of the
+//! device and op, or 0 until there is a pair. So requests that are in flight together are paired first in,
+//! first out, and a request whose completion was lost does not shift all later pairs of its sector. A skipped
+//! candidate may still be paired later, if it is then the only candidate. When another equal request begins,
+//! the skipped candidate is emitted without completion.
 //!
 //! # One request issued several times
 //!
@@ -56,40 +57,40 @@
 //!
 //! - an equal request is in flight and was issued at most a second ago, and
 //! - no waiting entry shows that the issue begins a new request: there is no waiting bio, G or
-//!   `block_io_start`. A waiting entry with only an I shows nothing, because a requeued request is inserted
-//!   again.
+//!   `block_io_start`. A waiting entry with only an I does not show this, because a requeued request is
+//!   inserted again.
 //!
 //! The issue time and the submitting thread are those of the first issue; the time of the last issue is
 //! `reissued`. Completions decide: the request is held after its completion. Another equal completion within
 //! one second shows that the first repeated issue was a separate request. The requests are paired first in,
 //! first out, and both events are counted, because the pairing is ambiguous. If an equal issue comes before
-//! such a completion, or if none comes within the second, there was only one request. On a device without
-//! recorded completions, each issue is a request.
+//! such a completion, or if no such completion comes within the second, there was only one request. On a
+//! device without recorded completions, each issue is a request.
 //!
 //! # Requests that are never issued
 //!
 //! Requests that are never issued are emitted when the trace ends, with their size at insertion and the bios
-//! that were merged into them (M, F). Requests in flight have a separate counter. A third counter is
-//! for requests that were in flight longer than any other request and longer than one second: their
-//! completion was not recorded.
+//! that were merged into them (M, F). Requests in flight have a separate counter. A third counter is for
+//! requests that were in flight longer than any other request and longer than one second, because the
+//! completion of such a request was not recorded.
 //!
 //! # Flushes
 //!
 //! The kernel turns a bio with preflush or FUA into up to three steps: flush, data, flush. A flush request
-//! (`FF`, `FN`, in old kernels `FWS`, all without data) takes every waiting flush bio of its device; its
-//! thread is the thread that queued the first of these bios. The parents of a flush request in `links` are
-//! data requests that wait for their preflush, or that completed and need a flush because they were issued
-//! without the requested FUA. The `cause_tid` of the flush request is the thread of these data requests. The
-//! completion without data that ends this sequence (`WS 0 + 0`) belongs to no request and is only counted.
-//! Some kernels show only this completion and not the completion of the flush request itself. The shown
-//! completion then replaces the missing completion, and the replacement is counted.
+//! (`FF`, `FN`, in old kernels `FWS`, all without data) takes every waiting flush bio of its device. The
+//! thread of the flush request is the thread that queued the first of these bios. The parents of a flush
+//! request in `links` are data requests that wait for their preflush, or that completed and need a flush
+//! because they were issued without the requested FUA. The `cause_tid` of the flush request is the thread of
+//! these data requests. The completion without data that ends this sequence (`WS 0 + 0`) belongs to no
+//! request and is only counted. Some kernels show only this completion and not the completion of the flush
+//! request itself. The assembler then uses the shown completion for the flush request, and counts this case.
 //!
 //! # Queue time
 //!
-//! `queued` is the Q of the first bio. If Q is not shown, `block_io_start` or G replaces it: the submitting
-//! thread emits these events after it failed to merge the first bio and got a request for it. So the queue
-//! time lacks only the wait for a free request. The event I cannot replace Q, because a request can wait in a
-//! plug list or for a flush before I.
+//! `queued` is the time of the Q of the first bio. If Q is not shown, `block_io_start` or G replaces it: the
+//! submitting thread emits these events after it could not merge the first bio and got a request for it. So
+//! the queue time lacks only the wait for a free request. The event I cannot replace Q, because a request can
+//! wait in a plug list or for a flush before I.
 //!
 //! # Stacked devices
 //!
@@ -128,27 +129,28 @@ use give::Cut;
 use open::{FLUSH_SECTOR, Key, NEVER, NIL, Open};
 use tally::{Counter, Tally};
 
-/// Maximum number of stored completions without an issue. The issue can follow later in the input, with a
-/// time before the completion.
+/// Maximum number of stored completions without an issue. The issue can come later in the input although its
+/// time is before the completion.
 const ORPHANS_MAX: usize = 64;
 
 /// The options of the assembler.
 #[derive(Clone, Debug)]
 pub struct AssemblerOptions {
-    /// Time after which an open request is emitted without a completion.
+    /// Time since its start after which an open request is emitted without a completion.
     pub horizon: Nanos,
     /// Maximum number of open requests and bios; if there are more, the oldest of them are emitted
     /// incomplete.
     pub open_max: usize,
-    /// Maximum lateness of events that does not break the order of the rows: [`RowSink::settled`] stays this
-    /// far behind the latest event.
+    /// Maximum time by which an event can be late without breaking the order of the rows. The time passed to
+    /// [`RowSink::settled`] stays this far behind the latest event.
     pub disorder: Nanos,
 }
 
 impl Default for AssemblerOptions {
     /// The horizon is ten minutes, longer than any driver's timeout with retries. The maximum number of open
-    /// entries is a million, which a fast device that completes nothing reaches in 10 s. The disorder is 100
-    /// ms, ten times the disorder observed in traces that were merged from per-processor buffers.
+    /// entries is a million. A fast device that completes nothing reaches this number in 10 s. The disorder
+    /// is 100 ms. This is ten times the disorder observed in traces that were merged from per-processor
+    /// buffers.
     fn default() -> AssemblerOptions {
         AssemblerOptions { horizon: Nanos(600_000_000_000), open_max: 1 << 20, disorder: Nanos(100_000_000) }
     }
@@ -156,15 +158,15 @@ impl Default for AssemblerOptions {
 
 /// Combines block events from any source into requests, bios and links.
 ///
-/// Rows are emitted when they are complete, and therefore not in the order of the tables.
-/// [`RowSink::settled`] tells the sink which rows are final.
+/// Rows are emitted when they are complete, and therefore not in the order of the tables. Calls of
+/// [`RowSink::settled`] inform the sink which rows are final.
 #[derive(Debug)]
 pub struct Assembler {
     options: AssemblerOptions,
     open: Open,
     devices: Vec<Device>,
     device_index: FxHashMap<DeviceId, u32>,
-    /// The device of the previous event, which is nearly always also the next event's device.
+    /// The device of the previous event. It is nearly always also the device of the next event.
     last_device: (DeviceId, u32),
     tally: Tally,
     /// The last ids assigned to a request and a bio.
@@ -172,7 +174,7 @@ pub struct Assembler {
     bio_id: u64,
     /// The time of the latest event.
     latest: Timestamp,
-    /// The latest sort time of a row, among the requests that the source lists as complete requests.
+    /// The latest sort time among the requests that the source lists as complete requests.
     latest_whole: Option<Timestamp>,
     settled: Timestamp,
     gaps_passed: u64,
@@ -208,19 +210,20 @@ struct Device {
     shows_done: bool,
     shows_bio_completion: bool,
     shows_flush_completion: bool,
-    /// Number of gaps in the trace when the flushes, partly remapped bios and discards of this device were
-    /// last cleared.
+    /// Number of gaps that had been found in the trace when the flushes, partly remapped bios and discards of
+    /// this device were last cleared.
     gaps: u64,
     /// Number of bios that moved on to a device below.
     passed: u64,
-    /// Running medians of the service time, by op, and of the time from queue to issue; 0 while the median is
-    /// unknown.
+    /// The running median of the service time for each op, and the running median of the time from queue to
+    /// issue; 0 while a median is unknown.
     service: [Nanos; Op::ALL.len()],
     queue: Nanos,
     /// The longest service time of a request.
     service_max: Nanos,
     flush: flush::FlushState,
-    /// Bios of which only the front part moved on to the device below, each with the start of its remainder.
+    /// Bios with a front part that moved on to the device below, while the remainder did not. Each is stored
+    /// with the start of its remainder.
     partly_passed: Vec<queue::PartlyPassed>,
     /// Slots and serial numbers of waiting discard bios.
     discards: Vec<(u32, u64)>,
@@ -252,7 +255,8 @@ fn canonical(event: &BlockEvent) -> (Sector, Op) {
     if event.bytes.0 == 0 && flush {
         return (FLUSH_SECTOR, Op::Flush);
     }
-    // A passthrough command has no sector: its issue shows sector 0, and its completion the largest number.
+    // A passthrough command has no sector: its issue shows sector 0, and its completion shows the largest
+    // number.
     let is_hidden = event.op == Op::Other && event.sector.0 == u64::MAX;
     let sector = if is_hidden { Sector(0) } else { event.sector };
     (sector, event.op)
@@ -289,7 +293,8 @@ impl Assembler {
         }
     }
 
-    /// Handles the events, complete requests and gaps of one batch; the caller must pass on its other rows.
+    /// Handles the events, complete requests and gaps of one batch; the caller must pass on the batch's other
+    /// rows.
     ///
     /// # Errors
     /// If the sink fails.
@@ -336,7 +341,7 @@ impl Assembler {
         self.tally.finish(sink)
     }
 
-    /// Handles a request that is complete in the source.
+    /// Handles a request that the source lists as a complete request.
     fn whole(&mut self, request: &Request, sink: &mut dyn RowSink) -> io::Result<()> {
         let order = request.order_time();
         if order < self.settled {
@@ -448,7 +453,7 @@ impl Assembler {
         }
     }
 
-    /// Reports the time before which no more rows will follow.
+    /// Reports to the sink the time before which no more rows will follow.
     fn settle(&mut self, sink: &mut dyn RowSink) -> io::Result<()> {
         let mut before = self.latest - self.options.disorder;
         if let Some(whole) = self.latest_whole {
@@ -488,7 +493,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Emits every entry that was open in a gap.
+    /// Handles a gap: emits every entry that was opened before the gap's end.
     fn gap(&mut self, gap: &LostEvents, sink: &mut dyn RowSink) -> io::Result<()> {
         self.tally.note_place(Counter::GapsOfLostEvents, sink, || {
             let count = gap.count.map_or("an unknown number".to_owned(), |count| count.to_string());

@@ -1,11 +1,11 @@
-//! The open entries: bios not yet issued and requests not yet completed, found by device and sector, listed
-//! by age.
+//! The open entries: bios not yet issued and requests not yet completed. They are found by device and sector,
+//! and listed by age.
 //!
 //! The entries are in a slab of [`Entry`] with a free list. Each entry is in two intrusive lists. Its
-//! *bucket* holds all entries whose [`Key`] has the same hash, in arrival order. The *age list* holds all
-//! entries, sorted by [`Entry::order`]. Neither the slab nor the lists need an allocation once the slab has
-//! room for the largest number of open entries. There are at least twice as many buckets as slots, so an
-//! entry is nearly always alone in its bucket and found immediately.
+//! *bucket* contains all entries with the same hash of their [`Key`], in arrival order. The *age list*
+//! contains all entries, sorted by [`Entry::order`]. Once the slab has room for the largest number of open
+//! entries, neither the slab nor the lists need further allocations. There are at least twice as many buckets
+//! as slots, so an entry is nearly always alone in its bucket and found immediately.
 //!
 //! The entries of a bucket with the same key are that key's *chain*.
 
@@ -15,8 +15,8 @@ use fonio_core::{ByteCount, DeviceId, Flags, Op, Sector, Timestamp};
 pub(super) const NIL: u32 = u32::MAX;
 /// Stands for a time that was not recorded; event times are kept below this value.
 pub(super) const NEVER: Timestamp = Timestamp(u64::MAX);
-/// The sector for all flushes without data. Some kernels report these requests at sector 0, some at
-/// `u64::MAX`, and some at either sector.
+/// The sector under which all flushes without data are stored. Some kernels report these requests at sector
+/// 0, some at `u64::MAX`, and some at either sector.
 pub(super) const FLUSH_SECTOR: Sector = Sector(u64::MAX);
 /// The maximum number of entries under one key. No device has this many requests in flight for one sector.
 /// Beyond this number, the oldest entries are emitted.
@@ -40,7 +40,8 @@ pub(super) enum State {
     Flying,
     /// The request was requeued by the driver.
     Returned,
-    /// The request is complete, but its repeated issues may still be requests (`repeat.rs`).
+    /// The request is complete, but its repeated issues may still turn out to be separate requests
+    /// (`repeat.rs`).
     Held,
 }
 
@@ -62,7 +63,7 @@ pub(super) mod seen {
     pub const PASSED_OVER: u16 = 1 << 5;
     /// The request asked for FUA but was issued without FUA, so the kernel flushes afterwards.
     pub const FUA_BY_FLUSH: u16 = 1 << 6;
-    /// The entry is the remainder of a split, which old kernels queue again.
+    /// The entry is the remainder of a split bio. Old kernels queue the remainder again.
     pub const REST: u16 = 1 << 7;
     /// The entry was merged into the request before or after it.
     pub const MERGED: u16 = 1 << 8;
@@ -81,14 +82,15 @@ pub(super) struct Entry {
     pub bytes: ByteCount,
     /// The time of the last event of this entry.
     pub latest: Timestamp,
-    /// Set when the entry is created and when it is issued; decides among equal candidates.
+    /// A number that is set when the entry is created and when it is issued. It decides among equal
+    /// candidates.
     pub serial: u64,
     pub op: Op,
     pub state: State,
     pub seen: u16,
     bucket_next: u32,
-    /// The earliest possible sort time of this entry's row: the first known of the issue, queue and insertion
-    /// times.
+    /// The earliest possible sort time of this entry's row: the issue time if known, else the queue time,
+    /// else the insertion time.
     pub order: Timestamp,
     older: u32,
     newer: u32,
@@ -117,7 +119,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Returns an entry with only device, sector, op, size and time.
+    /// Returns an entry that has only a device, a sector, an op, a size and a time.
     pub fn new(key: Key, device: DeviceId, op: Op, bytes: ByteCount, time: Timestamp) -> Entry {
         Entry {
             key,
@@ -208,7 +210,7 @@ impl Open {
         &self.slots[index as usize]
     }
 
-    /// Returns the entry at `index` if it still has that serial number.
+    /// Returns the entry at `index` if it still has the serial number `serial`.
     pub fn get(&self, index: u32, serial: u64) -> Option<&Entry> {
         self.slots.get(index as usize).filter(|entry| entry.serial == serial)
     }
@@ -298,8 +300,8 @@ impl Open {
         self.release(index);
     }
 
-    /// Takes the entry under `key` out of its chain, if it is the only entry there and satisfies `fits`. The
-    /// caller must [`release`](Open::release) the entry, which saves a second search.
+    /// Takes the entry under `key` out of its chain, if it is the only entry there and satisfies `fits`.
+    /// Afterwards, the caller must [`release`](Open::release) the entry; this saves a second search.
     #[inline]
     pub fn unchain_only(&mut self, key: Key, fits: impl FnOnce(&Entry) -> bool) -> Option<u32> {
         let bucket = self.bucket(key);

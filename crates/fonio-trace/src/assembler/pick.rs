@@ -8,13 +8,13 @@ use super::open::{Entry, State, seen};
 use super::tally::Counter;
 use super::{Assembler, Step};
 
-/// If the older of two candidates began at least this many times as long ago as the newer, it can be stale.
-/// Requests that are in flight together seldom differ this much; candidates below this ratio are paired first
-/// in, first out.
+/// If the older of two candidates began at least this many times as long ago as the newer, the older can be
+/// stale. The ages of requests that are in flight together seldom differ this much. Below this ratio,
+/// candidates are paired first in, first out.
 const STALE_RATIO: u64 = 4;
 
-/// Returns whether the older of two equal candidates is probably stale, given the time from each to the event
-/// and the typical time. See the rules in [`super`].
+/// Returns whether the older of two equal candidates is probably stale, given the time from each candidate to
+/// the event, and the typical time. See the rules in [`super`].
 pub(super) fn is_stale(older: Nanos, newer: Nanos, typical: Nanos) -> bool {
     older.0 / STALE_RATIO > newer.0
         && u128::from(older.0) * u128::from(newer.0) > u128::from(typical.0).pow(2)
@@ -67,7 +67,7 @@ impl Assembler {
         Ok(self.pick(step.time, typical))
     }
 
-    /// Collects in `self.candidates` the entries that the event may belong to and that satisfy `fits`.
+    /// Collects in `self.candidates` the entries to which the event may belong and that satisfy `fits`.
     pub(super) fn collect(&mut self, step: &Step<'_>, fits: impl Fn(&Entry) -> bool) {
         self.candidates.clear();
         let may = |entry: &Entry| entry.op == step.op && entry.latest <= step.time && fits(entry);

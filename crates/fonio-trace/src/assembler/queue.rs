@@ -1,4 +1,5 @@
-//! Handles events before the issue: bios are queued, remapped and split; requests are allocated and inserted.
+//! Handles the events before the issue, by which bios are queued, remapped and split, and requests are
+//! allocated and inserted.
 
 use std::io;
 
@@ -12,18 +13,18 @@ use super::tally::Counter;
 use super::{Assembler, Step};
 
 /// If this many bios of a device moved on to a device below and did not complete, the source probably shows
-/// no bio completions: no stacked device has that many bios in flight.
+/// no bio completions, because no stacked device has this many bios in flight.
 const PASSED_MAX: u64 = 1024;
-/// Maximum number of stored bios per device of which only a part moved on to the device below.
+/// Maximum number per device of stored bios that moved on to the device below only partly.
 const PARTLY_PASSED_MAX: usize = 64;
 
-/// Maximum number of stored front merges, which are needed for requests that are never issued.
+/// Maximum number of stored front merges. They are needed for requests that are never issued.
 const FRONTS_MAX: usize = 4096;
 
 /// Maximum number of waiting discards stored per device. A command has at most 256 ranges (NVMe).
 const DISCARDS_MAX: usize = 256;
 
-/// A bio of which a part moved on to the device below without a recorded split.
+/// A bio that moved on to the device below only partly, without a recorded split.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartlyPassed {
     index: u32,
@@ -192,7 +193,8 @@ impl Assembler {
         }
     }
 
-    /// Makes a request from a waiting entry that was never issued and the bios that were merged into it.
+    /// Makes a request from a waiting entry that was never issued, and from the bios that were merged into
+    /// this entry.
     pub(super) fn gather_unissued(&mut self, head: u32, sink: &mut dyn RowSink) -> io::Result<()> {
         let Entry { key, op, latest: _, bytes: own, issued_bytes: inserted, .. } = *self.open.at(head);
         let mut first_bio = self.open.at(head).bio_id;
@@ -226,7 +228,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Returns the newest entry that an event may belong to and that satisfies `fits`.
+    /// Returns the newest entry to which an event may belong and that satisfies `fits`.
     pub(super) fn newest(&self, step: &Step<'_>, fits: impl Fn(&Entry) -> bool) -> Option<u32> {
         let mut newest: Option<(u32, u64)> = None;
         for (index, entry) in self.open.chain(step.key) {
@@ -266,7 +268,7 @@ impl Assembler {
         Ok(larger)
     }
 
-    /// Handles X: the front part ends where the remainder begins.
+    /// Handles X, which splits a bio: the front part ends where the remainder begins.
     pub(super) fn split(
         &mut self,
         step: &Step<'_>,
@@ -399,7 +401,7 @@ impl Assembler {
         Ok(Some(above))
     }
 
-    /// Returns the bio whose part from `from` on has not moved on yet.
+    /// Returns the bio with a part that begins at `from` and has not moved on yet.
     fn partly_passed(&mut self, from: &Step<'_>) -> Option<u32> {
         let open = &self.open;
         let waiting = &mut self.devices[from.key.device as usize].partly_passed;

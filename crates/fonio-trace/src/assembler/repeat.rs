@@ -2,9 +2,9 @@
 //!
 //! A busy driver requeues a request, and the kernel issues it again, mostly from kblockd or another worker.
 //! Sources without requeues (atrace records only issues and completions) show only another, equal issue. The
-//! equal issue is stored as a *repeat* of the request in flight until completions decide. If only one
-//! completion comes, the repeats belong to the same request. Each further completion shows that the first
-//! remaining repeat was a separate request.
+//! equal issue is stored as a *repeat* of the request in flight until completions show whether it was a
+//! separate request. If only one completion comes, the repeats belong to the same request. Each further
+//! completion shows that the first remaining repeat was a separate request.
 
 use std::collections::VecDeque;
 use std::io;
@@ -40,7 +40,7 @@ struct Repeat {
 }
 
 impl Assembler {
-    /// Returns whether an issue for which no entry waits can be a repeat of the equal request in flight at
+    /// Returns whether an issue without a waiting entry can be a repeat of the equal request in flight at
     /// `index`.
     pub(super) fn is_repeat(&self, index: u32, step: &Step<'_>) -> bool {
         // Issues of passthrough commands have neither sector nor size.
@@ -48,7 +48,8 @@ impl Assembler {
         has_place && step.time - self.open.at(index).began() <= REPEAT_WITHIN
     }
 
-    /// Handles a repeated D of the request in flight at `index`, which was inserted again at time `inserted`.
+    /// Handles a repeated D of the request in flight at `index`. This request was inserted again at time
+    /// `inserted`.
     #[cold]
     pub(super) fn repeat(
         &mut self,
@@ -103,7 +104,7 @@ impl Assembler {
         self.end_request(index, step, sink)
     }
 
-    /// Emits a request without its repeats, and replaces it by the first repeat.
+    /// Emits a request without its repeats; the first repeat then replaces the request.
     pub(super) fn give_first(
         &mut self,
         index: u32,
@@ -161,7 +162,7 @@ impl Assembler {
         }
     }
 
-    /// Emits requests whose holding time has ended.
+    /// Emits the requests that have been held long enough.
     pub(super) fn give_held_long(&mut self, sink: &mut dyn RowSink) -> io::Result<()> {
         while let Some(&(completed, index, serial)) = self.held.front()
             && self.latest - completed > REPEAT_WITHIN

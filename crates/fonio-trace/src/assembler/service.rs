@@ -12,7 +12,7 @@ use super::tally::Counter;
 use super::{Assembler, ORPHANS_MAX, Orphan, Step};
 
 /// The entries that [`Assembler::complete`] found under the key of a completion: for each kind, the first
-/// entry and the number of entries.
+/// entry found and the number of entries found.
 #[derive(Default)]
 struct Found {
     exact: Ranked,
@@ -78,8 +78,8 @@ impl Assembler {
             && exact.count == 0
             && self.is_repeat(index, step)
         {
-            // A separate request would have been allocated. An insertion proves nothing, because it is
-            // repeated after each requeue.
+            // If the issue were a separate request, this request would have been allocated. An insertion
+            // proves nothing, because it is repeated after each requeue.
             let again = |entry: &Entry| {
                 !entry.has(seen::BIO | seen::REQUEST & !seen::INSERT) && entry.request_id == 0
             };
@@ -177,8 +177,9 @@ impl Assembler {
         self.newest(step, |entry| entry.state == State::Waiting && smaller_or_larger(entry)).is_some()
     }
 
-    /// Finds the entry for an issue if no waiting entry has its size: the newest smaller entry, which grew by
-    /// merges; the newest larger bio, which was split; or a returned request, whose size changed.
+    /// Finds the entry for an issue if no waiting entry has the size of the issue. It is the newest smaller
+    /// entry, which then grew by merges; else the newest larger bio, which then was split; else a returned
+    /// request, which then changed its size.
     #[cold]
     fn find_grown_or_split(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<Option<u32>> {
         let waiting = |entry: &Entry| entry.state == State::Waiting;
@@ -221,7 +222,7 @@ impl Assembler {
         self.request_id_of(head);
         let mut left = step.bytes - self.open.at(head).bytes;
         let mut sector = step.key.sector.after(self.open.at(head).bytes);
-        // The bio that began the request needs no link, because it was queued first.
+        // The bio that began the request needs no link here, because it was queued first.
         let mut first_bio = self.open.at(head).bio_id;
         // Stop at the largest sector number, which is the key of flushes.
         while left > ByteCount(0) && sector != FLUSH_SECTOR {
@@ -600,8 +601,8 @@ impl Assembler {
             self.tally.add(Counter::CompletionsOfUnissued, 1);
             return self.end_unissued(index, step, sink);
         }
-        // This completion ends the request of a flush bio. The request shows as a write, because it no longer
-        // has its preflush flag.
+        // This completion ends the request of a flush bio. It looks like the completion of a write, because
+        // the request no longer has its preflush flag.
         if step.op != Op::Write || !matches!(step.event.sector.0, 0 | u64::MAX) {
             return Ok(());
         }
@@ -629,7 +630,7 @@ fn is_recent(entry: &Entry, step: &Step<'_>) -> bool {
     step.time - entry.latest <= REPEAT_WITHIN
 }
 
-/// Keeps the first error among the parts of a request; 0 means no error.
+/// Keeps the first error among the errors of a request's parts; 0 means no error.
 fn join_error(error: &mut Option<i32>, other: Option<i32>) {
     if error.is_none_or(|error| error == 0) {
         *error = other.or(*error);

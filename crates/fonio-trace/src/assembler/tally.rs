@@ -130,7 +130,7 @@ impl Tally {
         })
     }
 
-    /// Counts a case like [`note`](Tally::note), with a position from the caller.
+    /// Counts an occurrence as [`note`](Tally::note) does, but the caller supplies the position.
     pub fn note_place(
         &mut self,
         counter: Counter,
@@ -151,7 +151,7 @@ impl Tally {
         self.counts[counter as usize] += count;
     }
 
-    /// Removes one occurrence, because an unmatched event has been matched after all.
+    /// Subtracts one occurrence, because an unmatched event has been matched after all.
     pub fn take_back(&mut self, counter: Counter) {
         let count = &mut self.counts[counter as usize];
         *count = count.saturating_sub(1);
@@ -162,8 +162,7 @@ impl Tally {
         self.counts[counter as usize]
     }
 
-    /// Reports the number of occurrences that got no diagnostic of their own, and returns the nonzero
-    /// counters.
+    /// Reports the number of occurrences that had no separate diagnostic, and returns the nonzero counters.
     pub fn finish(&self, sink: &mut dyn RowSink) -> io::Result<BTreeMap<String, u64>> {
         for &counter in Counter::ALL {
             let rest = self.get(counter).saturating_sub(PLACES);

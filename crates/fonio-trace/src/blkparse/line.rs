@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Widths are minimum widths, so blanks separate the columns. After the columns come the fields in this
-//! table, with `[…]` for the thread's name and, in `-t` listings, `(…)` for the duration of the step:
+//! table. `[…]` stands for the thread's name, and `(…)`, in `-t` listings, stands for the duration of the
+//! step:
 //!
 //! | action | file system request | command (such as `SG_IO`) |
 //! |---|---|---|
@@ -51,7 +52,7 @@ pub(super) fn begins_with_device(line: &[u8]) -> bool {
     rest.device().is_some() && rest.0.first() == Some(&b' ')
 }
 
-/// Reads a line; `None` if it is not a complete event line.
+/// Parses a line; returns `None` if it is not a complete event line.
 pub(super) fn parse(line: &[u8]) -> Option<Parsed<'_>> {
     let mut rest = Rest(line);
     let device = rest.device()?;
@@ -150,7 +151,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Parsed<'_>> {
     Some(Parsed::Event { event, sequence, comm: tail.comm.filter(|comm| *comm != b"(null)") })
 }
 
-/// Returns a message's text, which blkparse prints after an `N` in the rwbs column.
+/// Returns the text of a message. blkparse prints it after an `N` in the rwbs column.
 fn message(rest: &[u8]) -> &[u8] {
     let text = rest.trim_ascii();
     text.strip_prefix(b"N ").unwrap_or(text).trim_ascii()

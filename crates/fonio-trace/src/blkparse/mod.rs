@@ -1,7 +1,8 @@
-//! Reads blkparse's default text output, including the final summary. Formats of `-f` are not supported.
+//! Reads blkparse's default text output, including the final summary. Formats chosen with `-f` are not
+//! supported.
 //!
-//! Times are relative to the trace's first event. The text has less information than the binary: commands
-//! have no sector, sizes are in sectors, and the wall clock is missing.
+//! Times are relative to the trace's first event. The text has less information than the binary format:
+//! commands have no sector, sizes are in sectors, and the wall clock is missing.
 
 mod line;
 
@@ -22,11 +23,10 @@ use crate::lines::{Line, Lines};
 
 /// Maximum number of lines in a batch.
 const LINES_MAX: usize = 64 * 1024;
-/// Maximum number of processors whose last device is stored.
+/// Maximum number of processors for which the last device is stored.
 const PROCESSORS_MAX: usize = 16 * 1024;
 
-/// Returns whether `head` is the start of blkparse's default text, which has an event in one of its first
-/// lines.
+/// Returns whether `head` is the start of blkparse's default text: one of its first lines must be an event.
 pub fn recognise(head: &[u8]) -> bool {
     let lines = head.split(|byte| *byte == b'\n').take(100);
     lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)).any(|line| line::parse(line).is_some())
@@ -40,8 +40,8 @@ pub struct BlkparseReader {
     ended: bool,
 }
 
-/// All state except the stream. This state is separate so that the reader can process a line that is borrowed
-/// from the stream.
+/// All state except the stream. This state is a separate type so that the reader can process a line that is
+/// borrowed from the stream.
 #[derive(Default)]
 struct State {
     window: Window,
@@ -56,7 +56,7 @@ struct State {
     categories: Categories,
     events: u64,
     lines: u64,
-    /// Whether the final summary has begun, in which unknown lines are expected.
+    /// Whether the final summary has begun. Unknown lines are expected in the summary.
     in_summary: bool,
 }
 
@@ -139,8 +139,8 @@ impl State {
         }
     }
 
-    /// Checks the sequence number of an event. A remap is printed with its target device, but with the traced
-    /// device's sequence number.
+    /// Checks the sequence number of an event. blkparse prints a remap with the target device, but with the
+    /// traced device's sequence number.
     fn number(&mut self, device: u32, cpu: u32, sequence: u32, time: Timestamp, is_remap: bool, file: &str) {
         let mut traced = device;
         if !is_remap {
@@ -200,8 +200,8 @@ impl State {
     }
 }
 
-/// Returns whether the line begins the summary: `CPU0 (sda):`, or, if `-s` was given, a program's name and
-/// id: `cp (123)`, `cp (123, ...)`.
+/// Returns whether the line begins the summary: `CPU0 (sda):`, or, with `-s`, a program's name and id, such
+/// as `cp (123)` or `cp (123, ...)`.
 fn begins_summary(line: &[u8]) -> bool {
     let end = line.strip_suffix(b":").unwrap_or(line);
     let Some(inner) = end.strip_suffix(b")").and_then(|end| {

@@ -18,7 +18,7 @@ fn input(bytes: &[u8]) -> Input {
     Input::of("x", bytes)
 }
 
-/// Returns a reader's complete output, and the kinds of events that the reader shows.
+/// Returns a reader's complete output, and the kinds of events that the source shows.
 fn drain(mut reader: impl TraceReader) -> (Batch, Vec<String>) {
     (reader.read_all().expect("memory does not fail"), reader.source().shows)
 }

@@ -25,8 +25,8 @@ use self::window::Window;
 use crate::complaints::InputPlace;
 use crate::input::Input;
 
-/// Returns whether `head` is the start of a blktrace binary that [`BlktraceReader`] reads. The head of a
-/// binary starts with a record (its first four bytes show this), or is damaged and contains a record later.
+/// Returns whether `head` is the start of a blktrace binary that [`BlktraceReader`] reads. Such a head starts
+/// with a record, which its first four bytes show, or it is damaged and contains a record later.
 pub fn recognise(head: &[u8]) -> bool {
     head.first_chunk().is_some_and(|word| Layout::of(u32::from_le_bytes(*word)).is_some())
         || stream::next_record(head, 0, head.len(), false).is_some()
@@ -57,8 +57,8 @@ impl BlktraceReader {
         }
     }
 
-    /// Returns the stream with the next event, and the time until which its events precede all others; `None`
-    /// at the end.
+    /// Returns the stream with the next event, and the time until which the events of this stream precede all
+    /// others; `None` at the end.
     fn first(&self) -> Option<(usize, u64)> {
         let (mut first, mut key, mut second) = (0, u64::MAX, u64::MAX);
         for (at, k) in self.keys.iter().enumerate() {

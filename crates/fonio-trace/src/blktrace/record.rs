@@ -1,4 +1,5 @@
-//! Parses one record of a blktrace stream: the header's two layouts, and the action words' meaning as events.
+//! Parses one record of a blktrace stream: a header in one of two layouts, and the event that the action word
+//! means.
 //!
 //! Layouts, from `include/uapi/linux/blktrace_api.h`; every field is in the byte order of the traced machine:
 //!
@@ -70,8 +71,8 @@ pub(super) const TN_TIMESTAMP: u64 = 1;
 /// Note: text from a scheduler or from a program that wrote to the trace's `msg` file.
 pub(super) const TN_MESSAGE: u64 = 2;
 
-/// The event kinds of actions that need only the header, by action number; [`EventKind::Plug`] stands for all
-/// other actions.
+/// For each action number, the event kind if the event needs only the header. For all other actions, the
+/// entry is [`EventKind::Plug`].
 const PLAIN: [EventKind; 16] = {
     let mut kinds = [EventKind::Plug; 16];
     kinds[1] = EventKind::BioQueue;
@@ -92,7 +93,7 @@ const PLAIN_ACTIONS: u32 = 0b0101_0011_1111_1110;
 /// Actions with an error field: requeue and complete.
 const WITH_ERROR: u32 = 1 << 6 | 1 << 8;
 
-/// One of the four formats of a record, which the record's first word shows.
+/// One of the four formats of a record. The first word of a record shows its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub big_endian: bool,
@@ -285,8 +286,8 @@ impl Header {
         }
     }
 
-    /// Returns the op and flags, by the rules of `blk_fill_rwbs` and blkparse's `fill_rwbs`. A request that
-    /// has no write bit and no data is not a read, but a flush or a command that the trace shows
+    /// Returns the op and flags, by the rules of `blk_fill_rwbs` and blkparse's `fill_rwbs`. A request
+    /// without the write bit and without data is not a read, but a flush or a command that the trace shows
     /// incompletely.
     #[inline]
     fn op(&self) -> (Op, Flags) {
@@ -310,7 +311,7 @@ impl Header {
     }
 }
 
-/// Returns the op and flags for common categories of an action.
+/// The op and flags of common categories of an action.
 #[derive(Clone, Copy)]
 struct Common {
     op: Op,

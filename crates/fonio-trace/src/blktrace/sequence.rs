@@ -1,17 +1,17 @@
-//! Finds lost events by gaps in the sequence numbers.
+//! Finds lost events from gaps in the sequence numbers.
 //!
-//! The kernel numbers a trace's events (not notes) on each processor from 1. The kernel assigns the number
-//! before it reserves space in the relay channel, so an event lost because the channel is full leaves a gap.
-//! The numbers are reliable only within one device and processor, they wrap at 32 bits, and they restart with
-//! each trace. A trace filtered after recording (`blkparse -a … -d`) has meaningless gaps everywhere.
+//! On each processor, the kernel numbers a trace's events (not its notes) from 1. The kernel assigns the
+//! number before it reserves space in the relay channel, so an event lost because the channel is full leaves
+//! a gap. The numbers of one device on one processor are consecutive. They wrap at 32 bits, and they restart
+//! with each trace. A trace filtered after recording (`blkparse -a … -d`) has meaningless gaps everywhere.
 
 use fonio_core::{LostEvents, Timestamp};
 use rustc_hash::FxHashMap;
 
-/// Maximum number of tracked combinations of device and processor: more than any machine has, but limited so
-/// that a hostile input cannot fill memory.
+/// Maximum number of tracked combinations of device and processor. No machine has this many. The limit
+/// prevents a hostile input from filling memory.
 const KEYS_MAX: usize = 16 * 1024;
-/// Minimum number of records of a key before the key can be found to have too many gaps.
+/// Number of records that a key must have before its gaps can be judged as too many.
 const TRUST_AFTER: u64 = 1000;
 
 #[derive(Clone, Copy, Debug)]
@@ -147,7 +147,7 @@ impl Key {
                     self.expected = sequence.wrapping_add(1);
                 }
                 _ => {
-                    // The number shows that another trace begins.
+                    // This number shows that another trace begins here.
                     told = self.gap.take();
                     self.expected = sequence.wrapping_add(1);
                 }

@@ -20,7 +20,7 @@ impl Categories {
             EventKind::Issue => self.issue = true,
             EventKind::Complete => self.complete = true,
             EventKind::Requeue => self.requeue = true,
-            // A split has no category and passes every filter.
+            // A split has no category, so it passes every filter.
             EventKind::Split { .. } => {}
             _ => self.queue = true,
         }
@@ -51,7 +51,8 @@ impl Categories {
         if self.complete {
             names.push("complete");
         }
-        // Requeues are rare, so their absence shows a filter only if another category is absent.
+        // Requeues are rare, so their absence shows that they were filtered out only if another category is
+        // absent too.
         if self.requeue || (self.queue && self.issue && self.complete) {
             names.push("requeue");
         }

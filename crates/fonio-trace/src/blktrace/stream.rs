@@ -1,8 +1,8 @@
 //! Reads one input: buffering, framing of records, and recovery from broken framing.
 //!
 //! A record is valid if it starts with a magic, and its payload is followed by another magic or the end of
-//! the input. If a record is not valid, the payload's length or the next header is damaged: the reader looks
-//! for the next magic with plausible fields, first within the payload.
+//! the input. If a record is not valid, the payload's length or the next header is damaged. The reader then
+//! looks for the next magic with plausible fields, first within the payload.
 
 use std::io::{self, Read};
 
@@ -18,10 +18,10 @@ use super::window::Window;
 use crate::complaints::{Complaints, InputPlace};
 use crate::input::Input;
 
-/// The buffer size of each input; a trace has one input per processor. Larger buffers leave less of the
+/// The buffer size of each input; a trace has one input per processor. Larger buffers would leave less of the
 /// second-level cache for other data.
 const BUFFER: usize = 128 * 1024;
-/// Number of bytes that always contain a complete record and the next header.
+/// Number of bytes that is always sufficient for a complete record and the next header.
 const WHOLE: usize = HEADER_MAX + PDU_MAX + HEADER_MAX;
 /// Maximum number of rows other than events in a batch.
 const ROWS_MAX: usize = 4096;
@@ -59,7 +59,8 @@ struct HeldNote {
 /// An input and the state of reading it.
 pub(super) struct Stream {
     pub name: String,
-    /// The processor in the name of the file, and the number of records in it that are from other processors.
+    /// The processor in the name of the file, and the number of records in the file that are from other
+    /// processors.
     file_cpu: Option<u32>,
     other_cpu: u64,
     input: Box<dyn Read + Send>,
@@ -124,8 +125,8 @@ impl Stream {
     }
 
     /// Finds the next event and returns its time or the time of the event after it, whichever is earlier.
-    /// Therefore, a single damaged time far in the future does not delay the complete input. Returns
-    /// `u64::MAX` at the end of the input.
+    /// Therefore, a single damaged time far in the future does not delay all other events of the input.
+    /// Returns `u64::MAX` at the end of the input.
     pub fn advance(&mut self, others: &mut OtherOutput) -> io::Result<u64> {
         match (self.layout.wide, self.layout.big_endian) {
             (false, false) => self.advance_as::<false, false>(others),
@@ -155,8 +156,8 @@ impl Stream {
         self.advance_carefully(others)
     }
 
-    /// Takes events, starting with the event that [`advance`](Stream::advance) found, until one is after
-    /// `until` or the window is full. Returns the last result of `advance`.
+    /// Takes events, starting with the event that [`advance`](Stream::advance) found, until an event is later
+    /// than `until` or the window is full. Returns the last result of `advance`.
     pub fn take(
         &mut self,
         until: u64,
@@ -190,7 +191,7 @@ impl Stream {
         while key <= until && !window.is_full() && self.layout == layout {
             let Some(Head { pdu, len }) = self.head.take() else { break };
             // Read the header again instead of storing it for reuse. The header is in the first-level cache,
-            // whereas a load of data that was just stored in parts would stall.
+            // whereas loading data that was just stored in parts would stall the processor.
             let Some(header) = Header::read_as::<WIDE, BIG>(&self.buf[self.pos..self.end]) else { break };
             if header.is_plain() {
                 window.push_with(header.time.0, || header.plain_event());
@@ -299,7 +300,7 @@ impl Stream {
                     let place = place(&self.name, Some(self.records + 1), Some(self.offset()));
                     others.complaints.add(Severity::Warning, "damaged-length", place, || {
                         format!(
-                            "The record states a payload of {} bytes, but the next record begins after {}; the payload was left out.",
+                            "The record states a payload of {} bytes, but the next record begins after {} bytes; the payload was left out.",
                             header.pdu_len,
                             found - pdu
                         )
@@ -365,7 +366,7 @@ impl Stream {
 
     /// blkparse makes event times relative to the first event, but does not change the times of thread and
     /// clock notes. A note is written directly before the event that caused it. Therefore, if a note has a
-    /// later time than the next event, only the time of the event was made relative.
+    /// later time than the next event, blkparse made the event's time relative.
     fn first_event_after_notes(&mut self, time: u64, others: &mut OtherOutput) {
         for note in self.held_notes.drain(..) {
             let comm = note.comm.split(|byte| *byte == 0).next().filter(|comm| !comm.is_empty());
@@ -394,8 +395,8 @@ impl Stream {
         let from = self.offset();
         let foreign = word(&self.buf[self.pos..self.end]).and_then(Layout::foreign_version);
         let found = loop {
-            // The record after a candidate decides whether the candidate is valid, so the buffer must contain
-            // both, and one more byte.
+            // The record after a candidate shows whether the candidate is valid, so the buffer must contain
+            // both records and one more byte.
             self.fill(WHOLE + 1)?;
             let bytes = &self.buf[self.pos..self.end];
             let look = if self.ended { bytes.len() } else { bytes.len() - WHOLE };
@@ -439,7 +440,7 @@ impl Stream {
         self.base + self.pos as u64
     }
 
-    /// Makes `wanted` bytes (at most [`BUFFER`]) available, or all remaining bytes.
+    /// Reads until `wanted` bytes (at most [`BUFFER`]) are buffered, or until the input ends.
     fn fill(&mut self, wanted: usize) -> io::Result<()> {
         if self.ended || self.end - self.pos >= wanted {
             return Ok(());
@@ -465,7 +466,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Reports what remains at the end of the input.
+    /// Reports the remaining diagnostics at the end of the input.
     pub fn finish(&mut self, others: &mut OtherOutput) {
         self.first_event_after_notes(u64::MAX, others);
         let OtherOutput { lost, complaints, .. } = others;
@@ -478,7 +479,7 @@ impl Stream {
                 place(&self.name, None, None),
                 || {
                     format!(
-                        "{records} records belong to another processor than the file's name says; all were read."
+                        "{records} records belong to another processor than the one in the file's name; all were read."
                     )
                 },
             );

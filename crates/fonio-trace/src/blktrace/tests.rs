@@ -387,8 +387,8 @@ fn recognition() {
 }
 
 proptest! {
-    /// Changed bytes anywhere in the sample cause no panic, and the size of the output is bounded by the size
-    /// of the input.
+    /// Changed bytes anywhere in the sample cause no panic, and the size of the input limits the size of the
+    /// output.
     #[test]
     fn any_damage_is_survived(
         from in 0..SAMPLE.len() - 20_000,

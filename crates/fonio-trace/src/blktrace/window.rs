@@ -1,16 +1,16 @@
 //! Sorts events that are nearly in time order.
 //!
-//! The window appends events, holds the last events back, and sorts them together with the next events. The
-//! number of events held back depends on the disorder. The file of one processor has no disorder, and a
+//! The window collects events, keeps the last events back, and sorts them together with the next events. The
+//! number of events kept back depends on the disorder. The file of one processor has no disorder, and a
 //! merged file has almost none. The output of blktrace to a pipe (`-o -`) interleaves complete relay buffers.
 
 use fonio_core::{Batch, BlockEvent, Timestamp};
 
 /// Number of events per batch while all events are in order, small enough for the second-level cache.
 const BATCH: usize = 4096;
-/// Numbers of events held back: if all events are in order, after a swap of near events, and after greater
-/// disorder. The last number covers five relay buffers of blktrace's default size (512 KiB, about 10,000
-/// records).
+/// Numbers of events kept back: while all events are in order, after a swap of neighbouring events, and after
+/// greater disorder. The last number covers five relay buffers of blktrace's default size (512 KiB, about
+/// 10,000 records).
 const HOLD: [usize; 3] = [256, 4096, 64 * 1024];
 /// The initial window is the widest, because the kind of trace is unknown.
 const FIRST: usize = 2;
@@ -20,13 +20,13 @@ const CALM: u32 = 16;
 /// The sorting window.
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// The events held back, followed by later events.
+    /// The events kept back, followed by later events.
     events: Vec<BlockEvent>,
-    /// Events that were held back from the last batch. The events stay here until the caller returns the
-    /// memory of the batch.
+    /// Events that were kept back from the last batch. They stay here until the caller returns the memory of
+    /// that batch.
     held: Vec<BlockEvent>,
     level: usize,
-    /// Number of events that completes a batch.
+    /// Number of events that makes a batch complete.
     enough: usize,
     newest: u64,
     disordered: bool,
@@ -70,7 +70,7 @@ impl Window {
         self.push_with(event.time.0, || event);
     }
 
-    /// Appends an event with this time, built in place to save a copy.
+    /// Appends an event with this time. The event is built in place to save a copy.
     #[inline(always)]
     pub fn push_with(&mut self, time: u64, event: impl FnOnce() -> BlockEvent) {
         if time < self.newest {
@@ -95,7 +95,7 @@ impl Window {
         }
     }
 
-    /// Returns the number of events that suffice for a batch.
+    /// Returns the number of events that makes a batch complete.
     fn enough(&self) -> usize {
         HOLD[self.level] + BATCH.max(if self.disordered { HOLD[self.level] / 2 } else { 0 })
     }
@@ -106,7 +106,7 @@ impl Window {
         self.events.len() >= self.enough
     }
 
-    /// Returns the events that are old enough, or all events at the end of the input.
+    /// Moves the events that are old enough into `batch`, or all events at the end of the input.
     pub fn give(&mut self, batch: &mut Batch, ended: bool) {
         debug_assert!(batch.events.is_empty());
         if self.disordered {
@@ -144,7 +144,8 @@ mod tests {
         BlockEvent::new(Timestamp(time), EventKind::Issue, DeviceId(0))
     }
 
-    /// Sends the times through a window; returns them in output order, and the number of late times.
+    /// Sends the times through a window. Returns the times in the order of output, and the number of late
+    /// times.
     fn through(times: impl Iterator<Item = u64>) -> (Vec<u64>, u64) {
         let mut window = Window::default();
         let mut batch = Batch::default();

@@ -20,8 +20,8 @@ pub(super) fn decimal(text: &[u8], unit: u64) -> Option<u64> {
         match byte {
             b'0'..=b'9' => {
                 digits += 1;
-                // Twenty-five digits are enough for 64 bits and five more digits for the unit; later digits
-                // cannot change the result.
+                // Twenty-five digits are enough for a 64-bit number and five more digits for the unit; later
+                // digits cannot change the result.
                 if mantissa < 10_u128.pow(25) {
                     mantissa = mantissa * 10 + u128::from(byte - b'0');
                     exponent -= i32::from(point);
@@ -82,7 +82,7 @@ pub(super) fn bytes(text: &[u8], unit: SizeUnit) -> Option<ByteCount> {
     decimal(text, unit.bytes()).map(ByteCount)
 }
 
-/// Returns the op and the flags of the request, and the set of flags that this spelling of ops can express.
+/// Returns the op and the flags of the request, and the set of flags that the op words `words` can express.
 pub(super) fn op(text: &[u8], words: OpWords) -> Option<(Op, Flags, Flags)> {
     let plain = |op| Some((op, Flags::NONE, Flags::NONE));
     match (words, text) {

@@ -71,8 +71,7 @@ impl Splitter {
     }
 
     fn unquote(&mut self, line: &[u8]) {
-        // Unquoting never makes text longer, and the number of fields of a line exceeds the number of its
-        // bytes by at most one.
+        // Unquoting never makes text longer, and a line has at most one more field than it has bytes.
         self.text.resize(line.len() + 1, 0);
         self.ends.resize(line.len() + 2, 0);
         self.quoted.reset();

@@ -172,7 +172,8 @@ pub enum Delimiter {
 
 /// The columns of a table of requests.
 ///
-/// The text form is `time=ts:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us,device=dev`, see the
+/// As text, a mapping looks like
+/// `time=ts:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us,device=dev`; see the
 /// [module](crate::csv).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
@@ -185,8 +186,8 @@ pub struct Mapping {
     /// The column with the time when the request completed.
     pub completed: Option<(Column, TimeUnit)>,
     /// The column with the time from issue to completion, or from queue to completion if there is no issue.
-    /// If the table has no other time than the completion time, the issue time is computed from latency and
-    /// completion.
+    /// If the completion time is the only time in the table, the issue time is computed from the completion
+    /// time and the latency.
     pub latency: Option<(Column, TimeUnit)>,
     /// The column with the operation: read, write, …
     pub op: (Column, OpWords),
@@ -219,8 +220,9 @@ impl Mapping {
     }
 
     /// Returns the mapping of the ASCII traces of DiskSim and MQSim: `time device sector sectors type`. In
-    /// MQSim, type 1 is a read (its README); in DiskSim, type is a flags field, and bit 0 means a read. The
-    /// time is the request's arrival time, in nanoseconds for MQSim and in milliseconds for DiskSim.
+    /// MQSim, type 1 is a read (its README); in DiskSim, the type is a field of flags, and bit 0 means a
+    /// read. The time is the request's arrival time, in nanoseconds for MQSim and in milliseconds for
+    /// DiskSim.
     pub fn disksim(time: TimeUnit) -> Mapping {
         let mapping = Mapping::known(
             "queued=1:ns,op=5:1-is-read,offset=3:sectors,size=4:sectors,device=2,delimiter=space,header=no",
@@ -241,7 +243,7 @@ impl Mapping {
         text.parse().expect("fonio's built-in mappings are valid")
     }
 
-    /// Returns every column in the mapping with its key.
+    /// Returns every column of the mapping, with the column's key.
     pub(super) fn columns(&self) -> Vec<(&'static str, &Column)> {
         let times = [
             ("queued", &self.queued),

@@ -46,7 +46,7 @@ use fields::{Fields, Splitter};
 /// The number of rows after which a batch ends.
 const BATCH_ROWS: usize = 4096;
 
-/// Maximum number of device names that get a number; the same limit applies to process names.
+/// Maximum number of device names that get a number; this limit also applies to process names.
 const NAMES_MAX: usize = 1024;
 
 /// A table cannot be read.
@@ -60,7 +60,7 @@ pub enum CsvError {
     Mapping(#[from] MappingError),
 }
 
-/// The index of each value's column in a row, counted from 0.
+/// For each value, the index of its column in a row, counted from 0.
 struct Places {
     queued: Option<(usize, TimeUnit)>,
     inserted: Option<(usize, TimeUnit)>,
@@ -103,8 +103,8 @@ struct Rows {
 }
 
 impl CsvReader {
-    /// Creates a reader of `input` whose columns are given by `mapping`; `format` is the name of the format
-    /// in [`Source::format`](fonio_core::meta::Source::format). Reads the header.
+    /// Creates a reader of `input` and reads the header. `mapping` defines the columns, and `format` is the
+    /// name of the format in [`Source::format`](fonio_core::meta::Source::format).
     ///
     /// # Errors
     /// If the header cannot be read, or lacks a column of the mapping.
@@ -260,7 +260,7 @@ impl Rows {
         let (op, flags, flags_known) = cell::op(cell(places.op.0), places.op.1).ok_or_else(|| {
             let digit = matches!(cell(places.op.0), b"0" | b"1") && places.op.1 == OpWords::Words;
             let allowed = if digit {
-                "a word; say which number reads, with `op=COLUMN:0-is-read` or `op=COLUMN:1-is-read`"
+                "a word; say which number means a read, with `op=COLUMN:0-is-read` or `op=COLUMN:1-is-read`"
             } else {
                 "one of the operations such as read, write, discard or flush"
             };

@@ -57,8 +57,8 @@ pub(crate) fn disksim_unit(head: &[u8]) -> TimeUnit {
     if time.contains(&b'.') { TimeUnit::Milliseconds } else { TimeUnit::Nanoseconds }
 }
 
-/// Returns whether `row` accepts all complete lines among the examined lines, and whether there is at least
-/// one such line.
+/// Returns whether there is at least one complete line among the examined lines, and `row` accepts all of
+/// them.
 fn rows(head: &[u8], delimiter: Delimiter, row: fn(&[&[u8]]) -> bool) -> bool {
     let mut splitter = Splitter::new(delimiter);
     let mut seen = 0;

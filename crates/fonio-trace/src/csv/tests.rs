@@ -114,7 +114,7 @@ fn any_table() {
             thread 13 Some("my app") from 2000000
             thread 13 Some("late") from 5000000
             Note numbered-device line Some(5): The device `sda` has no number; it gets the number 0:0.
-            Warning unreadable-row line Some(7): The op `1` is not a word; say which number reads, with `op=COLUMN:0-is-read` or `op=COLUMN:1-is-read`; the row was skipped.
+            Warning unreadable-row line Some(7): The op `1` is not a word; say which number means a read, with `op=COLUMN:0-is-read` or `op=COLUMN:1-is-read`; the row was skipped.
             Warning unreadable-row line Some(8): The time `x` is not a time in the column's unit; the row was skipped.
             Warning unreadable-row line Some(9): The time `` is not a time in the column's unit; the row was skipped.
             Note unaligned-offset line Some(10): The offset 102 is inside a sector of 512 bytes; the sector's start is used.

@@ -4,7 +4,7 @@
 //!
 //! - Up to 4.x, `bytes` is 0 except for passthrough commands, whose bytes are in parentheses (`cmd`).
 //! - From 6.11, request events have the I/O priority (`be,0,4`: class, hint, level) after the size.
-//! - Up to 4.12, a completion's `errors` is the driver's own status, positive or negative.
+//! - Up to 4.12, the `errors` value of a completion is the driver's own status, positive or negative.
 
 use fonio_core::{ByteCount, DeviceId, EventKind, Op, Sector, parse_rwbs};
 use memchr::{memchr, memrchr};
@@ -12,7 +12,7 @@ use memchr::{memchr, memrchr};
 use super::keyed;
 use super::line::number;
 
-/// The contents of an event's text, which follows the columns.
+/// The contents of an event's text. The text follows the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block<'a> {
     pub kind: EventKind,
@@ -30,9 +30,9 @@ pub(super) struct Block<'a> {
 /// The format of a tracepoint's fields, with an example of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
-    /// Such as `8,0 WS 4096 () 1024 + 8 [comm]`; newer kernels have the priority before the comm.
+    /// For example, `8,0 WS 4096 () 1024 + 8 [comm]`; newer kernels print the priority before the comm.
     Request,
-    /// For example, `8,0 WS () 1024 + 8 [0]`; newer kernels have the priority before the error.
+    /// For example, `8,0 WS () 1024 + 8 [0]`; newer kernels print the priority before the error.
     RequestEnd,
     /// For example, `8,0 WS 1024 + 8 [comm]`.
     Bio,
@@ -45,13 +45,14 @@ enum Layout {
     /// For example, `8,0 WS 3072 + 8 <- (8,1) 1024 1`; the last number is the number of bios, which old
     /// kernels omit.
     RequestRemap,
-    /// Such as `[comm]`.
+    /// For example, `[comm]`.
     Plug,
-    /// Such as `[comm] 3`.
+    /// For example, `[comm] 3`.
     Unplug,
 }
 
-/// Returns the layout of a tracepoint, and the event's kind unless the text determines it.
+/// Returns the layout of a tracepoint and the event's kind. The fields of the kind are set later, from the
+/// text.
 fn layout(event: &[u8]) -> Option<(Layout, EventKind)> {
     let at = Sector(0);
     Some(match event {
@@ -214,8 +215,8 @@ fn keyed_fields<'a>(layout: Layout, mut block: Block<'a>, fields: keyed::Fields<
     Some(block)
 }
 
-/// Returns a completion's status as 0 or a negative errno. A positive status is specific to the driver;
-/// kernels with such statuses convert it to `EIO` in the block layer.
+/// Returns a completion's status as 0 or a negative errno. A positive status is specific to the driver; the
+/// block layer of kernels that have such a status converts it to `EIO`.
 fn errno(status: i32) -> i32 {
     const EIO: i32 = 5;
     if status > 0 { -EIO } else { status }

@@ -2,8 +2,8 @@
 //! `name=value` for each field, in any order:
 //! `block_rq_issue: dev=45824 sector=8 nr_sector=8 bytes=4096 rwbs=WS comm=mmcqd/0 cmd=`.
 //!
-//! Source: Perfetto's `SystraceSerializer`, and `TranslateBlockDeviceIDToUserspace` for the device number,
-//! which differs from the kernel's.
+//! Source: Perfetto's `SystraceSerializer`. The device number differs from the kernel's number; see
+//! Perfetto's `TranslateBlockDeviceIDToUserspace`.
 
 use fonio_core::{ByteCount, DeviceId, Sector};
 
@@ -32,7 +32,7 @@ pub(super) fn is_keyed(text: &[u8]) -> bool {
     name > 0 && text.get(name) == Some(&b'=')
 }
 
-/// Parses the fields of an event, whose thread names may contain blanks.
+/// Parses the fields of an event. Thread names may contain blanks.
 pub(super) fn parse(text: &[u8]) -> Fields<'_> {
     let mut fields = Fields::default();
     let mut rest = text;
@@ -44,7 +44,7 @@ pub(super) fn parse(text: &[u8]) -> Fields<'_> {
     fields
 }
 
-/// Reads `name=` at the start if it is one of the names.
+/// Reads `name=` at the start of the text if `name` is one of the known names.
 fn key(text: &[u8]) -> Option<(&[u8], &[u8])> {
     const KEYS: [&[u8]; 15] = [
         b"dev",
@@ -100,7 +100,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Decodes a device number in user-space encoding, with the minor number on both sides of the major number.
+/// Decodes a device number in user-space encoding, where the bits of the minor number are on both sides of
+/// the major number.
 pub(super) fn device(dev: u64) -> DeviceId {
     let (major, minor) = (dev >> 8 & 0xfff, (dev & 0xff) | (dev >> 12 & 0xf_ff00));
     DeviceId::new(major as u32, minor as u32)

@@ -17,15 +17,15 @@ use memchr::{memchr, memchr_iter, memrchr};
 /// The columns of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head<'a> {
-    /// The name that the kernel saved for the thread, which may be `<...>`.
+    /// The name that the kernel saved for the thread. It may be `<...>`.
     pub comm: &'a [u8],
     pub tid: u32,
     /// The process, if the line contains it and the kernel knew it.
     pub pid: Option<u32>,
     pub cpu: u32,
     pub time: Timestamp,
-    /// Whether the time has no fraction. Without a fraction, the trace clock was a counter, and the value is
-    /// not a time in nanoseconds.
+    /// Whether the time has no fraction. If there is no fraction, the trace clock was a counter, and the
+    /// value is not a time in nanoseconds.
     pub counter: bool,
     /// The event's name; empty if the line has no name (function tracer).
     pub event: &'a [u8],
@@ -47,7 +47,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Head<'_>> {
     })
 }
 
-/// Reads `comm-tid` or `comm-tid (pid)`, with spaces on both sides.
+/// Reads `comm-tid` or `comm-tid (pid)` with spaces around it.
 fn task(text: &[u8]) -> Option<(&[u8], u32, Option<u32>)> {
     let text = text.trim_ascii();
     let (text, pid) = match text.strip_suffix(b")") {

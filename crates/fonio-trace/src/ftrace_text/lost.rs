@@ -1,7 +1,7 @@
 //! Reads the lines in which ftrace reports missing events.
 //!
 //! - `# entries-in-buffer/entries-written: 8708/9012`: the difference is the number of events that were
-//!   overwritten before the trace began.
+//!   overwritten before the first event of the trace.
 //! - `##### CPU 2 buffer started ####`: because of an overrun, this processor's earlier events are missing.
 //! - `CPU:1 [LOST 3 EVENTS]` or `CPU:1 [LOST EVENTS]`: the reader of `trace_pipe` was too slow at this point.
 
@@ -74,7 +74,7 @@ impl Gaps {
         open.count = open.count.zip(count).map(|(a, b)| a.saturating_add(b));
     }
 
-    /// Handles an event, which ends an open gap of the event's processor.
+    /// Handles an event. It ends the open gap of its processor, if there is one.
     pub fn event(&mut self, cpu: u32, at: Timestamp, lost: &mut Vec<LostEvents>) {
         if self.first.is_none() {
             self.first = Some(at);

@@ -26,7 +26,7 @@ const NAME_BYTES_MAX: usize = 256;
 pub(super) struct Marks {
     /// For each thread, its open spans, innermost last. The depth counts dropped spans too.
     nested: FxHashMap<u32, (usize, Vec<(Timestamp, String)>)>,
-    /// Spans that may change threads, by process, track or name, and cookie.
+    /// Spans that may change threads. The key is the process and a text of track or name and cookie.
     free: FxHashMap<(u64, String), (Timestamp, String, u32)>,
 }
 
@@ -81,7 +81,8 @@ impl Marks {
         }
     }
 
-    /// Returns the spans that are still open at the end of the trace as instants, in time order.
+    /// Returns the spans that are still open at the end of the trace. They are returned as instants, in time
+    /// order.
     pub fn finish(&mut self) -> Vec<Mark> {
         let nested = std::mem::take(&mut self.nested).into_iter().flat_map(|(tid, (_, spans))| {
             spans.into_iter().map(move |(at, name)| Mark { at, until: None, name, tid: Some(tid) })
@@ -123,7 +124,7 @@ impl Atrace<'_> {
     }
 
     /// Returns the key and name of a span that may change threads. `S` and `F` have `name|cookie`, `G` has
-    /// `track|name|cookie`, and `H` only `track|cookie`.
+    /// `track|name|cookie`, and `H` has only `track|cookie`.
     fn free(&self) -> Option<((u64, String), String)> {
         let bar = memchr::memrchr(b'|', self.rest)?;
         let (label, cookie) = (&self.rest[..bar], &self.rest[bar + 1..]);

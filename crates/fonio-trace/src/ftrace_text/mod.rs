@@ -1,8 +1,9 @@
-//! Reads ftrace text from tracefs files `trace` and `trace_pipe`, kernels 3.4 to 6.18, with or without header.
+//! Reads ftrace text from the tracefs files `trace` and `trace_pipe` of kernels 3.4 to 6.18, with or without
+//! a header.
 //!
 //! `trace-cmd report` and Perfetto's `traceconv systrace` write the same columns. `line.rs` reads the
-//! columns, `block.rs` the block tracepoints. Of other events, the reader uses only thread names, marks and
-//! samples of a quantity.
+//! columns, and `block.rs` reads the block tracepoints. From other events, the reader takes only thread
+//! names, marks and samples of a metric.
 
 mod block;
 mod keyed;
@@ -64,14 +65,14 @@ impl TraceReader for FtraceReader {
     }
 }
 
-/// Creates a reader of ftrace text from a stream that may be part of another file.
+/// Reads ftrace text from a stream that may be part of another file.
 pub(crate) struct FtraceText<R> {
     lines: Lines<R>,
     state: State,
 }
 
-/// All state except the stream. This state is separate so that the reader can process a line that is borrowed
-/// from the stream.
+/// All state except the stream. This state is a separate type so that the reader can process a line that is
+/// borrowed from the stream.
 struct State {
     file: Option<String>,
     /// Whether lines have the text `\n\` before their line end, as in a JavaScript string.
@@ -112,7 +113,7 @@ impl<R: Read> FtraceText<R> {
         }
     }
 
-    /// Accepts text embedded in JavaScript, whose lines may end in `\n\`.
+    /// Accepts text that is embedded in JavaScript and has lines that may end in `\n\`.
     pub(crate) fn with_escaped_line_ends(mut self) -> FtraceText<R> {
         self.state.escaped = true;
         self
@@ -189,7 +190,7 @@ impl State {
                            `uptime`); they are treated as nanoseconds, so all durations are in its units.";
             self.report(line, "counter-clock", || message.into());
         }
-        // Tools write this event at the end of the HTML file, without a thread and with time 0.
+        // Tools write a dummy event at the end of the HTML file, without a thread and with time 0.
         let real = head.time.0 > 0 || head.comm != b"dummy";
         if real {
             self.latest = self.latest.max(head.time);

@@ -1,4 +1,4 @@
-//! Reads useful facts from events outside the block layer.
+//! Reads names, marks and samples from events outside the block layer.
 
 use fonio_core::{Metric, Timestamp};
 use memchr::{memchr, memchr_iter, memmem};

@@ -9,7 +9,7 @@ use std::io::Write;
 use super::Unpacked;
 use crate::expansion;
 
-/// Number of bytes from which the packing of a part is recognised.
+/// Number of bytes that are examined to recognise how a part is packed.
 const SNIFF_BYTES: usize = 16;
 
 /// Number of bytes unpacked at a time by one decompressor.
@@ -18,7 +18,7 @@ const INFLATE_BYTES: usize = 32 * 1024;
 /// One part of a stream, unpacked as its bytes arrive.
 pub(super) struct Content {
     state: State,
-    /// Whether base64 and compression were unpacked. Each packing is removed only once, base64 first,
+    /// Whether base64 and compression were unpacked. Each of the two is unpacked at most once, base64 first,
     /// because a crafted file can unpack to itself or grow a thousandfold at each level.
     was_base64: bool,
     was_compressed: bool,

@@ -10,13 +10,14 @@ const TAG_BYTES_MAX: usize = 1024;
 
 const SCRIPT: &[u8] = b"<script";
 const SCRIPT_END: &[u8] = b"</script";
-/// The text before the trace, up to the backslash. In the viewer's own code, no line end follows this text.
+/// The text before the trace, up to the backslash. The viewer's own code contains this text too, but without
+/// a line end after it.
 const OLD_DATA: &[u8] = b"linuxPerfData = \"\\";
 
 /// Finds the parts of an HTML file that contain trace text.
 #[derive(Default)]
 pub(super) struct Html {
-    /// Bytes that cannot be handled before later bytes are known.
+    /// Bytes that can be handled only when later bytes are known.
     pending: Vec<u8>,
     /// The part that is being read.
     part: Option<Content>,

@@ -30,8 +30,8 @@ use html::Html;
 /// Number of bytes searched for the line `TRACE:`.
 const PREAMBLE_BYTES_MAX: usize = 64 * 1024;
 
-/// Number of bytes that are read at a time, and number of bytes that are unpacked at a time. Deflate expands
-/// data by a factor of at most about 1032.
+/// Number of bytes read at a time, and number of bytes unpacked at a time. Deflate expands data by a factor
+/// of at most about 1032.
 const READ_BYTES: usize = 64 * 1024;
 const STEP_BYTES: usize = 4 * 1024;
 
@@ -208,7 +208,7 @@ impl<R: Read> Extract<R> {
                     None if all || head.len() >= PREAMBLE_BYTES_MAX => 0,
                     None => return,
                 };
-                // Read in steps, because the unpacked data may be much larger.
+                // Unpack the bytes in steps, because the unpacked data may be much larger.
                 let mut content = Content::default();
                 for step in head[begins_at..].chunks(STEP_BYTES) {
                     content.push(step, &mut self.out);

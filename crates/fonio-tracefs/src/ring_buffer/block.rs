@@ -1,4 +1,5 @@
-//! Decodes block tracepoints: turns a record's bytes into a [`BlockEvent`], with the offsets from the kernel.
+//! Decodes block tracepoints: converts a record's bytes into a [`BlockEvent`], with the field offsets that
+//! the kernel states.
 
 use fonio_core::{
     BlockEvent, ByteCount, DeviceId, EventKind, Flags, KindSet, Op, SECTOR_BYTES, Sector, parse_rwbs,
@@ -86,15 +87,15 @@ impl Number {
         order.unsigned(record, self.offset, self.size)
     }
 
-    /// Keeps a sector of -1 if `sector_t` has 4 bytes.
+    /// Reads a sector; a sector of -1 stays -1 even if `sector_t` has only 4 bytes.
     fn sector(self, record: &[u8], order: ByteOrder) -> Option<Sector> {
         let value = self.get(record, order)?;
         Some(Sector(if self.size == 4 && value == u64::from(u32::MAX) { u64::MAX } else { value }))
     }
 }
 
-/// The position of each [`BlockEvent`] field in the records of one tracepoint; `None` if the tracepoint lacks
-/// the field.
+/// For each field of [`BlockEvent`], its position in the records of one tracepoint; `None` if the tracepoint
+/// lacks the field.
 #[derive(Clone, Debug)]
 struct Layout {
     shape: Shape,
@@ -118,7 +119,7 @@ struct Layout {
 pub struct BlockDecoder {
     order: ByteOrder,
     layouts: Vec<Layout>,
-    /// Index into `layouts` by event id.
+    /// For each event id, the index into `layouts`.
     by_id: Vec<Option<u8>>,
     /// `common_type` and `common_pid`, which have the same offset in every event.
     id: Number,
@@ -201,8 +202,8 @@ impl BlockDecoder {
         self.pid.get(record, self.order).and_then(|pid| u32::try_from(pid).ok())
     }
 
-    /// Returns the running thread if it caused the event. Returns `None` for a completion, which can
-    /// interrupt any thread.
+    /// Returns the running thread if it caused the event. Returns `None` for a completion, because a
+    /// completion can interrupt any thread.
     pub fn causing_tid(&self, record: &[u8]) -> Option<u32> {
         match self.layout(record)?.shape {
             Shape::Plain(EventKind::BioQueue | EventKind::Insert) => self.tid(record),

@@ -1,4 +1,4 @@
-//! Describes btrfs file systems, whose events contain neither a device nor the write-back unit.
+//! Describes btrfs file systems. The events of btrfs contain neither a device nor the write-back unit.
 
 use fonio_core::DeviceId;
 
@@ -12,9 +12,9 @@ pub struct Btrfs {
     pub fs: DeviceId,
     /// The number of the file system's write-back unit: 1 for `btrfs-1`.
     pub unit: u32,
-    /// The mounted subvolume, if all mounts show the same subvolume. Files of different subvolumes may have
-    /// the same inode numbers, and page-cache events do not distinguish them. So only files in this subvolume
-    /// are followed; if it is `None`, no files are followed.
+    /// The mounted subvolume; `None` if different subvolumes are mounted. Files of different subvolumes may
+    /// have the same inode numbers, and page-cache events do not distinguish them. So only files in this
+    /// subvolume are followed; with `None`, no files are followed.
     pub subvolume: Option<u64>,
     /// The disks or partitions of the file system.
     pub devices: Vec<DeviceId>,

@@ -1,7 +1,7 @@
 //! Decodes the file-system, page-cache and write-back events that show whose data a bio carries.
 //!
-//! The available events depend on the kernel. If a kernel lacks an event or a field that it needs, the event
-//! is left out, and the facts that the event would show stay unknown.
+//! The available events depend on the kernel. An event is left out if the kernel lacks the event or a field
+//! needed from it. The facts that the event would show then stay unknown.
 
 use std::str;
 
@@ -45,8 +45,7 @@ pub const FILE_EVENTS: [(&str, &str); 26] = [
     ("sched", "sched_process_exit"),
 ];
 
-/// Bits of `common_flags` (`include/linux/trace_events.h`) that are set for events in a hard or soft
-/// interrupt.
+/// The bits of `common_flags` (`include/linux/trace_events.h`) for events in a hard or soft interrupt.
 const FLAGS_INTERRUPT: u64 = 0x08 | 0x10;
 /// The page size of x86-64. On machines with larger pages, only a part of each read is attributed.
 const PAGE_BYTES: u64 = 4096;
@@ -58,7 +57,7 @@ const ORDER_MAX: u64 = 20;
 pub struct FileRecord<'r> {
     /// The thread that was running when the event happened.
     pub tid: u32,
-    /// Whether the event happened in an interrupt, so the running thread did not cause it.
+    /// Whether the event happened in an interrupt. If so, the running thread did not cause the event.
     pub in_interrupt: bool,
     /// The event itself.
     pub event: FileEvent<'r>,
@@ -77,8 +76,8 @@ pub enum WritebackUnit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum FileEvent<'r> {
-    /// The thread made a folio of unknown size dirty. The metadata of a file system are in the page cache
-    /// of its device; their inode number is the device's number.
+    /// The thread made a folio of unknown size dirty. The metadata of a file system is in the page cache of
+    /// its device, under the device's number as inode number.
     Dirtied {
         unit: WritebackUnit,
         number: u64,
@@ -96,12 +95,13 @@ pub enum FileEvent<'r> {
     WriteEnded {
         inode: Inode,
     },
-    /// The thread writes dirty pages of this file until it begins to write pages of another file. The
-    /// events of xfs and btrfs do not show the end.
+    /// The thread writes dirty pages of this file until it begins to write pages of another file. The events
+    /// of xfs and btrfs do not show when the thread ends writing this file.
     Writes {
         inode: Inode,
     },
-    /// The thread has entered fsync or a similar call. The events of xfs and btrfs do not show its end.
+    /// The thread has entered fsync or a similar call. The events of xfs and btrfs do not show the end of the
+    /// call.
     SyncBegan {
         inode: Inode,
     },
@@ -133,11 +133,11 @@ pub enum FileEvent<'r> {
         transaction: u32,
         blocks: u32,
     },
-    /// The file was deleted, and the last process has closed it.
+    /// The file was deleted, and no process has it open any longer.
     Freed {
         inode: Inode,
     },
-    /// A thread changed its name: it executed another program, or renamed itself.
+    /// A thread got another name, because it executed another program or renamed itself.
     Renamed {
         tid: u32,
         comm: &'r [u8],
@@ -198,7 +198,7 @@ impl Layout {
             "ext4_sync_file_enter" | "xfs_file_fsync" => of_inode(OfInode::SyncBegan),
             "ext4_sync_file_exit" => of_inode(OfInode::SyncEnded),
             // xfs also emits this event when it evicts the inode of a file that has blocks beyond its end.
-            // The next look-up finds such a file again.
+            // Such a file still exists, and the next lookup finds it.
             "ext4_free_inode" | "xfs_inode_inactivating" => of_inode(OfInode::Freed),
             "ext4_direct_IO_enter" | "iomap_dio_rw_begin" => of_inode(OfInode::DirectBegan),
             "ext4_direct_IO_exit" | "iomap_dio_rw_queued" | "iomap_dio_complete" => {
@@ -251,7 +251,7 @@ impl OfInode {
 pub struct FileDecoder {
     order: ByteOrder,
     layouts: Vec<Layout>,
-    /// Index into `layouts` by event id.
+    /// For each event id, the index into `layouts`.
     by_id: Vec<Option<u8>>,
     id: Number,
     flags: Number,
@@ -262,8 +262,8 @@ pub struct FileDecoder {
 }
 
 impl FileDecoder {
-    /// Creates a decoder for the supported `formats`; others are skipped. Returns `None` if none is
-    /// supported.
+    /// Creates a decoder for the supported `formats`; other formats are skipped. Returns `None` if no format
+    /// is supported.
     pub fn new<'f>(
         formats: impl IntoIterator<Item = &'f EventFormat>,
         order: ByteOrder,
@@ -308,7 +308,7 @@ impl FileDecoder {
         self.names.iter().any(|known| known == name)
     }
 
-    /// Decodes one record; `None` if the record is too short or is of another event.
+    /// Decodes one record; returns `None` if the record is too short or is another event.
     #[inline]
     pub fn decode<'r>(&self, record: &'r [u8]) -> Option<FileRecord<'r>> {
         let get = |number: Number| number.get(record, self.order);

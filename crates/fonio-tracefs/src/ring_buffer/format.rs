@@ -2,7 +2,7 @@
 
 use super::ByteOrder;
 
-/// Why a `format` text cannot be read.
+/// The reason why the text of a `format` file cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
@@ -32,7 +32,7 @@ pub enum FormatError {
     },
 }
 
-/// How a field's bytes are stored.
+/// How the bytes of a field are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldKind {
     /// A number or a structure inside the record.
@@ -68,7 +68,7 @@ pub struct EventFormat {
     pub name: String,
     /// The event's id in a record's `common_type`. The id can change at each boot.
     pub id: u16,
-    /// All fields of the event; the fields common to all events come first.
+    /// All fields of the event, beginning with the fields common to all events.
     pub fields: Vec<Field>,
 }
 
@@ -113,8 +113,8 @@ impl Field {
         Some((raw << unused) as i64 >> unused)
     }
 
-    /// Returns the bytes of an array that is in the field or to which the field points. Returns
-    /// `None` if the array reaches beyond the record.
+    /// Returns the bytes of an array that is in the field or to which the field points; `None` if the array
+    /// extends beyond the record.
     pub fn bytes<'r>(&self, record: &'r [u8], order: ByteOrder) -> Option<&'r [u8]> {
         let (begin, length) = match self.kind {
             FieldKind::Plain | FieldKind::Array => (self.offset, self.size),

@@ -14,8 +14,8 @@ const DAMAGE_REPORTED: u64 = 5;
 
 /// The pages of one processor, oldest first.
 pub trait PageSource {
-    /// Replaces the contents of `page` with the next page and returns its byte offset in the stream; `None`
-    /// at the end. The source may truncate a page after its used bytes.
+    /// Replaces the contents of `page` with the next page, and returns the page's byte offset in the stream;
+    /// `None` at the end. The source may cut off a page after its used bytes.
     ///
     /// # Errors
     /// If reading the underlying file fails.
@@ -36,10 +36,11 @@ pub struct Trouble {
 pub struct MergedRecords<S> {
     layout: PageLayout,
     streams: Vec<Stream<S>>,
-    /// The streams that have a record, ordered by the record's time.
+    /// The streams that have another record, ordered by the time of this record.
     waiting: BinaryHeap<Reverse<(Timestamp, u32)>>,
     started: bool,
-    /// Number of damaged pages so far, and the diagnostic for the pages that are not reported individually.
+    /// Number of damaged pages so far, and the diagnostic for damaged pages that are not reported
+    /// individually.
     damaged: u64,
     unreported: Option<Diagnostic>,
     trouble: Trouble,
@@ -96,7 +97,7 @@ impl<S: PageSource> MergedRecords<S> {
         }
     }
 
-    /// Passes the next record and its processor to `look`; returns `false` at the end.
+    /// Passes the next record and its processor's number to `look`; returns `false` at the end.
     ///
     /// # Errors
     /// If reading a page source fails.
@@ -134,7 +135,8 @@ impl<S: PageSource> MergedRecords<S> {
         std::mem::take(&mut self.trouble)
     }
 
-    /// Advances a stream to its next record and returns the record's time; `None` at the end of the stream.
+    /// Advances a stream to its next record, and returns the time of this record; `None` at the end of the
+    /// stream.
     fn advance(&mut self, index: usize) -> io::Result<Option<Timestamp>> {
         loop {
             let stream = &mut self.streams[index];
@@ -174,7 +176,8 @@ impl<S: PageSource> MergedRecords<S> {
         }
     }
 
-    /// Notes the events lost before the page that begins at `until`. The number of events on a skipped page is unknown.
+    /// Records that events were lost before the page that begins at `until`. The number of events on a
+    /// skipped page is unknown.
     fn gap(&mut self, index: usize, until: Timestamp, lost: Option<Option<u64>>) {
         let stream = &mut self.streams[index];
         let skipped = std::mem::take(&mut stream.skipped);

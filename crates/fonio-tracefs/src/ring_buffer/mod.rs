@@ -5,11 +5,11 @@
 //! texts and pages:
 //!
 //! - [`PageLayout`] is parsed from `events/header_page`; [`PageLayout::open`] and [`Cursor`] then read one page.
-//! - [`EventFormat`] is parsed from `events/SYSTEM/EVENT/format`; with its offsets, [`BlockDecoder`] turns
-//!   records into [`BlockEvent`](fonio_core::BlockEvent)s. [`FileDecoder`] decodes file events, and
+//! - [`EventFormat`] is parsed from `events/SYSTEM/EVENT/format`; with the offsets in it, [`BlockDecoder`]
+//!   turns records into [`BlockEvent`](fonio_core::BlockEvent)s. [`FileDecoder`] decodes file events, and
 //!   [`SchedDecoder`] decodes scheduler events.
-//! - [`MergedRecords`] merges the streams of all processors by time; [`RingBufferReader`] decodes their block
-//!   events.
+//! - [`MergedRecords`] merges the streams of all processors by time; [`RingBufferReader`] decodes the block
+//!   events in them.
 //!
 //! Sources of the layout: `kernel/trace/ring_buffer.c` and `include/linux/ring_buffer.h` of Linux 3.4 to 6.18, and the
 //! texts in tracefs.
@@ -48,8 +48,8 @@ impl ByteOrder {
     pub const NATIVE: ByteOrder =
         if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
 
-    /// Reads an unsigned number of 1, 2, 4 or 8 bytes at `offset`; `None` if the size is different or if
-    /// the number extends beyond `bytes`.
+    /// Reads an unsigned number of 1, 2, 4 or 8 bytes at `offset`; `None` if `size` is another number or the
+    /// value extends beyond `bytes`.
     pub(crate) fn unsigned(self, bytes: &[u8], offset: usize, size: usize) -> Option<u64> {
         let field = bytes.get(offset..offset.checked_add(size)?)?;
         Some(match (self, size) {

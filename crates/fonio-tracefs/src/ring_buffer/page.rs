@@ -61,11 +61,11 @@ pub struct Record<'p> {
     pub data: &'p [u8],
 }
 
-/// Why a page, or the rest of it, is unreadable.
+/// The reason why a page, or the rest of it, is unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
-    /// The page is shorter than its header or its stated size.
+    /// The page is shorter than its header or than its stated size.
     #[error("the page has {have} bytes but needs {need}")]
     Truncated {
         /// Size of the page in bytes.
@@ -129,7 +129,7 @@ impl PageLayout {
     /// Reads a page's header and returns a cursor before its first record. Bytes after `used_bytes` may be missing.
     ///
     /// # Errors
-    /// The page is shorter than its header or its stated size.
+    /// The page is shorter than its header or than its stated size.
     pub fn open(&self, page: &[u8]) -> Result<(PageHeader, Cursor), Damage> {
         let truncated = |need| Damage::Truncated { have: page.len(), need };
         let time = self.order.unsigned(page, self.timestamp_at, 8).ok_or(truncated(self.data_at))?;
@@ -188,8 +188,8 @@ impl Cursor {
 
     fn step(&mut self, page: &[u8]) -> Option<Step> {
         let header = self.order.u32(page, self.offset)?;
-        // A C bit field: its first member is in the lowest bits on little-endian machines and in the
-        // highest bits on big-endian machines.
+        // This word is a C bit field. Its first member is in the lowest bits on little-endian machines, and
+        // in the highest bits on big-endian machines.
         let (type_len, delta) = match self.order {
             ByteOrder::Little => (header & 0x1f, header >> 5),
             ByteOrder::Big => (header >> TIME_SHIFT, header & ((1 << TIME_SHIFT) - 1)),
@@ -228,9 +228,9 @@ impl Cursor {
                 Some(Step::Skipped)
             }
             _ => {
-                // Padding, or data whose length does not fit into type_len. The length includes the 4 bytes
-                // of the length field. On machines with 8-byte alignment, the offset of the next record is a
-                // multiple of 4 even if the length of the data is not.
+                // The record is padding, or data with a length that does not fit into `type_len`. The length
+                // includes the 4 bytes of the length field. On machines with 8-byte alignment, the offset of
+                // the next record is a multiple of 4 even if the length of the data is not.
                 let length = word as usize;
                 if length < 4 {
                     return None;
@@ -269,7 +269,7 @@ pub(super) mod tests {
         \tfield: local_t commit;\toffset:8;\tsize:4;\tsigned:1;\n\
         \tfield: char data;\toffset:12;\tsize:4084;\tsigned:0;\n";
 
-    /// Writes pages like the kernel, for comparison with the decoder.
+    /// Writes pages as the kernel does, to test the decoder with them.
     struct PageWriter {
         order: ByteOrder,
         long: usize,
@@ -358,8 +358,8 @@ pub(super) mod tests {
     }
 
     proptest! {
-        /// The decoder returns exactly the written records, for any byte order and word size, with any gaps
-        /// and discarded records.
+        /// The decoder returns exactly the written records, for any byte order and word size, and with any
+        /// gaps and discarded records.
         #[test]
         fn round_trip(
             big in any::<bool>(),

@@ -12,10 +12,10 @@ use super::page::{PageLayout, Record};
 
 /// Number of events in one batch.
 const BATCH_EVENTS: usize = 4096;
-/// Maximum number of records examined for one batch, in case most records are not block events.
+/// Maximum number of records examined for one batch. It matters only if most records are not block events.
 const BATCH_RECORDS: usize = 64 * 1024;
 
-/// Reads a complete trace from the pages of each processor. Keeps one page per processor in memory.
+/// Reads a complete trace from the pages of all processors. Keeps one page per processor in memory.
 pub struct RingBufferReader<S> {
     records: MergedRecords<S>,
     decoder: BlockDecoder,

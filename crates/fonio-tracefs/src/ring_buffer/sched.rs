@@ -1,14 +1,15 @@
-//! Decodes the scheduler's tracepoints: threads that leave a processor and why, their run times, wake-ups and
-//! thread creation. Also decodes the kernel stack that may be recorded with an event.
+//! Decodes the scheduler's tracepoints. They show when and why a thread leaves its processor, how long it
+//! ran, and when threads are woken and created. Also decodes the kernel stack that may be recorded with an
+//! event.
 
 use super::block::Number;
 use super::{ByteOrder, EventFormat, Field, FieldKind};
 
-/// The needed tracepoints of the `sched` system.
+/// The tracepoints of the `sched` system that are always needed.
 pub const SCHED_EVENTS: [&str; 4] =
     ["sched_switch", "sched_waking", "sched_wakeup_new", "sched_process_fork"];
 
-/// The tracepoint of the `sched` system for run times of threads. Some kernels lack this tracepoint.
+/// The tracepoint of the `sched` system that shows the run times of threads. Some kernels lack it.
 pub const RUNTIME_EVENT: &str = "sched_stat_runtime";
 
 /// The tracepoints of the `sched` system for uninterruptibly blocked threads. Only Android's kernels have
@@ -46,9 +47,10 @@ pub struct SchedRecord<'r> {
 /// The kinds of interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interrupt {
-    /// An interrupt from a device or a timer, which can also interrupt a soft interrupt.
+    /// An interrupt from a device or a timer. It can also interrupt a soft interrupt.
     Hard,
-    /// Deferred work of a hard interrupt, such as network packets and block-device completions.
+    /// The deferred work of a hard interrupt, such as the handling of network packets and block-device
+    /// completions.
     Soft,
 }
 
@@ -70,9 +72,8 @@ pub enum SchedEvent<'r> {
     Switch { prev: u32, prev_comm: &'r [u8], left: Left, next: u32 },
     /// The current thread or an interrupt is waking a blocked thread.
     Waking { tid: u32 },
-    /// A blocked thread is now runnable. The event may happen on a different processor than the waker's
-    /// processor. Unlike `Waking`, `Woken` never precedes the event that shows that the thread left its
-    /// processor.
+    /// A blocked thread is now runnable. The event may happen on another processor than the waker's. Unlike
+    /// `Waking`, `Woken` never precedes the event that shows that the thread left its processor.
     Woken { tid: u32 },
     /// The kernel address at which a woken thread was blocked uninterruptibly, and whether it waited for
     /// I/O.
@@ -99,7 +100,7 @@ pub enum Left {
     Ended,
 }
 
-/// A kernel stack: return addresses, the innermost first.
+/// A kernel stack: its return addresses, the innermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stack<'r> {
     bytes: &'r [u8],
@@ -138,7 +139,7 @@ pub struct SchedDecoder {
 }
 
 impl SchedDecoder {
-    /// Creates a decoder for the supported `formats`; others are skipped. Returns `None` if
+    /// Creates a decoder for the supported `formats`; other formats are skipped. Returns `None` if
     /// `sched_switch` is missing.
     pub fn new<'f>(
         formats: impl IntoIterator<Item = &'f EventFormat>,
@@ -290,10 +291,10 @@ mod tests {
             (0x100, Left::Preempted),
             (1, Left::Blocked { uninterruptible: false }),
             (2, Left::Blocked { uninterruptible: true }),
-            // The state of a thread that only a wake-up or a fatal signal ends, in the encoding of old
-            // kernels.
+            // The state of a thread that waits until it is woken or gets a fatal signal, in the encoding of
+            // old kernels.
             (0x82, Left::Blocked { uninterruptible: true }),
-            // A kernel thread without work, in the encodings of old and new kernels.
+            // The state of a kernel thread without work, in the encodings of old and new kernels.
             (0x402, Left::Blocked { uninterruptible: false }),
             (0x80, Left::Blocked { uninterruptible: false }),
             (0x10, Left::Ended),

@@ -3,9 +3,10 @@
 use fonio_core::{BlockEvent, Content, EventKind, Request, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Maximum time from a completion to its wake-up, during which the kernel ends the bio page by page.
+/// Maximum time from a completion to the wake-up that it causes. In this time, the kernel ends the bio page
+/// by page.
 const WAKES_WITHIN_NS: u64 = 2_000_000;
-/// Maximum number of stored completions. Waits after this number have no request.
+/// Maximum number of stored completions. Waits that end after later completions have no request.
 const COMPLETIONS_MAX: usize = 4_000_000;
 
 /// The completions in a trace, each with its time, processor and request.
@@ -41,7 +42,8 @@ struct Wanted {
 }
 
 impl Completions {
-    /// Keeps only completions that may have caused one of the given wake-ups, each a processor and a time.
+    /// Keeps only completions that may have caused one of the given wake-ups. A wake-up is given as its
+    /// processor and time.
     pub fn before_wake_ups(wake_ups: impl IntoIterator<Item = (u32, u64)>) -> Completions {
         let mut wanted = Wanted::default();
         for (cpu, time) in wake_ups {
@@ -51,7 +53,7 @@ impl Completions {
         Completions { wanted: Some(wanted), ..Completions::default() }
     }
 
-    /// Notes a completion event; ignores other events.
+    /// Records a completion event; ignores other events.
     pub fn event(&mut self, event: &BlockEvent) {
         if let (EventKind::Complete, Some(cpu)) = (event.kind, event.cpu)
             && self.count < COMPLETIONS_MAX

@@ -1,9 +1,9 @@
 //! Finds why a thread waits, from the functions on its kernel stack.
 //!
-//! There are two tables: functions in which threads block, and functions that wake threads. The innermost
-//! function that is in the table determines the reason. The functions of a thread that an interrupt
-//! interrupted are further out, so they do not count. The names are from Linux 4.4 to 6.18. Names that a
-//! kernel lacks are ignored.
+//! There are two tables: one of functions in which threads block, and one of functions that wake threads. The
+//! innermost function on the stack that is in the table determines the reason. In an interrupt, the functions
+//! of the interrupted thread are further out, so they do not count. The names are from Linux 4.4 to 6.18.
+//! Names that a kernel lacks are ignored.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use fonio_core::WaitReason;
 
 type Table = &'static [(WaitReason, &'static [&'static str])];
 
-/// Builds a table for [`Functions::find`], or the names of one row.
+/// Builds a table for [`Functions::find`], or the list of names in one row.
 #[macro_export]
 macro_rules! functions {
     ($meaning:ident { $($variant:ident: $($name:ident)+;)+ }) => {
@@ -101,7 +101,7 @@ impl<'a> Symbols<'a> {
     }
 }
 
-/// Functions by their addresses, each with a meaning. A function ends where the next symbol begins.
+/// Functions sorted by address, each with a meaning. A function ends where the next symbol begins.
 #[derive(Clone, Debug)]
 pub struct Functions<T>(Vec<(u64, u64, T)>);
 
@@ -136,8 +136,8 @@ impl<T: Copy> Functions<T> {
     /// Returns the meaning of the innermost known function on a stack. The innermost address must come first.
     pub fn innermost(&self, mut stack: impl Iterator<Item = u64>) -> Option<T> {
         stack.find_map(|address| {
-            // Subtract 1: a return address is the address after the call, and the call may be the last
-            // instruction of a function.
+            // Subtract 1, because a return address is the address after the call, and the call may be the
+            // last instruction of a function.
             let inside = address.checked_sub(1)?;
             let at = self.0.partition_point(|(begin, ..)| *begin <= inside).checked_sub(1)?;
             let (_, end, meaning) = self.0[at];
@@ -146,7 +146,7 @@ impl<T: Copy> Functions<T> {
     }
 }
 
-/// The addresses of the functions from both tables, in this kernel.
+/// The addresses of the functions in both tables, for one kernel.
 #[derive(Clone, Debug, Default)]
 pub struct Reasons {
     blocked_in: Functions<WaitReason>,
@@ -173,22 +173,22 @@ impl Reasons {
         self.blocked_in.is_empty() || self.woken_by.is_empty()
     }
 
-    /// Returns why a thread with this stack, innermost address first, is blocked; `None` if no function is in
-    /// the table.
+    /// Returns why a thread with this stack is blocked; `None` if no function on the stack is in the table.
+    /// The innermost address must come first.
     pub fn of_blocked(&self, stack: impl Iterator<Item = u64>) -> Option<WaitReason> {
         self.blocked_in.innermost(stack)
     }
 
-    /// Returns the kind of wait that a thread with this stack ends by waking another thread; `None` if no
-    /// function is in the table.
+    /// Returns the kind of wait that a thread with this stack ends when it wakes another thread; `None` if no
+    /// function on the stack is in the table.
     pub fn of_waker(&self, stack: impl Iterator<Item = u64>) -> Option<WaitReason> {
         self.woken_by.innermost(stack)
     }
 }
 
-/// Parses a line such as `ffffffff81000000 T _stext`, which may end with a module's name. Parts that the
-/// compiler split off from a function (`.isra.0`) get the name of this function. Data symbols get an empty
-/// name, because they only mark the end of the preceding function.
+/// Parses a line such as `ffffffff81000000 T _stext`. The line may end with the name of a module. A part that
+/// the compiler split off from a function (`.isra.0`) gets the name of the function. Data symbols get an
+/// empty name, because they only mark the end of the preceding function.
 fn parse_symbol(line: &str) -> Option<(u64, &str)> {
     let mut words = line.split_ascii_whitespace();
     let address = u64::from_str_radix(words.next()?, 16).ok().filter(|address| *address != 0)?;

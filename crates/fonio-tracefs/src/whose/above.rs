@@ -1,8 +1,9 @@
 //! Finds the owners of bios on mapped devices: device mapper (LVM, LUKS) and RAID.
 //!
-//! A mapped device passes on a bio completely or in parts, immediately or much later, and from any thread:
-//! dm-crypt's workers encrypt parts of 128 KiB on several processors. The event of each part contains the
-//! sector on the upper device. So, for each sector of a mapped device, the last queued bio is stored.
+//! A mapped device passes on a bio completely or in parts, immediately or much later, and from any thread.
+//! For example, dm-crypt's workers encrypt parts of 128 KiB on several processors. The event of each part
+//! contains the sector on the upper device. So, for each sector of a mapped device, the last queued bio is
+//! stored.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +34,7 @@ type Pieces = BTreeMap<(DeviceId, u64), (u64, BioOwner)>;
 pub(super) struct Above {
     pub(super) mapped: FxHashSet<DeviceId>,
     young: Pieces,
-    /// The previous generation. When the young generation is full, it replaces the old generation.
+    /// The previous generation. When the young generation is full, it becomes the old generation.
     old: Pieces,
 }
 
@@ -64,7 +65,7 @@ impl Above {
         self.young.insert((device, first), (end, whose));
     }
 
-    /// Removes all bios, because bios of lost events may overlap them.
+    /// Removes all bios, because bios in lost events may overlap them.
     pub(super) fn clear(&mut self) {
         self.young.clear();
         self.old.clear();
@@ -85,7 +86,8 @@ impl Attribution {
         let before = self.threads.get_mut(tid).and_then(|state| state.passed_on);
         let before = before.filter(|before| before.now == from);
         let above = if place(event) == FLUSH {
-            // Use the newest bio, because older bios only wait for their rows.
+            // Use the newest bio, because the older bios have already been passed on and only wait for their
+            // rows.
             self.bios.get(&(from.0, FLUSH)).and_then(|waiting| Some(waiting.last()?.1))
         } else {
             self.above.at(from.0, from.1.0)
@@ -104,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    /// Compares with an array that has one entry per sector.
+    /// Compares the extents with an array that has one entry per sector.
     #[test]
     fn each_sector_has_the_last_bio() {
         let devices = [DeviceId::new(254, 0), DeviceId::new(254, 1)];

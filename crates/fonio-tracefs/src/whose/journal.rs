@@ -1,4 +1,5 @@
-//! Tracks a file system's journal: the threads that sync or changed metadata, and the cause of each commit.
+//! Tracks a file system's journal: the threads that sync files, the threads that changed metadata, and the
+//! cause of each commit.
 
 use std::collections::VecDeque;
 
@@ -8,8 +9,8 @@ use super::Contributors;
 
 /// Maximum number of stored transactions. A file system has one running and one committing transaction.
 const TRANSACTIONS_MAX: usize = 4;
-/// Maximum number of stored commits. Commits are needed until the rows of their flushes arrive, which is
-/// later than the events.
+/// Maximum number of stored commits. Commits are needed until the rows of their flushes arrive. These rows
+/// arrive later than the events.
 const COMMITS_MAX: usize = 4096;
 
 /// The journal of a file system.
@@ -21,7 +22,7 @@ pub(super) struct Journal {
     pub(super) transactions: Vec<(u32, Contributors)>,
     /// The thread that caused the current or last commit.
     pub(super) cause: Option<u32>,
-    /// The thread that writes commits, and the begin time and cause of each of its last commits.
+    /// The thread that writes commits, and the start time and cause of each of its last commits.
     pub(super) thread: u32,
     pub(super) commits: VecDeque<(Timestamp, Option<u32>)>,
 }

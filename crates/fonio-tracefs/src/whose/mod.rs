@@ -1,32 +1,33 @@
 //! Finds whose data each bio carries: the file, the kind of data, and the thread that caused the bio.
 //!
-//! The thread that queues a bio often works on behalf of another thread. A kernel worker writes back pages
-//! that a program made dirty; ext4's journal thread writes metadata that programs changed. [`Attribution`]
-//! follows page-cache and file-system events, and attributes each bio when it is queued:
+//! The thread that queues a bio often works on behalf of another thread. For example, a kernel worker writes
+//! back pages that a program made dirty, and ext4's journal thread writes metadata that programs changed.
+//! [`Attribution`] follows page-cache and file-system events, and attributes each bio when it is queued:
 //!
 //! - A bio of a thread that writes dirty pages of a file is that file's data. On ext4, the thread writes
 //!   dirty pages from `ext4_writepages` to `ext4_writepages_result`; on xfs, after `xfs_map_blocks_*`; on
-//!   btrfs, after `extent_writepage`. The cause is the thread that recently made most of the file's pages
-//!   dirty.
+//!   btrfs, after `extent_writepage`. The cause of the bio is the thread that recently made most of the
+//!   file's pages dirty.
 //! - A bio of a thread that does direct I/O on a file is data of that file, caused by the thread itself.
 //! - Other bios of ext4's journal thread belong to the journal. The cause of these bios is the cause of the
-//!   commit: the thread that has been in fsync longest or, if no thread is in fsync, the thread that changed
-//!   most blocks in the transaction.
+//!   commit: the thread that has been in fsync for the longest time or, if no thread is in fsync, the thread
+//!   that changed the most blocks in the transaction.
 //! - The first write after `xlog_iclog_write` belongs to xfs's log. The write's cause is the thread itself,
 //!   if it has called fsync.
 //! - A bio with the flag *meta* is metadata. The cause of a metadata read is the thread itself. The cause of
 //!   a metadata write is the cause of the commit after which the block became dirty; on btrfs, it is the
 //!   thread itself, if it has called fsync.
-//! - A read by a thread that has just added pages of a file to the page cache is data of that file; the cause is the
-//!   thread itself.
+//! - A read by a thread that has just added pages of a file to the page cache is data of that file, caused by
+//!   the thread itself.
 //! - A flush by a thread in fsync belongs to the file that the thread syncs.
-//! - A bio in a swap area is swap, caused by the thread itself, which needs the page or free memory.
+//! - A bio in a swap area is swap. Its cause is the thread itself, because this thread needs the page or
+//!   needs free memory.
 //! - A bio from an upper device (device mapper, RAID) gets the attribution of the upper bio, regardless of
 //!   the thread that passes it on. For example, dm-crypt's workers pass bios on after they have encrypted
 //!   the data.
 //!
-//! If the events do not show a file or a cause, it stays unknown. Tables have a fixed size and evict the
-//! least recently used entries; [`Attribution::forgotten`] counts the evicted entries.
+//! A file or a cause that the events do not show stays unknown. Tables have a fixed size and evict the least
+//! recently used entries; [`Attribution::forgotten`] counts the evicted entries.
 
 mod above;
 mod journal;
@@ -50,8 +51,8 @@ const FILES_MAX: usize = 32 * 1024;
 const PLACES_MAX: usize = 128 * 1024;
 /// Maximum number of threads per generation.
 const THREADS_MAX: usize = 16 * 1024;
-/// Maximum number of bios that wait for their request's row. This number equals the maximum number of open
-/// bios in the assembler.
+/// Maximum number of bios that wait for the row of their request. The assembler has the same maximum of open
+/// bios.
 const BIOS_MAX: usize = 1 << 20;
 /// Maximum number of threads distinguished for one file or transaction.
 const WRITERS_MAX: usize = 8;
@@ -62,13 +63,13 @@ const SYNCING_MAX: usize = 1024;
 /// The page-cache unit of a file system's metadata, in sectors.
 const PAGE_SECTORS: u64 = 8;
 
-/// The key, instead of a sector, of flushes without data that wait for their row.
+/// The key of flushes without data that wait for their row. It replaces the sector.
 const FLUSH: u64 = u64::MAX;
 
 /// A file, identified by its inode number and the last earlier deletion of a file with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey {
-    /// The inode, which other files can have before and after this file.
+    /// The inode. Other files can have it before and after this file.
     pub inode: Inode,
     /// The time when the last earlier file with this inode number was deleted; 0 if no deletion was seen.
     pub after: Timestamp,
@@ -85,7 +86,7 @@ pub struct BioOwner {
     pub content: Content,
 }
 
-/// Threads, each with the amount that it contributed. The most recently added thread is last.
+/// Threads, each with the amount that this thread contributed. The thread added last is the last entry.
 #[derive(Clone, Debug, Default)]
 struct Contributors(Vec<(u32, u64)>);
 
@@ -114,10 +115,10 @@ impl Contributors {
         best.map(|(tid, _)| tid)
     }
 
-    /// Halves the amounts, so that later contributions count more than earlier contributions.
+    /// Halves the amounts to make later contributions count more than earlier contributions.
     fn age(&mut self) {
         self.0.iter_mut().for_each(|(_, amount)| *amount /= 2);
-        // The last known contributor stays, because pages may still be dirty.
+        // If all amounts became 0, the last known contributor stays, because pages may still be dirty.
         if self.0.iter().any(|(_, amount)| *amount > 0) {
             self.0.retain(|(_, amount)| *amount > 0);
         }
@@ -130,7 +131,7 @@ struct Writers {
     by: Contributors,
     /// The file system on which the file was first written back.
     fs: Option<DeviceId>,
-    /// Whether files with this inode number were written back on several file systems of the disk. If so, the
+    /// Whether several file systems of the disk have written back files with this inode number. If so, the
     /// writers of these files are unknown.
     is_ambiguous: bool,
 }
@@ -140,9 +141,10 @@ struct Writers {
 struct ThreadState {
     /// The file whose dirty pages the thread writes.
     writes: Option<FileKey>,
-    /// The file whose dirty pages the thread wrote last, if the file system does not show when this ended.
+    /// The file whose dirty pages the thread wrote last, if the file system does not show when the thread
+    /// ended writing them.
     maps: Option<FileKey>,
-    /// The file system to whose log the thread's next write belongs.
+    /// The file system with the log to which the thread's next write belongs.
     log: Option<DeviceId>,
     /// The file on which the thread does direct I/O.
     direct: Option<FileKey>,
@@ -165,12 +167,12 @@ type WaitingBios = Vec<(Timestamp, BioOwner)>;
 pub struct Attribution {
     /// The disk of each partition.
     disks: FxHashMap<DeviceId, DeviceId>,
-    /// The write-back unit of each btrfs, by the device number that the events of the btrfs contain.
+    /// Maps the device number in the events of a btrfs to the write-back unit of the btrfs.
     units: FxHashMap<DeviceId, WritebackUnit>,
     /// The swap areas of each disk, sorted by start sector.
     swap: FxHashMap<DeviceId, Vec<Range<u64>>>,
-    /// The device number in a file system's events, by the number of the file system's device, if the two
-    /// numbers differ.
+    /// Maps the number of a file system's device to the device number in the events of the file system, if
+    /// the two numbers differ.
     file_systems: FxHashMap<DeviceId, DeviceId>,
     threads: Recent<u32, ThreadState>,
     writers: Recent<(WritebackUnit, u64), Writers>,
@@ -275,7 +277,7 @@ impl Attribution {
             }
             FileEvent::DirectEnded { inode } => {
                 let direct = &mut self.threads.entry(tid).direct;
-                // The thread may be a kernel worker that completes another thread's direct I/O.
+                // The event's thread may be a kernel worker that completes another thread's direct I/O.
                 if direct.is_some_and(|file| file.inode == inode) {
                     *direct = None;
                 }
@@ -347,21 +349,22 @@ impl Attribution {
         }
     }
 
-    /// Processes a gap in the trace. The threads' activities during the gap are unknown, and earlier
-    /// activities may have ended.
+    /// Processes a gap in the trace. The activities of the threads in the gap are unknown, and activities
+    /// that began before the gap may have ended.
     pub fn lost(&mut self, _gap: &LostEvents) {
         self.threads.clear();
         self.above.clear();
         self.journals.values_mut().for_each(|journal| journal.syncing.clear());
     }
 
-    /// Removes and returns the owner of a bio's data, by the device, sector and time at which it was queued.
+    /// Removes and returns the owner of the data in the bio that was queued on this device, at this sector,
+    /// at this time.
     pub fn take(&mut self, device: DeviceId, sector: Option<Sector>, queued: Timestamp) -> BioOwner {
         let key = (device, sector.map_or(FLUSH, |sector| sector.0));
         let Some(waiting) = self.bios.get_mut(&key) else { return BioOwner::default() };
         let exact = waiting.iter().position(|(time, _)| *time == queued);
-        // Old kernels queue the rest of a split bio again, but the row for this rest has the queue time of
-        // the complete bio.
+        // Old kernels queue the rest of a split bio again, but the row of this rest has the queue time of the
+        // complete bio.
         let at = exact.or_else(|| waiting.iter().position(|(time, _)| *time > queued));
         let Some(at) = at else { return BioOwner::default() };
         let (_, whose) = waiting.remove(at);
@@ -408,7 +411,7 @@ impl Attribution {
         Some(self.journals.entry(fs).or_default())
     }
 
-    /// Returns the thread on whose behalf this thread works. This is the thread itself, unless the thread
+    /// Returns the thread on whose behalf the thread `tid` works. This is `tid` itself, unless the thread
     /// writes back pages of other threads or writes the journal.
     fn behind(&mut self, tid: u32) -> Option<u32> {
         let state = self.threads.get_mut(tid).copied().unwrap_or_default();
@@ -530,7 +533,7 @@ impl Attribution {
         BioOwner { file: Some(*file), cause: Some(tid), content: Content::Data }
     }
 
-    /// Returns the device and the page-cache page where the bio's data begin. If the bio came from a
+    /// Returns the device and the page of its page cache where the bio's data begins. If the bio came from a
     /// partition, returns the partition and the page in the partition's page cache.
     fn origin(&self, event: &BlockEvent, state: &ThreadState) -> (DeviceId, u64) {
         let here = (event.device, event.sector);

@@ -5,8 +5,8 @@ use std::hash::Hash;
 use rustc_hash::FxHashMap;
 
 /// Keeps a young and an old generation of entries, each in a map. When the young map is full, it replaces the
-/// old map, and the remaining entries of the old map are evicted. Using an entry of the old map moves it to
-/// the young map.
+/// old map, and the remaining entries of the old map are evicted. An entry of the old map moves to the young
+/// map when it is used.
 #[derive(Debug)]
 pub(super) struct Recent<K, V> {
     young: FxHashMap<K, V>,

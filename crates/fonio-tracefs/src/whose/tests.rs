@@ -16,7 +16,7 @@ fn file(number: u64) -> FileKey {
     FileKey { inode: inode(number), after: Timestamp(0) }
 }
 
-/// An attribution whose events are one nanosecond apart.
+/// An attribution for tests, in which events are one nanosecond apart.
 struct Trace {
     attribution: Attribution,
     now: Timestamp,
@@ -172,7 +172,7 @@ fn a_commit_without_fsync_belongs_to_the_thread_that_changed_most() {
     trace.dirty(2, 12, 1);
     trace.at(1, FileEvent::Changed { fs: FS, transaction: 9, blocks: 4 });
     trace.at(3, FileEvent::Changed { fs: FS, transaction: 10, blocks: 90 });
-    // A worker changes metadata because it writes pages that thread 2 made dirty.
+    // A worker changes metadata when it writes pages that thread 2 made dirty.
     trace.at(WORKER, FileEvent::WriteBegan { inode: inode(12) });
     trace.at(WORKER, FileEvent::Changed { fs: FS, transaction: 9, blocks: 5 });
     trace.at(WORKER, FileEvent::WriteEnded { inode: inode(12) });

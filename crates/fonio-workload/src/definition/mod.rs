@@ -55,7 +55,7 @@ pub struct Workload {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Database {
-    /// The name of the place that holds the database's files.
+    /// The name of the place that contains the database's files.
     pub place: String,
     /// The name of the database's main file.
     pub file: String,
@@ -150,7 +150,7 @@ impl Synchronous {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Files {
-    /// The name of the place that holds the files.
+    /// The name of the place that contains the files.
     pub place: String,
     /// The name pattern of the files: `{n}` is the file's number, and `/` creates folders.
     pub name: String,

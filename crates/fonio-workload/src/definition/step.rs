@@ -200,7 +200,7 @@ pub enum Step {
     Replay {
         /// Path of the trace, relative to the workload's file.
         trace: PathBuf,
-        /// The name of the place that holds the trace's files.
+        /// The name of the place that contains the trace's files.
         place: String,
     },
 }

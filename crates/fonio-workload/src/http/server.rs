@@ -43,7 +43,8 @@ impl Server {
         self.address
     }
 
-    /// Serves requests until the process ends, for a separate process in another network namespace.
+    /// Serves requests until the process ends. A separate process in another network namespace calls this
+    /// function.
     ///
     /// # Errors
     /// Fails if the server cannot listen on the address.

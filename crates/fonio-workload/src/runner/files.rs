@@ -44,7 +44,7 @@ impl Worker<'_, '_> {
         Ok(())
     }
 
-    /// Writes the data that the thread last fetched to a new file.
+    /// Creates a file with the data that the thread last fetched.
     pub(super) fn store(
         &mut self,
         files: &str,

@@ -341,7 +341,7 @@ impl<'a> Shared<'a> {
         });
         let end_ns = monotonic_ns();
 
-        // A thread that stopped because another thread failed has no error of its own.
+        // If a thread stopped because another thread failed, it returns no error itself.
         let mut amounts = Amounts::default();
         let mut failure = None;
         let mut by_thread: BTreeMap<usize, Vec<worker::StepTime>> = BTreeMap::new();

@@ -12,7 +12,8 @@ use crate::content::Content;
 use crate::definition::{Bytes, Work};
 use crate::error::WorkloadError;
 
-/// Executes CPU work on the data that the thread last fetched or read or, if `bytes` is given, on new data.
+/// Executes CPU work: on new data if `bytes` is given, and otherwise on the data that the thread last fetched
+/// or read.
 pub(super) fn work(
     worker: &mut Worker<'_, '_>,
     kind: Work,

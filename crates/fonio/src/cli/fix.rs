@@ -82,14 +82,14 @@ pub enum FixCommand {
     /// Test a setting while the machine does its usual work.
     ///
     /// Switches the setting on and off in slices of time: in each pair of slices, one slice has the setting,
-    /// in random order. Compares the time that threads were blocked on storage, stops when the result is
-    /// clear, and always restores the setting. Writes a recording of each slice. Needs root.
+    /// and the order is random. Compares the times for which threads were blocked on storage, stops when the
+    /// result is clear, and always restores the setting. Writes a recording of each slice. Needs root.
     ///
     /// Example: sudo fonio fix trial bfq /mnt/sd --for 10m
     Trial(FixTrial),
 }
 
-/// The names of the fixes by what they change, for the help.
+/// The names of the fixes, grouped by what they change, for the help.
 fn groups() -> String {
     let mut text = "Fixes, by what they change:\n".to_owned();
     for group in fonio_host::Group::ALL {
@@ -116,7 +116,7 @@ pub struct FixApply {
     /// The fix, such as noatime or io-weight=50.
     #[arg(value_parser = super::run::parse_candidate)]
     pub name: Candidate,
-    /// A path, whose device or mount is changed; or the folder, database or systemd unit to change.
+    /// A path whose device or mount is changed; or the folder, database or systemd unit to change.
     ///
     /// A setting of the whole machine needs no target.
     pub target: Option<PathBuf>,
@@ -219,7 +219,7 @@ impl FixProve {
             (true, [workload]) => (None, Some(*workload)),
             (true, [..]) => {
                 anyhow::bail!(
-                    "--safe and --no-hardware choose the fixes: leave out their names, or these options"
+                    "--safe and --no-hardware already choose the fixes: omit either the names of fixes or these options"
                 )
             }
             (false, []) => anyhow::bail!("name the fix to prove: `fonio fix prove bfq webbench --on PLACE`"),
@@ -286,7 +286,8 @@ pub struct FixTrial {
     pub json: bool,
 }
 
-/// Explains `fonio fix NAME`, which lacks a verb, by naming `fonio fix show NAME`.
+/// Replaces the error for `fonio fix NAME`, which lacks a verb, by a message that names `fonio fix show
+/// NAME`.
 pub fn with_verb(error: clap::Error) -> clap::Error {
     let name = match error.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(name)) if Candidate::parse(name).is_ok() => name,
@@ -296,7 +297,7 @@ pub fn with_verb(error: clap::Error) -> clap::Error {
     Cli::command().error(ErrorKind::InvalidSubcommand, said)
 }
 
-/// Parses the time of a slice.
+/// Parses the duration of a slice.
 fn parse_slice(text: &str) -> Result<Duration, String> {
     /// Shorter slices contain hardly any waits; longer slices would fill the recorder's memory.
     const POSSIBLE: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);

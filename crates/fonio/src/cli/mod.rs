@@ -710,7 +710,7 @@ pub struct Output {
     pub budget: Vec<String>,
 }
 
-/// Returns the policy of programs that this shell starts.
+/// Returns the path of the policy for programs that this shell starts.
 fn policy_of_shell() -> PathBuf {
     std::env::var_os(fonio_sync_policy::VARIABLE)
         .map_or_else(|| fonio_sync_policy::DEFAULT.into(), PathBuf::from)

@@ -302,7 +302,7 @@ impl FromStr for Candidates {
 pub enum Runs {
     /// A fixed number.
     Number(u32),
-    /// The number that the spread of a pilot requires, within this time limit.
+    /// The number that the spread of the first rounds requires, within this time limit.
     Auto(Duration),
 }
 

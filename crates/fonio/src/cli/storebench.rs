@@ -157,7 +157,7 @@ pub struct ResultOutput {
 }
 
 impl ResultOutput {
-    /// Converts the options for the functions that show reports.
+    /// Converts these options to the options of the functions that show reports.
     pub fn as_report(&self) -> Output {
         Output { json: self.json, markdown: self.markdown, html: self.html.clone(), budget: Vec::new() }
     }

@@ -178,8 +178,9 @@ fn document() -> String {
         names.trim_start_matches(|c| c != '-').replace("-o, ", "").replace("-f, ", "")
     });
     let mut text = "# The command line\n\n\
-        This page is generated from the parser (`UPDATE_EXPECT=1 cargo test -p fonio cli::table`). A word means the same in every \
-        verb: a test holds the parser to the table below. `--color`, `--help` and `--version` are words of every verb.\n\n\
+        This page is generated from the parser (`UPDATE_EXPECT=1 cargo test -p fonio cli::table`). An option has the same meaning \
+        in every command; a test compares the parser with the table below. Every command also accepts `--color`, `--help` \
+        and `--version`.\n\n\
         ## Words\n\n| option | value | meaning | verbs |\n|---|---|---|---|\n"
         .to_owned();
     for (names, (value, meaning, verbs)) in rows {

@@ -76,7 +76,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Converts the paths for the watch.
+    /// Converts these options to the paths of a watch.
     pub fn paths(&self) -> Paths {
         Paths { config: self.config.clone(), state: self.state.clone(), run: self.run.clone() }
     }

@@ -79,7 +79,7 @@ pub fn start(
     Ok(Emulated::start(&options, device_server(&roles()?))?)
 }
 
-/// Returns the block device's path of an emulated device.
+/// Returns the path of an emulated device's block device.
 pub fn node(emulated: &Emulated) -> Result<PathBuf> {
     match emulated.device() {
         Some(device) => Ok(device.to_owned()),

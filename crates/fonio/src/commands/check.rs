@@ -48,7 +48,7 @@ pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
     output::show(&explained, &arguments.output, &budgets, extent, colour)
 }
 
-/// Returns the commands that continue after this check.
+/// Returns the commands to run after this check.
 fn next(arguments: &Check, input: &Path, is_recorded: bool, is_kept: bool) -> Vec<String> {
     let is_named = arguments.out.is_some();
     // Only root can read the folder that fonio chooses for root.
@@ -73,7 +73,7 @@ fn is_to_be_recorded(what: &Path) -> bool {
     is_device || (what.is_dir() && crate::input::Subject::resolve(&[what.to_owned()]).is_err())
 }
 
-/// Limits the earlier recordings that remain when a new one is made without `--output`.
+/// Limits for the earlier recordings that remain when a new one is made without `--output`.
 const EARLIER: dated::Limits = dated::Limits { folders: 4, bytes: ByteCount(1 << 30) };
 
 /// Returns the path of a recording for which the user named none, and removes old recordings there.

@@ -108,7 +108,7 @@ fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Resu
         }
         log => log.clone(),
     };
-    // The process that serves the device has another working directory, so it needs absolute paths.
+    // The process that serves the device has another working directory, so this process needs absolute paths.
     let whole = |path: Option<PathBuf>| path.map(std::path::absolute).transpose();
     Ok(Options {
         serve: ServeConfig {

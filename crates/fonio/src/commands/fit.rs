@@ -19,8 +19,9 @@ use crate::output;
 use crate::progress::{Done, Progress};
 use crate::signals;
 
-/// If a fitted profile misses a test that it was fitted to by more than this percentage, it does not describe
-/// the device. Blind fits of four cards predicted even the held-back tests to within 12 % (docs/devices.md).
+/// If a fitted profile misses one of the tests of the fit by more than this percentage, the profile does not
+/// describe the device. Blind fits of four cards predicted even the held-back tests to within 12 %
+/// (docs/devices.md).
 const GOOD_PERCENT: f64 = 20.0;
 
 const SETS: [Set; 4] = [Set::Four, Set::Response, Set::AddressRange, Set::Fit];

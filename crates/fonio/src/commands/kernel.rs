@@ -18,7 +18,8 @@ const MD_RAID0: &str = "md RAID-0";
 /// The I/O schedulers of Linux. Any other name is a typing error, and no guest has such a scheduler.
 const SCHEDULERS: [&str; 3] = ["mq-deadline", "kyber", "bfq"];
 
-/// Converts `error` for the command line. If a guest can run `setups`, adds the command for the guest.
+/// Converts `error` to an error of the command line. If a guest can run `setups`, the new error contains the
+/// command for the guest.
 pub fn explain<'a>(error: ExperimentError, setups: impl IntoIterator<Item = &'a Setup>) -> anyhow::Error {
     // A guest does not have the directories and devices of this machine.
     let moves = setups.into_iter().all(|setup| is_emulated(&setup.storage));

@@ -36,7 +36,8 @@ struct Shown {
     path: String,
     class: &'static str,
     means: String,
-    /// The name of the network file system that holds the database; such databases stay durable.
+    /// The name of the network file system that contains the database; a database on a network file system
+    /// stays durable.
     #[serde(skip_serializing_if = "Option::is_none")]
     network: Option<String>,
 }
@@ -104,8 +105,8 @@ fn name(class: Class) -> &'static str {
 fn about(class: Class) -> String {
     match class {
         Class::Durable => "durable: synced as its program requests".to_owned(),
-        Class::Learn => "learn: synced as its program requests; a class is suggested when it is \
-            closed"
+        Class::Learn => "learn: synced as its program requests; a class is suggested when the \
+            database is closed"
             .to_owned(),
         Class::Ordered { window, to_wal } => format!(
             "ordered: a power cut loses at most the last {} ms of transactions{}",
@@ -130,7 +131,8 @@ fn boot(path: &Path) -> Result<Exit> {
         return Ok(Exit::Fine);
     }
     let mut boots = Boots::read()?;
-    // Programs may write from now on, so this boot counts as uncleanly ended until its shutdown is recorded.
+    // Programs may write from now on, so this boot counts as not cleanly ended until its shutdown is
+    // recorded.
     boots.record(false)?;
     let policy = read(path)?;
     let mut failures = Vec::new();

@@ -1,5 +1,5 @@
-//! Converts papers into a document: for each paper, a chart of our numbers relative to the published numbers,
-//! and a table of all rows.
+//! Converts papers into a document. For each paper, it has a chart of our numbers relative to the published
+//! numbers, and a table of all rows.
 
 use fonio_core::Unit;
 use fonio_report::Document;
@@ -66,7 +66,7 @@ fn figure(paper: &Outcome) -> Option<Chart> {
         series.low.push(ratio.min(1.0));
         series.high.push(ratio.max(1.0));
     }
-    // The axis ends at powers of two, like the axis labels.
+    // The axis ends at powers of two, because its labels are powers of two.
     let (mut low, mut high) = (0.5, 2.0);
     for (_, ratio) in &rows {
         while *ratio < low {

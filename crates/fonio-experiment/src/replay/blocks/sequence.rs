@@ -68,12 +68,12 @@ impl Waits for Access {
 /// The accesses of a recording that are replayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
-    /// Lists of accesses, each ordered by time. A list holds the accesses of one thread, or of several
+    /// Lists of accesses, each ordered by time. A list contains the accesses of one thread, or of several
     /// threads that did not overlap.
     pub threads: Vec<Vec<Access>>,
     /// The number of signals that accesses set.
     pub signals: u32,
-    /// The size of the replay's file that holds all accessed chunks.
+    /// The size of the replay's file, which contains all accessed chunks.
     pub file_bytes: ByteCount,
     /// Number of discards and other operations that are not replayed.
     pub left_out: u64,

@@ -61,7 +61,7 @@ fn raise_open_files() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// The state of a replayed file, which all threads share.
+/// The state of a replayed file. All threads share this state.
 #[derive(Debug, Default)]
 struct Shown {
     /// A counter that increases each time the file is created again, so that later calls reopen it.

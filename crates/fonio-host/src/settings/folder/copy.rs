@@ -12,7 +12,8 @@ use rustix::fs::{
 use rustix::io::{Errno, Result};
 
 const BUFFER_BYTES: usize = 256 << 10;
-/// Prefixes of extended attributes that all file systems share; other prefixes belong to one file system.
+/// Prefixes of extended attributes that have the same meaning on all file systems; other prefixes are
+/// specific to one file system.
 const ATTRIBUTES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system.posix_acl_"];
 
 /// Returns the `stat` of the object with this name; `None` if the object does not exist.

@@ -63,8 +63,8 @@ pub(in crate::settings) fn named(holders: &[Holder]) -> String {
     names.join(", ")
 }
 
-/// Returns advice on how to stop the use of a folder by these programs. `verb` is the systemctl command for
-/// the units of the programs.
+/// Returns advice on how to make these programs stop using a folder. `verb` is the systemctl command for the
+/// units of the programs.
 pub(in crate::settings) fn what_to_do(holders: &[Holder], verb: &str) -> String {
     let mut units: Vec<&str> = holders.iter().filter_map(|holder| holder.unit.as_deref()).collect();
     units.sort_unstable();

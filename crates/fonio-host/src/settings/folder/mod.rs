@@ -1,9 +1,9 @@
 //! Covers folders with mounts: a tmpfs, a folder on another device, an image file on the same device, or
 //! fonio's FUSE file system.
 //!
-//! The covered files stay in their folder. fonio accesses them through a private copy of the mount that holds
-//! the folder, without nested mounts ([`uncovered`]). This copy needs no mount point, so a killed process
-//! leaves nothing behind.
+//! The covered files stay in their folder. fonio accesses them through a private copy of the mount that
+//! contains the folder, without nested mounts ([`uncovered`]). This copy needs no mount point, so a killed
+//! process leaves nothing behind.
 
 pub(super) mod copy;
 pub(super) mod holders;
@@ -125,7 +125,7 @@ pub(super) fn check_writers(dir: &Path) -> Result<(), String> {
     ))
 }
 
-/// Returns a sentence that names the programs that still use files covered by the mount, what this means
+/// Returns a text for the user: the programs that still use files covered by the mount, the consequence
 /// (`means`), and the remedy.
 pub(super) fn left_below(dir: &Path, means: &str) -> Option<String> {
     let below = uncovered(dir).and_then(|below| rustix::fs::fstat(&below)).ok()?;
@@ -167,7 +167,8 @@ pub(super) fn unmount(dir: &Path) -> Result<(), HostError> {
     })
 }
 
-/// Converts the result of making a mount read-only before its content is copied.
+/// Converts the errno of the attempt to make a mount read-only into a [`HostError`]. A mount is made
+/// read-only before its content is copied.
 pub(super) fn read_only(dir: &Path, outcome: Result<(), Errno>) -> Result<(), HostError> {
     match outcome {
         Err(Errno::BUSY) => Err(in_use(dir, Use::Writes)),
@@ -182,7 +183,7 @@ pub(super) fn copy_back(dir: &Path) -> Result<Mirrored, HostError> {
 }
 
 /// Creates a mount that is not attached to a folder yet, and opens its root. The new mount has the same flags
-/// as the mount that holds `dir`.
+/// as the mount that contains `dir`.
 pub(super) fn detached_mount(
     filesystem: &str,
     settings: &[(&str, &str)],
@@ -315,7 +316,8 @@ fn copy_of_mount(dir: &Path) -> Result<OwnedFd, Errno> {
     rustix::mount::open_tree(CWD, dir, flags)
 }
 
-/// Options, with their flags, that a mount over a folder inherits from the mount that holds the folder.
+/// The mount options that a mount over a folder inherits from the mount that contains the folder. Each option
+/// has its flag.
 const ATTRIBUTES: [(&str, MountAttrFlags); 4] = [
     ("nosuid", MountAttrFlags::MOUNT_ATTR_NOSUID),
     ("nodev", MountAttrFlags::MOUNT_ATTR_NODEV),
@@ -323,7 +325,7 @@ const ATTRIBUTES: [(&str, MountAttrFlags); 4] = [
     ("noatime", MountAttrFlags::MOUNT_ATTR_NOATIME),
 ];
 
-/// Returns the options that a mount over a folder inherits from the mount that holds the folder.
+/// Returns the options that a mount over a folder inherits from the mount that contains the folder.
 pub(super) fn options_around(dir: &Path) -> Result<Vec<&'static str>, HostError> {
     let table = MountTable::read()?;
     // Look up the mount of the parent folder, because the folder itself can be a mount point.
@@ -340,8 +342,8 @@ fn attributes_around(dir: &Path) -> Result<MountAttrFlags, HostError> {
     Ok(flags.fold(MountAttrFlags::empty(), |all, flag| all | flag))
 }
 
-/// Returns a closure that makes the error of a failed system call on a folder. The closure explains that
-/// copying mounts needs Linux 5.2.
+/// Returns a closure that converts the errno of a failed system call on a folder into a [`HostError`]. For
+/// `ENOSYS`, the error explains that copying mounts needs Linux 5.2.
 pub(super) fn failed(action: &'static str, dir: &Path) -> impl Fn(Errno) -> HostError {
     move |error| match error {
         Errno::NOSYS => not_in_kernel("open_tree call (new in Linux 5.2)"),

@@ -25,7 +25,7 @@ pub(in crate::settings) struct Survey {
     pub sockets: Vec<PathBuf>,
     /// The first object in the folder that cannot be copied, and why.
     pub obstacle: Option<(PathBuf, &'static str)>,
-    /// The state of each object in the folder, by which changes are detected.
+    /// The state of each object in the folder. Comparing these states detects changes.
     states: Vec<(PathBuf, [i64; 5])>,
 }
 
@@ -102,8 +102,8 @@ fn note(stat: &Stat, path: &Path, found: &mut Survey, linked: &mut Linked) {
     found.bytes.0 += allocated;
 }
 
-/// Records that a file is immutable or append-only. Such files can be copied from the disk, but not written
-/// back to it.
+/// Records an obstacle if a file is immutable or append-only. Such a file can be copied from the disk, but
+/// not written back to it.
 fn look_at_flags(dir: BorrowedFd<'_>, name: &CString, path: &Path, found: &mut Survey) {
     // File systems without these flags fail the ioctl.
     let Ok(file) = copy::open_file(dir, name) else { return };

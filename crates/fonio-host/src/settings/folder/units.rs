@@ -96,7 +96,7 @@ pub(in crate::settings) fn lines(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()
 }
 
-/// Escapes a path for the name of a unit, like `systemd-escape --path` (systemd.unit(5)).
+/// Escapes a path for the name of a unit, as `systemd-escape --path` does (systemd.unit(5)).
 pub(in crate::settings) fn escape(dir: &Path) -> String {
     let mut name = String::new();
     let bytes = dir.as_os_str().as_bytes();

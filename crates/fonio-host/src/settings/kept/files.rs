@@ -53,7 +53,7 @@ impl KeptFiles {
             sysctl_last: (!Path::new("/run/systemd/system").exists()).then(|| "/etc/sysctl.conf".into()),
             systemd_runs: systemd::RUNS.into(),
             systemd: "/etc/systemd".into(),
-            // An empty path makes the check of the units' program fail.
+            // If the path is empty, the check of the units' program fails.
             program: std::env::current_exe().unwrap_or_default(),
             state: "/var/lib/fonio".into(),
         }

@@ -137,7 +137,7 @@ impl Keeper {
             Change::MountOption { dir, option, .. } => {
                 let text = read(&self.files.fstab)?;
                 // If the line is commented out or duplicated, a user may be editing the table, and the line
-                // can return with the option.
+                // with the option may come back.
                 let place = fstab::options_of(&text, dir);
                 Ok(place.map_or(true, |place| text[place].split(',').any(|other| other == option)))
             }
@@ -168,7 +168,8 @@ impl Keeper {
         &self.kept
     }
 
-    /// Returns the options that fonio added to a mount: index in the record, option and original options.
+    /// Returns the options that fonio added to a mount: for each option, its index in the record, the option
+    /// itself, and the options before the first addition.
     fn options_of<'k>(&'k self, of: &str) -> impl Iterator<Item = (usize, &'k str, &'k str)> {
         self.kept.iter().enumerate().filter_map(move |(at, kept)| match &kept.change {
             Change::MountOption { dir, option, original } if dir == of => {

@@ -26,7 +26,7 @@ fn machine(dir: &Path) -> KeptFiles {
     }
 }
 
-/// Creates the files of a machine that keeps no settings in a temporary folder.
+/// Creates, in a temporary folder, the files of a machine that keeps no settings.
 fn bed() -> (tempfile::TempDir, KeptFiles, Keeper) {
     let dir = tempfile::tempdir().expect("dir");
     let files = machine(dir.path());
@@ -75,7 +75,7 @@ fn what_earlier_builds_kept_is_undone() {
     }
     drop(keeper);
     let place = dir.path().display().to_string();
-    // Earlier builds wrote a different first line and a different option in its mount command.
+    // Earlier builds wrote a different first line, and a different option in the mount command.
     let as_then = |text: String| {
         text.replace(HEADER, own::FORMER_HEADER).replace("mount --mount-options mode=", "mount -o mode=")
     };

@@ -1,4 +1,5 @@
-//! Mounts fonio's FUSE file system with its write buffer over a folder whose files it serves.
+//! Mounts fonio's FUSE file system over a folder. The file system serves the files of this folder and has a
+//! write buffer.
 //!
 //! A separate process (`fonio mount`) serves the file system: a systemd unit or, without systemd, a
 //! background process. This process opens the folder before it mounts the file system over the folder.
@@ -26,10 +27,10 @@ const FACTS: Facts = Facts {
     fixes: &[SettingFix {
         name: "bfuse",
         changes: Group::Filesystem,
-        does: "mounts fonio's FUSE file system over a folder, whose write buffer merges small writes (`docs/bfuse.md`)",
+        does: "mounts fonio's FUSE file system, whose write buffer merges small writes, over a folder (`docs/bfuse.md`)",
         needs: "FUSE (`/dev/fuse`); to keep it, systemd",
         loses: Loss::Recent(
-            "A power cut loses no synced data, and no more unsynced data than without the fix. A crash of its process loses at most 8 MiB of unsynced data: the last 10 ms, or longer while the device is busy.",
+            "A power cut loses no synced data, and no more unsynced data than without the fix. A crash of the fix's process loses at most 8 MiB of unsynced data, usually the writes of the last 10 ms, or of a longer time while the device is busy.",
         ),
         source: "Jeong and Won (2014)",
         trial: OF_FOLDERS,
@@ -116,8 +117,9 @@ fn set(dir: &Path, value: &str) -> Result<(), HostError> {
     })
 }
 
-/// Returns the unit that mounts the file system. The unit has no mount namespace of its own, so that other
-/// processes see the mount. This rules out systemd's file protections.
+/// Returns the unit that mounts the file system. The unit has no separate mount namespace, so that other
+/// processes see the mount. systemd's file protections need a separate namespace, so the unit cannot use
+/// them.
 fn unit(program: &Path, dir: &Path) -> Units {
     let (run, path) = (argument(program), argument(dir));
     let unit = lines(&[

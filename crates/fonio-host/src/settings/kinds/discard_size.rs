@@ -1,9 +1,9 @@
 //! The setting for the maximum size of a discard that the kernel sends to a disk.
 //!
 //! The kernel accepts only values below 4 GiB that are multiples of the device's discard unit, and caps them
-//! at the device's own limit (`block/blk-sysfs.c`). The device's own limit may not be such a multiple, or may
-//! be 4 GiB or more. So fonio adapts a value to the device before it sets the value. To set the device's own
-//! limit, fonio writes a larger value, which the kernel caps.
+//! at the device's own limit (`block/blk-sysfs.c`). The device's own limit can be 4 GiB or more, and is not
+//! always a multiple of this unit. So fonio adapts a value to the device before it sets the value. To set the
+//! device's own limit, fonio writes a larger value, which the kernel caps.
 
 use fonio_core::ByteCount;
 use fonio_core::quantity::Unit;
@@ -74,7 +74,7 @@ const WRITTEN_MAX: u64 = u32::MAX as u64;
 struct Discards {
     /// Maximum discard size of the device; 0 if it cannot discard.
     device_max: u64,
-    /// The power of two of which accepted values are multiples. The kernel checks a value with a bit mask
+    /// A power of two; the kernel accepts only multiples of it. The kernel checks a value with a bit mask
     /// that it derives from the discard granularity.
     step: u64,
 }

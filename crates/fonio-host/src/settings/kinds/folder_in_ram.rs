@@ -75,7 +75,7 @@ impl Kind for FolderInRam {
         units::put(&units(&units::program()?, dir, value))
     }
 
-    /// Fails while programs have files in the tmpfs open, which prevents unmounting.
+    /// Fails while programs have files in the tmpfs open, because open files prevent unmounting.
     fn check_restore(&self, on: &Object) -> Result<(), HostError> {
         let dir = on.path();
         if mounted(dir)?.is_some() { check_unused(dir) } else { Ok(()) }
@@ -111,7 +111,7 @@ fn current(dir: &Path) -> Result<Option<String>, HostError> {
     })
 }
 
-/// Returns the size from the mount options of a tmpfs, which the kernel shows in KiB.
+/// Returns the size of a tmpfs from its mount options. There, the kernel shows the size in KiB.
 fn size_of(mount: &MountPoint) -> Option<ByteCount> {
     let size = mount.filesystem_options.iter().find_map(|option| option.strip_prefix("size="))?;
     size.strip_suffix('k')?.parse().ok().map(|kib: u64| ByteCount(kib << 10))

@@ -3,8 +3,8 @@
 //!
 //! The image contains an ext4 file system with its own journal. The image is completely allocated and written
 //! before use, so that writes to the folder never allocate blocks in the underlying file system. The image is
-//! in a folder of root in the root directory of that file system ([`FOLDER`]). The image is mounted through a
-//! loop device, which is removed with its last user.
+//! in a folder that belongs to root, in the root directory of the underlying file system ([`FOLDER`]). The
+//! image is mounted through a loop device, which the kernel removes when its last user closes it.
 //!
 //! An image whose name ends in [`COPY`] is only a copy of the folder, and may be removed: it is being filled,
 //! or its content was copied back. A complete image gets its final name just before it is mounted. The image
@@ -159,7 +159,7 @@ const FILESYSTEM: &str = "ext4";
 const SIZE_MIN: ByteCount = ByteCount(10 << 20);
 /// Minimum size of ext4's journal with 4 KiB blocks (`JBD2_MIN_JOURNAL_BLOCKS`).
 const JOURNAL_BYTES: u64 = 4 << 20;
-/// Size of an inode in the image, and the maximum number of bytes per inode.
+/// Size of an inode in the image, and the size of the image per inode, both in bytes.
 const INODE_BYTES: u64 = 256;
 const BYTES_PER_INODE: u64 = 8 << 10;
 /// Space in the image for superblocks, group descriptors, bitmaps and the blocks of the root directory.
@@ -253,7 +253,7 @@ fn inodes(found: &Survey, size: ByteCount) -> u64 {
     (size.0 / BYTES_PER_INODE).max(2 * found.objects() + 64)
 }
 
-/// Returns the minimum size of an image that can hold the content of a folder.
+/// Returns the minimum size of an image that has room for the content of a folder.
 fn size_needed(found: &Survey, size: ByteCount) -> ByteCount {
     ByteCount(
         found.memory.0.max(JOURNAL_BYTES) + JOURNAL_BYTES + INODE_BYTES * inodes(found, size) + REST_BYTES,
@@ -261,7 +261,7 @@ fn size_needed(found: &Survey, size: ByteCount) -> ByteCount {
 }
 
 /// Rejects file systems in which an image does not stay in its address range, or in which other users could
-/// replace it.
+/// replace the image.
 fn check_below(image: &Path) -> Result<(), String> {
     let top = image.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
     let mounts = MountTable::read().map_err(|error| chain(&error))?;
@@ -374,7 +374,7 @@ fn settle(file: &File, path: &Path, size: ByteCount) -> Result<(), HostError> {
     write(&mut bytes).map_err(HostError::system("write", path))
 }
 
-/// Creates the file system in the image, without discards, which would free the image's blocks.
+/// Creates the file system in the image. Discards are off, because they would free the image's blocks.
 fn format(image: &Path, inodes: u64) -> Result<(), HostError> {
     let (inodes, inode_bytes) = (inodes.to_string(), INODE_BYTES.to_string());
     let journal = format!("size={}", JOURNAL_BYTES >> 20);

@@ -17,7 +17,7 @@ const FACTS: Facts = Facts {
     fixes: &[SettingFix {
         name: "io-class",
         changes: Group::Unit,
-        does: "a unit's I/O waits until no other process has I/O: the class idle; or the usual class with io-class=best-effort",
+        does: "gives a unit the I/O class idle, so its I/O waits until no other process has I/O; io-class=best-effort gives it the usual class",
         needs: "systemd, and the scheduler bfq, mq-deadline or smartio on a disk; a restart of the unit",
         source: "systemd's documentation",
         trial: OF_SERVICES,

@@ -14,7 +14,7 @@ const FACTS: Facts = Facts {
         does: "journald syncs its logs every 30 minutes instead of every 5, or every TIME with journald-sync=TIME",
         needs: "systemd",
         loses: Loss::Recent(
-            "A power cut can lose the logs of that time; journald still syncs at once after critical messages.",
+            "A power cut can lose the logs since the last sync; journald still syncs at once after critical messages.",
         ),
         source: "systemd's documentation",
         trial: OF_SERVICES,

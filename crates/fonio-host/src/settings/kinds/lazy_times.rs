@@ -16,7 +16,7 @@ const FACTS: Facts = Facts {
     fixes: &[SettingFix {
         name: "lazytime",
         changes: Group::Filesystem,
-        does: "changed timestamps of a file stay in memory until it is synced, for at most a day",
+        does: "changed timestamps of a file stay in memory until the file is synced, for at most a day",
         needs: "a mount on a device",
         loses: Loss::Recent(
             "A power cut can lose the timestamps of the last day; the data are as safe as before.",

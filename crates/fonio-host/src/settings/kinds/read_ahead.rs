@@ -35,8 +35,8 @@ impl Kind for ReadAhead {
         if size.size() > MAX { Err(format!("use at most {}", MAX.to_exact_text())) } else { Ok(size) }
     }
 
-    /// The kernel uses the read-ahead setting of the device that holds the file system, even if that device
-    /// is mapped to other devices.
+    /// The kernel uses the read-ahead setting of the device that contains the file system, even if that
+    /// device is mapped to other devices.
     fn object(&self, _wanted: &Wanted<'_>, path: &Path) -> Result<Object, Refusal> {
         device_of(path).map(|(device, _)| Object::Disk(device))
     }

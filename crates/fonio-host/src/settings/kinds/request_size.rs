@@ -32,7 +32,8 @@ impl Kind for RequestSize {
         value::size(text, 64 << 10, 4 << 10)
     }
 
-    /// Returns the disk; fails if the wanted size is above the device's limit, which the kernel would refuse.
+    /// Returns the disk; fails if the wanted size is above the device's limit, because the kernel would
+    /// refuse this size.
     fn object(&self, wanted: &Wanted<'_>, path: &Path) -> Result<Object, Refusal> {
         let device = disk_of(path)?;
         match Queue::of(&device).read("max_hw_sectors_kb")?.parse::<u64>() {

@@ -228,7 +228,7 @@ mod tests {
         fs::copy(&own, &set_user_id).expect("copy");
         fs::set_permissions(&set_user_id, fs::Permissions::from_mode(0o4755)).expect("chmod");
         assert!(check_program(&set_user_id).expect_err("refused").contains("is a set-user-ID program"));
-        // Remove the entry that names the dynamic linker from a copy of this program.
+        // In a copy of this program, remove the entry that names the dynamic linker.
         let mut bytes = fs::read(&own).expect("read");
         let count_at = if bytes[4] == 2 { 56 } else { 44 };
         bytes[count_at..count_at + 2].copy_from_slice(&[0, 0]);

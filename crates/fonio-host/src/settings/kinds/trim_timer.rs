@@ -126,7 +126,7 @@ pub fn trim_plan(path: &Path) -> Result<Trim, HostError> {
     Ok(Trim { dir: mounted.dir, filesystem: mounted.filesystem, source: mounted.source, bytes })
 }
 
-/// Trims the file system that holds `path`. Trimming cannot be undone, but loses no data.
+/// Trims the file system that contains `path`. Trimming cannot be undone, but loses no data.
 ///
 /// # Errors
 /// [`HostError::NotSettable`] with the reason why the file system cannot be trimmed.

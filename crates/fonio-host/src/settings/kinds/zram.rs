@@ -101,8 +101,8 @@ impl Kind for SwapInRam {
 
 /// The label of the swap area if the zram device already existed and was unused.
 const LABEL: &str = "fonio-zram";
-/// The label of the swap area if the zram device was added for it and must be removed with it. A label has at
-/// most 15 bytes.
+/// The label of the swap area if fonio added the zram device for this swap area. Such a device is removed
+/// together with its swap area. A label has at most 15 bytes.
 const LABEL_ADDED: &str = "fonio-zram-new";
 /// The offset of the label in a swap area (`union swap_header` of linux/swap.h).
 const LABEL_AT: u64 = 1052;

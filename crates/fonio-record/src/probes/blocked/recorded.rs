@@ -263,7 +263,8 @@ impl CapturedWaits {
             remarks.push(("lost-waits-for-threads", message, lost.sleeps));
         }
         if lost.end_missed > 0 {
-            let message = format!("{}, because their end was not recorded", are_missing(lost.end_missed));
+            let whose = if lost.end_missed == 1 { "its" } else { "their" };
+            let message = format!("{}, because {whose} end was not recorded", are_missing(lost.end_missed));
             remarks.push(("unended-blocked-waits", message, lost.end_missed));
         }
         if *threshold_ns > THRESHOLD_MIN_NS {

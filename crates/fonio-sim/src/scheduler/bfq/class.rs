@@ -6,8 +6,8 @@
 
 use super::queue::{Queue, State};
 
-/// The virtual time of a sector at weight 1. Observed: rounding errors of the divisions by weights decide
-/// ties. With 1 << 20, the model's decisions differ from the kernel's for the load `equal-weights`.
+/// The virtual time of a sector at weight 1. In observed kernels, rounding errors of the divisions by weights
+/// decide ties. With 1 << 20, the model's decisions differ from the kernel's for the load `equal-weights`.
 const SECTOR_VIRTUAL: u64 = 1 << 22;
 
 /// Converts `sectors` of service to virtual time at a `weight`.
@@ -24,8 +24,8 @@ pub(super) struct ClassQueues {
     /// Empty queues whose last turn has not yet finished in virtual time, so their weights still count in the
     /// total.
     retained: Vec<usize>,
-    /// The next queue, which is chosen whenever a queue becomes busy, begins its turn or loses its turn. A
-    /// queue whose virtual start time is reached later does not become the next queue.
+    /// The next queue. It is chosen whenever a queue becomes busy, begins its turn or loses its turn. A queue
+    /// whose virtual start time is reached later does not become the next queue.
     next: Option<usize>,
 }
 
@@ -102,8 +102,8 @@ impl ClassQueues {
     }
 
     /// Returns the queue with the earliest virtual finish among those whose virtual start was reached. If
-    /// virtual time has not reached the start time of any queue, it jumps to the earliest start time:
-    /// permanently if `is_for_good`, otherwise only for this choice.
+    /// virtual time has not reached the start time of any queue, virtual time jumps to the earliest start
+    /// time: permanently if `is_for_good` is true, otherwise only for this choice.
     fn choose(&mut self, queues: &[Queue], is_for_good: bool) -> Option<usize> {
         let first = self.busy.iter().map(|busy| queues[*busy].start).min()?;
         let now = self.now.max(first);

@@ -227,8 +227,8 @@ impl Bfq {
         queue.is_sync() && priority.class != Class::Idle && !thinks_long && is_wanted
     }
 
-    /// Returns the timestamp until which the device idles for the queue in service, which is empty. Returns
-    /// `None` if the device does not idle.
+    /// Returns the timestamp until which the device idles for the queue in service if this queue is empty.
+    /// Returns `None` if the device does not idle.
     fn idles_until(&self, index: usize, ends: Timestamp, now: Timestamp) -> Option<Timestamp> {
         if !self.may_idle(index) {
             return None;

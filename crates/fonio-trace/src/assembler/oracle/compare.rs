@@ -1,4 +1,4 @@
-//! Compares the assembler with its oracle on events from small ranges, so many collide.
+//! Compares the assembler with its oracle. The events have values from small ranges, so many of them collide.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -89,10 +89,10 @@ pub fn decode(bytes: &[u8]) -> Vec<Batch> {
     for part in bytes.chunks_exact(6) {
         let [kind, gap, place, size, flags, more] = *part else { continue };
         time += u64::from(gap & 0x3f).pow(2);
-        // Some events come later than events with later times.
+        // Some events come after events with later times.
         let at = if gap & 0xc0 == 0xc0 { time - u64::from(more & 0x1f) } else { time };
         let other = (DeviceId(u32::from(more & 3) % 3), Sector(u64::from(more >> 2 & 7)));
-        // Some gaps are long enough for the assembler to decide about repeated issues.
+        // Some pauses are so long that the assembler decides about repeated issues.
         if kind >= 250 {
             time += 400_000_000;
         }

@@ -32,7 +32,7 @@ enum Stage {
 
 #[derive(Clone, Debug)]
 struct Item {
-    /// The item's number, set when it is created and when it is issued.
+    /// The item's number, which is set when the item is created and when it is issued.
     number: u64,
     /// At the end of the trace, and when a limit is exceeded, items are emitted in the order of (`order`,
     /// `aged`).
@@ -49,8 +49,8 @@ struct Item {
     passed_over: bool,
     flush_after: bool,
     merged: bool,
-    /// Issues that were repeated while the item was in flight, and the time of the last recorded reissue
-    /// before these issues.
+    /// The repeated issues while the item was in flight, and the time of the last recorded reissue before
+    /// these issues.
     repeats: Vec<Repeat>,
     reissued_before: Option<Timestamp>,
     left: u64,
@@ -329,7 +329,7 @@ impl Naive<'_> {
         }
     }
 
-    /// Returns the indexes of the items that the event may belong to and that satisfy `fits`.
+    /// Returns the indexes of the items to which the event may belong and that satisfy `fits`.
     fn all(&self, now: &Now<'_>, fits: impl Fn(&Item) -> bool) -> Vec<usize> {
         let same = |item: &Item| item.row.device == now.device && item.at == now.at && item.row.op == now.op;
         (0..self.items.len())
@@ -348,7 +348,7 @@ impl Naive<'_> {
         places.iter().copied().min_by_key(|&place| (self.items[place].began(), self.items[place].number))
     }
 
-    /// Chooses first in, first out, except for items that are probably stale.
+    /// Chooses the item that began first, but skips items that are probably stale.
     fn pick(&mut self, mut places: Vec<usize>, now: u64, typical: u64) -> usize {
         places.sort_by_key(|&place| (self.items[place].began(), self.items[place].number));
         let mut places = places.into_iter().peekable();

@@ -88,7 +88,7 @@ impl Naive<'_> {
         Ok(())
     }
 
-    /// Shortens a bio to `front` bytes and creates another bio for the remainder; returns the index of the
+    /// Shortens a bio to `front` bytes, and creates another bio for the remainder. Returns the index of the
     /// shortened bio.
     pub(super) fn cleave(&mut self, place: usize, front: u64) -> io::Result<usize> {
         self.bio_id += 1;

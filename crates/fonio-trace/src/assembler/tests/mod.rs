@@ -1,4 +1,4 @@
-//! Tests of the assembler's rules as events and rows, and comparisons with the oracle.
+//! Tests the assembler's rules with events and the expected rows, and compares the assembler with the oracle.
 
 mod oracle;
 mod text;

@@ -1,4 +1,4 @@
-//! The comparison of the assembler with its oracle, and properties that hold for any events.
+//! Compares the assembler with its oracle, and tests properties that hold for any events.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,7 +10,7 @@ use super::text::describe;
 use crate::assembler::AssemblerOptions;
 use crate::assembler::oracle::compare::{Row, Rows, assemble, assert_same, decode};
 
-/// Batches that print one event per line.
+/// Batches whose debug output has one event per line.
 struct Batches(Vec<Batch>);
 
 impl fmt::Debug for Batches {

@@ -1,9 +1,9 @@
 //! Events and rows as text, one per line.
 //!
 //! An event begins with its letter and its time. The values that differ from the defaults follow in any
-//! order: `8:0` is the device, `W` the letters of rwbs, `0+8` the first sector and the number of sectors,
-//! `t7` the thread, `e-5` the error, `/4` the new sector of a split, and `<8:1,64` the source of a remap.
-//! `L 50-60` is a gap. A blank line ends a batch.
+//! order: `8:0` is the device, `W` is the letters of rwbs, `0+8` is the first sector and the number of
+//! sectors, `t7` is the thread, `e-5` is the error, `/4` is the new sector of a split, and `<8:1,64` is the
+//! source of a remap. `L 50-60` is a gap. A blank line ends a batch.
 
 use std::fmt::{self, Write as _};
 use std::io;
@@ -191,8 +191,8 @@ impl RowSink for Text {
     ignore_rows!(began, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic);
 }
 
-/// Assembles events, after an optional line of `options`, and formats the rows and counts. With options, the
-/// text also contains the settled times.
+/// Assembles events, after an optional line of `options`, and formats the rows and counts. If there are
+/// options, the text also contains the settled times.
 pub(super) fn show(case: &str) -> String {
     let mut options = AssemblerOptions::default();
     let mut sink = Text::default();

@@ -1,8 +1,8 @@
 //! Finds the uninterruptible waits of all threads from `sched_switch`, `sched_waking` and `sched_wakeup`.
 //!
 //! The recorder reads the processors' buffers one after the other, so events of different processors arrive
-//! out of order. So events are stored until [`BlockedThreads::until`] is called with the time up to which
-//! all events have arrived; then they are handled in order of time.
+//! out of order. So events are stored until [`BlockedThreads::until`] is called with the time up to which all
+//! events have arrived. Then the events up to this time are handled in order of time.
 //!
 //! A wait begins with the `sched_switch` at which the thread leaves its processor, and ends with the
 //! thread's next `sched_wakeup`. The `sched_waking` before this `sched_wakeup` shows the waker. If another
@@ -18,8 +18,8 @@ use crate::ring_buffer::{Interrupt, Left, SchedEvent, SchedRecord};
 const OPEN_MAX: usize = 1 << 16;
 /// Maximum number of unhandled events. At 24 bytes each, the events take 24 MiB without their stacks.
 const EVENTS_MAX: usize = 1 << 20;
-/// Maximum time by which a wake-up can precede the beginning of the wait, if the thread was woken while it
-/// was leaving its processor.
+/// Maximum time by which a wake-up can precede the beginning of a wait. A wake-up precedes it if the thread
+/// was woken while it was leaving its processor.
 const WOKEN_WHILE_LEAVING_NS: u64 = 1_000_000;
 
 /// The cause of a wake-up.
@@ -29,9 +29,9 @@ pub struct WakeUp {
     pub at: Timestamp,
     /// The processor on which the waker ran.
     pub cpu: u32,
-    /// The thread that was running on this processor.
+    /// The thread that was running on the processor `cpu`.
     pub current: u32,
-    /// The interrupt that woke the thread; `None` if `current` did.
+    /// The interrupt that woke the thread; `None` if the thread `current` woke it.
     pub interrupt: Option<Interrupt>,
 }
 
@@ -83,8 +83,8 @@ enum Kind {
     },
 }
 
-/// The name and stack of a thread that left its processor. Few events have a name and a stack, so these are
-/// stored separately.
+/// The name and stack of a thread that left its processor. Only few events have a name and a stack, so both
+/// are stored separately.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Seen {
     comm: Vec<u8>,
@@ -111,8 +111,8 @@ impl Kind {
 pub struct BlockedThreads {
     /// The unhandled events with their times in nanoseconds.
     events: Vec<(u64, Kind)>,
-    /// For each processor, the event of the last thread that blocked there. The thread's stack may still
-    /// follow.
+    /// For each processor, the event by which the last thread blocked on it. The stack of this thread may
+    /// still follow.
     leaving: FxHashMap<u32, (u64, Kind)>,
     open: FxHashMap<u32, BlockedThread>,
     /// The last wake-ups of threads that were not blocked.
@@ -133,7 +133,7 @@ impl BlockedThreads {
         }
     }
 
-    /// Notes an event. The events of each processor must come in the order of their times.
+    /// Records an event. The events of one processor must come in order of time.
     pub fn event(&mut self, time: u64, cpu: u32, record: &SchedRecord<'_>) {
         if let SchedEvent::Stack(stack) = record.event {
             if let Some((_, Kind::Left { seen, .. })) = self.leaving.get_mut(&cpu) {
@@ -166,8 +166,8 @@ impl BlockedThreads {
         }
     }
 
-    /// Notes that events of one processor before `time` are missing. Threads blocked at `time` may have been
-    /// woken.
+    /// Records that events of one processor before `time` are missing. Threads that seem to be blocked at
+    /// `time` may have been woken.
     pub fn gap(&mut self, time: u64, cpu: u32) {
         self.leaves(cpu);
         self.note(time, Kind::Gap);
@@ -190,8 +190,8 @@ impl BlockedThreads {
         }
     }
 
-    /// Handles all events up to `time`, and passes on the waits that ended. All events up to `time` must have
-    /// arrived.
+    /// Handles all events up to `time`, and passes each wait that ended to `give`. All events up to `time`
+    /// must have arrived.
     pub fn until(&mut self, time: u64, give: &mut dyn FnMut(BlockedThread)) {
         let mut due: Vec<u32> =
             self.leaving.iter().filter(|(_, (left, _))| *left <= time).map(|(cpu, _)| *cpu).collect();
@@ -260,7 +260,7 @@ impl BlockedThreads {
                 }
             }
             Kind::Woken { tid } => {
-                // If no wait is open, an interruptible sleep ended.
+                // If the thread has no open wait, the event ends an interruptible sleep.
                 let Some(mut ended) = self.open.remove(&tid) else { return };
                 let while_leaving = || {
                     let by = self.wakings.remove(&tid)?;
@@ -274,12 +274,12 @@ impl BlockedThreads {
         }
     }
 
-    /// Returns the threads that are blocked after the handled events, unordered.
+    /// Returns the threads that are still blocked after the handled events, in no order.
     pub fn open(&self) -> impl Iterator<Item = &BlockedThread> {
         self.open.values()
     }
 
-    /// Removes and returns the threads that are blocked after the handled events, sorted by thread ID.
+    /// Removes and returns the threads that are still blocked after the handled events, sorted by thread id.
     pub fn take_open(&mut self) -> Vec<BlockedThread> {
         let mut open: Vec<BlockedThread> = std::mem::take(&mut self.open).into_values().collect();
         open.sort_unstable_by_key(|open| open.tid);

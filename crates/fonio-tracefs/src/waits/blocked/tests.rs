@@ -1,4 +1,4 @@
-//! Compares scripts of events with the resulting waits.
+//! Compares the waits that result from scripts of events with the expected waits.
 
 use expect_test::expect_file;
 use fonio_testing::cases::cases;
@@ -106,7 +106,7 @@ fn a_stack_belongs_to_the_last_switch_of_its_processor() {
 }
 
 proptest! {
-    /// The waits do not depend on the division of the events into rounds of reading.
+    /// The waits do not depend on how the events are divided into rounds of reading.
     #[test]
     fn rounds_change_nothing(
         events in prop::collection::vec((0_u8..3, 1_u32..4, 0_u32..3), 0..60),

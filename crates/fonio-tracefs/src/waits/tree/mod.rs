@@ -1,9 +1,10 @@
 //! Tracks the states of a command's threads.
 //!
-//! A thread runs, is ready, is blocked, or has ended. Each state change closes an interval; the intervals in
-//! which the thread did not run become rows. Events must come in order of time. A kernel stack comes after
-//! its event, as the next record of the same processor, so an interval may get its reason only after it was
-//! closed. Therefore, rows are written at the end, in the order in which their intervals began.
+//! A thread runs, is ready, is blocked, or has ended. Each change of the state closes an interval. The
+//! intervals in which the thread did not run become rows. Events must come in order of time. A kernel stack
+//! comes after its event, as the next record of the same processor, so an interval may get its reason only
+//! after it has been closed. Therefore, rows are written at the end, in the order in which their intervals
+//! began.
 
 use std::io;
 
@@ -14,9 +15,9 @@ use rustc_hash::FxHashMap;
 use super::{Completions, Reasons};
 use crate::ring_buffer::{Interrupt, Left, SchedEvent, SchedRecord};
 
-/// The clocks of two processors can differ by some microseconds, so a thread may seem to run on one processor
-/// before it was woken or created on the other. A wake-up or creation that seems to be later by at most
-/// this much still counts as the cause.
+/// The maximum time by which a wake-up or creation of a thread can seem to be later than the run that it
+/// caused. The clocks of two processors can differ by some microseconds, so a thread may seem to run on one
+/// processor before it was woken or created on the other.
 const SKEW_NS: u64 = 1_000_000;
 /// Maximum number of stored threads that ran before the event of their creation was processed.
 const EARLY_MAX: usize = 4096;
@@ -41,12 +42,12 @@ pub struct WaitTree {
     names: SeenThreads,
     intervals: Vec<Interval>,
     beyond: u64,
-    /// For each processor, the event to which the processor's next stack belongs.
+    /// For each processor, the event to which the next stack on this processor belongs.
     stack_of: FxHashMap<u32, StackOf>,
     span: CommandSpan,
-    /// When each unknown thread last got a processor.
+    /// For each unknown thread, the time when it last got a processor.
     early: FxHashMap<u32, u64>,
-    /// The time when each processor last switched threads, if the trace shows this time.
+    /// For each processor, the time when it last switched threads, if the trace shows this time.
     switched: FxHashMap<u32, u64>,
     /// Whether the trace contains run times of threads.
     has_runtimes: bool,
@@ -57,8 +58,8 @@ enum State {
     Running {
         /// A wake-up that came before the thread left its processor.
         woken: Option<Woken>,
-        /// If no wake-up was seen, the index of the interval that ended when the thread began to run, and
-        /// the time at which the thread began to run.
+        /// If no wake-up was seen: the index of the interval that ended when the thread began to run, and the
+        /// time when the thread began to run.
         unexplained: Option<(usize, u64)>,
     },
     Ready {
@@ -115,8 +116,8 @@ impl Woken {
     }
 
     /// Returns the kind of wait that the wake-up ended. Kernels that do not trace a processor's idle thread
-    /// also record no stack in interrupts of this thread. A hard interrupt without a stack counts as a timer
-    /// interrupt, and a soft interrupt without a stack as a network interrupt.
+    /// also record no stack for interrupts of the idle thread. A hard interrupt without a stack counts as a
+    /// timer interrupt, and a soft interrupt without a stack as a network interrupt.
     fn reason(&self) -> Option<WaitReason> {
         match self.by {
             Waker::Interrupt(Interrupt::Hard) if !self.has_stack => Some(WaitReason::Timer),
@@ -139,8 +140,8 @@ struct Interval {
 
 impl Interval {
     /// Returns why the thread waited. The thread's own stack determines the reason, with two exceptions. If a
-    /// timer ended a wait that was not for storage, the reason is the timer. If its stack shows no reason, as
-    /// in `poll`, the wake-up decides.
+    /// timer ended a wait that was not for storage, the reason is the timer. If the thread's stack shows no
+    /// reason, as in `poll`, the wake-up determines the reason.
     fn reason(&self) -> WaitReason {
         let waker_stack = self.woken.and_then(|woken| woken.reason);
         let waker = self.woken.and_then(|woken| woken.reason());
@@ -163,7 +164,7 @@ impl Interval {
 }
 
 impl WaitTree {
-    /// Follows the thread `root`, which will be created next.
+    /// Creates a tree that follows the thread `root`. This thread will be created next.
     pub fn new(root: u32, reasons: Reasons) -> WaitTree {
         WaitTree {
             root,
@@ -180,8 +181,8 @@ impl WaitTree {
         }
     }
 
-    /// Processes the next event, from `time` and processor `cpu`. If the event contains a new name of a
-    /// thread, appends the thread to `named`.
+    /// Processes the next event, which occurred at `time` on processor `cpu`. If the event contains a new
+    /// name of a thread, appends the thread to `named`.
     pub fn event(&mut self, time: u64, cpu: u32, record: &SchedRecord<'_>, named: &mut Vec<Thread>) {
         if let SchedEvent::Stack(stack) = record.event {
             if let Some(of) = self.stack_of.remove(&cpu) {
@@ -276,9 +277,9 @@ impl WaitTree {
 
     fn leaves(&mut self, tid: u32, time: u64, cpu: u32, left: Left) {
         let Some(state) = self.threads.get(&tid).copied() else { return };
-        // The thread must have run before it left, but the trace does not show when or for how long,
-        // because the kernel does not trace it or because events were lost. An idle processor runs a woken
-        // thread immediately.
+        // The thread must have run before it left its processor. The trace does not show when or for how long
+        // it ran, because the kernel does not trace it or because events were lost. An idle processor runs a
+        // woken thread immediately.
         match state {
             State::Ready { at, left: None } if !self.has_runtimes => {
                 let ready = at.map_or(time, |at| self.intervals[at].began);
@@ -311,9 +312,10 @@ impl WaitTree {
         self.threads.insert(tid, next);
     }
 
-    /// Notes that a thread has run for `ns`. If the trace does not show when the thread got its processor,
-    /// assumes that it did so `ns` ago. The time is missing because some kernels do not trace a processor's
-    /// idle thread (seen in Linux 6.18, on all processors of a virtual machine except the first processor).
+    /// Records that a thread has run for `ns`. If the trace does not show when the thread got its processor,
+    /// assumes that the thread got it `ns` ago. The trace can lack this time because some kernels do not
+    /// trace a processor's idle thread (seen in Linux 6.18, on all processors of a virtual machine except the
+    /// first).
     fn ran(&mut self, tid: u32, time: u64, cpu: u32, ns: u64) {
         self.has_runtimes = true;
         let (at, left) = match self.threads.get(&tid) {
@@ -323,8 +325,8 @@ impl WaitTree {
         };
         let came = time.saturating_sub(ns);
         let off_since = at.map_or(came, |at| self.intervals[at].began);
-        // A processor with a slightly different clock reports run time from before the thread left another
-        // processor.
+        // A processor with a slightly different clock reports a run time that begins before the thread left
+        // another processor.
         if came < off_since && left.is_some_and(|left| left != cpu) {
             return;
         }
@@ -335,7 +337,7 @@ impl WaitTree {
         let mut unexplained = None;
         match self.threads.get(&tid).copied() {
             Some(State::Ready { at, .. }) => self.close(at, time, None),
-            // No wake-up was seen, except perhaps while the thread was leaving its processor.
+            // The trace shows no wake-up, except perhaps while the thread was leaving its processor.
             Some(State::Blocked { at, woken, .. }) => match woken {
                 Some(woken) => {
                     let left = at.map_or(time, |at| self.intervals[at].began);
@@ -397,8 +399,8 @@ impl WaitTree {
         self.beyond
     }
 
-    /// Writes the rows to `sink`, ordered by the beginning of their intervals. Zero-length rows are left out,
-    /// except each thread's first.
+    /// Writes the rows to `sink`, ordered by the beginning of their intervals. Rows of length zero are left
+    /// out, except the first row of each thread.
     ///
     /// # Errors
     /// If `sink` fails.

@@ -1,4 +1,4 @@
-//! Simulates threads with known intervals; the tree must find the same intervals from the events.
+//! Simulates threads with known intervals. The tree must find these intervals from the events.
 
 use std::collections::BTreeSet;
 
@@ -16,14 +16,15 @@ const PROCESSORS: usize = 2;
 /// One step of the simulation. Impossible steps are skipped.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// The thread on the processor creates another thread, which is ready.
+    /// The thread on the processor creates another thread. The new thread is ready.
     Fork { cpu: usize },
-    /// The processor switches to a ready thread, to the stranger, or to idle; the previous thread blocks,
-    /// stays ready or ends.
+    /// The processor switches to a ready thread, to the stranger, or to the idle thread; the previous thread
+    /// blocks, stays ready or ends.
     Switch { cpu: usize, left: Left, next: Next },
     /// An interrupt on the processor wakes a blocked thread.
     Wake { cpu: usize, which: usize },
-    /// The processor `by` updates the run time of the thread on the processor `on`, which may be the same.
+    /// The processor `by` updates the run time of the thread on the processor `on`. `by` and `on` may be the
+    /// same processor.
     Update { on: usize, by: usize },
 }
 
@@ -43,10 +44,11 @@ struct Simulation {
     ready: BTreeSet<u32>,
     blocked: BTreeSet<u32>,
     made: u32,
-    /// For each event: time, processor, current thread, whether in an interrupt, and the event.
+    /// The events. Each entry has the time, the processor, the current thread, whether the event is in an
+    /// interrupt, and the event.
     events: Vec<(u64, usize, u32, bool, SchedEvent<'static>)>,
-    /// The open interval of each thread, and the ended intervals: thread, beginning, end, and whether the
-    /// thread was ready.
+    /// The open interval of each thread, and the ended intervals. An ended interval has the thread, the
+    /// beginning, the end, and whether the thread was ready.
     open: FxHashMap<u32, (u64, bool)>,
     truth: Vec<(u32, u64, Option<u64>, bool)>,
 }
@@ -77,7 +79,8 @@ impl Simulation {
         self.open.insert(child, (self.now, true));
     }
 
-    /// Emits the run time since the last event of this kind, unless this time is zero, as the kernel does.
+    /// Emits the run time since the last event of this kind, unless this run time is zero. The kernel does
+    /// the same.
     fn update(&mut self, on: usize, by: usize) {
         let (tid, since) = self.on[on];
         if tid != 0 && self.now > since {
@@ -200,7 +203,8 @@ proptest! {
         prop_assert_eq!(&simulation.intervals(|_, _| true), &simulation.truth);
     }
 
-    /// The trace ends with run times for all running threads, because unreported run time is unknown.
+    /// The trace ends with the run times of all running threads, because the tree cannot know run times that
+    /// are not reported.
     #[test]
     fn runtimes_show_when_a_thread_came_onto_an_idle_processor(mut steps in steps()) {
         steps.extend((0..PROCESSORS).map(|on| (1, Step::Update { on, by: on })));

@@ -4,9 +4,9 @@ use fonio_testing::cases::cases;
 
 use super::*;
 
-/// Returns the rows of a script with one event per line: `TIME CPU CURRENT EVENT…`. `!` after the current
-/// thread means that the event happened in a hard interrupt, `!!` in a soft interrupt. A stack is given by
-/// its reason: `blocked REASON` or `waker REASON`.
+/// Returns the rows that result from a script with one event per line: `TIME CPU CURRENT EVENT…`. `!` after
+/// the current thread means that the event happened in a hard interrupt; `!!` means a soft interrupt. A stack
+/// is given by its reason: `blocked REASON` or `waker REASON`.
 fn rows(script: &str) -> String {
     let mut tree = WaitTree::new(10, Reasons::default());
     let mut completions = Completions::default();

@@ -130,8 +130,8 @@ fn lift(target: &Path) -> Result<Option<Lifted>> {
     if !is_root {
         if !limits.is_empty() {
             say!(
-                "warning: the concurrency parameters of {} stay in effect during the measurement; run it \
-                 with sudo to lift them",
+                "warning: the concurrency parameters of {} stay in effect during the measurement; \
+                 run the measurement with sudo to lift these parameters",
                 disk.node()
             );
         }

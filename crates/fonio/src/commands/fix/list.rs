@@ -356,7 +356,7 @@ fn next(change: &Candidate, fix: &Listed) -> Vec<String> {
         let place = place(scope);
         lines.push(match fix.real {
             Real::Trim => format!(
-                "`fonio fix apply {name}{place}` trims once, `fonio fix apply {name} --keep` trims weekly, and `fonio fix undo {name}` ends that."
+                "`fonio fix apply {name}{place}` trims once, `fonio fix apply {name} --keep` trims weekly, and `fonio fix undo {name}` ends the weekly trimming."
             ),
             _ if change.setting().is_some_and(|setting| setting.is_kept_when_applied()) => {
                 format!(

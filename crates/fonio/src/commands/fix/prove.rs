@@ -43,7 +43,7 @@ fn of_command(arguments: &FixProve, tried: &Tried<'_>, colour: Colour) -> Result
     );
     ensure!(
         !at.on.is_empty(),
-        "name a folder on the disk to change with --on, such as --on /mnt/sd (or --on . for the current one)"
+        "name a folder on the disk to change with --on, such as --on /mnt/sd (or --on . for the current folder)"
     );
     let stop = begin()?;
     let setups = setups(at)?;

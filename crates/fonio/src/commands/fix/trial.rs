@@ -37,7 +37,7 @@ pub fn run(arguments: &FixTrial) -> Result<Exit> {
     let path = arguments.target.clone().or_else(|| Some(of_earlier?.setting.target.path()));
     ensure!(
         setting.is_of_machine() || path.is_some(),
-        "{} is a setting of one device or mount: name it, or a folder on it, such as `fonio fix trial {} /mnt/sd`",
+        "{} is a setting of one device or mount: name the device, or a folder on it, such as `fonio fix trial {} /mnt/sd`",
         candidate.name(),
         candidate.name()
     );
@@ -207,7 +207,7 @@ fn show(out: &mut impl Write, result: &LiveResult, folder: &Path, loses: &str) -
     writeln!(out, "{loses}")?;
     writeln!(
         out,
-        "\nSlices: {}; the same folder has a recording of each, for `fonio report`.",
+        "\nSlices: {}; the same folder has a recording of each slice, for `fonio report`.",
         folder.join("slices.csv").display()
     )
 }

@@ -16,7 +16,8 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 const TIME_MAX: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
-/// The environment variable with the path of a PEM file of authorities, which replaces the built-in list.
+/// The environment variable with the path of a PEM file of authorities; these authorities replace the
+/// built-in list.
 const AUTHORITIES: &str = "SSL_CERT_FILE";
 
 pub struct Server {
@@ -153,7 +154,7 @@ impl Server {
             said.unwrap_or_default().chars().filter(|letter| !letter.is_control()).take(1000).collect();
         match said.is_empty() {
             true => bail!("{} answered {status}", self.address),
-            false => bail!("{} refused it ({status}): {said}", self.address),
+            false => bail!("{} refused the request ({status}): {said}", self.address),
         }
     }
 }

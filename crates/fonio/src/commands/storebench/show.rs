@@ -196,7 +196,7 @@ fn is_missing(result: &Document, part: Part) -> bool {
     of_part.all(|figure| result.value(&figure.name).is_none())
 }
 
-/// Formats a value with half of its confidence interval: `12.3 MB/s ± 3 %`.
+/// Formats a value with half the width of its confidence interval: `12.3 MB/s ± 3 %`.
 pub fn with_interval(value: &Value) -> String {
     let text = value.unit.format(value.value);
     // A parameter's confidence interval has integer bounds.
@@ -242,7 +242,7 @@ fn row(result: &Document, figure: &CatalogueFigure, others: &Others) -> Vec<Cell
     vec![Cell::words(figure.label.clone()), Cell::words(value), Cell::words(runs), standing]
 }
 
-/// Returns a sentence for each reason for which figures were not measured.
+/// Returns a sentence for each reason why figures were not measured.
 fn missing(result: &Document, figures: &[CatalogueFigure]) -> Vec<String> {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for figure in figures {

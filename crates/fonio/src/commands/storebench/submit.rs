@@ -26,7 +26,7 @@ pub fn submit(server: &str, yes: bool, file: &Path) -> Result<Exit> {
     out.flush()?;
     say!(
         "\nThese {} bytes will be sent to {}; everyone who can reach the server can read them. They contain no \
-         serial numbers, host names or paths. Notes are not sent, and the time is only the date.",
+         serial numbers, host names or paths. Notes are not sent; the date is sent, but not the time.",
         json.len(),
         server.address()
     );

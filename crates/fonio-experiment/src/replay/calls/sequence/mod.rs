@@ -15,7 +15,7 @@ use super::super::{CHUNK, since};
 /// Maximum number of bytes that one call reads or writes (the kernel's `MAX_RW_COUNT`); a larger row is
 /// damaged.
 const TRANSFER_MAX: u64 = 0x7fff_f000;
-/// Folders with files of the kernel, which are not replayed.
+/// Folders with files that the kernel generates. Calls on these files are not replayed.
 const KERNEL_FOLDERS: [&str; 2] = ["/proc/", "/sys/"];
 
 /// The effect of a call on its file.
@@ -111,8 +111,7 @@ pub struct Before {
 pub enum LeftOut {
     /// The recorded calls failed.
     Failed,
-    /// Calls on files of the kernel, or on a file system other than the file system with most writes and
-    /// syncs.
+    /// Calls on files of the kernel, or on a file system other than the one with the most writes and syncs.
     Elsewhere,
     /// Calls for which the recording does not show the file or the offset.
     Unknown,
@@ -125,8 +124,8 @@ pub enum LeftOut {
 pub struct Sequence {
     /// The files that the calls use.
     pub files: Vec<Before>,
-    /// Lists of calls, each ordered by time. A list holds the calls of one thread, or of several threads that
-    /// did not overlap.
+    /// Lists of calls, each ordered by time. A list contains the calls of one thread, or of several threads
+    /// that did not overlap.
     pub threads: Vec<Vec<Call>>,
     /// The number of signals that calls set.
     pub signals: u32,
@@ -339,8 +338,8 @@ impl Following {
     fn add(&mut self, act: Act) {
         let before = &mut self.before;
         match act {
-            // The first open call of a file shows whether it existed. A program that used the file before
-            // this open must have opened it before the recording.
+            // The first open call of a file shows whether the file existed. A program that used the file
+            // before this open must have opened it before the recording.
             Act::Open { made: true, .. } => self.is_settled = true,
             Act::Open { made: false, length } if !self.is_settled => {
                 before.is_there = true;

@@ -8,8 +8,8 @@
 //!
 //! The temporary names begin with [`BESIDE`]. A killed process leaves objects with such names; the next run
 //! removes these objects and never copies them. Symbolic links are never followed out of the folder
-//! ([`super::copy`]). If a file changes during the copy, the copy mixes both states; the next run copies it
-//! again.
+//! ([`super::copy`]). If a file changes during the copy, the copy mixes old and new content; the next run
+//! copies the file again.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -42,7 +42,8 @@ pub struct Mirrored {
 /// Makes the content of the folder `to` equal to the content of `from`. `place` is the target's path.
 ///
 /// # Errors
-/// [`HostError::NotCopied`] if a part could not be written; the rest was written, and nothing removed.
+/// [`HostError::NotCopied`] if a part could not be written. In this case, the other parts were written, and
+/// nothing was removed.
 pub(in crate::settings) fn mirror(
     from: &OwnedFd,
     to: &OwnedFd,
@@ -115,7 +116,7 @@ struct Run<'r> {
     done: Mirrored,
     /// For each source file with several hard links, its paths in the target.
     linked: BTreeMap<(u64, u64), Vec<CString>>,
-    /// Paths in the target that the source does not have, so they are removed.
+    /// Paths that exist only in the target, and are therefore removed.
     gone: Vec<Vec<CString>>,
     failures: Vec<String>,
     serial: u64,
@@ -203,7 +204,8 @@ impl Run<'_> {
     ) -> Result<()> {
         let (name, kind) = (path.last().expect("it has a name").as_c_str(), copy::kind(source));
         let object = copy::open_object(from, name)?;
-        // Two names can be one file in the target but two in the source, so the target needs a new file.
+        // Two names can belong to one file in the target but to two files in the source, so the target needs
+        // a new file.
         let alike = now.filter(|now| {
             now.st_mode & libc::S_IFMT == source.st_mode & libc::S_IFMT
                 && (now.st_nlink == 1 || source.st_nlink > 1)

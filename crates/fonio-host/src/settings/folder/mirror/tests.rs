@@ -94,7 +94,8 @@ fn every_kind_of_object_is_brought_over_and_nothing_is_written_twice() {
 
     let done = mirrored(&from, &to);
     assert_eq!(described(&from), described(&to), "attributes: {named:?}");
-    // The run removes two leftovers, the folder and the file in it, and the link that is now a folder.
+    // The run removes five objects: two leftovers, the folder `link`, the file in this folder, and the link
+    // `not-a-link`, which is now a folder.
     assert_eq!(done.removed, 5);
     assert!(to.join("sparse").metadata().expect("it is there").blocks() * 512 < 1 << 20);
     assert_eq!(fs::read_to_string(outside.join("theirs")).expect("read"), "theirs");

@@ -147,12 +147,19 @@ struct {
 	TYPE(value, struct sleeper);
 } sleepers SEC(".maps");
 
-// The parent of each recently started process. A process may end before user space looks it up.
+struct started {
+	u32 parent;
+	u32 zero;
+	// By the clock that counts since boot.
+	u64 started_ns;
+};
+
+// The parent and the start of each recently started process. A process may end before user space looks it up.
 struct {
 	UINT(type, MAP_LRU_HASH);
 	UINT(max_entries, 32768);
 	TYPE(key, u32);
-	TYPE(value, u32);
+	TYPE(value, struct started);
 } started_by SEC(".maps");
 
 struct {
@@ -634,15 +641,17 @@ SEC("tp_btf/sched_process_fork")
 int forked(u64 *ctx)
 {
 	struct task_struct *parent = (void *)ctx[0], *child = (void *)ctx[1];
-	u32 pid = child->tgid, tid = child->pid, by = parent->tgid;
+	u32 pid = child->tgid, tid = child->pid;
 	struct counters *count = all_counters();
 	// Facts about an earlier thread with this number.
 	u64 earlier = count ? take_open(count, tid) : 0;
 	if (earlier && !(earlier & MAYBE_WOKEN))
 		add(&count->end_missed, 1);
 	map_delete(&sleepers, &tid);
-	if (pid == tid)
-		map_update(&started_by, &pid, &by, UPDATE_ANY);
+	if (pid == tid) {
+		struct started started = { .parent = parent->tgid, .started_ns = child->start_boottime };
+		map_update(&started_by, &pid, &started, UPDATE_ANY);
+	}
 	return 0;
 }
 

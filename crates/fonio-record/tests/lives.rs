@@ -12,11 +12,11 @@ use std::path::Path;
 use std::process::Command;
 
 use fonio_core::{Content, Op, Timestamp};
-use fonio_record::RecordOptions;
+use fonio_record::{RecordOptions, Selector};
 use fonio_testing::{Need, skip};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::loop_ext4::{FileSystem, Recorded, options_of};
+use crate::loop_ext4::{FileSystem, Recorded};
 
 const FILES: usize = 100_000;
 const FOLDER: &str = "FONIO_TEST_LIVES";
@@ -111,10 +111,20 @@ struct Checked {
     calls: Named,
 }
 
-/// Records the writer in a folder of a file system.
+/// Records the writer in a folder of a file system on this machine.
 fn checked(system: &FileSystem, folder: &Path, is_direct: bool, calls: bool) -> Option<Checked> {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let notes = scratch.path().join("notes");
+    checked_on(&system.device.0, folder, scratch.path(), (is_direct, calls))
+}
+
+/// Records the writer in a folder of a file system on this device.
+fn checked_on(
+    device: &str,
+    folder: &Path,
+    scratch: &Path,
+    (is_direct, calls): (bool, bool),
+) -> Option<Checked> {
+    let notes = scratch.join("notes");
     let program = std::env::current_exe().unwrap();
     let mut words = vec![
         "env".to_owned(),
@@ -125,7 +135,12 @@ fn checked(system: &FileSystem, folder: &Path, is_direct: bool, calls: bool) -> 
     words.extend([program.display().to_string()]);
     words.extend(["--exact", "lives::writer", "--test-threads=1"].map(str::to_owned));
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let options = RecordOptions { calls, ..options_of(system, scratch.path(), &words) };
+    let options = RecordOptions {
+        select: vec![Selector::Device(device.into())],
+        command: Some(words.iter().map(Into::into).collect()),
+        calls,
+        ..RecordOptions::new(scratch.join("recording"))
+    };
     let rows = Recorded::record(&options, "no-calls")?;
     let written: Vec<Written> = fs::read_to_string(&notes).unwrap().lines().map(parse).collect();
     assert_eq!(written.len(), FILES);
@@ -198,6 +213,20 @@ fn files_of_an_overlay_keep_their_names() {
     let checked = checked(&system, &merged, true, false);
     assert!(Command::new("umount").arg(merged).status().unwrap().success());
     checked.iter().for_each(assert_reused);
+}
+
+/// `cargo xtask lab test lives` runs this test in a guest, on an emulated device with f2fs.
+#[test]
+fn files_of_the_emulated_device_keep_their_names() {
+    let Some(mount) = std::env::var_os("FONIO_MOUNT") else { return };
+    let mounts = fs::read_to_string("/proc/mounts").unwrap();
+    let device = mounts.lines().find_map(|line| {
+        let mut words = line.split(' ');
+        words.next().filter(|_| words.next() == mount.to_str())
+    });
+    let scratch = tempfile::tempdir().unwrap();
+    let checked = checked_on(device.unwrap(), Path::new(&mount), scratch.path(), (false, false));
+    assert_reused(&checked.unwrap());
 }
 
 #[test]

@@ -38,8 +38,10 @@ pub struct Tally {
     /// Blocked times by disk, also by disks that are not watched; `None` if the disk is unknown.
     blocked: FxHashMap<(PartyId, Option<DeviceId>), Histogram>,
     files: FxHashMap<(Place, PartyId, DeviceId), u64>,
-    /// Disk of each file system, learned from requests.
+    /// Disk of each file system, learned from the requests of this minute, and of the minute before it. Later file
+    /// systems can have the same device number.
     disks: FxHashMap<DeviceId, DeviceId>,
+    disks_before: FxHashMap<DeviceId, DeviceId>,
     /// Disks of the threads, across minutes.
     own_disks: OwnDisks,
 }
@@ -118,9 +120,9 @@ impl Tally {
         })
     }
 
-    /// Returns the disk that holds a file, if a request has shown this disk.
+    /// Returns the disk that holds a file, if a recent request has shown this disk.
     pub fn disk_of(&self, file: SeenFile) -> Option<DeviceId> {
-        self.disks.get(&file.inode.fs).copied()
+        self.disks.get(&file.inode.fs).or_else(|| self.disks_before.get(&file.inode.fs)).copied()
     }
 
     /// Ends the minute, looks up the names for the minute's rows, and begins a new minute.
@@ -150,6 +152,7 @@ impl Tally {
                 Summary { blocked: vec![BlockedFigures { party, device, waits }], ..Summary::default() };
             summary.blocked_rows(&rows);
         }
+        self.disks_before = std::mem::take(&mut self.disks);
         let files = self.take_files();
         let mut largest: Vec<SeenFile> = files.iter().filter_map(|((place, ..), _)| place.file()).collect();
         largest.truncate(PATHS_MAX);

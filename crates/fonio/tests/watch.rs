@@ -434,6 +434,39 @@ fn a_removed_device_is_told() {
 }
 
 #[test]
+fn another_file_in_a_loop_device_is_another_device() {
+    if !has(&[Need::Root, Need::Bpf, Need::Loop]) {
+        return;
+    }
+    let watch = Watch::new("");
+    let image = |name: &str| {
+        let image = watch.path(name);
+        fs::File::create(&image).unwrap().set_len(8 << 20).unwrap();
+        image
+    };
+    let losetup = |words: &[&str], image: &Path| {
+        let out = Command::new("losetup").args(words).arg(image).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8_lossy(&out.stdout).trim().to_owned()
+    };
+    let device = losetup(&["--find", "--show"], &image("first"));
+    fs::write(watch.path("watch.toml"), format!("devices = [{device:?}]\n")).unwrap();
+    watch.done(&["start"]);
+    losetup(&["--detach"], Path::new(&device));
+    losetup(&[&device], &image("second"));
+    watch.done(&["stop"]);
+    losetup(&["--detach"], Path::new(&device));
+    let notes = watch.report()["stalls"]["notes"].to_string();
+    let name = device.trim_start_matches("/dev/");
+    if !Path::new("/sys/block").join(name).join("diskseq").exists() {
+        return skip(Need::Loop, "this kernel does not count disks");
+    }
+    for told in ["was removed", "appeared"] {
+        assert!(notes.contains(&format!("{name} {told}")), "{notes}");
+    }
+}
+
+#[test]
 fn mistakes_are_told() {
     let watch = Watch::new("stall = \"1 fortnight\"\n");
     let error = watch.refused(&["start"]);

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use fonio_core::{ByteCount, Mark, Timestamp};
 use fonio_machine::Machine;
+use fonio_system::ProcessId;
 use fonio_system::signals::{Listener, Signal};
 use fonio_tracefs::ring_buffer::{BlockDecoder, FileDecoder, PageLayout, SchedDecoder, SchedEvent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -113,7 +114,7 @@ pub(crate) struct Probes {
     pub blocked: Option<Result<Probe, NotRecorded>>,
     /// The probe that records file-system calls, initially of `processes`.
     pub calls: Option<Result<CallsProbe, Unavailable>>,
-    pub processes: Vec<u32>,
+    pub processes: Vec<ProcessId>,
 }
 
 pub(crate) struct Feed<'a> {

@@ -86,6 +86,16 @@ pub(super) struct ShortSum {
     pub started_ns: u64,
 }
 
+/// A process that was started while the BPF program ran.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Started {
+    pub parent: u32,
+    zero: u32,
+    /// When the process started, as time since boot.
+    pub started_ns: u64,
+}
+
 /// A long wait, as the BPF program reports it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +124,8 @@ pub(super) struct LongWait {
 
 const _: () =
     assert!(size_of::<ProbeSettings>() == 24 && size_of::<Counters>() == 56 && size_of::<Slot>() == 16);
-const _: () = assert!(size_of::<ShortKey>() == 16 && size_of::<ShortSum>() == 48);
+const _: () =
+    assert!(size_of::<ShortKey>() == 16 && size_of::<ShortSum>() == 48 && size_of::<Started>() == 16);
 const _: () = assert!(size_of::<LongWait>() == 96 + 8 * (STACK_MAX + WAKER_STACK_MAX));
 const _: () = assert!(offset_of!(LongWait, stack) == 96);
 
@@ -126,6 +137,8 @@ unsafe impl aya::Pod for Counters {}
 unsafe impl aya::Pod for ShortKey {}
 // SAFETY: the same holds as for `ProbeSettings`.
 unsafe impl aya::Pod for ShortSum {}
+// SAFETY: the same holds as for `ProbeSettings`.
+unsafe impl aya::Pod for Started {}
 // SAFETY: the same holds as for `ProbeSettings`.
 unsafe impl aya::Pod for Slot {}
 // SAFETY: the same holds as for `ProbeSettings`.

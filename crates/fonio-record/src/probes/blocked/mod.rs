@@ -40,10 +40,13 @@ use fonio_machine::{Machine, read_text};
 use rustc_hash::FxHashMap;
 
 use crate::attribution::thread_names::{ReportedThread, ThreadNames};
+use crate::attribution::threads::ProcessStart;
 use crate::probes::bpf::{self, Unavailable};
 pub(crate) use judgement::Judgement;
 use judgement::StackFunctions;
-use layout::{BEGAN_BEFORE, Counters, LongWait, MAYBE_WOKEN, ProbeSettings, ShortKey, ShortSum, Slot};
+use layout::{
+    BEGAN_BEFORE, Counters, LongWait, MAYBE_WOKEN, ProbeSettings, ShortKey, ShortSum, Slot, Started,
+};
 pub(crate) use open::{blocked_threads as blocked_in_procfs, judgement as judged_in_procfs};
 pub(crate) use probe::{NotRecorded, Probe};
 pub(crate) use recorded::{BlockedCapture, CapturedWaits};
@@ -103,8 +106,8 @@ pub(crate) struct Lost {
 pub(crate) struct FinishedProbe {
     pub short: ShortWaits,
     pub names: ThreadNames,
-    /// The parent process of each process started during the recording.
-    pub started_by: FxHashMap<u32, u32>,
+    /// The parent and the start of each process started during the recording.
+    pub started_by: FxHashMap<u32, ProcessStart>,
     pub lost: Lost,
     /// The largest threshold used during the recording.
     pub threshold_max: Nanos,
@@ -122,7 +125,7 @@ pub(crate) struct BlockedProbe {
     counters: Array<MapData, Counters>,
     open_slots: Array<MapData, Slot>,
     open_beyond: HashMap<MapData, u32, u64>,
-    started_by: HashMap<MapData, u32, u32>,
+    started_by: HashMap<MapData, u32, Started>,
     short_waits: HashMap<MapData, ShortKey, ShortSum>,
     long_waits: RingBuf<MapData>,
     functions: StackFunctions,
@@ -321,7 +324,14 @@ impl BlockedProbe {
         FinishedProbe {
             short: self.short,
             names: self.names,
-            started_by: self.started_by.iter().filter_map(Result::ok).collect(),
+            started_by: self
+                .started_by
+                .iter()
+                .filter_map(Result::ok)
+                .map(|(pid, Started { parent, started_ns, .. })| {
+                    (pid, ProcessStart { parent, started: Nanos(started_ns) })
+                })
+                .collect(),
             lost,
             threshold_max: self.threshold_max,
             without_symbols: self.functions.is_empty(),

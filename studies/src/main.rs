@@ -6,6 +6,7 @@
 mod applications;
 mod asked;
 mod attribution;
+mod casebook;
 mod compare;
 mod decisions;
 mod documents;
@@ -55,6 +56,13 @@ enum Study {
     ///
     /// Example: cargo studies verdicts backup
     Verdicts(verdicts::Arguments),
+    /// Count fonio's correct diagnoses of real programs.
+    ///
+    /// Each case is a program from Debian, made from a public report, on an emulated card. Needs root and a
+    /// network for the packages; each case takes a minute.
+    ///
+    /// Example: cargo studies casebook postgres redis
+    Casebook(casebook::Arguments),
     /// Measure the share of bytes that recordings attribute to the right file, process and unit.
     ///
     /// Records writers whose files have known addresses on a loop device, and judges the recording. Needs
@@ -207,6 +215,7 @@ fn main() -> ExitCode {
 fn run(study: Study) -> anyhow::Result<()> {
     match study {
         Study::Paper(arguments) => paper::run(&arguments),
+        Study::Casebook(arguments) => casebook::run(&arguments),
         Study::Verdicts(arguments) => verdicts::run(&arguments),
         Study::Attribution(arguments) => attribution::run(&arguments),
         Study::Sampled(arguments) => sampled::run(&arguments),

@@ -80,7 +80,7 @@ fn npm(folder: &Path, arguments: &[&str]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use fonio_testing::Need;
+    use fonio_testing::{Need, skip_without};
 
     use super::*;
 
@@ -90,9 +90,7 @@ mod tests {
 
     #[test]
     fn the_bundle_is_made_from_its_sources() {
-        if !fonio_testing::has(&[Need::Node, Need::Npm]) {
-            return;
-        }
+        skip_without!(Node, Npm);
         let made = match bundle() {
             Ok(made) => made,
             Err(error) => {

@@ -42,15 +42,13 @@ fn compile_one(program: &str, folder: &Path) -> Result<(String, Vec<u8>)> {
 
 #[cfg(test)]
 mod tests {
-    use fonio_testing::Need;
+    use fonio_testing::skip_without;
 
     use super::*;
 
     #[test]
     fn the_objects_are_made_from_their_sources() {
-        if !fonio_testing::has(&[Need::Clang]) {
-            return;
-        }
+        skip_without!(Clang);
         for (name, bytes) in compile().unwrap_or_else(|error| panic!("{error:#}")) {
             let kept = fs::read(process::root().join(FOLDER).join(&name)).unwrap_or_default();
             assert!(kept == bytes, "{FOLDER}/{name} is out of date: run `cargo xtask assets bpf`");

@@ -196,29 +196,21 @@ impl Sources {
     /// Returns the imports through the crate's root of items that the root re-exports from another module.
     fn imports_through_root(&self) -> Vec<String> {
         let Some(root) = self.files.get(&Vec::new() as &Module) else { return Vec::new() };
+        let is_shortened = |word: &&String| !["crate", "self"].contains(&word.as_str());
         let mut found = BTreeSet::new();
-        for (module, file) in &self.files {
+        for (_, file) in self.files.iter().filter(|(module, _)| !module.is_empty()) {
             let paths = file.imports.iter().map(|import| &import.path).chain(&file.paths);
             for path in paths.filter(|path| path.len() > 1 && path[0] == "crate") {
-                let is_re_export =
-                    |import: &&Import| import.name == path[1] && self.start(&[], &import.path).is_some();
-                let is_module = self.files.contains_key(&path[1..2]);
-                if let Some(import) = root.imports.iter().find(is_re_export)
-                    && !module.is_empty()
-                    && !is_module
+                let name = &path[1];
+                let re_export = root.imports.iter().find(|import| import.name == *name);
+                let re_export = re_export.filter(|import| self.start(&[], &import.path).is_some());
+                if let Some(import) = re_export
+                    && !self.files.contains_key(&path[1..2])
                 {
+                    let own: Vec<String> = import.path.iter().filter(is_shortened).cloned().collect();
+                    let (file, root, own) = (&file.shown, &root.shown, own.join("::"));
                     found.insert(format!(
-                        "{}: imports `crate::{}` through {}; write `crate::{}`",
-                        file.shown,
-                        path[1],
-                        root.shown,
-                        import
-                            .path
-                            .iter()
-                            .filter(|word| *word != "crate" && *word != "self")
-                            .cloned()
-                            .collect::<Vec<_>>()
-                            .join("::")
+                        "{file}: imports `crate::{name}` through {root}; write `crate::{own}`"
                     ));
                 }
             }
@@ -399,23 +391,16 @@ fn circles<'a>(edges: &[(&'a str, &'a str)]) -> Vec<Vec<&'a str>> {
 
 /// Returns the shortest path of dependencies from one file to another.
 fn path<'a>(edges: &[(&'a str, &'a str)], from: &'a str, to: &'a str) -> Option<Vec<&'a str>> {
-    let mut before: BTreeMap<&str, &str> = BTreeMap::from([(from, from)]);
-    let mut next = VecDeque::from([from]);
-    while let Some(at) = next.pop_front() {
+    let mut known = BTreeSet::from([from]);
+    let mut next = VecDeque::from([vec![from]]);
+    while let Some(path) = next.pop_front() {
+        let at = path[path.len() - 1];
         if at == to {
-            let mut path = vec![at];
-            while let Some(earlier) =
-                path.last().and_then(|last| before.get(last)).filter(|at| **at != path[path.len() - 1])
-            {
-                path.push(earlier);
-            }
-            path.reverse();
             return Some(path);
         }
         for (_, reached) in edges.iter().filter(|(from, _)| *from == at) {
-            if !before.contains_key(reached) {
-                before.insert(reached, at);
-                next.push_back(reached);
+            if known.insert(reached) {
+                next.push_back([&path[..], &[reached]].concat());
             }
         }
     }

@@ -10,11 +10,8 @@ use serde_json::Value;
 
 use crate::{process, tools};
 
-/// Builds fonio and returns its path.
-///
-/// # Errors
-///
-/// Fails if this process is not root (the emulator needs root), or if the build fails.
+/// Builds fonio and returns its path. Fails if this process is not root (the emulator needs root), or if the
+/// build fails.
 pub fn fonio() -> Result<PathBuf> {
     if !process::is_root() {
         bail!("emulated block devices need root");

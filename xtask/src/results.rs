@@ -204,11 +204,8 @@ fn grouped(number: &str) -> String {
 }
 
 impl StudyResult {
-    /// Starts a result with the current time and the description of this machine.
-    ///
-    /// # Errors
-    ///
-    /// Fails if git does not name the commit, or if the machine cannot be described.
+    /// Starts a result with the current time and the description of this machine. Fails if git does not name
+    /// the commit, or if the machine cannot be described.
     pub fn begin(id: &str, title: &str, command: &str, columns: &[&str]) -> Result<StudyResult> {
         let git =
             |words: &[&str]| process::output(Command::new("git").args(words).current_dir(process::root()));
@@ -232,11 +229,8 @@ impl StudyResult {
         })
     }
 
-    /// Adds a row to the table, and prints the row.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the row does not have one cell for each column except the first.
+    /// Adds a row to the table, and prints the row. Panics if the row does not have one cell for each column
+    /// except the first.
     pub fn row(&mut self, name: impl Into<String>, cells: Vec<Cell>) {
         assert_eq!(cells.len() + 1, self.columns.len(), "{}: each column needs a cell", self.id);
         if self.rows.is_empty() {
@@ -258,11 +252,7 @@ impl StudyResult {
     }
 
     /// Writes the result and returns the path of its file. A partial result is written to the folder of
-    /// generated files, because it must not replace a complete result.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the file cannot be written.
+    /// generated files, because it must not replace a complete result. Fails if the file cannot be written.
     pub fn keep(&self, is_complete: bool) -> Result<PathBuf> {
         let folder = if is_complete { folder() } else { process::scratch("results")? };
         let path = folder.join(&self.id).with_extension("json");
@@ -271,11 +261,8 @@ impl StudyResult {
         Ok(path)
     }
 
-    /// Returns the text of the result's file, with one line per row.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the result cannot be serialized.
+    /// Returns the text of the result's file, with one line per row. Fails if the result cannot be
+    /// serialized.
     pub fn text(&self) -> Result<String> {
         let head = StudyResult { rows: Vec::new(), ..self.clone() };
         let rows = self.rows.iter().map(|row| Ok(format!("\n    {}", serde_json::to_string(row)?)));
@@ -285,11 +272,8 @@ impl StudyResult {
         Ok(text.replacen("\"rows\": []", &format!("\"rows\": [{rows}{end}"), 1))
     }
 
-    /// Returns a result with only the named columns, in the given order.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the result does not have one of the columns.
+    /// Returns a result with only the named columns, in the given order. Fails if the result does not have
+    /// one of the columns.
     pub fn with_columns(&self, titles: &[&str]) -> Result<StudyResult> {
         let find = |title: &&str| {
             let at = self.columns.iter().skip(1).position(|column| column == title);
@@ -308,21 +292,14 @@ impl StudyResult {
         })
     }
 
-    /// Reads a result from its file.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the file cannot be read, has another version, or is damaged.
+    /// Reads a result from its file. Fails if the file cannot be read, has another version, or is damaged.
     pub fn read(path: &Path) -> Result<StudyResult> {
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         parse(&text).with_context(|| format!("{} is not a result", path.display()))
     }
 
-    /// Reads all results in the folder of results, sorted by name.
-    ///
-    /// # Errors
-    ///
-    /// Returns the error of the first result that cannot be read.
+    /// Reads all results in the folder of results, sorted by name. Returns the error of the first result that
+    /// cannot be read.
     pub fn all() -> Result<Vec<StudyResult>> {
         let folder = folder();
         let entries = fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))?;

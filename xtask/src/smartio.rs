@@ -14,20 +14,7 @@ use fonio_lab::{Archive, Kernel, KernelFiles, Wanted};
 use crate::process;
 
 /// Programs needed to build the module. The compiler is a dependency of the kernel headers.
-const PROGRAMS: [&str; 12] = [
-    "base-files",
-    "bash",
-    "coreutils",
-    "dash",
-    "diffutils",
-    "findutils",
-    "gawk",
-    "grep",
-    "make",
-    "sed",
-    "tar",
-    "xz-utils",
-];
+const PROGRAMS: &str = "base-files bash coreutils dash diffutils findutils gawk grep make sed tar xz-utils";
 
 /// The module, and the kernel for which it was built.
 pub struct Built {
@@ -65,7 +52,7 @@ pub fn module(name: &str) -> Result<Built> {
     let root = process::scratch(&format!("kernel/{}", kernel.version))?;
     let headers = format!("linux-headers-{}={}", files.release, kernel.version);
     let source = format!("linux-source-{}={}", kernel.series, kernel.version);
-    let mut packages = PROGRAMS.to_vec();
+    let mut packages: Vec<&str> = PROGRAMS.split(' ').collect();
     packages.extend([headers.as_str(), source.as_str()]);
     archive.unpack(&packages, &root, &announce)?;
     prepare(&root)?;

@@ -76,11 +76,8 @@ pub fn build(scope: &[&str]) -> Result<Vec<Program>> {
 }
 
 /// Runs the programs, shows the output of each program when it ends, and returns the tally. With
-/// `with_documentation`, also runs the examples in the documentation.
-///
-/// # Errors
-///
-/// A test failed, or a test program ended without a result.
+/// `with_documentation`, also runs the examples in the documentation. Fails if a test failed, or a test
+/// program ended without a result.
 pub fn run(programs: &[Program], with_documentation: bool) -> Result<String> {
     let skips = process::scratch("tests")?.join("skips");
     fs::write(&skips, "").with_context(|| format!("cannot write {}", skips.display()))?;

@@ -1,7 +1,7 @@
 //! Analyses the rest of the machine: CPU ticks (active, idle, iowait), memory, pressure, temperature and
 //! network (Kim et al., Figures 11 and 12; Nguyen et al., section 4.2).
 
-use fonio_core::{Metric, Nanos, Timestamp, Unit};
+use fonio_core::{ByteCount, Metric, Nanos, Timestamp, Unit};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -56,15 +56,15 @@ pub struct Cpu {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Memory {
     /// Installed memory.
-    pub total_bytes: Option<u64>,
+    pub total_bytes: Option<ByteCount>,
     /// Minimum available memory.
-    pub available_min_bytes: Option<u64>,
+    pub available_min_bytes: Option<ByteCount>,
     /// Minimum available memory divided by installed memory.
     pub available_min_share: Option<f64>,
     /// Maximum dirty page cache.
-    pub dirty_max_bytes: Option<u64>,
+    pub dirty_max_bytes: Option<ByteCount>,
     /// Maximum page cache under write-back.
-    pub writeback_max_bytes: Option<u64>,
+    pub writeback_max_bytes: Option<ByteCount>,
     /// Pages swapped in.
     pub swap_in_pages: Option<u64>,
     /// Pages swapped out.
@@ -75,6 +75,12 @@ pub struct Memory {
     pub major_faults: Option<u64>,
     /// Major faults per second.
     pub major_faults_per_s: Option<f64>,
+    /// Number of file pages that were evicted and soon read again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refault_pages: Option<u64>,
+    /// Rate of these pages per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refault_pages_per_s: Option<f64>,
 }
 
 /// Pressure of one resource.
@@ -119,9 +125,9 @@ pub struct Network {
     /// The interface.
     pub interface: String,
     /// Bytes received. This and the other counters are absent if they were sampled less than twice.
-    pub receive_bytes: Option<u64>,
+    pub receive_bytes: Option<ByteCount>,
     /// Bytes sent.
-    pub transmit_bytes: Option<u64>,
+    pub transmit_bytes: Option<ByteCount>,
     /// Bytes received per second of the sampled time.
     pub receive_bytes_per_s: Option<f64>,
     /// Bytes sent per second of the sampled time.
@@ -140,9 +146,9 @@ pub struct Disk {
     /// Time with I/O in flight divided by the sampled time.
     pub busy_share: Option<f64>,
     /// Bytes read; absent if sampled less than twice.
-    pub read_bytes: Option<u64>,
+    pub read_bytes: Option<ByteCount>,
     /// Bytes written.
-    pub write_bytes: Option<u64>,
+    pub write_bytes: Option<ByteCount>,
 }
 
 /// Quantities over time in bins of equal width.
@@ -152,7 +158,7 @@ pub struct MachineSeries {
     /// span.
     pub start_ns: i64,
     /// Width of a bin in nanoseconds.
-    pub bin_ns: u64,
+    pub bin_ns: Nanos,
     /// One series per metric and subject, in the recording's order of metrics, then by subject.
     pub metrics: Vec<MetricSeries>,
 }
@@ -277,6 +283,7 @@ fn is_counter(metric: Metric) -> bool {
         | Metric::NetTransmitBytes
         | Metric::PressureSomeUs
         | Metric::PressureFullUs
+        | Metric::FileRefaultPages
         | Metric::ProcessorActiveTicks => true,
         Metric::MemoryTotalBytes
         | Metric::MemoryAvailableBytes
@@ -285,6 +292,11 @@ fn is_counter(metric: Metric) -> bool {
         | Metric::TemperatureMillicelsius
         | Metric::CpuFrequencyKhz
         | Metric::CpuFrequencyMaxKhz
+        | Metric::ProcessCpuNs
+        | Metric::ProcessLockNs
+        | Metric::ProcessChildNs
+        | Metric::ProcessTimerNs
+        | Metric::ProcessPeerNs
         | Metric::NetLinkBytesPerS => false,
     }
 }
@@ -294,6 +306,10 @@ impl Question for MachineTally {
 
     fn row(&mut self, row: Row, _: &mut Context) {
         let Row::Sample(sample) = row else { return };
+        // The waits of threads use these samples.
+        if sample.metric.is_of_process() {
+            return;
+        }
         let key = (sample.metric, sample.subject.clone());
         let known = self.keys.get(&key).copied();
         if known.is_none() && self.readings.len() >= KEYS_MAX {
@@ -381,11 +397,14 @@ impl Question for MachineTally {
             let share = memory.available_min_share;
             facts.share("memory.available_min_share", "least available memory, share", share);
             let bytes = memory.available_min_bytes;
-            facts.amount("memory.available_min", "least available memory", Unit::Bytes, bytes);
+            facts.amount("memory.available_min", "least available memory", bytes);
             let rate = memory.swap_pages_per_s;
             facts.put("memory.swap_pages_per_s", "pages swapped, rate", Unit::PerS, rate);
             let rate = memory.major_faults_per_s;
             facts.put("memory.major_faults_per_s", "major page faults, rate", Unit::PerS, rate);
+            let rate = memory.refault_pages_per_s;
+            let label = "file pages evicted and soon read again, rate";
+            facts.put("memory.refault_pages_per_s", label, Unit::PerS, rate);
         }
         for Pressure { resource, some_share, full_share } in &machine.pressure {
             let label = format!("some tasks stalled on {resource}");
@@ -420,7 +439,8 @@ fn of_network(interfaces: &[Network], facts: &mut Facts) {
     if let Some((link_share, busiest)) = busiest.max_by(|(a, _), (b, _)| a.total_cmp(b)) {
         facts.word("network.interface", &busiest.interface);
         facts.share("network.link_share", "network link used", link_share);
-        facts.amount("network.link", "network link speed", Unit::BytesPerS, busiest.link_bytes_per_s);
+        let speed = busiest.link_bytes_per_s.map(|speed| speed as f64);
+        facts.put("network.link", "network link speed", Unit::BytesPerS, speed);
         let rates = [busiest.receive_bytes_per_s, busiest.transmit_bytes_per_s].into_iter().flatten();
         let rate = rates.max_by(f64::total_cmp);
         facts.put("network.bytes_per_s", "network rate", Unit::BytesPerS, rate);
@@ -429,8 +449,8 @@ fn of_network(interfaces: &[Network], facts: &mut Facts) {
         let interface = &network.interface;
         let name = |figure: &str| format!("network[{interface}].{figure}");
         let label = |what: &str| format!("{interface}, {what}");
-        facts.amount(name("receive_bytes"), label("bytes received"), Unit::Bytes, network.receive_bytes);
-        facts.amount(name("transmit_bytes"), label("bytes sent"), Unit::Bytes, network.transmit_bytes);
+        facts.amount(name("receive_bytes"), label("bytes received"), network.receive_bytes);
+        facts.amount(name("transmit_bytes"), label("bytes sent"), network.transmit_bytes);
         facts.share(name("link_share"), label("link used"), network.link_share);
     }
 }
@@ -477,8 +497,9 @@ impl MachineTally {
     }
 
     fn memory(&self) -> Option<Memory> {
-        let least = |metric| self.of(metric).next().and_then(|reading| u64::try_from(reading.min).ok());
-        let most = |metric| self.of(metric).next().and_then(|reading| u64::try_from(reading.max).ok());
+        let bytes = |value| u64::try_from(value).ok().map(ByteCount);
+        let least = |metric| self.of(metric).next().and_then(|reading| bytes(reading.min));
+        let most = |metric| self.of(metric).next().and_then(|reading| bytes(reading.max));
         let memory = Memory {
             total_bytes: most(Metric::MemoryTotalBytes),
             available_min_bytes: least(Metric::MemoryAvailableBytes),
@@ -497,6 +518,8 @@ impl MachineTally {
             },
             major_faults: self.rise(Metric::MajorFaults),
             major_faults_per_s: self.rise_per_second(Metric::MajorFaults),
+            refault_pages: self.rise(Metric::FileRefaultPages),
+            refault_pages_per_s: self.rise_per_second(Metric::FileRefaultPages),
         };
         (memory != Memory::default()).then_some(memory)
     }
@@ -543,8 +566,8 @@ impl MachineTally {
             let rates = [receive_bytes_per_s, transmit_bytes_per_s].into_iter().flatten();
             Network {
                 interface: receive.subject.clone().unwrap_or_default(),
-                receive_bytes: receive.known_rise(),
-                transmit_bytes: transmit.and_then(Reading::known_rise),
+                receive_bytes: receive.known_rise().map(ByteCount),
+                transmit_bytes: transmit.and_then(Reading::known_rise).map(ByteCount),
                 receive_bytes_per_s,
                 transmit_bytes_per_s,
                 link_bytes_per_s,
@@ -558,7 +581,8 @@ impl MachineTally {
 
     fn disks(&self) -> Vec<Disk> {
         let of_disk = |busy: &Reading| {
-            let rise = |metric| self.subject_of(metric, &busy.subject).and_then(Reading::known_rise);
+            let rise =
+                |metric| self.subject_of(metric, &busy.subject).and_then(Reading::known_rise).map(ByteCount);
             Disk {
                 name: busy.subject.clone().unwrap_or_default(),
                 busy_share: ratio(Nanos(busy.rise.saturating_mul(1_000_000)), busy.sampled()),
@@ -596,7 +620,7 @@ impl MachineTally {
         let start = i128::from(self.bins.origin().0) - i128::from(began_ns);
         MachineSeries {
             start_ns: start.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64,
-            bin_ns: self.bins.width().0,
+            bin_ns: self.bins.width(),
             metrics,
         }
     }
@@ -712,7 +736,7 @@ mod tests {
         let network = &machine.network[0];
         assert_eq!(
             (network.receive_bytes, network.transmit_bytes),
-            (Some(2_000_000), None),
+            (Some(ByteCount(2_000_000)), None),
             "unknown is not 0"
         );
         assert_eq!(network.receive_bytes_per_s, Some(1_000_000.0));

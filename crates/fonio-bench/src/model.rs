@@ -13,11 +13,8 @@ use crate::verdict;
 /// is large, so the concurrent process runs longer than the measured process.
 const BESIDE_FACTOR: u64 = 64;
 
-/// Runs `test` on a new model device with `requests` requests per process.
-///
-/// # Panics
-///
-/// If the test needs more space than the model device has.
+/// Runs `test` on a new model device with `requests` requests per process. Panics if the test needs more
+/// space than the model device has.
 pub fn measure(device: &mut dyn Device, test: &Test, requests: u64, seed: u64) -> Run {
     let now = write_in_order(device, ByteCount(test.prepare_bytes), Timestamp(0));
     let mut jobs: Vec<Job> =

@@ -190,11 +190,7 @@ impl Sustained {
 }
 
 impl TestResult {
-    /// Summarises `runs`.
-    ///
-    /// # Panics
-    ///
-    /// If `runs` is empty.
+    /// Summarises `runs`. Panics if `runs` is empty.
     pub fn new(test: Test, mut runs: Vec<Run>, stable: bool) -> TestResult {
         let rates: Vec<f64> = runs.iter().map(Run::mb_s).collect();
         for (run, outlier) in runs.iter_mut().zip(outliers(&rates)) {

@@ -15,10 +15,7 @@ use crate::test::{Set, Test};
 use crate::verdict;
 
 /// Runs `tests` on `target`. Before each run, calls `progress` with the test's name and the run's number.
-///
-/// # Errors
-///
-/// If fio fails, the target has too little space, or `stop` was set.
+/// Fails if fio fails, the target has too little space, or `stop` was set.
 pub fn run(
     fio: &Fio,
     target: &Target,

@@ -38,12 +38,8 @@ pub struct Target {
 
 impl Target {
     /// Opens `path`: creates a file in a directory, or claims a block device. If the device contains data,
-    /// `erase` must be equal to `path`.
-    ///
-    /// # Errors
-    ///
-    /// [`BenchError::NoTarget`], [`BenchError::HoldsData`], [`BenchError::Host`], [`BenchError::NoDirectIo`] and errors of
-    /// system calls.
+    /// `erase` must be equal to `path`. Fails with [`BenchError::NoTarget`], [`BenchError::HoldsData`],
+    /// [`BenchError::Host`], [`BenchError::NoDirectIo`] and errors of system calls.
     pub fn open(path: &Path, erase: Option<&Path>) -> Result<Target, BenchError> {
         let metadata = fs::metadata(path).map_err(BenchError::system("find", path))?;
         let place = Place::of(path);

@@ -13,10 +13,8 @@ use crate::mount::Mount;
 use crate::options::Options;
 
 /// Mounts, calls `when_ready`, and serves until the directory is unmounted or SIGTERM, SIGINT or SIGHUP
-/// arrives. Then writes all buffered data to the source files and unmounts.
-///
-/// # Errors
-/// Errors of [`Mount::start`], and of the unmount.
+/// arrives. Then writes all buffered data to the source files and unmounts. Returns errors of
+/// [`Mount::start`], and of the unmount.
 pub fn serve(
     source: &Path,
     dir: &Path,
@@ -30,10 +28,8 @@ pub fn serve(
     mount.stop()
 }
 
-/// Detaches the process from the terminal and closes the standard streams.
-///
-/// # Errors
-/// Errors of the system calls that open and replace the streams.
+/// Detaches the process from the terminal and closes the standard streams. Returns errors of the system calls
+/// that open and replace the streams.
 pub fn leave_terminal() -> Result<(), MountError> {
     let null = Path::new("/dev/null");
     let failed = || MountError::system("take as standard streams", null);
@@ -48,10 +44,8 @@ pub fn leave_terminal() -> Result<(), MountError> {
 }
 
 /// Starts `daemon`, which prints one line after mounting and then calls [`leave_terminal`]. Returns the line,
-/// or `None` if the daemon ended early and printed the reason to standard error.
-///
-/// # Errors
-/// If the program `daemon` cannot be started.
+/// or `None` if the daemon ended early and printed the reason to standard error. Fails if the program
+/// `daemon` cannot be started.
 pub fn start_in_background(mut daemon: Command) -> Result<Option<String>, MountError> {
     let program = Path::new(daemon.get_program()).to_owned();
     let mut child: Child = daemon

@@ -55,10 +55,8 @@ fn mount_directly(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd, 
     Ok(session)
 }
 
-/// Changes the flags of the existing mount at `dir`.
-///
-/// # Errors
-/// Errors of the kernel, such as `EBUSY` for a change to read-only while files are open for writing.
+/// Changes the flags of the existing mount at `dir`. Returns errors of the kernel, such as `EBUSY` for a
+/// change to read-only while files are open for writing.
 pub(crate) fn remount(dir: &Path, options: &Options) -> Result<(), MountError> {
     rustix::mount::mount_remount(dir, options.flags.bits(), c"")
         .map_err(MountError::system("change the mount of", dir))
@@ -105,10 +103,8 @@ fn mount_with_helper(name: &str, dir: &Path, options: &Options) -> Result<OwnedF
 }
 
 /// Unmounts the file system at `dir`. A lazy unmount removes the mount from the directory tree at once, and
-/// ends the mount when no process uses it any more.
-///
-/// # Errors
-/// Errors of the kernel or of `fusermount3`, such as `EBUSY` for a mount in use without a lazy unmount.
+/// ends the mount when no process uses it any more. Returns errors of the kernel or of `fusermount3`, such as
+/// `EBUSY` for a mount in use without a lazy unmount.
 pub(crate) fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
     if rustix::process::geteuid().is_root() {
         let mut flags = UnmountFlags::NOFOLLOW;

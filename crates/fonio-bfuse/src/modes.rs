@@ -112,19 +112,13 @@ impl Mode {
         Self::ALL.iter().find(|(_, known)| *known == name).map(|(mode, _)| *mode)
     }
 
-    /// Returns the mode's name in mount options.
-    ///
-    /// # Panics
-    /// Never: each mode has a name.
+    /// Returns the mode's name in mount options. Never panics: each mode has a name.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(mode, _)| *mode == self).expect("the table names each mode").1
     }
 
     /// Chooses the mode of a mount on this machine. `io_bytes` is the maximum request size chosen by the
-    /// user, if any.
-    ///
-    /// # Errors
-    /// A message that names the missing feature.
+    /// user, if any. Returns a message that names the missing feature.
     pub(crate) fn choose(self, io_bytes: Option<u32>, offers: Offers) -> Result<ChosenMode, &'static str> {
         let can_pass = offers.passthrough && !offers.source_is_stacked;
         let (mode, bytes, passthrough, otherwise) = match self {

@@ -40,9 +40,7 @@ pub struct Mount {
 
 impl Mount {
     /// Mounts the directory `source` at `dir`. Before this, detaches fonio mounts whose daemon was killed.
-    ///
-    /// # Errors
-    /// If `source` or `dir` is not a directory, the mode is not available, or the kernel refuses.
+    /// Fails if `source` or `dir` is not a directory, the mode is not available, or the kernel refuses.
     pub fn start(source: &Path, dir: &Path, options: Options) -> Result<Self, MountError> {
         let detached = device::detach_dead(crate::report::is_served);
         crate::report::sweep();
@@ -118,10 +116,7 @@ impl Mount {
     }
 
     /// Sets the flags in `options` on the fonio mount at `dir`. Other options cannot change while the file
-    /// system is mounted.
-    ///
-    /// # Errors
-    /// [`MountError::NotMounted`], or the kernel's error.
+    /// system is mounted. Fails with [`MountError::NotMounted`], or with the kernel's error.
     pub fn remount(dir: &Path, options: &Options) -> Result<(), MountError> {
         let dir = dir.canonicalize().map_err(MountError::system("find", dir))?;
         our_mounts::at(&dir).ok_or_else(|| MountError::NotMounted { path: dir.clone() })?;
@@ -143,10 +138,8 @@ impl Mount {
         &self.detached
     }
 
-    /// Waits until the directory is unmounted, or `stop` becomes readable.
-    ///
-    /// # Errors
-    /// Errors of the system call that waits.
+    /// Waits until the directory is unmounted, or `stop` becomes readable. Returns errors of the system call
+    /// that waits.
     pub fn wait(&self, stop: Option<BorrowedFd<'_>>) -> Result<(), MountError> {
         let mut waited = vec![PollFd::new(&self.ended, PollFlags::IN)];
         waited.extend(stop.as_ref().map(|stop| PollFd::new(stop, PollFlags::IN)));
@@ -160,10 +153,7 @@ impl Mount {
     }
 
     /// Writes all buffered data to the source and unmounts. A busy mount is detached; its open files stay
-    /// usable until this process ends.
-    ///
-    /// # Errors
-    /// If the unmount fails.
+    /// usable until this process ends. Fails if the unmount fails.
     pub fn stop(mut self) -> Result<(), MountError> {
         self.end()
     }

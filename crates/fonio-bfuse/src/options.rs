@@ -215,10 +215,8 @@ pub enum OptionError {
 impl Options {
     /// Parses comma-separated options as `mount -o` does; later options take precedence. Options that only
     /// concern mount(8) are ignored (`auto`, `noauto`, `user`, `nofail`, `_netdev`, `x-…`, `defaults`).
-    /// Because `auto` is one of these options, the mode `auto` must be written as `mode=auto`.
-    ///
-    /// # Errors
-    /// If an option is unknown or has an invalid value; reports the first such option.
+    /// Because `auto` is one of these options, the mode `auto` must be written as `mode=auto`. Fails if an
+    /// option is unknown or has an invalid value; reports the first such option.
     pub fn parse<'a>(lists: impl IntoIterator<Item = &'a str>) -> Result<Self, OptionError> {
         let mut options = Self::default();
         for word in lists.into_iter().flat_map(|list| list.split(',')).filter(|word| !word.is_empty()) {

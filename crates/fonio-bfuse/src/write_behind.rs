@@ -183,10 +183,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread that checks files.
-    ///
-    /// # Errors
-    /// If the system cannot start another thread.
+    /// Starts the thread that checks files. Fails if the system cannot start another thread.
     pub(crate) fn start(behind: &Arc<WriteBehind>) -> std::io::Result<Self> {
         behind.lock().is_running = true;
         let running = Arc::clone(behind);

@@ -20,10 +20,7 @@ macro_rules! collected {
         }
 
         impl CollectedRows {
-            /// Sends the rows to another sink, one table after the other.
-            ///
-            /// # Errors
-            /// Errors of the sink.
+            /// Sends the rows to another sink, one table after the other. Returns errors of the sink.
             pub fn feed(&self, sink: &mut dyn RowSink) -> io::Result<()> {
                 self.began.map_or(Ok(()), |at| sink.began(at))?;
                 $(self.$rows.iter().try_for_each(|row| sink.$method(row))?;)*

@@ -51,6 +51,9 @@ pub struct Meta {
     /// All devices that have requests or bios in the recording.
     #[serde(default)]
     pub devices: Vec<Device>,
+    /// The devices to which the recording is limited; empty if all devices were recorded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub watched: Vec<DeviceId>,
     /// Gaps in the recording, and the number of lost events.
     #[serde(default)]
     pub lost: Lost,

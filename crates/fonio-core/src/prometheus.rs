@@ -114,22 +114,7 @@ mod tests {
             5,
             0.25,
         );
-        expect_test::expect![[r#"
-            # HELP stalls_total Spans.
-            # TYPE stalls_total counter
-            stalls_total 3
-            # HELP fill_ratio A share\nof 1.
-            # TYPE fill_ratio gauge
-            fill_ratio{device="sda"} 0.5
-            # HELP wait_seconds Waits.
-            # TYPE wait_seconds histogram
-            wait_seconds_bucket{op="read",le="0.001"} 1
-            wait_seconds_bucket{op="read",le="0.002"} 4
-            wait_seconds_bucket{op="read",le="+Inf"} 5
-            wait_seconds_sum{op="read"} 0.25
-            wait_seconds_count{op="read"} 5
-        "#]]
-        .assert_eq(&text.into_string());
+        expect_test::expect_file!["prometheus.txt"].assert_eq(&text.into_string());
     }
 
     #[test]

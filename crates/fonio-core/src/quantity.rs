@@ -252,18 +252,12 @@ impl FromStr for Nanos {
     }
 }
 
-/// Parses a size as a [`ByteCount`] and returns the number of bytes.
-///
-/// # Errors
-/// If the text is not a valid size.
+/// Parses a size as a [`ByteCount`] and returns the number of bytes. Fails if the text is not a valid size.
 pub fn parse_bytes(text: &str) -> Result<u64, QuantityError> {
     text.parse().map(|ByteCount(bytes)| bytes)
 }
 
-/// Parses a time as [`Nanos`] and returns a [`Duration`].
-///
-/// # Errors
-/// If the text is not a valid time.
+/// Parses a time as [`Nanos`] and returns a [`Duration`]. Fails if the text is not a valid time.
 pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
     text.parse().map(|Nanos(ns)| Duration::from_nanos(ns))
 }
@@ -288,6 +282,18 @@ impl ByteCount {
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.unit.unwrap_or(Unit::Number).format(self.value))
+    }
+}
+
+impl fmt::Display for ByteCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&Unit::Bytes.format(self.0 as f64))
+    }
+}
+
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&Unit::Ns.format(self.0 as f64))
     }
 }
 

@@ -59,22 +59,14 @@ impl Random {
     }
 
     /// Returns a random number below `end`. All values are equally likely, with a relative error of at most
-    /// `end` / 2⁶⁴.
-    ///
-    /// # Panics
-    ///
-    /// If `end` is 0.
+    /// `end` / 2⁶⁴. Panics if `end` is 0.
     #[inline]
     pub fn below(&mut self, end: u64) -> u64 {
         assert!(end > 0, "no number is below 0");
         ((u128::from(self.next_u64()) * u128::from(end)) >> 64) as u64
     }
 
-    /// Returns a random number from `low` to `high`, both included.
-    ///
-    /// # Panics
-    ///
-    /// If `low` is greater than `high`.
+    /// Returns a random number from `low` to `high`, both included. Panics if `low` is greater than `high`.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         assert!(low <= high, "an empty range");
         match (high - low).checked_add(1) {

@@ -12,16 +12,10 @@ pub trait TraceReader {
     /// Clears `batch`, fills it with some thousand events, and returns whether more events may follow.
     ///
     /// Damage in the input is not an error: the reader skips the unreadable parts, reports them in
-    /// `batch.diagnostics`, and continues.
-    ///
-    /// # Errors
-    /// Only errors of the underlying stream are returned.
+    /// `batch.diagnostics`, and continues. Returns only errors of the underlying stream.
     fn next_batch(&mut self, batch: &mut Batch) -> io::Result<bool>;
 
-    /// Reads a small input to its end.
-    ///
-    /// # Errors
-    /// Only errors of the underlying stream are returned.
+    /// Reads a small input to its end. Returns only errors of the underlying stream.
     fn read_all(&mut self) -> io::Result<Batch> {
         let (mut all, mut batch) = (Batch::default(), Batch::default());
         loop {

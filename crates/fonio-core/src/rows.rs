@@ -395,8 +395,8 @@ pub struct Thread {
 
 named! {
     /// A quantity that the monitor samples; the unit is part of the name. Ticks, bytes, busy time and stall
-    /// time are counters with an arbitrary start: only differences of a counter's values are meaningful. The
-    /// other quantities are gauges.
+    /// time are counters with an arbitrary start: only differences of a counter's values are meaningful.
+    /// The times of processes are totals. The other quantities are gauges.
     #[allow(missing_docs)]
     Metric {
         /// Active time of all processors, a counter, in `USER_HZ` ticks (100 per second for each processor).
@@ -431,6 +431,28 @@ named! {
         ProcessorActiveTicks = "processor_active_ticks",
         /// Link speed of the network interface `subject` in one direction, if the driver reports it.
         NetLinkBytesPerS = "net_link_bytes_per_s",
+        /// Number of file pages that were evicted from memory and soon read again, a counter.
+        FileRefaultPages = "file_refault_pages",
+        /// Processor time that the process with the id `subject` used during the recording. A process has at
+        /// most one sample of each of these metrics, at the end. Without BPF, the time includes children that
+        /// ended and that the process waited for.
+        ProcessCpuNs = "process_cpu_ns",
+        /// Sleeps of 1 ms or more of the threads of the process: while another thread held a lock.
+        ProcessLockNs = "process_lock_ns",
+        /// Sleeps until a child process ended.
+        ProcessChildNs = "process_child_ns",
+        /// Sleeps for a fixed time.
+        ProcessTimerNs = "process_timer_ns",
+        /// Sleeps until a peer sent data or accepted a connection.
+        ProcessPeerNs = "process_peer_ns",
+    }
+}
+
+impl Metric {
+    /// Returns whether this is a time of the process `subject`.
+    pub fn is_of_process(self) -> bool {
+        use Metric::{ProcessChildNs, ProcessCpuNs, ProcessLockNs, ProcessPeerNs, ProcessTimerNs};
+        matches!(self, ProcessCpuNs | ProcessLockNs | ProcessChildNs | ProcessTimerNs | ProcessPeerNs)
     }
 }
 

@@ -34,15 +34,13 @@ impl Awake {
 
 #[cfg(test)]
 mod tests {
-    use fonio_testing::{Need, has};
+    use fonio_testing::skip_without;
 
     use super::*;
 
     #[test]
     fn the_request_holds_until_it_is_dropped() {
-        if !has(&[Need::Root, Need::WakeUp]) {
-            return;
-        }
+        skip_without!(Root, WakeUp);
         let wanted = || {
             let bytes = std::fs::read(LATENCY).expect("it can be read");
             i32::from_ne_bytes(bytes[..4].try_into().expect("it gives a number"))

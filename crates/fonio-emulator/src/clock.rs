@@ -16,8 +16,7 @@ pub(crate) struct ModelClock {
 }
 
 impl ModelClock {
-    /// # Panics
-    /// If `dilate` is less than 1.
+    /// Panics if `dilate` is less than 1.
     pub(crate) fn start(dilate: f64) -> ModelClock {
         assert!(dilate >= 1.0 && dilate.is_finite(), "the dilation must be at least 1");
         ModelClock { wall: Instant::now(), model: Timestamp(0), dilate, last: Timestamp(0) }

@@ -53,10 +53,8 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Chooses `count` random power cuts in the range `records` of the log, ordered by time.
-    ///
-    /// # Panics
-    /// If `records` is empty.
+    /// Chooses `count` random power cuts in the range `records` of the log, ordered by time. Panics if
+    /// `records` is empty.
     pub fn plan(records: Range<usize>, count: u32, seed: u64) -> Vec<Cut> {
         assert!(!records.is_empty(), "a cut needs at least one record");
         let mut random = Random::new(seed);
@@ -87,13 +85,9 @@ impl<'a> CutImages<'a> {
         Ok(CutImages { log, tear, base, settled: 0 })
     }
 
-    /// Writes the image that the power cut leaves to the new file `path`.
-    ///
-    /// # Errors
-    /// [`EmulatorError::System`] if a file cannot be read or written.
-    ///
-    /// # Panics
-    /// If the cut is beyond the end of the log, or before the previous call's cut.
+    /// Writes the image that the power cut leaves to the new file `path`. Fails with
+    /// [`EmulatorError::System`] if a file cannot be read or written. Panics if the cut is beyond the end of
+    /// the log, or before the previous call's cut.
     pub fn make(&mut self, cut: Cut, path: &Path) -> Result<(), EmulatorError> {
         assert!(cut.at <= self.log.records.len(), "the cut is beyond the end of the log");
         let durable = durable(self.log, cut.at);

@@ -83,10 +83,8 @@ impl Emulated {
     /// Starts an emulated device. `command` must start a process that only calls [`crate::serve()`].
     ///
     /// First measures this machine's minimum latency, then creates and mounts the file system, both without
-    /// timing. Finally starts the model's timing.
-    ///
-    /// # Errors
-    /// [`EmulatorError`]; all steps are undone before the function returns.
+    /// timing. Finally starts the model's timing. Fails with [`EmulatorError`]; all steps are undone before
+    /// the function returns.
     pub fn start(options: &Options, command: Command) -> Result<Emulated, EmulatorError> {
         if options.nbd.is_none() && !rustix::process::geteuid().is_root() {
             return Err(HostError::NotRoot { needs: "an emulated block device" }.into());
@@ -286,11 +284,8 @@ impl Emulated {
     }
 
     /// Completes commands at once, so that unmounting is fast, then unmounts, detaches and stops the device.
-    /// The returned statistics do not include the commands that completed at once.
-    ///
-    /// # Errors
-    /// If some steps could not be undone. These steps stay in the ledger, and the next start of
-    /// fonio retries them.
+    /// The returned statistics do not include the commands that completed at once. Fails if some steps could
+    /// not be undone. These steps stay in the ledger, and the next start of fonio retries them.
     pub fn stop(mut self) -> Result<ServeReport, EmulatorError> {
         let report = self.report();
         if report.is_ok() {

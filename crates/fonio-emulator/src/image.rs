@@ -26,9 +26,7 @@ impl Image {
     }
 
     /// Opens the file at `path` as an image. A new or empty file becomes a sparse file of the device's size.
-    ///
-    /// # Errors
-    /// [`EmulatorError::ImageSize`] if the file has another size, or [`EmulatorError::System`].
+    /// Fails with [`EmulatorError::ImageSize`] if the file has another size, or [`EmulatorError::System`].
     pub fn in_file(path: &Path, capacity: ByteCount) -> Result<Image, EmulatorError> {
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
         let file = opened.map_err(EmulatorError::system("open", path))?;

@@ -127,10 +127,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Reads a log, but leaves the data of writes in the file.
-    ///
-    /// # Errors
-    /// [`EmulatorError::Log`] if the file is not a valid log, [`EmulatorError::System`] if it cannot be read.
+    /// Reads a log, but leaves the data of writes in the file. Fails with [`EmulatorError::Log`] if the file
+    /// is not a valid log, [`EmulatorError::System`] if it cannot be read.
     pub fn open(path: &Path) -> Result<Log, EmulatorError> {
         let file = File::open(path).map_err(EmulatorError::system("open", path))?;
         let length = file.metadata().map_err(EmulatorError::system("look at", path))?.len();

@@ -88,9 +88,7 @@ pub struct CutOutcome {
 impl PowerCuts {
     /// Cuts the power at random moments of the workload in `log`, and checks every image.
     ///
-    /// Calls `stop` before each cut, and returns the results so far if `stop` returns true.
-    ///
-    /// # Errors
+    /// Calls `stop` before each cut, and returns the results so far if `stop` returns true. Fails with
     /// [`EmulatorError::NothingWritten`], or an error while creating an image. A failed check is not an
     /// error.
     pub fn run(

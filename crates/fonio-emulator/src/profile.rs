@@ -19,9 +19,7 @@ use fonio_sim::profile::{Profile, SHIPPED};
 
 use crate::error::EmulatorError;
 
-/// Loads the shipped profile with this name, or the profile in the file at this path.
-///
-/// # Errors
+/// Loads the shipped profile with this name, or the profile in the file at this path. Fails with
 /// [`EmulatorError::Profile`] if no profile has this name or the file is invalid.
 pub fn load(name: &str) -> Result<Profile, EmulatorError> {
     if let Some(profile) = Profile::shipped(name) {
@@ -35,10 +33,8 @@ pub fn load(name: &str) -> Result<Profile, EmulatorError> {
     Profile::parse(name, &text).map_err(|error| refused(error.to_string()))
 }
 
-/// Creates the device model with this name.
-///
-/// # Errors
-/// [`EmulatorError::Profile`] if the profile is missing or invalid, or does not support this capacity.
+/// Creates the device model with this name. Fails with [`EmulatorError::Profile`] if the profile is missing
+/// or invalid, or does not support this capacity.
 pub fn device(name: &str, capacity: ByteCount, seed: u64) -> Result<Box<dyn Device>, EmulatorError> {
     let refused = |reason: String| EmulatorError::Profile { profile: name.to_owned(), reason };
     let two = |names: &'_ str| {

@@ -126,10 +126,8 @@ pub enum Answer {
 }
 
 /// Runs a serving process: reads its configuration and orders from standard input, and serves the device
-/// until the input ends.
-///
-/// # Errors
-/// An [`EmulatorError`], which was also sent to the owner as [`Answer::Failed`].
+/// until the input ends. Fails with an [`EmulatorError`], which was also sent to the owner as
+/// [`Answer::Failed`].
 pub fn serve() -> Result<(), EmulatorError> {
     let mut out = io::stdout().lock();
     let served = run(&mut out);

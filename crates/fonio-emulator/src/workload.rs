@@ -28,14 +28,9 @@ pub enum WorkloadEnd {
 impl Emulated {
     /// Runs `command` and marks its start and end in the log. Sets the environment variables `FONIO_MOUNT`
     /// (the mount point) and `FONIO_DEVICE` (the block device). With `quietly`, the workload's output goes to
-    /// standard error. If `stop` returns true, kills the command with all its children.
-    ///
-    /// # Errors
+    /// standard error. If `stop` returns true, kills the command with all its children. Fails with
     /// [`EmulatorError::Command`] if the command cannot be started, [`EmulatorError::ServerGone`] if the
-    /// serving process has ended.
-    ///
-    /// # Panics
-    /// If `command` is empty.
+    /// serving process has ended. Panics if `command` is empty.
     pub fn run_workload(
         &mut self,
         command: &[String],

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use fonio_emulator::{Emulated, Kind, Log};
-use fonio_testing::{Need, has};
+use fonio_testing::skip_without;
 
 fn start(dir: &Path, log: Option<&Path>) -> (Emulated, String) {
     let mut options = bed::options(&dir.join("state"), 64);
@@ -28,9 +28,7 @@ fn qemu_io(address: &str, commands: &[&str]) -> Output {
 
 #[test]
 fn qemu_reads_what_it_wrote() {
-    if !has(&[Need::Qemu]) {
-        return;
-    }
+    skip_without!(Qemu);
     let dir = tempfile::tempdir().expect("dir");
     let log = dir.path().join("log");
     let (emulated, address) = start(dir.path(), Some(&log));
@@ -71,9 +69,7 @@ fn qemu_reads_what_it_wrote() {
 #[test]
 fn a_client_that_speaks_something_else_harms_nobody() {
     use std::io::{Read, Write};
-    if !has(&[Need::Qemu]) {
-        return;
-    }
+    skip_without!(Qemu);
     let dir = tempfile::tempdir().expect("dir");
     let (emulated, address) = start(dir.path(), None);
     let mut stream = std::os::unix::net::UnixStream::connect(dir.path().join("socket")).expect("connect");

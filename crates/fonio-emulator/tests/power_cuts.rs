@@ -21,30 +21,9 @@ const PREPARE: &str = "
 ";
 
 /// Each transaction changes the same rows in both tables, while another process calls sync repeatedly.
-const WORKLOAD: &str = r#"
-    (while :; do sync -f "$FONIO_MOUNT"; sleep 0.02; done) &
-    other=$!
-    i=0
-    while [ $i -lt $TURNS ]; do
-        i=$((i + 1))
-        row=$((i * 37 % 740))
-        echo "BEGIN;
-            UPDATE left_side SET turn = $i, filling = randomblob(1800) WHERE id BETWEEN $row AND $row + 10;
-            UPDATE right_side SET turn = $i, filling = randomblob(1800) WHERE id BETWEEN $row AND $row + 10;
-            COMMIT;"
-    done | sqlite3 -bail -cmd "PRAGMA journal_mode=TRUNCATE" -cmd "PRAGMA synchronous=$SYNC" \
-        "$FONIO_MOUNT/database" > "$FONIO_MOUNT/said"
-    kill $other
-"#;
+const WORKLOAD: &str = include_str!("power_cuts_workload.sh");
 
-const CHECK: &str = r#"
-    database="$FONIO_MOUNT/database"
-    integrity=$(sqlite3 "$database" "PRAGMA integrity_check" 2>&1)
-    [ "$integrity" = ok ] || { echo "$integrity" >&2; exit 1; }
-    torn=$(sqlite3 "$database" "SELECT count(*) FROM left_side JOIN right_side USING (id)
-        WHERE left_side.turn <> right_side.turn")
-    [ "$torn" = 0 ] || { echo "$torn rows of half a transaction" >&2; exit 2; }
-"#;
+const CHECK: &str = include_str!("power_cuts_check.sh");
 
 fn survivors(sync: &str, turns: u32, tear: Tear) -> PowerCuts {
     let state = tempfile::tempdir().expect("dir");

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use fonio_analysis::{Analyser, AnalysisOptions, Filter, FilterOptions};
-use fonio_core::{Op, Request, RowSink, Thread, ignore_rows};
+use fonio_core::{Nanos, Op, Request, RowSink, Thread, ignore_rows};
 use fonio_recording::{Recording, Table, Tables};
 use fonio_workload::{Options, Overrides};
 use serde::{Deserialize, Serialize};
@@ -67,13 +67,13 @@ impl OwnFigures {
         let mut filter = Filter::new(options, analyser).expect("a filter by thread IDs is valid");
         recording.replay(&mut filter, Tables::ALL)?;
         let analysis = filter.into_inner().finish(recording.meta());
-        let seconds = |ns: u64| ns as f64 / 1e9;
         let blocked = analysis.blocked.as_ref();
         let longest =
             blocked.and_then(|blocked| blocked.programs.iter().filter_map(|of| of.longest_ns).max());
         Ok(OwnFigures {
-            blocked_s: blocked.map(|blocked| blocked.programs.iter().map(|of| seconds(of.time_ns)).sum()),
-            longest_wait_s: longest.map(seconds),
+            blocked_s: blocked
+                .map(|blocked| blocked.programs.iter().map(|of| of.time_ns.as_secs_f64()).sum()),
+            longest_wait_s: longest.map(Nanos::as_secs_f64),
             ..process.own
         })
     }

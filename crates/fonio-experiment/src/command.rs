@@ -113,16 +113,9 @@ impl CommandOptions<'_> {
 /// The command starts in the current directory or, on a device that is formatted for the command, in the root
 /// directory of the new file system. The file system is synced before each run, so that no run writes back
 /// another run's dirty data. In a directory, the command first runs once without being measured, so that
-/// every measured run starts with the page cache that an earlier run left behind.
-///
-/// # Errors
-///
-/// [`ExperimentError::CommandFailed`] if the command fails, or the error of the first run that failed. In
-/// both cases, all settings are restored.
-///
-/// # Panics
-///
-/// In the same cases as [`Design::run`].
+/// every measured run starts with the page cache that an earlier run left behind. Fails with
+/// [`ExperimentError::CommandFailed`] if the command fails, or with the error of the first run that failed.
+/// In both cases, all settings are restored. Panics in the same cases as [`Design::run`].
 pub fn run_command_series(
     arms: &[Arm<Variation>],
     rounds: Rounds,

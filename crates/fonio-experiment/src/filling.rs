@@ -122,15 +122,13 @@ pub(crate) fn write_back(dir: &Path) -> Result<(), ExperimentError> {
 #[cfg(test)]
 mod tests {
     use fonio_host::Ledger;
-    use fonio_testing::{Need, has};
+    use fonio_testing::skip_without;
 
     use super::*;
 
     #[test]
     fn a_file_system_is_filled_to_the_share() {
-        if !has(&[Need::Root]) {
-            return;
-        }
+        skip_without!(Root);
         let state = tempfile::tempdir().expect("a folder");
         let mut ledger = Ledger::open(state.path()).expect("a ledger");
         let (dir, _) = fonio_host::mount_tmpfs(&mut ledger, 32 << 20).expect("a tmpfs");

@@ -94,15 +94,9 @@ pub trait Timed {
 
 impl<S> Design<'_, S> {
     /// Measures every arm in every round with `measure`, and returns the results of each arm, in the order of
-    /// the arms and the rounds. Calls `begins` before each measurement.
-    ///
-    /// # Errors
-    ///
-    /// The error of the first failed measurement, or [`ExperimentError::Interrupted`] after `stop` is set.
-    ///
-    /// # Panics
-    ///
-    /// If there are no arms or no rounds, or if an arm is compared with a later arm.
+    /// the arms and the rounds. Calls `begins` before each measurement. Returns the error of the first failed
+    /// measurement, or [`ExperimentError::Interrupted`] after `stop` is set. Panics if there are no arms or
+    /// no rounds, or if an arm is compared with a later arm.
     pub fn run<T: Timed>(
         &self,
         begins: &mut dyn FnMut(&Measurement<'_, S>),

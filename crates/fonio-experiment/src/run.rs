@@ -64,11 +64,8 @@ pub struct Run {
     pub background: Option<(OwnFigures, BackgroundFigures)>,
 }
 
-/// Runs the workload once and writes its recording to `out`.
-///
-/// # Errors
-///
-/// An [`ExperimentError`]. All changes to the machine are then undone; a recording that had started is kept.
+/// Runs the workload once and writes its recording to `out`. Fails with an [`ExperimentError`]. All changes
+/// to the machine are then undone; a recording that had started is kept.
 pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<Run, ExperimentError> {
     let mut bed = TestBed::make(setup, options.workload, options.background, options.seed, options.roles)?;
     let (result, socket) = (bed.scratch.join("result.json"), bed.scratch.join("call"));

@@ -32,11 +32,7 @@ pub struct Variation {
 /// or, if there is none, with the first setup. `possible` checks whether this machine supports a setup, as
 /// [`Setup::check_kernel`] does. `refused` is called for a fix that does not apply to a setup, is not
 /// supported, or results in one of `setups`. If `refused` returns an error, planning ends; `Ok` leaves out
-/// the fix.
-///
-/// # Errors
-///
-/// The error of `possible` for one of `setups`, or the error of `refused`.
+/// the fix. Returns the error of `possible` for one of `setups`, or the error of `refused`.
 pub fn variations(
     setups: &[(String, Setup)],
     candidates: &[Candidate],
@@ -203,9 +199,9 @@ impl RunFigures {
         RunFigures {
             wall_s,
             requests: analysis.totals.requests,
-            read_bytes: analysis.totals.read_bytes,
-            write_bytes: analysis.totals.write_bytes,
-            sequential_write_bytes: analysis.sequentiality.write.sequential_bytes,
+            read_bytes: analysis.totals.read_bytes.0,
+            write_bytes: analysis.totals.write_bytes.0,
+            sequential_write_bytes: analysis.sequentiality.write.sequential_bytes.0,
             flushes: analysis.flushes.flushes,
             sync_write_share: analysis.latency.shares.as_ref().map(|shares| shares.write_sync),
             busy_share: analysis.io_share.all.as_ref().map(|share| share.busy_union_share),
@@ -227,10 +223,7 @@ fn seconds<'a>(marks: impl Iterator<Item = &'a Mark>) -> BTreeMap<String, f64> {
 
 /// Runs every setup in rounds, records and analyses each run once, and compares the setups. Also returns the
 /// analysis of the first run. Calls `begins` before each run, and writes recordings to folders in `out`.
-///
-/// # Panics
-///
-/// In the same cases as [`Design::run`].
+/// Panics in the same cases as [`Design::run`].
 pub fn run_series(
     arms: &[Arm<Variation>],
     rounds: Rounds,
@@ -279,11 +272,7 @@ fn place(arms: &[Arm<Variation>], arm: &Arm<Variation>) -> String {
 }
 
 /// Returns the `arms` to repeat after a first run of each arm: every setup without a fix, and the `count`
-/// fastest fixes of each setup.
-///
-/// # Panics
-///
-/// If `once` is the result of other arms.
+/// fastest fixes of each setup. Panics if `once` is the result of other arms.
 pub fn fastest(arms: &[Arm<Variation>], once: &Series, count: usize) -> Vec<Arm<Variation>> {
     assert_eq!(arms.len(), once.variations.len(), "each was run");
     let mut kept: Vec<usize> = Vec::new();

@@ -242,11 +242,8 @@ impl Setup {
     }
 
     /// Checks that the running kernel has the setup's file system and scheduler. For a directory, also checks
-    /// that the setup's settings can be changed.
-    ///
-    /// # Errors
-    ///
-    /// [`ExperimentError::Host`] with [`HostError::NotInKernel`](fonio_host::HostError::NotInKernel) or
+    /// that the setup's settings can be changed. Fails with [`ExperimentError::Host`] with
+    /// [`HostError::NotInKernel`](fonio_host::HostError::NotInKernel) or
     /// [`HostError::NotSettable`](fonio_host::HostError::NotSettable).
     pub fn check_kernel(&self) -> Result<(), ExperimentError> {
         if self.owns_filesystem() {

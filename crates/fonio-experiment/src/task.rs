@@ -58,11 +58,8 @@ pub(crate) struct BackgroundResult {
 }
 
 /// Executes the task in `file`: prepares the workload, waits for the call, and runs the workload. Shows the
-/// progress if standard error is a terminal.
-///
-/// # Errors
-///
-/// An [`ExperimentError`], which the caller prints on standard error before it exits with an error code.
+/// progress if standard error is a terminal. Fails with an [`ExperimentError`], which the caller prints on
+/// standard error before it exits with an error code.
 pub fn do_task(file: &Path) -> Result<(), ExperimentError> {
     let text = std::fs::read(file).map_err(ExperimentError::system("read", file))?;
     let task: Task = serde_json::from_slice(&text)
@@ -131,10 +128,7 @@ fn run_background(
     Ok(BackgroundResult { done, ran_ns: began.elapsed().as_nanos() as u64, ended_early })
 }
 
-/// Calls the process that waits at `socket`, and returns when its task is complete.
-///
-/// # Errors
-///
+/// Calls the process that waits at `socket`, and returns when its task is complete. Fails with
 /// [`ExperimentError::TaskFailed`] with the error message of the process.
 pub fn start_task(socket: &Path) -> Result<(), ExperimentError> {
     let mut stream = UnixStream::connect(socket).map_err(ExperimentError::system("call", socket))?;

@@ -232,11 +232,8 @@ impl TestBed {
     }
 
     /// Fills the workload's new file system until the share `share` is used. The emulated devices should be
-    /// unpaced ([`TestBed::unpace`]).
-    ///
-    /// # Errors
-    ///
-    /// An [`ExperimentError`] if a file cannot be written or removed, or if `stop` becomes true.
+    /// unpaced ([`TestBed::unpace`]). Fails with an [`ExperimentError`] if a file cannot be written or
+    /// removed, or if `stop` becomes true.
     pub fn fill(&self, share: f64, seed: u64, stop: &AtomicBool) -> Result<(), ExperimentError> {
         match &self.made {
             Some((root, _)) => fill(root, share, seed, stop),
@@ -274,11 +271,8 @@ impl TestBed {
         self.devices.iter_mut().map(report).collect()
     }
 
-    /// Undoes all changes of the test bed, and returns an error if a change could not be undone.
-    ///
-    /// # Errors
-    ///
-    /// An [`ExperimentError`] if steps could not be undone; the ledgers keep them for the next start.
+    /// Undoes all changes of the test bed, and returns an error if a change could not be undone. Fails with
+    /// an [`ExperimentError`] if steps could not be undone; the ledgers keep them for the next start.
     pub fn close(mut self) -> Result<(), ExperimentError> {
         self.stop_server();
         self.cleaner = None;
@@ -295,10 +289,7 @@ impl TestBed {
 
     /// Undoes all changes of the test bed after a complete measurement. If another program still uses a
     /// device, the measurement stays valid: a note names the program, and the next start removes the device.
-    ///
-    /// # Errors
-    ///
-    /// An [`ExperimentError`] for every other change that could not be undone.
+    /// Fails with an [`ExperimentError`] for every other change that could not be undone.
     pub fn close_measured(self) -> Result<(), ExperimentError> {
         match self.close() {
             Err(

@@ -19,19 +19,13 @@ pub struct CsvExport<W> {
 }
 
 impl<W: Write> CsvExport<W> {
-    /// Creates an export to `to` and writes the CSV header.
-    ///
-    /// # Errors
-    /// Errors of writing to `to`.
+    /// Creates an export to `to` and writes the CSV header. Returns errors of writing to `to`.
     pub fn new(mut to: W) -> io::Result<CsvExport<W>> {
         writeln!(to, "{HEADER}")?;
         Ok(CsvExport { to, names: Names::default() })
     }
 
-    /// Writes all buffered data and returns the output.
-    ///
-    /// # Errors
-    /// Errors of writing to the output.
+    /// Writes all buffered data and returns the output. Returns errors of writing to the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.to.flush()?;
         Ok(self.to)

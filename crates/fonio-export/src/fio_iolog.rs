@@ -56,10 +56,7 @@ pub struct FioIolog<W> {
 impl<W: Write> FioIolog<W> {
     /// Creates an export to `to` and writes its first line. fio opens devices named in `devices` under
     /// `/dev`, and others by number under `/dev/block`. With `--replay_redirect`, fio opens another device
-    /// instead.
-    ///
-    /// # Errors
-    /// Errors of writing to `to`.
+    /// instead. Returns errors of writing to `to`.
     pub fn new(mut to: W, version: Version, devices: &[Device]) -> io::Result<FioIolog<W>> {
         let number = if version == Version::V2 { 2 } else { 3 };
         writeln!(to, "fio version {number} iolog")?;
@@ -81,10 +78,8 @@ impl<W: Write> FioIolog<W> {
         })
     }
 
-    /// Writes the lines that close the devices, and returns the number of written requests.
-    ///
-    /// # Errors
-    /// Errors of writing to the output.
+    /// Writes the lines that close the devices, and returns the number of written requests. Returns errors of
+    /// writing to the output.
     pub fn finish(mut self) -> io::Result<Written> {
         for device in std::mem::take(&mut self.opened) {
             self.line(device, "close")?;

@@ -103,10 +103,7 @@ impl<W: Write> PerfettoJson<W> {
         }
     }
 
-    /// Writes the end of the file and returns the output.
-    ///
-    /// # Errors
-    /// Errors of writing to the output.
+    /// Writes the end of the file and returns the output. Returns errors of writing to the output.
     pub fn finish(mut self) -> io::Result<W> {
         if self.origin.is_none() {
             self.header(Timestamp(0))?;

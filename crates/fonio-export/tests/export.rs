@@ -115,22 +115,7 @@ fn iolog(version: Version, rows: &[Request]) -> (String, Written) {
 #[test]
 fn fio_iolog() {
     let (text, written) = iolog(Version::V3, &requests());
-    expect![[r#"
-        fio version 3 iolog
-        1 /dev/mmcblk0 add
-        1 /dev/mmcblk0 open
-        1 /dev/mmcblk0 datasync 0 0
-        1 /dev/mmcblk0 write 4096 4096
-        1 /dev/mmcblk0 datasync 0 0
-        11 /dev/mmcblk0 read 32768 8192
-        101 /dev/mmcblk0 write 65536 4096
-        391 /dev/mmcblk0 datasync 0 0
-        2491 /dev/mmcblk0 trim 536870912 67108864
-        2491 /dev/mmcblk0 trim 603979776 67108864
-        2491 /dev/mmcblk0 trim 671088640 23068672
-        2491 /dev/mmcblk0 close
-    "#]]
-    .assert_eq(&text);
+    expect_file!["export_a.txt"].assert_eq(&text);
     assert_eq!(written, Written { requests: 5, left_out: BTreeMap::from([(Op::WriteZeroes, 1)]) });
     let without_times: String = text
         .replace("version 3", "version 2")
@@ -145,9 +130,7 @@ fn fio_iolog() {
 
 #[test]
 fn fio_replays_the_iolog() {
-    if !fonio_testing::has(&[fonio_testing::Need::Fio]) {
-        return;
-    }
+    fonio_testing::skip_without!(Fio);
     let dir = tempfile::tempdir().expect("a temporary directory");
     let image = dir.path().join("image");
     fs::write(&image, vec![0; 1 << 20]).expect("the image is written");

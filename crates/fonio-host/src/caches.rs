@@ -19,10 +19,8 @@ use crate::error::HostError;
 /// The ioctl `BLKFLSBUF` of `linux/fs.h`. It writes back and drops a block device's page cache.
 const BLKFLSBUF: ioctl::Opcode = ioctl::opcode::none(0x12, 97);
 
-/// Writes back and drops the page cache of one file.
-///
-/// # Errors
-/// [`HostError::System`] if the file cannot be opened or synced.
+/// Writes back and drops the page cache of one file. Fails with [`HostError::System`] if the file cannot be
+/// opened or synced.
 pub fn drop_file_cache(path: &Path) -> Result<(), HostError> {
     let file = File::open(path).map_err(HostError::system("open", path))?;
     rustix::fs::fdatasync(&file).map_err(HostError::system("sync", path))?;
@@ -53,9 +51,7 @@ struct CacheStat {
 }
 
 /// Returns the number of cached bytes of a file; `None` on kernels without `cachestat` (before Linux 6.5).
-///
-/// # Errors
-/// [`HostError::System`] if the file cannot be opened.
+/// Fails with [`HostError::System`] if the file cannot be opened.
 pub fn cached_bytes(path: &Path) -> Result<Option<ByteCount>, HostError> {
     let file = File::open(path).map_err(HostError::system("open", path))?;
     let range = CacheRange { offset: 0, length: 0 };
@@ -74,10 +70,7 @@ pub fn cached_bytes(path: &Path) -> Result<Option<ByteCount>, HostError> {
 }
 
 /// Writes back and drops the page cache of one block device. Files of a file system mounted from the device
-/// stay cached.
-///
-/// # Errors
-/// [`HostError::System`], for example because only root may drop this cache.
+/// stay cached. Fails with [`HostError::System`], for example because only root may drop this cache.
 pub fn drop_device_cache(path: &Path) -> Result<(), HostError> {
     let file = File::open(path).map_err(HostError::system("open", path))?;
     // SAFETY: BLKFLSBUF takes no argument and does not write to our memory.

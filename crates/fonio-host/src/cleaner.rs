@@ -17,23 +17,7 @@ const PACKAGE: &str = "nilfs-tools";
 /// The cleaner's settings. They are Debian's, except for the first one: by default, the cleaner does not free
 /// data that were deleted within the last hour, so a nearly full file system would stay full for the whole
 /// run.
-const SETTINGS: &str = "\
-protection_period 0
-min_clean_segments 10%
-max_clean_segments 20%
-clean_check_interval 10
-selection_policy timestamp
-nsegments_per_clean 2
-mc_nsegments_per_clean 4
-cleaning_interval 5
-mc_cleaning_interval 1
-retry_interval 60
-min_reclaimable_blocks 10%
-mc_min_reclaimable_blocks 1%
-use_set_suinfo
-use_mmap
-log_priority info
-";
+const SETTINGS: &str = include_str!("nilfs_cleanerd.conf");
 
 /// A running nilfs_cleanerd. Dropping this value kills the daemon.
 #[derive(Debug)]
@@ -43,9 +27,7 @@ impl Cleaner {
     /// Starts the cleaner of the NILFS2 file system on `device`, which is mounted on `dir`. Writes the
     /// cleaner's settings to the new file `settings`. They are Debian's settings, except that the cleaner may
     /// free space at once. The cleaner starts to free space when less than a tenth of the device is free.
-    ///
-    /// # Errors
-    /// [`HostError::ProgramMissing`], or [`HostError::System`] if the cleaner cannot be started.
+    /// Fails with [`HostError::ProgramMissing`], or [`HostError::System`] if the cleaner cannot be started.
     pub fn start(
         ledger: &mut Ledger,
         device: &Path,

@@ -40,11 +40,9 @@ pub struct Confined {
 }
 
 impl Confined {
-    /// Creates control groups with these limits.
-    ///
-    /// # Errors
-    /// [`HostError::NotRoot`], [`HostError::MemoryLimit`] if the memory limit is too low, or
-    /// [`HostError::NoLimit`] with the command that enables the limit.
+    /// Creates control groups with these limits. Fails with [`HostError::NotRoot`],
+    /// [`HostError::MemoryLimit`] if the memory limit is too low, or [`HostError::NoLimit`] with the command
+    /// that enables the limit.
     pub fn make(ledger: &mut Ledger, limits: Limits) -> Result<Confined, HostError> {
         let mut confined = Confined { dirs: Vec::new() };
         if limits.is_none() {

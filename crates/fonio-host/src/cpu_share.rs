@@ -25,10 +25,8 @@ const SHARE_LEAST: f64 = 0.01;
 pub struct CpuShare(f64);
 
 impl CpuShare {
-    /// Creates a share, which must be at least 0.01 and less than 1.
-    ///
-    /// # Errors
-    /// [`HostError::CpuShare`] for any other value.
+    /// Creates a share, which must be at least 0.01 and less than 1. Fails with [`HostError::CpuShare`] for
+    /// any other value.
     pub fn new(share: f64) -> Result<CpuShare, HostError> {
         let is_one = (SHARE_LEAST..1.0).contains(&share);
         is_one.then_some(CpuShare(share)).ok_or_else(|| HostError::CpuShare { share: share.to_string() })

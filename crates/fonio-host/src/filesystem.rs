@@ -122,9 +122,7 @@ impl Filesystem {
     /// [`check_empty`] first.
     ///
     /// ext4 and ext3 get blocks of 4 KiB. Lazy initialisation is off, because the kernel's writes for it
-    /// would disturb the first measurement (16 MB in the first 12 s of one run).
-    ///
-    /// # Errors
+    /// would disturb the first measurement (16 MB in the first 12 s of one run). Fails with
     /// [`HostError::ProgramMissing`], [`HostError::FileMissing`] and [`HostError::ProgramFailed`].
     pub fn make(self, device: &Path) -> Result<(), HostError> {
         let (program, package, options): (_, _, &[&str]) = match self {
@@ -167,19 +165,15 @@ impl FromStr for Filesystem {
 /// bytes in this range.
 const LOOKED_AT_BYTES: u64 = 1 << 20;
 
-/// Checks that [`claim`] succeeds for the device, and releases the device again.
-///
-/// # Errors
-/// The errors of [`claim`].
+/// Checks that [`claim`] succeeds for the device, and releases the device again. Returns the errors of
+/// [`claim`].
 pub fn check_empty(device: &Path, confirmation: Confirmation) -> Result<(), HostError> {
     claim(device, confirmation).map(drop)
 }
 
 /// Opens `device` exclusively: no process can mount it while the returned file is open. Fails if the device
-/// is in use, or if it contains data and the user named it only once.
-///
-/// # Errors
-/// [`HostError::InUse`], [`HostError::HoldsData`], or [`HostError::System`] if the device cannot be read.
+/// is in use, or if it contains data and the user named it only once. Fails with [`HostError::InUse`],
+/// [`HostError::HoldsData`], or [`HostError::System`] if the device cannot be read.
 pub fn claim(device: &Path, confirmation: Confirmation) -> Result<File, HostError> {
     // An exclusive open fails if the device or one of its partitions is mounted, used as swap, or part of
     // another device.

@@ -21,11 +21,8 @@ pub struct IoPriority {
 }
 
 impl IoPriority {
-    /// Reads the threads and the I/O class of a process.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError::System`] if the process does not exist; otherwise errors of running `ionice`.
+    /// Reads the threads and the I/O class of a process. Fails with [`HostError::System`] if the process does
+    /// not exist, or with an error of running `ionice`.
     pub fn of(pid: u32) -> Result<IoPriority, HostError> {
         let folder = format!("/proc/{pid}/task");
         let entries = fs::read_dir(&folder).map_err(HostError::system("find the process in", folder))?;
@@ -36,10 +33,8 @@ impl IoPriority {
         Ok(IoPriority { threads, now })
     }
 
-    /// Sets the I/O class of all threads. A new thread inherits the class of its parent.
-    ///
-    /// # Errors
-    /// The error of `ionice`, for example if the process has ended or belongs to another user.
+    /// Sets the I/O class of all threads. A new thread inherits the class of its parent. Returns the error of
+    /// `ionice`, for example if the process has ended or belongs to another user.
     pub fn set(&self, class: &str) -> Result<(), HostError> {
         assert!(CLASSES.contains(&class), "`{class}` is not an I/O class");
         // `-t` ignores threads that have ended.

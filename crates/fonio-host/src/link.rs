@@ -54,10 +54,8 @@ const QUEUE_TIME: &str = "200ms";
 
 impl Link {
     /// Creates a namespace and a link to it with these rates. A server that listens on [`Link::server`] must
-    /// be started with [`Link::command`].
-    ///
-    /// # Errors
-    /// [`HostError::NotRoot`], [`HostError::ProgramMissing`] or [`HostError::ProgramFailed`] (`ip`, `tc`).
+    /// be started with [`Link::command`]. Fails with [`HostError::NotRoot`], [`HostError::ProgramMissing`] or
+    /// [`HostError::ProgramFailed`] (`ip`, `tc`).
     pub fn make(ledger: &mut Ledger, rates: LinkRates) -> Result<Link, HostError> {
         HostError::check_root("a shaped network link")?;
         let number = std::process::id() % LINKS_MAX;

@@ -92,10 +92,8 @@ pub struct MdArray {
 impl MdArray {
     /// Creates an array that stripes data over `devices` in chunks of `chunk`, a power of two of at least 4
     /// KiB. Devices of different sizes are fully used: beyond the end of the smallest device, data are
-    /// striped over the others.
-    ///
-    /// # Errors
-    /// [`HostError::NotRoot`], [`HostError::NotInKernel`], [`HostError::NoNumber`], or [`HostError::System`].
+    /// striped over the others. Fails with [`HostError::NotRoot`], [`HostError::NotInKernel`],
+    /// [`HostError::NoNumber`], or [`HostError::System`].
     pub fn striped(ledger: &mut Ledger, devices: &[PathBuf], chunk: ByteCount) -> Result<MdArray, HostError> {
         HostError::check_root("an md array")?;
         check_md_raid0()?;
@@ -119,10 +117,8 @@ impl MdArray {
         &self.path
     }
 
-    /// Stops the array, which also removes it.
-    ///
-    /// # Errors
-    /// [`HostError::System`], for example if the array is still mounted.
+    /// Stops the array, which also removes it. Fails with [`HostError::System`], for example if the array is
+    /// still mounted.
     pub fn stop(self, ledger: &mut Ledger) -> Result<(), HostError> {
         ledger.undo(self.entry)
     }

@@ -15,10 +15,7 @@ use crate::program;
 ///
 /// Runs the `mount` program instead of calling mount(2): a process that serves the device, or that may be
 /// killed, must not block in a mount call. The flags of the call prevent the program from starting a daemon
-/// ([`Filesystem::mount_flags`]).
-///
-/// # Errors
-/// [`HostError::ProgramFailed`] with the message of `mount`.
+/// ([`Filesystem::mount_flags`]). Fails with [`HostError::ProgramFailed`] with the message of `mount`.
 pub fn mount(
     ledger: &mut Ledger,
     device: &Path,
@@ -42,9 +39,7 @@ pub fn mount(
     Ok((dir, entry))
 }
 
-/// Mounts a tmpfs with a capacity of `bytes` at a new folder next to the ledger.
-///
-/// # Errors
+/// Mounts a tmpfs with a capacity of `bytes` at a new folder next to the ledger. Fails with
 /// [`HostError::ProgramFailed`] with the message of `mount`.
 pub fn mount_tmpfs(ledger: &mut Ledger, bytes: u64) -> Result<(PathBuf, Entry), HostError> {
     let dir = own_dir(ledger)?;

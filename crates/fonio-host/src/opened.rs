@@ -41,10 +41,8 @@ pub struct OpenWatch {
 }
 
 impl OpenWatch {
-    /// Begins to watch which files processes open.
-    ///
-    /// # Errors
-    /// [`HostError::NotRoot`], or [`HostError::System`] if the kernel has no fanotify.
+    /// Begins to watch which files processes open. Fails with [`HostError::NotRoot`], or
+    /// [`HostError::System`] if the kernel has no fanotify.
     pub fn begin() -> Result<OpenWatch, HostError> {
         HostError::check_root("finding the files that a command opens")?;
         let failed = || HostError::system("watch with", "fanotify (CONFIG_FANOTIFY=y)");
@@ -82,9 +80,7 @@ impl OpenWatch {
         Ok(OpenWatch { stop, thread: Some(thread) })
     }
 
-    /// Ends the watch and returns the opened regular files, each file once per process.
-    ///
-    /// # Errors
+    /// Ends the watch and returns the opened regular files, each file once per process. Fails with
     /// [`HostError::System`] if the kernel's queue could not be read.
     pub fn finish(mut self) -> Result<Vec<Opened>, HostError> {
         self.stop.store(true, Ordering::Relaxed);

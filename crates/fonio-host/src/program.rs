@@ -11,10 +11,8 @@ const COMPLAINT_BYTES_MAX: usize = 2000;
 
 /// Runs `program` to its end, with empty standard input, and returns its standard output.
 ///
-/// `package` is the Debian package that contains the program.
-///
-/// # Errors
-/// [`HostError::ProgramMissing`] or [`HostError::ProgramFailed`].
+/// `package` is the Debian package that contains the program. Fails with [`HostError::ProgramMissing`] or
+/// [`HostError::ProgramFailed`].
 pub fn run<S: AsRef<OsStr>>(
     program: &'static str,
     package: &'static str,

@@ -49,10 +49,7 @@ impl Queue {
         Ok((chosen(&list).to_owned(), scheduler_names(&list).map(str::to_owned).collect()))
     }
 
-    /// Sets the scheduler of the queue.
-    ///
-    /// # Errors
-    /// [`HostError::NoScheduler`] or [`HostError::System`].
+    /// Sets the scheduler of the queue. Fails with [`HostError::NoScheduler`] or [`HostError::System`].
     pub fn set_scheduler(&self, name: &str) -> Result<(), HostError> {
         let has = |offered: &[String]| offered.iter().any(|offered| offered == name);
         let mut offered = self.schedulers()?.1;
@@ -71,10 +68,8 @@ impl Queue {
     ///
     /// Without a scheduler, `nr_requests` sets the depth of the driver. With a scheduler, `nr_requests` sets
     /// the maximum number of requests in the scheduler. Therefore, the scheduler is removed before the depth
-    /// is set.
-    ///
-    /// # Errors
-    /// [`HostError::Depth`] for a depth outside 4 to 128, or the errors of [`Queue::set_scheduler`].
+    /// is set. Fails with [`HostError::Depth`] for a depth outside 4 to 128, or with the errors of
+    /// [`Queue::set_scheduler`].
     pub fn set_depth(&self, depth: u32, scheduler: &str) -> Result<(), HostError> {
         if !(DEPTH_MIN..=DEPTH_MAX).contains(&depth) {
             let device = self.device.clone();

@@ -46,10 +46,8 @@ pub(crate) fn undo(dir: &Path, source: &str) -> Result<(), HostError> {
     })
 }
 
-/// Returns the mount points at or below `dir`.
-///
-/// # Errors
-/// [`HostError::System`] if `/proc` cannot be read because it is not mounted.
+/// Returns the mount points at or below `dir`. Fails with [`HostError::System`] if `/proc` cannot be read
+/// because it is not mounted.
 pub fn mounts_under(dir: &Path) -> Result<Vec<PathBuf>, HostError> {
     Ok(MountTable::read()?.into_iter().map(|mount| mount.dir).filter(|at| at.starts_with(dir)).collect())
 }

@@ -14,7 +14,7 @@ use fonio_host::{
     mounts_under, trim, trim_plan,
 };
 use fonio_system::ProcessId;
-use fonio_testing::{Need, has, skip, skip_part};
+use fonio_testing::{Need, has, skip, skip_part, skip_without};
 
 #[track_caller]
 fn can() -> bool {
@@ -190,9 +190,7 @@ fn memory_is_mounted_and_gone_again() {
 
 #[test]
 fn a_link_carries_bytes_and_goes() {
-    if !has(&[Need::Root]) {
-        return;
-    }
+    skip_without!(Root);
     let state = tempfile::tempdir().expect("dir");
     let mut ledger = Ledger::open(state.path()).expect("ledger");
     let rates = LinkRates::named("usb").expect("it is there");

@@ -64,10 +64,7 @@ impl Accelerator {
 
     /// Returns the fastest accelerator on which guests with the kernel `kernel` run. On some machines,
     /// `/dev/kvm` exists, but no guest can run with KVM. So the first call after a boot starts a small guest
-    /// and stores the result.
-    ///
-    /// # Errors
-    /// If QEMU cannot be started.
+    /// and stores the result. Fails if QEMU cannot be started.
     pub(crate) fn of(
         archive: &Archive,
         kernel: &KernelFiles,

@@ -56,11 +56,8 @@ pub struct Userland {
 
 impl Archive {
     /// Opens the archive. Downloaded files stay in `fonio/lab` below the user's cache folder
-    /// (`$XDG_CACHE_HOME` or `~/.cache`).
-    ///
-    /// # Errors
-    /// If this machine has no apt or lacks Debian's keys, if its architecture is not supported, or if the
-    /// folder cannot be created.
+    /// (`$XDG_CACHE_HOME` or `~/.cache`). Fails if this machine has no apt or lacks Debian's keys, if its
+    /// architecture is not supported, or if the folder cannot be created.
     pub fn open() -> Result<Archive, LabError> {
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
         let home = || std::env::home_dir().map(|home| home.join(".cache"));
@@ -68,10 +65,7 @@ impl Archive {
         Archive::open_in(&cache.join("fonio/lab"))
     }
 
-    /// Opens the archive, and stores downloaded files in `folder`.
-    ///
-    /// # Errors
-    /// The errors of [`Archive::open`].
+    /// Opens the archive, and stores downloaded files in `folder`. Returns the errors of [`Archive::open`].
     pub fn open_in(folder: &Path) -> Result<Archive, LabError> {
         if !cfg!(target_arch = "x86_64") {
             return Err(LabError::Architecture);
@@ -82,10 +76,8 @@ impl Archive {
         Archive { folder: folder.to_owned(), architecture: Architecture::Amd64 }.prepared()
     }
 
-    /// Opens the same archive for packages of another architecture.
-    ///
-    /// # Errors
-    /// If the folder for this architecture cannot be created.
+    /// Opens the same archive for packages of another architecture. Fails if the folder for this architecture
+    /// cannot be created.
     pub fn for_architecture(&self, architecture: Architecture) -> Result<Archive, LabError> {
         Archive { folder: self.folder.clone(), architecture }.prepared()
     }
@@ -112,10 +104,7 @@ impl Archive {
 
     /// Returns all kernels in the archive, oldest first. Downloads the archive's lists again if they are
     /// older than a day, and reports this to `announce`. If the archive cannot be reached, the previous lists
-    /// are used.
-    ///
-    /// # Errors
-    /// If there are no lists and the archive cannot be reached.
+    /// are used. Fails if there are no lists and the archive cannot be reached.
     pub fn kernels(&self, announce: &dyn Fn(&str)) -> Result<Vec<Kernel>, LabError> {
         let _lock = self.lock()?;
         self.refresh(announce)?;
@@ -127,10 +116,8 @@ impl Archive {
         Ok(kernels)
     }
 
-    /// Returns the files of a kernel, downloading them the first time.
-    ///
-    /// # Errors
-    /// If the archive lacks this kernel or cannot be reached.
+    /// Returns the files of a kernel, downloading them the first time. Fails if the archive lacks this kernel
+    /// or cannot be reached.
     pub fn kernel(
         &self,
         wanted: &Wanted,
@@ -163,9 +150,7 @@ impl Archive {
     }
 
     /// Returns a folder with the files of `packages` and their dependencies, downloading missing packages.
-    ///
-    /// # Errors
-    /// If the archive lacks a package or cannot be reached.
+    /// Fails if the archive lacks a package or cannot be reached.
     pub fn userland(&self, packages: &[&str], announce: &dyn Fn(&str)) -> Result<Userland, LabError> {
         let suite = self.suite();
         let root = match self.architecture {
@@ -179,10 +164,8 @@ impl Archive {
 
     /// Unpacks `packages` and their dependencies into the folder `root`, without installing anything.
     /// Downloads only packages that earlier calls did not unpack into this folder. A package can be given
-    /// with its version: `linux-source-6.12=6.12.117-1`.
-    ///
-    /// # Errors
-    /// If the archive lacks a package or cannot be reached.
+    /// with its version: `linux-source-6.12=6.12.117-1`. Fails if the archive lacks a package or cannot be
+    /// reached.
     pub fn unpack(&self, packages: &[&str], root: &Path, announce: &dyn Fn(&str)) -> Result<(), LabError> {
         // These folders contain one empty file per requested package, and one per unpacked package.
         let (asked, there) = (root.join("asked"), root.join("unpacked"));
@@ -211,10 +194,8 @@ impl Archive {
     }
 
     /// Returns the folder with the sources of `package`, including Debian's patches, downloading them the
-    /// first time.
-    ///
-    /// # Errors
-    /// If the archive lacks the package or cannot be reached, or if `dpkg-source` is not installed.
+    /// first time. Fails if the archive lacks the package or cannot be reached, or if `dpkg-source` is not
+    /// installed.
     pub fn source(&self, package: &str, announce: &dyn Fn(&str)) -> Result<PathBuf, LabError> {
         let suite = self.suite();
         let place = self.folder.join(format!("source-{suite}-{package}"));

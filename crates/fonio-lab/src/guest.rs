@@ -140,10 +140,8 @@ impl Event {
 impl Guest {
     /// Boots the guest and runs a task in it. Copies the command's output to standard output and standard
     /// error while it runs. Afterwards, unpacks the files and folders in [`Task::bring`] below [`Task::to`]:
-    /// `/a/b` becomes `TO/a/b`.
-    ///
-    /// # Errors
-    /// If the guest cannot be started, if it ends before the command does, or if `stop` becomes true.
+    /// `/a/b` becomes `TO/a/b`. Fails if the guest cannot be started, if it ends before the command does, or
+    /// if `stop` becomes true.
     pub fn run(
         self,
         archive: &Archive,
@@ -155,10 +153,8 @@ impl Guest {
         self.run_to(archive, command, streams, stop, announce)
     }
 
-    /// Runs a task as [`Guest::run`] does, but writes the command's output to `streams`.
-    ///
-    /// # Errors
-    /// The errors of [`Guest::run`].
+    /// Runs a task as [`Guest::run`] does, but writes the command's output to `streams`. Returns the errors
+    /// of [`Guest::run`].
     pub fn run_to(
         mut self,
         archive: &Archive,
@@ -320,10 +316,8 @@ pub struct Task<'a> {
     pub to: &'a Path,
 }
 
-/// Boots a guest with a shell on this terminal, and returns when the shell exits.
-///
-/// # Errors
-/// If the guest cannot be started.
+/// Boots a guest with a shell on this terminal, and returns when the shell exits. Fails if the guest cannot
+/// be started.
 pub fn shell(mut guest: Guest, archive: &Archive, announce: &dyn Fn(&str)) -> Result<(), LabError> {
     let place = Place::new(archive)?;
     let (mut machine, _) = guest.machine(archive, &place, announce)?;

@@ -35,11 +35,8 @@ pub struct CommandHere<'a> {
 
 impl CommandHere<'_> {
     /// Runs the command in a guest with the kernel `wanted`. Returns the command's result and the kernel
-    /// release.
-    ///
-    /// # Errors
-    /// If the guest cannot be started, if it ends before the command does, if `stop` becomes true, or if a result cannot be
-    /// written.
+    /// release. Fails if the guest cannot be started, if it ends before the command does, if `stop` becomes
+    /// true, or if a result cannot be written.
     pub fn run(
         &self,
         wanted: &Wanted,
@@ -88,11 +85,8 @@ impl CommandHere<'_> {
     }
 }
 
-/// Starts a shell on this terminal, in a guest with this program and with the packages, programs and
-/// modules that any of its commands needs.
-///
-/// # Errors
-/// If the guest cannot be started.
+/// Starts a shell on this terminal, in a guest with this program and with the packages, programs and modules
+/// that any of its commands needs. Fails if the guest cannot be started.
 pub fn shell_here(wanted: &Wanted, announce: &dyn Fn(&str)) -> Result<(), LabError> {
     let archive = Archive::open()?;
     let own = OwnProgram::copied(&archive)?;

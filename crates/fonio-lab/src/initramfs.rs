@@ -45,10 +45,7 @@ pub struct Initramfs {
 
 impl Initramfs {
     /// Creates a file system with a shell and the usual small programs. `userland` must contain
-    /// `busybox-static` and the libraries of all added programs.
-    ///
-    /// # Errors
-    /// If the userland has no busybox.
+    /// `busybox-static` and the libraries of all added programs. Fails if the userland has no busybox.
     pub fn new(userland: &Userland) -> Result<Initramfs, LabError> {
         let mut made =
             Initramfs { userland: userland.clone(), files: BTreeMap::new(), folders: BTreeSet::new() };
@@ -70,10 +67,8 @@ impl Initramfs {
         Ok(made)
     }
 
-    /// Adds a program of the userland and its libraries, under its own path.
-    ///
-    /// # Errors
-    /// If the userland lacks the program or one of its libraries.
+    /// Adds a program of the userland and its libraries, under its own path. Fails if the userland lacks the
+    /// program or one of its libraries.
     pub fn add_tool(&mut self, name: &str) -> Result<(), LabError> {
         let path = self.userland.program(name).ok_or_else(|| LabError::NoLibrary {
             program: "the guest".to_owned(),
@@ -85,10 +80,8 @@ impl Initramfs {
         self.add_program(&file, &place)
     }
 
-    /// Adds a program of this machine at `place`, with its libraries from the userland.
-    ///
-    /// # Errors
-    /// If the userland lacks one of its libraries.
+    /// Adds a program of this machine at `place`, with its libraries from the userland. Fails if the userland
+    /// lacks one of its libraries.
     pub fn add_program(&mut self, program: &Path, place: &Path) -> Result<(), LabError> {
         self.insert(place, REGULAR | 0o755, Content::Copy(program.to_owned()));
         for library in self.libraries(program)? {
@@ -103,10 +96,8 @@ impl Initramfs {
         Ok(())
     }
 
-    /// Adds a file, or a folder with all its contents, of this machine at `place`.
-    ///
-    /// # Errors
-    /// If a file cannot be read.
+    /// Adds a file, or a folder with all its contents, of this machine at `place`. Fails if a file cannot be
+    /// read.
     pub fn add_copy(&mut self, path: &Path, place: &Path) -> Result<(), LabError> {
         let metadata = fs::metadata(path).map_err(LabError::system("read", path))?;
         if !metadata.is_dir() {

@@ -170,18 +170,13 @@ pub(crate) fn add_served_disk(machine: &mut Command, name: &str, socket: &Path) 
     machine.args(["-device", &device]);
 }
 
-/// Checks that this machine can start guests. Call this function before downloading packages.
-///
-/// # Errors
-/// If QEMU or `setpriv` is not installed.
+/// Checks that this machine can start guests. Call this function before downloading packages. Fails if QEMU
+/// or `setpriv` is not installed.
 pub fn check() -> Result<(), LabError> {
     check_for(Architecture::Amd64)
 }
 
-/// Checks that this machine can start guests of an architecture.
-///
-/// # Errors
-/// If QEMU or `setpriv` is not installed.
+/// Checks that this machine can start guests of an architecture. Fails if QEMU or `setpriv` is not installed.
 pub fn check_for(architecture: Architecture) -> Result<(), LabError> {
     let facts = architecture.facts();
     require(facts.qemu, facts.qemu_package)?;

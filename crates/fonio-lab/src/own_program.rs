@@ -17,10 +17,8 @@ pub struct OwnProgram {
 }
 
 impl OwnProgram {
-    /// Creates the copy if there is no copy, and removes copies of earlier versions.
-    ///
-    /// # Errors
-    /// If the program cannot be read, or the copy cannot be written.
+    /// Creates the copy if there is no copy, and removes copies of earlier versions. Fails if the program
+    /// cannot be read, or the copy cannot be written.
     pub fn copied(archive: &Archive) -> Result<OwnProgram, LabError> {
         let program = std::env::current_exe().map_err(LabError::system("find", "this program"))?;
         let metadata = fs::metadata(&program).and_then(|metadata| metadata.modified());

@@ -52,10 +52,7 @@ pub(crate) fn failed(command: &Command, complaint: &[u8]) -> LabError {
 }
 
 /// Writes a copy of `program` without debug information to `copy`. If this machine has no `strip`, the copy
-/// keeps the debug information.
-///
-/// # Errors
-/// If `program` cannot be copied.
+/// keeps the debug information. Fails if `program` cannot be copied.
 pub fn stripped(program: &Path, copy: &Path) -> Result<PathBuf, LabError> {
     let mut strip = Command::new("strip");
     strip.arg("-o").args([copy, program]).stdin(Stdio::null()).stderr(Stdio::null());

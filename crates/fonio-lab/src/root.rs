@@ -62,11 +62,9 @@ pub(crate) struct Maker<'a> {
 }
 
 impl Root {
-    /// Returns the image with Debian and `packages`. Creates the image if it does not exist or if the
-    /// archive has newer versions of its packages.
-    ///
-    /// # Errors
-    /// If a package does not exist, if the archive cannot be reached, or if the packages cannot be installed.
+    /// Returns the image with Debian and `packages`. Creates the image if it does not exist or if the archive
+    /// has newer versions of its packages. Fails if a package does not exist, if the archive cannot be
+    /// reached, or if the packages cannot be installed.
     pub(crate) fn of(maker: &Maker<'_>, packages: &[String]) -> Result<Root, LabError> {
         let folder = maker.archive.folder().join("roots");
         fs::create_dir_all(&folder).map_err(LabError::system("make", &folder))?;

@@ -244,10 +244,8 @@ fn check<'a>(
 impl<'a> System<'a> {
     /// Prepares and boots a guest, and returns when the guest can run commands. The first guest with a set of
     /// packages takes minutes to install the packages. `announce` gets progress messages. If `stop` becomes
-    /// true, all functions of the guest fail with [`LabError::Interrupted`].
-    ///
-    /// # Errors
-    /// If a program, package or kernel is missing, or if the guest does not become ready.
+    /// true, all functions of the guest fail with [`LabError::Interrupted`]. Fails if a program, package or
+    /// kernel is missing, or if the guest does not become ready.
     pub fn start(
         archive: &Archive,
         options: &SystemOptions,
@@ -284,10 +282,7 @@ impl<'a> System<'a> {
     }
 
     /// Switches the guest on, after [`System::cut`] or [`System::power_off`]. Does nothing if the guest is
-    /// already on.
-    ///
-    /// # Errors
-    /// If the guest does not become ready.
+    /// already on. Fails if the guest does not become ready.
     pub fn power_on(&mut self) -> Result<(), LabError> {
         if self.power.is_some() {
             return Ok(());
@@ -304,11 +299,8 @@ impl<'a> System<'a> {
     /// Runs a command as root in `/root`, and returns its output. The command's standard input is empty.
     ///
     /// While the command runs, its output is kept in the guest's memory (`/run`). The command runs in the
-    /// control group of the agent's service; use `systemd-run` for a separate control group.
-    ///
-    /// # Errors
-    /// If the guest is off, or if the guest ends before the command ends. A nonzero exit code is not an
-    /// error.
+    /// control group of the agent's service; use `systemd-run` for a separate control group. Fails if the
+    /// guest is off, or if the guest ends before the command ends. A nonzero exit code is not an error.
     pub fn run(&mut self, words: &[impl AsRef<str>]) -> Result<Output, LabError> {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let code = self.run_to(words, &mut stdout, &mut stderr)?;
@@ -316,10 +308,7 @@ impl<'a> System<'a> {
     }
 
     /// Runs a command as [`System::run`] does, but writes the output to `out` and `err` while the command
-    /// runs.
-    ///
-    /// # Errors
-    /// Errors of [`System::run`], `out` and `err`.
+    /// runs. Returns errors of [`System::run`], `out` and `err`.
     pub fn run_to(
         &mut self,
         words: &[impl AsRef<str>],
@@ -358,10 +347,7 @@ impl<'a> System<'a> {
     }
 
     /// Copies a file of this machine into the guest. The copy has the same permissions and belongs to root.
-    /// The target folder must exist.
-    ///
-    /// # Errors
-    /// If a file cannot be read or written.
+    /// The target folder must exist. Fails if a file cannot be read or written.
     pub fn put(&mut self, from: &Path, to: &str) -> Result<(), LabError> {
         let when = "while a file was copied";
         let mut file = File::open(from).map_err(LabError::system("read", from))?;
@@ -405,10 +391,7 @@ impl<'a> System<'a> {
         }
     }
 
-    /// Copies a file from the guest to this machine.
-    ///
-    /// # Errors
-    /// If a file cannot be read or written.
+    /// Copies a file from the guest to this machine. Fails if a file cannot be read or written.
     pub fn get(&mut self, from: &str, to: &Path) -> Result<(), LabError> {
         let handle = self.open(from, "r")?;
         let mut file = File::create(to).map_err(LabError::system("make", to))?;
@@ -417,10 +400,8 @@ impl<'a> System<'a> {
         self.agent("guest-file-close", &json!({ "handle": handle }), when).map(drop)
     }
 
-    /// Reboots the guest with `systemctl reboot` and waits until it can run commands again.
-    ///
-    /// # Errors
-    /// If the guest does not shut down or does not become ready.
+    /// Reboots the guest with `systemctl reboot` and waits until it can run commands again. Fails if the
+    /// guest does not shut down or does not become ready.
     pub fn reboot(&mut self) -> Result<(), LabError> {
         (self.announce)("rebooting …");
         self.leave("reboot")?;
@@ -429,10 +410,8 @@ impl<'a> System<'a> {
         self.power_on()
     }
 
-    /// Shuts the guest down with `systemctl poweroff`. The guest's disks are kept.
-    ///
-    /// # Errors
-    /// If the guest does not shut down.
+    /// Shuts the guest down with `systemctl poweroff`. The guest's disks are kept. Fails if the guest does
+    /// not shut down.
     pub fn power_off(&mut self) -> Result<(), LabError> {
         self.leave("poweroff")
     }
@@ -447,11 +426,8 @@ impl<'a> System<'a> {
     }
 
     /// Saves the guest's memory and disks under a name in the guest's disk files, while the guest continues
-    /// to run. The snapshot is removed with the guest.
-    ///
-    /// # Errors
-    /// If the guest is off, if QEMU cannot save the guest, or if another program serves one of the guest's
-    /// disks.
+    /// to run. The snapshot is removed with the guest. Fails if the guest is off, if QEMU cannot save the
+    /// guest, or if another program serves one of the guest's disks.
     pub fn snapshot(&mut self, name: &str) -> Result<(), LabError> {
         if let Some(socket) = self.prepared.served.first() {
             return Err(LabError::ServedDisk { socket: socket.clone() });
@@ -462,10 +438,8 @@ impl<'a> System<'a> {
     }
 
     /// Restores memory and disks from a snapshot, even if the guest is off. The guest continues from that
-    /// state, but the output of a command that was running when the snapshot was taken is lost.
-    ///
-    /// # Errors
-    /// If the snapshot does not exist or QEMU cannot load it. After this error, the guest is off.
+    /// state, but the output of a command that was running when the snapshot was taken is lost. Fails if the
+    /// snapshot does not exist or QEMU cannot load it. After this error, the guest is off.
     pub fn restore(&mut self, name: &str) -> Result<(), LabError> {
         if !self.snapshots.iter().any(|known| known == name) {
             return Err(LabError::NoSnapshot { name: name.to_owned(), have: self.snapshots.clone() });
@@ -485,10 +459,7 @@ impl<'a> System<'a> {
         self.wait_for_agent("after its state was restored")
     }
 
-    /// Shuts the guest down and removes its disks.
-    ///
-    /// # Errors
-    /// If the guest does not shut down.
+    /// Shuts the guest down and removes its disks. Fails if the guest does not shut down.
     pub fn stop(mut self) -> Result<(), LabError> {
         if self.power.is_some() { self.power_off() } else { Ok(()) }
     }
@@ -670,10 +641,7 @@ impl<'a> System<'a> {
 }
 
 /// Boots a system guest with a root login on this terminal, and returns when it is shut down. The guest can
-/// reboot.
-///
-/// # Errors
-/// If the guest cannot be prepared or started.
+/// reboot. Fails if the guest cannot be prepared or started.
 pub fn system_shell(
     archive: &Archive,
     options: &SystemOptions,

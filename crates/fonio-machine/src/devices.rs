@@ -123,7 +123,7 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::path::{Path, PathBuf};
 
-    use expect_test::expect;
+    use expect_test::expect_file;
     use fonio_core::DeviceId;
 
     use super::*;
@@ -221,17 +221,7 @@ mod tests {
                 );
             }
         }
-        expect![[r#"
-            mmcblk0 Emmc flash=true encrypted=None below=[] mounts=["/no-such-bind", "/no-such-data"]
-                used Some(30) Some(110), reserve Some("warning"), by Some("Samsung") Some("06/2017"), None, 4 files
-            mmcblk1 Sd flash=true encrypted=None below=[] mounts=[]
-                used None None, reserve None, by Some("0x000099") None, None, 1 files
-            sda Ufs flash=true encrypted=None below=[] mounts=[]
-                used Some(10) Some(20), reserve Some("normal"), by Some("KIOXIA") None, None, 4 files
-            nvme0n1 Nvme flash=true encrypted=None below=[] mounts=[]
-                used None None, reserve None, by None None, Some(40850), 1 files
-            dm-0 DeviceMapper flash=false encrypted=Some(true) below=["179:0"] mounts=["/no-such-data"]
-        "#]].assert_eq(&shown);
+        expect_file!["devices_expected.txt"].assert_eq(&shown);
         let encrypted = [DeviceId::new(252, 0)];
         assert_eq!(machine.with_all_below(&encrypted), [DeviceId::new(179, 0), DeviceId::new(252, 0)]);
         assert_eq!(machine.disk_of(DeviceId::new(179, 2)), DeviceId::new(179, 0));

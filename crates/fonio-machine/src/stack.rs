@@ -111,10 +111,8 @@ impl Machine {
     }
 
     /// Returns the block device of a path: the device itself if the path is a device, otherwise its file
-    /// system's device. Returns `None` if the mount table shows no device.
-    ///
-    /// # Errors
-    /// If the path cannot be examined.
+    /// system's device. Returns `None` if the mount table shows no device. Fails if the path cannot be
+    /// examined.
     pub fn device_below(&self, path: &Path) -> io::Result<Option<DeviceId>> {
         let stat = rustix::fs::stat(path)?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice {

@@ -22,7 +22,7 @@
 #include "common.bpf.h"
 
 // include/linux/sched.h
-enum { TASK_INTERRUPTIBLE = 1, TASK_UNINTERRUPTIBLE = 2, TASK_NOLOAD = 0x400, PF_KTHREAD = 0x200000 };
+enum { TASK_INTERRUPTIBLE = 1, TASK_UNINTERRUPTIBLE = 2, TASK_DEAD = 0x80, TASK_NOLOAD = 0x400, PF_KTHREAD = 0x200000 };
 // include/uapi/linux/futex.h
 enum { FUTEX_WAIT = 0, FUTEX_LOCK_PI = 6, FUTEX_WAIT_BITSET = 9, FUTEX_LOCK_PI2 = 13, FUTEX_COMMAND = 0x7f };
 // The value of a lock with a waiting thread: in glibc, bionic, Rust and Go; and in musl.
@@ -41,6 +41,9 @@ struct settings {
 	u64 began_ns;
 	u32 period;
 	u32 own_tgid;
+	// Whether to sum up the times of each process.
+	u32 counts_processes;
+	u32 zero;
 };
 
 // The lowest bit of a wait's begin time: another processor may have been waking the thread when it left. If
@@ -82,6 +85,14 @@ struct short_sum {
 	char comm[COMM_MAX];
 	// When the thread started, by the clock that counts since boot.
 	u64 started_ns;
+};
+
+// The sleeps of a process in one system call.
+struct sleep_key {
+	u32 tgid;
+	s32 call;
+	// Whether another thread held a lock.
+	u32 is_for_lock;
 };
 
 struct long_wait {
@@ -162,6 +173,22 @@ struct {
 	TYPE(value, struct started);
 } started_by SEC(".maps");
 
+// The processor time of the ended threads, by process.
+struct {
+	UINT(type, MAP_LRU_HASH);
+	UINT(max_entries, 32768);
+	TYPE(key, u32);
+	TYPE(value, u64);
+} ran SEC(".maps");
+
+// The total time of interruptible sleeps of at least the threshold.
+struct {
+	UINT(type, MAP_LRU_HASH);
+	UINT(max_entries, 16384);
+	TYPE(key, struct sleep_key);
+	TYPE(value, u64);
+} slept SEC(".maps");
+
 struct {
 	UINT(type, MAP_HASH);
 	UINT(max_entries, 65536);
@@ -195,6 +222,28 @@ INLINE void add(u64 *to, u64 number)
 }
 
 #include "open.bpf.h"
+
+// Adds to a sum in a map.
+#define ADD_TO(map, key, number)                                             \
+	({                                                                   \
+		u64 *sum = map_lookup(map, key), none = 0;                   \
+		if (!sum) {                                                  \
+			/* Another processor may have added it by now. */    \
+			map_update(map, key, &none, UPDATE_NOEXIST);         \
+			sum = map_lookup(map, key);                          \
+		}                                                            \
+		if (sum)                                                     \
+			add(sum, number);                                    \
+	})
+
+// Adds the processor time of an ended thread to its process.
+INLINE void note_end(struct task_struct *task)
+{
+	u32 zero = 0, tgid = task->tgid;
+	struct settings *set = map_lookup(&settings, &zero);
+	if (set && set->counts_processes)
+		ADD_TO(&ran, &tgid, task->se.sum_exec_runtime);
+}
 
 // Whether a processor holds the lock under which threads are woken. If spinlocks have another layout, returns true.
 INLINE int is_locked(struct task_struct *task)
@@ -448,8 +497,8 @@ INLINE int woken_sleeper(u64 *ctx, struct task_struct *task)
 	struct settings *set = map_lookup(&settings, &zero);
 	if (!set)
 		return 0;
-	u64 slept = sleeper->slept_ns, now = now_ns();
-	int is_long = now > slept + set->threshold_ns && task->tgid != set->own_tgid;
+	u64 slept_ns = sleeper->slept_ns, now = now_ns();
+	int is_long = now > slept_ns + set->threshold_ns && task->tgid != set->own_tgid;
 	if (!is_long) {
 		// Most sleeps are short and are ended by the same thread as the previous one.
 		if (!waker_tid || waker_tid == sleeper->answerer)
@@ -464,7 +513,7 @@ INLINE int woken_sleeper(u64 *ctx, struct task_struct *task)
 	struct arguments arguments = {};
 	s32 call = NO_CALL;
 	// An answer is not a request. Both threads take turns, so the first request decides.
-	int is_answer = waker && has_asked(tid, slept, waker);
+	int is_answer = waker && has_asked(tid, slept_ns, waker);
 	if (is_answer) {
 		sleeper->answerer = waker_tid;
 	} else if (waker_tid) {
@@ -475,7 +524,11 @@ INLINE int woken_sleeper(u64 *ctx, struct task_struct *task)
 	if (!is_long)
 		return 0;
 	call = call_of(task, &arguments);
-	if (waker && waker->blocked_until_ns > slept + set->threshold_ns) {
+	if (set->counts_processes) {
+		struct sleep_key key = { task->tgid, call, is_for_lock(call, &arguments) };
+		ADD_TO(&slept, &key, now - slept_ns);
+	}
+	if (waker && waker->blocked_until_ns > slept_ns + set->threshold_ns) {
 		if (is_for_lock(call, &arguments))
 			flags = FOR_LOCK;
 		else if (is_answer || is_for_child(call))
@@ -491,7 +544,7 @@ INLINE int woken_sleeper(u64 *ctx, struct task_struct *task)
 	if (!count)
 		return 0;
 	add(&count->long_waits, 1);
-	if (!give(ctx, task, slept, now, call, 0, flags))
+	if (!give(ctx, task, slept_ns, now, call, 0, flags))
 		add(&count->sleeps_lost, 1);
 	return 0;
 }
@@ -575,8 +628,11 @@ int left(u64 *ctx)
 		note_sleep(prev);
 		return 0;
 	}
-	if (!is_blocked(state))
+	if (!is_blocked(state)) {
+		if (state & TASK_DEAD)
+			note_end(prev);
 		return 0;
+	}
 	u32 zero = 0, tid = prev->pid;
 	struct settings *set = map_lookup(&settings, &zero);
 	if (!set || prev->tgid == set->own_tgid)

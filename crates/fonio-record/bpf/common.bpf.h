@@ -89,6 +89,7 @@ struct raw_spinlock {
 	u32 raw_lock;
 } KERNEL;
 struct sched_entity {
+	u64 sum_exec_runtime;
 	u8 sched_delayed;
 } KERNEL;
 struct thread_info {

@@ -31,10 +31,8 @@ const KERNEL_BUFFER_PER_CPU: std::ops::RangeInclusive<u64> = 1 << 20..=8 << 20;
 ///
 /// SIGINT and SIGTERM end a capture cleanly; a second SIGINT aborts it. The terminal sends SIGINT to the
 /// command too; the recorder forwards SIGTERM. The only change to the machine is the recorder's tracefs
-/// instance. The instance is removed at the end, together with the instances of killed runs.
-///
-/// # Errors
-/// Returns a [`RecordError`], which explains in one sentence what is missing or failed.
+/// instance. The instance is removed at the end, together with the instances of killed runs. Returns a
+/// [`RecordError`], which explains in one sentence what is missing or failed.
 pub fn record(
     options: &RecordOptions,
     progress: &mut dyn FnMut(Progress<'_>),
@@ -44,10 +42,8 @@ pub fn record(
 
 /// Does the same as [`record`], and adds the caller's rows, such as the phases of the command. `other_rows`
 /// is called once, after the capture. The caller may add marks, calls, waits, files and samples, with times
-/// of `CLOCK_MONOTONIC`.
-///
-/// # Errors
-/// The errors of [`record`]. An error of `other_rows` becomes [`RecordError::Write`].
+/// of `CLOCK_MONOTONIC`. Returns the errors of [`record`]. An error of `other_rows` becomes
+/// [`RecordError::Write`].
 pub fn record_with(
     options: &RecordOptions,
     other_rows: &mut OtherRows<'_>,

@@ -8,7 +8,7 @@ use std::process::Command;
 use fonio_core::meta::{LOST_CALLS, SHOWS_CALLS};
 use fonio_core::{Call, Content, File, SqliteWrite};
 use fonio_record::{RecordError, RecordOptions, record};
-use fonio_testing::{Need, has, skip};
+use fonio_testing::{Need, skip, skip_without};
 use loop_ext4::{FileSystem, Recorded, options_of};
 
 /// Returns the file of a call: the last component of its first path, and its kind.
@@ -48,9 +48,7 @@ fn sqlite(system: &FileSystem, mode: &str) -> [String; 3] {
 
 #[test]
 fn a_command_and_its_children_are_followed() {
-    if !has(&[Need::Sqlite3]) {
-        return;
-    }
+    skip_without!(Sqlite3);
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
     let recorded = |mode| {
@@ -143,9 +141,7 @@ fn recorded_in_turns(system: &FileSystem, scratch: &std::path::Path, calls: bool
 
 #[test]
 fn files_with_one_inode_number_keep_their_own_names() {
-    if !has(&[Need::Sqlite3]) {
-        return;
-    }
+    skip_without!(Sqlite3);
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let Some(system) = FileSystem::ext4_with(&scratch.path().join("image"), &["-N", "64"]) else { return };
     let database = system.dir.path().join("app.db");
@@ -195,9 +191,7 @@ fn a_running_process_is_followed_by_its_number() {
 
 #[test]
 fn a_process_that_does_not_exist_is_an_error() {
-    if !has(&[Need::Root]) {
-        return;
-    }
+    skip_without!(Root);
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let options = RecordOptions {
         calls_of: vec![u32::MAX >> 1],

@@ -16,7 +16,7 @@ use fonio_record::{
     BlockedBy, CommandSetting, Quiet, RecordError, RecordOptions, RecordSummary, Selector, StopReason,
     record, record_with,
 };
-use fonio_testing::{Need, has, skip};
+use fonio_testing::{Need, skip, skip_without};
 use loop_ext4::{FileSystem, LoopDevice, Recorded};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -670,9 +670,7 @@ fn the_next_run_removes_what_a_killed_one_left() {
 
 #[test]
 fn a_full_disk_keeps_what_fits_and_says_what_is_missing() {
-    if !has(&[Need::Root]) {
-        return;
-    }
+    skip_without!(Root);
     let dir = scratch();
     let written = dir.path().join("written");
     let script =

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use fonio_core::meta::{LOST_STATEMENTS, SHOWS_STATEMENTS};
 use fonio_core::{Call, SqliteWrite, Statement};
 use fonio_record::RecordOptions;
-use fonio_testing::{Need, has, skip};
+use fonio_testing::{Need, skip, skip_without};
 use loop_ext4::{FileSystem, Recorded, options_of};
 
 /// Returns the total number of steps of each statement.
@@ -62,9 +62,7 @@ fn script(mode: &str) -> String {
 
 #[test]
 fn the_statements_of_the_shell_are_recorded_without_values() {
-    if !has(&[Need::Sqlite3]) {
-        return;
-    }
+    skip_without!(Sqlite3);
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
     for mode in ["DELETE", "WAL"] {
@@ -118,35 +116,11 @@ fn the_statements_of_the_shell_are_recorded_without_values() {
 
 /// Two threads with one connection each execute statements that are prepared once, some of them before the
 /// recording.
-const PYTHON: &str = "
-import os, sqlite3, sys, threading, time
-folder = sys.argv[1]
-def work(n):
-    db = sqlite3.connect(f'{folder}/{n}.db', isolation_level=None)
-    db.execute('PRAGMA journal_mode=WAL')
-    db.execute(f'CREATE TABLE t{n}(x)')
-    insert = f'INSERT INTO t{n} VALUES (?)'
-    db.execute(insert, (0,))
-    open(f'{folder}/ready{n}', 'w').close()
-    while not os.path.exists(f'{folder}/go'):
-        time.sleep(0.02)
-    for x in range(20):
-        db.execute(insert, (x,))
-    db.execute('BEGIN IMMEDIATE')
-    db.executemany(insert, [(x,) for x in range(100)])
-    db.execute(f'UPDATE t{n} SET x = x + 1')
-    db.execute('COMMIT')
-    db.close()
-threads = [threading.Thread(target=work, args=(n,)) for n in (1, 2)]
-[thread.start() for thread in threads]
-[thread.join() for thread in threads]
-";
+const PYTHON: &str = include_str!("statements.py");
 
 #[test]
 fn a_process_that_runs_already_shows_the_statements_that_it_had_prepared() {
-    if !has(&[Need::Python]) {
-        return;
-    }
+    skip_without!(Python);
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
     let folder = system.dir.path();

@@ -120,10 +120,7 @@ pub struct Redact {
 }
 
 impl Redact {
-    /// Returns the key, if names must be replaced.
-    ///
-    /// # Errors
-    /// If the file cannot be read or is too short.
+    /// Returns the key, if names must be replaced. Fails if the file cannot be read or is too short.
     pub fn key(&self) -> anyhow::Result<Option<fonio_recording::Key>> {
         Ok(match (&self.redact_key, self.redact) {
             (Some(path), _) => Some(fonio_recording::Key::from_file(path)?),
@@ -133,10 +130,7 @@ impl Redact {
     }
 }
 
-/// Parses a time above 0.
-///
-/// # Errors
-/// If the text is not a time, or a time of 0.
+/// Parses a time above 0. Fails if the text is not a time, or a time of 0.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text).map_err(|error| error.to_string())?;
     if time.is_zero() { Err("write a time above 0, such as 40s".to_owned()) } else { Ok(time) }

@@ -20,10 +20,8 @@ use crate::exit::Exit;
 pub type Words = fn(BlockedIn) -> String;
 
 /// Records, and prints a summary of the recording and the next command. Returns the exit status of the
-/// recorded command. Therefore, a script can put `fonio record --` before any command.
-///
-/// # Errors
-/// If the recording fails.
+/// recorded command. Therefore, a script can put `fonio record --` before any command. Fails if the recording
+/// fails.
 pub fn run(arguments: &Record, words: Words) -> Result<Exit> {
     let mut options = RecordOptions::new(&arguments.out);
     options.select = arguments
@@ -74,19 +72,14 @@ pub fn set_extras(options: &mut RecordOptions, extras: &Extras) {
     options.statements = !extras.no_statements;
 }
 
-/// Creates a recording, with progress messages on standard error.
-///
-/// # Errors
-/// Errors of [`fonio_record::record()`].
+/// Creates a recording, with progress messages on standard error. Returns errors of
+/// [`fonio_record::record()`].
 pub fn capture(options: &RecordOptions, words: Words) -> Result<RecordSummary> {
     with_progress(options, words, |progress| Ok(fonio_record::record(options, progress)?))
 }
 
 /// Samples the blocked threads, with progress messages on standard error. `instead` is the error of
-/// [`capture`].
-///
-/// # Errors
-/// Errors of [`fonio_record::record_sampled()`].
+/// [`capture`]. Returns errors of [`fonio_record::record_sampled()`].
 pub fn sample(options: &RecordOptions, instead: &anyhow::Error, words: Words) -> Result<RecordSummary> {
     let Some(instead) = instead.downcast_ref::<RecordError>() else {
         anyhow::bail!("{instead:#}");

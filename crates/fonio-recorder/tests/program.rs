@@ -2,7 +2,7 @@
 
 use assert_cmd::Command;
 use assert_cmd::cargo::cargo_bin_cmd;
-use fonio_testing::{Need, has, skip};
+use fonio_testing::{Need, skip, skip_without};
 
 fn recorder() -> Command {
     cargo_bin_cmd!("fonio-recorder")
@@ -36,9 +36,7 @@ fn wrong_arguments_are_explained() {
 
 #[test]
 fn a_command_is_recorded() {
-    if !has(&[Need::Root]) {
-        return;
-    }
+    skip_without!(Root);
     let dir = tempfile::tempdir().expect("a folder");
     let recording = dir.path().join("recording");
     let file = dir.path().join("file");

@@ -23,10 +23,8 @@ const BATCHES: usize = 4;
 ///
 /// With several processors, `produce` runs on another thread, and `sink` stays on this thread. `produce` can
 /// be only a bounded number of rows ahead of `sink`. The sink gets the same rows in the same order as with a
-/// single thread, even if `produce` fails after these rows.
-///
-/// # Errors
-/// The error of `produce` or `sink`; if both fail, the error of `sink`.
+/// single thread, even if `produce` fails after these rows. Returns the error of `produce` or `sink`; if both
+/// fail, the error of `sink`.
 pub fn hand_over<T, E>(
     sink: &mut dyn RowSink,
     produce: impl FnOnce(&mut dyn RowSink) -> Result<T, E> + Send,

@@ -44,10 +44,8 @@ impl<'a> Sequencer<'a> {
         Sequencer { ordered: Ordered::new(options.rows_in_memory, &spill_dir), sink }
     }
 
-    /// Passes on the remaining rows. Without this call, these rows are lost.
-    ///
-    /// # Errors
-    /// Errors of the sink, and errors of reading spilled rows.
+    /// Passes on the remaining rows. Without this call, these rows are lost. Returns errors of the sink, and
+    /// errors of reading spilled rows.
     pub fn finish(mut self) -> io::Result<()> {
         self.ordered.finish(self.sink)
     }

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use expect_test::expect;
+use expect_test::expect_file;
 use fonio_core::meta::Device;
 use fonio_core::{
     BlockedCount, BlockedIn, Call, DeviceId, Link, LinkEnd, LinkKind, Meta, Nanos, RowSink, Timestamp, Wait,
@@ -22,20 +22,7 @@ use fonio_recording::{Writer, WriterOptions};
 use generated::Generated;
 
 /// Runs the statements in `blocks.json` and prints the resulting rows, with rounded floats.
-const RUN: &str = r#"
-import duckdb, json, sys
-connection = duckdb.connect()
-for number, block in enumerate(json.load(open(sys.argv[1])), 1):
-    try:
-        rows = connection.execute(block).fetchall()
-    except Exception as error:
-        sys.exit(f"block {number}: {error}\n{block}")
-    print(f"block {number}: {len(rows)} rows")
-    if not rows:
-        sys.exit(f"block {number} finds nothing\n{block}")
-    for row in rows[:2]:
-        print("   ", *(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row), sep=" | ")
-"#;
+const RUN: &str = include_str!("documentation.py");
 
 fn document() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/recording-reference.md");
@@ -142,48 +129,5 @@ fn the_queries_run() {
     let output =
         Command::new(&python).arg("-c").arg(RUN).arg(&blocks_path).current_dir(&dir).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    expect![[r#"
-        block 1: 4 rows
-            | write | 2810 | 0.3528 | 0.6961 | 0.04953 | 0.7535
-            | read | 1770 | 0.3571 | 0.6976 | 0.04953 | 0.7463
-        block 2: 4 rows
-            | 179:0 | read | 1410 | 0.08794 | 0.09433
-            | 179:0 | write | 2179 | 0.1615 | 0.1558
-        block 3: 6 rows
-            | discard | async | 46 | 2996
-            | discard | sync | 53 | 5864
-        block 4: 20 rows
-            | mysqld | None | None | 327 | 3.243e+04
-            | kworker/u8:1 | None | None | 323 | 3.135e+04
-        block 5: 2 rows
-            | 179:0 | 272 | 6 | 520 | 0.1508
-            | 179:1 | 47 | 10 | 736 | 0.8496
-        block 6: 2 rows
-            | 179:0 | 1 | 25.13 | 39
-            | 179:1 | 1 | 6.714 | 18
-        block 7: 20 rows
-            | 4 | write | 524288 | 1 | [5]
-            | 14 | read | 8192 | 1 | [16]
-        block 8: 20 rows
-            | 0 | bio 0 > remap bio 1 > split bio 2
-            | 0 | bio 0 > remap bio 1
-        block 9: 1 rows
-            | chrome | storage | 10 | 2.25
-        block 10: 10 rows
-            | fsync | /var/lib/app/9.db | 0.79 | 0.45
-            | fsync | /var/lib/app/8.db | 0.78 | 0.4
-        block 11: 3 rows
-            | mmcblk0 | 1 | None
-            | mmcblk0 | 2 | 0.1
-        block 12: 4 rows
-            | launch | discard | 1 | 4
-            | launch | flush | 7 | 0
-        block 13: 2 rows
-            | 179:0 | mmcblk0 | mq-deadline | 32 | 0
-            | 179:1 | mmcblk0p1 | mq-deadline | 32 | 0
-        block 14: 2 rows
-            | fonio.table | requests
-            | fonio.schema_version | 1
-    "#]]
-    .assert_eq(&String::from_utf8_lossy(&output.stdout));
+    expect_file!["documentation.expected"].assert_eq(&String::from_utf8_lossy(&output.stdout));
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use fonio_core::{CollectedRows, Diagnostic, Meta, Request, RowSink, Thread, Timestamp};
 use fonio_recording::{FinishedRecording, Recording, RecordingError, Table, Tables, Writer, WriterOptions};
-use fonio_testing::{Need, has};
+use fonio_testing::skip_without;
 use generated::Generated;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
@@ -67,9 +67,7 @@ fn write(dir: &Path, keep_what_fits: bool) -> Result<FinishedRecording, Recordin
 
 #[test]
 fn the_rows_that_fit_are_kept_and_the_others_counted() {
-    if !has(&[Need::Root]) {
-        return;
-    }
+    skip_without!(Root);
     let place = tempfile::tempdir().unwrap();
     let whole = write(&place.path().join("whole"), true).unwrap();
     assert_eq!((whole.incomplete.len(), whole.meta.lost.is_nothing()), (0, true));
@@ -105,9 +103,7 @@ fn the_rows_that_fit_are_kept_and_the_others_counted() {
 
 #[test]
 fn nothing_is_left_where_not_even_the_smallest_recording_fits_or_nobody_asked_for_a_part() {
-    if !has(&[Need::Root]) {
-        return;
-    }
+    skip_without!(Root);
     for (kib, keep_what_fits) in [(16, true), (512, false)] {
         let disk = Disk::of(kib);
         match write(&disk.path().join("run"), keep_what_fits) {

@@ -64,9 +64,7 @@ fn two_million_rows() {
 
 #[test]
 fn a_hundred_million_rows() {
-    if !fonio_testing::has(&[fonio_testing::Need::Long]) {
-        return;
-    }
+    fonio_testing::skip_without!(Long);
     write_and_read(100_000_000, false);
     write_and_read(100_000_000, true);
 }

@@ -3,7 +3,7 @@
 //! A document is built once and passed to a renderer. Each section answers a question in the user's words.
 //! Each chart comes with a table, so no information depends only on colour.
 
-use fonio_core::Unit;
+use fonio_core::{ByteCount, Nanos, Unit};
 
 /// A report: the verdict, the first questions, the findings, then all other questions.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -389,6 +389,24 @@ impl Cell {
     }
 }
 
+impl From<Nanos> for Cell {
+    fn from(time: Nanos) -> Cell {
+        Cell::count(time.0, Unit::Ns)
+    }
+}
+
+impl From<ByteCount> for Cell {
+    fn from(size: ByteCount) -> Cell {
+        Cell::count(size.0, Unit::Bytes)
+    }
+}
+
+impl<T: Into<Cell>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Cell {
+        value.map_or(Cell::Unknown, T::into)
+    }
+}
+
 /// A table with one row for each item, to which columns are added.
 #[derive(Clone, Debug)]
 pub struct Filled<T> {
@@ -399,9 +417,9 @@ pub struct Filled<T> {
 
 impl<T> Filled<T> {
     /// Adds a column with its note, which can be empty. `cell` returns the column's cell for an item.
-    pub fn column(mut self, label: &str, note: &str, cell: impl Fn(&T) -> Cell) -> Filled<T> {
+    pub fn column<C: Into<Cell>>(mut self, label: &str, note: &str, cell: impl Fn(&T) -> C) -> Filled<T> {
         self.table.columns.push(Column::noted(label, note));
-        self.table.rows.iter_mut().zip(&self.items).for_each(|(row, item)| row.push(cell(item)));
+        self.table.rows.iter_mut().zip(&self.items).for_each(|(row, item)| row.push(cell(item).into()));
         self
     }
 
@@ -468,8 +486,8 @@ impl Column {
 
 impl Fact {
     /// Creates a value with a label and without an explanation.
-    pub fn new(label: &str, value: Cell) -> Fact {
-        Fact { label: label.to_owned(), value, note: String::new() }
+    pub fn new(label: &str, value: impl Into<Cell>) -> Fact {
+        Fact { label: label.to_owned(), value: value.into(), note: String::new() }
     }
 
     /// Adds an explanation to the value.

@@ -62,18 +62,12 @@ struct ComparisonRef<'a> {
     comparison: &'a Comparison,
 }
 
-/// Writes an analysis as one line of JSON.
-///
-/// # Errors
-/// Errors of writing to `out`.
+/// Writes an analysis as one line of JSON. Returns errors of writing to `out`.
 pub fn render_json(analysis: &Analysis, out: &mut dyn io::Write) -> io::Result<()> {
     line(&report(analysis), out)
 }
 
-/// Writes a comparison as one line of JSON.
-///
-/// # Errors
-/// Errors of writing to `out`.
+/// Writes a comparison as one line of JSON. Returns errors of writing to `out`.
 pub fn render_comparison_json(comparison: &Comparison, out: &mut dyn io::Write) -> io::Result<()> {
     line(&ComparisonRef { schema: COMPARISON_SCHEMA, comparison }, out)
 }

@@ -12,10 +12,7 @@ const ROWS: usize = 20;
 /// Number of characters in a sparkline.
 const COURSE: usize = 60;
 
-/// Writes the document as Markdown.
-///
-/// # Errors
-/// Errors of writing to `out`.
+/// Writes the document as Markdown. Returns errors of writing to `out`.
 pub fn render_markdown(document: &Document, out: &mut dyn io::Write) -> io::Result<()> {
     let Document { title, subtitle, verdict, facts, opening, findings, sections, terms, provenance, next: _ } =
         document;

@@ -40,10 +40,7 @@ impl TerminalStyle {
         TerminalStyle { colour: false, width: 100, height: 31, unicode: true, rows: 10, first_screen: false };
 }
 
-/// Writes the document for a terminal.
-///
-/// # Errors
-/// Errors of writing to `out`.
+/// Writes the document for a terminal. Returns errors of writing to `out`.
 pub fn render_terminal(document: &Document, style: TerminalStyle, out: &mut dyn io::Write) -> io::Result<()> {
     let style = TerminalStyle { width: style.width.max(WIDTH_MIN), ..style };
     let mut terminal = Terminal { style, out };

@@ -2,16 +2,14 @@
 
 use std::process::Command;
 
-use fonio_testing::Need;
+use fonio_testing::skip_without;
 
 /// The texts that fonio-core's formatter writes, which the script must also write.
 const FORMATTED: &str = include_str!("../../fonio-core/src/quantity/formatted.tsv");
 
 #[test]
 fn the_script_writes_numbers_as_the_rest_does() {
-    if !fonio_testing::has(&[Need::Node]) {
-        return;
-    }
+    skip_without!(Node);
     let rows: Vec<Vec<&str>> = FORMATTED
         .lines()
         .filter(|line| !line.starts_with('#'))
@@ -41,9 +39,7 @@ fn printed(program: &str) -> String {
 
 #[test]
 fn the_script_writes_the_wall_clock() {
-    if !fonio_testing::has(&[Need::Node]) {
-        return;
-    }
+    skip_without!(Node);
     // The clock value is 2026-11-24 00:00:00, and axis values count from that time.
     let program = format!(
         "import {{ clockScale, shown }} from 'file://{}/web/src/format.js';
@@ -61,9 +57,7 @@ fn the_script_writes_the_wall_clock() {
 
 #[test]
 fn the_filter_finds_units_processes_and_files() {
-    if !fonio_testing::has(&[Need::Node]) {
-        return;
-    }
+    skip_without!(Node);
     let rows = [
         ("", "python3", true),
         ("notes", "python3 (notes.service)", true),
@@ -88,9 +82,7 @@ fn the_filter_finds_units_processes_and_files() {
 
 #[test]
 fn the_filter_leaves_out_lanes() {
-    if !fonio_testing::has(&[Need::Node]) {
-        return;
-    }
+    skip_without!(Node);
     let program = format!(
         "import {{ withLanes }} from 'file://{}/web/src/filter.js';
          const series = [{{ x: [1, 2, 3], y: [0, 1, 1], z: [], low: [4, 5, 6], high: [7, 8, 9] }}];

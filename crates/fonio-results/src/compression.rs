@@ -36,11 +36,8 @@ pub fn compress(json: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Decompresses a document of up to `bytes_max` bytes.
-///
-/// # Errors
-///
-/// If the bytes are damaged or were written by a newer version of the service.
+/// Decompresses a document of up to `bytes_max` bytes. Fails if the bytes are damaged or were written by a
+/// newer version of the service.
 pub fn decompress(bytes: &[u8], bytes_max: usize) -> io::Result<Vec<u8>> {
     let Some((1, compressed)) = bytes.split_first().map(|(first, rest)| (*first, rest)) else {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the document has an unknown dictionary"));

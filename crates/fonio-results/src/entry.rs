@@ -150,11 +150,8 @@ pub fn device(document: &Document) -> DeviceRevision {
     }
 }
 
-/// Returns the text of a value that serializes to a string, such as a unit.
-///
-/// # Panics
-///
-/// If the value does not serialize to a string.
+/// Returns the text of a value that serializes to a string, such as a unit. Panics if the value does not
+/// serialize to a string.
 pub fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,

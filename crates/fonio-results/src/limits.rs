@@ -38,11 +38,8 @@ impl Limiter {
         Limiter { rate, buckets: Mutex::default() }
     }
 
-    /// Takes a token from the bucket of `address` for a request at `now`.
-    ///
-    /// # Errors
-    ///
-    /// Returns the time until the next token if the bucket has no token.
+    /// Takes a token from the bucket of `address` for a request at `now`. Returns the time until the next
+    /// token if the bucket has no token.
     pub fn take(&self, address: IpAddr, now: Instant) -> Result<(), Duration> {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= ADDRESSES_MAX {

@@ -14,11 +14,8 @@ pub struct Parameters(Vec<(String, String)>);
 const VALUE_BYTES_MAX: usize = 256;
 
 impl Parameters {
-    /// Reads the query parameters. Only the names in `known` are allowed.
-    ///
-    /// # Errors
-    ///
-    /// If a name is unknown or repeated, or a value is too long or has control characters.
+    /// Reads the query parameters. Only the names in `known` are allowed. Fails if a name is unknown or
+    /// repeated, or a value is too long or has control characters.
     pub fn of(uri: &Uri, known: &[&str]) -> Result<Parameters, Problem> {
         let axum::extract::Query(pairs) = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri)
             .map_err(|_| {

@@ -111,11 +111,8 @@ async fn guard(State(service): State<Service>, request: Request, next: Next) -> 
     response
 }
 
-/// Opens the socket on which the service listens.
-///
-/// # Errors
-///
-/// Returns a message that names the address or the port if the service cannot listen on it.
+/// Opens the socket on which the service listens. Returns a message that names the address or the port if the
+/// service cannot listen on it.
 pub async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => {

@@ -10,11 +10,8 @@ use crate::problem::Problem;
 /// Maximum number of mistakes that a reply lists.
 const PLACES_MAX: usize = 20;
 
-/// Reads a document that was received at `now_unix_s`.
-///
-/// # Errors
-///
-/// Returns the problem for the reply if the bytes are not a document, or if the document is refused.
+/// Reads a document that was received at `now_unix_s`. Returns the problem for the reply if the bytes are not
+/// a document, or if the document is refused.
 pub fn read(bytes: &[u8], now_unix_s: u64) -> Result<Entry, Problem> {
     let problems = match Submission::read(bytes) {
         Ok((submission, json)) => return Ok(Entry::of_json(&submission, &json, now_unix_s)),

@@ -11,7 +11,7 @@ use fonio_results::database::Location;
 use fonio_results::serve::Times;
 use fonio_storebench_document::document::Document;
 use fonio_storebench_document::sample;
-use fonio_testing::Need;
+use fonio_testing::skip_without;
 use support::{Running, settings};
 
 fn submit(service: &Running, document: &Document) -> String {
@@ -22,9 +22,7 @@ fn submit(service: &Running, document: &Document) -> String {
 
 #[test]
 fn pages_fit_and_are_accessible() {
-    if !fonio_testing::has(&[Need::Chromium]) {
-        return;
-    }
+    skip_without!(Chromium);
     let folder = tempfile::tempdir().unwrap();
     let service = Running::start(&settings(Location::Folder(folder.path().to_owned())), Times::default());
     let mut ids = Vec::new();

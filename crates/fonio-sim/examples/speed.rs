@@ -1,4 +1,4 @@
-//! Measures for `cargo xtask bench devices` how fast devices and schedulers are simulated, on one core. Each
+//! Measures for `cargo xtask bench devices` (arguments: `devices ROUNDS`) how fast devices and schedulers are simulated, on one core. Each
 //! round prints a line per case: the case's name and its values, separated by tabs; `-` is a missing value.
 //!
 //! All cases run one after the other in the same process, so the printed memory is the process's peak so
@@ -32,7 +32,7 @@ const CASES: [Case; 7] = [
 ];
 
 fn main() {
-    let rounds = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(1);
+    let rounds = std::env::args().nth(2).and_then(|word| word.parse().ok()).unwrap_or(1);
     for _ in 0..rounds {
         CASES.into_iter().for_each(measure);
         Policy::ALL.into_iter().for_each(schedule);

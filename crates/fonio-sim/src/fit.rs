@@ -49,11 +49,8 @@ const ERROR_MAX: f64 = 1e-4;
 const ROUNDS_MAX: u32 = 40;
 
 /// Changes the targets' keys until the model gives the wanted values or the maximum number of rounds is
-/// reached. Returns the profile and the result for each target.
-///
-/// # Errors
-///
-/// If a key is unknown or not in the profile, or no device can be made from the profile.
+/// reached. Returns the profile and the result for each target. Fails if a key is unknown or not in the
+/// profile, or no device can be made from the profile.
 pub fn fit(profile: &Profile, targets: &[Target]) -> Result<(Profile, Vec<Met>), ProfileError> {
     let mut fitted = profile.clone();
     for _ in 0..ROUNDS_MAX {

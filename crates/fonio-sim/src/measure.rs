@@ -82,11 +82,8 @@ impl Measured {
 }
 
 /// Runs all jobs concurrently on a device, starting at `from`. Returns the jobs' results and the end time.
-/// `seed` determines the addresses of random requests.
-///
-/// # Panics
-///
-/// If a job's range is smaller than a request, or extends beyond the device.
+/// `seed` determines the addresses of random requests. Panics if a job's range is smaller than a request, or
+/// extends beyond the device.
 pub fn run(device: &mut dyn Device, jobs: &[Job], from: Timestamp, seed: u64) -> (Vec<Measured>, Timestamp) {
     struct Running {
         random: Random,
@@ -241,20 +238,12 @@ impl Protocol {
         }
     }
 
-    /// Runs the experiment on a device of this profile.
-    ///
-    /// # Errors
-    ///
-    /// If no device can be made from the profile.
+    /// Runs the experiment on a device of this profile. Fails if no device can be made from the profile.
     pub fn run(&self, profile: &Profile) -> Result<f64, ProfileError> {
         self.run_on(|| profile.device(None, SEED))
     }
 
-    /// Runs the experiment on devices from `make`.
-    ///
-    /// # Errors
-    ///
-    /// If `make` fails.
+    /// Runs the experiment on devices from `make`. Fails if `make` fails.
     pub fn run_on<E>(&self, make: impl Fn() -> Result<Box<dyn Device>, E>) -> Result<f64, E> {
         let alone = |jobs: u32| -> Result<Measured, E> {
             let mut device = make()?;

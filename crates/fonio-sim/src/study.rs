@@ -56,22 +56,14 @@ pub struct Slowdown {
 
 impl Setup<'_> {
     /// Returns the response time of one process alone in microseconds: total time divided by the number of
-    /// requests.
-    ///
-    /// # Errors
-    ///
-    /// If no device can be made from the profile.
+    /// requests. Fails if no device can be made from the profile.
     pub fn alone(&self, op: Op, order: Order) -> Result<f64, ProfileError> {
         let outcome = self.run(vec![process(0, op, order, FILE)], FILE)?;
         Ok(outcome.of(ProcessId(0), op).micros_each())
     }
 
     /// Returns the factors by which equal numbers of readers and writers slow each other down. Each process
-    /// has its own file; all files have the same size.
-    ///
-    /// # Errors
-    ///
-    /// If no device can be made from the profile.
+    /// has its own file; all files have the same size. Fails if no device can be made from the profile.
     pub fn slowdown(&self, order: Order, processes: u32) -> Result<Slowdown, ProfileError> {
         let of = |op, first: u32| (first..first + processes).map(move |at| process(at, op, order, FILE));
         let all = of(Op::Read, 0).chain(of(Op::Write, processes)).collect();
@@ -87,11 +79,7 @@ impl Setup<'_> {
     }
 
     /// Returns the speedup of concurrent processes: the total time if they run one after the other, divided
-    /// by the time if they run concurrently.
-    ///
-    /// # Errors
-    ///
-    /// If no device can be made from the profile.
+    /// by the time if they run concurrently. Fails if no device can be made from the profile.
     pub fn speedup(&self, op: Op, order: Order, processes: u32) -> Result<f64, ProfileError> {
         let all = (0..processes).map(|at| process(at, op, order, SMALL_FILE));
         let size = ByteCount(u64::from(processes) * SMALL_FILE.0);
@@ -107,11 +95,7 @@ impl Setup<'_> {
     }
 
     /// Returns the seconds that one process needs to transfer 128 MB. The process reads `reads_percent` of
-    /// the data and writes the rest.
-    ///
-    /// # Errors
-    ///
-    /// If no device can be made from the profile.
+    /// the data and writes the rest. Fails if no device can be made from the profile.
     pub fn mixed(&self, reads_percent: u8, order: Order) -> Result<f64, ProfileError> {
         let mixed = ClosedLoop { reads_percent, depth: MIXED_DEPTH, ..process(0, Op::Read, order, FILE) };
         let outcome = self.run(vec![mixed], FILE)?;

@@ -13,11 +13,8 @@ use crate::document::Document;
 /// The data set: compressed JSON documents, one per line.
 const SHIPPED: &[u8] = include_bytes!("../data/models.jsonl.gz");
 
-/// Returns the shipped results of models.
-///
-/// # Panics
-///
-/// If the built-in data set is unreadable. A test ensures that it is readable.
+/// Returns the shipped results of models. Panics if the built-in data set is unreadable. A test ensures that
+/// it is readable.
 pub fn shipped() -> Vec<Document> {
     let mut text = String::new();
     GzDecoder::new(SHIPPED).read_to_string(&mut text).expect("the built-in data set can be decompressed");

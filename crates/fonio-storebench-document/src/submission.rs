@@ -17,11 +17,8 @@ pub struct Submission(Document);
 pub(crate) const DAY_S: u64 = 86_400;
 
 impl Submission {
-    /// Removes the private data from a document.
-    ///
-    /// # Errors
-    ///
-    /// Returns the problems of the document without its private data.
+    /// Removes the private data from a document. Returns the problems of the document without its private
+    /// data.
     pub fn of(document: &Document) -> Result<Submission, Vec<Problem>> {
         let mut stripped = document.clone();
         stripped.notes.clear();
@@ -29,11 +26,8 @@ impl Submission {
         Submission::accept(stripped)
     }
 
-    /// Accepts a document that the server has received.
-    ///
-    /// # Errors
-    ///
-    /// Returns the problems of the document. Notes are a problem too, because a submission must not have any.
+    /// Accepts a document that the server has received. Returns the problems of the document. Notes are a
+    /// problem too, because a submission must not have any.
     pub fn accept(document: Document) -> Result<Submission, Vec<Problem>> {
         let mut problems = document.check();
         if !document.notes.is_empty() {
@@ -46,11 +40,7 @@ impl Submission {
     }
 
     /// Reads a submission from the bytes that a client sent. Also returns the document's JSON for storage and
-    /// for the search for private texts.
-    ///
-    /// # Errors
-    ///
-    /// If the bytes are not a document, or the document is refused.
+    /// for the search for private texts. Fails if the bytes are not a document, or the document is refused.
     pub fn read(bytes: &[u8]) -> Result<(Submission, String), Refusal> {
         let not_a_document = |sentence: String| Refusal::NotADocument(sentence);
         let text = std::str::from_utf8(bytes).map_err(|error| {

@@ -23,12 +23,9 @@ pub struct Boots {
 }
 
 impl Boots {
-    /// Reads the id of this boot and the record of earlier boots.
-    ///
-    /// # Errors
-    ///
-    /// [`PolicyError::System`] if the boot id cannot be read. An unreadable record counts as empty. With an
-    /// empty record, valid caches may be removed, but no stale cache is used.
+    /// Reads the id of this boot and the record of earlier boots. Fails with [`PolicyError::System`] if the
+    /// boot id cannot be read. An unreadable record counts as empty. With an empty record, valid caches may
+    /// be removed, but no stale cache is used.
     pub fn read() -> Result<Boots, PolicyError> {
         Boots::read_from(Path::new(BOOT_ID), Path::new(CLEAN_BOOTS))
     }
@@ -54,11 +51,8 @@ impl Boots {
     }
 
     /// Records whether this boot has ended cleanly. Pass `true` after all programs have ended and all data
-    /// are synced, and `false` before programs start.
-    ///
-    /// # Errors
-    ///
-    /// [`PolicyError::System`] if the record cannot be written; the record is then unchanged.
+    /// are synced, and `false` before programs start. Fails with [`PolicyError::System`] if the record cannot
+    /// be written; the record is then unchanged.
     pub fn record(&mut self, is_clean: bool) -> Result<(), PolicyError> {
         let mut clean: Vec<&str> =
             self.clean.iter().map(String::as_str).filter(|id| *id != self.current).collect();

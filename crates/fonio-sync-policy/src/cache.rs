@@ -86,11 +86,8 @@ impl Cache {
     }
 
     /// Removes the database if it is stale, and returns the removed files. After the removal, the state of
-    /// the database is the same as if it had always been synced.
-    ///
-    /// # Errors
-    ///
-    /// [`PolicyError::InUse`] or [`PolicyError::System`]; the database must then not be read.
+    /// the database is the same as if it had always been synced. Fails with [`PolicyError::InUse`] or
+    /// [`PolicyError::System`]; the database must then not be read.
     pub fn remove_stale(&self, boots: &Boots) -> Result<Option<Vec<PathBuf>>, PolicyError> {
         if self.state(boots)? != State::Stale {
             return Ok(None);
@@ -116,15 +113,9 @@ impl Cache {
         Ok(Some(removed))
     }
 
-    /// Writes the id of this boot to the marker. Afterwards, writes to the database need no sync.
-    ///
-    /// # Errors
-    ///
-    /// [`PolicyError::System`], for example if the disk is full; then writes still need a sync.
-    ///
-    /// # Panics
-    ///
-    /// If the database is stale.
+    /// Writes the id of this boot to the marker. Afterwards, writes to the database need no sync. Fails with
+    /// [`PolicyError::System`], for example if the disk is full; then writes still need a sync. Panics if the
+    /// database is stale.
     pub fn mark(&self, boots: &Boots) -> Result<(), PolicyError> {
         match self.state(boots)? {
             State::OfThisBoot => return Ok(()),

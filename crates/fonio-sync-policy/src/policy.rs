@@ -120,11 +120,7 @@ impl TryFrom<String> for Name {
 
 impl Policy {
     /// Parses the text of the file `from`. One wrong rule invalidates the complete policy, so that a user
-    /// cannot assume that the wrong rule is active.
-    ///
-    /// # Errors
-    ///
-    /// [`PolicyError::Syntax`] with the line.
+    /// cannot assume that the wrong rule is active. Fails with [`PolicyError::Syntax`] with the line.
     pub fn parse(text: &str, from: &Path) -> Result<Policy, PolicyError> {
         let wrong = |at: Option<usize>, reason: String| PolicyError::Syntax {
             path: from.to_owned(),

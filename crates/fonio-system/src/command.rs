@@ -59,10 +59,8 @@ impl Failure {
     }
 }
 
-/// Starts `program`. `prepare` sets all other options of the command, and may be called twice.
-///
-/// # Errors
-/// If the program is not found or cannot be run.
+/// Starts `program`. `prepare` sets all other options of the command, and may be called twice. Fails if the
+/// program is not found or cannot be run.
 pub fn start<A: AsRef<OsStr>>(
     program: impl AsRef<OsStr>,
     arguments: &[A],

@@ -23,10 +23,8 @@ pub struct Limits {
 
 /// Creates `dir` if it is missing, and removes the oldest folders in it until the remaining folders are
 /// within `limits`. Considers only folders with a name that begins with a time such as
-/// `2026-11-24T02-13-05Z`. A dot before the time marks an unfinished folder.
-///
-/// # Errors
-/// If `dir` cannot be created, read or written, or a folder cannot be removed.
+/// `2026-11-24T02-13-05Z`. A dot before the time marks an unfinished folder. Fails if `dir` cannot be
+/// created, read or written, or a folder cannot be removed.
 pub fn make_room(dir: &Path, limits: Limits) -> io::Result<()> {
     state::make(dir)?;
     access(dir, Access::WRITE_OK | Access::EXEC_OK)?;

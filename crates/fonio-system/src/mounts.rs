@@ -51,18 +51,13 @@ pub struct MountTable {
 }
 
 impl MountTable {
-    /// Reads the table of this process.
-    ///
-    /// # Errors
-    /// [`SystemError`] if `/proc` is not mounted.
+    /// Reads the table of this process. Fails with [`SystemError`] if `/proc` is not mounted.
     pub fn read() -> Result<MountTable, SystemError> {
         MountTable::read_below(Path::new("/proc"))
     }
 
-    /// Reads the table from the procfs mounted at `proc`.
-    ///
-    /// # Errors
-    /// [`SystemError`] if the table cannot be read.
+    /// Reads the table from the procfs mounted at `proc`. Fails with [`SystemError`] if the table cannot be
+    /// read.
     pub fn read_below(proc: &Path) -> Result<MountTable, SystemError> {
         let path = proc.join("self/mountinfo");
         Ok(MountTable::parse(&fs::read(&path).map_err(SystemError::on("read", path))?))

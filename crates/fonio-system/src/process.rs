@@ -15,10 +15,7 @@ pub struct ProcessId {
 }
 
 impl ProcessId {
-    /// Returns the identity of this process.
-    ///
-    /// # Panics
-    /// If `/proc` is not mounted.
+    /// Returns the identity of this process. Panics if `/proc` is not mounted.
     pub fn own() -> ProcessId {
         ProcessId::of(std::process::id()).expect("/proc shows this process")
     }

@@ -71,11 +71,8 @@ impl Task {
     }
 
     /// Returns the number of bytes that the process caused to be written to storage: pages that it dirtied,
-    /// minus pages dropped before write-back.
-    ///
-    /// # Errors
-    /// `PermissionDenied` if only root may read the number; `NotFound` if the process has ended or the kernel
-    /// does not count these bytes.
+    /// minus pages dropped before write-back. Fails with `PermissionDenied` if only root may read the number;
+    /// `NotFound` if the process has ended or the kernel does not count these bytes.
     pub fn written_bytes(&self) -> io::Result<ByteCount> {
         Ok(written_bytes(&fs::read_to_string(self.dir.join("io"))?))
     }
@@ -91,10 +88,14 @@ impl Task {
 pub struct Stat {
     /// `R` runs, `S` sleeps, `D` usually waits for storage, `Z` is a zombie, …
     pub state: char,
+    /// The id of the parent process.
+    pub parent: u32,
     /// Processor time in user mode, in clock ticks.
     pub user_ticks: u64,
     /// Processor time in the kernel, in clock ticks.
     pub system_ticks: u64,
+    /// Processor time of the children that ended and that the process waited for, in clock ticks.
+    pub children_ticks: u64,
     /// Start time in clock ticks since boot.
     pub started_ticks: u64,
 }
@@ -106,11 +107,13 @@ impl Stat {
         let (_, rest) = text.rsplit_once(") ")?;
         let words: Vec<&str> = rest.split_whitespace().collect();
         // The first word is field 3 of proc_pid_stat(5).
-        let number = |field: usize| words.get(field - 3)?.parse().ok();
+        let number = |field: usize| -> Option<u64> { words.get(field - 3)?.parse().ok() };
         Some(Stat {
             state: words.first()?.chars().next()?,
+            parent: words.get(1)?.parse().ok()?,
             user_ticks: number(14)?,
             system_ticks: number(15)?,
+            children_ticks: number(16)?.saturating_add(number(17)?),
             started_ticks: number(22)?,
         })
     }
@@ -180,7 +183,14 @@ mod tests {
     #[test]
     fn a_name_with_parentheses_and_blanks_is_skipped() {
         let text = "7 (a) S (b) R 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20\n";
-        let expected = Stat { state: 'R', user_ticks: 11, system_ticks: 12, started_ticks: 4711 };
+        let expected = Stat {
+            state: 'R',
+            parent: 1,
+            user_ticks: 11,
+            system_ticks: 12,
+            children_ticks: 27,
+            started_ticks: 4711,
+        };
         assert_eq!(Stat::parse(text), Some(expected));
         assert!(!expected.is_dead());
         assert_eq!(Stat::parse(&text.replace(") R", ") Z")).map(|stat| stat.is_dead()), Some(true));

@@ -18,10 +18,8 @@ use crate::procfs::Task;
 /// Signals with which users, shells and service managers ask a program to end.
 pub const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 
-/// Returns a flag. From now on, each of the signals sets this flag instead of ending the process.
-///
-/// # Errors
-/// If a system call fails.
+/// Returns a flag. From now on, each of the signals sets this flag instead of ending the process. Fails if a
+/// system call fails.
 pub fn watch(signals: &[Signal]) -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut fallbacks = Fallbacks::lock();
@@ -56,10 +54,7 @@ pub fn exit_code() -> Option<u8> {
 }
 
 /// Returns a socket that becomes readable when one of the signals arrives. From now on, the signals have no
-/// other effect.
-///
-/// # Errors
-/// If a system call fails.
+/// other effect. Fails if a system call fails.
 pub fn wake_on(signals: &[Signal]) -> io::Result<UnixStream> {
     let (wakes, woken) = UnixStream::pair()?;
     let mut fallbacks = Fallbacks::lock();
@@ -89,10 +84,7 @@ struct Heard {
 
 impl Listener {
     /// Begins to count these signals. Until the listener is dropped, the signals have no other effect, except
-    /// through the program's own handlers.
-    ///
-    /// # Errors
-    /// If a system call fails.
+    /// through the program's own handlers. Fails if a system call fails.
     pub fn begin(signals: &[Signal]) -> io::Result<Listener> {
         let mut listener = Listener { heard: Vec::new() };
         for &signal in signals {

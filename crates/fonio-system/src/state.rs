@@ -45,10 +45,8 @@ fn lasting_folder_of(user: u32, state: Option<&Path>, home: Option<&Path>) -> Op
     }
 }
 
-/// Creates `dir` and its parents, accessible only to this user. Does not change an existing folder.
-///
-/// # Errors
-/// If a folder cannot be created.
+/// Creates `dir` and its parents, accessible only to this user. Does not change an existing folder. Fails if
+/// a folder cannot be created.
 pub fn make(dir: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }

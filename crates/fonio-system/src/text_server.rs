@@ -39,10 +39,7 @@ impl std::fmt::Debug for TextServer {
 
 impl TextServer {
     /// Listens at an address; with port 0, the kernel chooses the port. A thread calls `answer` with the path
-    /// of each request; if it returns `None`, the path does not exist.
-    ///
-    /// # Errors
-    /// If listening fails.
+    /// of each request; if it returns `None`, the path does not exist. Fails if listening fails.
     pub fn start(
         address: SocketAddr,
         answer: impl Fn(&str) -> Option<Text> + Send + 'static,

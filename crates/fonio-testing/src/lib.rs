@@ -1,7 +1,7 @@
 //! Skips tests on machines that lack a required feature, and counts the skips. Also parses commands and
 //! tables from documents ([`markdown`]), and test cases from files ([`cases`]).
 //!
-//! A test that cannot run calls [`has`], [`skip`] or [`skip_part`]. libtest reports a skipped test as "ok"
+//! A test that cannot run calls [`skip_without`], [`has`], [`skip`] or [`skip_part`]. libtest reports a skipped test as "ok"
 //! and hides its output. Therefore, each skip also adds a line to the file named by [`SKIPS`], and `cargo
 //! xtask test` counts the lines. If a need is listed in [`REQUIRE`], the test fails instead. Continuous
 //! integration sets [`REQUIRE`], because a test that is skipped on every machine proves nothing.
@@ -128,11 +128,7 @@ impl Need {
 }
 
 /// Returns whether the machine has all `needs` that can be checked without an attempt. If a need is missing,
-/// skips the calling test. The test must then return.
-///
-/// # Panics
-///
-/// Under the same conditions as [`skip`].
+/// skips the calling test. The test must then return. Panics under the same conditions as [`skip`].
 #[track_caller]
 #[must_use = "the test must return if this is false"]
 pub fn has(needs: &[Need]) -> bool {
@@ -146,22 +142,26 @@ pub fn has(needs: &[Need]) -> bool {
     }
 }
 
+/// Skips the calling test, and returns from it, if the machine lacks one of the needs, such as
+/// `skip_without!(Root, Loop);`.
+#[macro_export]
+macro_rules! skip_without {
+    ($($need:ident),+) => {
+        if !$crate::has(&[$($crate::Need::$need),+]) {
+            return;
+        }
+    };
+}
+
 /// Skips the calling test because the machine lacks `need`; the test must then return. `why` gives the
-/// details.
-///
-/// # Panics
-///
-/// If [`REQUIRE`] names `need`, or an unknown need.
+/// details. Panics if [`REQUIRE`] names `need`, or an unknown need.
 #[track_caller]
 pub fn skip(need: Need, why: impl std::fmt::Display) {
     record(Skip::new(need, true, &why.to_string(), Location::caller()));
 }
 
-/// Skips one of several cases of the calling test. The test continues with the other cases.
-///
-/// # Panics
-///
-/// Under the same conditions as [`skip`].
+/// Skips one of several cases of the calling test. The test continues with the other cases. Panics under the
+/// same conditions as [`skip`].
 #[track_caller]
 pub fn skip_part(need: Need, why: impl std::fmt::Display) {
     record(Skip::new(need, false, &why.to_string(), Location::caller()));
@@ -185,11 +185,7 @@ fn check_names() -> Vec<Need> {
     required(&std::env::var(REQUIRE).unwrap_or_default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Parses a list of needs such as `root,fuse`.
-///
-/// # Errors
-///
-/// A message with the unknown need and the known needs.
+/// Parses a list of needs such as `root,fuse`. Returns a message with the unknown need and the known needs.
 pub fn required(list: &str) -> Result<Vec<Need>, String> {
     let words = list.split(',').map(str::trim).filter(|word| !word.is_empty());
     words

@@ -13,10 +13,8 @@ use crate::span::TraceSpan;
 ///
 /// Requests and bios are pushed in completion order, with calls of [`RowSink::settled`] between them. A sink
 /// that needs the order of the tables must sort the rows. The returned [`Meta`] lacks facts that can be found
-/// only on the recorded machine. The writer must also fill in `rows`.
-///
-/// # Errors
-/// If the reader's stream or the sink fails. Damage in the input only causes diagnostics.
+/// only on the recorded machine. The writer must also fill in `rows`. Fails if the reader's stream or the
+/// sink fails. Damage in the input only causes diagnostics.
 pub fn assemble(
     reader: &mut dyn TraceReader,
     options: AssemblerOptions,

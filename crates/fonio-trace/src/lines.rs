@@ -62,9 +62,7 @@ impl<R: Read> Lines<R> {
     }
 
     /// Returns the next nonempty line, or `None` after the last line. The last line need not have a line end.
-    ///
-    /// # Errors
-    /// If reading the stream fails.
+    /// Fails if reading the stream fails.
     #[allow(clippy::should_implement_trait)] // An `Iterator` cannot return borrows of its own buffer.
     pub fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         while self.skipping {

@@ -103,10 +103,8 @@ pub fn recognise(head: &[u8]) -> Option<Format> {
 /// format.
 ///
 /// Gzip is unpacked first. Unless `options` give the format, the first nonempty input determines the format,
-/// because the file of an idle processor is empty.
-///
-/// # Errors
-/// If the inputs cannot be read, or have an unsupported format.
+/// because the file of an idle processor is empty. Fails if the inputs cannot be read, or have an unsupported
+/// format.
 pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceReader>, OpenError> {
     let mut damage = Vec::new();
     let mut opened = Vec::new();

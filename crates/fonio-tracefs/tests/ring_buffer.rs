@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use expect_test::expect;
+use expect_test::{expect, expect_file};
 use fonio_core::meta::{Clock, Source};
 use fonio_core::{
     Batch, BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Sector, Timestamp, TraceReader, parse_rwbs,
@@ -210,24 +210,7 @@ fn pages_give_what_the_kernel_prints() {
         .iter()
         .map(|thread| format!("{} {}", thread.tid, thread.comm.as_deref().unwrap()))
         .collect();
-    expect![[r#"
-        14826 bash
-        14826 dd
-        22 ksoftirqd/1
-        14 ksoftirqd/0
-        44 kworker/1:1H
-        14815 jbd2/loop0p1-8
-        35 kworker/u8:2
-        14827 dd
-        58 kworker/0:1H
-        14805 bash
-        14828 bash
-        14828 taskset
-        14828 dd
-        12 kworker/u8:0
-        14830 sync
-        14831 kworker/u8:3"#]]
-    .assert_eq(&names.join("\n"));
+    expect_file!["ring_buffer_events.txt"].assert_eq(&names.join("\n"));
 }
 
 #[test]
@@ -270,7 +253,7 @@ fn a_damaged_page_costs_that_page_only() {
     bytes.truncate(3 * 4096 - 1000);
     let damaged = read_all(vec![(1, bytes)]);
     assert!(!damaged.events.is_empty() && damaged.events.len() < whole);
-    // Because of the damage, an unknown number of events is missing, in a known interval.
+    // The damage lost an unknown number of events, at a known time.
     assert_eq!(damaged.lost.iter().map(|gap| (gap.cpu, gap.count)).collect::<Vec<_>>(), [(Some(1), None)]);
     assert!(damaged.lost.iter().all(|gap| gap.after <= gap.before));
     let told: Vec<String> =
@@ -342,21 +325,5 @@ fn layouts_of_android_kernels() {
             shown.push(format!("{device} {:?} error={:?} comm={comm:?}", event.kind, event.error));
         }
     }
-    expect![[r#"
-        android_flounder_lte_LRX16F_3.10.40 Complete error=Some(-5) comm=None
-        android_flounder_lte_LRX16F_3.10.40 Insert error=None comm=Some("mmcqd/0")
-        android_flounder_lte_LRX16F_3.10.40 Issue error=None comm=Some("mmcqd/0")
-        android_hammerhead_MRA59G_3.4.0 Complete error=Some(-5) comm=None
-        android_hammerhead_MRA59G_3.4.0 Insert error=None comm=Some("mmcqd/0")
-        android_hammerhead_MRA59G_3.4.0 Issue error=None comm=Some("mmcqd/0")
-        android_raven_AOSP.MASTER_5.10.43 Complete error=Some(-5) comm=None
-        android_raven_AOSP.MASTER_5.10.43 Insert error=None comm=Some("mmcqd/0")
-        android_raven_AOSP.MASTER_5.10.43 Issue error=None comm=Some("mmcqd/0")
-        android_seed_N2F62_3.10.49 Complete error=Some(-5) comm=None
-        android_seed_N2F62_3.10.49 Insert error=None comm=Some("mmcqd/0")
-        android_seed_N2F62_3.10.49 Issue error=None comm=Some("mmcqd/0")
-        android_walleye_OPM5.171019.017.A1_4.4.88 Complete error=Some(-5) comm=None
-        android_walleye_OPM5.171019.017.A1_4.4.88 Insert error=None comm=Some("mmcqd/0")
-        android_walleye_OPM5.171019.017.A1_4.4.88 Issue error=None comm=Some("mmcqd/0")"#]]
-    .assert_eq(&shown.join("\n"));
+    expect_file!["ring_buffer_errors.txt"].assert_eq(&shown.join("\n"));
 }

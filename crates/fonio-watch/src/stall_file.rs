@@ -14,7 +14,7 @@ use flate2::write::GzEncoder;
 use fonio_core::meta::{BLOCKED_SAMPLED, Clock, SCHEMA_VERSION, SHOWS_BLOCKED, SOURCE_WATCH, Source};
 use fonio_core::{
     BlockedCount, BlockedIn, Content, DeviceId, Diagnostic, File, Mark, Meta, Request, RowSink, Severity,
-    Thread, Timestamp, Wait, WaitReason,
+    Thread, Timestamp, Wait,
 };
 use serde::{Deserialize, Serialize};
 
@@ -71,48 +71,32 @@ pub struct KeptFile {
     pub content: Content,
 }
 
-/// An encoded long wait. The fields and their order belong to version 1 of the file format.
-#[derive(Serialize, Deserialize)]
-struct EncodedWait {
-    tid: u32,
-    began: Timestamp,
-    ended: Option<Timestamp>,
-    blocked_in: BlockedIn,
-    reason: WaitReason,
-    file: Option<u32>,
-    waker_tid: Option<u32>,
-}
-
+/// Encodes long waits; the values and their order belong to version 1 of the file format.
 mod encoded_waits {
     use serde::{Deserializer, Serializer};
 
     use super::*;
 
     pub(super) fn serialize<S: Serializer>(waits: &[Wait], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(waits.iter().map(|wait| EncodedWait {
-            tid: wait.tid,
-            began: wait.began,
-            ended: wait.ended,
-            blocked_in: wait.blocked_in.unwrap_or(BlockedIn::Unknown),
-            reason: wait.reason,
-            file: wait.file_id,
-            waker_tid: wait.waker_tid,
+        serializer.collect_seq(waits.iter().map(|wait| {
+            let Wait { tid, began, ended, reason, request_id: _, waker_tid, blocked_in, file_id } = *wait;
+            (tid, began, ended, blocked_in.unwrap_or(BlockedIn::Unknown), reason, file_id, waker_tid)
         }))
     }
 
     pub(super) fn deserialize<'d, D: Deserializer<'d>>(deserializer: D) -> Result<Vec<Wait>, D::Error> {
-        let waits = Vec::<EncodedWait>::deserialize(deserializer)?;
-        let row = |wait: EncodedWait| Wait {
-            tid: wait.tid,
-            began: wait.began,
-            ended: wait.ended,
-            reason: wait.reason,
+        let waits = Vec::deserialize(deserializer)?.into_iter();
+        let row = |(tid, began, ended, blocked_in, reason, file_id, waker_tid)| Wait {
+            tid,
+            began,
+            ended,
+            reason,
             request_id: None,
-            waker_tid: wait.waker_tid,
-            blocked_in: Some(wait.blocked_in),
-            file_id: wait.file,
+            waker_tid,
+            blocked_in: Some(blocked_in),
+            file_id,
         };
-        Ok(waits.into_iter().map(row).collect())
+        Ok(waits.map(row).collect())
     }
 }
 

@@ -82,10 +82,8 @@ pub fn workload(trace: &Path) -> Workload {
     }
 }
 
-/// Parses a system-call trace. Skips empty lines.
-///
-/// # Errors
-/// Fails if a line is not a known call, or if the trace is empty.
+/// Parses a system-call trace. Skips empty lines. Fails if a line is not a known call, or if the trace is
+/// empty.
 pub(crate) fn parse(text: &str, origin: &str) -> Result<Vec<Line>, WorkloadError> {
     if text.trim().is_empty() {
         return Err(WorkloadError::Trace {
@@ -324,9 +322,7 @@ mod tests {
 
     #[test]
     fn a_phones_trace_is_replayed() {
-        if !fonio_testing::has(&[fonio_testing::Need::PhoneTrace]) {
-            return;
-        }
+        fonio_testing::skip_without!(PhoneTrace);
         let trace = PathBuf::from(std::env::var_os("FONIO_MOBIGEN_TRACE").unwrap());
         let text = std::fs::read_to_string(&trace).unwrap();
         let lines = parse(&text, "trace").unwrap().len() as u64;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, bail};
 use fonio_analysis::filter::{Filter, FilterOptions};
-use fonio_core::{Meta, Request, RowSink, Wait, forward_rows};
+use fonio_core::{Meta, Nanos, Request, RowSink, Wait, forward_rows};
 
 use crate::cli::{FilterArgs, Reading};
 use crate::input::Subject;
@@ -13,7 +13,7 @@ use crate::input::Subject;
 /// Returns the filter that `arguments` describe; `None` if there are no filter options. Devices must be named
 /// as in `subject`.
 pub fn options(arguments: &FilterArgs, subject: &Subject) -> Result<Option<FilterOptions>> {
-    let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let nanos = |time: std::time::Duration| Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     let (tids, comms): (Vec<_>, Vec<_>) = arguments
         .process
         .iter()

@@ -11,79 +11,7 @@ use fonio_testing::{Need, has, skip};
 use super::{Files, lines, split, text};
 
 /// The expected exit code and the arguments of each call. None of the calls needs root privileges.
-const CODES: &str = "
-    0
-    0   --help
-    0   --version
-    0   --json
-    2   --json report trace
-    2   no-such-verb
-    2   --no-such-option
-    0   check trace
-    1   check trace --budget totals.requests<1
-    2   check trace --calls-of 1
-    2   check absent
-    3   check lossy.txt
-    0   report trace
-    0   report recording
-    0   report trace --figures
-    1   report trace --budget totals.requests<1
-    2   report trace --budget no_such_figure<1
-    2   report absent
-    2   report words
-    2   report trace --no-such-option
-    3   report lossy.txt
-    0   compare trace trace
-    1   compare trace trace --budget totals.requests<1
-    2   compare trace
-    3   compare trace lossy.txt
-    0   import trace -o imported
-    2   import trace -o imported
-    2   import absent -o other
-    0   export trace --format csv -o csv
-    2   export trace --format recording
-    2   export absent --format csv
-    0   bench device . --dry-run
-    2   bench device absent --dry-run
-    0   storebench . --dry-run
-    2   storebench show words
-    2   storebench compare words words
-    0   device list
-    0   device show kingston
-    2   device show absent
-    0   device verify kingston
-    2   device verify absent
-    2   device fit words
-    2   device emulate no-such-card
-    125 device emulate no-such-card -- true
-    2   mount absent absent
-    2   mount stats .
-    0   run
-    2   run no-such-workload
-    2   lab run
-    125 lab run no-such-kernel -- true
-    0   run --json
-    2   launch
-    125 launch --on . --copy absent -- true
-    2   replay absent --on model:samsung_s5
-    0   replay recording --on model:samsung_s5 --scheduler none
-    0   fix
-    0   fix --json
-    0   fix show bfq
-    2   fix show no-such-fix
-    2   fix apply no-such-fix
-    2   fix undo no-such-fix
-    2   fix prove no-such-fix webbench --on .
-    125 fix prove bfq -- true
-    2   fix trial no-such-fix .
-    2   sync-policy check --policy absent
-    2   watch report --state absent --run absent
-    0   completions bash
-    0   man manual
-    2   record --for 0s
-    125 record --no-such-option -- true
-    125 record --redact --redact-key absent -o redacted -- true
-";
+const CODES: &str = include_str!("exit_codes.txt");
 
 #[test]
 fn every_verb_has_the_exit_codes_of_the_table() {
@@ -101,35 +29,7 @@ fn every_verb_has_the_exit_codes_of_the_table() {
     }
 }
 
-const PRINTING: &str = "
-    --json
-    --help
-    check trace
-    report trace
-    report trace --json
-    report trace --figures
-    report trace --markdown
-    compare trace trace
-    compare trace trace --json
-    export trace --format csv
-    bench device . --dry-run
-    bench device . --dry-run --json
-    storebench . --dry-run
-    device list
-    device list --json
-    device show kingston
-    device show kingston --json
-    device show kingston --toml
-    device verify kingston
-    run
-    run --json
-    fix
-    fix --json
-    fix --all
-    fix show bfq
-    completions bash
-    sync-policy check --policy policy
-";
+const PRINTING: &str = include_str!("printing_calls.txt");
 
 #[test]
 fn a_closed_pipe_is_no_error() {
@@ -148,23 +48,7 @@ fn a_closed_pipe_is_no_error() {
     }
 }
 
-const SCREENS: &str = "
-    report trace
-    report trace --all
-    report lossy.txt --all
-    report trace --figures
-    compare trace recording
-    bench device . --dry-run
-    storebench . --dry-run
-    device list
-    device show kingston
-    device verify kingston
-    run
-    fix
-    fix --all
-    fix show bfq
-    replay recording --on model:samsung_s5 --scheduler none,cfq
-";
+const SCREENS: &str = include_str!("screens.txt");
 
 /// Returns the number of columns of a line. The tested texts contain no wide characters.
 fn columns(line: &str) -> usize {

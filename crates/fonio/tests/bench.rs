@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use fonio_testing::Need;
+use fonio_testing::skip_without;
 
 use super::{answer, fonio, text};
 
@@ -79,9 +79,7 @@ fn a_fit_needs_a_benchmark() {
 
 #[test]
 fn layers_are_compared_with_the_layer_below_and_leave_nothing() {
-    if !fonio_testing::has(&[Need::Root, Need::Fuse, Need::Disk]) {
-        return;
-    }
+    skip_without!(Root, Fuse, Disk);
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder on a disk");
     let at = folder.path().to_str().expect("its name is text");
     let said = fonio(&["bench", "layers", at, "--range", "1MiB", "--runs", "3", "--json"]);

@@ -53,28 +53,7 @@ fn a_recording_is_replayed_in_models_of_schedulers() {
 }
 
 /// The arguments of each failing call, and a part of its error message.
-const WAYS_OUT: &str = "
-    replay recording --on model:samsung_s5 --scheduler x   | there is no model of a scheduler `x`
-    replay recording --on model:nothing                    | neither a shipped profile
-    replay recording --on model:samsung_s5 --scheduler cqf | ; the nearest name is `cfq`
-    replay recording --on model:samsung_s5,kingston        | one place
-    replay recording --on model:samsung_s5 --fix bfq       | --fix does not apply
-    replay recording --on model:samsung_s5 --size 1MiB     | use --size
-    report trace --budget totals.requests                  |
-    report trace --budget totals.requests<=1ms             |
-    report blank                                           | blank: it is empty
-    report noise                                           | fonio reads
-    report words                                           | fonio reads
-    report absent                                          | absent
-    report absent                                          | no such file
-    report .                                               | fonio check
-    report ftrace.txt --redact --redact-key short          | has 6 bytes; use at least 16
-    export trace --format recording                        | name it with `-o DIR`
-    compare --before trace trace trace --after trace trace | 3 before and 2 after: give at least 3 recordings on each side
-    compare --before trace                                 |
-    compare trace                                          |
-    --json report trace                                    | write it after the command
-";
+const WAYS_OUT: &str = include_str!("ways_out.txt");
 
 #[test]
 fn an_error_names_what_is_wrong_and_the_way_out() {
@@ -266,9 +245,7 @@ fn manual_pages_and_completions_are_made() {
 fn a_user_without_rights_gets_a_verdict_from_samples() {
     use std::os::fd::AsRawFd;
     use std::os::unix::process::CommandExt;
-    if !fonio_testing::has(&[fonio_testing::Need::Root]) {
-        return;
-    }
+    fonio_testing::skip_without!(Root);
     let dir = tempfile::tempdir().expect("a temporary folder");
     std::os::unix::fs::chown(dir.path(), Some(65534), Some(65534)).expect("root can change the owner");
     // The user may have no access to the folder of the program, but can run the open file.

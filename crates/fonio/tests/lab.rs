@@ -3,7 +3,7 @@
 
 use std::process::{Command, Output};
 
-use fonio_testing::{Need, has, skip};
+use fonio_testing::{Need, skip, skip_without};
 
 use super::{json, text};
 
@@ -28,9 +28,7 @@ fn in_guest(arguments: &[&str]) -> Option<Output> {
 
 #[test]
 fn a_guest_has_other_file_systems_and_hands_on_output_and_exit_code() {
-    if !has(&[Need::Guests]) {
-        return;
-    }
+    skip_without!(Guests);
     let script = "echo in the guest; grep \" $FONIO_MOUNT nilfs2 \" /proc/mounts; cat /sys/block/ublkb*/queue/nr_requests; \
                   echo to standard error >&2; exit 7";
     let arguments =
@@ -45,9 +43,7 @@ fn a_guest_has_other_file_systems_and_hands_on_output_and_exit_code() {
 
 #[test]
 fn a_guests_device_loses_its_power() {
-    if !has(&[Need::Guests]) {
-        return;
-    }
+    skip_without!(Guests);
     let write = "for i in 1 2 3 4 5 6 7 8; do echo line $i >>$FONIO_MOUNT/file; sync; done";
     let check = "grep -q 'line 1' $FONIO_MOUNT/file || ! test -e $FONIO_MOUNT/file";
     let arguments =
@@ -61,9 +57,7 @@ fn a_guests_device_loses_its_power() {
 
 #[test]
 fn an_emulated_device_is_measured_in_a_guest() {
-    if !has(&[Need::Guests]) {
-        return;
-    }
+    skip_without!(Guests);
     let arguments = "bench device ridata --quick --set four --size 64MiB --range 16MiB --in lab:6.12 --json";
     let Some(out) = in_guest(&arguments.split(' ').collect::<Vec<_>>()) else { return };
     let errors = text(&out.stderr);
@@ -75,24 +69,11 @@ fn an_emulated_device_is_measured_in_a_guest() {
 
 /// A script that runs a workload on an array whose last device vanishes, and on an array while fonio is
 /// killed. The script prints exit codes and leftovers.
-const ARRAYS: &str = r#"
-run="fonio run webbench --runs 1 --on md-raid0:ridata+transcend@64MiB --size 256MiB"
-left() { echo "$1 $2"; ls /sys/block | grep -e ^md -e ^ublk; grep -e /dev/md -e ublk /proc/mounts; ls /run/fonio; }
-$run --fault vanish:commands=300 --output a >/dev/null
-left vanished $?
-sh -c "exec $run --output b" >/dev/null & sleep 6
-kill -KILL $!
-wait $!
-left killed $?
-$run --scale 0.02 --output c >/dev/null
-left finished $?
-"#;
+const ARRAYS: &str = include_str!("lab_arrays.sh");
 
 #[test]
 fn an_array_without_a_device_gives_errors_and_nothing_stays() {
-    if !has(&[Need::Guests]) {
-        return;
-    }
+    skip_without!(Guests);
     let Some(out) = in_guest(&["lab", "run", "6.12", "--", "sh", "-c", ARRAYS]) else { return };
     let (said, errors) = (text(&out.stdout), text(&out.stderr));
     let lines: Vec<&str> = said.lines().collect();
@@ -107,9 +88,7 @@ fn an_array_without_a_device_gives_errors_and_nothing_stays() {
 
 #[test]
 fn a_command_in_a_guest_has_a_file_and_gives_json() {
-    if !has(&[Need::Guests]) {
-        return;
-    }
+    skip_without!(Guests);
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("file");
     std::fs::write(&file, "of this machine\n").expect("a file");

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin_cmd;
 use fonio_host::{Filesystem, Ledger, LoopDevice, LoopOptions};
-use fonio_testing::{Need, has};
+use fonio_testing::skip_without;
 use serde_json::Value;
 
 use super::{json, text};
@@ -119,9 +119,7 @@ impl Drop for Machine {
 
 #[test]
 fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens() {
-    if !has(&[Need::Root, Need::Loop, Need::Mkfs, Need::Tracefs]) {
-        return;
-    }
+    skip_without!(Root, Loop, Mkfs, Tracefs);
     let machine = Machine::make();
     let before = machine.read_ahead();
 
@@ -214,9 +212,7 @@ fn what_cannot_be_tested_is_refused_with_the_reason() {
         assert_eq!(out.status.code(), Some(2), "{arguments:?}");
         assert!(text(&out.stderr).contains(says), "{arguments:?}: {}", text(&out.stderr));
     }
-    if !has(&[Need::Root]) {
-        return;
-    }
+    skip_without!(Root);
     let dir = tempfile::tempdir().unwrap();
     let refused = |arguments: &[&str]| {
         let out = dir.path().join("out");

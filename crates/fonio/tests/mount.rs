@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
-use fonio_testing::{Need, has, skip};
+use fonio_testing::{Need, skip, skip_without};
 
 const FONIO: &str = env!("CARGO_BIN_EXE_fonio");
 
@@ -24,9 +24,7 @@ fn check(output: &Output, need: Need, expected: &str) {
 /// mount(8) looks for its helpers in /sbin. The test adds the helpers to /sbin in its own mount namespace.
 #[test]
 fn fstab_mounts_us() {
-    if !has(&[Need::Root, Need::Fuse]) {
-        return;
-    }
+    skip_without!(Root, Fuse);
     let folder = tempfile::tempdir().expect("a temporary folder");
     for dir in ["source", "mounted", "other", "sbin", "work"] {
         std::fs::create_dir(folder.path().join(dir)).expect("it is empty");
@@ -59,9 +57,7 @@ fn fstab_mounts_us() {
 /// Debian's fusermount3 is set-user-ID root and mounts for users.
 #[test]
 fn a_user_mounts_with_fusermount3() {
-    if !has(&[Need::Root, Need::Fuse, Need::Fusermount]) {
-        return;
-    }
+    skip_without!(Root, Fuse, Fusermount);
     let folder = tempfile::tempdir().expect("a temporary folder");
     // The user may be unable to read cargo's output folder, so copy the program.
     let program = folder.path().join("fonio");

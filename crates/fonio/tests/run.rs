@@ -12,7 +12,7 @@ use fonio_recording::{Recording, Tables};
 use fonio_testing::{Need, has, skip, skip_part};
 use serde_json::Value;
 
-use super::{answer, fonio, json, split, text};
+use super::{answer, fonio, json, lines, split, text};
 
 #[track_caller]
 fn can_emulate() -> bool {
@@ -99,58 +99,8 @@ fn lists_name_what_there_is() {
 
 #[test]
 fn what_does_not_exist_is_named() {
-    for (line, says) in [
-        ("run no-such-app", "no-such-app"),
-        ("run webbench --fix magic", "no fix is called `magic`"),
-        ("run webbench --on no-such-card", "no-such-card is neither a directory nor a block device"),
-        ("run webbench --on . --scheduler bfq", "a directory keeps its file system"),
-        ("run webbench --on . --fs ext4", "a directory keeps its file system"),
-        ("run webbench --on ridata --fs fat", "use one of: ext4, ext3, xfs, btrfs, f2fs"),
-        ("run webbench --on ridata --fs xfs,ext4,xfs", "--fs names xfs twice"),
-        ("run webbench --fix wal+normal", "; the nearest name is `wal-normal`"),
-        ("run webbensh", "; the nearest name is `webbench`"),
-        ("device show kingstone", "; the nearest name is `kingston`"),
-        ("launch --on ridata,ridata -- true", "--on names ridata twice"),
-        ("run webbench --on . --scale 0", "scale"),
-        ("run webbench --cpu 2", "2 is not a share of a processor"),
-        ("run webbench -- x", "use `fonio launch -- CMD`"),
-        ("run mobibench -- -a 9", "write one of: 0 write, 1 random write"),
-        ("run --mobigen /no/such/trace", "cannot find the trace /no/such/trace"),
-        ("launch", "<CMD>"),
-        ("launch --until-idle=10 -- true", "such as 10%:500ms"),
-        ("launch --copy x --on . -- true", "copy the files there yourself"),
-        ("fix apply wal-normal .", "PRAGMA journal_mode=WAL"),
-        ("fix apply f2fs .", "mkfs.f2fs -f DEVICE"),
-        ("fix apply commit-30s /proc", "the file system is proc, and only ext4 has a commit interval"),
-        ("fix apply noatime /proc", "the file system proc is not on a device"),
-        ("fix apply swappiness=201", "write a whole number from 0 to 200"),
-        ("fix apply noatime", "Name it, such as `fonio fix apply noatime /mnt/sd`"),
-        ("fix apply bfq --keep", "such as `fonio fix apply bfq /dev/mmcblk0 --keep`"),
-        ("fix apply fstrim", "such as `fonio fix apply fstrim /mnt/sd`"),
-        ("fix apply fstrim /proc", "the file system proc is not on a device"),
-        ("fix apply lazytime /proc", "the file system proc is not on a device"),
-        ("fix apply io-weight --keep", "such as `fonio fix apply io-weight backup.service --keep`"),
-        ("fix apply io-weight=0 x", "write a whole number from 1 to 1000"),
-        ("fix apply io-weight /etc", "neither a systemd unit nor a control group"),
-        ("fix apply io-class=realtime x", "write idle or best-effort"),
-        ("fix apply journald-sync=1ms", "write a time in whole seconds"),
-        ("fix apply wal-full /etc/passwd", "this file is not an SQLite database"),
-        ("fix prove bfq -- true", "name a folder on the disk to change with --on"),
-        ("fix apply bfq=1 .", "this fix takes no value"),
-        ("fix apply concurrency=2,4 .", "write four whole numbers from 0 (no limit) to 10000"),
-        ("fix apply concurrency=2,4,x,1 .", "write four whole numbers from 0 (no limit) to 10000"),
-        ("fix apply concurrency /proc", "this path is not on a block device"),
-        ("fix apply discard-size=1MiB /proc", "this path is not on a block device"),
-        ("fix apply discard-size=1 /", "write a multiple of 4KiB"),
-        ("fix apply raid0 /", "If either device fails, all data on both are lost"),
-        ("fix apply device=kingston . --keep", "replace the hardware"),
-        ("fix prove bfq", "a command after `--`"),
-        ("fix prove bfq webbench -- true", "either a workload or a command after `--`"),
-        ("fix prove -- true", "name the fix to prove"),
-        ("fix prove --safe bfq webbench", "omit either the names of fixes"),
-        ("fix bfq", "`fonio fix show bfq`"),
-        ("fix apply noatime /no/such/folder", "cannot find /no/such/folder"),
-    ] {
+    let table = include_str!("refused_calls.txt");
+    for (line, says) in lines(table).map(|line| line.split_once(" | ").expect("two columns")) {
         let arguments = split(line);
         let out = fonio(&arguments);
         // With `run`, unlike with the other commands, the words after `--` are not a command.

@@ -8,7 +8,7 @@ use std::process::{Output, Stdio};
 use assert_cmd::Command;
 use fonio_storebench_document::document::{Document, Effort, Mode, Origin};
 use fonio_storebench_document::models;
-use fonio_testing::{Need, has, skip};
+use fonio_testing::{Need, has, skip, skip_without};
 
 use super::text;
 
@@ -71,9 +71,7 @@ fn a_folder_in_memory_is_refused() {
 /// next run removes the test files and continues after the finished parts.
 #[test]
 fn a_killed_run_is_continued_and_cleaned_up() {
-    if !has(&[Need::Fio]) {
-        return;
-    }
+    skip_without!(Fio);
     let (home, folder) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
     let at = folder.path().to_str().expect("its name is text");
     let mut killed = std::process::Command::new(env!("CARGO_BIN_EXE_fonio"))
@@ -234,9 +232,7 @@ impl Drop for TlsServer {
 
 #[test]
 fn a_server_with_tls_is_trusted_by_its_certificate_alone() {
-    if !has(&[Need::Openssl]) {
-        return;
-    }
+    skip_without!(Openssl);
     let folder = tempfile::tempdir().expect("a folder");
     let (file, server) = (model(folder.path(), "sd_a1"), TlsServer::start(folder.path()));
     let show = |authorities: Option<&str>| {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use fonio_system::ProcessId;
-use fonio_testing::{Need, has, skip};
+use fonio_testing::{Need, has, skip, skip_without};
 use serde_json::Value;
 
 /// A watch with its own folders. The watch is stopped when this value is dropped.
@@ -242,9 +242,7 @@ fn a_full_disk_loses_nothing() {
 
 #[test]
 fn a_write_is_caused_by_the_program_that_changed_the_file() {
-    if !has(&[Need::Root, Need::Bpf, Need::Loop, Need::Namespace]) {
-        return;
-    }
+    skip_without!(Root, Bpf, Loop, Namespace);
     let watch = Watch::new("");
     // ext4 writes the data of a file that is renamed over another one during the rename.
     let said = script(
@@ -411,9 +409,7 @@ fn a_stall_is_not_on_a_later_file_with_the_inode_number() {
 
 #[test]
 fn a_removed_device_is_told() {
-    if !has(&[Need::Root, Need::Bpf, Need::Loop]) {
-        return;
-    }
+    skip_without!(Root, Bpf, Loop);
     let watch = Watch::new("");
     let image = watch.path("card");
     fs::File::create(&image).unwrap().set_len(8 << 20).unwrap();

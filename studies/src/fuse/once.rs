@@ -72,11 +72,7 @@ static PLANS: AtomicU32 = AtomicU32::new(0);
 
 impl Plan {
     /// Runs the plan on this machine, or in a guest with the kernel `guest`. Also returns fonio's command
-    /// line if the plan is run by fonio.
-    ///
-    /// # Errors
-    ///
-    /// Returns the error of the first failed measurement.
+    /// line if the plan is run by fonio. Returns the error of the first failed measurement.
     pub fn run(&self, guest: Option<&str>) -> Result<(Found, Option<String>)> {
         let folder = process::scratch("paper-bfuse")?;
         process::outlive_signals()?;

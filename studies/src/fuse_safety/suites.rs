@@ -30,20 +30,7 @@ const MODES: [&str; 8] = [
 ];
 
 /// The settings of pjdfstest: users that every Debian system has, and features that the suite cannot detect.
-const PJDFSTEST: &str = r#"
-[features]
-posix_fallocate = {}
-rename_ctime = {}
-utime_now = {}
-utimensat = {}
-
-[settings]
-naptime = 0.02
-allow_remount = false
-
-[dummy_auth]
-entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
-"#;
+const PJDFSTEST: &str = include_str!("pjdfstest.toml");
 
 /// A case that is skipped, because the C library's table of maximum link counts does not contain FUSE.
 const NOT_TRIED: &str = "link::link_count_max";

@@ -64,7 +64,7 @@ fn percent_above(analysis: &Analysis, bytes: u64) -> Option<f64> {
 
 fn sequential(analysis: &Analysis) -> Option<f64> {
     let sides = [&analysis.sequentiality.read, &analysis.sequentiality.write];
-    let sequential: u64 = sides.iter().map(|side| side.sequential_bytes).sum();
+    let sequential: u64 = sides.iter().map(|side| side.sequential_bytes.0).sum();
     percent(sequential, sides.iter().map(|side| side.bytes()).sum())
 }
 
@@ -77,7 +77,7 @@ fn buffered(analysis: &Analysis) -> Option<f64> {
 /// Returns the share of data among the requests of a write-only workload. Kinds of data that are only read
 /// are left out, because they are read only when the file system is mounted.
 fn data_writes(analysis: &Analysis) -> Option<f64> {
-    let written = analysis.files.as_ref()?.contents.iter().filter(|kind| kind.write_bytes > 0);
+    let written = analysis.files.as_ref()?.contents.iter().filter(|kind| kind.write_bytes.0 > 0);
     let (all, data) = written.fold((0, 0), |(all, data), kind| {
         (all + kind.requests, data + if kind.content == "data" { kind.requests } else { 0 })
     });

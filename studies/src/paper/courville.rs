@@ -129,7 +129,7 @@ pub(super) fn requests(published: &Published, runs: &mut Runs) -> Result<Vec<Row
 /// Returns the run time, marked as used because the workload's pauses were adjusted to the published
 /// duration.
 fn duration_s(workload: &str, report: &Report) -> Result<Measured> {
-    adjusted(report.analysis.span.duration_ns as f64 / 1e9, workload, "duration_ms")
+    adjusted(report.analysis.span.duration_ns.as_secs_f64(), workload, "duration_ms")
 }
 
 /// Returns the sum of latencies divided by the run time, as the study computes it. If the run time is marked

@@ -42,7 +42,7 @@ pub(super) fn launched(published: &Published, runs: &mut Runs) -> Result<Vec<Row
     let of = |bytes: u64, figure| -> Result<Measured> {
         Ok(Measured::once(bytes as f64 / 1e6).shaped(used_in_fit("applaunch", figure)?))
     };
-    let (read, written) = (of(totals.read_bytes, "read_mb")?, of(totals.write_bytes, "write_mb")?);
+    let (read, written) = (of(totals.read_bytes.0, "read_mb")?, of(totals.write_bytes.0, "write_mb")?);
     Ok(vec![
         MB.row("read", told("read"), &read, "readahead may have read the randomly read data before"),
         MB.row(

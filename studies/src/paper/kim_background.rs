@@ -36,7 +36,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let received = mb(run.fetched_bytes, "network_rx_mb")?;
     let write = &report.analysis.sequentiality.write;
     let kept = Measured::once(without).over(&Measured::once(run.write_bytes as f64));
-    let random = Measured::once(write.random_bytes as f64).over(&Measured::once(write.bytes() as f64));
+    let random = Measured::once(write.random_bytes.0 as f64).over(&Measured::once(write.bytes() as f64));
     let why = "the synced data of the apps is not published";
     Ok(vec![
         MB.row("written", told_written, &written, why),

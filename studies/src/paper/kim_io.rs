@@ -81,8 +81,8 @@ fn of_workload(name: &str, figures: &Four, fitted: bool, why: &str, report: &Rep
     let split = &report.analysis.sequentiality;
     let write = &split.write;
     let total = Measured::once(mb(write.bytes())).shaped(fitted);
-    let sequential = Measured::once(mb(write.sequential_bytes));
-    let random = Measured::once(mb(write.random_bytes));
+    let sequential = Measured::once(mb(write.sequential_bytes.0));
+    let random = Measured::once(mb(write.random_bytes.0));
     let read = Measured::once(mb(split.read.bytes()));
     let part = |quantity, what: &str, published, ours, why| Part {
         quantity,
@@ -130,11 +130,11 @@ pub(super) fn over_time(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
     let analysis = &report.analysis;
     let (split, totals) = (&analysis.sequentiality, &analysis.totals);
     let used = used_in_fit("webbench", "write_mb")?;
-    let written = Measured::once(totals.write_bytes as f64).shaped(used);
+    let written = Measured::once(totals.write_bytes.0 as f64).shaped(used);
     let curves = &split.cumulative;
     let read: Vec<u64> =
         curves.sequential_read_bytes.iter().zip(&curves.random_read_bytes).map(|(a, b)| a + b).collect();
-    let half = read.iter().position(|bytes| totals.read_bytes > 0 && bytes * 2 >= totals.read_bytes);
+    let half = read.iter().position(|bytes| totals.read_bytes.0 > 0 && bytes * 2 >= totals.read_bytes.0);
     let half = Measured::once(half.map(|at| at as f64 / read.len() as f64));
     let ratios = published.numbers("kim.sequential_over_random_writes")?;
     let told = ratios.iter().map(|(where_, ratio)| format!("{ratio} ({where_})"));
@@ -153,7 +153,7 @@ pub(super) fn over_time(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
             "reads",
             format!("few: {read_told:.1} of {:.1} MB", read_told + written_told),
             |ratio| format!("one byte read for {ratio:.0} written"),
-            (&written.over(&Measured::once(totals.read_bytes as f64)), 5.0..=f64::INFINITY),
+            (&written.over(&Measured::once(totals.read_bytes.0 as f64)), 5.0..=f64::INFINITY),
             "the workload reads more than it should",
         ),
         Row::within(
@@ -171,7 +171,7 @@ pub(super) fn over_time(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
                 Some(by_page) => format!("{ratio:.2} ({by_page:.2} by pages)"),
                 None => format!("{ratio:.2}"),
             },
-            (&over_random(write.random_bytes).shaped(true), lowest / 1.5..=highest * 1.5),
+            (&over_random(write.random_bytes.0).shaped(true), lowest / 1.5..=highest * 1.5),
             SPLIT_WHY,
         ),
     ])
@@ -211,7 +211,7 @@ pub(super) fn by_place(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
         let sequential = (write.bytes() - random(write)) as f64;
         Measured::once(sequential).over(&Measured::once(write.bytes() as f64))
     };
-    let by_request = |report| sequential(report, |write: &SequentialShare| write.random_bytes);
+    let by_request = |report| sequential(report, |write: &SequentialShare| write.random_bytes.0);
     let paged = |report| sequential(report, SequentialShare::random_page_bytes).value().unwrap_or(f64::NAN);
     let again = |report: &Report| Measured::once(report.analysis.locality.written.again_share);
     let shown = |share: f64, paged: f64| {
@@ -261,8 +261,9 @@ mod tests {
 
     #[test]
     fn random_pages() {
+        use fonio_core::ByteCount;
         let split = |random_requests, random_bytes| SequentialShare {
-            random_bytes,
+            random_bytes: ByteCount(random_bytes),
             random_requests,
             ..SequentialShare::default()
         };

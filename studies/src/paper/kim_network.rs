@@ -17,23 +17,7 @@ const RATE: Quantity = Quantity::new("MB/s", 2, 1.1, 0.0);
 const BYTES: u64 = 16_000_000;
 
 /// The workload stores no data, because only the link is measured.
-const DEFINITION: &str = r#"
-name = "link"
-title = "A large object is fetched, then sent"
-about = "The result of measuring only a link."
-[places]
-data = "nothing"
-[[phase]]
-name = "receive"
-[[phase.thread]]
-name = "client"
-steps = [{ do = "get", size = "16MB" }]
-[[phase]]
-name = "send"
-[[phase.thread]]
-name = "client"
-steps = [{ do = "get", size = "1B", send = "16MB" }]
-"#;
+const DEFINITION: &str = include_str!("kim_network.toml");
 
 const WHY: &str = "packet headers are not counted as payload, and a token bucket lets a first burst pass";
 

@@ -130,12 +130,12 @@ pub(super) trait Split {
 
 impl Split for SequentialShare {
     fn bytes(&self) -> u64 {
-        self.sequential_bytes + self.random_bytes
+        (self.sequential_bytes + self.random_bytes).0
     }
 
     fn random_page_bytes(&self) -> u64 {
         const PAGE: u64 = 4096;
-        (self.random_requests * PAGE).min(self.random_bytes)
+        (self.random_requests * PAGE).min(self.random_bytes.0)
     }
 }
 

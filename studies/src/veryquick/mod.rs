@@ -16,19 +16,7 @@ use crate::process;
 
 /// C code that calls the library's initialisation if the environment names the library. Therefore, all runs
 /// can use the same test program.
-const EXTRA: &str = r#"
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-int fonio_test_extra_init(const char *unused){
-  const char *path = getenv("FONIO_SYNC_LIBRARY");
-  if( !path ) return 0;
-  void *library = dlopen(path, RTLD_NOW);
-  int (*init)(const char*) = library ? (int(*)(const char*))dlsym(library, "fonio_sqlite_sync_extra_init") : 0;
-  if( !init ){ fprintf(stderr, "%s\n", dlerror()); return 1; }
-  return init(unused);
-}
-"#;
+const EXTRA: &str = include_str!("extra.c");
 
 /// The path of the key with which Debian signs the sources.
 const KEY: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";

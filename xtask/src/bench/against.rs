@@ -93,11 +93,7 @@ pub fn run(Arguments { other, rounds, ios }: &Arguments) -> Result<()> {
 
 /// Returns the commands to compare. Creates the inputs of the commands with this build.
 fn loads(dir: &Path, ios: u64) -> Result<Vec<Load>> {
-    let trace = dir.join(format!("generated-{ios}"));
-    if !dir.join(format!("generated-{ios}.blktrace.0")).exists() {
-        println!("Generating {ios} requests …");
-        gen_trace::run(&gen_trace::Arguments { out: trace.clone(), ios, seed: 1, cpus: 2 })?;
-    }
+    let trace = gen_trace::for_benchmarks(ios)?;
     let folder = |name: &str| Some(dir.join(name));
     let load = |name, words: &[&str], files: &[&Path], output: Option<PathBuf>| Load {
         name,

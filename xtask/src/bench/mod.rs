@@ -79,21 +79,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Some(Benchmark::SyncPolicy) => sync_policy::run(),
         Some(Benchmark::Results(ref arguments)) => results::run(arguments),
         Some(Benchmark::Record { rounds, seconds }) => {
-            let command = format!("cargo xtask bench record --rounds {rounds} --seconds {seconds}");
-            programs::RECORD.run(&command, &["record"], &[rounds, seconds], rounds >= 5 && seconds >= 3)
+            programs::RECORD.run(&[("rounds", rounds, 5), ("seconds", seconds, 3)])
         }
         Some(Benchmark::Blocked { rounds, seconds }) => {
-            let command = format!("cargo xtask bench blocked --rounds {rounds} --seconds {seconds}");
-            programs::BLOCKED.run(&command, &["blocked"], &[rounds, seconds], rounds >= 3 && seconds >= 5)
+            programs::BLOCKED.run(&[("rounds", rounds, 3), ("seconds", seconds, 5)])
         }
         Some(Benchmark::Statements { rounds, rows }) => {
-            let command = format!("cargo xtask bench statements --rounds {rounds} --rows {rows}");
-            let is_complete = rounds >= 10 && rows >= 100_000;
-            programs::STATEMENTS.run(&command, &["statements"], &[rounds, rows], is_complete)
+            programs::STATEMENTS.run(&[("rounds", rounds, 10), ("rows", rows, 100_000)])
         }
-        Some(Benchmark::Devices { rounds }) => {
-            let command = format!("cargo xtask bench devices --rounds {rounds}");
-            programs::DEVICES.run(&command, &[], &[rounds], rounds >= 3)
-        }
+        Some(Benchmark::Devices { rounds }) => programs::DEVICES.run(&[("rounds", rounds, 3)]),
     }
 }

@@ -85,14 +85,16 @@ pub const STATEMENTS: Program = Program {
 };
 
 impl Program {
-    /// Builds the example, runs it with the arguments `words`, and writes the result. The first word is the
-    /// number of rounds.
-    pub fn run(&self, command: &str, mode: &[&str], words: &[u64], is_complete: bool) -> Result<()> {
+    /// Builds the example, runs it, and writes the result. For each option of the command: its name, its
+    /// value, and the smallest value of a complete measurement. The first option is the number of rounds.
+    pub fn run(&self, options: &[(&str, u64, u64)]) -> Result<()> {
         tools::ensure(&[tools::BUILD, tools::BENCH])?;
+        let shown = options.iter().map(|(option, value, _)| format!(" --{option} {value}"));
+        let command = format!("cargo xtask bench {}{}", self.name, shown.collect::<String>());
         let (package, example) = self.example;
         let mut cargo = process::cargo();
-        cargo.args(["run", "--release", "--package", package, "--example", example, "--"]).args(mode);
-        cargo.args(words.iter().map(u64::to_string)).stdout(Stdio::piped());
+        cargo.args(["run", "--release", "--package", package, "--example", example, "--", self.name]);
+        cargo.args(options.iter().map(|(_, value, _)| value.to_string())).stdout(Stdio::piped());
         let mut child = cargo.spawn().context("cannot start cargo")?;
         let mut rows: Vec<(String, Vec<Vec<Option<f64>>>)> = Vec::new();
         for line in BufReader::new(child.stdout.take().context("no pipe")?).lines() {
@@ -114,8 +116,8 @@ impl Program {
         ensure!(status.success(), "{} failed: {status}", process::shown(&cargo));
         let columns: Vec<&str> = self.columns.iter().map(|(title, ..)| *title).collect();
         let id = format!("bench-{}", self.name);
-        let mut result = StudyResult::begin(&id, self.title, command, &columns)?;
-        result.rounds = words.first().copied();
+        let mut result = StudyResult::begin(&id, self.title, &command, &columns)?;
+        result.rounds = options.first().map(|(_, rounds, _)| *rounds);
         for (name, rounds) in rows {
             let cells = self.columns.iter().skip(1).enumerate();
             let cells = cells.map(|(at, (_, unit, decimals))| {
@@ -123,6 +125,6 @@ impl Program {
             });
             result.row(name, cells.collect());
         }
-        result.keep(is_complete).map(drop)
+        result.keep(options.iter().all(|(_, value, least)| value >= least)).map(drop)
     }
 }

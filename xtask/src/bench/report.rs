@@ -1,7 +1,6 @@
 //! `cargo xtask bench`: compares fonio with Debian's blktrace package: the time to turn a block trace into a
 //! report.
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -32,11 +31,7 @@ pub fn run(&Arguments { ios, runs }: &Arguments) -> Result<()> {
     tools::ensure(&[tools::BUILD, tools::BENCH])?;
     let fonio = process::build_fonio()?;
     let dir = process::scratch("bench")?;
-    let prefix = dir.join(format!("generated-{ios}"));
-    if !with_suffix(&prefix, ".blktrace.0").exists() {
-        println!("Generating {ios} requests …");
-        gen_trace::run(&gen_trace::Arguments { out: prefix.clone(), ios, seed: 1, cpus: 2 })?;
-    }
+    let prefix = gen_trace::for_benchmarks(ios)?;
     let merged = dir.join("merged.bin");
     let mut rows: Vec<(&str, Command)> = vec![
         ("blkparse -i X -d X.bin -O", {
@@ -99,10 +94,4 @@ pub fn run(&Arguments { ios, runs }: &Arguments) -> Result<()> {
         );
     }
     std::fs::remove_file(&merged).with_context(|| format!("cannot remove {}", merged.display()))
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }

@@ -26,16 +26,8 @@ const C: [&str; 5] = [
     "UnwindRegistersSave.S",
 ];
 /// The flags that Rust uses to compile the unwinder for musl targets.
-const UNWINDER_FLAGS: [&str; 8] = [
-    "-O2",
-    "-fPIC",
-    "-funwind-tables",
-    "-fno-exceptions",
-    "-fstrict-aliasing",
-    "-fvisibility=hidden",
-    "-D_LIBUNWIND_IS_NATIVE_ONLY",
-    "-DNDEBUG",
-];
+const UNWINDER_FLAGS: &str = "-O2 -fPIC -funwind-tables -fno-exceptions -fstrict-aliasing \
+    -fvisibility=hidden -D_LIBUNWIND_IS_NATIVE_ONLY -DNDEBUG";
 
 /// Returns the folder with a target's C library. It contains `include` and `lib`. The first call creates the
 /// folder. `rust` is the folder of Rust's toolchain.
@@ -87,7 +79,7 @@ fn unwinder(target: Target, rust: &Path, made: &Path) -> Result<()> {
             clang.arg(format!("--target={}", target.triple)).args(target.processor);
             clang.arg("-nostdlibinc").arg("-isystem").arg(made.join("include"));
             clang.arg("-I").arg(sources.join("include")).arg("-I").arg(sources.join("src"));
-            clang.args(UNWINDER_FLAGS).args(flags);
+            clang.args(UNWINDER_FLAGS.split(' ')).args(flags);
             clang.arg("-c").arg(sources.join("src").join(file)).arg("-o").arg(&object);
             process::output(&mut clang)?;
             made_objects.push(object);

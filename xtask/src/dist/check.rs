@@ -20,7 +20,7 @@ const FONIO: &str = "/root/fonio.deb";
 const RECORDER: &str = "/root/fonio-recorder.deb";
 const TRACE_THERE: &str = "/root/trace.txt";
 /// Text that the report of the watch contains on 32-bit ARM, because requests are not observed there.
-pub const WATCH_OF_32_BITS: &str = "only long waits are observed";
+const WATCH_OF_32_BITS: &str = "only long waits are observed";
 
 /// Runs all steps with each program that QEMU executes on this machine, and with each package in a guest.
 pub fn run(all: &[Made]) -> Result<()> {
@@ -46,15 +46,20 @@ fn packages(steps: &mut Steps<'_, '_>, made: &Made) -> Result<()> {
     ] {
         steps.system.put(file, place)?;
     }
-    let is_32_bits = made.target.debian == Architecture::Armhf;
-    for (script, wanted, what) in steps_of(include_str!("packages.steps")) {
-        if what.starts_with("32-bit ARM: ") && !is_32_bits {
-            continue;
-        }
-        let wanted = if is_32_bits && script.contains("watch report") { WATCH_OF_32_BITS } else { wanted };
-        steps.step((script, wanted, what));
-    }
+    run_steps(steps, include_str!("packages.steps"), "", made.target.debian);
     Ok(())
+}
+
+/// Runs the steps of a list that apply to the architecture, each with a prefix of its script.
+pub fn run_steps(steps: &mut Steps<'_, '_>, list: &str, prefix: &str, architecture: Architecture) {
+    let is_32_bits = architecture == Architecture::Armhf;
+    for (script, wanted, what) in steps_of(list) {
+        if is_32_bits || !what.starts_with("32-bit ARM: ") {
+            let wanted =
+                if is_32_bits && script.contains("watch report") { WATCH_OF_32_BITS } else { wanted };
+            steps.step((&format!("{prefix}{script}"), wanted, what));
+        }
+    }
 }
 
 /// Runs the programs with QEMU on the oldest supported processor. Returns the number of failed steps.

@@ -2,12 +2,12 @@
 //! container, with only the privileges listed in `docs/install.md`.
 
 use anyhow::Result;
-use fonio_lab::{Architecture, SystemOptions};
+use fonio_lab::SystemOptions;
 
 use super::container::NAME;
 use super::package::VERSION;
 use super::{Made, check};
-use crate::lab::steps::{Steps, all_kept, in_debian, steps_of};
+use crate::lab::steps::{all_kept, in_debian};
 
 /// The options for `podman run` and `docker run` that are listed in `docs/install.md`.
 const PRIVILEGES: &str = "--pid=host --cap-add SYS_ADMIN --cap-add SYS_PTRACE --cap-add DAC_READ_SEARCH --cap-add SYSLOG \
@@ -25,18 +25,10 @@ pub fn run(all: &[Made]) -> Result<()> {
         };
         broken += in_debian(&format!("The image for {} with podman", made.target), &options, |steps| {
             steps.system.put(&made.container, "/root/image.tar")?;
-            all_steps(steps, made.target.debian == Architecture::Armhf);
+            let prefix = format!("image={NAME}:{VERSION}; privileges='{PRIVILEGES}'; ");
+            check::run_steps(steps, include_str!("container.steps"), &prefix, made.target.debian);
             Ok(())
         })?;
     }
     all_kept(broken)
-}
-
-fn all_steps(steps: &mut Steps<'_, '_>, is_32_bits: bool) {
-    for (script, wanted, what) in steps_of(include_str!("container.steps")) {
-        let wanted =
-            if is_32_bits && script.contains("watch report") { check::WATCH_OF_32_BITS } else { wanted };
-        let script = format!("image={NAME}:{VERSION}; privileges='{PRIVILEGES}'; {script}");
-        steps.step((&script, wanted, what));
-    }
 }

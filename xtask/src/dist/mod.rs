@@ -12,7 +12,6 @@ mod package;
 mod path;
 mod program;
 mod results;
-mod results_test;
 mod target;
 
 use std::fs;
@@ -145,8 +144,8 @@ fn results_service(named: &Architectures, is_tested: bool) -> Result<()> {
         println!("{}: {}, for podman build", target.name, within(&container));
         if is_tested {
             let fonio = program::build(target, FONIO)?;
-            let files = results_test::Files { package: &package, program: &program, fonio: &fonio };
-            results_test::run(target, &files)?;
+            let files = results::Files { package: &package, program: &program, fonio: &fonio };
+            results::test(target, &files)?;
         }
     }
     if let Some(exposure) = results::exposure() {

@@ -1,12 +1,6 @@
 //! `cargo xtask kernel`: builds and tests the SmartIO module (`kernel/smartio`) on Debian's kernels.
 
-#[cfg(test)]
-mod equal;
 mod guest;
-#[cfg(test)]
-mod loads;
-#[cfg(test)]
-mod policy;
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};

@@ -16,47 +16,10 @@ const DISK: &str = "/dev/disk/by-id/virtio-disk1";
 const PREPARE: &str = include_str!("keep_prepare.sh");
 
 /// The fixes with settings that are kept, and the targets of these fixes.
-const FIXES: [&str; 18] = [
-    "noatime /mnt/card",
-    "commit-30s /mnt/card",
-    "lazytime /mnt/card",
-    "mq-deadline /mnt/card",
-    "swappiness=10",
-    "dirty-limit=64MiB",
-    "fstrim",
-    "journald-in-ram=16MiB",
-    "journald-sync=10m",
-    "swap-in-ram=64MiB",
-    // On this disk, weights have an effect only together with `io-cost`.
-    "io-cost /mnt/card",
-    "io-weight=50 backup.service",
-    "io-max=5MiB backup.service",
-    "io-class=idle backup.service",
-    "folder-in-ram=16MiB /srv/logs",
-    "folder-on=/mnt/card/app /srv/app",
-    "bfuse /srv/files",
-    "hot-range=16MiB /srv/hot",
-];
+const FIXES: &str = include_str!("keep_fixes.txt");
 
-/// The values that the fixes set, as the kernel prints them.
-const VALUES: [&str; 16] = [
-    "io.cost is on",
-    "noatime",
-    "commit=30",
-    "lazytime",
-    "[mq-deadline]",
-    "\n10\n67108864\n33554432\n0",
-    "\nenabled\nactive\n",
-    "the journal is in memory",
-    "SyncIntervalSec=600s",
-    "partition 64M 100",
-    "\nIOWeight=50\n",
-    "5242880",
-    "/srv/logs tmpfs active active",
-    "/srv/app ext4",
-    "/srv/files fuse.fonio active",
-    "/srv/hot ext4",
-];
+/// The values that the fixes set, as the kernel prints them; `\n` stands for a line break.
+const VALUES: &str = include_str!("keep_values.txt");
 
 /// A script that prints the settings of the unit's control group and processes.
 const OF_UNIT: &str = "systemctl restart backup.service; cat /sys/fs/cgroup/system.slice/backup.service/io.weight \
@@ -96,13 +59,14 @@ fn all(steps: &mut Steps<'_, '_>, fonio: &Path) -> Result<()> {
     let is_kept = |line: &str| line.contains("-fonio") || line.starts_with("/var/lib/fonio");
     // The guest itself has a systemd drop-in, for the mount of its kernel modules.
     ensure!(!files_before.lines().any(is_kept), "the guest already had settings of fonio:\n{files_before}");
-    for fix in FIXES {
+    for fix in FIXES.lines().filter(|line| !line.starts_with('#')) {
         let command = format!("fonio fix apply {fix} --keep");
         println!("$ {command}\n{}", text(steps.system, &command)?);
     }
     println!();
     let (force_kept, files_kept) = (text(steps.system, &in_force)?, text(steps.system, FILES)?);
-    steps.promise("in force immediately", VALUES.iter().all(|value| force_kept.contains(value)), &force_kept);
+    let is_in_force = |value: &str| force_kept.contains(&value.replace("\\n", "\n"));
+    steps.promise("in force immediately", VALUES.lines().all(is_in_force), &force_kept);
     let of_unit = text(steps.system, OF_UNIT)?;
     steps.promise("the unit's control group has the values", has_of_unit(&of_unit), &of_unit);
     text(steps.system, WRITE)?;
@@ -132,7 +96,7 @@ fn all(steps: &mut Steps<'_, '_>, fonio: &Path) -> Result<()> {
     as_before(steps, "after another reboot: settings as before", &in_force, &force_before)
 }
 
-/// Returns whether the unit has the I/O weight, the limit and the class of [`FIXES`].
+/// Returns whether the unit has the I/O weight, the limit and the class of `keep_fixes.txt`.
 fn has_of_unit(said: &str) -> bool {
     ["default 50\n", "rbps=5242880 wbps=5242880", "idle"].iter().all(|value| said.contains(value))
 }

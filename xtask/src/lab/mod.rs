@@ -72,6 +72,12 @@ pub fn run(Arguments { action: Action::Test { parts } }: &Arguments) -> Result<(
 /// The kernels on which recordings are checked.
 const KERNELS: [&str; 3] = ["lab:6.1", "lab:6.12", "lab:newest"];
 
+/// Prints whether the behaviour on a kernel is right, and why. Returns the number of wrong behaviours.
+fn judged(kernel: &str, is_right: bool, why: &str) -> u32 {
+    println!("{kernel:<21} {}{why}", if is_right { "right" } else { "WRONG *" });
+    u32::from(!is_right)
+}
+
 /// Runs a script in a guest with this kernel and an emulated card with ext4. Returns the output of the
 /// script.
 fn on_kernel(fonio: &Path, kernel: &str, script: &str) -> Result<String> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::{KERNELS, on_kernel};
+use super::{KERNELS, judged, on_kernel};
 
 /// A script that records a shell. The shell waits for a series of programs, each blocked in fsync. The
 /// recording ends when the shell ends.
@@ -26,12 +26,8 @@ pub fn run(fonio: &Path) -> Result<u32> {
             let report: Value = serde_json::from_str(report)?;
             let analysis = &report["analysis"];
             let verdict = analysis["verdict"].as_str().context("the report has no verdict")?;
-            let is_right = is_right(analysis);
-            broken += u32::from(!is_right);
-            println!(
-                "{kernel:<12} {how:<8} {}\n             {verdict}",
-                if is_right { "right" } else { "WRONG *" }
-            );
+            let why = format!("\n             {verdict}");
+            broken += judged(&format!("{kernel:<12} {how}"), is_right(analysis), &why);
         }
     }
     println!(

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::{KERNELS, on_kernel};
+use super::{KERNELS, judged, on_kernel};
 
 /// The size of each of the three written files in bytes.
 const BYTES: u64 = 4 << 20;
@@ -26,13 +26,9 @@ pub fn run(fonio: &Path) -> Result<u32> {
         let json = text.find("\n{").context("fonio gave no JSON")?;
         let mut values = serde_json::Deserializer::from_str(&text[json..]).into_iter::<Value>();
         let report = values.next().context("fonio gave no JSON")??;
-        let devices = &report["wear"]["devices"];
-        let is_right = sees_both(&devices[0]);
-        broken += u32::from(!is_right);
-        println!("{kernel:<12} {}", if is_right { "right" } else { "WRONG *" });
-        if !is_right {
-            println!("{report:#}");
-        }
+        let is_right = sees_both(&report["wear"]["devices"][0]);
+        let why = if is_right { String::new() } else { format!("\n{report:#}") };
+        broken += judged(kernel, is_right, &why);
     }
     println!(
         "\nPromised: the report names the files written through the page cache, and attributes all bytes except the journal's to dd.\n"

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use fonio_core::{ByteCount, Random, Request};
+use fonio_core::{ByteCount, Random, Request, Sector};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ pub struct Place {
     /// Index into `devices` of the analysis.
     pub device: u32,
     /// Its first sector.
-    pub sector: u64,
+    pub sector: Sector,
     /// Number of writes to the place.
     pub writes: u64,
 }
@@ -376,8 +376,10 @@ impl Question for PlaceTally {
                 if writes > 0 && (writes > least || most_written.len() < RANKS) {
                     let place = Place {
                         device: (key >> DEVICE_SHIFT) as u32,
-                        sector: ((key & ((1 << DEVICE_SHIFT) - 1)) << CHUNK_PLACES_SHIFT | place as u64)
-                            << PLACE_SECTORS_SHIFT,
+                        sector: Sector(
+                            ((key & ((1 << DEVICE_SHIFT) - 1)) << CHUNK_PLACES_SHIFT | place as u64)
+                                << PLACE_SECTORS_SHIFT,
+                        ),
                         writes,
                     };
                     // Places come in the order of their addresses, so places with equal counts stay in that order.
@@ -544,7 +546,8 @@ mod tests {
         assert_eq!((written.covering_50, written.covering_90, written.covering_99), (1, 3, 3));
         // The second read begins in the middle of one place and ends in the next place.
         assert_eq!((locality.read.places, locality.read.touches, locality.read.again_places), (3, 4, 1));
-        let ranks: Vec<_> = locality.most_written.iter().map(|place| (place.sector, place.writes)).collect();
+        let ranks: Vec<_> =
+            locality.most_written.iter().map(|place| (place.sector.0, place.writes)).collect();
         assert_eq!(ranks, [(0, 3), (8, 1), (800, 1)]);
         assert_eq!(locality.sampled_share, 1.0);
     }
@@ -604,7 +607,7 @@ mod tests {
                 written.into_iter().map(|((device, place), writes)| (writes, device, place * 8)).collect();
             ranks.sort_by_key(|(writes, device, sector)| (std::cmp::Reverse(*writes), *device, *sector));
             ranks.truncate(RANKS);
-            let found = locality.most_written.iter().map(|place| (place.writes, place.device as usize, place.sector));
+            let found = locality.most_written.iter().map(|place| (place.writes, place.device as usize, place.sector.0));
             prop_assert_eq!(found.collect::<Vec<_>>(), ranks);
         }
     }

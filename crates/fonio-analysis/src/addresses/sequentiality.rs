@@ -1,6 +1,6 @@
 //! Counts sequential and random bytes, in total and over time (Kim et al., Table V and Figure 6).
 
-use fonio_core::{ByteCount, Request, Sector, Timestamp, Unit};
+use fonio_core::{ByteCount, Nanos, Request, Sector, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -27,9 +27,9 @@ pub struct SequentialShare {
     /// Random requests.
     pub random_requests: u64,
     /// Sequential bytes.
-    pub sequential_bytes: u64,
+    pub sequential_bytes: ByteCount,
     /// Random bytes.
-    pub random_bytes: u64,
+    pub random_bytes: ByteCount,
     /// Share of bytes that are sequential; absent if there are no bytes.
     pub sequential_bytes_share: Option<f64>,
 }
@@ -38,9 +38,9 @@ pub struct SequentialShare {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CumulativeCurves {
     /// Start of the first bin, in nanoseconds since the span began.
-    pub start_ns: u64,
+    pub start_ns: Nanos,
     /// Width of a bin in nanoseconds.
-    pub bin_ns: u64,
+    pub bin_ns: Nanos,
     /// Bytes read sequentially.
     pub sequential_read_bytes: Vec<u64>,
     /// Bytes read at random.
@@ -133,7 +133,7 @@ impl Question for SequentialTally {
             (&mut share.random_requests, &mut share.random_bytes)
         };
         *requests += 1;
-        *bytes = bytes.saturating_add(seen.bytes.0);
+        *bytes += seen.bytes;
         let bin = &mut self.bins.at(seen.at).0[usize::from(write) * 2 + usize::from(!sequential)];
         *bin += seen.bytes;
     }
@@ -160,8 +160,8 @@ impl Question for SequentialTally {
             read: share(&self.read),
             write: share(&self.write),
             cumulative: CumulativeCurves {
-                start_ns: (self.bins.origin() - end.began()).0,
-                bin_ns: self.bins.width().0,
+                start_ns: self.bins.origin() - end.began(),
+                bin_ns: self.bins.width(),
                 sequential_read_bytes: curve(0),
                 random_read_bytes: curve(1),
                 sequential_write_bytes: curve(2),
@@ -175,8 +175,8 @@ impl Question for SequentialTally {
             let name = |figure: &str| format!("sequentiality.{op}.{figure}");
             let label = |what: &str| format!("{op} {what}");
             let sequential = share.sequential_bytes;
-            facts.amount(name("sequential_bytes"), label("bytes, sequential"), Unit::Bytes, sequential);
-            facts.amount(name("random_bytes"), label("bytes, random"), Unit::Bytes, share.random_bytes);
+            facts.amount(name("sequential_bytes"), label("bytes, sequential"), sequential);
+            facts.amount(name("random_bytes"), label("bytes, random"), share.random_bytes);
             let sequential = share.sequential_bytes_share;
             facts.share(name("sequential_bytes_share"), label("bytes, sequential share"), sequential);
             let random = ratio(share.random_requests, share.sequential_requests + share.random_requests);
@@ -225,7 +225,7 @@ mod tests {
         let found = analyse(&lines.iter().map(String::as_str).collect::<Vec<_>>()).sequentiality;
         let curve = &found.cumulative.sequential_write_bytes;
         assert!(curve.is_sorted() && curve.len() <= 512);
-        assert_eq!(curve.last(), Some(&found.write.sequential_bytes));
+        assert_eq!(curve.last(), Some(&found.write.sequential_bytes.0));
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 //! Maps the bytes read and written by address and time, for each device (the block-trace study's Figure 4).
 
-use fonio_core::{ByteCount, Request, Sector, Timestamp};
+use fonio_core::{ByteCount, Nanos, Request, Sector, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -17,9 +17,9 @@ pub struct SpatialMap {
     /// Index into `devices` of the analysis.
     pub device: u32,
     /// Start of the first column, in nanoseconds since the span began.
-    pub start_ns: u64,
+    pub start_ns: Nanos,
     /// Width of a column in nanoseconds.
-    pub column_ns: u64,
+    pub column_ns: Nanos,
     /// Height of a row in sectors of 512 bytes; the first row begins at sector 0.
     pub row_sectors: u64,
     /// The number of columns.
@@ -27,9 +27,9 @@ pub struct SpatialMap {
     /// The number of rows.
     pub rows: u32,
     /// First sector accessed.
-    pub first_sector: Option<u64>,
+    pub first_sector: Option<Sector>,
     /// Sector after the last accessed sector.
-    pub end_sector: Option<u64>,
+    pub end_sector: Option<Sector>,
     /// Bytes read: `columns` values for each row, from the lowest address.
     pub read_bytes: Vec<u64>,
     /// Bytes written, in the order of `read_bytes`.
@@ -159,13 +159,13 @@ impl Map {
         };
         SpatialMap {
             device,
-            start_ns: (self.origin - began).0,
-            column_ns: 1 << self.column_shift,
+            start_ns: self.origin - began,
+            column_ns: Nanos(1 << self.column_shift),
             row_sectors: 1 << self.row_shift,
             columns: self.columns as u32,
             rows: self.rows as u32,
-            first_sector: Some(self.first_sector.0),
-            end_sector: Some(self.end_sector.0),
+            first_sector: Some(self.first_sector),
+            end_sector: Some(self.end_sector),
             read_bytes: side(0),
             write_bytes: side(1),
         }
@@ -174,6 +174,8 @@ impl Map {
 
 #[cfg(test)]
 mod tests {
+    use fonio_core::{Nanos, Sector};
+
     use crate::analyser::tests::analyse;
 
     #[test]
@@ -183,11 +185,11 @@ mod tests {
         let analysis = analyse(&lines);
         let map = &analysis.spatial.devices[0];
         // The map covers 900 ms in columns of 2^24 ns, and a million sectors in rows of 2^14 sectors.
-        assert_eq!((map.column_ns, map.row_sectors), (1 << 24, 1 << 14));
+        assert_eq!((map.column_ns, map.row_sectors), (Nanos(1 << 24), 1 << 14));
         assert_eq!((map.columns, map.rows), (54, 62));
-        assert_eq!((map.first_sector, map.end_sector), (Some(0), Some(1_000_008)));
+        assert_eq!((map.first_sector, map.end_sector), (Some(Sector(0)), Some(Sector(1_000_008))));
         assert_eq!((map.read_bytes[0], map.write_bytes[0]), (4096, 8192));
-        assert_eq!(map.write_bytes.iter().sum::<u64>(), analysis.totals.write_bytes);
+        assert_eq!(map.write_bytes.iter().sum::<u64>(), analysis.totals.write_bytes.0);
         assert_eq!(map.write_bytes.last(), Some(&4096));
     }
 }

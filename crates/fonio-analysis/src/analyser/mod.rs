@@ -5,8 +5,8 @@ mod questions;
 use std::io;
 
 use fonio_core::{
-    BlockedCount, Call, Diagnostic, File, Mark, Meta, Request, RowSink, Sample, Statement, Thread, Timestamp,
-    Wait, ignore_rows,
+    BlockedCount, Call, Diagnostic, File, Mark, Meta, Nanos, Request, RowSink, Sample, Statement, Thread,
+    Timestamp, Wait, ignore_rows,
 };
 
 use crate::question::Row;
@@ -48,7 +48,7 @@ impl Analyser {
     pub fn finish(self, meta: &Meta) -> Analysis {
         let mut end = self.context.end(meta);
         let answers = self.questions.finish(&mut end);
-        let phases = self.phases.map(|(from, until)| until.0 - from.0);
+        let phases = self.phases.map(|(from, until)| until - from);
         let worked = answers.launch.as_ref().map(|launch| launch.duration_ns).or(phases);
         let is_complete = self.options.filter.is_none();
         let mut analysis = Analysis {
@@ -57,7 +57,7 @@ impl Analyser {
             run_time_ns: run_time(meta, &end.span, worked).filter(|_| is_complete),
             has_command: meta.command.is_some(),
             command_cpu_ns: (meta.command_user_ns.zip(meta.command_system_ns))
-                .map(|(user, system)| user.saturating_add(system)),
+                .map(|(user, system)| Nanos(user.saturating_add(system))),
             span: end.span,
             filter: self.options.filter,
             ..answers
@@ -74,11 +74,11 @@ impl Analyser {
 
 /// Returns the run time of the recorded command. `worked` is the duration of the recording's launch or
 /// phases, if these were recorded.
-fn run_time(meta: &Meta, span: &Span, worked: Option<u64>) -> Option<u64> {
+fn run_time(meta: &Meta, span: &Span, worked: Option<Nanos>) -> Option<Nanos> {
     meta.command.as_ref()?;
     let recorded =
         (meta.command_exit == Some(0) && span.source == SpanSource::Recording).then_some(span.duration_ns);
-    worked.or(recorded).filter(|time| *time > 0)
+    worked.or(recorded).filter(|time| *time > Nanos(0))
 }
 
 impl RowSink for Analyser {

@@ -3,7 +3,7 @@
 //! To add a question, add a file with a tally that implements [`Question`], and a line to this table. The
 //! table has the order of the fields in the JSON document.
 
-use fonio_core::{Request, Timestamp};
+use fonio_core::{Nanos, Request, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,7 @@ use crate::requests::size_latency::{SizeLatency, SizeLatencyTally};
 use crate::requests::sizes::{SizeTally, Sizes};
 use crate::requests::totals::{TotalTally, Totals};
 use crate::sqlite::{Sqlite, SqliteTally};
+use crate::verdict::Diagnosis;
 use crate::verdict::finding::{Finding, Severity};
 use crate::verdict::validity::{Validity, ValidityTally};
 use crate::waits::blocked::{Blocked, BlockedTally};
@@ -67,6 +68,9 @@ macro_rules! questions {
             pub verdict_id: String,
             /// The severity of the verdict: a note if storage is not the problem.
             pub verdict_severity: Severity,
+            /// The verdict in parts; absent if the recording does not have the waits of threads.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub diagnosis: Option<Diagnosis>,
             /// The findings, the most important first.
             pub findings: Vec<Finding>,
             $($(#[$first_attribute])* pub $first: $first_answer,)*
@@ -79,6 +83,7 @@ macro_rules! questions {
                 let frame = Frame {
                     devices: &self.devices,
                     processes: &self.processes,
+                    span: self.span.duration_ns,
                     has_loss: self.validity.has_loss(),
                 };
                 $(<$first_tally>::figures(&self.$first, &frame, facts);)*
@@ -140,13 +145,13 @@ questions! {
     /// otherwise the recording, if its command succeeded. Absent if no work was recorded, or if there is a
     /// filter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    run_time_ns: Option<u64>,
+    run_time_ns: Option<Nanos>,
     /// Whether the recording covers a command from its start to its end.
     #[serde(default)]
     has_command: bool,
     /// Processor time of the recorded command and its children, in nanoseconds, if it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    command_cpu_ns: Option<u64>,
+    command_cpu_ns: Option<Nanos>,
     ---
     /// The critical path of the launch, if a launch and its waits were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]

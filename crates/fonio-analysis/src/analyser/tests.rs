@@ -2,7 +2,9 @@
 
 use expect_test::expect;
 use fonio_core::meta::{Device, Lost};
-use fonio_core::{BlockedIn, ByteCount, Content, DeviceId, Flags, Metric, Sector, SqliteWrite, WaitReason};
+use fonio_core::{
+    BlockedIn, ByteCount, Content, DeviceId, Flags, Metric, Nanos, Sector, SqliteWrite, WaitReason,
+};
 use proptest::prelude::*;
 
 use super::*;
@@ -136,6 +138,7 @@ pub(crate) fn everything(lost_events: u64) -> Analysis {
                     &[Some("wlan0")]
                 }
                 Metric::ProcessorActiveTicks => &[Some("cpu0"), Some("cpu1")],
+                metric if metric.is_of_process() => &[Some("7")],
                 _ => &[None],
             };
             for subject in subject {
@@ -259,7 +262,10 @@ fn verdict_and_findings_of_a_sync_writer() {
 fn span_is_the_recordings_the_filters_or_the_requests() {
     let rows = rows(&["R 0+8 q10 d20 c100", "R 8+8 q200 d210 c300"]);
     let analysis = analyse_rows(&rows, &Meta::default());
-    assert_eq!(analysis.span, Span { began_ns: 20_000, duration_ns: 280_000, source: SpanSource::Requests });
+    assert_eq!(
+        analysis.span,
+        Span { began_ns: Timestamp(20_000), duration_ns: Nanos(280_000), source: SpanSource::Requests }
+    );
     let meta = Meta {
         began: Some(Timestamp(0)),
         ended: Some(Timestamp(1_000_000)),
@@ -271,24 +277,31 @@ fn span_is_the_recordings_the_filters_or_the_requests() {
         ..Meta::default()
     };
     let analysis = analyse_rows(&rows, &meta);
-    assert_eq!(analysis.span, Span { began_ns: 0, duration_ns: 1_000_000, source: SpanSource::Recording });
+    assert_eq!(
+        analysis.span,
+        Span { began_ns: Timestamp(0), duration_ns: Nanos(1_000_000), source: SpanSource::Recording }
+    );
     assert_eq!(
         (analysis.devices[0].device.as_str(), analysis.devices[0].name.as_deref()),
         ("179:0", Some("mmcblk0"))
     );
     assert_eq!(analysis.io_share.all.as_ref().map(|share| share.latency_sum_share), Some(0.17));
 
-    let options = FilterOptions { from_ns: Some(0), until_ns: Some(60_000), ..FilterOptions::default() };
+    let options =
+        FilterOptions { from_ns: Some(Nanos(0)), until_ns: Some(Nanos(60_000)), ..FilterOptions::default() };
     let analyser =
         Analyser::new(AnalysisOptions { filter: Some(options.clone()), ..AnalysisOptions::default() });
     let mut filter = Filter::new(options, analyser).unwrap();
     filter.began(Timestamp(0)).unwrap();
     rows.iter().for_each(|row| filter.request(row).unwrap());
     let analysis = filter.into_inner().finish(&meta);
-    assert_eq!(analysis.span, Span { began_ns: 0, duration_ns: 60_000, source: SpanSource::Filter });
+    assert_eq!(
+        analysis.span,
+        Span { began_ns: Timestamp(0), duration_ns: Nanos(60_000), source: SpanSource::Filter }
+    );
     // The request is in flight from 20 to 100 us; the time in flight is cut at 60 us.
     let share = analysis.io_share.all.unwrap();
-    assert_eq!((share.latency_sum_ns, share.busy_union_ns), (40_000, 40_000));
+    assert_eq!((share.latency_sum_ns, share.busy_union_ns), (Nanos(40_000), Nanos(40_000)));
 }
 
 #[test]
@@ -347,7 +360,7 @@ proptest! {
         prop_assert_eq!(analysis.points.sample.len() as u64, count);
         let share = analysis.io_share.all.as_ref().unwrap();
         prop_assert_eq!(Some(share.latency_sum_ns), analysis.latency.service_sum_ns);
-        prop_assert_eq!(analysis.slices.busy_ns.iter().sum::<u64>(), share.busy_union_ns);
+        prop_assert_eq!(analysis.slices.busy_ns.iter().sum::<u64>(), share.busy_union_ns.0);
         for (device, depth) in analysis.io_share.devices.iter().zip(&analysis.queueing.devices) {
             prop_assert_eq!(device.share.busy_union_ns, depth.busy_ns);
         }

@@ -47,9 +47,9 @@ pub struct FileUse {
     /// Requests.
     pub requests: u64,
     /// Bytes read.
-    pub read_bytes: u64,
+    pub read_bytes: ByteCount,
     /// Bytes written.
-    pub write_bytes: u64,
+    pub write_bytes: ByteCount,
     /// Process that caused most of the bytes; absent if unknown.
     pub cause: Option<String>,
     /// Systemd unit or container of the process `cause`, if known.
@@ -68,9 +68,9 @@ pub struct ContentUse {
     /// Write requests, without flushes and discards.
     pub writes: u64,
     /// Bytes read.
-    pub read_bytes: u64,
+    pub read_bytes: ByteCount,
     /// Bytes written.
-    pub write_bytes: u64,
+    pub write_bytes: ByteCount,
 }
 
 impl Files {
@@ -184,8 +184,8 @@ impl Question for FileTally {
             for (_, count) in self.counts.iter().filter(|((_, of), _)| *of == content) {
                 sum.requests += count.requests;
                 sum.writes += count.writes;
-                sum.read_bytes += count.read_bytes.0;
-                sum.write_bytes += count.write_bytes.0;
+                sum.read_bytes += count.read_bytes;
+                sum.write_bytes += count.write_bytes;
             }
             (sum.requests > 0).then_some(sum)
         };
@@ -257,7 +257,7 @@ impl Question for FileTally {
 impl Files {
     /// Adds the shares of written bytes that are metadata or logs, and the log folder with the most bytes.
     fn figures_of_writes(&self, facts: &mut Facts) {
-        let written: u64 = self.contents.iter().map(|row| row.write_bytes).sum();
+        let written: ByteCount = self.contents.iter().map(|row| row.write_bytes).sum();
         let metadata = self.contents.iter().filter(|row| row.content == Content::FsMetadata.name());
         let share = ratio(metadata.map(|row| row.write_bytes).sum(), written);
         facts.share("files.metadata_write_share", "bytes of metadata, share of written", share);
@@ -265,14 +265,14 @@ impl Files {
         let logs = self.files.iter().filter(|row| row.path.as_ref().is_some_and(is_log));
         let share = ratio(logs.map(|row| row.write_bytes).sum(), written);
         facts.share("files.system_log_write_share", "bytes of the system's log, share of written", share);
-        let mut folders: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut folders: BTreeMap<&str, ByteCount> = BTreeMap::new();
         for row in &self.files {
             if let Some(folder) = row.path.as_deref().and_then(log_folder) {
                 *folders.entry(folder).or_default() += row.write_bytes;
             }
         }
         let most = folders.into_iter().max_by_key(|(_, bytes)| *bytes);
-        let share = ratio(most.map_or(0, |(_, bytes)| bytes), written);
+        let share = ratio(most.map_or(ByteCount(0), |(_, bytes)| bytes), written);
         facts.share("files.log_write_share", "bytes of the logs in one folder, share of written", share);
         if let Some((folder, _)) = most {
             facts.word("files.log_folder", folder);
@@ -300,8 +300,8 @@ fn used(row: FileUse, count: &Count, threads: &Threads) -> FileUse {
     }
     FileUse {
         requests: count.requests,
-        read_bytes: count.read_bytes.0,
-        write_bytes: count.write_bytes.0,
+        read_bytes: count.read_bytes,
+        write_bytes: count.write_bytes,
         cause: most.map(|((name, _), _)| threads.name(name).to_owned()),
         cause_unit: most.and_then(|((_, unit), _)| Some(threads.unit(unit?).to_owned())),
         cause_share: most.and_then(|(_, bytes)| ratio(bytes, count.bytes())),
@@ -369,7 +369,7 @@ mod tests {
         assert_eq!(facts.value("files.metadata_write_share"), Some(4.0 / 24.0));
         assert_eq!(facts.value("files.metadata_writes"), Some(1.0));
         let files = analysis.files.unwrap();
-        let kib = |bytes: u64| bytes / 1024;
+        let kib = |bytes: ByteCount| bytes.0 / 1024;
         let short: Vec<_> = files
             .files
             .iter()

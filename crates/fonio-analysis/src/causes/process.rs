@@ -37,17 +37,17 @@ pub struct Process {
     /// Flush requests.
     pub flushes: u64,
     /// Bytes read.
-    pub read_bytes: u64,
+    pub read_bytes: ByteCount,
     /// Bytes written.
-    pub write_bytes: u64,
+    pub write_bytes: ByteCount,
     /// Sum of service times in nanoseconds; absent if no completion is known.
-    pub service_sum_ns: Option<u64>,
+    pub service_sum_ns: Option<Nanos>,
     /// Longest service time in nanoseconds; absent if no completion is known, or if a longer one may have
     /// been lost.
-    pub service_max_ns: Option<u64>,
+    pub service_max_ns: Option<Nanos>,
     /// If events were lost: the longest known service time in nanoseconds, a lower bound of the true maximum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub service_max_at_least_ns: Option<u64>,
+    pub service_max_at_least_ns: Option<Nanos>,
     /// Share of the sum of all service times; absent if no completion is known.
     pub latency_share: Option<f64>,
 }
@@ -147,7 +147,7 @@ impl ProcessCounts {
         let service_sum: Nanos = self.counts.iter().map(Count::service_sum).sum();
         let process = |number: &usize| {
             let count = &self.counts[*number];
-            let longest = count.service.map(|(_, max)| max.0);
+            let longest = count.service.map(|(_, max)| max);
             let whole = loss == Loss::Nothing;
             let unit = count.unit.filter(|_| !count.has_several_units);
             Process {
@@ -158,9 +158,9 @@ impl ProcessCounts {
                 writes: count.writes,
                 sync_writes: count.sync_writes,
                 flushes: count.flushes,
-                read_bytes: count.read_bytes.0,
-                write_bytes: count.write_bytes.0,
-                service_sum_ns: count.service.map(|(sum, _)| sum.0),
+                read_bytes: count.read_bytes,
+                write_bytes: count.write_bytes,
+                service_sum_ns: count.service.map(|(sum, _)| sum),
                 service_max_ns: longest.filter(|_| whole),
                 service_max_at_least_ns: longest.filter(|_| !whole),
                 latency_share: count.service.and_then(|(sum, _)| ratio(sum, service_sum)),

@@ -1,7 +1,5 @@
 //! Sums up requests, bytes and latency by the name of the process that caused the requests.
 
-use fonio_core::Unit;
-
 use super::process::Processes;
 use crate::figures::facts::{Facts, Frame};
 use crate::question::Question;
@@ -29,17 +27,17 @@ impl Question for ProcessTally {
             facts.count(name("writes"), label("writes"), row.writes);
             facts.count(name("sync_writes"), label("synchronous writes"), row.sync_writes);
             facts.count(name("flushes"), label("flushes"), row.flushes);
-            facts.amount(name("read_bytes"), label("bytes read"), Unit::Bytes, row.read_bytes);
-            facts.amount(name("write_bytes"), label("bytes written"), Unit::Bytes, row.write_bytes);
+            facts.amount(name("read_bytes"), label("bytes read"), row.read_bytes);
+            facts.amount(name("write_bytes"), label("bytes written"), row.write_bytes);
             facts.share(name("latency_share"), label("share of summed service time"), row.latency_share);
-            facts.amount(name("service_max"), label("longest service"), Unit::Ns, row.service_max_ns);
+            facts.amount(name("service_max"), label("longest service"), row.service_max_ns);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use fonio_core::{Meta, RowSink, Thread};
+    use fonio_core::{Meta, Nanos, RowSink, Thread};
 
     use crate::analyser::Analyser;
     use crate::analyser::tests::{analyse, rows};
@@ -64,7 +62,7 @@ mod tests {
         let processes = analyser.finish(&Meta::default()).processes.processes;
         let short: Vec<_> = processes
             .iter()
-            .map(|p| (p.name.as_str(), p.requests, p.sync_writes, p.service_sum_ns.unwrap() / 1000))
+            .map(|p| (p.name.as_str(), p.requests, p.sync_writes, p.service_sum_ns.unwrap().0 / 1000))
             .collect();
         assert_eq!(
             short,
@@ -91,7 +89,7 @@ mod tests {
             processes.iter().map(|p| (p.requests, p.service_sum_ns, p.service_max_ns, p.latency_share));
         assert_eq!(
             times.collect::<Vec<_>>(),
-            [(1, Some(10_000), Some(10_000), Some(1.0)), (2, None, None, None)]
+            [(1, Some(Nanos(10_000)), Some(Nanos(10_000)), Some(1.0)), (2, None, None, None)]
         );
     }
 

@@ -85,7 +85,7 @@ pub(super) fn headlines(analysis: &Analysis) -> Vec<Headline> {
 }
 
 fn put_own(analysis: &Analysis, facts: &mut Facts) {
-    facts.felt("run_time", "run time", Unit::Ns, analysis.run_time_ns.map(|ns| ns as f64));
+    facts.felt("run_time", "run time", Unit::Ns, analysis.run_time_ns.map(|ns| ns.0 as f64));
     Launch::compared_figures(analysis.launch.as_ref(), facts);
     let has_responses = analysis.latency.groups.iter().any(|row| row.response_ns.is_some());
     analysis.slices.compared_figures(has_responses, facts);

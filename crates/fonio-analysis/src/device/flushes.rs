@@ -61,7 +61,7 @@ pub struct DeviceFlushes {
     pub writes: u64,
     /// Bytes written.
     #[serde(default)]
-    pub write_bytes: u64,
+    pub write_bytes: ByteCount,
     /// Flushes per second of the span.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flushes_per_s: Option<f64>,
@@ -175,7 +175,7 @@ impl Question for FlushTally {
                     device: index as u32,
                     flushes: device.flushes,
                     writes: device.writes,
-                    write_bytes: device.write_bytes.0,
+                    write_bytes: device.write_bytes,
                     flushes_per_s: per_second(device.flushes, end.duration()),
                     gaps: device.gaps.as_deref().and_then(|gaps| gaps.finish(loss)),
                 })
@@ -198,7 +198,7 @@ impl Question for FlushTally {
         facts.put("flushes.per_s", "flush rate", Unit::PerS, rate);
         let writes = most.and_then(|device| ratio(device.writes, device.flushes));
         facts.put("flushes.writes_per_flush", "writes per flush", Unit::Number, writes);
-        let bytes = most.and_then(|device| ratio(device.write_bytes, device.flushes));
+        let bytes = most.and_then(|device| ratio(device.write_bytes.0, device.flushes));
         facts.put("flushes.write_bytes_per_flush", "bytes written per flush", Unit::Bytes, bytes);
         if let Some(gaps) = most.and_then(|device| device.gaps.as_ref()) {
             let label = "requests between flushes";

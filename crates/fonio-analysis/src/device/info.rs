@@ -1,7 +1,7 @@
 //! Describes the devices that have requests.
 
-use fonio_core::DeviceId;
 use fonio_core::meta::{Device, Mount};
+use fonio_core::{ByteCount, DeviceId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +31,10 @@ pub struct DeviceInfo {
     /// lazytime).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes_access_times: Option<String>,
+    /// Mount point of a file system on the device on which every read changes an access time (mounted without
+    /// noatime, relatime and lazytime).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strict_access_times: Option<String>,
     /// Mount point of a file system on the device without the option discard, if the device supports discard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub without_discard: Option<String>,
@@ -38,17 +42,17 @@ pub struct DeviceInfo {
     pub requests: u64,
     /// Bytes read and bytes written.
     #[serde(skip)]
-    pub(crate) read_bytes: u64,
+    pub(crate) read_bytes: ByteCount,
     #[serde(skip)]
-    pub(crate) write_bytes: u64,
+    pub(crate) write_bytes: ByteCount,
 }
 
 /// The requests and bytes of a device.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DeviceCount {
     pub(crate) requests: u64,
-    pub(crate) read_bytes: u64,
-    pub(crate) write_bytes: u64,
+    pub(crate) read_bytes: ByteCount,
+    pub(crate) write_bytes: ByteCount,
 }
 
 /// Returns the first ext3 or ext4 mount whose commit interval is at most the default of 5 s.
@@ -83,6 +87,7 @@ impl DeviceInfo {
             read_ahead_kb: known.read_ahead_kb,
             commits_often: commits_often(&known.mounts),
             writes_access_times: mounted_without(&known.mounts, &["noatime", "lazytime"]),
+            strict_access_times: mounted_without(&known.mounts, &["noatime", "relatime", "lazytime"]),
             without_discard: mounted_without(&known.mounts, &["discard", "discard=async"])
                 .filter(|_| can_discard),
             ..counts

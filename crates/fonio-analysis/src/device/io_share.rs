@@ -42,9 +42,9 @@ pub struct Share {
     /// Time with at least one request in flight, divided by the span; at most 1.
     pub busy_union_share: f64,
     /// The sum of service times, in nanoseconds.
-    pub latency_sum_ns: u64,
+    pub latency_sum_ns: Nanos,
     /// Time with at least one request in flight, in nanoseconds.
-    pub busy_union_ns: u64,
+    pub busy_union_ns: Nanos,
     /// The level according to `latency_sum_share`.
     pub level: Level,
 }
@@ -109,14 +109,14 @@ impl Question for ShareTally {
             let in_flight = all.latency_sum_share;
             facts.put("io_share.latency_sum", "requests in flight, mean", Unit::Number, in_flight);
             facts.share("io_share.busy_union", "devices busy", all.busy_union_share);
-            facts.amount("io_share.busy_time", "devices busy, time", Unit::Ns, all.busy_union_ns);
+            facts.amount("io_share.busy_time", "devices busy, time", all.busy_union_ns);
         }
         for row in &io_share.devices {
             let Some(device) = frame.device(row.device) else { continue };
             let name = |figure: &str| format!("device[{device}].{figure}");
             facts.share(name("busy_union"), format!("{device}, busy"), row.share.busy_union_share);
             let label = format!("{device}, busy time");
-            facts.amount(name("busy_time"), label, Unit::Ns, row.share.busy_union_ns);
+            facts.amount(name("busy_time"), label, row.share.busy_union_ns);
         }
     }
 }
@@ -138,8 +138,8 @@ impl Union {
         Some(Share {
             latency_sum_share,
             busy_union_share: ratio(self.busy, span)?,
-            latency_sum_ns: self.latency_sum.0,
-            busy_union_ns: self.busy.0,
+            latency_sum_ns: self.latency_sum,
+            busy_union_ns: self.busy,
             level: match latency_sum_share {
                 share if share < LIGHT_BELOW => Level::Light,
                 share if share < HEAVY_FROM => Level::Moderate,
@@ -159,10 +159,10 @@ mod tests {
         let share =
             analyse(&["R 0+8 d0 c40", "R 0+8 d20 c60", "R 0+8 dev1 d50 c80", "R 0+8 d100 c1000"]).io_share;
         let all = share.all.unwrap();
-        assert_eq!((all.latency_sum_ns, all.busy_union_ns), (1_010_000, 980_000));
+        assert_eq!((all.latency_sum_ns, all.busy_union_ns), (Nanos(1_010_000), Nanos(980_000)));
         assert_eq!((all.latency_sum_share, all.busy_union_share, all.level), (1.01, 0.98, Level::Heavy));
         let devices: Vec<_> =
-            share.devices.iter().map(|d| (d.device, d.share.busy_union_ns, d.share.level)).collect();
+            share.devices.iter().map(|d| (d.device, d.share.busy_union_ns.0, d.share.level)).collect();
         assert_eq!(devices, [(0, 960_000, Level::Heavy), (1, 30_000, Level::Light)]);
     }
 

@@ -4,12 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use fonio_core::{Better, Unit};
+use fonio_core::{Better, Nanos, Unit};
 
 use super::Figure;
 use crate::causes::process::Processes;
 use crate::device::info::DeviceInfo;
 use crate::distribution::Distribution;
+use crate::question::ratio::Known;
 
 /// Figures and words of an analysis, by name.
 #[derive(Debug, Default)]
@@ -23,6 +24,8 @@ pub(crate) struct Facts {
 pub(crate) struct Frame<'a> {
     pub(crate) devices: &'a [DeviceInfo],
     pub(crate) processes: &'a Processes,
+    /// The length of the recording.
+    pub(crate) span: Nanos,
     pub(crate) has_loss: bool,
 }
 
@@ -59,15 +62,9 @@ impl Facts {
         self.put(name, label, Unit::Share, value);
     }
 
-    /// Adds a figure in bytes, nanoseconds or another unit; neither higher nor lower values are better.
-    pub(crate) fn amount(
-        &mut self,
-        name: impl Into<String>,
-        label: impl Into<String>,
-        unit: Unit,
-        value: impl Into<Option<u64>>,
-    ) {
-        self.put(name, label, unit, value.into().map(|value| value as f64));
+    /// Adds a size, time or count that may be unknown; neither higher nor lower values are better.
+    pub(crate) fn amount<A: Known>(&mut self, name: impl Into<String>, label: impl Into<String>, value: A) {
+        self.put(name, label, A::UNIT, value.known().map(|value| value as f64));
     }
 
     /// Adds a figure that users notice; lower values are better. Service times and rates have no direction:
@@ -89,7 +86,7 @@ impl Facts {
         label: impl Into<String>,
         value: impl Into<Option<u64>>,
     ) {
-        self.amount(name, label, Unit::Count, value);
+        self.amount(name, label, value.into());
     }
 
     /// Adds each statistic of a distribution; neither higher nor lower values are better.

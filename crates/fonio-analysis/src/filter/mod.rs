@@ -39,9 +39,9 @@ pub struct FilterOptions {
     /// Ops by name: `read`, `write`, `flush`, …
     pub ops: Vec<String>,
     /// The start of the time range, inclusive, in nanoseconds since the recording began.
-    pub from_ns: Option<u64>,
+    pub from_ns: Option<Nanos>,
     /// The end of the time range, exclusive, in nanoseconds since the recording began.
-    pub until_ns: Option<u64>,
+    pub until_ns: Option<Nanos>,
 }
 
 /// The reason why a filter is invalid.
@@ -61,12 +61,12 @@ pub enum FilterError {
         op: String,
     },
     /// The time range of the filter ends before it begins.
-    #[error("the time range ends at {until_ns} ns, before it begins at {from_ns} ns")]
+    #[error("the time range ends at {} ns, before it begins at {} ns", .until_ns.0, .from_ns.0)]
     EmptyRange {
         /// The start of the range in nanoseconds since the recording began.
-        from_ns: u64,
+        from_ns: Nanos,
         /// The end of the range in nanoseconds since the recording began.
-        until_ns: u64,
+        until_ns: Nanos,
     },
 }
 
@@ -89,8 +89,8 @@ impl FilterOptions {
 
     /// Returns the time range on the recording's clock, for a recording that began at `began`.
     pub(crate) fn range(&self, began: Timestamp) -> (Timestamp, Timestamp) {
-        let until = self.until_ns.map_or(Timestamp::MAX, |until| began + Nanos(until));
-        (began + Nanos(self.from_ns.unwrap_or(0)), until)
+        let until = self.until_ns.map_or(Timestamp::MAX, |until| began + until);
+        (began + self.from_ns.unwrap_or_default(), until)
     }
 }
 
@@ -414,8 +414,11 @@ mod tests {
             (FilterOptions { files: some("*.tmp"), ..base() }, &[0]),
             (FilterOptions { files: some("/data"), ops: some("write"), ..base() }, &[1]),
             (FilterOptions { ops: some("write"), ..base() }, &[1, 2]),
-            (FilterOptions { from_ns: Some(19_000), until_ns: Some(39_000), ..base() }, &[1, 2]),
-            (FilterOptions { ops: some("read"), from_ns: Some(10_000), ..base() }, &[4]),
+            (
+                FilterOptions { from_ns: Some(Nanos(19_000)), until_ns: Some(Nanos(39_000)), ..base() },
+                &[1, 2],
+            ),
+            (FilterOptions { ops: some("read"), from_ns: Some(Nanos(10_000)), ..base() }, &[4]),
         ] {
             assert_eq!(passed(options.clone()), ids, "{options:?}");
         }
@@ -434,7 +437,7 @@ mod tests {
                 .contains("the ops are read, write,")
         );
         assert!(
-            error(FilterOptions { from_ns: Some(2), until_ns: Some(1), ..base() })
+            error(FilterOptions { from_ns: Some(Nanos(2)), until_ns: Some(Nanos(1)), ..base() })
                 .contains("before it begins")
         );
     }

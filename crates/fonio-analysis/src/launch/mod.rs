@@ -35,9 +35,9 @@ pub struct Launch {
     /// The result in one sentence.
     pub verdict: String,
     /// Start, in nanoseconds since the span began.
-    pub began_ns: u64,
+    pub began_ns: Nanos,
     /// The duration of the launch.
-    pub duration_ns: u64,
+    pub duration_ns: Nanos,
     /// The parts of the critical path; they sum to `duration_ns`.
     pub path: Parts,
     /// Share of `path.running_ns` in user mode, taken from the kernel's accounting of the complete command.
@@ -59,21 +59,21 @@ pub struct Launch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Parts {
     /// Time running on a processor.
-    pub running_ns: u64,
+    pub running_ns: Nanos,
     /// Time blocked on storage.
-    pub storage_ns: u64,
+    pub storage_ns: Nanos,
     /// Time blocked on the network.
-    pub network_ns: u64,
+    pub network_ns: Nanos,
     /// Time blocked on a timer.
-    pub timer_ns: u64,
+    pub timer_ns: Nanos,
     /// Time blocked on a lock held outside the launch.
-    pub lock_ns: u64,
+    pub lock_ns: Nanos,
     /// Time blocked on a process outside the launch.
-    pub thread_ns: u64,
+    pub thread_ns: Nanos,
     /// Time ready to run, but without a processor.
-    pub cpu_ns: u64,
+    pub cpu_ns: Nanos,
     /// Time blocked for an unknown reason.
-    pub unknown_ns: u64,
+    pub unknown_ns: Nanos,
 }
 
 /// A program's part of the critical path.
@@ -88,14 +88,14 @@ pub struct ProgramTime {
 impl Launch {
     /// Adds a figure used only in comparisons.
     pub(crate) fn compared_figures(launch: Option<&Launch>, facts: &mut Facts) {
-        let blocked = launch.map(|launch| launch.path.storage_ns as f64);
+        let blocked = launch.map(|launch| launch.path.storage_ns.0 as f64);
         facts.felt("launch.storage", "time blocked on storage", Unit::Ns, blocked);
     }
 }
 
 impl Parts {
     /// Returns the part of the critical path to which waits for `reason` are added.
-    fn of(&mut self, reason: WaitReason) -> &mut u64 {
+    fn of(&mut self, reason: WaitReason) -> &mut Nanos {
         match reason {
             WaitReason::Storage => &mut self.storage_ns,
             WaitReason::Network => &mut self.network_ns,
@@ -108,15 +108,17 @@ impl Parts {
     }
 
     /// Returns the sum of all parts of the critical path.
-    pub fn sum_ns(&self) -> u64 {
+    pub fn sum_ns(&self) -> Nanos {
         let Parts { running_ns, storage_ns, network_ns, timer_ns, lock_ns, thread_ns, cpu_ns, unknown_ns } =
-            self;
-        running_ns + storage_ns + network_ns + timer_ns + lock_ns + thread_ns + cpu_ns + unknown_ns
+            *self;
+        [running_ns, storage_ns, network_ns, timer_ns, lock_ns, thread_ns, cpu_ns, unknown_ns]
+            .into_iter()
+            .sum()
     }
 
     /// Returns the verdict as a sentence that names the largest part of the launch.
     pub fn verdict(&self) -> String {
-        let whole = self.sum_ns().max(1) as f64;
+        let whole = self.sum_ns().0.max(1) as f64;
         let parts = [
             ("waiting for storage", self.storage_ns),
             ("running", self.running_ns),
@@ -126,13 +128,13 @@ impl Parts {
             ("waiting for other processes and locks", self.thread_ns + self.lock_ns),
             ("waiting for an unknown reason", self.unknown_ns),
         ];
-        let percent = |ns: u64| format!("{:.0} %", ns as f64 / whole * 100.0);
+        let percent = |ns: Nanos| format!("{:.0} %", ns.0 as f64 / whole * 100.0);
         let (storage_ns, storage) = (self.storage_ns, percent(self.storage_ns));
         // If several parts are largest, use the first of them.
         let (what, most) = parts.iter().rev().max_by_key(|(_, ns)| *ns).expect("there are seven");
         if *most == storage_ns {
             format!("{storage} of the launch is spent waiting for storage.")
-        } else if (storage_ns as f64) < LIGHT_BELOW * whole {
+        } else if (storage_ns.0 as f64) < LIGHT_BELOW * whole {
             format!(
                 "Storage is not the problem of this launch ({storage} of it): {} is spent {what}.",
                 percent(*most)
@@ -204,15 +206,15 @@ impl Question for LaunchTally {
             .and_then(|(user, system)| (user + system > 0).then(|| user as f64 / (user + system) as f64));
         let (end, last) = self.last_active(root, began, until);
         let mut launch = Launch {
-            began_ns: (began - span_began).0,
-            duration_ns: (end - began).0,
+            began_ns: began - span_began,
+            duration_ns: end - began,
             user_share,
             threads: self.threads.len() as u64,
             ..Launch::default()
         };
         for interval in self.threads.values().flatten() {
             let covered = interval.ended.min(end) - interval.began.max(began);
-            *launch.all_threads.of(interval.reason) += covered.0;
+            *launch.all_threads.of(interval.reason) += covered;
         }
         self.follow(&mut launch, (began, end), last, names);
         launch.verdict = launch.path.verdict();
@@ -255,10 +257,10 @@ impl LaunchTally {
         while at > began {
             let program = names.name_at(Some(tid), at);
             let parts = programs.entry(program).or_default();
-            let mut spend = |part: &dyn Fn(&mut Parts) -> &mut u64, from: Timestamp, at: &mut Timestamp| {
+            let mut spend = |part: &dyn Fn(&mut Parts) -> &mut Nanos, from: Timestamp, at: &mut Timestamp| {
                 let from = from.max(began);
-                *part(&mut launch.path) += (*at - from).0;
-                *part(parts) += (*at - from).0;
+                *part(&mut launch.path) += *at - from;
+                *part(parts) += *at - from;
                 *at = from;
             };
             let intervals = self.threads.get(&tid).map_or(&[][..], Vec::as_slice);
@@ -303,7 +305,7 @@ impl LaunchTally {
         let mut programs: Vec<ProgramTime> = programs
             .into_iter()
             .map(|(program, path)| ProgramTime { name: names.name(program).to_owned(), path })
-            .filter(|program| program.path.sum_ns() > 0)
+            .filter(|program| program.path.sum_ns() > Nanos(0))
             .collect();
         programs.sort_by(|a, b| b.path.sum_ns().cmp(&a.path.sum_ns()).then_with(|| a.name.cmp(&b.name)));
         programs.truncate(THREADS_LISTED);

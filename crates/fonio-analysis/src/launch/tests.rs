@@ -37,7 +37,7 @@ fn launch(until: u64, waits: &str) -> Option<Launch> {
 fn parts(launch: &Launch) -> [u64; 8] {
     let path = &launch.path;
     assert_eq!(path.sum_ns(), launch.duration_ns);
-    let programs: u64 = launch.programs.iter().map(|program| program.path.sum_ns()).sum();
+    let programs: Nanos = launch.programs.iter().map(|program| program.path.sum_ns()).sum();
     assert_eq!(programs, launch.duration_ns);
     [
         path.running_ns,
@@ -49,7 +49,7 @@ fn parts(launch: &Launch) -> [u64; 8] {
         path.cpu_ns,
         path.unknown_ns,
     ]
-    .map(|ns| ns / 1_000_000)
+    .map(|ns| ns.0 / 1_000_000)
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn who_waits_for_another_thread_waits_for_what_that_does() {
     // 5, runs 11) and returns to thread 1 (cpu 1, runs 9).
     assert_eq!(parts(&found), [39, 50, 0, 0, 5, 0, 6, 0]);
     assert_eq!(found.programs[0].name, "t2");
-    assert_eq!(found.all_threads.thread_ns, 79_000_000);
+    assert_eq!(found.all_threads.thread_ns, Nanos(79_000_000));
     assert_eq!(found.threads, 2);
 }
 
@@ -102,7 +102,7 @@ fn a_launch_that_became_quiet_ends_with_its_last_activity() {
     )
     .expect("a launch");
     // 2 ran until 31; 1 created it.
-    assert_eq!(found.duration_ns, 30_000_000);
+    assert_eq!(found.duration_ns, Nanos(30_000_000));
     assert_eq!(parts(&found), [30, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(
         found.verdict,
@@ -120,9 +120,9 @@ fn a_thread_that_has_ended_does_not_run_to_the_quiet_end() {
          2 20..21 storage
          1 60..? unknown";
     let found = launch(200, quiet).expect("a launch");
-    assert_eq!(found.duration_ns, 59_000_000);
+    assert_eq!(found.duration_ns, Nanos(59_000_000));
     let found = launch(200, &format!("{quiet}\n3 55..55 cpu by 1\n3 210..? unknown")).expect("a launch");
-    assert_eq!(found.duration_ns, 199_000_000);
+    assert_eq!(found.duration_ns, Nanos(199_000_000));
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn threads_that_wake_each_other_end_somewhere() {
          2 40..101 thread by 1",
     )
     .expect("a launch");
-    assert_eq!(found.duration_ns, 100_000_000);
+    assert_eq!(found.duration_ns, Nanos(100_000_000));
     parts(&found);
 }
 

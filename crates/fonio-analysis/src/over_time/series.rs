@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Series {
     /// Start of the first bin, in nanoseconds since the span began.
-    pub start_ns: u64,
+    pub start_ns: Nanos,
     /// Width of a bin in nanoseconds.
-    pub bin_ns: u64,
+    pub bin_ns: Nanos,
     /// Requests of every kind.
     pub requests: Vec<u64>,
     /// Reads.
@@ -154,8 +154,8 @@ impl Question for SeriesTally {
             bins.iter().map(|bin| ratio(times(bin).sum.0, times(bin).count)).collect()
         };
         Series {
-            start_ns: (self.bins.origin() - began_ns).0,
-            bin_ns: width.0,
+            start_ns: self.bins.origin() - began_ns,
+            bin_ns: width,
             requests: count(|bin| bin.requests),
             reads: count(|bin| bin.reads),
             writes: count(|bin| bin.writes),
@@ -179,13 +179,15 @@ impl Question for SeriesTally {
 
 #[cfg(test)]
 mod tests {
+    use fonio_core::Nanos;
+
     use crate::analyser::tests::analyse;
 
     #[test]
     fn three_milliseconds() {
         let lines = ["R 0+8 d0 c500", "W 0+8 q100 d400 c2000", "FF d2100 c2200", "R 0+16 d2500 c3000"];
         let series = analyse(&lines).series;
-        assert_eq!((series.bin_ns, series.start_ns), (1_000_000, 0));
+        assert_eq!((series.bin_ns, series.start_ns), (Nanos(1_000_000), Nanos(0)));
         assert_eq!(
             (series.requests, series.reads, series.flushes),
             (vec![2, 0, 2], vec![1, 0, 1], vec![0, 0, 1])

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Slices {
     /// Width of a slice in nanoseconds.
-    pub slice_ns: u64,
+    pub slice_ns: Nanos,
     /// Time of each slice that is in the span, in nanoseconds. Only a part of the last slice is in the span.
     pub covered_ns: Vec<u64>,
     /// Requests.
@@ -242,7 +242,7 @@ impl Question for SliceTally {
         let latency =
             |kind: usize| SliceLatency { service: times(slices, kind, 0), response: times(slices, kind, 1) };
         Slices {
-            slice_ns: self.slices.width().0,
+            slice_ns: self.slices.width(),
             covered_ns: (0..slices.len()).map(covered).collect(),
             requests: count(|slice| slice.requests),
             read_bytes: count(|slice| slice.read_bytes.0),

@@ -120,8 +120,8 @@ impl Context {
         let count = &mut self.device_counts[device];
         count.requests += 1;
         match class {
-            Class::Read | Class::Readahead => count.read_bytes += row.bytes.0,
-            _ if class.is_write() => count.write_bytes += row.bytes.0,
+            Class::Read | Class::Readahead => count.read_bytes += row.bytes,
+            _ if class.is_write() => count.write_bytes += row.bytes,
             _ => {}
         }
         let seen = Seen {
@@ -215,7 +215,7 @@ impl Context {
             None => (began, ended, source),
         };
         let ended = ended.max(began);
-        (Span { began_ns: began.0, duration_ns: (ended - began).0, source }, ended)
+        (Span { began_ns: began, duration_ns: ended - began, source }, ended)
     }
 }
 
@@ -227,7 +227,7 @@ impl<'a> Ending<'a> {
     }
 
     pub(crate) fn began(&self) -> Timestamp {
-        Timestamp(self.span.began_ns)
+        self.span.began_ns
     }
 
     /// Returns whether fonio recorded this machine itself. Only then does the absence of requests show that
@@ -237,6 +237,6 @@ impl<'a> Ending<'a> {
     }
 
     pub(crate) fn duration(&self) -> Nanos {
-        Nanos(self.span.duration_ns)
+        self.span.duration_ns
     }
 }

@@ -19,9 +19,9 @@ pub struct LostPlace {
     /// Processor whose buffer lost the events; absent if unknown.
     pub cpu: Option<u32>,
     /// Time of the last event before the gap, in nanoseconds since the span began.
-    pub after_ns: u64,
+    pub after_ns: Nanos,
     /// Time of the first event after the gap, in nanoseconds since the span began.
-    pub before_ns: u64,
+    pub before_ns: Nanos,
     /// The number of lost events; absent if only the gap is known.
     pub events: Option<u64>,
 }
@@ -63,22 +63,22 @@ pub(crate) struct LostInSpan {
 impl LostInSpan {
     pub(crate) fn of(meta: &Meta, span: &Span) -> LostInSpan {
         let lost = &meta.lost;
-        let (began, ended) = (span.began_ns, span.began_ns.saturating_add(span.duration_ns));
+        let (began, ended) = (span.began_ns, span.began_ns + span.duration_ns);
         let located = lost.gaps_beyond == 0
             && lost.gaps.iter().map(|gap| gap.count.unwrap_or(0)).fold(0, u64::saturating_add) == lost.events;
-        let inside = |at: &&fonio_core::LostEvents| at.after.0 <= ended && at.before.0 >= began;
+        let inside = |at: &&fonio_core::LostEvents| at.after <= ended && at.before >= began;
         let gaps: Vec<_> = lost.gaps.iter().filter(inside).collect();
         let places = gaps.iter().map(|gap| LostPlace {
             cpu: gap.cpu,
-            after_ns: gap.after.0.clamp(began, ended) - began,
-            before_ns: gap.before.0.clamp(began, ended) - began,
+            after_ns: gap.after.clamp(began, ended) - began,
+            before_ns: gap.before.clamp(began, ended) - began,
             events: gap.count,
         });
         let mut places: Vec<LostPlace> = places.collect();
         let uncounted_time = places
             .iter()
             .filter(|place| place.events.is_none())
-            .map(|place| Nanos(place.before_ns.saturating_sub(place.after_ns)))
+            .map(|place| place.before_ns - place.after_ns)
             .sum();
         // Gaps of unknown size come first.
         places.sort_by_key(|place| std::cmp::Reverse(place.events.unwrap_or(u64::MAX)));

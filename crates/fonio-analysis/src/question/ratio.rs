@@ -1,27 +1,51 @@
 //! Computes ratios and rates, and provides lists that grow on demand.
 
-use fonio_core::{ByteCount, Nanos};
+use fonio_core::{ByteCount, Nanos, Unit};
 
 /// A value that can be divided: a count, or a number with a unit.
 pub(crate) trait Amount {
+    const UNIT: Unit;
     fn number(self) -> u64;
 }
 
 impl Amount for u64 {
+    const UNIT: Unit = Unit::Count;
     fn number(self) -> u64 {
         self
     }
 }
 
 impl Amount for Nanos {
+    const UNIT: Unit = Unit::Ns;
     fn number(self) -> u64 {
         self.0
     }
 }
 
 impl Amount for ByteCount {
+    const UNIT: Unit = Unit::Bytes;
     fn number(self) -> u64 {
         self.0
+    }
+}
+
+/// An amount that may be unknown.
+pub(crate) trait Known {
+    const UNIT: Unit;
+    fn known(self) -> Option<u64>;
+}
+
+impl<A: Amount> Known for A {
+    const UNIT: Unit = A::UNIT;
+    fn known(self) -> Option<u64> {
+        Some(self.number())
+    }
+}
+
+impl<A: Amount> Known for Option<A> {
+    const UNIT: Unit = A::UNIT;
+    fn known(self) -> Option<u64> {
+        self.map(A::number)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The time span to which rates and shares refer.
 
+use fonio_core::{Nanos, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -8,9 +9,9 @@ use serde::{Deserialize, Serialize};
 pub struct Span {
     /// Start of the span, in nanoseconds of the recording's clock. Every other time in the analysis counts
     /// from this start.
-    pub began_ns: u64,
+    pub began_ns: Timestamp,
     /// Its length in nanoseconds.
-    pub duration_ns: u64,
+    pub duration_ns: Nanos,
     /// The source of the span.
     pub source: SpanSource,
 }

@@ -1,7 +1,7 @@
 //! Computes service and response times by kind of request, and each kind's share of the sum of latencies (the
 //! block-trace study's Figure 2, right, and its main finding: sync writes dominate).
 
-use fonio_core::Unit;
+use fonio_core::{Nanos, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub struct Latency {
     /// Each group that has requests.
     pub groups: Vec<LatencyRow>,
     /// Sum of all service times in nanoseconds; absent if no completion is known.
-    pub service_sum_ns: Option<u64>,
+    pub service_sum_ns: Option<Nanos>,
     /// Shares of `service_sum_ns` by class; absent if nothing completed.
     pub shares: Option<LatencyShares>,
     /// Whether the source shows which reads are readahead. If it does not, all reads are in `read`.
@@ -93,7 +93,7 @@ impl Question for LatencyTally {
         });
         Latency {
             groups: groups.collect(),
-            service_sum_ns: (service.of_group(Group::All).count > 0).then_some(service_sum_ns),
+            service_sum_ns: (service.of_group(Group::All).count > 0).then_some(Nanos(service_sum_ns)),
             shares: (service_sum_ns > 0).then(|| LatencyShares {
                 read: share(Class::Read),
                 readahead: share(Class::Readahead),
@@ -153,7 +153,7 @@ mod tests {
         ])
         .latency;
         let shares = latency.shares.unwrap();
-        assert_eq!(latency.service_sum_ns, Some(100_000));
+        assert_eq!(latency.service_sum_ns, Some(Nanos(100_000)));
         assert_eq!(
             (shares.read, shares.readahead, shares.write_sync, shares.write_async, shares.flush),
             (0.1, 0.2, 0.5, 0.1, 0.1)
@@ -171,7 +171,7 @@ mod tests {
         let of = |group| latency.groups.iter().find(|row| row.group == group).unwrap().latency_share;
         assert_eq!(
             (of(Group::Reads), of(Group::WriteSync), latency.service_sum_ns),
-            (Some(1.0), None, Some(10_000))
+            (Some(1.0), None, Some(Nanos(10_000)))
         );
         assert_eq!(analyse(&["WS 0+8 d10"]).latency.service_sum_ns, None);
     }

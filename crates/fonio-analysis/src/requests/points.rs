@@ -123,8 +123,8 @@ mod tests {
         expected.sort_unstable();
         assert_eq!(points.sample.iter().map(|point| point.request_id).collect::<Vec<_>>(), expected);
 
-        let mut slowest: Vec<(Reverse<u64>, u64)> =
-            rows.iter().map(|row| (Reverse(row.service().unwrap().0), row.request_id)).collect();
+        let mut slowest: Vec<(Reverse<Nanos>, u64)> =
+            rows.iter().map(|row| (Reverse(row.service().unwrap()), row.request_id)).collect();
         slowest.sort_unstable();
         let found = points.slowest.iter().map(|point| (Reverse(point.service_ns.unwrap()), point.request_id));
         assert_eq!(found.collect::<Vec<_>>(), slowest[..SLOWEST]);

@@ -1,5 +1,6 @@
 //! Computes service times by size class (Figure 3 of the block-trace study).
 
+use fonio_core::ByteCount;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -20,9 +21,9 @@ pub struct SizeLatencyRow {
     /// `reads`, `writes`, `write_sync`, `write_async` or `discard`.
     pub group: Group,
     /// Exclusive lower bound of the size class, in bytes.
-    pub over_bytes: u64,
+    pub over_bytes: ByteCount,
     /// Inclusive upper bound of the size class, in bytes; absent for the largest class.
-    pub up_to_bytes: Option<u64>,
+    pub up_to_bytes: Option<ByteCount>,
     /// Distribution of service times in nanoseconds, without its cumulative curve.
     pub service_ns: Distribution,
 }
@@ -50,8 +51,10 @@ impl Question for SizeLatencyTally {
                 {
                     rows.push(SizeLatencyRow {
                         group,
-                        over_bytes: size.checked_sub(1).map_or(0, |below| BOUNDS[below]),
-                        up_to_bytes: BOUNDS.get(size).copied(),
+                        over_bytes: size
+                            .checked_sub(1)
+                            .map_or(ByteCount(0), |below| ByteCount(BOUNDS[below])),
+                        up_to_bytes: BOUNDS.get(size).copied().map(ByteCount),
                         service_ns,
                     });
                 }
@@ -71,14 +74,15 @@ mod tests {
         let rows = analyse(&["R 0+8 d0 c10", "R 0+8 d10 c30", "R 0+128 d30 c130", "WS 0+8 d130 c140"])
             .size_latency
             .rows;
-        let short = |row: &SizeLatencyRow| (row.group, row.over_bytes, row.up_to_bytes, row.service_ns.mean);
+        let short =
+            |row: &SizeLatencyRow| (row.group, row.over_bytes.0, row.up_to_bytes, row.service_ns.mean);
         assert_eq!(
             rows.iter().map(short).collect::<Vec<_>>(),
             [
-                (Group::Reads, 0, Some(4096), 15_000.0),
-                (Group::Reads, 32 << 10, Some(64 << 10), 100_000.0),
-                (Group::Writes, 0, Some(4096), 10_000.0),
-                (Group::WriteSync, 0, Some(4096), 10_000.0),
+                (Group::Reads, 0, Some(ByteCount(4096)), 15_000.0),
+                (Group::Reads, 32 << 10, Some(ByteCount(64 << 10)), 100_000.0),
+                (Group::Writes, 0, Some(ByteCount(4096)), 10_000.0),
+                (Group::WriteSync, 0, Some(ByteCount(4096)), 10_000.0),
             ]
         );
     }

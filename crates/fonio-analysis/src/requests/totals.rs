@@ -15,9 +15,9 @@ pub struct Totals {
     /// Write requests, zone appends included.
     pub writes: u64,
     /// Bytes read.
-    pub read_bytes: u64,
+    pub read_bytes: ByteCount,
     /// Bytes written.
-    pub write_bytes: u64,
+    pub write_bytes: ByteCount,
     /// Number of reads per write; absent if there are no writes.
     pub read_write_ratio: Option<f64>,
     /// Bytes read per byte written; absent if nothing was written.
@@ -46,7 +46,7 @@ pub struct OpTotal {
     /// Requests.
     pub requests: u64,
     /// Bytes.
-    pub bytes: u64,
+    pub bytes: ByteCount,
 }
 
 /// One class's total.
@@ -57,7 +57,7 @@ pub struct ClassTotal {
     /// Requests.
     pub requests: u64,
     /// Bytes.
-    pub bytes: u64,
+    pub bytes: ByteCount,
 }
 
 use crate::figures::facts::{Facts, Frame};
@@ -104,8 +104,8 @@ impl Question for TotalTally {
             requests,
             reads,
             writes,
-            read_bytes: read_bytes.0,
-            write_bytes: write_bytes.0,
+            read_bytes,
+            write_bytes,
             read_write_ratio: ratio(reads, writes),
             read_write_bytes_ratio: ratio(read_bytes, write_bytes),
             requests_per_s: per_second(requests, span_ns),
@@ -115,13 +115,13 @@ impl Question for TotalTally {
                 .into_iter()
                 .zip(self.by_op)
                 .filter(|(_, (requests, _))| *requests > 0)
-                .map(|(op, (requests, bytes))| OpTotal { op: op.name().to_owned(), requests, bytes: bytes.0 })
+                .map(|(op, (requests, bytes))| OpTotal { op: op.name().to_owned(), requests, bytes })
                 .collect(),
             by_class: Class::ALL
                 .into_iter()
                 .zip(self.by_class)
                 .filter(|(_, (requests, _))| *requests > 0)
-                .map(|(class, (requests, bytes))| ClassTotal { class, requests, bytes: bytes.0 })
+                .map(|(class, (requests, bytes))| ClassTotal { class, requests, bytes })
                 .collect(),
             fua_writes: self.fua_writes,
             meta_requests: self.meta_requests,
@@ -132,8 +132,8 @@ impl Question for TotalTally {
         facts.count("totals.requests", "requests", totals.requests);
         facts.count("totals.reads", "reads", totals.reads);
         facts.count("totals.writes", "writes", totals.writes);
-        facts.amount("totals.read_bytes", "bytes read", Unit::Bytes, totals.read_bytes);
-        facts.amount("totals.write_bytes", "bytes written", Unit::Bytes, totals.write_bytes);
+        facts.amount("totals.read_bytes", "bytes read", totals.read_bytes);
+        facts.amount("totals.write_bytes", "bytes written", totals.write_bytes);
         facts.put("totals.read_write_ratio", "reads per write", Unit::Ratio, totals.read_write_ratio);
         facts.put("totals.requests_per_s", "request rate", Unit::PerS, totals.requests_per_s);
         facts.put("totals.read_bytes_per_s", "read rate", Unit::BytesPerS, totals.read_bytes_per_s);
@@ -143,6 +143,8 @@ impl Question for TotalTally {
 
 #[cfg(test)]
 mod tests {
+    use fonio_core::ByteCount;
+
     use crate::analyser::tests::analyse;
 
     #[test]
@@ -157,7 +159,7 @@ mod tests {
         ])
         .totals;
         assert_eq!((totals.requests, totals.reads, totals.writes, totals.fua_writes), (6, 3, 2, 1));
-        assert_eq!((totals.read_bytes, totals.write_bytes), (72 * 512, 24 * 512));
+        assert_eq!((totals.read_bytes, totals.write_bytes), (ByteCount(72 * 512), ByteCount(24 * 512)));
         assert_eq!((totals.read_write_ratio, totals.read_write_bytes_ratio), (Some(1.5), Some(3.0)));
         assert_eq!(totals.requests_per_s, Some(6000.0));
         let ops: Vec<_> = totals.by_op.iter().map(|op| (op.op.as_str(), op.requests)).collect();

@@ -68,9 +68,9 @@ pub struct UsualCost {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Amplification {
     /// Bytes written by calls to the database, its journal and its WAL.
-    pub written_bytes: u64,
+    pub written_bytes: ByteCount,
     /// Bytes written to the device; absent if the device was not recorded.
-    pub device_bytes: Option<u64>,
+    pub device_bytes: Option<ByteCount>,
     /// Bytes written to the device for each byte that the application wrote.
     pub total: Option<f64>,
     /// Part of `total` for database, journal and WAL.
@@ -170,8 +170,8 @@ impl Sums {
             has_device.then(|| ratio(sum, written)).flatten()
         };
         let amplification = Amplification {
-            written_bytes: written.0,
-            device_bytes: has_device.then(|| self.all.device_bytes().0),
+            written_bytes: written,
+            device_bytes: has_device.then(|| self.all.device_bytes()),
             total: has_device.then(|| ratio(self.all.device_bytes(), written)).flatten(),
             data: part(&[Bytes::Database, Bytes::Journal]),
             fs_metadata: part(&[Bytes::FsMetadata]),

@@ -355,7 +355,10 @@ fn requests_count_for_the_transaction_in_which_they_were_made() {
     assert_eq!((usual.syncs, usual.writes, usual.flushes, usual.transactions), (4, 4, 2, 1));
     let amplification = &receipt.amplification;
     // Each transaction wrote 512 + 4 + 4096 + 12 + 4096 bytes.
-    assert_eq!((amplification.written_bytes, amplification.device_bytes), (17440, Some(49152)));
+    assert_eq!(
+        (amplification.written_bytes, amplification.device_bytes),
+        (ByteCount(17440), Some(ByteCount(49152)))
+    );
     let (total, parts) = (
         amplification.total.unwrap(),
         [amplification.data.unwrap(), amplification.fs_metadata.unwrap(), amplification.fs_journal.unwrap()],

@@ -1,50 +1,192 @@
 //! Advice for programs whose own settings decide when they sync.
+//!
+//! A recording does not show settings, so each text names the setting that has to be checked.
 
+use super::remedy::RemedyKind::{self, BiggerCache, LargerTransactions, Look, LowerDurability, SyncLess};
 use crate::figures::facts::Facts;
 
-/// Programs that write all changed data of a file system before they end.
-const WRITE_EVERYTHING: [&str; 3] = ["umount", "sync", "syncfs"];
+/// The texts for one kind of program or file.
+struct Advice {
+    /// The names of the programs; empty if the file decides.
+    programs: &'static [&'static str],
+    /// Whether the texts concern a file with this path; an unknown path is empty.
+    concerns: fn(&str) -> bool,
+    /// Whether the texts apply only to waits that are mostly in fsync.
+    is_about_fsync: bool,
+    texts: &'static [(RemedyKind, &'static str)],
+}
 
-/// Returns advice for the blocked program, if it waited mostly in fsync for a file that its settings concern.
-/// The recording does not show settings, so the advice names the setting that has to be checked.
-pub(super) fn for_program(facts: &Facts) -> Option<&'static str> {
-    let name = facts.words.get("blocked.program")?;
-    let name = name.split(" (").next().unwrap_or(name);
-    if WRITE_EVERYTHING.contains(&name) {
-        return Some(
+const ANY: Advice = Advice { programs: &[], concerns: |_| true, is_about_fsync: true, texts: &[] };
+
+/// The first matching line applies.
+const ADVICE: &[Advice] = &[
+    Advice {
+        programs: &["umount", "sync", "syncfs"],
+        is_about_fsync: false,
+        texts: &[(
+            Look,
             "See which programs changed data before: this program writes everything that is dirty before it ends.",
-        );
-    }
-    if facts.value("blocked.fsync_share").is_none_or(|share| share < 0.5) {
-        return None;
-    }
-    let file = facts.words.get("blocked.file").map_or("", String::as_str);
-    match name {
-        "postgres" | "postmaster" if file.contains("/pg_wal/") => Some(
-            "PostgreSQL: set `synchronous_commit = off` for transactions that may be lost in a power cut, or \
-             commit several changes in one transaction.",
-        ),
-        "redis-server" | "valkey-server" if file.contains(".aof") => Some(
+        )],
+        ..ANY
+    },
+    Advice {
+        programs: &["postgres", "postmaster"],
+        concerns: |path| path.contains("/pg_wal/") || path.contains("/pg_xlog/"),
+        texts: &[
+            (
+                LowerDurability,
+                "PostgreSQL: set `synchronous_commit = off` for transactions that may be lost in a power cut.",
+            ),
+            (LargerTransactions, "PostgreSQL: commit several changes in one transaction."),
+        ],
+        ..ANY
+    },
+    Advice {
+        programs: &["mariadbd", "mysqld"],
+        concerns: |path| {
+            ["ib_logfile", "#innodb_redo", "binlog", "-bin."].iter().any(|part| path.contains(part))
+        },
+        texts: &[
+            (
+                LowerDurability,
+                "MariaDB or MySQL: set `innodb_flush_log_at_trx_commit = 2` and `sync_binlog = 0`, if they are 1 now. \
+                 A power cut may lose the last second.",
+            ),
+            (LargerTransactions, "MariaDB or MySQL: commit several changes in one transaction."),
+        ],
+        ..ANY
+    },
+    Advice {
+        programs: &["redis-server", "valkey-server"],
+        concerns: |path| path.contains(".aof"),
+        texts: &[(
+            LowerDurability,
             "Redis: set `appendfsync everysec`, if it is `always` now. A power cut may lose the last second.",
-        ),
-        "dpkg" | "dpkg-deb" => Some(
+        )],
+        ..ANY
+    },
+    Advice {
+        programs: &["dpkg", "dpkg-deb"],
+        texts: &[(
+            LowerDurability,
             "dpkg: `--force-unsafe-io` skips these syncs; suitable for an image that can be built again after a \
              power cut.",
-        ),
-        "rsyslogd" if !file.is_empty() => Some("rsyslog: set `sync=\"off\"` for this file, if it is on now."),
-        _ if is_leveldb_log(file) => Some(
-            "LevelDB or RocksDB: write several changes in one WriteBatch, or without `sync` where the last changes may \
-             be lost.",
-        ),
-        _ => None,
+        )],
+        ..ANY
+    },
+    Advice {
+        programs: &["rsyslogd"],
+        concerns: |path| !path.is_empty(),
+        texts: &[(LowerDurability, "rsyslog: set `sync=\"off\"` for this file, if it is on now.")],
+        ..ANY
+    },
+    Advice {
+        programs: &["syslog-ng"],
+        concerns: |path| !path.is_empty(),
+        texts: &[(LowerDurability, "syslog-ng: set `fsync(no)` for this destination, if it is on now.")],
+        ..ANY
+    },
+    Advice {
+        programs: &["systemd-journald", "systemd-journal"],
+        texts: &[(SyncLess, "journald: sync the log less often: `fonio fix apply journald-sync=30m`.")],
+        ..ANY
+    },
+    Advice {
+        programs: &["mosquitto"],
+        texts: &[(
+            SyncLess,
+            "Mosquitto: raise `autosave_interval`, and set `autosave_on_changes false`, if it is true now. A power cut \
+             may lose the messages since the last save.",
+        )],
+        ..ANY
+    },
+    Advice {
+        programs: &["git"],
+        texts: &[(
+            LowerDurability,
+            "git: set `core.fsyncMethod = batch`, or fewer parts in `core.fsync`, if git syncs each object now.",
+        )],
+        ..ANY
+    },
+    Advice {
+        programs: &["influxd"],
+        texts: &[(SyncLess, "InfluxDB: raise `wal-fsync-delay`, to 100 ms for example.")],
+        ..ANY
+    },
+    Advice {
+        programs: &["vim", "vim.basic", "vim.tiny", "nvim"],
+        texts: &[(LowerDurability, "vim: `:set nofsync` leaves the moment of writing to the kernel.")],
+        ..ANY
+    },
+    Advice {
+        concerns: |path| path.ends_with(".rrd"),
+        is_about_fsync: false,
+        texts: &[(BiggerCache, "RRDtool: let rrdcached collect the updates, and write them in groups.")],
+        ..ANY
+    },
+    Advice {
+        concerns: |path| name_of(path) == "data.mdb" || path.ends_with(".mdb"),
+        texts: &[
+            (LargerTransactions, "LMDB: put several changes into one write transaction."),
+            (
+                LowerDurability,
+                "LMDB: open it with `MDB_NOMETASYNC`, or with `MDB_NOSYNC`, where the last changes may be lost.",
+            ),
+        ],
+        ..ANY
+    },
+    Advice {
+        concerns: |path| has_digits(path, "", 6, ".log"),
+        texts: &[
+            (LargerTransactions, "LevelDB or RocksDB: write several changes in one WriteBatch."),
+            (LowerDurability, "LevelDB or RocksDB: write without `sync` where the last changes may be lost."),
+        ],
+        ..ANY
+    },
+    Advice {
+        concerns: |path| has_digits(path, "log.", 10, ""),
+        texts: &[
+            (LargerTransactions, "Berkeley DB: commit several changes in one transaction."),
+            (LowerDurability, "Berkeley DB: set `DB_TXN_WRITE_NOSYNC` where the last changes may be lost."),
+        ],
+        ..ANY
+    },
+];
+
+/// Returns the advice for the delayed program; empty if no line applies.
+pub(super) fn for_program(facts: &Facts) -> &'static [(RemedyKind, &'static str)] {
+    let Some(name) = facts.words.get("victim.program") else { return &[] };
+    let is_in_fsync = facts.value("victim.fsync_share").is_some_and(|share| share >= 0.5);
+    let file = facts.words.get("victim.file").map_or("", String::as_str);
+    let applies = |advice: &&Advice| {
+        let is_program = advice.programs.contains(&name.as_str());
+        (is_program || advice.programs.is_empty())
+            && (advice.concerns)(file)
+            && (is_in_fsync || !advice.is_about_fsync)
+    };
+    ADVICE.iter().find(applies).map_or(&[], |advice| advice.texts)
+}
+
+/// Returns the name of the word with which rules insert a text of this kind.
+pub(super) fn word(kind: RemedyKind) -> &'static str {
+    match kind {
+        LargerTransactions => "fix.program.larger-transactions",
+        LowerDurability => "fix.program.lower-durability",
+        SyncLess => "fix.program.sync-less",
+        BiggerCache => "fix.program.bigger-cache",
+        _ => "fix.program.look",
     }
 }
 
-/// Returns whether a file has the name of LevelDB's log: six digits and `.log`.
-fn is_leveldb_log(path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    name.strip_suffix(".log")
-        .is_some_and(|digits| digits.len() == 6 && digits.bytes().all(|byte| byte.is_ascii_digit()))
+fn name_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// Returns whether the name of a file has a number of digits between a beginning and an end, as LevelDB's log
+/// `000012.log` has.
+fn has_digits(path: &str, begin: &str, count: usize, end: &str) -> bool {
+    let digits = name_of(path).strip_prefix(begin).and_then(|rest| rest.strip_suffix(end));
+    digits.is_some_and(|digits| digits.len() == count && digits.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -55,25 +197,24 @@ mod tests {
     fn advice_fits_the_program_and_the_file() {
         let begin = |program: &str, file: &str| {
             let mut facts = Facts::default();
-            facts.word("blocked.program", program);
-            facts.word("blocked.file", file);
-            facts.share("blocked.fsync_share", "share", 0.9);
-            for_program(&facts).and_then(|text| text.split([' ', ':']).next())
+            facts.word("victim.program", program);
+            facts.word("victim.file", file);
+            facts.share("victim.fsync_share", "share", 0.9);
+            for_program(&facts).first().and_then(|(_, text)| text.split([' ', ':']).next())
         };
         for (program, file, expected) in [
-            (
-                "postgres (postgresql.service)",
-                "/var/lib/postgresql/15/main/pg_wal/000001",
-                Some("PostgreSQL"),
-            ),
+            ("postgres", "/var/lib/postgresql/15/main/pg_wal/000001", Some("PostgreSQL")),
             ("postgres", "/x", None),
             ("postgres-backup", "/var/lib/postgresql/pg_wal/1", None),
+            ("mariadbd", "/var/lib/mysql/ib_logfile0", Some("MariaDB")),
             ("redis-server", "/data/appendonlydir/appendonly.aof.1.incr.aof", Some("Redis")),
             ("redis-server", "/data/dump.rdb", None),
             ("dpkg", "/usr/bin/x.dpkg-new", Some("dpkg")),
             ("rsyslogd", "/var/log/syslog", Some("rsyslog")),
             ("chain", "/chain/db/000012.log", Some("LevelDB")),
             ("chain", "/chain/db/12.log", None),
+            ("ldap", "/db/log.0000000003", Some("Berkeley")),
+            ("embedder", "/index/data.mdb", Some("LMDB")),
             ("umount", "", Some("See")),
             ("python3", "/notes.db-journal", None),
         ] {

@@ -1,8 +1,8 @@
 //! Collects the figures and words of an analysis, from individual answers and from combinations of answers.
 
-use fonio_core::Unit;
+use fonio_core::ByteCount;
 
-use super::{fixes, storage};
+use super::{fixes, storage, victim};
 use crate::analyser::Analysis;
 use crate::device::info::DeviceInfo;
 use crate::figures::Figure;
@@ -23,13 +23,14 @@ pub(crate) fn facts(analysis: &Analysis) -> Facts {
     of_recording(&mut facts, analysis);
     of_devices(&mut facts, analysis);
     storage::put(&mut facts, analysis);
+    victim::put(&mut facts, analysis);
     fixes::put(&mut facts, analysis);
     facts
 }
 
 fn of_recording(facts: &mut Facts, analysis: &Analysis) {
     facts.count("command.recorded", "a command was recorded", u64::from(analysis.has_command));
-    facts.amount("span.duration", "length of the recording", Unit::Ns, analysis.span.duration_ns);
+    facts.amount("span.duration", "length of the recording", analysis.span.duration_ns);
     let is_sampled = analysis.blocked.as_ref().is_some_and(|blocked| blocked.is_sampled);
     facts.count("source.requests", "the source shows requests", u64::from(!is_sampled));
     let is_foreign = analysis.validity.is_foreign && analysis.launch.is_none();
@@ -40,6 +41,11 @@ fn of_recording(facts: &mut Facts, analysis: &Analysis) {
     if analysis.totals.requests == 0 {
         facts.word("totals.none", "no request reached a device");
     }
+    // A page has 4 KiB on nearly all machines.
+    let refaults = analysis.machine.memory.as_ref().and_then(|memory| memory.refault_pages);
+    let share = refaults.and_then(|pages| ratio(ByteCount(pages * 4096), analysis.totals.read_bytes));
+    let label = "bytes of file pages evicted and soon read again, share of the bytes read";
+    facts.share("memory.refault_of_read_share", label, share);
     let share = analysis.command_cpu_ns.and_then(|time| ratio(time, analysis.span.duration_ns));
     facts.share("command.cpu_share", "processor time of the command, share of the recording", share);
     let filter = analysis.filter.as_ref();

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::remedy::RemedyKind;
 use crate::figures::Figure;
 
 /// The severity of a finding; more severe findings come first.
@@ -39,6 +40,9 @@ pub struct Finding {
     pub consequence: String,
     /// Possible fixes. Commands of fonio are in backquotes.
     pub fixes: Vec<String>,
+    /// The kind of each fix.
+    #[serde(default)]
+    pub fix_kinds: Vec<RemedyKind>,
     /// The first fonio command among the fixes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,

@@ -38,7 +38,7 @@ const WAL_SYNC: &str = "If `PRAGMA synchronous` is FULL, set it to NORMAL: SQLit
 pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     let devices = Devices(&analysis.devices);
     schedulers(facts, &devices.waited_for(facts));
-    let read = devices.with_most(|device| device.read_bytes);
+    let read = devices.with_most(|device| device.read_bytes.0);
     match (node(&read), read.read_ahead_kb) {
         (_, Some(READ_AHEAD_KB..)) => {}
         (Some(node), Some(now)) => {
@@ -55,11 +55,11 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
         facts.word("fix.swap", "`fonio fix apply swap-in-ram`");
     }
     facts.word("fix.dirty_limit", &dirty_limit(&analysis.series));
-    mounts(facts, &devices.with_most(|device| device.write_bytes));
+    mounts(facts, &devices.with_most(|device| device.write_bytes.0));
     if let Some(folder) = facts.words.get("files.log_folder").cloned() {
         facts.word("fix.log_folder", &command("folder-in-ram", &folder));
     }
-    if !facts.words.contains_key("blocked.program") {
+    if !facts.words.contains_key("victim.program") {
         facts.word("fix.find_writer", "see the process table");
     }
     if let Some(database) = Database::of(facts, analysis) {
@@ -67,13 +67,19 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
         match database {
             Database::Rollback(Some(path)) => facts.word("fix.database", &command("wal-full", &path)),
             Database::Wal => facts.word("fix.wal_sync", WAL_SYNC),
-            Database::Rollback(None) | Database::Unknown => {}
+            Database::Rollback(None) => {
+                facts.word("fix.database", "`PRAGMA journal_mode = WAL` in each database");
+            }
+            Database::Unknown => {}
         }
     }
     // Advice for the program replaces the general advice, which would be wrong for umount, for example.
-    match advice::for_program(facts) {
-        Some(text) => facts.word("fix.program", text),
-        None => facts.word("fix.sync_less", "Sync less often where losing the last seconds is acceptable."),
+    let advice = advice::for_program(facts);
+    if advice.is_empty() {
+        facts.word("fix.sync_less", "Sync less often where losing the last seconds is acceptable.");
+    }
+    for (kind, text) in advice {
+        facts.word(advice::word(*kind), text);
     }
 }
 
@@ -96,7 +102,7 @@ impl Devices<'_> {
     /// Returns the device for which the blocked program waited. Without such a device, returns the device of
     /// nearly all requests.
     fn waited_for(&self, facts: &Facts) -> DeviceInfo {
-        match facts.words.get("blocked.device") {
+        match facts.words.get("victim.device") {
             Some(name) => self.0.iter().find(|device| device.shown() == name).cloned().unwrap_or_default(),
             None => self.with_most(|device| device.requests),
         }
@@ -148,7 +154,7 @@ fn schedulers(facts: &mut Facts, device: &DeviceInfo) {
     }
     // The unit whose requests delayed the program, if that unit may be slowed down.
     let Some(unit) =
-        facts.words.get("blocked.behind_unit").filter(|unit| unit.ends_with(".service")).cloned()
+        facts.words.get("victim.culprit_unit").filter(|unit| unit.ends_with(".service")).cloned()
     else {
         return;
     };
@@ -189,24 +195,28 @@ impl Database {
     /// Returns `None` if nothing shows that the data belongs to SQLite.
     fn of(facts: &Facts, analysis: &Analysis) -> Option<Database> {
         let word = |name: &str| facts.words.get(name).map(String::as_str);
-        if word("blocked.program").is_none() {
+        if word("victim.program").is_none() {
             return Database::of_writes(analysis);
         }
-        let content = word("blocked.file_content").and_then(Content::from_name).unwrap_or_default();
-        let journal = word("blocked.journal").or_else(|| {
+        let content = word("victim.file_content").and_then(Content::from_name).unwrap_or_default();
+        let journal = word("victim.journal").or_else(|| {
             let has_any_kind = matches!(content, Content::Unknown | Content::SqliteJournal);
-            word("blocked.file").filter(|path| path.ends_with(JOURNAL) && has_any_kind)
+            word("victim.file").filter(|path| path.ends_with(JOURNAL) && has_any_kind)
         });
         // A transaction in a rollback mode syncs its journal and then the database.
         if let Some(database) = journal.and_then(|path| path.strip_suffix(JOURNAL)) {
             return Some(Database::Rollback(Some(database.to_owned())));
         }
         match content {
-            _ if word("blocked.wal").is_some() => Some(Database::Wal),
+            _ if word("victim.wal").is_some() => Some(Database::Wal),
             Content::SqliteWal => Some(Database::Wal),
             Content::SqliteJournal => Some(Database::Rollback(None)),
             Content::SqliteDb => Some(Database::Unknown),
-            _ => None,
+            _ => match word("victim.sqlite")? {
+                "rollback" => Some(Database::Rollback(None)),
+                "wal" => Some(Database::Wal),
+                _ => Some(Database::Unknown),
+            },
         }
     }
 
@@ -218,11 +228,11 @@ impl Database {
                 .contents
                 .iter()
                 .filter(|row| row.content == content.name())
-                .map(|row| row.write_bytes)
+                .map(|row| row.write_bytes.0)
                 .sum::<u64>()
         };
         let of = [Content::SqliteDb, Content::SqliteJournal, Content::SqliteWal].map(written);
-        if of.iter().sum::<u64>() * 2 < analysis.totals.write_bytes.max(1) {
+        if of.iter().sum::<u64>() * 2 < analysis.totals.write_bytes.0.max(1) {
             return None;
         }
         match of {
@@ -236,14 +246,14 @@ impl Database {
 /// Returns the dirty-page limit for about a second of writes at the highest recorded rate. A sync that writes
 /// all dirty pages then takes about a second.
 fn dirty_limit(series: &Series) -> String {
-    let bins = usize::try_from(SECOND_NS.div_ceil(series.bin_ns.max(1))).unwrap_or(usize::MAX);
+    let bins = usize::try_from(SECOND_NS.div_ceil(series.bin_ns.0.max(1))).unwrap_or(usize::MAX);
     let most: u64 =
         series.write_bytes.windows(bins).map(|second| second.iter().sum()).max().unwrap_or_default();
     let command = |mib: u64| format!("`fonio fix apply dirty-limit={mib}MiB`");
     if most == 0 {
         return command(DIRTY_MIB_DEFAULT);
     }
-    let rate = most as f64 / (bins as f64 * series.bin_ns as f64 / SECOND_NS as f64);
+    let rate = most as f64 / (bins as f64 * series.bin_ns.0 as f64 / SECOND_NS as f64);
     let mib = (rate / f64::from(1 << 20)).round() as u64;
     let limit = mib.next_power_of_two().clamp(DIRTY_MIB.0, DIRTY_MIB.1);
     format!("{} (at most {} MiB/s were written here)", command(limit), mib.max(1))
@@ -271,14 +281,16 @@ fn quoted(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fonio_core::Nanos;
+
     use super::*;
 
     fn words(device: DeviceInfo, file: &str) -> Vec<(String, String)> {
         let mut analysis = Analysis { devices: vec![device], ..Analysis::default() };
         analysis.totals.requests = 1;
         let mut facts = Facts::default();
-        facts.word("blocked.program", "notes");
-        facts.word("blocked.file", file);
+        facts.word("victim.program", "notes");
+        facts.word("victim.file", file);
         put(&mut facts, &analysis);
         facts.words.into_iter().filter(|(name, _)| name.starts_with("fix.")).collect()
     }
@@ -293,7 +305,7 @@ mod tests {
             };
             analysis.totals.requests = 1;
             let mut facts = Facts::default();
-            facts.word("blocked.behind_unit", unit);
+            facts.word("victim.culprit_unit", unit);
             put(&mut facts, &analysis);
             let names = ["unit_class", "unit_weight", "access_times", "trim"];
             let word = |name: &str| facts.words.get(&format!("fix.{name}")).cloned();
@@ -375,9 +387,9 @@ mod tests {
 
     #[test]
     fn the_dirty_limit_follows_the_rate_of_writes() {
-        let told = |bin_ns, write_mib: &[u64]| {
+        let told = |bin_ns: u64, write_mib: &[u64]| {
             let write_bytes = write_mib.iter().map(|mib| mib << 20).collect();
-            dirty_limit(&Series { bin_ns, write_bytes, ..Series::default() })
+            dirty_limit(&Series { bin_ns: Nanos(bin_ns), write_bytes, ..Series::default() })
         };
         let seen = |limit: u64, rate: u64| {
             format!("`fonio fix apply dirty-limit={limit}MiB` (at most {rate} MiB/s were written here)")

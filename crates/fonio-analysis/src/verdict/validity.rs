@@ -191,8 +191,8 @@ impl Question for ValidityTally {
             problems.push(format!(
                 "{} were lost while recording, within gaps of {} in a recording of {}.",
                 sentence_case(&lost_in_words(lost.events, lost.uncounted)),
-                Unit::Ns.format(lost.uncounted_time.0 as f64),
-                Unit::Ns.format(span.duration_ns as f64)
+                lost.uncounted_time,
+                span.duration_ns
             ));
         }
         if ratio(ambiguous, self.requests).is_some_and(|share| share >= AMBIGUOUS_SHARE_MAX) {
@@ -353,7 +353,7 @@ fn sentence(row: &Diagnostic) -> String {
 #[cfg(test)]
 mod tests {
     use fonio_core::meta::Lost;
-    use fonio_core::{LostEvents, Meta, Request, RowSink, Timestamp};
+    use fonio_core::{LostEvents, Meta, Nanos, Request, RowSink, Timestamp};
 
     use crate::analyser::Analyser;
     use crate::analyser::tests::{analyse_rows, request, rows};
@@ -464,14 +464,14 @@ mod tests {
             let options = AnalysisOptions { filter: Some(filter), ..AnalysisOptions::default() };
             let mut analyser = Analyser::new(options);
             analyser.began(Timestamp(0)).unwrap();
-            rows.iter().filter(|row| until_ns.is_none_or(|until| row.order_time().0 < until)).for_each(
+            rows.iter().filter(|row| until_ns.is_none_or(|until| row.order_time().0 < until.0)).for_each(
                 |row| {
                     analyser.request(row).unwrap();
                 },
             );
             analyser.finish(&meta)
         };
-        let (all, part) = (within(None), within(Some(800_000)));
+        let (all, part) = (within(None), within(Some(Nanos(800_000))));
         assert_eq!(
             (all.validity.lost_events, all.validity.ok, all.validity.lost_where.len()),
             (700, false, 1)

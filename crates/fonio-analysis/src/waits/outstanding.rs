@@ -53,7 +53,7 @@ pub struct Outstanding {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeShare {
     /// The time in nanoseconds.
-    pub ns: u64,
+    pub ns: Nanos,
     /// The time divided by the span; at most 1.
     pub share: f64,
 }
@@ -82,14 +82,14 @@ pub struct OutstandingProcess {
     /// The number of the process's long responses.
     pub long: u64,
     /// The process's longest response time in nanoseconds (service time if the source shows no queueing).
-    pub longest_ns: u64,
+    pub longest_ns: Nanos,
 }
 
 /// Responses of at least 100 ms. Users may notice each of them, even if it is a small part of the span.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LongResponses {
     /// Minimum length of a long response, in nanoseconds.
-    pub threshold_ns: u64,
+    pub threshold_ns: Nanos,
     /// The number of long responses of requests for which a program may wait.
     pub count: u64,
     /// The number of long responses of write-back and discards, for which no program waits.
@@ -204,7 +204,7 @@ impl Union {
     fn share(&self, span: Nanos) -> Option<TimeShare> {
         let time = self.total.min(span);
         (self.total > Nanos(0)).then_some(())?;
-        Some(TimeShare { ns: time.0, share: ratio(time, span)? })
+        Some(TimeShare { ns: time, share: ratio(time, span)? })
     }
 }
 
@@ -270,7 +270,7 @@ impl Question for OutstandingTally {
         let (span, places) = (end.duration(), &end.places);
         let responses = end.context.response.of_classes(may_be_waited_for).chain([&self.service]);
         let response = Tally::together(responses);
-        let nothing = TimeShare { ns: 0, share: 0.0 };
+        let nothing = TimeShare { ns: Nanos(0), share: 0.0 };
         // Without requests, a live recording shows that no program waited for one.
         let is_idle = self.requests == 0 && end.is_live() && end.lost.gaps == 0 && end.lost.events == 0;
         let is_known = (self.timed > 0 || is_idle) && span > Nanos(0);
@@ -293,7 +293,7 @@ impl Question for OutstandingTally {
                     time,
                     of_waited_share: of_waited(&time),
                     long: process.long,
-                    longest_ns: process.longest.0,
+                    longest_ns: process.longest,
                 })
             })
             .collect();
@@ -313,7 +313,7 @@ impl Question for OutstandingTally {
             ),
             queue_share: ratio(self.queue_sum, self.response_sum),
             long: LongResponses {
-                threshold_ns: LONG.0,
+                threshold_ns: LONG,
                 count: self.long,
                 background: self.background,
                 longest: longest.collect(),
@@ -367,9 +367,9 @@ impl LongResponses {
             facts.word("long.requests", &format!("{least}{number} {requests}"));
         }
         let Some(longest) = self.longest.first() else { return };
-        let time = longest.response_ns.or(longest.service_ns).map(|ns| ns as f64);
+        let time = longest.response_ns.or(longest.service_ns).map(|ns| ns.0 as f64);
         facts.felt("long.longest", "longest response", Unit::Ns, time);
-        facts.amount("long.at", "longest response, begins at", Unit::Ns, longest.at_ns);
+        facts.amount("long.at", "longest response, begins at", longest.at_ns);
         facts.word("long.op", longest.class.one());
         let process = frame.processes.processes.get(longest.process as usize);
         if let Some(process) = process.filter(|process| process.is_known()) {
@@ -388,14 +388,14 @@ fn of_processes(delays: &[OutstandingProcess], frame: &Frame, facts: &mut Facts)
     if let Some((delay, first)) = first.into_iter().find(|(_, process)| process.is_known()) {
         facts.word("process.name", &first.full_name());
         facts.count("process.requests", "requests of the first process", first.requests);
-        facts.amount("process.delay", "outstanding time of the first process", Unit::Ns, delay.time.ns);
+        facts.amount("process.delay", "outstanding time of the first process", delay.time.ns);
         let share = delay.of_waited_share;
         facts.share("process.delay_share", "outstanding time of the first process, share", share);
         facts.count("process.long", "responses of 100 ms or longer of the first process", delay.long);
         let share = first.latency_share;
         facts.share("process.latency_share", "summed service time of the first process, share", share);
         let bytes = first.write_bytes;
-        facts.amount("process.write_bytes", "bytes written by the first process", Unit::Bytes, bytes);
+        facts.amount("process.write_bytes", "bytes written by the first process", bytes);
     }
     // If several processes share a name, the figures are those of the last of these processes in the table.
     let mut delays: Vec<&OutstandingProcess> = delays.iter().collect();
@@ -403,7 +403,7 @@ fn of_processes(delays: &[OutstandingProcess], frame: &Frame, facts: &mut Facts)
     for delay in delays {
         let Some(Process { name: process, .. }) = process(delay) else { continue };
         let name = |figure: &str| format!("process[{process}].{figure}");
-        facts.amount(name("delay"), format!("{process}, time outstanding"), Unit::Ns, delay.time.ns);
+        facts.amount(name("delay"), format!("{process}, time outstanding"), delay.time.ns);
         let label = format!("{process}, share of the time outstanding");
         facts.share(name("delay_share"), label, delay.of_waited_share);
         facts.count(name("long"), format!("{process}, responses of 100 ms or longer"), delay.long);
@@ -428,11 +428,11 @@ mod tests {
         ])
         .outstanding;
         let waited = found.waited.unwrap();
-        assert_eq!((waited.ns, waited.share), (320_000_000, 0.32));
+        assert_eq!((waited.ns, waited.share), (Nanos(320_000_000), 0.32));
         let rows: Vec<_> = found
             .groups
             .iter()
-            .map(|row| (row.group, row.time.ns / 1_000_000, row.of_waited_share))
+            .map(|row| (row.group, row.time.ns.0 / 1_000_000, row.of_waited_share))
             .collect();
         assert_eq!(
             rows,
@@ -446,7 +446,7 @@ mod tests {
         let long = &found.long;
         assert_eq!((long.count, long.background), (2, 1));
         let named: Vec<_> = long.longest.iter().map(|point| (point.request_id, point.response_ns)).collect();
-        assert_eq!(named, [(3, Some(200_000_000)), (4, Some(100_000_000))]);
+        assert_eq!(named, [(3, Some(Nanos(200_000_000))), (4, Some(Nanos(100_000_000)))]);
         assert_eq!((found.requests, found.timed, found.counted_from_issue), (5, 5, 0));
         assert_eq!(found.processes.iter().map(|process| process.long).collect::<Vec<_>>(), [1, 1]);
         // The first request was queued for 4 of its 12 ms; the requests of 10, 200 and 100 ms were not
@@ -464,7 +464,7 @@ mod tests {
     #[test]
     fn nothing_that_a_program_waits_for() {
         let found = analyse(&["W 0+8 q0 d0 c10", "D 0+8 q0 d0 c10"]).outstanding;
-        assert_eq!(found.waited, Some(TimeShare { ns: 0, share: 0.0 }));
+        assert_eq!(found.waited, Some(TimeShare { ns: Nanos(0), share: 0.0 }));
         assert_eq!((found.response_ns, found.timed), (None, 2));
     }
 
@@ -498,10 +498,10 @@ mod tests {
                 kinds.contains(kind) && issued + 30 - queue <= time && time < issued + 30 + service
             });
             let count = |kinds: &[usize]| (0..200).filter(|time| at(*time, kinds)).count() as u64 * 1000;
-            prop_assert_eq!(found.waited.map_or(0, |waited| waited.ns), count(&[0, 1, 3]));
+            prop_assert_eq!(found.waited.map_or(0, |waited| waited.ns.0), count(&[0, 1, 3]));
             for (group, kind) in [(Group::Reads, 0), (Group::WriteSync, 1), (Group::WriteAsync, 2)] {
                 let row = found.groups.iter().find(|row| row.group == group);
-                prop_assert_eq!(row.map_or(0, |row| row.time.ns), count(&[kind]));
+                prop_assert_eq!(row.map_or(0, |row| row.time.ns.0), count(&[kind]));
             }
         }
     }

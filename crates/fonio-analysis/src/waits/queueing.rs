@@ -58,7 +58,7 @@ pub struct DeviceDepth {
     /// has at most 65 entries.
     pub time_at_depth_ns: Vec<u64>,
     /// Time with at least one request in flight, in nanoseconds.
-    pub busy_ns: u64,
+    pub busy_ns: Nanos,
     /// Busy time divided by the span.
     pub busy_share: Option<f64>,
     /// Mean number of requests already in flight when a request was issued.
@@ -167,7 +167,7 @@ impl InFlight {
             mean_depth_when_busy: mean_over(busy),
             max_depth: self.max_depth,
             time_at_depth_ns,
-            busy_ns: busy.0,
+            busy_ns: busy,
             busy_share: ratio(busy, span),
             mean_depth_at_issue: ratio(self.depth_at_issue, self.issues),
             busy_per_request_ns: ratio(busy.0, self.issues),
@@ -272,7 +272,7 @@ mod tests {
         let queueing = analyse(&lines).queueing;
         let device = &queueing.devices[0];
         assert_eq!(device.time_at_depth_ns, [20_000, 60_000, 20_000]);
-        assert_eq!((device.max_depth, device.busy_ns, device.busy_share), (2, 80_000, Some(0.8)));
+        assert_eq!((device.max_depth, device.busy_ns, device.busy_share), (2, Nanos(80_000), Some(0.8)));
         assert_eq!((device.mean_depth, device.mean_depth_at_issue), (Some(1.0), Some(0.25)));
         assert_eq!(device.busy_per_request_ns, Some(20_000.0));
         assert_eq!(queueing.requeues, Some(Requeues { requests: 1, requeues: 2 }));
@@ -299,7 +299,7 @@ mod tests {
                     .count();
                 let mut time_at_depth = [0u64; 64];
                 (0..100).for_each(|time| time_at_depth[at(time)] += 1000);
-                prop_assert_eq!(found.busy_ns, time_at_depth[1..].iter().sum::<u64>());
+                prop_assert_eq!(found.busy_ns.0, time_at_depth[1..].iter().sum::<u64>());
                 let deepest = time_at_depth.iter().rposition(|time| *time > 0).unwrap();
                 prop_assert_eq!(&found.time_at_depth_ns[1..], &time_at_depth[1..=deepest]);
                 prop_assert!(found.max_depth >= deepest as u64);
@@ -307,7 +307,7 @@ mod tests {
             let any = |time: u64| spans.iter().any(|(start, length, _)| *start <= time && time < start + length);
             let busy = (0..100).filter(|time| any(*time)).count() as u64 * 1000;
             let share = analysis.io_share.all;
-            prop_assert_eq!(share.map_or(0, |share| share.busy_union_ns), busy);
+            prop_assert_eq!(share.map_or(0, |share| share.busy_union_ns.0), busy);
         }
     }
 }

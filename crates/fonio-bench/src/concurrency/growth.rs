@@ -36,11 +36,8 @@ pub struct Enough {
 
 /// Finds the smallest number of concurrent requests that reaches nearly the best throughput. `rates`
 /// contains, for each number of requests in ascending order, the throughput in each round. Returns `None` if
-/// `rates` is empty or has no rounds.
-///
-/// # Panics
-///
-/// If the numbers of requests were measured in different numbers of rounds.
+/// `rates` is empty or has no rounds. Panics if the numbers of requests were measured in different numbers of
+/// rounds.
 pub fn enough(rates: &[Vec<f64>]) -> Option<Enough> {
     let rounds = rates.first()?.len();
     assert!(rates.iter().all(|of_number| of_number.len() == rounds), "every round measures every number");

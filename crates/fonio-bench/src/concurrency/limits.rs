@@ -24,11 +24,8 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Returns the disk that is `target`, or the disk that contains `target`.
-    ///
-    /// # Errors
-    ///
-    /// If `target` is not on a disk with a changeable queue.
+    /// Returns the disk that is `target`, or the disk that contains `target`. Fails if `target` is not on a
+    /// disk with a changeable queue.
     pub fn of(target: &Path) -> Result<Disk, BenchError> {
         let probe = Setting::requests(QUEUE_MIN).plan_or_current(target)?;
         let name = probe.target.disk().expect("the setting `requests` is a setting of a disk").to_owned();
@@ -155,11 +152,8 @@ pub fn short_queue(target: &Path) -> Option<String> {
     ))
 }
 
-/// Returns the concurrency parameters of all four kinds of I/O.
-///
-/// # Errors
-///
-/// The reason why the parameters are not precise enough to be set.
+/// Returns the concurrency parameters of all four kinds of I/O. Returns the reason why the parameters are not
+/// precise enough to be set.
 pub fn known(parameters: &[Parameter]) -> Result<Concurrency, &'static str> {
     let of = |access: Access| -> Result<u32, &'static str> {
         let found = parameters.iter().find(|found| found.access == access);

@@ -11,12 +11,8 @@ use crate::test::Test;
 
 /// Runs every test once per round, until the parameters are stable. Before each run, calls `progress` with
 /// the test's name and the round's number. A round that exceeds the time limit is discarded, so all tests
-/// have the same number of runs.
-///
-/// # Errors
-///
-/// [`BenchError::TimeOver`] if the time limit was reached before the first round was complete; errors of the
-/// session.
+/// have the same number of runs. Fails with [`BenchError::TimeOver`] if the time limit was reached before the
+/// first round was complete, or with an error of the session.
 pub(crate) fn measure(
     session: &mut Session<'_>,
     tests: &[Test],

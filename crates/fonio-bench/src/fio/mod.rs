@@ -50,11 +50,8 @@ pub struct Limit<'a> {
 const PREPARE_REQUEST_BYTES: u64 = 512 << 10;
 
 impl Fio {
-    /// Finds the fio program in `PATH`.
-    ///
-    /// # Errors
-    ///
-    /// [`BenchError::FioMissing`] if fio is not installed or does not run.
+    /// Finds the fio program in `PATH`. Fails with [`BenchError::FioMissing`] if fio is not installed or does
+    /// not run.
     pub fn find() -> Result<Fio, BenchError> {
         let program = on_path("fio").ok_or(BenchError::FioMissing)?;
         let out = Command::new(&program).arg("--version").output().map_err(|_| BenchError::FioMissing)?;
@@ -62,11 +59,8 @@ impl Fio {
         Ok(Fio { program, version, setpriv: on_path("setpriv") })
     }
 
-    /// Writes the first `bytes` of `file` sequentially and syncs them.
-    ///
-    /// # Errors
-    ///
-    /// If fio fails; [`BenchError::Interrupted`] or [`BenchError::TimeOver`] if `limit` ended fio.
+    /// Writes the first `bytes` of `file` sequentially and syncs them. Fails if fio fails, or with
+    /// [`BenchError::Interrupted`] or [`BenchError::TimeOver`] if `limit` ended fio.
     pub fn prepare(&self, file: &Path, bytes: u64, limit: Limit<'_>) -> Result<(), BenchError> {
         let mut arguments = shared(file, 0);
         arguments.extend(words(&[

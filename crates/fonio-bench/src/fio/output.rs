@@ -47,10 +47,8 @@ struct Percentiles {
 }
 
 /// Parses the result of `test` from fio's standard output. Notes that fio prints before the JSON are skipped.
-///
-/// # Errors
-///
-/// [`BenchError::FioOutput`] if the output contains no JSON of fio 3, lacks a job, or contains no requests.
+/// Fails with [`BenchError::FioOutput`] if the output contains no JSON of fio 3, lacks a job, or contains no
+/// requests.
 pub fn parse(text: &str, test: &Test) -> Result<Run, BenchError> {
     let wrong = |what: String| BenchError::FioOutput { what };
     let start = if text.starts_with('{') { Some(0) } else { text.find("\n{").map(|at| at + 1) };
@@ -116,10 +114,7 @@ fn together(sides: &[&Side], requests: u64) -> (f64, f64) {
 }
 
 /// Parses the throughput in MB/s from a bandwidth log with lines of `milliseconds, KiB/s, direction, …`.
-///
-/// # Errors
-///
-/// [`BenchError::FioOutput`], which contains the first invalid line.
+/// Fails with [`BenchError::FioOutput`], which contains the first invalid line.
 pub fn rates(log: &str) -> Result<Vec<f64>, BenchError> {
     log.lines()
         .enumerate()

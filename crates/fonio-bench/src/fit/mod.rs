@@ -109,11 +109,8 @@ impl Observation {
 }
 
 /// Fits a profile named `name`. `resamples` is the number of resamples for the intervals; 0 omits them.
-/// `progress` is called with a description of each step.
-///
-/// # Errors
-///
-/// [`FitError::NotMeasured`] if the benchmark lacks a required measurement.
+/// `progress` is called with a description of each step. Fails with [`FitError::NotMeasured`] if the
+/// benchmark lacks a required measurement.
 pub fn fit(
     benchmark: &Benchmark,
     name: &str,

@@ -40,11 +40,7 @@ pub enum Shape {
 
 impl Shape {
     /// Determines the shape of a curve, which contains ranges in bytes with the cost of each range. The
-    /// ranges must increase, and there must be at least [`POINTS_MIN`] ranges.
-    ///
-    /// # Panics
-    ///
-    /// If the curve is empty.
+    /// ranges must increase, and there must be at least [`POINTS_MIN`] ranges. Panics if the curve is empty.
     pub fn of(curve: &[(u64, f64)]) -> Shape {
         assert!(!curve.is_empty() && curve.iter().all(|(_, cost)| *cost > 0.0), "a curve of costs");
         let curve = rising(curve);

@@ -50,10 +50,7 @@ pub(super) struct Checked {
 
 /// Checks the test regions `places`. After the time `until`, no more regions are written, but the written
 /// regions are still read back. `complete` says whether the regions are spread over the complete device.
-///
-/// # Errors
-///
-/// [`BenchError::Interrupted`] if `stop` returns true during the check.
+/// Fails with [`BenchError::Interrupted`] if `stop` returns true during the check.
 pub(super) fn check(
     places: &mut impl Places,
     seed: u64,

@@ -187,11 +187,8 @@ pub struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Measures the parts that are missing in `kept`, and saves each measured part with `save`.
-    ///
-    /// # Errors
-    ///
-    /// The error that ended the run; the finished parts are in `kept`.
+    /// Measures the parts that are missing in `kept`, and saves each measured part with `save`. Returns the
+    /// error that ended the run; the finished parts are in `kept`.
     pub fn run(
         &self,
         kept: &mut Kept,

@@ -24,10 +24,8 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    /// Starts the managers, unless the mount options disable them.
-    ///
-    /// # Errors
-    /// If the system cannot start another thread.
+    /// Starts the managers, unless the mount options disable them. Fails if the system cannot start another
+    /// thread.
     pub(crate) fn start(buffer: &Arc<Buffer>) -> std::io::Result<Self> {
         let mut manager = Self { buffer: Arc::clone(buffer), threads: Vec::new() };
         let threads = if buffer.options.thread { THREADS } else { 0 };

@@ -89,11 +89,8 @@ impl Buffer {
     }
 
     /// Writes `data` at `offset` of the inode of `pending`. `file` is the open source file. Data that
-    /// continue the last write are buffered; all other data are written directly.
-    ///
-    /// # Errors
-    /// Errors of a direct write to the source file. Errors of buffered data are returned later, by
-    /// [`Pending::error_for`].
+    /// continue the last write are buffered; all other data are written directly. Returns errors of a direct
+    /// write to the source file. Errors of buffered data are returned later, by [`Pending::error_for`].
     pub(crate) fn write(
         &self,
         pending: &Arc<Pending>,

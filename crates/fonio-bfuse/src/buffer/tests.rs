@@ -243,9 +243,7 @@ impl Drop for Small {
 
 #[test]
 fn where_little_space_is_left_nothing_is_buffered() {
-    if !fonio_testing::has(&[fonio_testing::Need::Root]) {
-        return;
-    }
+    fonio_testing::skip_without!(Root);
     let small = Small::new();
     let statistics = Arc::new(BufferStatistics::default());
     let buffer = Buffer::new(options(4, false, Duration::from_secs(3600)), Arc::clone(&statistics));

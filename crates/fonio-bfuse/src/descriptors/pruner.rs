@@ -29,10 +29,8 @@ pub(crate) struct Pruner {
 }
 
 impl Pruner {
-    /// Starts the thread; version 7.`minor` of the FUSE protocol is in use.
-    ///
-    /// # Errors
-    /// If the system cannot start another thread.
+    /// Starts the thread; version 7.`minor` of the FUSE protocol is in use. Fails if the system cannot start
+    /// another thread.
     pub(crate) fn start(file_system: &Arc<FileSystem>, minor: u32) -> std::io::Result<Self> {
         let served = Arc::clone(file_system);
         let way = if minor >= PRUNE_MINOR { prune } else { forget_names };

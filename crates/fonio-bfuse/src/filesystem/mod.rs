@@ -78,10 +78,8 @@ pub(crate) struct Worker {
 }
 
 impl FileSystem {
-    /// Creates the file system for the directory `root` (`O_PATH`).
-    ///
-    /// # Errors
-    /// If `/proc` is not mounted, or the attributes of the root cannot be read.
+    /// Creates the file system for the directory `root` (`O_PATH`). Fails if `/proc` is not mounted, or the
+    /// attributes of the root cannot be read.
     pub(crate) fn new(
         root: OwnedFd,
         device: Arc<OwnedFd>,

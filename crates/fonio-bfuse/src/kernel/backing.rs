@@ -21,10 +21,7 @@ struct BackingMap {
 }
 
 /// Opens another descriptor of the same FUSE connection. The new descriptor has its own queue of pending
-/// replies, so threads do not contend for one lock.
-///
-/// # Errors
-/// Errors of the kernel.
+/// replies, so threads do not contend for one lock. Returns errors of the kernel.
 pub(crate) fn clone_device(session: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     use rustix::fs::{Mode, OFlags};
     let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
@@ -43,11 +40,9 @@ pub(crate) struct Backing {
 
 impl Backing {
     /// Registers `file` as a backing file. The calling thread needs `CAP_SYS_ADMIN`. The kernel uses the
-    /// thread's current credentials for all writes to this file.
-    ///
-    /// # Errors
-    /// `EPERM` without the capability, `ELOOP` if the source is on a stacked file system, `EOPNOTSUPP` if the kernel was
-    /// built without passthrough.
+    /// thread's current credentials for all writes to this file. Fails with `EPERM` without the capability,
+    /// `ELOOP` if the source is on a stacked file system, `EOPNOTSUPP` if the kernel was built without
+    /// passthrough.
     pub(crate) fn open(device: &Arc<OwnedFd>, file: BorrowedFd<'_>) -> io::Result<Self> {
         let map = BackingMap { fd: file.as_raw_fd(), flags: 0, padding: 0 };
         // SAFETY: the ioctl reads one `fuse_backing_map` through the pointer, which is valid during the call.

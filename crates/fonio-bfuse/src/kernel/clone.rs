@@ -26,10 +26,8 @@ impl AccessTimes {
 }
 
 /// Clones `dir` and its submounts with the access-time rules `times`, and returns an `O_PATH` descriptor. The
-/// clone is not in any mount namespace, and disappears after its last use.
-///
-/// # Errors
-/// If the process is not root, or the kernel is older than Linux 5.12.
+/// clone is not in any mount namespace, and disappears after its last use. Fails if the process is not root,
+/// or the kernel is older than Linux 5.12.
 pub(crate) fn with_access_times(dir: &Path, times: AccessTimes) -> io::Result<OwnedFd> {
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;

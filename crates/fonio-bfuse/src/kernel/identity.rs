@@ -55,10 +55,8 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Gives the calling thread an identity separate from other threads.
-    ///
-    /// # Errors
-    /// Errors of the kernel, if the thread cannot have its own umask or drop a capability.
+    /// Gives the calling thread an identity separate from other threads. Returns errors of the kernel, if the
+    /// thread cannot have its own umask or drop a capability.
     pub(crate) fn of_this_thread() -> io::Result<Self> {
         // SAFETY: no memory is passed; the thread gets its own umask and working directory.
         checked(unsafe { libc::unshare(libc::CLONE_FS) })?;
@@ -85,10 +83,8 @@ impl Identity {
 
     /// Runs `work` as `caller` with the umask `umask`: new files belong to the caller, and the directory's
     /// default ACL applies. The source file system does not check permissions again: the kernel has already
-    /// checked them, and the daemon does not know the caller's other groups and capabilities.
-    ///
-    /// # Errors
-    /// Errors of `work`, and `EPERM` if the thread cannot take the identity.
+    /// checked them, and the daemon does not know the caller's other groups and capabilities. Returns errors
+    /// of `work`, and `EPERM` if the thread cannot take the identity.
     pub(crate) fn act_as<T>(
         &mut self,
         caller: Caller,
@@ -136,11 +132,8 @@ impl Identity {
     }
 
     /// Makes all permitted capabilities effective. Call this function before an operation that needs more
-    /// than the effective capabilities.
-    ///
-    /// # Errors
-    /// Returns `EPERM` only if the kernel refuses to make permitted capabilities effective, which it never
-    /// does.
+    /// than the effective capabilities. Returns `EPERM` only if the kernel refuses to make permitted
+    /// capabilities effective, which it never does.
     pub(crate) fn take_back(&mut self) -> rustix::io::Result<()> {
         if self.is_root {
             self.set_effective(self.capabilities[0].effective).map_err(|_| rustix::io::Errno::PERM)?;
@@ -150,10 +143,8 @@ impl Identity {
 
     /// Runs `work` without the capability that keeps set-user-ID bits, and leaves the thread without this
     /// capability (see [`Identity::take_back`]). A backing file registered by `work` loses these bits when it
-    /// is written, as for any user.
-    ///
-    /// # Errors
-    /// Errors of `work`, and of the system call that changes capabilities.
+    /// is written, as for any user. Returns errors of `work`, and of the system call that changes
+    /// capabilities.
     pub(crate) fn without_keeping_privileges<T>(
         &mut self,
         work: impl FnOnce() -> io::Result<T>,

@@ -11,19 +11,15 @@ pub(crate) type InodeAttributes = [u8; 28];
 const GET: rustix::ioctl::Opcode = opcode::read::<InodeAttributes>(b'X', 31);
 const SET: rustix::ioctl::Opcode = opcode::write::<InodeAttributes>(b'X', 32);
 
-/// Reads the `fsxattr` attributes with `FS_IOC_FSGETXATTR`.
-///
-/// # Errors
-/// If the file system does not support the ioctl.
+/// Reads the `fsxattr` attributes with `FS_IOC_FSGETXATTR`. Fails if the file system does not support the
+/// ioctl.
 pub(crate) fn inode_attributes(file: impl AsFd) -> Result<InodeAttributes> {
     // SAFETY: the kernel writes one `struct fsxattr` of 28 bytes, as encoded in the ioctl number.
     unsafe { ioctl(file, Getter::<GET, InodeAttributes>::new()) }
 }
 
-/// Sets the `fsxattr` attributes with `FS_IOC_FSSETXATTR`.
-///
-/// # Errors
-/// If the file system does not support the ioctl, or the process lacks permission.
+/// Sets the `fsxattr` attributes with `FS_IOC_FSSETXATTR`. Fails if the file system does not support the
+/// ioctl, or the process lacks permission.
 pub(crate) fn set_inode_attributes(file: impl AsFd, attributes: &InodeAttributes) -> Result<()> {
     // SAFETY: the kernel reads one `struct fsxattr` of 28 bytes, as encoded in the ioctl number.
     unsafe { ioctl(file, Setter::<SET, InodeAttributes>::new(*attributes)) }

@@ -71,11 +71,8 @@ pub(crate) fn raise_open_files(wanted: Option<u64>) -> u64 {
 }
 
 /// Starts the write-back of dirty pages in the `length` bytes from `offset`. Returns when the requests have
-/// been issued, without waiting for their completion.
-///
-/// # Errors
-/// If write-back of the file cannot be started. Errors of the write-back itself are returned when the file is
-/// synced.
+/// been issued, without waiting for their completion. Fails if write-back of the file cannot be started.
+/// Errors of the write-back itself are returned when the file is synced.
 pub(crate) fn start_writing(file: impl AsFd, offset: u64, length: u64) -> io::Result<()> {
     let signed = |value: u64| i64::try_from(value).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
     let (descriptor, flags) = (file.as_fd().as_raw_fd(), libc::SYNC_FILE_RANGE_WRITE);
@@ -91,10 +88,8 @@ pub(crate) enum Policy {
     Idle,
 }
 
-/// Sets the scheduling policy of the thread with ID `thread`.
-///
-/// # Errors
-/// If the thread has ended, or if this unprivileged user may not return to the default policy.
+/// Sets the scheduling policy of the thread with ID `thread`. Fails if the thread has ended, or if this
+/// unprivileged user may not return to the default policy.
 pub(crate) fn set_policy(thread: i32, policy: Policy) -> io::Result<()> {
     let number = match policy {
         Policy::Other => libc::SCHED_OTHER,
@@ -108,28 +103,21 @@ pub(crate) fn set_policy(thread: i32, policy: Policy) -> io::Result<()> {
 }
 
 /// Stops the kernel from reclaiming memory for this thread through a FUSE file system. If this file system
-/// were fonio's own mount, the thread would wait for itself.
-///
-/// # Errors
-/// `EPERM` without `CAP_SYS_RESOURCE`.
+/// were fonio's own mount, the thread would wait for itself. Fails with `EPERM` without `CAP_SYS_RESOURCE`.
 pub(crate) fn forbid_io_recursion() -> io::Result<()> {
     // SAFETY: no memory is passed.
     checked(unsafe { libc::prctl(SET_IO_FLUSHER, 1, 0, 0, 0) })
 }
 
-/// Locks `memory` until the process ends, because the swap file could be on fonio's own mount.
-///
-/// # Errors
+/// Locks `memory` until the process ends, because the swap file could be on fonio's own mount. Fails with
 /// `ENOMEM` or `EPERM` if the user's limit of locked memory is lower.
 pub(crate) fn lock_memory(memory: &[u8]) -> io::Result<()> {
     // SAFETY: the range is a valid slice; locking does not change its content.
     checked(unsafe { libc::mlock(memory.as_ptr().cast(), memory.len()) })
 }
 
-/// Requests huge pages for `memory`, which must be aligned to huge pages.
-///
-/// # Errors
-/// If the kernel does not support huge pages.
+/// Requests huge pages for `memory`, which must be aligned to huge pages. Fails if the kernel does not
+/// support huge pages.
 pub(crate) fn ask_for_huge_pages(memory: &[u8]) -> io::Result<()> {
     let start = memory.as_ptr().cast_mut().cast();
     // SAFETY: the range is a valid slice; the page size does not change its content.

@@ -57,10 +57,8 @@ pub(crate) struct Parts<'a> {
 
 impl Entry {
     /// Allocates an entry for the queue of the CPU with the number `queue`, on the connection of `device`.
-    /// The entry has room for a payload of `payload_bytes`. Only the calling thread may use the entry.
-    ///
-    /// # Errors
-    /// If the kernel cannot create an io_uring instance.
+    /// The entry has room for a payload of `payload_bytes`. Only the calling thread may use the entry. Fails
+    /// if the kernel cannot create an io_uring instance.
     pub(crate) fn new(device: BorrowedFd<'_>, queue: u16, payload_bytes: usize) -> io::Result<Self> {
         // With these flags, the kernel copies requests only while this thread waits for requests.
         let ring = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(1)?;
@@ -77,11 +75,8 @@ impl Entry {
         Ok(Self { ring, device: device.as_raw_fd(), queue, headers, payload, command: REGISTER })
     }
 
-    /// Sends the reply to the previous request, if any, and waits for the next request.
-    ///
-    /// # Errors
-    /// `ENOTCONN` if the connection has ended, or the kernel's error if the kernel rejects the entry's
-    /// memory.
+    /// Sends the reply to the previous request, if any, and waits for the next request. Fails with `ENOTCONN`
+    /// if the connection has ended, or with the kernel's error if the kernel rejects the entry's memory.
     pub(crate) fn next(&mut self) -> io::Result<Parts<'_>> {
         let places = [
             libc::iovec {

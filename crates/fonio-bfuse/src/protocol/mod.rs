@@ -113,10 +113,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Reads the header of a request.
-    ///
-    /// # Errors
-    /// If `bytes` is shorter than [`HEADER_IN`].
+    /// Reads the header of a request. Fails if `bytes` is shorter than [`HEADER_IN`].
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut fields = Fields::new(bytes);
         let length = fields.u32()?;
@@ -141,10 +138,8 @@ pub(crate) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Splits a request read from `/dev/fuse` into header, record and payload.
-    ///
-    /// # Errors
-    /// If there are fewer bytes than the header states or the opcode needs.
+    /// Splits a request read from `/dev/fuse` into header, record and payload. Fails if there are fewer bytes
+    /// than the header states or the opcode needs.
     pub(crate) fn split(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let header = Header::read(bytes)?;
         let body = bytes.get(HEADER_IN..header.length as usize).ok_or(Malformed)?;

@@ -14,8 +14,7 @@ impl<'a> Record<'a> {
         Self { out, used: 0 }
     }
 
-    /// # Panics
-    /// Never: the buffer of the transport has room for every record.
+    /// Never panics: the buffer of the transport has room for every record.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         let end = self.used + bytes.len();
         self.out[self.used..end].copy_from_slice(bytes);

@@ -123,10 +123,8 @@ impl Report {
     }
 }
 
-/// Reads the statistics of the mount at `dir`.
-///
-/// # Errors
-/// If there is no fonio mount at `dir`, or its daemon does not reply or belongs to another user.
+/// Reads the statistics of the mount at `dir`. Fails if there is no fonio mount at `dir`, or its daemon does
+/// not reply or belongs to another user.
 pub fn report(dir: &Path) -> Result<Report, MountError> {
     sweep();
     // Access only the parent directory, because access to the mount itself hangs if its daemon hangs.

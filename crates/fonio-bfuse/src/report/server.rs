@@ -65,10 +65,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Listens on the socket of the mount, and for Prometheus if an address is given.
-    ///
-    /// # Errors
-    /// If the server cannot listen at the socket or at the address.
+    /// Listens on the socket of the mount, and for Prometheus if an address is given. Fails if the server
+    /// cannot listen at the socket or at the address.
     pub(crate) fn start(
         mount: &MountPoint,
         file_system: &Arc<FileSystem>,

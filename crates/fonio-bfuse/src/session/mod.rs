@@ -62,10 +62,8 @@ struct Running {
 type OnEnd = Arc<dyn Fn() + Send + Sync>;
 
 impl Session {
-    /// Starts the threads that serve the mount.
-    ///
-    /// # Errors
-    /// If the first thread cannot be started or cannot get its own identity.
+    /// Starts the threads that serve the mount. Fails if the first thread cannot be started or cannot get its
+    /// own identity.
     pub(crate) fn start(
         file_system: Arc<FileSystem>,
         device: Arc<OwnedFd>,

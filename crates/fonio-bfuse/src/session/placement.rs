@@ -93,10 +93,8 @@ impl Placement {
         self.state.lock().expect("no thread panics while it holds the lock of the list of threads")
     }
 
-    /// Adds the calling thread to the threads that are watched.
-    ///
-    /// # Errors
-    /// If the kernel does not report the wait times of threads.
+    /// Adds the calling thread to the threads that are watched. Fails if the kernel does not report the wait
+    /// times of threads.
     pub(super) fn enter(&self) -> io::Result<()> {
         let number = rustix::thread::gettid().as_raw_nonzero().get();
         let waiting = File::open(format!("/proc/self/task/{number}/schedstat"))?;

@@ -1,5 +1,7 @@
 //! Checks the normalised forms of statements with values.
 
+use expect_test::expect_file;
+use fonio_testing::cases::lines;
 use proptest::prelude::*;
 
 use super::*;
@@ -10,48 +12,14 @@ fn values_become_question_marks() {
     let wide =
         format!("SELECT {} FROM t", (0..200).map(|n| format!("column{n}")).collect::<Vec<_>>().join(","));
     let shown = format!("SELECT {}", (0..24).map(|n| format!("column{n},")).collect::<Vec<_>>().join(" "));
+    let file = expect_file!["normalised.txt"];
+    file.assert_eq(&lines(&file.data(), |text| normalised(text.as_bytes(), false)));
     for (text, expected) in [
-        (
-            "insert into messages(body, at) values('it''s me', 12.5e-3)",
-            "INSERT INTO messages(body, at) VALUES (?, ...)",
-        ),
-        ("INSERT INTO m VALUES(?1, :a, @b, $c::d, 0x1F);", "INSERT INTO m VALUES (?, ...)"),
-        ("insert into m values (1,2),(3,4) , (-5,+6)", "INSERT INTO m VALUES (?, ...), ..."),
-        ("insert into m values (1),(2)", "INSERT INTO m VALUES (?), ..."),
-        ("INSERT INTO m VALUES (1, count, 2)", "INSERT INTO m VALUES (?, count, ?)"),
-        ("SELECT a-1, -b, - 2 FROM t LIMIT -1", "SELECT a - ?, - b, ? FROM t LIMIT ?"),
-        (
-            "SELECT * FROM a.t WHERE x IS NOT NULL AND y = NULL",
-            "SELECT * FROM a.t WHERE x IS NOT NULL AND y = ?",
-        ),
-        ("SELECT count ( * ) FROM [my t]", "SELECT count(*) FROM [my t]"),
-        (
-            "UPDATE `t` SET \"a\"=x'ff' WHERE \"t\".\"id\" IN (1, 2, 3)",
-            "UPDATE `t` SET ? = ? WHERE \"t\".\"id\" IN (?, ...)",
-        ),
-        (
-            "CREATE TABLE IF NOT EXISTS \"t\"(x TEXT NOT NULL)",
-            "CREATE TABLE IF NOT EXISTS \"t\"(x TEXT NOT NULL)",
-        ),
-        ("UPDATE OR IGNORE \"t\" SET x = \"secret\"", "UPDATE OR IGNORE \"t\" SET x = ?"),
-        ("SELECT 1 WHERE x IS NOT DISTINCT FROM \"secret\"", "SELECT ? WHERE x IS NOT DISTINCT FROM ?"),
-        ("PRAGMA key = 'secret'", "PRAGMA key = ?"),
-        ("PRAGMA rekey=secret", "PRAGMA rekey = ?"),
-        ("PRAGMA key(`secret`)", "PRAGMA key(?)"),
-        ("pragma journal_mode=wal", "PRAGMA journal_mode = wal"),
         ("-- a secret\n select /* a secret */ x /* unended secret", "SELECT x"),
-        ("SELECT 'unended secret", "SELECT ?"),
-        ("SELECT \"unended secret", "SELECT ?"),
-        ("SELECT [unended secret", "SELECT ?"),
-        ("SELECT x'12", "SELECT ?"),
-        ("SELECT 1e, 0xzz, .5, 1e+5", "SELECT ?, ..."),
-        ("SELECT a->>'$.b', c||d, e<>f", "SELECT a ->> ?, c || d, e <> f"),
-        ("SELECT true, x", "SELECT ?, x"),
         ("  ;", ""),
         ("", ""),
         ("\u{feff}BEGIN", "BEGIN"),
         ("DELETE FROM t\u{1b}[31m", "DELETE FROM t   ?"),
-        ("SELECT größe FROM t", "SELECT größe FROM t"),
         (&long, "INSERT INTO t VALUES (?, ...)"),
         (&wide, &format!("{shown} …")),
     ] {

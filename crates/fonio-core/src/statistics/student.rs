@@ -26,11 +26,7 @@ fn within(t: f64, freedom: u32) -> f64 {
 }
 
 /// Returns the value that |t| exceeds with probability `level`. Degrees of freedom are rounded down, so the
-/// interval is never too narrow.
-///
-/// # Panics
-///
-/// If `freedom` is less than one, or `level` is not between 0 and 1.
+/// interval is never too narrow. Panics if `freedom` is less than one, or `level` is not between 0 and 1.
 pub fn two_sided(level: f64, freedom: f64) -> f64 {
     assert!(freedom >= 1.0 && level > 0.0 && level < 1.0, "no t value for level {level}, {freedom} degrees");
     let freedom = (freedom as u32).min(FREEDOM_MAX);

@@ -117,10 +117,7 @@ impl Descriptors {
     }
 
     /// Returns the descriptor of the request with this tag. The descriptor is valid from the completion of a
-    /// fetch command until the request is completed.
-    ///
-    /// # Panics
-    /// If the queue has no request with this tag.
+    /// fetch command until the request is completed. Panics if the queue has no request with this tag.
     pub(super) fn get(&self, tag: u16) -> Descriptor {
         assert!(tag < self.depth, "the queue of depth {} has no tag {tag}", self.depth);
         // SAFETY: the table has `depth` entries and is mapped until this value is dropped. Every bit pattern is a valid

@@ -106,10 +106,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Passes the requests that have arrived to the model.
-    ///
-    /// # Errors
-    /// The driver's error if the driver rejects a completion.
+    /// Passes the requests that have arrived to the model. Returns the driver's error if the driver rejects a
+    /// completion.
     fn take(&mut self) -> io::Result<()> {
         while let Some((tag, result)) = self.completed() {
             if result == CANCELLED {

@@ -129,43 +129,11 @@ const PREPARE: &str = "
 
 /// A program that commits transactions until its standard input ends, and prints each transaction's number
 /// after its commit. Checkpoints are frequent, so that power cuts hit some of them.
-const WRITER: &str = "
-import sqlite3, sys
-path, journal, level, checkpoint = sys.argv[1:5]
-db = sqlite3.connect(path, isolation_level=None)
-db.execute('PRAGMA journal_mode=' + journal)
-db.execute('PRAGMA synchronous=' + level)
-db.execute('PRAGMA wal_autocheckpoint=' + checkpoint)
-turn = 0
-while True:
-    turn += 1
-    row = turn * 37 % 290
-    db.execute('BEGIN IMMEDIATE')
-    for side in ('left_side', 'right_side'):
-        db.execute('UPDATE %s SET turn=?, filling=randomblob(1800) WHERE id BETWEEN ? AND ?' % side, (turn, row, row + 1))
-    db.execute('INSERT INTO done VALUES (?)', (turn,))
-    db.execute('COMMIT')
-    print(turn, flush=True)
-    if not sys.stdin.readline():
-        break
-";
+const WRITER: &str = include_str!("writer.py");
 
 /// A program that makes the kernel write pages back now and then without a flush, with POSIX_FADV_DONTNEED.
 /// The program runs as a separate process, because closing a file would drop SQLite's locks on the file.
-const DISTURBER: &str = "
-import os, random, sys, time
-random.seed(int(sys.argv[2]))
-while True:
-    for end in ('', '-wal', '-journal'):
-        try:
-            fd = os.open(sys.argv[1] + end, os.O_RDONLY)
-        except FileNotFoundError:
-            continue
-        if random.random() < 0.5:
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(fd)
-    time.sleep(random.random() * 0.05)
-";
+const DISTURBER: &str = include_str!("disturber.py");
 
 const CHECK: &str = "
     PRAGMA integrity_check;

@@ -141,10 +141,7 @@ pub enum Candidate {
 }
 
 impl Candidate {
-    /// Parses a candidate such as `wal-normal`, `read-ahead=1MiB` or `device=kingston`.
-    ///
-    /// # Errors
-    ///
+    /// Parses a candidate such as `wal-normal`, `read-ahead=1MiB` or `device=kingston`. Fails with
     /// [`ExperimentError::UnknownFix`] with the most similar name, and [`ExperimentError::NotApplicable`] for
     /// a value that the fix does not accept.
     pub fn parse(text: &str) -> Result<Candidate, ExperimentError> {

@@ -71,11 +71,7 @@ pub struct LaunchOptions<'a> {
 
 /// Launches the command on every setup in rounds, records and analyses each launch once, and compares the
 /// other setups with the first setup. Also returns the analysis of the first launch. Calls `begins` before
-/// each launch, and writes recordings to folders in `out`.
-///
-/// # Panics
-///
-/// In the same cases as [`Design::run`].
+/// each launch, and writes recordings to folders in `out`. Panics in the same cases as [`Design::run`].
 pub fn launch_series(
     places: &[Arm<Setup>],
     rounds: Rounds,

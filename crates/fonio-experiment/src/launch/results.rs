@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use fonio_analysis::Analysis;
 use fonio_analysis::launch::Parts;
+use fonio_core::Nanos;
 use fonio_core::statistics::sample::Spread;
 use fonio_record::{RecordSummary, StopReason};
 use fonio_system::command::Failure;
@@ -84,7 +85,7 @@ impl LaunchFigures {
         dropped: Option<Dropped>,
     ) -> Option<LaunchFigures> {
         let launch = analysis.launch.as_ref()?;
-        let s = |ns: u64| ns as f64 / 1e9;
+        let s = Nanos::as_secs_f64;
         let Parts { running_ns, storage_ns, network_ns, timer_ns, lock_ns, thread_ns, cpu_ns, unknown_ns } =
             launch.path;
         Some(LaunchFigures {
@@ -101,8 +102,8 @@ impl LaunchFigures {
             threads: launch.threads,
             storage_waits: launch.storage_waits,
             requests: analysis.totals.requests,
-            read_bytes: analysis.totals.read_bytes,
-            write_bytes: analysis.totals.write_bytes,
+            read_bytes: analysis.totals.read_bytes.0,
+            write_bytes: analysis.totals.write_bytes.0,
             exit: summary.command_exit,
             signal: summary.command_signal,
             became_quiet: summary.stopped_by == StopReason::Idle,
@@ -242,13 +243,13 @@ fn parts(runs: &[LaunchFigures], wall_s: f64) -> Vec<LaunchPart> {
 }
 
 fn verdict(runs: &[LaunchFigures]) -> String {
-    let ns = |of: fn(&LaunchFigures) -> f64| (runs.iter().map(of).sum::<f64>() * 1e9).round() as u64;
+    let ns = |of: fn(&LaunchFigures) -> f64| Nanos((runs.iter().map(of).sum::<f64>() * 1e9).round() as u64);
     let parts = Parts {
         running_ns: ns(|run| run.running_s),
         storage_ns: ns(|run| run.storage_s),
         network_ns: ns(|run| run.network_s),
         timer_ns: ns(|run| run.timer_s),
-        lock_ns: 0,
+        lock_ns: Nanos(0),
         thread_ns: ns(|run| run.others_s),
         cpu_ns: ns(|run| run.cpu_wait_s),
         unknown_ns: ns(|run| run.unknown_s),

@@ -121,10 +121,7 @@ impl Timed for LayerRun {
     }
 }
 
-/// Measures the throughput of every layer in rounds. Calls `begins` before each measurement.
-///
-/// # Errors
-///
+/// Measures the throughput of every layer in rounds. Calls `begins` before each measurement. Fails with
 /// [`BenchError::NoRoom`], [`ExperimentError::Interrupted`], or an error if the directory or the device to
 /// erase cannot be used. A layer that cannot be measured is not an error; a note gives the reason.
 pub fn measure_layers(

@@ -139,11 +139,8 @@ pub struct LiveOutcome {
     pub ended: Ended,
 }
 
-/// Runs the test of `plan`, or resumes the test in the folder, and reports progress to the caller.
-///
-/// # Errors
-///
-/// If the test cannot start: another fonio process is changing the setting, the unit does not exist, or the
+/// Runs the test of `plan`, or resumes the test in the folder, and reports progress to the caller. Fails if
+/// the test cannot start: another fonio process is changing the setting, the unit does not exist, or the
 /// folder contains another test. Errors after the start are in [`LiveOutcome::ended`].
 pub fn run_live(
     plan: &LivePlan,
@@ -340,6 +337,7 @@ fn pressure_file(groups: &BTreeSet<String>) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use fonio_analysis::waits::blocked::Role;
+    use fonio_core::Nanos;
 
     use super::*;
 
@@ -371,7 +369,7 @@ mod tests {
                 name: "python3".to_owned(),
                 unit: Some("notes.service".to_owned()),
                 role: Role::OfInterest,
-                time_ns: blocked_ms * 1_000_000,
+                time_ns: Nanos(blocked_ms * 1_000_000),
                 long: 1,
             }],
             machine_pressure: Some(PressureShares { some: Some(0.5), full: None }),

@@ -276,6 +276,7 @@ pub(super) fn minutes(seconds: f64) -> String {
 mod tests {
     use expect_test::expect;
     use fonio_analysis::waits::blocked::Role;
+    use fonio_core::Nanos;
 
     use super::super::tests::{plan, slice};
     use super::super::{BlockedProgramTime, LivePlan};
@@ -346,7 +347,7 @@ mod tests {
             name: name.to_owned(),
             unit: Some(format!("{name}.service")),
             role,
-            time_ns,
+            time_ns: Nanos(time_ns),
             long: 0,
         };
         let mut slices = [slice(1, 1, true, 1000), slice(2, 1, false, 1000)];

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use fonio_analysis::waits::blocked::Role;
-use fonio_core::{Diagnostic, RowSink, ignore_rows};
+use fonio_core::{Diagnostic, Nanos, RowSink, ignore_rows};
 use fonio_host::{Scope, Target};
 use fonio_record::{Progress, RecordOptions, Selector, StopReason, record};
 use fonio_recording::{Recording, Tables};
@@ -60,7 +60,7 @@ pub struct BlockedProgramTime {
     /// The role of the program's threads in the verdict.
     pub role: Role,
     /// The blocked time in nanoseconds, summed over the program's threads.
-    pub time_ns: u64,
+    pub time_ns: Nanos,
     /// Number of waits of at least 100 ms in operations that users wait for.
     pub long: u64,
 }
@@ -86,9 +86,9 @@ impl PressureShares {
 impl MeasuredSlice {
     /// Returns how long the threads of the programs selected by `counts` were blocked, in seconds per second.
     pub fn blocked(&self, counts: impl Fn(&BlockedProgramTime) -> bool) -> f64 {
-        let ns: u64 =
+        let time: Nanos =
             self.programs.iter().filter(|program| counts(program)).map(|program| program.time_ns).sum();
-        ns as f64 / 1e9 / self.measured_s
+        time.as_secs_f64() / self.measured_s
     }
 
     /// Returns the number of long waits of the programs selected by `counts`.

@@ -135,10 +135,8 @@ impl Ledger {
         self.steps.len()
     }
 
-    /// Records `step` before the caller executes the step.
-    ///
-    /// # Errors
-    /// [`HostError::System`]; if so, the caller must not execute the step.
+    /// Records `step` before the caller executes the step. Fails with [`HostError::System`]; if so, the
+    /// caller must not execute the step.
     pub fn begin(&mut self, step: Step) -> Result<Entry, HostError> {
         let at = self.steps.len();
         let is_open = self.steps.iter().flatten().any(|open| *open == step);
@@ -148,10 +146,8 @@ impl Ledger {
         Ok(Entry(at))
     }
 
-    /// Records `step` and executes it. A failed step is not undone later.
-    ///
-    /// # Errors
-    /// The errors of [`Ledger::begin`] and of `act`.
+    /// Records `step` and executes it. A failed step is not undone later. Returns the errors of
+    /// [`Ledger::begin`] and of `act`.
     pub(crate) fn perform(
         &mut self,
         step: Step,
@@ -173,19 +169,15 @@ impl Ledger {
         Ok(())
     }
 
-    /// Undoes one step unless the step is already undone.
-    ///
-    /// # Errors
-    /// If the step cannot be undone. The step then stays in the ledger.
+    /// Undoes one step unless the step is already undone. Fails if the step cannot be undone. The step then
+    /// stays in the ledger.
     pub fn undo(&mut self, entry: Entry) -> Result<(), HostError> {
         let Some(step) = &self.steps[entry.0] else { return Ok(()) };
         (self.undo)(step)?;
         self.end(entry)
     }
 
-    /// Undoes the remaining steps in reverse order and removes the ledger.
-    ///
-    /// # Errors
+    /// Undoes the remaining steps in reverse order and removes the ledger. Fails with
     /// [`HostError::NotUndone`] if some steps could not be undone. The ledger keeps only these steps.
     pub fn close(mut self) -> Result<(), HostError> {
         self.undo_all()

@@ -11,18 +11,14 @@ use crate::files::{remove, remove_empty_folder};
 use crate::{control_group, link, loop_device, md, ublk, unmount};
 
 impl Ledger {
-    /// Creates a ledger for this process in `dir`, which is created if missing.
-    ///
-    /// # Errors
+    /// Creates a ledger for this process in `dir`, which is created if missing. Fails with
     /// [`HostError::System`] if the ledger cannot be written.
     pub fn open(dir: &Path) -> Result<Ledger, HostError> {
         Ledger::create(dir, undo)
     }
 
-    /// Undoes the steps in ledgers that dead processes have left in `dir`.
-    ///
-    /// # Errors
-    /// [`HostError::Ledger`] if a ledger is damaged, or [`HostError::System`] if `dir` cannot be read.
+    /// Undoes the steps in ledgers that dead processes have left in `dir`. Fails with [`HostError::Ledger`]
+    /// if a ledger is damaged, or [`HostError::System`] if `dir` cannot be read.
     pub fn recover(dir: &Path) -> Result<Recovery, HostError> {
         Ledger::undo_left(dir, undo)
     }

@@ -38,11 +38,9 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// Adds a loop device and binds it to the file `backing`.
-    ///
-    /// # Errors
-    /// [`HostError::NotRoot`], [`HostError::NoNumber`], or [`HostError::System`], for example if the backing
-    /// file does not support the requested direct I/O.
+    /// Adds a loop device and binds it to the file `backing`. Fails with [`HostError::NotRoot`],
+    /// [`HostError::NoNumber`], or [`HostError::System`], for example if the backing file does not support
+    /// the requested direct I/O.
     pub fn attach(
         ledger: &mut Ledger,
         backing: &Path,
@@ -92,10 +90,8 @@ impl LoopDevice {
         Queue::of(&self.name())
     }
 
-    /// Detaches the loop device from its file and removes it.
-    ///
-    /// # Errors
-    /// [`HostError::System`], for example if the device is still mounted.
+    /// Detaches the loop device from its file and removes it. Fails with [`HostError::System`], for example
+    /// if the device is still mounted.
     pub fn detach(self, ledger: &mut Ledger) -> Result<(), HostError> {
         ledger.undo(self.entry)
     }

@@ -33,29 +33,20 @@ impl Applied {
         })
     }
 
-    /// Checks that undoing would lose no data, for example by unmounting a file system in use.
-    ///
-    /// # Errors
-    ///
+    /// Checks that undoing would lose no data, for example by unmounting a file system in use. Fails with
     /// [`HostError::InUse`] with the programs that use the file system.
     pub fn check_undo(&self) -> Result<(), HostError> {
         self.target.check_restore()
     }
 
     /// Checks that the setting's new value is in force. The new value must stay in force from
-    /// [`Applied::borrow`] until the ledger is undone.
-    ///
-    /// # Errors
-    /// [`HostError::NotSettable`] if another program has changed the setting, or if the device or
-    /// mount no longer exists.
+    /// [`Applied::borrow`] until the ledger is undone. Fails with [`HostError::NotSettable`] if another
+    /// program has changed the setting, or if the device or mount no longer exists.
     pub fn expect_new(&self) -> Result<(), HostError> {
         self.target.expect_still(&self.new, &self.new)
     }
 
-    /// Checks that the setting's old value is in force.
-    ///
-    /// # Errors
-    /// The errors of [`Applied::expect_new`].
+    /// Checks that the setting's old value is in force. Returns the errors of [`Applied::expect_new`].
     pub fn expect_old(&self) -> Result<(), HostError> {
         self.target.expect_still(&self.old, &self.new)
     }

@@ -40,10 +40,8 @@ pub struct Planned {
 }
 
 impl Planned {
-    /// Plans a setting for `path`, kept across reboots if `keep` is set or the setting requires it.
-    ///
-    /// # Errors
-    /// [`HostError::NotSettable`] with the reason; also if the setting already has this value.
+    /// Plans a setting for `path`, kept across reboots if `keep` is set or the setting requires it. Fails
+    /// with [`HostError::NotSettable`] with the reason; also if the setting already has this value.
     pub fn of(setting: &Setting, path: &Path, keep: bool) -> Result<Planned, HostError> {
         let change = setting.plan_or_current(path)?;
         let lasts = change.target.lasts();
@@ -56,9 +54,7 @@ impl Planned {
     }
 
     /// Returns how the change would be kept across reboots; `None` if it would not be kept. Changes no file.
-    ///
-    /// # Errors
-    /// [`HostError::NotKept`] with the reason why the change cannot be kept.
+    /// Fails with [`HostError::NotKept`] with the reason why the change cannot be kept.
     pub fn would_keep(&self, files: KeptFiles) -> Result<Option<Kept>, HostError> {
         if self.keep { Keeper::open(files)?.plan(&self.change).map(Some) } else { Ok(None) }
     }
@@ -93,10 +89,8 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Opens and locks the records of this machine.
-    ///
-    /// # Errors
-    /// [`HostError::System`], for example if a record cannot be parsed.
+    /// Opens and locks the records of this machine. Fails with [`HostError::System`], for example if a record
+    /// cannot be parsed.
     pub fn of_machine() -> Result<Changes, HostError> {
         Changes::open(&Ledger::default_dir(), KeptFiles::of_machine())
     }
@@ -105,12 +99,10 @@ impl Changes {
         Ok(Changes { settings: Settings::open(dir)?, keeper: Keeper::open(files)?, locks: dir.to_owned() })
     }
 
-    /// Makes a planned change. If the change cannot be made and kept as planned, nothing is changed.
-    ///
-    /// # Errors
-    /// [`HostError::BeingTested`] if another process is changing the setting; [`HostError::NotSettable`] if
-    /// the setting has changed since it was planned or the kernel kept another value; [`HostError::NotKept`]
-    /// and [`HostError::System`].
+    /// Makes a planned change. If the change cannot be made and kept as planned, nothing is changed. Fails
+    /// with [`HostError::BeingTested`] if another process is changing the setting; [`HostError::NotSettable`]
+    /// if the setting has changed since it was planned or the kernel kept another value;
+    /// [`HostError::NotKept`] and [`HostError::System`].
     pub fn make(&mut self, planned: &Planned) -> Result<Made, HostError> {
         let Planned { change, keep } = planned;
         let _only = OnlyChanger::begin(&self.locks, &change.target)?;
@@ -185,9 +177,7 @@ impl Changes {
         undoing.kept.as_ref().is_none_or(|kept| undoing.is_of_this_boot || self.keeper.is_same_disk(kept))
     }
 
-    /// Returns the result that [`Changes::undo`] would have. Does not change the setting.
-    ///
-    /// # Errors
+    /// Returns the result that [`Changes::undo`] would have. Does not change the setting. Fails with
     /// [`HostError::InUse`] (naming the programs) or [`HostError::NotSettable`] if data would be lost;
     /// [`HostError::System`].
     pub fn would_undo(&self, undoing: &Undoing) -> Result<Undone, HostError> {
@@ -199,10 +189,8 @@ impl Changes {
         Ok(undone)
     }
 
-    /// Restores the value from before a change and removes the change from the files that keep it.
-    ///
-    /// # Errors
-    /// The errors of [`Changes::would_undo`], and [`HostError::BeingTested`]. If an error occurs, the change
+    /// Restores the value from before a change and removes the change from the files that keep it. Returns
+    /// the errors of [`Changes::would_undo`], and [`HostError::BeingTested`]. If an error occurs, the change
     /// stays on record.
     pub fn undo(&mut self, undoing: &Undoing) -> Result<Undone, HostError> {
         let Undoing { change, kept, .. } = undoing;

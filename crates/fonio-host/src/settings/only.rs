@@ -20,10 +20,8 @@ pub struct OnlyChanger {
 
 impl OnlyChanger {
     /// Locks `target` in the state folder `dir`, which is created if it does not exist. The kernel also
-    /// releases the lock when the process is killed.
-    ///
-    /// # Errors
-    /// [`HostError::BeingTested`] if another process holds the lock, and [`HostError::System`].
+    /// releases the lock when the process is killed. Fails with [`HostError::BeingTested`] if another process
+    /// holds the lock, and [`HostError::System`].
     pub fn begin(dir: &Path, target: &Target) -> Result<OnlyChanger, HostError> {
         make_private_folder(dir)?;
         let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };

@@ -33,10 +33,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Opens the record in `dir`, which is created if it does not exist.
-    ///
-    /// # Errors
-    /// [`HostError::System`], for example if the record cannot be parsed; nothing is changed in this case.
+    /// Opens the record in `dir`, which is created if it does not exist. Fails with [`HostError::System`],
+    /// for example if the record cannot be parsed; nothing is changed in this case.
     pub fn open(dir: &Path) -> Result<Settings, HostError> {
         // Lock the folder rather than the file, because every change replaces the record file.
         let lock = lock_private_folder(dir)?;
@@ -51,9 +49,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Reads the record in `dir` without locking it, so that it can be shown.
-    ///
-    /// # Errors
+    /// Reads the record in `dir` without locking it, so that it can be shown. Fails with
     /// [`HostError::System`] if the record cannot be read or parsed.
     pub fn on_record(dir: &Path) -> Result<Vec<Applied>, HostError> {
         read_record(&dir.join(RECORD))?.into_iter().map(now_in_force).collect()
@@ -65,10 +61,7 @@ impl Settings {
     }
 
     /// Applies a planned change and returns the value that `undo` would restore: the value before the first
-    /// change.
-    ///
-    /// # Errors
-    /// [`HostError::System`] if the change fails; the record still has the old value then.
+    /// change. Fails with [`HostError::System`] if the change fails; the record still has the old value then.
     pub fn apply(&mut self, planned: &Applied) -> Result<String, HostError> {
         assert!(planned.is_new(), "{} is {} already", planned.target, planned.new);
         let before = self.applied.clone();
@@ -96,9 +89,7 @@ impl Settings {
         set.map(|()| brings_back)
     }
 
-    /// Restores the value from before `applied`, and removes the setting from the record.
-    ///
-    /// # Errors
+    /// Restores the value from before `applied`, and removes the setting from the record. Fails with
     /// [`HostError::System`] if the value cannot be restored; the setting then stays on record.
     pub fn undo(&mut self, applied: &Applied) -> Result<Undone, HostError> {
         let undone = applied.would_undo()?;
@@ -108,10 +99,8 @@ impl Settings {
 
     /// Undoes a change as [`Settings::undo`] does, but uses an earlier result of [`Applied::would_undo`]. Get
     /// this result before you remove the setting from the files that keep it, because changing these files
-    /// may change the value in force.
-    ///
-    /// # Errors
-    /// [`HostError::System`] if the value cannot be restored; the setting then stays on record.
+    /// may change the value in force. Fails with [`HostError::System`] if the value cannot be restored; the
+    /// setting then stays on record.
     pub fn finish_undo(&mut self, applied: &Applied, found: &Undone) -> Result<(), HostError> {
         applied.finish(found)?;
         if matches!(found, Undone::ChangedSince(_)) {
@@ -182,18 +171,7 @@ mod tests {
         settings.applied.push(change(r#"{"kind": "scheduler", "device": "mmcblk0"}"#, "none", "bfq"));
         settings.save(None).expect("save");
         let text = fs::read_to_string(state.join(RECORD)).expect("record");
-        expect_test::expect![[r#"
-            [
-              {
-                "target": {
-                  "kind": "scheduler",
-                  "device": "mmcblk0"
-                },
-                "old": "none",
-                "new": "bfq"
-              }
-            ]"#]]
-        .assert_eq(&text);
+        expect_test::expect_file!["record_expected.txt"].assert_eq(&text);
         drop(settings);
         let mut settings = Settings::open(&state).expect("settings");
         assert_eq!(settings.applied().len(), 1);

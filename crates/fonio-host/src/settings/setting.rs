@@ -27,10 +27,8 @@ impl Setting {
         KINDS.iter().flat_map(|kind| kind.facts().fixes)
     }
 
-    /// Parses a fix that is a setting, such as `noatime` or `read-ahead=1MiB`.
-    ///
-    /// # Errors
-    /// The error is a sentence that tells the user what to write instead.
+    /// Parses a fix that is a setting, such as `noatime` or `read-ahead=1MiB`. The error is a sentence that
+    /// tells the user what to write instead.
     pub fn parse(text: &str) -> Result<Setting, String> {
         let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
         let (kind, _) = fix_named(name).ok_or_else(|| format!("{name} is not a setting"))?;
@@ -142,10 +140,8 @@ impl Setting {
             .map_err(|refusal| refusal.of(&self.name, &target.path()))
     }
 
-    /// Returns the change that applying the setting to `path` would make. Does not change the setting.
-    ///
-    /// # Errors
-    /// [`HostError::NotSettable`] with the reason, for example if the value is already in force.
+    /// Returns the change that applying the setting to `path` would make. Does not change the setting. Fails
+    /// with [`HostError::NotSettable`] with the reason, for example if the value is already in force.
     pub fn plan(&self, path: &Path) -> Result<Applied, HostError> {
         let planned = self.plan_or_current(path)?;
         if planned.is_new() {
@@ -156,10 +152,7 @@ impl Setting {
     }
 
     /// Like [`Setting::plan`], but a value that is already in force is not an error: `old` and `new` are then
-    /// equal.
-    ///
-    /// # Errors
-    /// [`HostError::NotSettable`] with the reason why the setting cannot be applied.
+    /// equal. Fails with [`HostError::NotSettable`] with the reason why the setting cannot be applied.
     pub fn plan_or_current(&self, path: &Path) -> Result<Applied, HostError> {
         let target = self.target(path)?;
         let new = self.value_on(&target)?;

@@ -18,11 +18,8 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// Returns the size that the user wrote.
-    ///
-    /// # Panics
-    ///
-    /// If the value is not a size. A kind gets only values that it has parsed.
+    /// Returns the size that the user wrote. Panics if the value is not a size. A kind gets only values that
+    /// it has parsed.
     pub(super) fn size(&self) -> ByteCount {
         match self {
             Value::Size(size) => *size,

@@ -77,19 +77,15 @@ pub struct UblkDevice {
     entry: Entry,
 }
 
-/// Checks that ublk devices can be created on this machine.
-///
-/// # Errors
-/// [`HostError::NoUblk`] if the driver is not loaded or this process may not use io_uring.
+/// Checks that ublk devices can be created on this machine. Fails with [`HostError::NoUblk`] if the driver is
+/// not loaded or this process may not use io_uring.
 pub fn check_ublk() -> Result<(), HostError> {
     Control::open().map(drop)
 }
 
 impl UblkDevice {
-    /// Adds a device with one hardware queue. The block device exists only after [`UblkDevice::start`].
-    ///
-    /// # Errors
-    /// [`HostError::NotRoot`], [`HostError::NoUblk`], [`HostError::NoNumber`], or [`HostError::System`].
+    /// Adds a device with one hardware queue. The block device exists only after [`UblkDevice::start`]. Fails
+    /// with [`HostError::NotRoot`], [`HostError::NoUblk`], [`HostError::NoNumber`], or [`HostError::System`].
     pub fn add(ledger: &mut Ledger, options: &UblkOptions) -> Result<UblkDevice, HostError> {
         HostError::check_root("a ublk device")?;
         check_ublk()?;
@@ -129,10 +125,8 @@ impl UblkDevice {
     }
 
     /// Starts the device. This creates the block device. The process `server` must have opened the character
-    /// node and submitted a fetch command for each slot of the queue.
-    ///
-    /// # Errors
-    /// [`HostError::System`], for example if the server does not complete the first requests.
+    /// node and submitted a fetch command for each slot of the queue. Fails with [`HostError::System`], for
+    /// example if the server does not complete the first requests.
     pub fn start(&self, server: u32) -> Result<(), HostError> {
         let started = Control::open()?.start(self.number, server, START_WITHIN);
         started.map_err(HostError::system("start", &self.path))?;

@@ -211,6 +211,14 @@ impl Threads {
         self.started_by = started_by;
     }
 
+    /// Notes processes that used a processor, and looks up their names. They may have no I/O of their own.
+    pub(crate) fn add_working(&mut self, pids: impl Iterator<Item = u32>, machine: &Machine) {
+        pids.for_each(|pid| self.add_parent(pid));
+        while !self.due.is_empty() {
+            self.look_up(machine);
+        }
+    }
+
     /// Looks up some of the new threads in procfs.
     pub(crate) fn look_up(&mut self, machine: &Machine) {
         // The newest threads come first, because new threads are the most likely to still exist.

@@ -7,13 +7,14 @@
 pub(crate) mod command;
 mod idle;
 pub(crate) mod pace;
+pub(crate) mod processes;
 pub(crate) mod stop;
 
 use std::ffi::OsString;
 use std::io;
 use std::time::Duration;
 
-use fonio_core::{ByteCount, Mark, Timestamp};
+use fonio_core::{ByteCount, Mark, Sample, Timestamp};
 use fonio_machine::Machine;
 use fonio_system::ProcessId;
 use fonio_system::signals::{Listener, Signal};
@@ -26,6 +27,7 @@ use crate::attribution::threads::Threads;
 use crate::capture::command::Command;
 use crate::capture::idle::{IdleWatch, SAMPLE_EVERY};
 use crate::capture::pace::Pace;
+use crate::capture::processes::ProcessTimes;
 use crate::capture::stop::{Decision, Seen, StopPolicy};
 use crate::clock::{after, clock, cpu_time, now, until};
 use crate::error::RecordError;
@@ -46,6 +48,8 @@ pub(crate) struct Captured {
     pub threads: Threads,
     pub files: Files,
     pub monitor: Option<Monitor>,
+    /// The processor time of each process, if waits were recorded.
+    pub process_times: Vec<Sample>,
     pub began: Timestamp,
     pub ended: Timestamp,
     /// The wall-clock time at which the trace clock was 0.
@@ -144,6 +148,7 @@ struct Running<'a> {
     blocked: Option<Result<BlockedCapture, NotRecorded>>,
     calls: Option<Result<CallsCapture, Unavailable>>,
     monitor: Option<Monitor>,
+    process_times: Option<ProcessTimes>,
     threads: Threads,
     files: Files,
     command: Option<Command>,
@@ -184,6 +189,7 @@ impl Capture<'_> {
         let monitor = self.options.sample_interval.map(|_| Monitor::new(&self.machine));
         let mut threads = Threads::default();
         let files = self.files.as_ref().map(|(scope, _)| Files::watching(&self.machine, |fs| scope.has(fs)));
+        let process_times = probes.blocked.as_ref().map(|_| ProcessTimes::begin(&self.machine));
         let began = now();
         let unix_ns_at_zero = i64::try_from(clock(ClockId::Realtime)).unwrap_or(0) - began.0 as i64;
         block.instance.switch(true)?;
@@ -221,6 +227,7 @@ impl Capture<'_> {
             blocked,
             calls,
             monitor,
+            process_times,
             threads,
             files: files.unwrap_or_default(),
             command,
@@ -423,7 +430,7 @@ impl Running<'_> {
     ) -> Result<(Captured, Pages, Option<Pages>), RecordError> {
         let (machine, threads, files) = (&self.capture.machine, &mut self.threads, &mut self.files);
         let blocked = self.blocked.take();
-        let blocked =
+        let mut blocked =
             blocked.map(|blocked| blocked.map(|blocked| blocked.finish(ended, machine, threads, files)));
         let (span, calls) = ((self.began, ended), self.calls.take());
         let calls = calls.map(|calls| calls.map(|calls| calls.finish(span, machine, threads, files)));
@@ -432,6 +439,11 @@ impl Running<'_> {
         if let Some(monitor) = &mut self.monitor {
             monitor.sample(ended);
         }
+        let seen = blocked.as_mut().and_then(|blocked| blocked.as_mut().ok()?.take_processes());
+        let process_times =
+            self.process_times.map(|times| times.finish(&self.capture.machine, ended, seen.as_ref()));
+        let process_times = process_times.unwrap_or_default();
+        self.threads.add_working(processes::working(&process_times), &self.capture.machine);
         let failed = |source| self.capture.store_failed(source);
         let missed = self.block.missed().map_err(failed)?;
         let waits_missed = self.waits.as_ref().map(Feed::missed).transpose().map_err(failed)?;
@@ -444,6 +456,7 @@ impl Running<'_> {
             threads: self.threads,
             files: self.files,
             monitor: self.monitor,
+            process_times,
             began: self.began,
             ended,
             unix_ns_at_zero: self.unix_ns_at_zero,

@@ -78,10 +78,8 @@ pub struct ObservedRequest {
 }
 
 impl ObservedRequest {
-    /// Returns when the request was queued, and when it completed.
-    ///
-    /// # Panics
-    /// If one of these times is missing. An observer sees only completed requests.
+    /// Returns when the request was queued, and when it completed. Panics if one of these times is missing.
+    /// An observer sees only completed requests.
     pub fn span(&self) -> (Timestamp, Timestamp) {
         self.row.queued.zip(self.row.completed).expect("an observed request was queued and has completed")
     }

@@ -19,6 +19,7 @@ use fonio_system::signals::{Listener, Signal};
 use rustix::time::ClockId;
 
 use crate::attribution::threads::{NewThread, Threads};
+use crate::capture::processes::ProcessTimes;
 use crate::capture::stop::{Decision, Seen, StopPolicy};
 use crate::clock::{after, clock, cpu_time, now, until};
 use crate::error::RecordError;
@@ -57,9 +58,7 @@ impl RecordError {
 /// Records blocked threads by sampling procfs up to fifty times a second, for the duration in `options` or
 /// until Ctrl-C. Writes a recording without requests. `instead` is the reason why tracing was impossible; the
 /// recording includes this reason. Options that concern traces have no effect, and no command is started.
-///
-/// # Errors
-/// [`RecordError`], if the recording cannot be written or the named device does not exist.
+/// Fails with [`RecordError`] if the recording cannot be written or the named device does not exist.
 pub fn record_sampled(
     options: &RecordOptions,
     instead: &RecordError,
@@ -90,6 +89,7 @@ struct Sampled {
     tally: Tally,
     threads: Threads,
     monitor: Option<(Monitor, Duration)>,
+    process_times: ProcessTimes,
     duration: Option<Duration>,
     began: Timestamp,
     unix_ns_at_zero: i64,
@@ -101,6 +101,7 @@ impl Sampled {
         let began = now();
         let monitor = options.sample_interval.map(|interval| (Monitor::new(&machine), interval));
         Sampled {
+            process_times: ProcessTimes::begin(&machine),
             looker: Looker::new(&machine),
             machine,
             tally: Tally::new(began),
@@ -217,6 +218,9 @@ impl Sampled {
         out.began(self.began)?;
         if let Some((monitor, _)) = &self.monitor {
             monitor.write(out)?;
+        }
+        for sample in self.process_times.finish(&self.machine, ended, None) {
+            out.sample(&sample)?;
         }
         let mut tids: Vec<u32> = self.tally.waits.iter().map(|wait| wait.tid).collect();
         tids.extend(self.tally.counts.threads());

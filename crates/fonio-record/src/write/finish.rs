@@ -139,6 +139,9 @@ impl FinishedCapture<'_> {
         if let Some(monitor) = &self.captured.monitor {
             monitor.write(writer)?;
         }
+        for sample in &self.captured.process_times {
+            writer.sample(sample)?;
+        }
         if let Some(mark) = &self.captured.command_mark {
             writer.mark(mark)?;
         }
@@ -358,6 +361,9 @@ fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, ca
     let mut ids: Vec<DeviceId> = meta.devices.iter().map(|device| device.id).collect();
     if let Ok(watched) = disks::resolve(machine, &options.select) {
         ids.extend(watched.named());
+        if !options.select.is_empty() {
+            meta.watched = watched.named().to_vec();
+        }
     }
     ids.retain(|&id| id != DeviceId::default());
     ids = machine.with_all_below(&ids);

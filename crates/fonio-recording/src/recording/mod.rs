@@ -56,10 +56,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Opens a recording: reads `meta.json` and each table's footer.
-    ///
-    /// # Errors
-    /// Each error names the damaged or missing file, and says what the user can do.
+    /// Opens a recording: reads `meta.json` and each table's footer. Each error names the damaged or missing
+    /// file, and says what the user can do.
     pub fn open(dir: &Path) -> Result<Recording, RecordingError> {
         let meta = read_meta(dir)?;
         Ok(Recording { tables: TableFiles::open(dir, &meta)?, dir: dir.to_owned(), meta })
@@ -85,10 +83,8 @@ impl Recording {
     /// and bios, interleaved by time (a bio before a request of the same time), with `settled` marks. Links
     /// and diagnostics come last. Bios and links are left out if the sink does not want them.
     ///
-    /// A replay needs bounded memory for a recording of any size.
-    ///
-    /// # Errors
-    /// [`RecordingError::Sink`] if the sink failed; otherwise the error of the recording.
+    /// A replay needs bounded memory for a recording of any size. Fails with [`RecordingError::Sink`] if the
+    /// sink failed, or with the error of the recording.
     pub fn replay(&self, sink: &mut dyn RowSink, tables: Tables) -> Result<(), RecordingError> {
         let bios = sink.wants_bios();
         let wanted = |table| tables.contains(table);

@@ -94,9 +94,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Begins to write a recording with the final path `dir`. The parent directory must exist.
-    ///
-    /// # Errors
+    /// Begins to write a recording with the final path `dir`. The parent directory must exist. Fails with
     /// [`RecordingError::Exists`] if `dir` is a recording and `overwrite` is not set;
     /// [`RecordingError::NotOurs`] if `dir` is neither a recording nor an empty directory;
     /// [`RecordingError::Io`].
@@ -113,18 +111,14 @@ impl Writer {
 
     /// Writes the last rows and `meta.json`, makes all files durable and renames the recording to its final
     /// path. Returns the written `meta`, in which `schema_version` and `rows` were filled in, as were
-    /// `writer` and `began` if they were missing.
-    ///
-    /// # Errors
-    /// [`RecordingError::Io`] and other errors. After an error, no part of the recording remains.
+    /// `writer` and `began` if they were missing. Fails with [`RecordingError::Io`] and other errors. After
+    /// an error, no part of the recording remains.
     pub fn finish(self, meta: Meta) -> Result<Meta, RecordingError> {
         Ok(self.install(meta)?.meta)
     }
 
-    /// Does the same as [`finish`](Writer::finish), and also returns the path and the missing rows.
-    ///
-    /// # Errors
-    /// The errors of [`finish`](Writer::finish).
+    /// Does the same as [`finish`](Writer::finish), and also returns the path and the missing rows. Returns
+    /// the errors of [`finish`](Writer::finish).
     pub fn install(mut self, mut meta: Meta) -> Result<FinishedRecording, RecordingError> {
         let ordered = self.ordered.finish(&mut self.tables);
         ordered.map_err(|error| RecordingError::from_sink(error, self.staging.path()))?;

@@ -11,10 +11,7 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// Parses `20ms`, `4 KiB`, `1.5 MB/s`, `12%`, `3`.
-    ///
-    /// # Errors
-    /// The error message.
+    /// Parses `20ms`, `4 KiB`, `1.5 MB/s`, `12%`, `3`. Returns an error message.
     pub fn parse(text: &str) -> Result<Amount, QuantityError> {
         Ok(Amount { text: text.trim().to_owned(), quantity: text.parse()? })
     }

@@ -110,10 +110,7 @@ fn unit_words(unit: Unit) -> &'static str {
 }
 
 impl Budget {
-    /// Parses `FIGURE<=LIMIT`.
-    ///
-    /// # Errors
-    /// [`BudgetError::NoRelation`], [`BudgetError::BadAmount`].
+    /// Parses `FIGURE<=LIMIT`. Fails with [`BudgetError::NoRelation`] or [`BudgetError::BadAmount`].
     pub fn parse(text: &str) -> Result<Budget, BudgetError> {
         let none = || BudgetError::NoRelation { text: text.to_owned() };
         let (at, relation, sign) = find_relation(text).ok_or_else(none)?;
@@ -125,10 +122,8 @@ impl Budget {
         Ok(Budget { path: path.to_owned(), relation, limit })
     }
 
-    /// Compares the figure that the budget names with the threshold.
-    ///
-    /// # Errors
-    /// [`BudgetError`] if the figure is unknown, ambiguous, of another unit, or not in the recording.
+    /// Compares the figure that the budget names with the threshold. Fails with [`BudgetError`] if the figure
+    /// is unknown, ambiguous, of another unit, or not in the recording.
     pub fn evaluate(&self, figures: &[Figure]) -> Result<Outcome, BudgetError> {
         let figure = figures::resolve(figures, &self.path, &self.limit)?;
         let limit = self.limit.in_unit(figure.unit).ok_or_else(|| BudgetError::WrongUnit {

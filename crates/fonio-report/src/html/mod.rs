@@ -23,10 +23,7 @@ const STYLE: &str = include_str!("../../web/dist/report.css");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; \
                       base-uri 'none'; form-action 'none'";
 
-/// Writes the document as one self-contained HTML file.
-///
-/// # Errors
-/// Errors of writing to `out`.
+/// Writes the document as one self-contained HTML file. Returns errors of writing to `out`.
 pub fn render_html(document: &Document, out: &mut dyn io::Write) -> io::Result<()> {
     write!(out, "{}", Page { document, prose: Prose::new(&document.terms) })
 }

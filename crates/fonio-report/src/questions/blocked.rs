@@ -4,7 +4,7 @@ use fonio_analysis::Analysis;
 use fonio_analysis::waits::blocked::doing;
 use fonio_analysis::waits::blocked::{Behind, Blocked, BlockedProgram, Role as Kind, Through};
 
-use super::{About, maybe, seconds};
+use super::About;
 use crate::document::{Axis, Cell, Chart, Fact, Plot, Role, Section, Series, Table};
 use fonio_core::Unit;
 
@@ -60,11 +60,10 @@ pub fn facts(analysis: &Analysis) -> Vec<Fact> {
     let note = worst.map(|program| format!("of the time, {}", program.full_name())).unwrap_or_default();
     let mut facts = vec![Fact::new("Blocked", Cell::Number(share, Unit::Share)).note(note)];
     if let Some(longest) = blocked.long.longest.first() {
-        facts.push(Fact::new("Long waits", Cell::count(blocked.long.count, Unit::Count)).note(format!(
-            "of {} or longer; the longest {}",
-            Unit::Ns.format(blocked.long.threshold_ns as f64),
-            Unit::Ns.format(longest.time_ns as f64)
-        )));
+        facts.push(
+            Fact::new("Long waits", Cell::count(blocked.long.count, Unit::Count))
+                .note(format!("of {} or longer; the longest {}", blocked.long.threshold_ns, longest.time_ns)),
+        );
     }
     facts
 }
@@ -73,7 +72,7 @@ fn answer(about: &About<'_>, blocked: &Blocked) -> String {
     let Some(first) = blocked.programs.iter().find(|program| program.role != Kind::Kernel) else {
         return "No program was blocked on storage.".to_owned();
     };
-    let time = Unit::Ns.format(first.worst.ns as f64);
+    let time = first.worst.ns;
     let whole = Unit::S.format(about.length_s());
     let operation = first.operations.first().map(|row| row.blocked_in.as_str()).unwrap_or_default();
     let file = first.file.as_ref().filter(|file| file.share >= 0.5).map(|file| file.path.as_str());
@@ -155,15 +154,11 @@ fn programs(blocked: &Blocked) -> Table {
         .column("Blocked", "Share of the time for which its most blocked thread was blocked.", |program| {
             Cell::Bar(program.worst.share)
         })
-        .column("Time", "The time for which that thread was blocked.", |program| {
-            Cell::count(program.worst.ns, Unit::Ns)
-        })
+        .column("Time", "The time for which that thread was blocked.", |program| program.worst.ns)
         .column("Waits", "Waits of all threads of the program, including short waits.", |program| {
             Cell::count(program.waits, Unit::Count)
         })
-        .column("Longest", "The longest wait; a dash if all waits were short.", |program| {
-            maybe(program.longest_ns, Unit::Ns)
-        })
+        .column("Longest", "The longest wait; a dash if all waits were short.", |program| program.longest_ns)
         .column(
             "Mostly in",
             "The operation with the longest time (names: open, stat, rename, unlink and similar calls).",
@@ -189,10 +184,10 @@ fn programs(blocked: &Blocked) -> Table {
 
 fn longest(blocked: &Blocked) -> Table {
     let table = Table::of("The longest waits", &blocked.long.longest)
-        .column("At", "Since the beginning.", |wait| Cell::count(wait.at_ns, Unit::Ns))
+        .column("At", "Since the beginning.", |wait| wait.at_ns)
         .column("Program", "", |wait| Cell::Name(wait.program.clone()))
         .whose()
-        .column("Took", "", |wait| Cell::count(wait.time_ns, Unit::Ns))
+        .column("Took", "", |wait| wait.time_ns)
         .column("In", "", |wait| Cell::words(operation(&wait.blocked_in)))
         .column(
             "For",
@@ -214,10 +209,10 @@ fn files(blocked: &Blocked) -> Table {
         .column("File", "", |file| Cell::Name(file.path.clone().unwrap_or_default()))
         .whose()
         .column("Time", "Time blocked, summed over all threads; only waits for a known file.", |file| {
-            Cell::count(file.time_ns, Unit::Ns)
+            file.time_ns
         })
         .column("Waits", "", |file| Cell::count(file.waits, Unit::Count))
-        .column("Longest", "", |file| Cell::count(file.longest_ns, Unit::Ns))
+        .column("Longest", "", |file| file.longest_ns)
         .column("Mostly", "The program that waited longest for it.", |file| Cell::Name(file.program.clone()))
         .whose()
         .table;
@@ -237,10 +232,10 @@ fn timeline(about: &About<'_>, blocked: &Blocked) -> Option<Chart> {
         series.push(Series {
             name: words.to_owned(),
             role: Role::Category(series.len() % 8),
-            x: rows.iter().map(|row| seconds(row.time_ns)).collect(),
+            x: rows.iter().map(|row| row.time_ns.as_secs_f64()).collect(),
             y: rows.iter().map(|row| f64::from(row.program)).collect(),
-            low: rows.iter().map(|row| seconds(row.at_ns)).collect(),
-            high: rows.iter().map(|row| seconds(row.at_ns + row.time_ns)).collect(),
+            low: rows.iter().map(|row| row.at_ns.as_secs_f64()).collect(),
+            high: rows.iter().map(|row| (row.at_ns + row.time_ns).as_secs_f64()).collect(),
             ..Series::default()
         });
     }

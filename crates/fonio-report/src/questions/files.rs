@@ -4,7 +4,7 @@ use fonio_analysis::causes::files::{FileUse, Files};
 
 use super::{About, listed};
 use crate::document::{Cell, Section, Table};
-use fonio_core::Unit;
+use fonio_core::{ByteCount, Unit};
 
 /// Maximum number of files in the table.
 const LISTED: usize = 40;
@@ -36,13 +36,12 @@ pub fn section(about: &About<'_>) -> Option<Section> {
 fn answer(files: &Files) -> String {
     let first = files.files.iter().find(|file| file.path.is_some());
     let Some(first) = first else { return "No file paths are known.".to_owned() };
-    let bytes = |count: u64| Unit::Bytes.format(count as f64);
     let mut did = Vec::new();
-    if first.write_bytes > 0 {
-        did.push(format!("{} written", bytes(first.write_bytes)));
+    if first.write_bytes > ByteCount(0) {
+        did.push(format!("{} written", first.write_bytes));
     }
-    if first.read_bytes > 0 {
-        did.push(format!("{} read", bytes(first.read_bytes)));
+    if first.read_bytes > ByteCount(0) {
+        did.push(format!("{} read", first.read_bytes));
     }
     let path = first.path.as_deref().unwrap_or_default();
     let by = who(first).map(|who| format!(", mostly for {who}")).unwrap_or_default();
@@ -77,8 +76,8 @@ fn table(files: &Files) -> Table {
         .column("File", "", |file| name(file))
         .whose()
         .column("Content", "", |file| Cell::words(content(&file.content)))
-        .column("Written", "", |file| Cell::count(file.write_bytes, Unit::Bytes))
-        .column("Read", "", |file| Cell::count(file.read_bytes, Unit::Bytes))
+        .column("Written", "", |file| file.write_bytes)
+        .column("Read", "", |file| file.read_bytes)
         .column("Requests", "", |file| Cell::count(file.requests, Unit::Count))
         .or_drop()
         .column("Caused by", caused_by, |file| who(file).map_or(Cell::Unknown, Cell::Name))

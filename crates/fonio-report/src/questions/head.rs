@@ -81,9 +81,8 @@ pub fn facts(about: &About<'_>) -> Vec<Fact> {
         facts.extend([
             Fact::new("Requests", Cell::count(totals.requests, Unit::Count))
                 .note(rate_note(totals.requests_per_s, Unit::PerS)),
-            Fact::new("Read", Cell::count(totals.read_bytes, Unit::Bytes))
-                .note(rate_note(totals.read_bytes_per_s, Unit::BytesPerS)),
-            Fact::new("Written", Cell::count(totals.write_bytes, Unit::Bytes))
+            Fact::new("Read", totals.read_bytes).note(rate_note(totals.read_bytes_per_s, Unit::BytesPerS)),
+            Fact::new("Written", totals.write_bytes)
                 .note(rate_note(totals.write_bytes_per_s, Unit::BytesPerS)),
         ]);
     }
@@ -113,12 +112,11 @@ pub fn facts(about: &About<'_>) -> Vec<Fact> {
     }
     let long = &analysis.outstanding.long;
     if let Some(longest) = long.longest.first().filter(|_| analysis.blocked.is_none()) {
-        let took = longest.response_ns.or(longest.service_ns).unwrap_or(0);
-        facts.push(Fact::new("Long waits", Cell::count(long.count, Unit::Count)).note(format!(
-            "of {} or longer; the slowest {}",
-            Unit::Ns.format(long.threshold_ns as f64),
-            Unit::Ns.format(took as f64)
-        )));
+        let took = longest.response_ns.or(longest.service_ns).unwrap_or_default();
+        facts.push(
+            Fact::new("Long waits", Cell::count(long.count, Unit::Count))
+                .note(format!("of {} or longer; the slowest {}", long.threshold_ns, took)),
+        );
     }
     if analysis.flushes.flushes > 0 {
         facts.push(
@@ -134,12 +132,11 @@ fn busiest_disk(about: &About<'_>) -> Option<Fact> {
     let disks = about.analysis.machine.disks.iter().filter(|disk| disk.busy_share.is_some());
     let disk =
         disks.max_by(|a, b| a.busy_share.partial_cmp(&b.busy_share).unwrap_or(std::cmp::Ordering::Equal))?;
-    let bytes = |bytes: Option<u64>| Cell::known(bytes.map(|bytes| bytes as f64), Unit::Bytes).text();
     let moved = format!(
         "of the time ({}; {} read, {} written)",
         disk.name,
-        bytes(disk.read_bytes),
-        bytes(disk.write_bytes)
+        Cell::from(disk.read_bytes).text(),
+        Cell::from(disk.write_bytes).text()
     );
     Some(Fact::new("Busiest disk", Cell::known(disk.busy_share, Unit::Share)).note(moved))
 }
@@ -191,7 +188,7 @@ pub fn provenance(about: &About<'_>) -> Vec<Fact> {
     text("Kernel", meta.host.kernel.clone());
     text("Architecture", meta.host.architecture.clone());
     text("Processors", meta.host.processors.map(|count| count.to_string()));
-    text("Memory", meta.host.memory_bytes.map(|bytes| Unit::Bytes.format(bytes.0 as f64)));
+    text("Memory", meta.host.memory_bytes.map(|bytes| bytes.to_string()));
     for device in &meta.devices {
         let name = device.name.clone().unwrap_or_else(|| device.id.to_string());
         text(&format!("Device {name}"), Some(describe(device, &meta.devices)));
@@ -220,7 +217,7 @@ fn describe(device: &Device, all: &[Device]) -> String {
             names.join(" and ")
         ));
     }
-    parts.extend(device.size_bytes.map(|bytes| Unit::Bytes.format(bytes.0 as f64)));
+    parts.extend(device.size_bytes.map(|bytes| bytes.to_string()));
     parts.extend(device.scheduler.as_ref().map(|scheduler| format!("scheduler {scheduler}")));
     parts.extend(device.depth.map(|depth| format!("depth {depth}")));
     parts.extend(device.write_cache.as_ref().map(|cache| format!("write cache: {cache}")));

@@ -9,7 +9,7 @@ use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let share = about.analysis.io_share.all.as_ref()?;
-    let length = Unit::Ns.format(about.analysis.span.duration_ns as f64);
+    let length = about.analysis.span.duration_ns;
     let busy = format!(
         "Storage was busy for {} of {length}; on average {} requests were in flight.",
         Unit::Share.format(share.busy_union_share),
@@ -19,7 +19,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         Some(waited) => format!(
             "For {} of the time ({} of {length}), {}. {busy}",
             Unit::Share.format(waited.share),
-            Unit::Ns.format(waited.ns as f64),
+            waited.ns,
             if about.analysis.blocked.is_some() {
                 "a read, a synchronous write or a flush was outstanding"
             } else {
@@ -71,7 +71,7 @@ fn table(about: &About<'_>, all: &Share) -> Table {
             Cell::Bar(share.busy_union_share)
         })
         .column("Busy time", "Time with at least one request in flight.", |(_, share, _)| {
-            Cell::count(share.busy_union_ns, Unit::Ns)
+            share.busy_union_ns
         })
         .column(
             "Depth when busy",
@@ -113,7 +113,7 @@ pub fn depth_over_time(about: &About<'_>) -> Option<Chart> {
         series: vec![Series {
             name: "in flight".into(),
             role: Role::All,
-            x: bin_times(series.start_ns as f64, series.bin_ns, series.mean_depth.len()),
+            x: bin_times(series.start_ns.0 as f64, series.bin_ns, series.mean_depth.len()),
             y: series.mean_depth.clone(),
             ..Series::default()
         }],

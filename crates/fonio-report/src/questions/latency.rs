@@ -9,7 +9,7 @@ use super::{
     sentence_case,
 };
 use crate::document::{Axis, Cell, Chart, Column, Mark, Plot, Section, Series, Table};
-use fonio_core::Unit;
+use fonio_core::{Nanos, Unit};
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let latency = &about.analysis.latency;
@@ -90,7 +90,7 @@ fn answer(about: &About<'_>) -> String {
             " {} {} took {} or longer (write-back not counted).",
             Unit::Count.format(long.count as f64),
             if long.count == 1 { "request" } else { "requests" },
-            Unit::Ns.format(long.threshold_ns as f64)
+            long.threshold_ns
         );
     }
     answer
@@ -98,7 +98,7 @@ fn answer(about: &About<'_>) -> String {
 
 fn outstanding(about: &About<'_>) -> Option<Chart> {
     let rows: Vec<&OutstandingRow> = (about.analysis.outstanding.groups.iter())
-        .filter(|row| is_single(row.group) && row.time.ns > 0)
+        .filter(|row| is_single(row.group) && row.time.ns > Nanos(0))
         .collect();
     if rows.is_empty() {
         return None;

@@ -69,10 +69,10 @@ fn table(about: &About<'_>) -> Table {
         fact("Iowait, of busy and iowait time", share(cpu.iowait_of_not_idle_share), "");
     }
     if let Some(memory) = &machine.memory {
-        fact("Memory", maybe(memory.total_bytes, Unit::Bytes), "installed");
-        fact("Least memory available", maybe(memory.available_min_bytes, Unit::Bytes), "");
-        fact("Most dirty page cache", maybe(memory.dirty_max_bytes, Unit::Bytes), "written later");
-        fact("Most under write-back", maybe(memory.writeback_max_bytes, Unit::Bytes), "");
+        fact("Memory", memory.total_bytes.into(), "installed");
+        fact("Least memory available", memory.available_min_bytes.into(), "");
+        fact("Most dirty page cache", memory.dirty_max_bytes.into(), "written later");
+        fact("Most under write-back", memory.writeback_max_bytes.into(), "");
         fact("Pages swapped in", maybe(memory.swap_in_pages, Unit::Count), "");
         fact("Pages swapped out", maybe(memory.swap_out_pages, Unit::Count), "");
         fact(
@@ -94,8 +94,8 @@ fn table(about: &About<'_>) -> Table {
         fact("Frequency limit lowered to", share(frequency.capped_to_share), "of the greatest limit");
     }
     for network in &machine.network {
-        fact(&format!("Received, {}", network.interface), maybe(network.receive_bytes, Unit::Bytes), "");
-        fact(&format!("Sent, {}", network.interface), maybe(network.transmit_bytes, Unit::Bytes), "");
+        fact(&format!("Received, {}", network.interface), network.receive_bytes.into(), "");
+        fact(&format!("Sent, {}", network.interface), network.transmit_bytes.into(), "");
         fact(
             &format!("Link used, {}", network.interface),
             share(network.link_share),
@@ -205,7 +205,7 @@ fn figure(about: &About<'_>, panel: &Panel) -> Option<Chart> {
             })
             .collect()
     });
-    let bin_s = course.bin_ns as f64 / 1e9;
+    let bin_s = course.bin_ns.as_secs_f64();
     let series = found.iter().enumerate().take(8).map(|(at, (metric, name, role))| {
         let scale = |bin: usize, value: f64| match (&whole, panel.unit) {
             (Some(whole), _) if whole[bin] > 0.0 => value / whole[bin],

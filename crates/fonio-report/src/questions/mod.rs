@@ -27,7 +27,7 @@ mod when;
 use fonio_analysis::requests::point::Point;
 use fonio_analysis::verdict::validity::Validity;
 use fonio_analysis::{Analysis, Bounds, Cdf, Class, Distribution, Group};
-use fonio_core::Meta;
+use fonio_core::{Meta, Nanos};
 
 use crate::document::{Cell, Document, Role, Section, Series};
 use fonio_core::Unit;
@@ -81,7 +81,7 @@ pub struct About<'a> {
 impl About<'_> {
     /// Returns the length of the analysed time span in seconds.
     fn length_s(&self) -> f64 {
-        seconds(self.analysis.span.duration_ns)
+        self.analysis.span.duration_ns.as_secs_f64()
     }
 
     /// Returns the name of a device for readers.
@@ -178,10 +178,6 @@ impl Lead {
     }
 }
 
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
-}
-
 /// Returns the cell of a value, or an unknown cell if the analysis does not have the value.
 fn maybe(value: Option<u64>, unit: Unit) -> Cell {
     value.map_or(Cell::Unknown, |value| Cell::count(value, unit))
@@ -274,8 +270,8 @@ fn cdf(name: &str, role: Role, distribution: &Distribution) -> Option<Series> {
 }
 
 /// Returns the centres of the bins, in seconds of recording time.
-fn bin_times(start_ns: f64, bin_ns: u64, bins: usize) -> Vec<f64> {
-    (0..bins).map(|bin| (start_ns + (bin as f64 + 0.5) * bin_ns as f64) / 1e9).collect()
+fn bin_times(start_ns: f64, width: Nanos, bins: usize) -> Vec<f64> {
+    (0..bins).map(|bin| (start_ns + (bin as f64 + 0.5) * width.0 as f64) / 1e9).collect()
 }
 
 /// Returns the sampled points as one series for each class that has points.
@@ -287,7 +283,7 @@ fn by_class(points: &[Point], y: impl Fn(&Point) -> Option<f64>) -> Vec<Series> 
             Series { name: group_name(group).to_owned(), role: group_role(group), ..Series::default() };
         for point in points.iter().filter(|point| point.class == class) {
             if let Some(y) = y(point) {
-                series.x.push(seconds(point.at_ns));
+                series.x.push(point.at_ns.as_secs_f64());
                 series.y.push(y);
             }
         }

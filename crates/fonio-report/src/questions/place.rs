@@ -3,9 +3,9 @@
 use fonio_analysis::addresses::sequentiality::SequentialShare;
 use fonio_core::units::SECTOR_BYTES;
 
-use super::{About, by_class, seconds};
+use super::{About, by_class};
 use crate::document::{Axis, Cell, Chart, Plot, Role, Section, Series, Table};
-use fonio_core::Unit;
+use fonio_core::{ByteCount, Sector, Unit};
 
 /// Maximum number of devices that get their own chart.
 const DEVICES: u32 = 3;
@@ -33,8 +33,8 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         .column("", "", |(name, _)| Cell::words(*name))
         .column("Sequential", "", |(_, share)| Cell::count(share.sequential_requests, Unit::Count))
         .column("Random", "", |(_, share)| Cell::count(share.random_requests, Unit::Count))
-        .column("Sequential bytes", "", |(_, share)| Cell::count(share.sequential_bytes, Unit::Bytes))
-        .column("Random bytes", "", |(_, share)| Cell::count(share.random_bytes, Unit::Bytes))
+        .column("Sequential bytes", "", |(_, share)| share.sequential_bytes)
+        .column("Random bytes", "", |(_, share)| share.random_bytes)
         .column("Sequential, of bytes", "Share of the bytes that are sequential.", |(_, share)| {
             share.sequential_bytes_share.map_or(Cell::Unknown, Cell::Bar)
         })
@@ -64,10 +64,10 @@ fn addresses(about: &About<'_>, device: u32) -> Option<[Chart; 2]> {
         .points
         .sample
         .iter()
-        .filter(|point| point.device == device && point.bytes > 0)
+        .filter(|point| point.device == device && point.bytes > ByteCount(0))
         .cloned()
         .collect();
-    let address = |sector: u64| sector as f64 * SECTOR_BYTES as f64;
+    let address = |sector: Sector| sector.0 as f64 * SECTOR_BYTES as f64;
     let series = by_class(&sample, |point| point.sector.map(address));
     if series.is_empty() {
         return None;
@@ -88,9 +88,9 @@ fn addresses(about: &About<'_>, device: u32) -> Option<[Chart; 2]> {
     let mut heat = Series { name: "service time".into(), ..Series::default() };
     for point in &sample {
         if let (Some(sector), Some(service)) = (point.sector, point.service_ns) {
-            heat.x.push(seconds(point.at_ns));
+            heat.x.push(point.at_ns.as_secs_f64());
             heat.y.push(address(sector));
-            heat.z.push(service as f64);
+            heat.z.push(service.0 as f64);
         }
     }
     Some([
@@ -129,7 +129,7 @@ fn cumulative(about: &About<'_>) -> Option<Chart> {
             role,
             // Each cumulative value is valid at the end of its bin.
             x: (1..=bytes.len())
-                .map(|at| seconds(curves.start_ns) + at as f64 * seconds(curves.bin_ns))
+                .map(|at| curves.start_ns.as_secs_f64() + at as f64 * curves.bin_ns.as_secs_f64())
                 .collect(),
             y: bytes.iter().map(|bytes| *bytes as f64).collect(),
             ..Series::default()
@@ -204,7 +204,7 @@ pub fn again(about: &About<'_>) -> Option<Section> {
     if !places.is_empty() {
         let table = Table::of("Most written places", places.iter().take(100))
             .column("Device", "", |place| Cell::Name(about.device(place.device)))
-            .column("Sector", "In units of 512 bytes.", |place| count(place.sector))
+            .column("Sector", "In units of 512 bytes.", |place| count(place.sector.0))
             .column("Writes", "", |place| count(place.writes))
             .table;
         let left_out = places.len().saturating_sub(100) as u64;

@@ -5,7 +5,7 @@ use fonio_analysis::waits::outstanding::OutstandingProcess;
 
 use super::{About, maybe};
 use crate::document::{Axis, Cell, Chart, Plot, Role, Section, Series, Table};
-use fonio_core::Unit;
+use fonio_core::{Nanos, Unit};
 
 /// Maximum number of processes in the chart; the table has more processes.
 const DRAWN: usize = 10;
@@ -39,7 +39,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         Some((delay, share)) => format!(
             "{} had requests outstanding for {}: {} of the time in which programs may have been waiting for storage.",
             first.full_name(),
-            Unit::Ns.format(delay.time.ns as f64),
+            delay.time.ns,
             Unit::Share.format(share),
         ),
         None => {
@@ -67,7 +67,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
 }
 
 fn bars(lines: &[Line<'_>]) -> Option<Chart> {
-    let drawn: Vec<(&Process, u64)> =
+    let drawn: Vec<(&Process, Nanos)> =
         lines.iter().filter_map(|(process, delay)| Some((*process, (*delay)?.time.ns))).take(DRAWN).collect();
     // A chart with a single bar would add nothing to the sentence.
     if drawn.len() < 2 {
@@ -83,7 +83,7 @@ fn bars(lines: &[Line<'_>]) -> Option<Chart> {
         series: vec![Series {
             name: "time outstanding".into(),
             role: Role::All,
-            x: drawn.iter().map(|(_, ns)| *ns as f64).collect(),
+            x: drawn.iter().map(|(_, ns)| ns.0 as f64).collect(),
             y: (0..drawn.len()).map(|at| at as f64).collect(),
             ..Series::default()
         }],
@@ -110,10 +110,10 @@ fn table(about: &About<'_>, lines: &[Line<'_>]) -> Table {
         .column(
             "Outstanding",
             "Time with at least one read, synchronous write or flush of the process outstanding.",
-            |(_, delay)| maybe(delay.map(|delay| delay.time.ns), Unit::Ns),
+            |(_, delay)| delay.map(|delay| delay.time.ns),
         )
         .column(lead.pick("Longest", "Longest service"), longest, |(_, delay)| {
-            seen(delay.map(|delay| delay.longest_ns), Unit::Ns)
+            seen(delay.map(|delay| delay.longest_ns.0), Unit::Ns)
         })
         .column("Long", "Responses of 100 ms and longer.", |(_, delay)| {
             seen(delay.map(|delay| delay.long), Unit::Count)
@@ -128,8 +128,8 @@ fn table(about: &About<'_>, lines: &[Line<'_>]) -> Table {
             Cell::count(process.sync_writes, Unit::Count)
         })
         .or_drop()
-        .column("Read", "", |(process, _)| Cell::count(process.read_bytes, Unit::Bytes))
-        .column("Written", "", |(process, _)| Cell::count(process.write_bytes, Unit::Bytes))
+        .column("Read", "", |(process, _)| process.read_bytes)
+        .column("Written", "", |(process, _)| process.write_bytes)
         .table;
     let left_out = processes.processes.len().saturating_sub(LISTED) as u64 + processes.names_beyond_cap;
     Table { left_out, ..table }

@@ -5,7 +5,7 @@ use fonio_analysis::requests::sizes::SizeRow;
 
 use super::{About, Quantile, cdf, greatest, group_name, group_role, is_single, quantile};
 use crate::document::{Axis, Cell, Chart, Plot, Section, Series, Table};
-use fonio_core::Unit;
+use fonio_core::{ByteCount, Unit};
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let sizes = &about.analysis.sizes.groups;
@@ -61,18 +61,17 @@ fn size_curves(rows: &[SizeRow]) -> Option<Chart> {
     })
 }
 
-fn class_name(over: u64, up_to: Option<u64>) -> String {
-    let write = |bytes: u64| Unit::Bytes.format(bytes as f64);
+fn class_name(over: ByteCount, up_to: Option<ByteCount>) -> String {
     match up_to {
-        Some(up_to) if over == 0 => format!("≤ {}", write(up_to)),
-        Some(up_to) => format!("{} – {}", write(over), write(up_to)),
-        None => format!("> {}", write(over)),
+        Some(up_to) if over == ByteCount(0) => format!("≤ {up_to}"),
+        Some(up_to) => format!("{over} – {up_to}"),
+        None => format!("> {over}"),
     }
 }
 
 fn latency_by_size(about: &About<'_>) -> Option<Chart> {
     let rows = &about.analysis.size_latency.rows;
-    let mut classes: Vec<(u64, Option<u64>)> =
+    let mut classes: Vec<(ByteCount, Option<ByteCount>)> =
         rows.iter().map(|row| (row.over_bytes, row.up_to_bytes)).collect();
     classes.sort_unstable_by_key(|(over, _)| *over);
     classes.dedup();

@@ -18,16 +18,18 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     };
     let lossy = about.analysis.validity.has_loss();
     let table = Table::of("Slowest requests", slowest)
-        .column("At", "Since the beginning.", |point| Cell::count(point.at_ns, Unit::Ns))
+        .column("At", "Since the beginning.", |point| point.at_ns)
         .column("What", "", |point| Cell::words(group_name(Group::from(point.class))))
         .column("Process", "", |point| about.process(point.process))
         .column("Device", "", |point| Cell::Name(about.device(point.device)))
         .or_drop()
-        .column("Sector", "First sector, in units of 512 bytes.", |point| maybe(point.sector, Unit::Count))
+        .column("Sector", "First sector, in units of 512 bytes.", |point| {
+            maybe(point.sector.map(|sector| sector.0), Unit::Count)
+        })
         .or_drop()
-        .column("Size", "", |point| Cell::count(point.bytes, Unit::Bytes))
-        .column("Response", "Queued to completion.", |point| maybe(point.response_ns, Unit::Ns))
-        .column("Service", "Issue to completion.", |point| maybe(point.service_ns, Unit::Ns))
+        .column("Size", "", |point| point.bytes)
+        .column("Response", "Queued to completion.", |point| point.response_ns)
+        .column("Service", "Issue to completion.", |point| point.service_ns)
         .column("Request", "The request's number in the recording.", |point| {
             Cell::count(point.request_id, Unit::Count)
         })
@@ -42,8 +44,8 @@ pub fn section(about: &About<'_>) -> Option<Section> {
             if lossy { "Events were lost. Of the recorded requests: " } else { "" },
             all,
             first.class.one(),
-            Unit::Ns.format(first.at_ns as f64),
-            Unit::Ns.format(took as f64)
+            first.at_ns,
+            took
         ),
         tables: vec![table],
         ..Section::default()

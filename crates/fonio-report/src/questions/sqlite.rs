@@ -3,7 +3,7 @@
 use fonio_analysis::sqlite::{Database, MeanCost, Receipt, Sqlite, UsualCost};
 use fonio_core::Unit;
 
-use super::{About, count, listed, maybe, statements};
+use super::{About, count, listed, statements};
 use crate::document::{Cell, Section, Table};
 
 const MOST_FREQUENT: &str = "The most frequent number of syncs, writes and flushes, and how many transactions had \
@@ -144,11 +144,9 @@ fn amplification(sqlite: &Sqlite) -> Table {
     )
     .column("Database", "", |(database, _)| Cell::Name(database.path.clone()))
     .column("Written", "Bytes that calls wrote to the database, its journal and its WAL.", |(_, bytes)| {
-        Cell::count(bytes.written_bytes, Unit::Bytes)
+        bytes.written_bytes
     })
-    .column("On device", "Bytes written to the device for these calls.", |(_, bytes)| {
-        maybe(bytes.device_bytes, Unit::Bytes)
-    })
+    .column("On device", "Bytes written to the device for these calls.", |(_, bytes)| bytes.device_bytes)
     .column("Amplification", "Bytes on the device for each byte written.", |(_, bytes)| ratio(bytes.total))
     .column("Data", "The part for database, journal and WAL.", |(_, bytes)| ratio(bytes.data))
     .or_drop()

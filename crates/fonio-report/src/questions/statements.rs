@@ -50,9 +50,9 @@ pub(super) fn answer(sqlite: &Sqlite) -> Option<String> {
             Unit::Bytes.format(bytes)
         ));
     }
-    costs.push(format!("{} in calls that sync", Unit::Ns.format(cost.sync_ns as f64)));
+    costs.push(format!("{} in calls that sync", cost.sync_ns));
     if let Some(blocked) = cost.blocked_ns {
-        costs.push(format!("{} blocked on storage", Unit::Ns.format(blocked as f64)));
+        costs.push(format!("{} blocked on storage", blocked));
     }
     let transactions = if cost.transactions == 1 { "transaction" } else { "transactions" };
     let what = if cost.is_explicit { "transaction" } else { "statement" };
@@ -78,9 +78,9 @@ pub(super) fn table(sqlite: &Sqlite) -> Table {
             Cell::known(cost.mean.writes, Unit::Number),
             Cell::known(cost.mean.flushes, Unit::Number),
             Cell::known(cost.mean.bytes, Unit::Bytes),
-            Cell::count(cost.sync_ns, Unit::Ns),
-            Cell::count(cost.worst_sync_ns, Unit::Ns),
-            cost.blocked_ns.map_or(Cell::Unknown, |ns| Cell::count(ns, Unit::Ns)),
+            cost.sync_ns.into(),
+            cost.worst_sync_ns.into(),
+            cost.blocked_ns.into(),
         ]);
         row
     });
@@ -153,6 +153,7 @@ fn transactions(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use fonio_analysis::sqlite::MeanCost;
+    use fonio_core::Nanos;
 
     use super::*;
 
@@ -160,7 +161,7 @@ mod tests {
         StatementCost {
             statements: statements.iter().map(|&text| text.to_owned()).collect(),
             transactions,
-            sync_ns,
+            sync_ns: Nanos(sync_ns),
             mean: MeanCost { flushes: Some(4.0), bytes: Some(58_368.0), ..MeanCost::default() },
             ..StatementCost::default()
         }
@@ -180,7 +181,7 @@ mod tests {
                 "The most expensive statement is INSERT INTO m VALUES (?): 412 transactions, 4 flushes and 57 KiB each, 3.1 s in calls that sync."
             )
         );
-        sqlite.databases[0].statements[0].blocked_ns = Some(2_000_000_000);
+        sqlite.databases[0].statements[0].blocked_ns = Some(Nanos(2_000_000_000));
         assert!(answer(&sqlite).is_some_and(|text| text.ends_with("sync, 2 s blocked on storage.")));
         assert_eq!(answer(&Sqlite::default()), None);
     }

@@ -101,10 +101,8 @@ fn places(validity: &Validity) -> Option<Table> {
     }
     let table = Table::of("Where events were lost", &validity.lost_where)
         .column("Processor", "", |place| place.cpu.map_or(Cell::Unknown, |cpu| Cell::words(cpu.to_string())))
-        .column("From", "End of the last complete period, since the recording began.", |place| {
-            Cell::count(place.after_ns, Unit::Ns)
-        })
-        .column("Until", "Start of the next complete period.", |place| Cell::count(place.before_ns, Unit::Ns))
+        .column("From", "End of the last complete period, since the recording began.", |place| place.after_ns)
+        .column("Until", "Start of the next complete period.", |place| place.before_ns)
         .column("Events", "Lost events; a dash if unknown.", |place| maybe(place.events, Unit::Count))
         .table;
     let left_out = validity.gaps.saturating_sub(validity.lost_where.len() as u64);

@@ -1,6 +1,6 @@
 //! When does it happen?
 
-use super::{About, bin_times, by_class, loss_note, maybe, seconds};
+use super::{About, bin_times, by_class, loss_note, maybe};
 use crate::document::{Axis, Cell, Chart, Plot, Role, Section, Series, Table};
 use fonio_core::Unit;
 
@@ -10,10 +10,10 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         return None;
     }
     let per_second = |values: &[u64]| -> Vec<f64> {
-        let bin_s = seconds(series.bin_ns);
+        let bin_s = series.bin_ns.as_secs_f64();
         values.iter().map(|value| *value as f64 / bin_s).collect()
     };
-    let times = || bin_times(series.start_ns as f64, series.bin_ns, series.requests.len());
+    let times = || bin_times(series.start_ns.0 as f64, series.bin_ns, series.requests.len());
     let line = |name: &str, role: Role, y: Vec<f64>| Series {
         name: name.into(),
         role,
@@ -86,7 +86,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         ),
     ];
     let cloud = by_class(&about.analysis.points.sample, |point| {
-        lead.pick(point.response_ns, point.service_ns).map(|ns| ns as f64)
+        lead.pick(point.response_ns, point.service_ns).map(|ns| ns.0 as f64)
     });
     if !cloud.is_empty() {
         figures.push(figure(
@@ -123,7 +123,7 @@ fn busiest(about: &About<'_>) -> String {
         Some((at, (busy, covered))) if *busy > 0 => format!(
             "The busiest period of {} begins at {}: the devices were busy for {} of it.",
             Unit::Ns.format(*covered as f64),
-            Unit::Ns.format(at as f64 * slices.slice_ns as f64),
+            Unit::Ns.format(at as f64 * slices.slice_ns.0 as f64),
             Unit::Ns.format(*busy as f64),
         ),
         _ => format!(
@@ -142,7 +142,7 @@ fn table(about: &About<'_>) -> Table {
     let at = |values: &[u64], at: usize, unit| maybe(values.get(at).copied(), unit);
     let quantile = |values: &[Option<u64>], at: usize| maybe(values.get(at).copied().flatten(), Unit::Ns);
     let table = Table::of("Slices of time", slices.covered_ns.iter().enumerate())
-        .column("From", "", |(at, _)| Cell::Number(*at as f64 * slices.slice_ns as f64, Unit::Ns))
+        .column("From", "", |(at, _)| Cell::Number(*at as f64 * slices.slice_ns.0 as f64, Unit::Ns))
         .column("For", "", |(_, covered)| Cell::count(**covered, Unit::Ns))
         .or_drop()
         .column("Requests", "", |(row, _)| at(&slices.requests, *row, Unit::Count))

@@ -4,7 +4,7 @@
 
 use fonio_analysis::requests::point::Point;
 use fonio_analysis::{Analysis, Comparison};
-use fonio_core::Meta;
+use fonio_core::{Meta, Nanos};
 
 const SECOND: u64 = 1_000_000_000;
 const LENGTH: u64 = 180 * SECOND;
@@ -12,7 +12,11 @@ const LENGTH: u64 = 180 * SECOND;
 /// Returns the analysis of the invented recording, with `points` sampled points.
 pub fn analysis(points: u64) -> Analysis {
     let mut analysis: Analysis = read(include_str!("analysis.json"));
-    let at = |at: u64, point: &Point| Point { request_id: at, at_ns: LENGTH / points * at, ..point.clone() };
+    let at = |at: u64, point: &Point| Point {
+        request_id: at,
+        at_ns: Nanos(LENGTH / points * at),
+        ..point.clone()
+    };
     let sample = analysis.points.sample.iter().cycle();
     analysis.points.sample = (0..points).zip(sample).map(|(number, point)| at(number, point)).collect();
     analysis

@@ -193,11 +193,8 @@ impl Location {
         Ok(connection)
     }
 
-    /// Copies a database into a new file; the database may be in use.
-    ///
-    /// # Errors
-    ///
-    /// If the file exists or cannot be written, or if the database is PostgreSQL (use `pg_dump`).
+    /// Copies a database into a new file; the database may be in use. Fails if the file exists or cannot be
+    /// written, or if the database is PostgreSQL (use `pg_dump`).
     pub fn back_up(&self, to: &std::path::Path) -> Result<(), DatabaseError> {
         match self {
             Location::Folder(folder) => sqlite::back_up(folder, to),

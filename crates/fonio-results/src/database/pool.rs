@@ -36,11 +36,8 @@ impl Pool {
         Ok(Pool { jobs })
     }
 
-    /// Runs a query on a reader thread.
-    ///
-    /// # Errors
-    ///
-    /// [`DatabaseError::Busy`] if too many queries wait, or the query's own error.
+    /// Runs a query on a reader thread. Fails with [`DatabaseError::Busy`] if too many queries wait, or with
+    /// the query's own error.
     pub async fn run<T: Send + 'static>(
         &self,
         query: impl FnOnce(&mut dyn Connection) -> Result<T, DatabaseError> + Send + 'static,

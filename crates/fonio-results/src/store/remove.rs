@@ -21,11 +21,8 @@ pub enum Deletion {
     Unknown,
 }
 
-/// Deletes a result if the token belongs to it.
-///
-/// # Errors
-///
-/// If the database fails. In this case, nothing is deleted.
+/// Deletes a result if the token belongs to it. Fails if the database fails. In this case, nothing is
+/// deleted.
 pub(super) fn delete(
     book: &mut Book,
     connection: &mut dyn Connection,

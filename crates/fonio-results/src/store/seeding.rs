@@ -45,11 +45,7 @@ pub struct Seed {
 }
 
 impl Seed {
-    /// Begins with an empty database.
-    ///
-    /// # Panics
-    ///
-    /// If the database already contains results.
+    /// Begins with an empty database. Panics if the database already contains results.
     pub fn begin(connection: &mut dyn Connection, summaries: Summaries) -> Result<Seed, DatabaseError> {
         let book = Book::open(connection, summaries)?;
         let found = connection.query("SELECT COUNT(*) FROM results", &[])?;

@@ -36,11 +36,8 @@ pub struct Buffered {
 }
 
 impl Buffered {
-    /// Puts `fast` in front of `slow`. The complete capacity of the fast device is used.
-    ///
-    /// # Panics
-    ///
-    /// If the fast device has room for fewer than four pages of 4 KiB, or loses data in a power cut.
+    /// Puts `fast` in front of `slow`. The complete capacity of the fast device is used. Panics if the fast
+    /// device has room for fewer than four pages of 4 KiB, or loses data in a power cut.
     pub fn new(fast: Box<dyn Device>, slow: Box<dyn Device>) -> Buffered {
         assert!(!fast.limits().volatile_cache, "the fast memory must be persistent");
         let pages_max = fast.limits().capacity.0 / PAGE;

@@ -101,11 +101,8 @@ impl Bytes {
 }
 
 impl<F: Ftl> FlashDevice<F> {
-    /// Makes a device from a translation layer.
-    ///
-    /// # Panics
-    ///
-    /// If the layer's geometry does not agree with `flash` and `limits`.
+    /// Makes a device from a translation layer. Panics if the layer's geometry does not agree with `flash`
+    /// and `limits`.
     pub fn new(flash: Flash, limits: Limits, ftl: F) -> FlashDevice<F> {
         let geometry = *ftl.geometry();
         assert_eq!(geometry.dies, flash.dies, "the translation layer and flash differ in dies");

@@ -38,11 +38,8 @@ pub struct Command {
 pub trait Device: Send {
     /// Accepts `command` at `now` and returns its completion time, which is not before `now`.
     ///
-    /// A command that arrives while [`Limits::depth`] commands are in flight waits for a free slot.
-    ///
-    /// # Panics
-    ///
-    /// If the command ends beyond [`Limits::capacity`], or `now` is earlier than at the previous call.
+    /// A command that arrives while [`Limits::depth`] commands are in flight waits for a free slot. Panics if
+    /// the command ends beyond [`Limits::capacity`], or `now` is earlier than at the previous call.
     fn submit(&mut self, command: &Command, now: Timestamp) -> Timestamp;
 
     /// Returns the device's limits.

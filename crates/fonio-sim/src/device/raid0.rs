@@ -19,11 +19,8 @@ pub struct Raid0 {
 }
 
 impl Raid0 {
-    /// Makes a RAID-0 of `members`. Each member is used up to the capacity of the smallest member.
-    ///
-    /// # Panics
-    ///
-    /// If there is no member, or if the stripe is larger than a member or not a multiple of the sector size.
+    /// Makes a RAID-0 of `members`. Each member is used up to the capacity of the smallest member. Panics if
+    /// there is no member, or if the stripe is larger than a member or not a multiple of the sector size.
     pub fn new(members: Vec<Box<dyn Device>>, stripe: ByteCount) -> Raid0 {
         assert!(stripe.0 > 0 && stripe.0.is_multiple_of(SECTOR_BYTES), "a stripe consists of full sectors");
         let all = || members.iter().map(|member| member.limits());

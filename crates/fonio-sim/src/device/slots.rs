@@ -19,11 +19,8 @@ impl Slots {
         self.free_at.peek().expect("there is a slot").0
     }
 
-    /// Takes the slot that becomes free first, and occupies it until the time `until`.
-    ///
-    /// # Panics
-    ///
-    /// If no slot becomes free by `until`.
+    /// Takes the slot that becomes free first, and occupies it until the time `until`. Panics if no slot
+    /// becomes free by `until`.
     pub(super) fn take(&mut self, until: u64) {
         let mut first = self.free_at.peek_mut().expect("there is a slot");
         assert!(first.0 <= until, "the slot is still in use at the command's end");

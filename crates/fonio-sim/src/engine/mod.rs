@@ -84,15 +84,8 @@ pub struct Host {
 }
 
 /// Runs sources through a scheduler and a device, starting at `from`, until all their requests have
-/// completed.
-///
-/// # Errors
-///
-/// If a source has a request that cannot be simulated.
-///
-/// # Panics
-///
-/// If the depth is 0, or the scheduler holds requests back forever.
+/// completed. Fails if a source has a request that cannot be simulated. Panics if the depth is 0, or the
+/// scheduler holds requests back forever.
 pub fn run(
     device: &mut dyn Device,
     scheduler: &mut dyn Scheduler,

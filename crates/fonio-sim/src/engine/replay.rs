@@ -48,11 +48,7 @@ impl<I: Iterator<Item = rows::Request>> Iterator for Replay<I> {
 
 /// Converts a recorded request to an arrival. If the queueing time is unknown, the insertion time replaces
 /// it; if the insertion time is unknown too, the issue time does. A request of an unknown thread belongs to
-/// process 0; a write with unknown flags counts as write-back.
-///
-/// # Errors
-///
-/// If the row has no time or no sector.
+/// process 0; a write with unknown flags counts as write-back. Fails if the row has no time or no sector.
 pub fn arrival(row: &rows::Request) -> Result<Arrival, EngineError> {
     let unknown = |what| EngineError::Unknown { request_id: row.request_id, what };
     let at = row.queued.or(row.inserted).or(row.issued).ok_or_else(|| unknown("time of queueing"))?;

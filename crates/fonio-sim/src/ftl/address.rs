@@ -47,11 +47,7 @@ numbers! {
 }
 
 impl LogicalUnit {
-    /// Returns the unit with this number.
-    ///
-    /// # Panics
-    ///
-    /// If the number exceeds the limit of a translation layer.
+    /// Returns the unit with this number. Panics if the number exceeds the limit of a translation layer.
     pub(crate) fn new(number: u64) -> LogicalUnit {
         LogicalUnit(u32::try_from(number).expect("a device has fewer than 2³² units"))
     }

@@ -74,11 +74,7 @@ struct Log {
 
 impl<W: Watch> Bast<W> {
     /// Makes an unwritten device with `log_blocks` log blocks. The seed determines the order in which erase
-    /// blocks are used.
-    ///
-    /// # Panics
-    ///
-    /// If `log_blocks` is 0.
+    /// blocks are used. Panics if `log_blocks` is 0.
     pub fn new(geometry: Geometry, log_blocks: u32, victim: Victim, seed: u64, watch: W) -> Bast<W> {
         assert!(log_blocks > 0, "BAST needs at least one log block");
         Bast {

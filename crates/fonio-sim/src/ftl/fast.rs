@@ -50,11 +50,7 @@ struct RandomLog {
 
 impl<W: Watch> Fast<W> {
     /// Makes a layer without data, with `random_logs` random log blocks and one sequential log block. The
-    /// seed determines the order in which erase blocks are used.
-    ///
-    /// # Panics
-    ///
-    /// If `random_logs` is 0.
+    /// seed determines the order in which erase blocks are used. Panics if `random_logs` is 0.
     pub fn new(geometry: Geometry, random_logs: u32, seed: u64, watch: W) -> Fast<W> {
         assert!(random_logs > 0, "FAST needs at least one random log block");
         let logical = geometry.logical_blocks();

@@ -12,11 +12,7 @@ use super::address::{Number, Table};
 pub struct Piece(pub u32);
 
 impl Piece {
-    /// Returns the segment with this number.
-    ///
-    /// # Panics
-    ///
-    /// If the number does not fit into 32 bits.
+    /// Returns the segment with this number. Panics if the number does not fit into 32 bits.
     pub(crate) fn new(number: u64) -> Piece {
         Piece(u32::try_from(number).expect("a map has fewer than 2³² segments"))
     }
@@ -49,11 +45,8 @@ pub struct MapLevel {
 }
 
 impl MapLevel {
-    /// Makes an empty level that can hold `held_max` of the map's `pieces` segments.
-    ///
-    /// # Panics
-    ///
-    /// If `held_max` is 0.
+    /// Makes an empty level that can hold `held_max` of the map's `pieces` segments. Panics if `held_max` is
+    /// 0.
     pub fn new(pieces: u32, held_max: u32) -> MapLevel {
         assert!(held_max > 0, "a level holds at least one segment");
         MapLevel {

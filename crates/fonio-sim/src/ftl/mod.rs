@@ -176,11 +176,8 @@ pub trait Ftl: Send {
     /// Returns the geometry of the flash.
     fn geometry(&self) -> &Geometry;
 
-    /// Writes `unit` to a new address in flash and adds the operations to `work`.
-    ///
-    /// # Panics
-    ///
-    /// If `unit` is at or above [`Geometry::logical_units`].
+    /// Writes `unit` to a new address in flash and adds the operations to `work`. Panics if `unit` is at or
+    /// above [`Geometry::logical_units`].
     fn write(&mut self, unit: LogicalUnit, work: &mut Work);
 
     /// If a page is partly filled, programs it with padding, because its data must become durable. The

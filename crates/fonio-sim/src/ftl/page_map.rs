@@ -133,12 +133,9 @@ struct CopiedPages {
 
 impl<W: Watch> PageMap<W> {
     /// Makes an unwritten device with `spare_blocks` spare superblocks. The seed determines the order in
-    /// which superblocks are used.
-    ///
-    /// # Panics
-    ///
-    /// If there are fewer spare superblocks than [`SPARE_BLOCKS_MIN`], or if there are 2³¹ units or more.
-    /// If the number of dies or the number of units per page is not a power of two.
+    /// which superblocks are used. Panics if there are fewer spare superblocks than [`SPARE_BLOCKS_MIN`], or
+    /// if there are 2³¹ units or more, or if the number of dies or the number of units per page is not a
+    /// power of two.
     pub fn new(
         geometry: Geometry,
         spare_blocks: u32,

@@ -95,12 +95,8 @@ pub struct Provenance {
 }
 
 impl Profile {
-    /// Parses a profile. `name` is the profile name or file name for error messages.
-    ///
-    /// # Errors
-    ///
-    /// If the text is not TOML, a key is unknown or missing, or values are malformed, out of range or
-    /// contradictory.
+    /// Parses a profile. `name` is the profile name or file name for error messages. Fails if the text is not
+    /// TOML, a key is unknown or missing, or values are malformed, out of range or contradictory.
     pub fn parse(name: &str, toml_text: &str) -> Result<Profile, ProfileError> {
         let profile = text::parse(name, toml_text)?;
         build::check(&profile)?;
@@ -126,22 +122,15 @@ impl Profile {
 
     /// Builds the device with the given capacity or, if there is none, with the profile's capacity.
     ///
-    /// The seed determines the order in which erase blocks are used, so the same seed gives the same
-    /// device. If the capacity is reduced, a page-mapped device with fewer than 128 superblocks gets
-    /// smaller erase blocks; all other numbers stay the same.
-    ///
-    /// # Errors
-    ///
-    /// If the capacity is too large for the model or is not a multiple of the sector size.
+    /// The seed determines the order in which erase blocks are used, so the same seed gives the same device.
+    /// If the capacity is reduced, a page-mapped device with fewer than 128 superblocks gets smaller erase
+    /// blocks; all other numbers stay the same. Fails if the capacity is too large for the model or is not a
+    /// multiple of the sector size.
     pub fn device(&self, capacity: Option<ByteCount>, seed: u64) -> Result<Box<dyn Device>, ProfileError> {
         build::device(self, capacity, seed)
     }
 
-    /// Returns the limits of the device.
-    ///
-    /// # Errors
-    ///
-    /// If the capacity is not a multiple of the sector size.
+    /// Returns the limits of the device. Fails if the capacity is not a multiple of the sector size.
     pub fn limits(&self, capacity: Option<ByteCount>) -> Result<Limits, ProfileError> {
         build::limits(self, capacity)
     }
@@ -180,11 +169,8 @@ impl Profile {
         }
     }
 
-    /// Sets the number of a key, in the unit of its [`Quantity`].
-    ///
-    /// # Errors
-    ///
-    /// If the key is unknown or is not numeric, or if the number is out of the key's range.
+    /// Sets the number of a key, in the unit of its [`Quantity`]. Fails if the key is unknown or is not
+    /// numeric, or if the number is out of the key's range.
     pub fn set(&mut self, key: &str, number: u64, source: Source, to: &str) -> Result<(), ProfileError> {
         let location = Location { profile: self.name.clone(), line: None };
         let Some(known) = schema::find(key) else {

@@ -4,19 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::device::Command;
 
-const RAM: &str = r#"
-[device]
-kind = { value = "ram", source = "assumed" }
-capacity = { value = "64 MiB", source = "assumed" }
-depth = { value = 1, source = "assumed" }
-command_max = { value = "1 MiB", source = "assumed" }
-
-[memory]
-line = { value = "64 B", source = "assumed" }
-read_line = { value = "5 ns", source = "assumed" }
-write_line = { value = "5 ns", source = "assumed" }
-command = { value = "1.5 us", source = "measured", to = "a loop" }
-"#;
+const RAM: &str = include_str!("ram.toml");
 
 #[test]
 fn values_are_spelled_as_everywhere_in_fonio() {

@@ -135,11 +135,7 @@ impl Section {
 }
 
 impl SmartIo {
-    /// Makes an empty scheduler.
-    ///
-    /// # Panics
-    ///
-    /// If a limit or the quantum is 0.
+    /// Makes an empty scheduler. Panics if a limit or the quantum is 0.
     pub fn new(settings: Tunables) -> SmartIo {
         assert!(settings.quantum > 0 && !settings.limits.contains(&0), "quantum and limits must exceed 0");
         SmartIo {

@@ -43,11 +43,8 @@ pub struct VectorError {
     pub what: String,
 }
 
-/// Runs the inputs of a vector and returns the vector with the scheduler's results.
-///
-/// # Errors
-///
-/// If a line is not a valid input.
+/// Runs the inputs of a vector and returns the vector with the scheduler's results. Fails if a line is not a
+/// valid input.
 pub fn answer(text: &str) -> Result<String, VectorError> {
     let mut state = State { scheduler: None, now: 0, waiting: BTreeMap::new(), issued: BTreeMap::new() };
     let mut answered = String::new();
@@ -267,37 +264,10 @@ mod tests {
 
     #[test]
     fn errors_name_the_line_and_the_remedy() {
-        for (text, expected) in [
-            ("insert 0 id=0", "line 1: the first input must be `scheduler NAME`"),
-            (
-                "# why\nscheduler x",
-                "line 2: unknown scheduler `x`; use one of noop, deadline, cfq, smartio, mq-deadline, kyber, bfq",
-            ),
-            ("scheduler noop depth=1", "line 1: vectors cannot change settings of noop; remove `depth=1`"),
-            ("scheduler bfq low_latency=1", "line 1: `low_latency=1` is not a setting of bfq"),
-            ("scheduler mq-deadline fifo_batch", "line 1: `fifo_batch` is not NAME=NUMBER"),
-            ("scheduler smartio quantum=0", "line 1: `quantum=0` is not a setting of smartio"),
-            ("scheduler noop\ndispatch x", "line 2: `x` is not a time in nanoseconds"),
-            (
-                "scheduler noop\ndispatch 2\ntimer 1",
-                "line 3: time 1 is before 2, the time of the previous input",
-            ),
-            ("scheduler noop\ncomplete 2 id=3", "line 2: request 3 is not in flight"),
-            (
-                "scheduler noop\nwait 2",
-                "line 2: `wait` is not an input; use insert, dispatch, complete or timer",
-            ),
-            (
-                "scheduler noop\ninsert 0 id=1 read sync sector=0 bytes=512 process=1 be8",
-                "line 2: `be8` is not a priority such as rt0, be4 or idle",
-            ),
-            (
-                "scheduler noop\ninsert 0 id=1 flush sync sector=0 bytes=512 process=1 be4",
-                "line 2: `flush` is not an operation for schedulers",
-            ),
-        ] {
-            assert_eq!(answer(text).expect_err(text).to_string(), expected);
-        }
+        let error = |text: &str| answer(text).expect_err(text).to_string();
+        let file = expect_test::expect_file!["vector_errors.txt"];
+        file.assert_eq(&fonio_testing::cases::cases(&file.data(), |text| error(text) + "\n"));
+        assert!(error("# why\nscheduler x").starts_with("line 2: unknown scheduler `x`"));
     }
 
     #[test]

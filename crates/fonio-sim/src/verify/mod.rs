@@ -121,11 +121,8 @@ const ROUNDING_MB_S: f64 = 0.005;
 /// Published rates below this rate have one significant digit.
 const ONE_DIGIT_MB_S: f64 = 0.1;
 
-/// Compares a profile with all published numbers of its device, if there are any.
-///
-/// # Errors
-///
-/// If no device can be made from the profile.
+/// Compares a profile with all published numbers of its device, if there are any. Fails if no device can be
+/// made from the profile.
 pub fn verify(profile: &Profile) -> Result<Vec<Check>, ProfileError> {
     let mut checks = Vec::new();
     if let Some(card) = CARDS.iter().find(|card| card.name == profile.name()) {
@@ -248,10 +245,7 @@ fn desktop(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<()
 }
 
 /// Returns the throughput of 4 KiB random writes in MB/s for each range, after 1 GB was written sequentially.
-///
-/// # Errors
-///
-/// If no device can be made from the profile.
+/// Fails if no device can be made from the profile.
 pub fn address_range(profile: &Profile, ranges: &[ByteCount]) -> Result<Vec<f64>, ProfileError> {
     ranges.iter().map(|range| Protocol::kim_random(Op::Write, *range).run(profile)).collect()
 }
@@ -329,11 +323,7 @@ fn shape_name(shape: Option<Shape>) -> &'static str {
 }
 
 /// Returns the gain of RAID-0 with two devices of this profile, for 4 KiB random writes over `range` with
-/// `depth` requests in flight.
-///
-/// # Errors
-///
-/// If no device can be made from the profile.
+/// `depth` requests in flight. Fails if no device can be made from the profile.
 pub fn raid_gain(profile: &Profile, range: ByteCount, depth: u32) -> Result<f64, ProfileError> {
     let protocol = Protocol { depth, ..Protocol::kim_random(Op::Write, range) };
     let alone = protocol.run(profile)?;

@@ -57,32 +57,7 @@ fn what_the_models_are_worth() {
     lines.extend(names(&|check| check.origin.class() == Class::Predicted));
     lines.push("fitted or derived, and yet outside the tolerance:".to_owned());
     lines.extend(names(&|check| check.origin.class() != Class::Predicted && !check.within));
-    expect_test::expect![[r#"
-        predicted: 0 of 0 within the tolerance
-        fitted: 68 of 70 within the tolerance
-        derived: 49 of 66 within the tolerance
-        predicted:
-        fitted or derived, and yet outside the tolerance:
-          kim-t3 transcend desktop seq_write
-          kim-t3 ridata desktop rand_write
-          kim-t3 sandisk desktop rand_read
-          smartio.s5 seq_read_with_write
-          smartio.s5 rand_read_with_write
-          smartio.s5 cfq seq_read slowdown
-          smartio.s5 cfq rand_read slowdown
-          smartio.s5 cfq rand_write slowdown
-          smartio.s5_slowdown_4x4 cfq seq_read
-          smartio.s5_slowdown_4x4 cfq seq_write
-          smartio.s5_slowdown_4x4 cfq rand_read
-          smartio.s5_slowdown_4x4 cfq rand_write
-          smartio.concurrency s5 seq_write: processes with the best speedup
-          smartio.concurrency s5 rand_read: processes with the best speedup
-          smartio.concurrency razr seq_write: processes with the best speedup
-          smartio.razr_slowdown_4x4 cfq seq_read
-          smartio.razr_slowdown_4x4 cfq seq_write
-          smartio.razr_slowdown_4x4 cfq rand_read
-          smartio.razr_slowdown_4x4 cfq rand_write"#]]
-    .assert_eq(&lines.join("\n"));
+    expect_test::expect_file!["classes.txt"].assert_eq(&lines.join("\n"));
 }
 
 /// The authors of the scheduler models knew the slowdowns.

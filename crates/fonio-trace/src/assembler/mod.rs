@@ -294,10 +294,7 @@ impl Assembler {
     }
 
     /// Handles the events, complete requests and gaps of one batch; the caller must pass on the batch's other
-    /// rows.
-    ///
-    /// # Errors
-    /// If the sink fails.
+    /// rows. Fails if the sink fails.
     pub fn batch(&mut self, batch: &Batch, sink: &mut dyn RowSink) -> io::Result<()> {
         self.wants_bios = sink.wants_bios();
         for gap in &batch.lost {
@@ -325,10 +322,7 @@ impl Assembler {
         self.settle(sink)
     }
 
-    /// Ends the trace: emits the open entries and returns the counters by name.
-    ///
-    /// # Errors
-    /// If the sink fails.
+    /// Ends the trace: emits the open entries and returns the counters by name. Fails if the sink fails.
     pub fn finish(mut self, sink: &mut dyn RowSink) -> io::Result<BTreeMap<String, u64>> {
         self.wants_bios = sink.wants_bios();
         while let Some(gap) = self.gaps.pop_front() {

@@ -74,30 +74,7 @@ fn every_action_says_the_same_as_its_record() {
     assert_eq!(text.marks[0].name, binary.marks[0].name);
 }
 
-const TWO_DEVICES: &str = "\
-Input file sda.blktrace.0 added
-
-  8,1    0        1     0.000000000   100  Q  WS 8 + 8 [a]
-  8,0    0        2     0.000000100   100  A  WS 2056 + 8 <- (8,1) 8
-  8,1    0        3     0.000000200   100  G  WS 2056 + 8 [a]
-  8,16   0        1     0.000000250   101  Q   R 8 + 8 [b (c)]
-  8,1    0        4     0.000000300   100  D  WS 2056 + 8 [a]
-  8,0    0        0     0.000000350     0  m   N cfq100S dispatched=1
-  8,1    1       11     0.000000400     0  C  WS 2056 + 8 [0]
-  8,1    1       15     0.000000500     0  C  WS 2056 + 8 [0]
-b (c) (101)
- Reads Queued:           1,        4KiB\t Writes Queued:           0,        0KiB
- Allocation wait:         0        \t Allocation wait:         0
-
-CPU0 (sda):
- Reads Queued:           0,        0KiB\t Writes Queued:           1,        4KiB
- Read depth:             1        \t Write depth:             0
-
-Total (sda):
-Throughput (R/W): 11165KiB/s / 0KiB/s
-Events (sda): 6741 entries
-Skips: 0 forward (0 -   0.0%)
-";
+const TWO_DEVICES: &str = include_str!("two_devices.txt");
 
 #[test]
 fn remaps_messages_names_gaps_and_the_summary() {

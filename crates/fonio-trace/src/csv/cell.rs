@@ -123,33 +123,14 @@ mod tests {
 
     #[test]
     fn numbers() {
-        let cases: &[(&str, u64, Option<u64>)] = &[
-            ("0", 1, Some(0)),
-            ("12", 1000, Some(12_000)),
-            ("1.5", 1_000_000_000, Some(1_500_000_000)),
-            (".25", 1000, Some(250)),
-            ("3.", 10, Some(30)),
-            ("1.2345678901234567890123456789012345", 1_000_000_000, Some(1_234_567_890)),
-            ("1.6e9", 1_000_000_000, Some(1_600_000_000_000_000_000)),
-            ("25E-1", 1000, Some(2500)),
-            ("0x1f", 512, Some(31 * 512)),
-            ("18446744073709551615", 1, Some(u64::MAX)),
-            ("18446744073709551616", 1, None),
-            ("18446744073709551615", 2, None),
-            ("0e999999999", 1, Some(0)),
-            ("1e999999999", 1, None),
-            ("1e-999999999", 1, Some(0)),
-            ("1e99999999999", 1, None),
-            ("", 1, None),
-            (".", 1, None),
-            ("e5", 1, None),
-            ("-1", 1, None),
-            ("1 2", 1, None),
-            ("1.2.3", 1, None),
-        ];
-        for (text, unit, expected) in cases {
-            assert_eq!(decimal(text.as_bytes(), *unit), *expected, "{text} × {unit}");
-        }
+        // Each line is a number and the size of its unit.
+        let number = |line: &str| {
+            let (text, unit) = line.rsplit_once(' ').expect("two words");
+            let number = decimal(text.as_bytes(), unit.parse().expect("a number"));
+            number.map_or("-".to_owned(), |number| number.to_string())
+        };
+        let file = expect_test::expect_file!["numbers.txt"];
+        file.assert_eq(&fonio_testing::cases::lines(&file.data(), number));
     }
 
     proptest! {

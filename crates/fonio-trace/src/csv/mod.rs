@@ -104,10 +104,8 @@ struct Rows {
 
 impl CsvReader {
     /// Creates a reader of `input` and reads the header. `mapping` defines the columns, and `format` is the
-    /// name of the format in [`Source::format`](fonio_core::meta::Source::format).
-    ///
-    /// # Errors
-    /// If the header cannot be read, or lacks a column of the mapping.
+    /// name of the format in [`Source::format`](fonio_core::meta::Source::format). Fails if the header cannot
+    /// be read, or lacks a column of the mapping.
     pub fn new(input: Input, mapping: &Mapping, format: &'static str) -> Result<CsvReader, CsvError> {
         let mut lines = Lines::new(input.bytes);
         let mut splitter = Splitter::new(mapping.delimiter);

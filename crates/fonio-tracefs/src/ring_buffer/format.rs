@@ -73,10 +73,8 @@ pub struct EventFormat {
 }
 
 impl EventFormat {
-    /// Parses the text of an `events/SYSTEM/EVENT/format` file.
-    ///
-    /// # Errors
-    /// If a line is missing or cannot be parsed. The line `print fmt` is ignored.
+    /// Parses the text of an `events/SYSTEM/EVENT/format` file. Fails if a line is missing or cannot be
+    /// parsed. The line `print fmt` is ignored.
     pub fn parse(text: &str) -> Result<EventFormat, FormatError> {
         let mut name = None;
         let mut id = None;

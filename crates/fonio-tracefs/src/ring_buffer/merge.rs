@@ -15,10 +15,8 @@ const DAMAGE_REPORTED: u64 = 5;
 /// The pages of one processor, oldest first.
 pub trait PageSource {
     /// Replaces the contents of `page` with the next page, and returns the page's byte offset in the stream;
-    /// `None` at the end. The source may cut off a page after its used bytes.
-    ///
-    /// # Errors
-    /// If reading the underlying file fails.
+    /// `None` at the end. The source may cut off a page after its used bytes. Fails if reading the underlying
+    /// file fails.
     fn next_page(&mut self, page: &mut Vec<u8>) -> io::Result<Option<u64>>;
 }
 
@@ -97,10 +95,8 @@ impl<S: PageSource> MergedRecords<S> {
         }
     }
 
-    /// Passes the next record and its processor's number to `look`; returns `false` at the end.
-    ///
-    /// # Errors
-    /// If reading a page source fails.
+    /// Passes the next record and its processor's number to `look`; returns `false` at the end. Fails if
+    /// reading a page source fails.
     pub fn next(&mut self, look: impl FnOnce(u32, Record<'_>)) -> io::Result<bool> {
         if !self.started {
             self.started = true;

@@ -84,10 +84,8 @@ pub enum Damage {
 }
 
 impl PageLayout {
-    /// Parses the text of `events/header_page`.
-    ///
-    /// # Errors
-    /// A field is missing, or has an impossible size or offset.
+    /// Parses the text of `events/header_page`. Fails if a field is missing, or has an impossible size or
+    /// offset.
     pub fn parse(header_page: &str, order: ByteOrder) -> Result<PageLayout, FormatError> {
         let fields = parse_fields(header_page)?;
         let find = |what: &'static str| {
@@ -126,10 +124,8 @@ impl PageLayout {
         self.order
     }
 
-    /// Reads a page's header and returns a cursor before its first record. Bytes after `used_bytes` may be missing.
-    ///
-    /// # Errors
-    /// The page is shorter than its header or than its stated size.
+    /// Reads a page's header and returns a cursor before its first record. Bytes after `used_bytes` may be
+    /// missing. Fails if the page is shorter than its header or than its stated size.
     pub fn open(&self, page: &[u8]) -> Result<(PageHeader, Cursor), Damage> {
         let truncated = |need| Damage::Truncated { have: page.len(), need };
         let time = self.order.unsigned(page, self.timestamp_at, 8).ok_or(truncated(self.data_at))?;

@@ -45,10 +45,8 @@ impl<S: PageSource> RingBufferReader<S> {
     }
 
     /// Does the same as [`next_batch`](TraceReader::next_batch), but also passes each record to `look` in
-    /// order of time, with the decoded block event if the record contains one.
-    ///
-    /// # Errors
-    /// If reading a page source fails.
+    /// order of time, with the decoded block event if the record contains one. Fails if reading a page source
+    /// fails.
     pub fn next_batch_with(
         &mut self,
         batch: &mut Batch,

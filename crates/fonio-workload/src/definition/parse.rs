@@ -33,10 +33,8 @@ pub fn shipped() -> &'static [Shipped] {
 }
 
 impl Workload {
-    /// Loads a shipped workload by name, or a workload from a file.
-    ///
-    /// # Errors
-    /// Fails if no workload has this name, if the file cannot be read, or if [`Workload::parse`] fails.
+    /// Loads a shipped workload by name, or a workload from a file. Fails if no workload has this name, if
+    /// the file cannot be read, or if [`Workload::parse`] fails.
     pub fn load(name_or_path: &str) -> Result<Self, WorkloadError> {
         if let Some(shipped) = SHIPPED.iter().find(|shipped| shipped.name == name_or_path) {
             return Workload::parse(shipped.text, shipped.name, None);
@@ -52,11 +50,8 @@ impl Workload {
     }
 
     /// Parses a definition. Error messages call the definition `origin`. Paths of replayed traces are
-    /// relative to `folder`.
-    ///
-    /// # Errors
-    /// Fails if the text is not TOML or not a workload, or if a value is invalid. The error names the key,
-    /// the value and a remedy.
+    /// relative to `folder`. Fails if the text is not TOML or not a workload, or if a value is invalid. The
+    /// error names the key, the value and a remedy.
     pub fn parse(text: &str, origin: &str, folder: Option<&Path>) -> Result<Self, WorkloadError> {
         let toml = |source| WorkloadError::Toml { origin: origin.to_owned(), source: Box::new(source) };
         let document: toml::Table = toml::from_str(text).map_err(toml)?;

@@ -4,10 +4,8 @@
 
 use toml::{Table, Value};
 
-/// Removes `rows` from the document and expands the tables that refer to it.
-///
-/// # Errors
-/// Returns a message that quotes a reference to a row or key that does not exist.
+/// Removes `rows` from the document and expands the tables that refer to it. Returns a message that quotes a
+/// reference to a row or key that does not exist.
 pub(super) fn expand(mut document: Table) -> Result<Table, String> {
     let Some(rows) = document.remove("rows") else { return Ok(document) };
     let Value::Table(rows) = rows else {

@@ -23,10 +23,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server on `address`; with port 0, the kernel chooses a port.
-    ///
-    /// # Errors
-    /// Fails if the server cannot listen on the address.
+    /// Starts a server on `address`; with port 0, the kernel chooses a port. Fails if the server cannot
+    /// listen on the address.
     pub fn start(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
@@ -44,10 +42,7 @@ impl Server {
     }
 
     /// Serves requests until the process ends. A separate process in another network namespace calls this
-    /// function.
-    ///
-    /// # Errors
-    /// Fails if the server cannot listen on the address.
+    /// function. Fails if the server cannot listen on the address.
     pub fn run(address: SocketAddr) -> io::Result<()> {
         accept(&TcpListener::bind(address)?, &AtomicBool::new(false));
         Ok(())

@@ -84,11 +84,9 @@ struct Shared<'a> {
 const PROGRESS_INTERVAL_NS: u64 = 100_000_000;
 
 impl Runner {
-    /// Checks options and names, and reads the replayed traces. Accesses no other files.
-    ///
-    /// # Errors
-    /// Fails if an option is out of range, a place has no directory, an override has an unknown name, a
-    /// needed server is missing, or a trace cannot be read.
+    /// Checks options and names, and reads the replayed traces. Accesses no other files. Fails if an option
+    /// is out of range, a place has no directory, an override has an unknown name, a needed server is
+    /// missing, or a trace cannot be read.
     pub fn new(workload: &Workload, places: &Places, options: Options) -> Result<Self, WorkloadError> {
         let Options { scale, pace, .. } = options;
         for (option, value, is_valid, remedy) in [
@@ -149,8 +147,6 @@ impl Runner {
     }
 
     /// Creates the initial state and waits for its write-back. The time of this preparation is not measured.
-    ///
-    /// # Errors
     /// Fails if a place's directory is not empty, or if a file, SQLite or HTTP operation fails.
     pub fn prepare(&mut self, observer: &mut dyn Observer) -> Result<Amounts, WorkloadError> {
         self.prepared = false;
@@ -183,10 +179,8 @@ impl Runner {
         Ok(amounts)
     }
 
-    /// Writes back the dirty pages of all places, and waits until they are on the device.
-    ///
-    /// # Errors
-    /// Fails if the pages of a place cannot be written back.
+    /// Writes back the dirty pages of all places, and waits until they are on the device. Fails if the pages
+    /// of a place cannot be written back.
     pub fn write_back(&self) -> Result<(), WorkloadError> {
         for path in self.places.values() {
             let directory = File::open(path).map_err(file_error("open", path))?;
@@ -195,11 +189,8 @@ impl Runner {
         Ok(())
     }
 
-    /// Runs all phases and measures their run time.
-    ///
-    /// # Errors
-    /// Fails if `prepare` was not called, the stop flag is set, or a file, SQLite or HTTP operation fails.
-    /// The first failure of a thread ends the run.
+    /// Runs all phases and measures their run time. Fails if `prepare` was not called, the stop flag is set,
+    /// or a file, SQLite or HTTP operation fails. The first failure of a thread ends the run.
     pub fn run(&mut self, observer: &mut dyn Observer) -> Result<Outcome, WorkloadError> {
         if !std::mem::take(&mut self.prepared) {
             return Err(WorkloadError::NotPrepared { workload: self.workload.name.clone() });
@@ -248,10 +239,8 @@ impl Runner {
         })
     }
 
-    /// Checks the integrity of every database with SQLite, after a run or a power cut.
-    ///
-    /// # Errors
-    /// Returns [`WorkloadError::Damaged`] with SQLite's output, or an error if a database cannot be opened.
+    /// Checks the integrity of every database with SQLite, after a run or a power cut. Returns
+    /// [`WorkloadError::Damaged`] with SQLite's output, or an error if a database cannot be opened.
     pub fn verify(&self) -> Result<(), WorkloadError> {
         self.workload.databases.keys().try_for_each(|name| sql::verify(self, name))
     }

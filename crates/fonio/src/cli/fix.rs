@@ -206,11 +206,8 @@ pub struct Proof {
 }
 
 impl FixProve {
-    /// Separates the names of fixes from the workload.
-    ///
-    /// # Errors
-    ///
-    /// If a word is missing or superfluous, or if a fix is unknown.
+    /// Separates the names of fixes from the workload. Fails if a word is missing or superfluous, or if a fix
+    /// is unknown.
     pub fn proof(&self) -> anyhow::Result<Proof> {
         let is_chosen = self.choice.safe || self.choice.no_hardware;
         let words: Vec<&str> = self.words.iter().map(String::as_str).collect();

@@ -39,12 +39,12 @@ pub struct StatementCost {
     /// of the time blocked on this database.
     pub mean: MeanCost,
     /// Total time in sync calls, in nanoseconds.
-    pub sync_ns: u64,
+    pub sync_ns: Nanos,
     /// Longest time in sync calls of one transaction, in nanoseconds.
-    pub worst_sync_ns: u64,
+    pub worst_sync_ns: Nanos,
     /// Total time for which threads were blocked on storage, in nanoseconds; absent if `blocked_ns` of `mean`
     /// is absent.
-    pub blocked_ns: Option<u64>,
+    pub blocked_ns: Option<Nanos>,
     /// Number of autocommits that began within 1 ms after another autocommit with the same statement and
     /// thread.
     pub without_pause: u64,
@@ -281,9 +281,9 @@ impl Group {
             is_explicit,
             transactions: receipt.transactions,
             mean: receipt.mean.unwrap_or_default(),
-            sync_ns: self.sync.0,
-            worst_sync_ns: self.worst_sync.0,
-            blocked_ns: has_blocked.then_some(self.blocked.0),
+            sync_ns: self.sync,
+            worst_sync_ns: self.worst_sync,
+            blocked_ns: has_blocked.then_some(self.blocked),
             without_pause: self.without_pause,
         }
     }

@@ -180,13 +180,16 @@ fn transactions_are_grouped_by_their_statements() {
     let [explicit, autocommits] = database.statements.as_slice() else { panic!("{:?}", database.statements) };
     assert!(explicit.is_explicit && !autocommits.is_explicit);
     assert_eq!(explicit.statements, ["INSERT INTO a", "UPDATE b"]);
-    assert_eq!((explicit.transactions, explicit.sync_ns, explicit.worst_sync_ns), (1, 30_000, 30_000));
+    assert_eq!(
+        (explicit.transactions, explicit.sync_ns, explicit.worst_sync_ns),
+        (1, Nanos(30_000), Nanos(30_000))
+    );
     assert_eq!(autocommits.statements, ["INSERT INTO a"]);
     assert_eq!(
         (autocommits.transactions, autocommits.sync_ns, autocommits.worst_sync_ns),
-        (4, 26_000, 10_000)
+        (4, Nanos(26_000), Nanos(10_000))
     );
-    assert_eq!((autocommits.mean.syncs, autocommits.blocked_ns), (1.0, Some(0)));
+    assert_eq!((autocommits.mean.syncs, autocommits.blocked_ns), (1.0, Some(Nanos(0))));
     // Only the second autocommit of thread 7 counts, because another thread committed between the other
     // autocommits.
     assert_eq!((explicit.without_pause, autocommits.without_pause), (0, 1));

@@ -37,6 +37,9 @@ pub(super) struct Load {
     samples: Vec<(String, String, i64)>,
     #[serde(default)]
     op_filter: Option<String>,
+    /// The devices to which the recording is limited.
+    #[serde(default)]
+    watched: Vec<String>,
     /// Process id of the recorded command; in these loads, each thread is a separate process.
     #[serde(default)]
     command_pid: Option<u32>,
@@ -76,6 +79,11 @@ pub(super) struct Load {
     words_absent: Vec<String>,
 }
 
+fn device_id(text: &str) -> DeviceId {
+    let (major, minor) = text.split_once(':').unwrap();
+    DeviceId::new(major.parse().unwrap(), minor.parse().unwrap())
+}
+
 fn one() -> u64 {
     1
 }
@@ -87,8 +95,7 @@ fn live() -> String {
 impl Load {
     fn device(&self) -> DeviceId {
         let text = self.device.as_deref().unwrap_or("179:0");
-        let (major, minor) = text.split_once(':').unwrap();
-        DeviceId::new(major.parse().unwrap(), minor.parse().unwrap())
+        device_id(text)
     }
 
     fn rows(&self) -> Vec<Request> {
@@ -170,6 +177,7 @@ impl Load {
             command: self.command_pid.map(|_| vec!["command".to_owned()]),
             command_pid: self.command_pid,
             source: Source { format: self.format.clone(), ..Source::default() },
+            watched: self.watched.iter().map(|text| device_id(text)).collect(),
             devices: vec![Device { id: self.device(), rotational: self.rotational, ..Device::default() }],
             command_user_ns: self.command_pid.map(|_| self.command_cpu_us * 1000),
             command_system_ns: self.command_pid.map(|_| 0),

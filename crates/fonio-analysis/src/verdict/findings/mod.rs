@@ -5,6 +5,8 @@ use serde::Deserialize;
 
 use super::facts::facts;
 use super::finding::{Finding, Severity};
+use super::mechanisms::{diagnose, diagnosis};
+use super::remedy::RemedyKind;
 use crate::analyser::Analysis;
 use crate::figures::facts::Facts;
 
@@ -15,11 +17,11 @@ const ROTATING: &str = "devices.rotating_share";
 const LOOP: &str = "devices.loop_share";
 
 /// Figures that replace measured waits if the recording has none, and the sentence that explains this.
-const INFERRED: [&str; 2] = ["inferred.waited", "storage.waited"];
+const INFERRED: [&str; 2] = ["inferred.waited", "storage.problem"];
 const NO_WAITS: &str = "This is inferred from requests: the recording does not show which threads waited.";
 
 /// Figures that are too low if waits of some threads are missing, and the sentence that explains this.
-const WAITED: [&str; 2] = ["storage.waited", "blocked.worst"];
+const WAITED: [&str; 2] = ["storage.problem", "blocked.problem"];
 const NO_WAITS_FOR_THREADS: &str = "The recording was made without BPF: it does not show waits for other threads of a program, nor for asynchronous I/O.";
 
 /// The verdict's remark on waits that were sampled.
@@ -39,25 +41,52 @@ struct Rules {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Rule {
-    id: String,
+pub(super) struct Rule {
+    pub(super) id: String,
     severity: Severity,
+    /// For the document: the title, the explanation and an example of a mechanism.
+    #[serde(default)]
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the document"))]
+    pub(super) title: String,
+    #[serde(default)]
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the document"))]
+    pub(super) about: String,
+    #[serde(default)]
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the document"))]
+    pub(super) example: String,
+    /// Whether the rule judges requests. If the recording has the waits of threads, requests for which no
+    /// program waited are no reason for advice.
+    #[serde(default)]
+    is_about_requests: bool,
     /// The figure that ranks findings of the same severity.
     #[serde(default)]
     impact: Option<String>,
     when: Vec<Condition>,
     #[serde(default)]
     any: Vec<Condition>,
+    /// Conditions that contradict the rule.
+    #[serde(default)]
+    unless: Vec<Condition>,
     sentence: String,
     evidence: Vec<String>,
     consequence: String,
-    fixes: Vec<String>,
+    pub(super) fixes: Vec<Fix>,
     /// Fixes that are added unless most requests went to rotating disks or to loop devices.
     #[serde(default)]
-    flash_fixes: Vec<String>,
+    flash_fixes: Vec<Fix>,
     source: String,
     /// Reason for the thresholds; shown as part of the source if the rule is ours.
-    threshold: String,
+    pub(super) threshold: String,
+}
+
+/// A remedy of a rule.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Fix {
+    pub(super) kind: RemedyKind,
+    #[serde(default)]
+    when: Vec<Condition>,
+    text: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -146,7 +175,7 @@ pub(crate) fn judge(analysis: &mut Analysis) {
     // The recording of a launch contains the waits of the launch's threads, which get a separate verdict.
     let has_waits = analysis.blocked.is_some() || analysis.launch.is_some();
     let is_low = |condition: &Condition| {
-        WAITED.contains(&condition.figure.as_str()) && condition.relation == Relation::Below
+        WAITED.contains(&condition.figure.as_str()) && condition.relation.holds(0.0, condition.value)
     };
     let is_sampled = analysis.blocked.as_ref().is_some_and(|blocked| blocked.is_sampled);
     let is_partial = analysis.blocked.as_ref().is_some_and(|blocked| blocked.is_partial);
@@ -159,11 +188,24 @@ pub(crate) fn judge(analysis: &mut Analysis) {
     } else {
         sentence
     };
+    let has_all_waits = analysis.blocked.is_some();
     analysis.verdict_id.clone_from(&verdict.id);
     analysis.verdict_severity = verdict.severity;
     // Without a verdict, only the rules that do not judge figures apply.
     let judges = verdict.id != TOO_LITTLE;
+    // Requests alone are no reason for advice if the recording shows which programs waited.
+    let rules = rules.rule.into_iter().filter(|rule| !(rule.is_about_requests && has_all_waits));
     analysis.findings = findings(rules, &facts, judges);
+    if has_all_waits && judges && analysis.validity.ok {
+        let cause = diagnose(&facts);
+        analysis.diagnosis = Some(diagnosis(analysis, cause.as_ref()));
+        analysis.findings.splice(0..0, cause);
+        // Doubts about the measurement come first.
+        analysis.findings.sort_by_key(|finding| finding.severity < Severity::Critical);
+        for (place, finding) in analysis.findings.iter_mut().enumerate() {
+            finding.rank = place as u32 + 1;
+        }
+    }
 }
 
 /// Returns the fonio command in the text of a fix, unless the fix depends on a fact that was not recorded.
@@ -176,45 +218,41 @@ fn command(fix: &str) -> Option<String> {
     words.starts_with("apply ").then(|| format!("fonio fix {words}"))
 }
 
-fn findings(rules: Rules, facts: &Facts, judges: bool) -> Vec<Finding> {
-    let mut ranked = Vec::new();
+/// Returns the finding of a rule that fires. If `judges` is false, rules that judge figures do not fire.
+pub(super) fn finding(rule: Rule, facts: &Facts, judges: bool) -> Option<Finding> {
+    let needs_valid_figures = rule.when.iter().any(Condition::is_valid);
+    let is_contradicted = rule.unless.iter().any(|condition| condition.holds(facts));
+    if !fires(&rule.when, &rule.any, facts) || is_contradicted || (needs_valid_figures && !judges) {
+        return None;
+    }
     let few = |name: &str| facts.value(name).is_none_or(|share| share < 0.5);
-    let flash = few(ROTATING) && few(LOOP);
-    for rule in rules.rule {
-        let needs_valid_figures = rule.when.iter().any(Condition::is_valid);
-        if !fires(&rule.when, &rule.any, facts) || (needs_valid_figures && !judges) {
-            continue;
-        }
-        let (Some(sentence), Some(consequence)) =
-            (fill(&rule.sentence, facts), fill(&rule.consequence, facts))
-        else {
-            continue;
-        };
-        let flash_fixes = rule.flash_fixes.into_iter().filter(|_| flash);
-        let fixes: Vec<String> =
-            rule.fixes.into_iter().chain(flash_fixes).filter_map(|fix| fill(&fix, facts)).collect();
-        let impact = rule.impact.and_then(|name| facts.value(&name)).unwrap_or(0.0);
-        let ours = rule.source.contains("ours") || rule.threshold.contains("ours");
-        let source =
-            if ours { format!("{}; threshold: {}", rule.source, rule.threshold) } else { rule.source };
-        ranked.push((
-            impact,
-            Finding {
-                id: rule.id,
-                rank: 0,
-                severity: rule.severity,
-                sentence,
-                evidence: (rule.evidence.iter())
-                    .filter_map(|name| {
-                        facts.figures.get(name).filter(|figure| figure.value.is_some()).cloned()
-                    })
-                    .collect(),
-                consequence,
-                command: fixes.iter().find_map(|fix| command(fix)),
-                fixes,
-                source,
-            },
-        ));
+    let flash_fixes = rule.flash_fixes.into_iter().filter(|_| few(ROTATING) && few(LOOP));
+    let fixes = rule.fixes.into_iter().chain(flash_fixes).filter(|fix| fires(&fix.when, &[], facts));
+    let (fix_kinds, fixes): (Vec<RemedyKind>, Vec<String>) =
+        fixes.filter_map(|fix| Some((fix.kind, fill(&fix.text, facts)?))).unzip();
+    let ours = rule.source.contains("ours") || rule.threshold.contains("ours");
+    let source = if ours { format!("{}; threshold: {}", rule.source, rule.threshold) } else { rule.source };
+    Some(Finding {
+        id: rule.id,
+        rank: 0,
+        severity: rule.severity,
+        sentence: fill(&rule.sentence, facts)?,
+        evidence: (rule.evidence.iter())
+            .filter_map(|name| facts.figures.get(name).filter(|figure| figure.value.is_some()).cloned())
+            .collect(),
+        consequence: fill(&rule.consequence, facts)?,
+        command: fixes.iter().find_map(|fix| command(fix)),
+        fixes,
+        fix_kinds,
+        source,
+    })
+}
+
+fn findings(rules: impl IntoIterator<Item = Rule>, facts: &Facts, judges: bool) -> Vec<Finding> {
+    let mut ranked = Vec::new();
+    for rule in rules {
+        let impact = rule.impact.as_ref().and_then(|name| facts.value(name)).unwrap_or(0.0);
+        ranked.extend(finding(rule, facts, judges).map(|finding| (impact, finding)));
     }
     // The sort is stable: equal findings stay in the order of the rules.
     ranked.sort_by(|(impact, a), (other, b)| b.severity.cmp(&a.severity).then(other.total_cmp(impact)));
@@ -231,6 +269,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
     use std::sync::LazyLock;
 
+    use super::super::mechanisms::mechanisms;
     use super::*;
     use crate::figures::Figure;
     use fonio_core::Unit;
@@ -258,7 +297,12 @@ mod tests {
     /// Names that occur in sentences but are not names of figures.
     static WORDS: LazyLock<Vec<&str>> = LazyLock::new(|| {
         let figures = crate::verdict::facts::tests::figures_of_everything();
-        let names = RULES.split('{').skip(1).filter_map(|rest| rest.split('}').next());
+        let mechanisms = mechanisms();
+        let texts = mechanisms.iter().flat_map(|rule| {
+            [&rule.sentence, &rule.consequence].into_iter().chain(rule.fixes.iter().map(|fix| &fix.text))
+        });
+        let texts = texts.map(|text| -> &'static str { text.clone().leak() }).chain([RULES]);
+        let names = texts.flat_map(|text| text.split('{').skip(1).filter_map(|rest| rest.split('}').next()));
         names.filter(|name| !figures.contains(*name)).collect()
     });
 
@@ -272,10 +316,15 @@ mod tests {
         }
     }
 
+    /// Returns the rules and the mechanisms.
+    fn every_rule() -> Vec<Rule> {
+        rules().rule.into_iter().chain(mechanisms()).collect()
+    }
+
     #[test]
     fn every_rule_fires_and_keeps_silent() {
         let fixtures = fixtures();
-        let ids: BTreeSet<String> = rules().rule.into_iter().map(|rule| rule.id).collect();
+        let ids: BTreeSet<String> = every_rule().into_iter().map(|rule| rule.id).collect();
         assert_eq!(
             ids,
             fixtures.rule.keys().cloned().collect(),
@@ -283,7 +332,7 @@ mod tests {
         );
         for (id, fixture) in &fixtures.rule {
             let fired =
-                |figures| findings(rules(), &facts_of(figures), true).into_iter().find(|f| f.id == *id);
+                |figures| findings(every_rule(), &facts_of(figures), true).into_iter().find(|f| f.id == *id);
             let finding = fired(&fixture.fires).unwrap_or_else(|| panic!("{id} does not fire"));
             assert!(!finding.sentence.contains(['{', '[', ']', '}']), "{}", finding.sentence);
             assert!(finding.sentence.ends_with('.') && finding.consequence.ends_with('.'), "{finding:?}");
@@ -315,11 +364,13 @@ mod tests {
     /// A misspelt figure would never match, and no other test would notice.
     #[test]
     fn rules_name_figures_that_exist() {
-        let rules = rules();
+        let rules = Rules { rule: every_rule(), ..rules() };
         let known = crate::verdict::facts::tests::names_of_everything();
         let mut named: Vec<&String> = Vec::new();
         for rule in &rules.rule {
-            named.extend(rule.when.iter().chain(&rule.any).map(|condition| &condition.figure));
+            let fixes = rule.fixes.iter().chain(&rule.flash_fixes).flat_map(|fix| &fix.when);
+            let conditions = rule.when.iter().chain(&rule.any).chain(&rule.unless).chain(fixes);
+            named.extend(conditions.map(|condition| &condition.figure));
             named.extend(rule.evidence.iter().chain(&rule.impact));
         }
         for verdict in &rules.verdict {
@@ -341,11 +392,20 @@ mod tests {
             "swap",
             "transactions",
             "wal_sync",
-            "program",
+            "program.larger-transactions",
+            "program.lower-durability",
+            "program.sync-less",
+            "program.bigger-cache",
+            "program.look",
         ];
         let is_offered = |name: &str| name.strip_prefix("fix.").is_some_and(|fix| offered.contains(&fix));
-        let is_known = |name: &str| known.contains(name) || is_offered(name);
-        let fixes = rules.rule.iter().flat_map(|rule| rule.fixes.iter().chain(&rule.flash_fixes));
+        // This word exists only for a file system with strict access times.
+        let is_known = |name: &str| known.contains(name) || is_offered(name) || name == "victim.mount";
+        let fixes = rules
+            .rule
+            .iter()
+            .flat_map(|rule| rule.fixes.iter().chain(&rule.flash_fixes))
+            .map(|fix| &fix.text);
         for sentence in rules
             .rule
             .iter()
@@ -373,7 +433,7 @@ mod tests {
             ("validity.ok", 1.0),
             ("outstanding.waited", 0.5),
             ("inferred.waited", 0.5),
-            ("storage.waited", 0.5),
+            ("storage.problem", 1.0),
             ("outstanding.write_sync", 0.4),
             ("outstanding.write_sync_of_waited", 0.8),
             ("span.duration", 1e9),
@@ -382,8 +442,10 @@ mod tests {
             ("totals.requests", 9.0),
         ];
         let facts = facts_of(&figures.map(|(name, value)| (name.to_owned(), value)).into());
-        let found: Vec<(u32, String)> =
-            findings(rules(), &facts, true).into_iter().map(|finding| (finding.rank, finding.id)).collect();
+        let found: Vec<(u32, String)> = findings(rules().rule, &facts, true)
+            .into_iter()
+            .map(|finding| (finding.rank, finding.id))
+            .collect();
         let expected = [(1, "io-errors"), (2, "storage-heavy"), (3, "sync-writes-dominate")];
         assert_eq!(found, expected.map(|(rank, id)| (rank, id.to_owned())));
     }

@@ -184,6 +184,11 @@ impl Watch {
         Watch { latest, waits, is_ready: true }
     }
 
+    /// Returns the threads for whose waits the outstanding requests are computed.
+    pub(super) fn threads(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.waits.iter().map(|watched| watched.key)
+    }
+
     pub(super) fn is_ready(&self) -> bool {
         self.is_ready
     }

@@ -2,8 +2,8 @@
 //! requests delayed the threads.
 //!
 //! The recorder sees every thread that the kernel puts to sleep uninterruptibly. Long waits have rows of
-//! their own; short waits are only counted. A program is judged by its longest blocked thread: if several
-//! threads wait in parallel, the user does not wait longer.
+//! their own; short waits are only counted. A program is judged by its working time ([`working`]). If the
+//! recording does not show the working time, the program is judged by its longest blocked thread.
 //!
 //! A thread can also wait for a blocked thread: for a lock that the blocked thread holds, or for its reply.
 //! Only the part of the wait during which the other thread was blocked is counted.
@@ -16,19 +16,23 @@
 mod behind;
 mod chain;
 mod count;
+mod elsewhere;
 mod figures;
 mod program;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod working;
 
-use fonio_core::BlockedIn;
+use fonio_core::{BlockedIn, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::waits::outstanding::TimeShare;
 pub use figures::doing;
 pub(crate) use tally::BlockedTally;
+pub(crate) use working::PROBLEM_FROM;
+pub use working::{ProgramWork, Working};
 
 /// The threads that were blocked on storage. Present if the recording has the waits of all threads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -49,12 +53,28 @@ pub struct Blocked {
     pub intervals_beyond_cap: u64,
     /// Number of threads beyond the maximum that fonio follows; the waits of these threads are missing.
     pub threads_beyond_cap: u64,
+    /// If only some devices were recorded: the program of interest that waited longest for other storage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elsewhere: Option<Elsewhere>,
+    /// Programs by processor time and waits for locks, the largest sum first; at most 16. Empty if the
+    /// recording has no times of processes.
+    #[serde(default)]
+    pub work: Vec<ProgramWork>,
     /// Whether the recording was made without BPF. Without BPF, waits for other threads and for asynchronous
     /// I/O are missing.
     pub is_partial: bool,
     /// Whether waits were sampled from procfs. In this case, times are estimates, and there are no requests.
     #[serde(default)]
     pub is_sampled: bool,
+}
+
+/// Waits for storage that was not recorded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Elsewhere {
+    /// The program's name, with its unit if known.
+    pub program: String,
+    /// The time for which one of its threads was blocked.
+    pub worst: TimeShare,
 }
 
 /// The role of a program in the verdict.
@@ -92,19 +112,30 @@ pub struct BlockedProgram {
     pub waits: u64,
     /// Blocked time summed over the program's threads, in nanoseconds. Threads wait in parallel, so the sum
     /// can exceed the span.
-    pub time_ns: u64,
+    pub time_ns: Nanos,
     /// Thread that was blocked longest.
     pub worst_tid: u32,
     /// The time for which the thread `worst_tid` was blocked.
     pub worst: TimeShare,
+    /// The program's working time; absent if the recording has no times of processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working: Option<Working>,
+    /// Whether storage is a problem for the program: it was blocked for a tenth of its working time, or, if
+    /// its working time is unknown, one of its threads was blocked for a tenth of the recording.
+    #[serde(default)]
+    pub is_problem: bool,
     /// The longest wait in nanoseconds; absent if all waits were short.
-    pub longest_ns: Option<u64>,
+    pub longest_ns: Option<Nanos>,
     /// The number of waits of 100 ms or more in operations for which people wait.
     pub long: u64,
     /// Waits by operation, longest time first.
     pub operations: Vec<OperationTime>,
     /// The file for which the program waited longest, with the file's share of the waits whose file is known.
     pub file: Option<FileShare>,
+    /// The journal mode of the SQLite databases for which it waited; absent if fewer than half of its waits
+    /// with a known file were for SQLite.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sqlite: Option<SqliteMode>,
     /// The device for which it waited longest, as an index into `devices` of the analysis; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<u32>,
@@ -152,6 +183,18 @@ impl BlockedProgram {
     }
 }
 
+/// The kind of journal of SQLite databases, as far as the waits show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SqliteMode {
+    /// A rollback journal.
+    Rollback,
+    /// A write-ahead log.
+    Wal,
+    /// Both, or neither.
+    Unknown,
+}
+
 /// The waits in one operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OperationTime {
@@ -160,7 +203,7 @@ pub struct OperationTime {
     /// The number of waits.
     pub waits: u64,
     /// Total time of the waits in nanoseconds.
-    pub time_ns: u64,
+    pub time_ns: Nanos,
 }
 
 /// A file's share of the waits of a program.
@@ -215,9 +258,9 @@ pub struct BlockedFile {
     /// The number of waits.
     pub waits: u64,
     /// Time of the waits in nanoseconds, summed over all threads of programs.
-    pub time_ns: u64,
+    pub time_ns: Nanos,
     /// Longest wait in nanoseconds.
-    pub longest_ns: u64,
+    pub longest_ns: Nanos,
     /// The program that waited longest for the file.
     pub program: String,
 }
@@ -227,7 +270,7 @@ pub struct BlockedFile {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LongWaits {
     /// Minimum length of a long wait, in nanoseconds.
-    pub threshold_ns: u64,
+    pub threshold_ns: Nanos,
     /// Number of long waits.
     pub count: u64,
     /// Longest waits, longest first; at most ten.
@@ -238,9 +281,9 @@ pub struct LongWaits {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LongWait {
     /// Begin time, in nanoseconds since the span began.
-    pub at_ns: u64,
+    pub at_ns: Nanos,
     /// Length of the wait.
-    pub time_ns: u64,
+    pub time_ns: Nanos,
     /// The thread.
     pub tid: u32,
     /// The program's name, with its unit if it is known.
@@ -264,9 +307,9 @@ pub struct LongWait {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Interval {
     /// Begin time, in nanoseconds since the span began.
-    pub at_ns: u64,
+    pub at_ns: Nanos,
     /// Length of the wait.
-    pub time_ns: u64,
+    pub time_ns: Nanos,
     /// Index into the list of programs.
     pub program: u32,
     /// The operation, as in the recording.

@@ -9,7 +9,8 @@ use rustc_hash::FxHashMap;
 use super::behind::{Owners, Watch};
 use super::chain::{Place, add_place};
 use super::count::{Count, Key};
-use super::{Behind, BlockedProgram, FileShare, OperationTime, Role, Through};
+use super::working::{PROBLEM_FROM, Working};
+use super::{Behind, BlockedProgram, FileShare, OperationTime, Role, SqliteMode, Through};
 use crate::causes::names::FileNames;
 use crate::question::ratio::ratio;
 use crate::question::threads::Threads;
@@ -38,6 +39,8 @@ pub(super) struct Program {
     /// Time of the longest waits by device, as an index into the analysis' devices.
     pub(super) devices: FxHashMap<usize, Nanos>,
     pub(super) through: Vec<(Place, Nanos)>,
+    /// The working time of all threads of the program; `None` if the recording does not show it.
+    pub(super) working: Option<Working>,
 }
 
 impl Program {
@@ -85,19 +88,22 @@ impl Program {
             role: self.role,
             threads: self.threads,
             waits: self.waits,
-            time_ns: self.time.0,
+            time_ns: self.time,
             worst_tid: self.worst.1,
-            worst: TimeShare { ns: worst.0, share: ratio(worst, span).unwrap_or(0.0) },
-            longest_ns: (self.longest > Nanos(0)).then_some(self.longest.0),
+            worst: TimeShare { ns: worst, share: ratio(worst, span).unwrap_or(0.0) },
+            working: self.working,
+            is_problem: self.is_problem(span),
+            longest_ns: (self.longest > Nanos(0)).then_some(self.longest),
             long: self.long,
             operations: (operations.into_iter())
                 .map(|(operation, waits, time)| OperationTime {
                     blocked_in: operation.name().to_owned(),
                     waits,
-                    time_ns: time.0,
+                    time_ns: time,
                 })
                 .collect(),
             file: self.most_waited_file(files),
+            sqlite: self.sqlite(files),
             device: self.device(),
             behind: told(&self.owners),
             through: None,
@@ -140,6 +146,27 @@ impl Program {
         })
     }
 
+    /// Returns how the program uses SQLite databases, if at least half of its waits with a known file are for
+    /// such databases and their journals.
+    fn sqlite(&self, files: &FileNames) -> Option<SqliteMode> {
+        let all: Nanos = self.files.values().copied().sum();
+        let (mut journal, mut wal, mut database) = (Nanos(0), Nanos(0), Nanos(0));
+        for (file, time) in &self.files {
+            match files.content(*file) {
+                Content::SqliteJournal => journal += *time,
+                Content::SqliteWal => wal += *time,
+                Content::SqliteDb => database += *time,
+                _ => {}
+            }
+        }
+        let of_sqlite = journal + wal + database;
+        (of_sqlite > Nanos(0) && of_sqlite + of_sqlite >= all).then_some(match (journal, wal) {
+            (Nanos(1..), Nanos(0)) => SqliteMode::Rollback,
+            (Nanos(0), Nanos(1..)) => SqliteMode::Wal,
+            _ => SqliteMode::Unknown,
+        })
+    }
+
     /// Returns where the awaited threads were blocked, if the program spent at least half of its blocked time
     /// waiting for other threads. The returned place includes the file if the file accounts for at least half
     /// of the time with a known file.
@@ -170,8 +197,27 @@ impl Program {
 
     /// Whether the program spent at least half of its blocked time waiting for other threads.
     pub(super) fn is_through_others(&self) -> bool {
-        let time: Nanos = self.through.iter().map(|(_, time)| *time).sum();
+        let time = self.through_time();
         time > Nanos(0) && time + time >= self.time
+    }
+
+    /// The time for which the program waited for threads that were blocked on storage.
+    pub(super) fn through_time(&self) -> Nanos {
+        self.through.iter().map(|(_, time)| *time).sum()
+    }
+
+    /// Whether storage is a problem for the program.
+    pub(super) fn is_problem(&self, span: Nanos) -> bool {
+        match &self.working {
+            Some(working) => working.is_problem(self.time),
+            None => ratio(self.worst.0.min(span), span).is_some_and(|share| share >= PROBLEM_FROM),
+        }
+    }
+
+    /// The time by which programs are ranked. If threads wait in parallel, the user does not wait longer than
+    /// the recording.
+    pub(super) fn felt(&self, span: Nanos) -> Nanos {
+        if self.working.is_some() { self.time.min(span) } else { self.worst.0 }
     }
 }
 

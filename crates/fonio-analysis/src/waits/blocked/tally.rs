@@ -10,15 +10,20 @@ use super::behind::{Owner, Owners, Source, Watch};
 use super::chain::{Chains, ForThread, Place};
 use super::count::{Count, FileCount, Kept, Key};
 use super::program::{Program, through};
-use super::{Blocked, BlockedFile, BlockedProgram, Interval, LongWait, LongWaits, Role, is_felt, named};
+use super::working::{ProcessTimes, Working, work};
+use super::{
+    Blocked, BlockedFile, BlockedProgram, Elsewhere, Interval, LongWait, LongWaits, Role, elsewhere, is_felt,
+    named,
+};
 use crate::figures::facts::{Facts, Frame};
 use crate::filter::FilterOptions;
 use crate::question::context::{Context, Ending};
 use crate::question::options::AnalysisOptions;
+use crate::question::ratio::ratio;
 use crate::question::seen::Seen;
 use crate::question::threads::Threads;
 use crate::question::{Question, Row};
-use crate::waits::outstanding::LONG;
+use crate::waits::outstanding::{LONG, TimeShare};
 
 const THREADS_MAX: usize = 1 << 16;
 /// Maximum number of generations between a thread and the command.
@@ -47,6 +52,7 @@ pub(crate) struct BlockedTally {
     parents: FxHashMap<u32, u32>,
     watch: Watch,
     chains: Chains,
+    times: ProcessTimes,
     /// Whether any wait or count was seen, which means that the recording has the waits of all threads.
     is_known: bool,
     /// Whether the filter drops requests. If it does, the owners of outstanding requests are unknown.
@@ -86,6 +92,7 @@ impl Question for BlockedTally {
                 self.pids.extend(row.pid.map(|pid| (row.tid, pid)));
                 self.parents.extend(row.pid.zip(row.parent_pid));
             }
+            Row::Sample(row) => self.times.sample(row),
             _ => {}
         }
     }
@@ -121,6 +128,7 @@ impl Question for BlockedTally {
     /// Returns `None` if the recording lacks the waits of all threads.
     fn finish(mut self, end: &mut Ending) -> Option<Blocked> {
         let (began, span, meta) = (end.began(), end.duration(), end.meta);
+        let times = self.times.by_program(&mut end.context.threads);
         let (threads, files) = (&end.context.threads, &end.context.files);
         // On an idle machine, no thread is blocked at all.
         let shows = |what: &str| meta.source.shows.iter().any(|shown| shown == what);
@@ -131,6 +139,14 @@ impl Question for BlockedTally {
         self.end_chains(Timestamp::MAX);
         self.threads.values_mut().for_each(|count| count.end_open(began + span));
         let roles = self.roles(span, command);
+        let mut elsewhere = FxHashMap::default();
+        if !meta.watched.is_empty() && !self.is_filtered {
+            let caused = &self.caused;
+            elsewhere = elsewhere::remove(&mut self.threads, &self.watch, |tid| caused.contains_key(&tid));
+            self.threads.retain(|_, count| count.time > Nanos(0));
+        }
+        let elsewhere = elsewhere.into_iter().filter(|(key, _)| roles[key] == Role::OfInterest);
+        let elsewhere = elsewhere.max_by_key(|(key, time)| (*time, Reverse(*key)));
         let mut sorted: Vec<(&Key, &Count)> = self.threads.iter().collect();
         sorted.sort_unstable_by_key(|(key, _)| **key);
         let mut programs: Vec<Program> = Vec::new();
@@ -161,9 +177,14 @@ impl Question for BlockedTally {
                 long.extend(felt.map(|kept| (key, count.unit, *kept)));
             }
         }
+        for program in &mut programs {
+            let key = (program.name, program.unit);
+            let of_program = |times: &FxHashMap<_, _>| times.get(&key).copied().unwrap_or_default();
+            program.working = times.as_ref().map(|times| Working::of(program, of_program(times)));
+        }
         // Sort a program before programs that wait for it.
         let order = |program: &Program| {
-            let time = Reverse(program.worst.0);
+            let time = (Reverse(program.is_problem(span)), Reverse(program.felt(span)));
             (program.role, time, program.is_through_others(), program.name, program.unit)
         };
         programs.sort_by_key(order);
@@ -194,20 +215,20 @@ impl Question for BlockedTally {
                 .map(|(file, (count, (_, name, of_unit)))| BlockedFile {
                     path: path(file),
                     waits: count.waits,
-                    time_ns: count.time.0,
-                    longest_ns: count.longest.0,
+                    time_ns: count.time,
+                    longest_ns: count.longest,
                     program: named(threads.name(name), unit(of_unit).as_deref()),
                 })
                 .collect(),
             long: LongWaits {
-                threshold_ns: LONG.0,
+                threshold_ns: LONG,
                 count: long_count,
                 longest: (long.iter())
                     .map(|(key, of_unit, kept)| {
                         let behind = self.watch.behind(*key, kept.began);
                         LongWait {
-                            at_ns: (kept.began - began).0,
-                            time_ns: kept.felt().0,
+                            at_ns: kept.began - began,
+                            time_ns: kept.felt(),
                             tid: key.0,
                             program: named(threads.name(key.1), unit(*of_unit).as_deref()),
                             blocked_in: kept.operation.name().to_owned(),
@@ -220,6 +241,14 @@ impl Question for BlockedTally {
                     })
                     .collect(),
             },
+            elsewhere: elsewhere.map(|(key, time)| Elsewhere {
+                program: named(
+                    threads.name(key.1),
+                    threads.unit_at(key.0, began).map(|unit| threads.unit(unit)),
+                ),
+                worst: TimeShare { ns: time, share: ratio(time.min(span), span).unwrap_or(0.0) },
+            }),
+            work: times.as_ref().map(|times| work(times, threads)).unwrap_or_default(),
             intervals,
             intervals_beyond_cap,
             threads_beyond_cap: self.beyond + self.chains.beyond,
@@ -390,8 +419,8 @@ impl BlockedTally {
             };
             rows += count.rows;
             all.extend(count.kept.iter().map(|kept| Interval {
-                at_ns: (kept.began - began).0,
-                time_ns: kept.time().0,
+                at_ns: kept.began - began,
+                time_ns: kept.time(),
                 program: program as u32,
                 blocked_in: kept.operation.name().to_owned(),
             }));

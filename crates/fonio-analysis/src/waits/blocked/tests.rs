@@ -2,7 +2,8 @@
 
 use fonio_core::meta::{BLOCKED_PARTLY, SHOWS_BLOCKED};
 use fonio_core::{
-    BlockedCount, BlockedIn, Content, File, Meta, Nanos, RowSink, Thread, Timestamp, WaitReason,
+    BlockedCount, BlockedIn, Content, File, Meta, Metric, Nanos, RowSink, Sample, Thread, Timestamp,
+    WaitReason,
 };
 use proptest::prelude::*;
 
@@ -52,7 +53,7 @@ fn without_waits_nothing_is_claimed() {
     assert_eq!(
         found,
         Some(Blocked {
-            long: LongWaits { threshold_ns: 100_000_000, ..LongWaits::default() },
+            long: LongWaits { threshold_ns: Nanos(100_000_000), ..LongWaits::default() },
             ..Blocked::default()
         })
     );
@@ -70,6 +71,57 @@ fn without_bpf_the_verdict_says_what_is_missing() {
         let found = analyser.finish(&meta);
         assert!(found.blocked.unwrap().is_partial);
         assert_eq!(found.verdict.contains("without BPF"), !is_the_problem, "{}", found.verdict);
+    }
+}
+
+/// Analyses a program of which each thread or process waits for 20 ms of every 25 ms, and that used 1.4 s of
+/// processor time in total. Process 5 is the first process of the program.
+fn pool(of_one_process: bool) -> BlockedProgram {
+    let mut analyser = analyser();
+    let threads = 100..660;
+    let row = |tid: u32, pid: u32| Thread {
+        tid,
+        pid: Some(pid),
+        comm: Some("db".to_owned()),
+        parent_pid: Some(1),
+        ..Thread::default()
+    };
+    analyser.thread(&row(5, 5)).unwrap();
+    for tid in threads.clone() {
+        analyser.thread(&row(tid, if of_one_process { 5 } else { tid })).unwrap();
+    }
+    for (at, tid) in threads.enumerate() {
+        analyser.wait(&wait(&format!("{tid} fsync {} {}", at * 25_000, at * 25_000 + 20_000))).unwrap();
+    }
+    let ended = Timestamp(14_000_000_000);
+    analyser
+        .sample(&Sample {
+            time: ended,
+            metric: Metric::ProcessCpuNs,
+            subject: Some("5".to_owned()),
+            value: 1_400_000_000,
+        })
+        .unwrap();
+    analyser.request(&request(0, "WS 0+8 q0 d0 c20000 t100")).unwrap();
+    let meta = Meta { began: Some(Timestamp(0)), ended: Some(ended), ..Meta::default() };
+    let mut found = analyser.finish(&meta);
+    assert_eq!(found.verdict_id, "blocked", "{}", found.verdict);
+    assert!(
+        found.verdict.contains("of its working time (11.2 s of 12.6 s in 560 threads)"),
+        "{}",
+        found.verdict
+    );
+    found.blocked.take().unwrap().programs.swap_remove(0)
+}
+
+#[test]
+fn a_pool_of_threads_or_processes_is_one_program() {
+    for of_one_process in [true, false] {
+        let program = pool(of_one_process);
+        assert_eq!((program.name.as_str(), program.threads), ("db", 560));
+        assert!(program.worst.share < 0.002, "one thread waited for {}", program.worst.share);
+        let working = program.working.unwrap();
+        assert!((0.85..0.9).contains(&working.storage_share), "{working:?}");
     }
 }
 
@@ -117,7 +169,7 @@ fn short_waits_count_and_a_lock_does_not() {
     let (began, ended) = (Some(Timestamp(0)), Some(Timestamp(1_000_000_000)));
     let found = analyser.finish(&Meta { began, ended, ..Meta::default() }).blocked.unwrap();
     let program = &found.programs[0];
-    assert_eq!((program.waits, program.time_ns, program.longest_ns), (20, 12_000_000, None));
+    assert_eq!((program.waits, program.time_ns, program.longest_ns), (20, Nanos(12_000_000), None));
     assert_eq!(program.worst.share, 0.012);
 }
 
@@ -196,7 +248,7 @@ fn a_filter_leaves_the_chain_whole() {
     let (began, ended) = (Some(Timestamp(0)), Some(Timestamp(9_000_000)));
     let found = filter.into_inner().finish(&Meta { began, ended, ..Meta::default() }).blocked.unwrap();
     let programs: Vec<_> = found.programs.iter().map(|row| (row.name.as_str(), row.time_ns)).collect();
-    assert_eq!(programs, [("p7", 1_000_000)]);
+    assert_eq!(programs, [("p7", Nanos(1_000_000))]);
     assert_eq!(found.programs[0].through.as_ref().unwrap().name, "p8");
 }
 
@@ -244,7 +296,7 @@ fn many_files_of_one_path_are_one_place() {
     let through = shell.through.as_ref().unwrap();
     assert_eq!(
         (shell.time_ns, through.name.as_str(), through.file.as_deref()),
-        (42 * 500_000, "sqlite3", Some("/notes.db-journal"))
+        (Nanos(42 * 500_000), "sqlite3", Some("/notes.db-journal"))
     );
 }
 

@@ -126,16 +126,14 @@ mod tests {
     use std::time::Duration;
 
     use fonio_core::Nanos;
-    use fonio_testing::{Need, has};
+    use fonio_testing::skip_without;
 
     use super::super::prepare;
     use super::*;
 
     #[test]
     fn accesses_are_made_and_pauses_are_kept_or_left_out() {
-        if !has(&[Need::DirectIo]) {
-            return;
-        }
+        skip_without!(DirectIo);
         let dir = tempfile::tempdir().expect("a folder");
         let file = dir.path().join("file");
         let access = |kind, offset, begins| Access {

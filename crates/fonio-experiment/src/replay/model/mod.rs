@@ -101,12 +101,9 @@ impl Responses {
 }
 
 /// Replays the recording in `dir` under each scheduler, on a new device where the accessed data are already
-/// written.
-///
-/// # Errors
-///
-/// [`ExperimentError::Recording`], [`ExperimentError::NothingToReplay`], [`ExperimentError::Emulator`] if the
-/// profile does not exist, or [`ExperimentError::InModel`] if the recording does not fit on the device.
+/// written. Fails with [`ExperimentError::Recording`], [`ExperimentError::NothingToReplay`],
+/// [`ExperimentError::Emulator`] if the profile does not exist, or [`ExperimentError::InModel`] if the
+/// recording does not fit on the device.
 pub fn replay_in_model(
     dir: &Path,
     model: &Model<'_>,

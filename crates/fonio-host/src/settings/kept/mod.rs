@@ -74,9 +74,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Opens the record of kept settings. Until a setting is kept, no file is created.
-    ///
-    /// # Errors
+    /// Opens the record of kept settings. Until a setting is kept, no file is created. Fails with
     /// [`HostError::System`], for example if the record cannot be parsed.
     pub fn open(files: KeptFiles) -> Result<Keeper, HostError> {
         let mut keeper = Keeper { files, kept: Vec::new(), _lock: None };
@@ -86,9 +84,7 @@ impl Keeper {
         Ok(keeper)
     }
 
-    /// Reads the record of kept settings without locking it, so that it can be shown.
-    ///
-    /// # Errors
+    /// Reads the record of kept settings without locking it, so that it can be shown. Fails with
     /// [`HostError::System`] if the record cannot be read or parsed.
     pub fn on_record(files: &KeptFiles) -> Result<Vec<Kept>, HostError> {
         read_record(&files.record())
@@ -179,10 +175,8 @@ impl Keeper {
         })
     }
 
-    /// Keeps a setting across reboots. If the setting is already kept, replaces its value.
-    ///
-    /// # Errors
-    /// The errors of [`Keeper::plan`], and [`HostError::System`].
+    /// Keeps a setting across reboots. If the setting is already kept, replaces its value. Returns the errors
+    /// of [`Keeper::plan`], and [`HostError::System`].
     pub fn keep(&mut self, applied: &Applied) -> Result<Kept, HostError> {
         self.lock()?;
         self.plan(applied)?;
@@ -235,9 +229,7 @@ impl Keeper {
         Ok(kept)
     }
 
-    /// Removes a setting from the files that keep it. Does nothing if the setting is not kept.
-    ///
-    /// # Errors
+    /// Removes a setting from the files that keep it. Does nothing if the setting is not kept. Fails with
     /// [`HostError::System`] if a file cannot be changed; the setting then stays on record.
     pub fn forget(&mut self, target: &Target) -> Result<Undone, HostError> {
         let Some(at) = self.kept.iter().position(|kept| kept.applied.target == *target) else {

@@ -14,10 +14,8 @@ use crate::settings::kind::KeptAs;
 use crate::settings::refusal::Refusal;
 
 impl Keeper {
-    /// Returns how a setting would be kept. Does not change any file.
-    ///
-    /// # Errors
-    /// [`HostError::NotKept`] with the reason why the setting cannot be kept.
+    /// Returns how a setting would be kept. Does not change any file. Fails with [`HostError::NotKept`] with
+    /// the reason why the setting cannot be kept.
     pub fn plan(&self, applied: &Applied) -> Result<Kept, HostError> {
         let target = &applied.target;
         let refused =

@@ -153,7 +153,7 @@ impl Discards {
 
 #[cfg(test)]
 mod tests {
-    use fonio_testing::{Need, has};
+    use fonio_testing::skip_without;
 
     use super::*;
     use crate::ledger::Ledger;
@@ -222,9 +222,7 @@ mod tests {
     /// Checks on a loop device which values the kernel accepts and which values it then shows.
     #[test]
     fn a_real_device_is_limited_and_gets_its_own_limit_back() {
-        if !has(&[Need::Root, Need::Loop]) {
-            return;
-        }
+        skip_without!(Root, Loop);
         let dir = tempfile::tempdir().expect("dir");
         let image = dir.path().join("image");
         std::fs::File::create(&image).and_then(|file| file.set_len(16 << 20)).expect("image");

@@ -148,10 +148,7 @@ fn check_size(dir: &Path, size: ByteCount) -> Result<(), String> {
 }
 
 /// Moves a folder into memory, or changes the size of its tmpfs. A systemd unit calls this function at each
-/// boot.
-///
-/// # Errors
-/// [`HostError::NotSettable`] with the reason. If an error occurs, the folder is unchanged.
+/// boot. Fails with [`HostError::NotSettable`] with the reason. If an error occurs, the folder is unchanged.
 pub fn start(dir: &Path, size: ByteCount) -> Result<(), HostError> {
     let _lock = lock()?;
     let refused = |reason: String| HostError::NotSettable {
@@ -205,9 +202,7 @@ fn unmount(dir: &Path) -> Result<(), HostError> {
     })
 }
 
-/// Writes a folder in memory out to the disk; returns `None` if the folder is not in memory.
-///
-/// # Errors
+/// Writes a folder in memory out to the disk; returns `None` if the folder is not in memory. Fails with
 /// [`HostError::NotCopied`] if a part could not be written.
 pub fn write_out(dir: &Path) -> Result<Option<Mirrored>, HostError> {
     let _lock = lock()?;

@@ -100,10 +100,7 @@ pub struct Trim {
 }
 
 /// Returns the file system that [`trim`] would trim for `path`, with its free bytes. Does not change
-/// anything.
-///
-/// # Errors
-/// [`HostError::NotSettable`] with the reason why the file system cannot be trimmed.
+/// anything. Fails with [`HostError::NotSettable`] with the reason why the file system cannot be trimmed.
 pub fn trim_plan(path: &Path) -> Result<Trim, HostError> {
     let mounted = mount_of(path)?;
     let refused =
@@ -126,9 +123,7 @@ pub fn trim_plan(path: &Path) -> Result<Trim, HostError> {
     Ok(Trim { dir: mounted.dir, filesystem: mounted.filesystem, source: mounted.source, bytes })
 }
 
-/// Trims the file system that contains `path`. Trimming cannot be undone, but loses no data.
-///
-/// # Errors
+/// Trims the file system that contains `path`. Trimming cannot be undone, but loses no data. Fails with
 /// [`HostError::NotSettable`] with the reason why the file system cannot be trimmed.
 pub fn trim(path: &Path) -> Result<Trim, HostError> {
     let planned = trim_plan(path)?;

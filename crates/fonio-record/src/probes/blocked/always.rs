@@ -22,9 +22,11 @@ const NAMES_MAX: usize = 4096;
 
 /// The sizes of the kernel tables, and of the ring buffer in bytes. The sizes for a recording would take 20
 /// MiB.
-const SIZES: [(&str, u32); 6] = [
+const SIZES: [(&str, u32); 8] = [
     ("sleepers", 2048),
     ("started_by", 1024),
+    ("ran", 1),
+    ("slept", 1),
     ("short_waits", 4096),
     ("long_waits", 256 << 10),
     ("open_beyond", 1024),
@@ -37,6 +39,7 @@ impl BlockedProbe {
         let mut probe = BlockedProbe::load_sized(machine, &SIZES)?;
         probe.attach(now)?;
         probe.now_set.threshold_ns = THRESHOLD_MIN_NS;
+        probe.now_set.counts_processes = 0;
         probe.set().map_err(|error| Unavailable::from_map(&error))?;
         Ok(probe)
     }

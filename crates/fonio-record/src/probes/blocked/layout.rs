@@ -36,6 +36,9 @@ pub(super) struct ProbeSettings {
     pub began_ns: u64,
     pub period: u32,
     pub own_tgid: u32,
+    /// Whether the program sums up the times of each process.
+    pub counts_processes: u32,
+    pub zero: u32,
 }
 
 /// The counters that the BPF program increments.
@@ -96,6 +99,16 @@ pub(super) struct Started {
     pub started_ns: u64,
 }
 
+/// The key under which the BPF program sums the interruptible sleeps of a process.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct SleepKey {
+    pub tgid: u32,
+    pub call: i32,
+    /// 1 if another thread held the lock for which the thread waited.
+    pub is_for_lock: u32,
+}
+
 /// A long wait, as the BPF program reports it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -123,11 +136,11 @@ pub(super) struct LongWait {
 }
 
 const _: () =
-    assert!(size_of::<ProbeSettings>() == 24 && size_of::<Counters>() == 56 && size_of::<Slot>() == 16);
+    assert!(size_of::<ProbeSettings>() == 32 && size_of::<Counters>() == 56 && size_of::<Slot>() == 16);
 const _: () =
-    assert!(size_of::<ShortKey>() == 16 && size_of::<ShortSum>() == 48 && size_of::<Started>() == 16);
+    assert!(size_of::<ShortKey>() == 16 && size_of::<ShortSum>() == 48 && size_of::<SleepKey>() == 12);
 const _: () = assert!(size_of::<LongWait>() == 96 + 8 * (STACK_MAX + WAKER_STACK_MAX));
-const _: () = assert!(offset_of!(LongWait, stack) == 96);
+const _: () = assert!(offset_of!(LongWait, stack) == 96 && size_of::<Started>() == 16);
 
 // SAFETY: each is `repr(C)`, consists of integers and has no padding, so every sequence of bytes is a value.
 unsafe impl aya::Pod for ProbeSettings {}
@@ -139,6 +152,8 @@ unsafe impl aya::Pod for ShortKey {}
 unsafe impl aya::Pod for ShortSum {}
 // SAFETY: the same holds as for `ProbeSettings`.
 unsafe impl aya::Pod for Started {}
+// SAFETY: the same holds as for `ProbeSettings`.
+unsafe impl aya::Pod for SleepKey {}
 // SAFETY: the same holds as for `ProbeSettings`.
 unsafe impl aya::Pod for Slot {}
 // SAFETY: the same holds as for `ProbeSettings`.

@@ -28,6 +28,7 @@ mod probe;
 mod recorded;
 mod shedding;
 mod short;
+mod sleeps;
 mod so_far;
 mod traced;
 
@@ -45,13 +46,14 @@ use crate::probes::bpf::{self, Unavailable};
 pub(crate) use judgement::Judgement;
 use judgement::StackFunctions;
 use layout::{
-    BEGAN_BEFORE, Counters, LongWait, MAYBE_WOKEN, ProbeSettings, ShortKey, ShortSum, Slot, Started,
+    BEGAN_BEFORE, Counters, LongWait, MAYBE_WOKEN, ProbeSettings, ShortKey, ShortSum, SleepKey, Slot, Started,
 };
 pub(crate) use open::{blocked_threads as blocked_in_procfs, judgement as judged_in_procfs};
 pub(crate) use probe::{NotRecorded, Probe};
 pub(crate) use recorded::{BlockedCapture, CapturedWaits};
 pub(crate) use short::ShortWaits;
 use short::Sum;
+pub(crate) use sleeps::ProcessesSeen;
 
 /// The compiled BPF object, created by `cargo xtask assets`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/blocked.bpf.o"));
@@ -108,6 +110,8 @@ pub(crate) struct FinishedProbe {
     pub names: ThreadNames,
     /// The parent and the start of each process started during the recording.
     pub started_by: FxHashMap<u32, ProcessStart>,
+    /// The times of processes that procfs does not show; `None` without BPF.
+    pub processes: Option<ProcessesSeen>,
     pub lost: Lost,
     /// The largest threshold used during the recording.
     pub threshold_max: Nanos,
@@ -126,6 +130,8 @@ pub(crate) struct BlockedProbe {
     open_slots: Array<MapData, Slot>,
     open_beyond: HashMap<MapData, u32, u64>,
     started_by: HashMap<MapData, u32, Started>,
+    ran: HashMap<MapData, u32, u64>,
+    slept: HashMap<MapData, SleepKey, u64>,
     short_waits: HashMap<MapData, ShortKey, ShortSum>,
     long_waits: RingBuf<MapData>,
     functions: StackFunctions,
@@ -163,6 +169,8 @@ impl BlockedProbe {
         let open_slots = bpf::map(&mut programs, "open_slots", Array::try_from)?;
         let open_beyond = bpf::map(&mut programs, "open_beyond", HashMap::try_from)?;
         let started_by = bpf::map(&mut programs, "started_by", HashMap::try_from)?;
+        let ran = bpf::map(&mut programs, "ran", HashMap::try_from)?;
+        let slept = bpf::map(&mut programs, "slept", HashMap::try_from)?;
         let short_waits = bpf::map(&mut programs, "short_waits", HashMap::try_from)?;
         let long_waits = bpf::map(&mut programs, "long_waits", RingBuf::try_from)?;
         Ok(BlockedProbe {
@@ -173,6 +181,8 @@ impl BlockedProbe {
             open_slots,
             open_beyond,
             started_by,
+            ran,
+            slept,
             short_waits,
             long_waits,
             functions: StackFunctions::from_kallsyms(
@@ -195,6 +205,8 @@ impl BlockedProbe {
             began_ns: began.0,
             period: 0,
             own_tgid: std::process::id(),
+            counts_processes: 1,
+            zero: 0,
         };
         self.set().map_err(|error| Unavailable::from_map(&error))?;
         self.short.begin(0, began);
@@ -332,6 +344,10 @@ impl BlockedProbe {
                     (pid, ProcessStart { parent, started: Nanos(started_ns) })
                 })
                 .collect(),
+            processes: Some(ProcessesSeen::new(
+                self.ran.iter().filter_map(Result::ok),
+                self.slept.iter().filter_map(Result::ok),
+            )),
             lost,
             threshold_max: self.threshold_max,
             without_symbols: self.functions.is_empty(),

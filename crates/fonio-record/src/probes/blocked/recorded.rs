@@ -10,7 +10,7 @@ use rustc_hash::FxHashSet;
 use super::shedding::THRESHOLD_MIN_NS;
 use super::so_far::{Longest, SoFar};
 use super::traced::Unseen;
-use super::{BlockedWait, FinishedProbe, NotRecorded, Probe};
+use super::{BlockedWait, FinishedProbe, NotRecorded, Probe, ProcessesSeen};
 use crate::attribution::files::Files;
 use crate::attribution::threads::Threads;
 use crate::options::BlockedSoFar;
@@ -171,6 +171,11 @@ pub(crate) struct CapturedWaits {
 }
 
 impl CapturedWaits {
+    /// Takes the times of processes that BPF recorded.
+    pub(crate) fn take_processes(&mut self) -> Option<ProcessesSeen> {
+        self.finished.processes.take()
+    }
+
     /// Returns whether the recording was made without BPF, so the waits that only BPF shows are missing.
     pub(crate) fn is_without_bpf(&self) -> bool {
         self.finished.unseen.is_some()

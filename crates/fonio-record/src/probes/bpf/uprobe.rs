@@ -99,10 +99,8 @@ impl Uprobes {
         descriptor.try_clone().map_err(|error| failed(error.into()))
     }
 
-    /// Runs the program at the byte `offset` of the file, with the cookie.
-    ///
-    /// # Errors
-    /// The system's error, for example `EINVAL` if no instruction can begin at `offset`.
+    /// Runs the program at the byte `offset` of the file, with the cookie. Returns the system's error, for
+    /// example `EINVAL` if no instruction can begin at `offset`.
     pub(crate) fn attach(
         self,
         program: &ProgramFd,

@@ -37,10 +37,7 @@ impl Library {
 }
 
 /// Looks for SQLite in an executable file. Returns `None` if the file is not an executable for this
-/// processor, or has no symbol `sqlite3_step`.
-///
-/// # Errors
-/// If the file cannot be read.
+/// processor, or has no symbol `sqlite3_step`. Fails if the file cannot be read.
 pub(super) fn find(file: File) -> io::Result<Option<Library>> {
     let mut magic = [0; 20];
     if std::os::unix::fs::FileExt::read_at(&file, &mut magic, 0)? < magic.len()

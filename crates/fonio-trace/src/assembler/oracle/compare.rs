@@ -54,10 +54,7 @@ impl RowSink for Rows {
     }
 }
 
-/// Assembles batches. Returns the counters by name.
-///
-/// # Errors
-/// If the sink fails.
+/// Assembles batches. Returns the counters by name. Fails if the sink fails.
 pub fn assemble(
     batches: &[Batch],
     options: AssemblerOptions,
@@ -70,10 +67,7 @@ pub fn assemble(
     assembler.finish(sink)
 }
 
-/// Compares the assembler with its oracle.
-///
-/// # Panics
-/// Panics if the assembler and its oracle differ in a row or a count.
+/// Compares the assembler with its oracle. Panics if the assembler and its oracle differ in a row or a count.
 pub fn assert_same(batches: &[Batch], options: &AssemblerOptions, no_bios: bool) {
     let (mut fast, mut slow) = (Rows { no_bios, ..Rows::default() }, Rows { no_bios, ..Rows::default() });
     let fast_counts = assemble(batches, options.clone(), &mut fast).expect("the sink does not fail");

@@ -136,10 +136,8 @@ struct Naive<'a> {
     sink: &'a mut dyn RowSink,
 }
 
-/// Emits the same rows as [`Assembler`](super::Assembler) for these batches, computed naively.
-///
-/// # Errors
-/// If the sink fails.
+/// Emits the same rows as [`Assembler`](super::Assembler) for these batches, computed naively. Fails if the
+/// sink fails.
 pub fn assemble_naively(
     batches: &[Batch],
     options: AssemblerOptions,

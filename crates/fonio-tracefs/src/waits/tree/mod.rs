@@ -400,10 +400,7 @@ impl WaitTree {
     }
 
     /// Writes the rows to `sink`, ordered by the beginning of their intervals. Rows of length zero are left
-    /// out, except the first row of each thread.
-    ///
-    /// # Errors
-    /// If `sink` fails.
+    /// out, except the first row of each thread. Fails if `sink` fails.
     pub fn finish(mut self, completions: &Completions, sink: &mut dyn RowSink) -> io::Result<()> {
         self.intervals.sort_by_key(|interval| (interval.began, interval.tid));
         for interval in &self.intervals {

@@ -39,11 +39,9 @@ pub struct Mirrored {
     pub removed: u64,
 }
 
-/// Makes the content of the folder `to` equal to the content of `from`. `place` is the target's path.
-///
-/// # Errors
-/// [`HostError::NotCopied`] if a part could not be written. In this case, the other parts were written, and
-/// nothing was removed.
+/// Makes the content of the folder `to` equal to the content of `from`. `place` is the target's path. Fails
+/// with [`HostError::NotCopied`] if a part could not be written. In this case, the other parts were written,
+/// and nothing was removed.
 pub(in crate::settings) fn mirror(
     from: &OwnedFd,
     to: &OwnedFd,

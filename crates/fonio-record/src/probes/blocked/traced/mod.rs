@@ -299,6 +299,7 @@ impl TracedProbe {
             short: self.judge.short,
             names: self.judge.names,
             started_by: FxHashMap::default(),
+            processes: None,
             lost,
             threshold_max: self.threshold_max,
             without_symbols: self.judge.functions.is_empty(),

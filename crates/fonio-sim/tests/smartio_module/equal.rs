@@ -4,7 +4,7 @@
 
 use fonio_core::Random;
 use fonio_sim::scheduler::vectors;
-use fonio_testing::{Need, has};
+use fonio_testing::skip_without;
 
 use super::policy::Driver;
 
@@ -104,9 +104,7 @@ fn same_decisions(family: Family, seed: u64) -> usize {
 
 #[test]
 fn the_policy_decides_as_the_model_of_the_study() {
-    if !has(&[Need::Cc]) {
-        return;
-    }
+    skip_without!(Cc);
     for family in [Family::OnePriority, Family::Limits, Family::TwoClasses] {
         let went: usize = (0..INPUTS).map(|seed| same_decisions(family, seed)).sum();
         assert!(went > 5_000, "{family:?}: only {went} requests were dispatched");

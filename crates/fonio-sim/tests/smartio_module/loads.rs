@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use fonio_testing::{Need, has};
+use fonio_testing::skip_without;
 
 use super::policy::Driver;
 
@@ -145,9 +145,7 @@ fn deep_slowdowns(slower_ns: u64) -> [f64; 2] {
 
 #[test]
 fn writes_go_with_reads_where_they_cost_little() {
-    if !has(&[Need::Cc]) {
-        return;
-    }
+    skip_without!(Cc);
     let mut table = String::new();
     for slower_us in [0, 10, 100, 1_000] {
         let [reads, writes] = deep_slowdowns(slower_us * 1_000);
@@ -177,9 +175,7 @@ fn serial_slowdowns(scheduler: &str, service_ns: [u64; 2]) -> [f64; 2] {
 
 #[test]
 fn slowdowns_on_a_serial_device() {
-    if !has(&[Need::Cc]) {
-        return;
-    }
+    skip_without!(Cc);
     // The service times of the device in the study's Galaxy S5, with 10 µs of overhead.
     let cases = [("sequential", [72_000, 190_000]), ("random", [187_000, 410_000])];
     let policies = [
@@ -207,9 +203,7 @@ fn slowdowns_on_a_serial_device() {
 
 #[test]
 fn levels_have_shares() {
-    if !has(&[Need::Cc]) {
-        return;
-    }
+    skip_without!(Cc);
     /// A group of programs: the priority level, the number of programs, and the number of reads in flight per
     /// program.
     type Group = (u64, usize, u64);
@@ -269,9 +263,7 @@ fn endless(scheduler: &str, continued_ns: u64, stride: u64) -> (u64, u64) {
 
 #[test]
 fn turns_go_on_where_they_gain() {
-    if !has(&[Need::Cc]) {
-        return;
-    }
+    skip_without!(Cc);
     let cases = [
         ("sequential, faster if continued", 80_000, SEQUENTIAL),
         ("sequential, as fast if interrupted", 150_000, SEQUENTIAL),
@@ -322,9 +314,7 @@ fn fifty(settings: &str, read_ns: u64) -> (f64, u64) {
 
 #[test]
 fn turns_have_room_for_reads_on_slow_devices() {
-    if !has(&[Need::Cc]) {
-        return;
-    }
+    skip_without!(Cc);
     let mut table = String::new();
     for read_us in [150, 600, 3_000] {
         for (how, settings) in

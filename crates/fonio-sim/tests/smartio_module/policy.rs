@@ -10,28 +10,29 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 
 use fonio_core::Random;
-use fonio_testing::{Need, has};
+use fonio_testing::skip_without;
 
-use crate::smartio::sources;
+/// The folder of the module's sources.
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernel/smartio");
 
 /// Compiles the driver program once for all tests.
-pub(super) fn driver() -> &'static Path {
+pub fn driver() -> &'static Path {
     static DRIVER: OnceLock<PathBuf> = OnceLock::new();
     DRIVER.get_or_init(|| {
-        let folder = crate::process::scratch("kernel/policy").expect("a folder");
         // Several test processes may compile at the same time, so each of them uses a different file name.
-        let program = folder.join(format!("drive-{}", std::process::id()));
+        let program =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("smartio-drive-{}", std::process::id()));
         let mut cc = Command::new("cc");
         cc.args(["-Wall", "-Wextra", "-Werror", "-g", "-O1", "-fsanitize=address,undefined"]);
         cc.arg("-fno-sanitize-recover=all").arg("-o").arg(&program);
-        let out = cc.args(["policy.c", "test/drive.c"]).current_dir(sources()).output().expect("cc starts");
+        let out = cc.args(["policy.c", "test/drive.c"]).current_dir(SOURCES).output().expect("cc starts");
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
         program
     })
 }
 
 /// A process that runs the policy. The process reads one line per event and writes one line per reply.
-pub(super) struct Driver {
+pub struct Driver {
     child: Child,
     events: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
@@ -76,10 +77,8 @@ impl Drop for Driver {
 
 #[test]
 fn vectors_give_their_answers() {
-    if !has(&[Need::Cc]) {
-        return;
-    }
-    let folder = sources().join("test/vectors");
+    skip_without!(Cc);
+    let folder = Path::new(SOURCES).join("test/vectors");
     let mut names: Vec<PathBuf> =
         std::fs::read_dir(&folder).expect("vectors").map(|entry| entry.expect("a file").path()).collect();
     names.sort();
@@ -401,9 +400,7 @@ fn sequence(seed: u64, events: u64) -> u64 {
 
 #[test]
 fn random_sequences_keep_the_rules() {
-    if !has(&[Need::Cc]) {
-        return;
-    }
+    skip_without!(Cc);
     let requests: u64 = (0..60).map(|seed| sequence(seed, 2_000)).sum();
     assert!(requests > 10_000, "only {requests} requests");
 }

@@ -1,0 +1,250 @@
+//! Finds the program that storage delayed, with the facts about its waits: operations, file, device, and the
+//! programs whose requests were in the way. The mechanisms and fixes are chosen by these facts.
+
+use fonio_core::Nanos;
+
+use crate::analyser::Analysis;
+use crate::figures::facts::Facts;
+use crate::question::ratio::ratio;
+use crate::question::threads::UNKNOWN_NAME;
+use crate::waits::blocked::{
+    Behind, Blocked, BlockedProgram, FileShare, ProgramWork, Role, SqliteMode, Through,
+};
+
+/// Minimum share of the waits for a file to be the file of the victim.
+const FILE_FROM: f64 = 0.5;
+/// Minimum share of the outstanding request time for a program to be in the way.
+pub(super) const BEHIND_FROM: f64 = 0.3;
+
+/// The beginnings of the names of kernel threads that write or encrypt data for programs.
+const KERNEL: [&str; 12] = [
+    "kworker",
+    "jbd2",
+    "kswapd",
+    "xfsaild",
+    "xfs-",
+    "btrfs-",
+    "f2fs_",
+    "ext4lazyinit",
+    "kcryptd",
+    "dmcrypt_write",
+    "loop",
+    "flush-",
+];
+
+/// A program that storage delayed.
+#[derive(Debug, Default)]
+pub(super) struct Victim<'a> {
+    pub(super) program: &'a str,
+    pub(super) unit: Option<&'a str>,
+    /// The operations in which it was blocked, with their shares of the blocked time, largest first.
+    pub(super) operations: Vec<(&'a str, f64)>,
+    pub(super) file: Option<&'a str>,
+    /// What is known about the file, if the program waited for one file most of the time.
+    of_file: Option<&'a FileShare>,
+    pub(super) device: Option<u32>,
+    /// The kind of journal, if the program waited for SQLite databases most of the time.
+    pub(super) sqlite: Option<SqliteMode>,
+    behind: &'a [Behind],
+}
+
+impl<'a> Victim<'a> {
+    /// Returns the program of the verdict: the program for which storage is a problem or, without one, the
+    /// program with the longest single wait.
+    pub(super) fn of(analysis: &'a Analysis) -> Option<Victim<'a>> {
+        let blocked = analysis.blocked.as_ref()?;
+        match blocked.worst(Role::OfInterest).filter(|program| program.is_problem) {
+            Some(program) => Some(Victim::waits(blocked, program)),
+            None => Victim::longest_wait(blocked),
+        }
+    }
+
+    fn waits(blocked: &'a Blocked, program: &'a BlockedProgram) -> Victim<'a> {
+        let through = program.through.as_ref();
+        // A program that waits for another thread is delayed by the same requests as that thread.
+        let of_thread = through.and_then(|through| {
+            blocked.programs.iter().find(|other| other.name == through.name && other.unit == through.unit)
+        });
+        let blocked_one = of_thread.unwrap_or(program);
+        let of_file = program.file.as_ref().filter(|file| file.share >= FILE_FROM);
+        let operations = program.operations.iter().filter_map(|row| {
+            let share = ratio(row.time_ns, program.time_ns)?;
+            Some((in_operation(&row.blocked_in, through), share))
+        });
+        Victim {
+            program: &program.name,
+            unit: program.unit.as_deref(),
+            operations: operations.collect(),
+            file: of_file
+                .map(|file| file.path.as_str())
+                .or_else(|| through.and_then(|through| through.file.as_deref())),
+            of_file,
+            sqlite: program.sqlite.or(blocked_one.sqlite),
+            device: blocked_one.device,
+            behind: &blocked_one.behind,
+        }
+    }
+
+    fn longest_wait(blocked: &'a Blocked) -> Option<Victim<'a>> {
+        let longest = blocked.long.longest.first()?;
+        let through = longest.through.as_ref();
+        let name = longest.program.split_once(" (").map_or(longest.program.as_str(), |(name, _)| name);
+        let program = (blocked.programs.iter()).find(|program| program.full_name() == longest.program);
+        let file = longest.file.as_deref().or_else(|| through?.file.as_deref());
+        Some(Victim {
+            program: name,
+            unit: program.and_then(|program| program.unit.as_deref()),
+            operations: vec![(in_operation(&longest.blocked_in, through), 1.0)],
+            file,
+            of_file: program
+                .and_then(|program| program.file.as_ref())
+                .filter(|known| Some(known.path.as_str()) == file),
+            sqlite: program.and_then(|program| program.sqlite),
+            device: longest.device,
+            behind: &longest.behind,
+        })
+    }
+
+    /// Returns the share of its waits in some operations.
+    pub(super) fn share_of(&self, wanted: &[&str]) -> f64 {
+        let of = self.operations.iter().filter(|(operation, _)| wanted.contains(operation));
+        of.map(|(_, share)| share).sum()
+    }
+
+    /// Returns the other program whose requests were in the way most.
+    pub(super) fn culprit(&self) -> Option<&'a Behind> {
+        let others = self.behind.iter().filter(|row| !row.is_own && row.process != UNKNOWN_NAME);
+        let mut others = others.filter(|row| !is_kernel(&row.process));
+        others.next().filter(|row| row.share >= BEHIND_FROM)
+    }
+
+    /// Returns the share of the outstanding request time of threads whose names begin with `name`.
+    fn behind_share(&self, name: &str) -> f64 {
+        let rows = self.behind.iter().filter(|row| !row.is_own && row.process.starts_with(name));
+        rows.map(|row| row.share).sum()
+    }
+
+    fn own_share(&self) -> f64 {
+        self.behind.iter().filter(|row| row.is_own).map(|row| row.share).sum()
+    }
+}
+
+/// Returns the operation in which a thread was blocked, or in which the thread was blocked for which it waited.
+fn in_operation<'a>(blocked_in: &'a str, through: Option<&'a Through>) -> &'a str {
+    match through {
+        Some(through) if blocked_in == "other_thread" => &through.blocked_in,
+        _ => blocked_in,
+    }
+}
+
+/// Returns whether a thread of the kernel has this name.
+fn is_kernel(name: &str) -> bool {
+    KERNEL.iter().any(|begin| name.starts_with(begin))
+}
+
+/// Adds the facts about the victim, under names that begin with `victim.`.
+pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
+    others(facts, analysis);
+    let victim = Victim::of(analysis);
+    facts.count("victim.known", "a program waited for storage for long", u64::from(victim.is_some()));
+    let Some(victim) = victim else { return };
+    facts.word("victim.program", victim.program);
+    if let Some(unit) = victim.unit {
+        facts.word("victim.unit", unit);
+    }
+    let syncs_everything = ["umount", "sync", "syncfs"].contains(&victim.program);
+    let label = "the delayed program writes everything that is dirty";
+    facts.count("victim.syncs_everything", label, u64::from(syncs_everything));
+    let is_unmount = victim.program == "umount";
+    facts.count("victim.is_unmount", "the delayed program unmounts", u64::from(is_unmount));
+    for (name, label, operations) in [
+        ("fsync", "in fsync or for the journal", &["fsync", "journal"][..]),
+        ("fsync_only", "in fsync", &["fsync"]),
+        ("journal", "for the journal", &["journal"]),
+        ("read", "in reads and page faults", &["read", "page_fault"]),
+        ("names", "in look-ups and changes of names", &["metadata"]),
+        ("write", "in writes and asynchronous I/O", &["write", "async_io"]),
+        ("dirty_limit", "held back by the dirty limit", &["dirty_limit"]),
+        ("swap", "reading back swapped memory", &["swap_in"]),
+    ] {
+        let label = format!("waits of the delayed program {label}, share");
+        facts.share(format!("victim.{name}_share"), label, victim.share_of(operations));
+    }
+    facts.share("victim.own_share", "request time of its own during its waits, share", victim.own_share());
+    for (name, label, begin) in [
+        ("btrfs", "transactions of btrfs", "btrfs-"),
+        ("f2fs", "checkpoints and cleaning of f2fs", "f2fs_"),
+        ("xfs", "the log of xfs", "xfsaild"),
+        ("lazy_init", "the lazy initialisation of ext4", "ext4lazyinit"),
+        ("write_back", "write-back of unknown programs", "kworker"),
+    ] {
+        let label = format!("request time of {label} during its waits, share");
+        facts.share(format!("victim.behind_{name}_share"), label, victim.behind_share(begin));
+    }
+    if let Some(file) = victim.file {
+        facts.word("victim.file", file);
+    }
+    if let Some(file) = victim.of_file {
+        facts.word("victim.file_content", &file.content);
+        for (name, path) in [("victim.journal", &file.journal), ("victim.wal", &file.wal)] {
+            if let Some(path) = path {
+                facts.word(name, path);
+            }
+        }
+    }
+    if let Some(mode) = victim.sqlite {
+        let word = match mode {
+            SqliteMode::Rollback => "rollback",
+            SqliteMode::Wal => "wal",
+            SqliteMode::Unknown => "unknown",
+        };
+        facts.word("victim.sqlite", word);
+    }
+    let device = victim.device.and_then(|device| analysis.devices.get(device as usize));
+    if let Some(device) = device {
+        facts.word("victim.device", device.shown());
+        let is_strict = device.strict_access_times.is_some();
+        facts.count("victim.strict_access_times", "each read changes an access time", u64::from(is_strict));
+        if let Some(dir) = &device.strict_access_times {
+            facts.word("victim.mount", dir);
+        }
+    }
+    let culprit = victim.culprit();
+    let label = "request time of the program in the way of the delayed one, share";
+    facts.share("victim.behind_share", label, culprit.map_or(0.0, |culprit| culprit.share));
+    if let Some(culprit) = culprit {
+        facts.word("victim.culprit", &culprit.full_name());
+        if let Some(unit) = &culprit.unit {
+            facts.word("victim.culprit_unit", unit);
+        }
+        if let Some(file) = &culprit.file {
+            facts.word("victim.culprit_file", file);
+        }
+    }
+}
+
+/// Adds facts about waits and work without storage.
+fn others(facts: &mut Facts, analysis: &Analysis) {
+    let blocked = analysis.blocked.as_ref();
+    let label = "the recording has the waits of threads";
+    facts.count("storage.waits_known", label, u64::from(blocked.is_some()));
+    let work = blocked.map_or(&[][..], |blocked| &blocked.work);
+    let span = analysis.span.duration_ns;
+    let most = |of: fn(&ProgramWork) -> Nanos| {
+        work.iter().max_by_key(|program| of(program)).filter(|one| of(one) > Nanos(0))
+    };
+    for (name, label, of) in [
+        ("lock", "waits for locks", (|work| work.lock_ns) as fn(&ProgramWork) -> Nanos),
+        ("processor", "processor time", |work| work.processor_ns),
+    ] {
+        let program = most(of);
+        let time = program.map(of);
+        let label = format!("{label} of the program with most");
+        facts.amount(format!("other.{name}"), label.clone(), time);
+        let share = time.and_then(|time| ratio(time, span));
+        facts.share(format!("other.{name}_share"), format!("{label}, share of the recording"), share);
+        if let Some(program) = program {
+            facts.word(&format!("other.{name}.program"), &program.full_name());
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Computes the working time of programs: the time for which their threads ran or waited for something, but
+//! not for work.
+//!
+//! A program is judged by the share of its working time for which it was blocked on storage. A server with a
+//! thread or a process for each connection may have no thread that waits for long, although all its threads
+//! together spend most of their working time in fsync.
+
+use std::cmp::Reverse;
+
+use fonio_core::{Metric, Nanos, Sample, Timestamp};
+use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::named;
+use super::program::Program;
+use crate::question::ratio::ratio;
+use crate::question::threads::Threads;
+
+/// Share of the working time from which storage is the problem (our choice).
+pub(crate) const PROBLEM_FROM: f64 = 0.1;
+/// Minimum working time for a judgement by the share (our choice). Programs that work less are judged by
+/// their long waits.
+const WORKING_MIN: Nanos = Nanos(200_000_000);
+const WORK_LISTED: usize = 16;
+/// Maximum number of processes with times.
+const PROCESSES_MAX: usize = 1 << 16;
+
+/// The working time of a program, summed over all its threads and processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Working {
+    /// The working time: processor time, and waits for storage, locks and child processes.
+    pub time_ns: Nanos,
+    /// Processor time.
+    pub processor_ns: Nanos,
+    /// Waits for a lock, except for a thread that was itself blocked on storage.
+    pub lock_ns: Nanos,
+    /// Waits until a child process ended, except for a child that was itself blocked on storage.
+    pub child_ns: Nanos,
+    /// The share of the working time for which the program was blocked on storage.
+    pub storage_share: f64,
+}
+
+/// The times of a program that are not waits for storage.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProgramWork {
+    /// The program's name.
+    pub name: String,
+    /// The systemd unit or container, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// Processor time of all its processes.
+    pub processor_ns: Nanos,
+    /// Sleeps of its threads while another thread held a lock.
+    pub lock_ns: Nanos,
+    /// Sleeps of its threads until a child process ended.
+    pub child_ns: Nanos,
+}
+
+impl ProgramWork {
+    /// Returns the program's name, with its unit if known.
+    pub fn full_name(&self) -> String {
+        named(&self.name, self.unit.as_deref())
+    }
+}
+
+/// Lists the programs with most processor time and waits for locks.
+pub(super) fn work(times: &FxHashMap<(u32, Option<u32>), Times>, threads: &Threads) -> Vec<ProgramWork> {
+    let mut sorted: Vec<(&(u32, Option<u32>), &Times)> = times.iter().collect();
+    sorted.sort_by_key(|(program, times)| (Reverse(times.processor + times.lock), **program));
+    let told = |(program, times): (&(u32, Option<u32>), &Times)| ProgramWork {
+        name: threads.name(program.0).to_owned(),
+        unit: program.1.map(|unit| threads.unit(unit).to_owned()),
+        processor_ns: times.processor,
+        lock_ns: times.lock,
+        child_ns: times.child,
+    };
+    sorted.into_iter().take(WORK_LISTED).map(told).collect()
+}
+
+/// The times of processes, from the samples at the end of a recording.
+#[derive(Debug, Default)]
+pub(super) struct ProcessTimes {
+    times: FxHashMap<u32, Times>,
+    at: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Times {
+    processor: Nanos,
+    lock: Nanos,
+    child: Nanos,
+}
+
+impl ProcessTimes {
+    pub(super) fn sample(&mut self, sample: &Sample) {
+        let pid = sample.subject.as_ref().and_then(|subject| subject.parse().ok());
+        let Some(pid) = pid.filter(|_| sample.metric.is_of_process()) else { return };
+        if self.times.len() >= PROCESSES_MAX && !self.times.contains_key(&pid) {
+            return;
+        }
+        self.at = sample.time;
+        let times = self.times.entry(pid).or_default();
+        let value = Nanos(u64::try_from(sample.value).unwrap_or(0));
+        match sample.metric {
+            Metric::ProcessCpuNs => times.processor = value,
+            Metric::ProcessLockNs => times.lock = value,
+            Metric::ProcessChildNs => times.child = value,
+            _ => {}
+        }
+    }
+
+    /// Returns the times by the name and the unit of the program; `None` if the recording has no times.
+    pub(super) fn by_program(&self, threads: &mut Threads) -> Option<FxHashMap<(u32, Option<u32>), Times>> {
+        if self.times.is_empty() {
+            return None;
+        }
+        let mut sums: FxHashMap<(u32, Option<u32>), Times> = FxHashMap::default();
+        for (&pid, times) in &self.times {
+            let key = (threads.program_at(Some(pid), self.at), threads.unit_at(pid, self.at));
+            let sum = sums.entry(key).or_default();
+            sum.processor += times.processor;
+            sum.lock += times.lock;
+            sum.child += times.child;
+        }
+        Some(sums)
+    }
+}
+
+impl Working {
+    pub(super) fn of(program: &Program, times: Times) -> Working {
+        let through = program.through_time();
+        // While the program waited for a blocked thread, it waited for a lock, a child or an answer.
+        let others = times.lock + times.child;
+        let beyond = Nanos(others.0.saturating_sub(through.0));
+        let lock = Nanos(times.lock.0.min(beyond.0));
+        let child = Nanos(beyond.0 - lock.0);
+        let working = times.processor + program.time + beyond;
+        Working {
+            time_ns: working,
+            processor_ns: times.processor,
+            lock_ns: lock,
+            child_ns: child,
+            storage_share: ratio(program.time, working).unwrap_or(0.0),
+        }
+    }
+
+    /// Returns whether storage is the problem of a program with this working time, which was blocked on
+    /// storage for `storage`.
+    pub(super) fn is_problem(&self, storage: Nanos) -> bool {
+        self.storage_share >= PROBLEM_FROM
+            && self.time_ns >= WORKING_MIN
+            && storage >= self.lock_ns.max(self.child_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn the_largest_kind_of_wait_decides() {
+        let judged = |storage: u64, processor: u64, lock: u64, child: u64| {
+            let nanos = |ms: u64| Nanos(ms * MS);
+            let program = Program { time: nanos(storage), ..Program::default() };
+            let times = Times { processor: nanos(processor), lock: nanos(lock), child: nanos(child) };
+            let working = Working::of(&program, times);
+            (working.time_ns.0 / MS, working.is_problem(program.time))
+        };
+        assert_eq!(judged(20, 180, 0, 0), (200, true));
+        assert_eq!(judged(19, 181, 0, 0), (200, false), "below a tenth");
+        assert_eq!(judged(100, 99, 0, 0), (199, false), "too little work");
+        assert_eq!(judged(300, 100, 299, 0), (699, true));
+        assert_eq!(judged(300, 100, 301, 0), (701, false), "the lock is the larger wait");
+        assert_eq!(judged(300, 100, 0, 400), (800, false), "the child is the larger wait");
+    }
+}

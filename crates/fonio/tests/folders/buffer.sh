@@ -1,0 +1,24 @@
+tell $LOG | grep -v trusted >$DIR/before
+$FONIO fix apply bfuse $LOG --dry-run
+$FONIO fix apply bfuse $LOG
+findmnt -n -o FSTYPE $LOG
+echo three >>$LOG/app.log; rm $LOG/sub/deep; echo new >$LOG/new
+sleep 1000 3>>$LOG/new & WRITER=$!; sleep 0.3
+! $FONIO fix undo
+kill $WRITER; wait $WRITER || true
+! $FONIO fix apply bfuse $LOG
+! $FONIO fix apply bfuse $LOG --keep
+$FONIO fix undo bfuse
+! findmnt $LOG
+cat $LOG/app.log $LOG/new
+rm $LOG/new
+! test -e /run/fonio/settings.json
+echo all is back
+
+#= none -> mounted
+#= fuse.fonio
+#= /new). First end these programs
+#= this value is already in force
+#= mounted -> none
+#= one\nthree\nnew\n
+#= all is back

@@ -36,7 +36,7 @@ pub use device_kind::DeviceKind;
 pub use event::{Batch, BlockEvent, EventKind, Instants, KindSet, LostEvents};
 pub use figure::{Better, Figure};
 pub use file_flags::FileFlags;
-pub use lives::{FileLife, Inode};
+pub use lives::{FileLife, Inode, SeenFile};
 pub use meta::Meta;
 pub use nearest::nearest;
 pub use op::{Flags, Op, parse_rwbs};

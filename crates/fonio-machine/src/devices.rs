@@ -10,6 +10,7 @@ use crate::counters::{self, DiskCounters};
 use crate::health::{self, Health};
 use crate::kind;
 use crate::machine::Machine;
+use crate::sysfs::read_number;
 
 /// A block device with its wear and counters.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -18,6 +19,10 @@ pub struct StorageDevice {
     pub device: Device,
     /// The kind of the device.
     pub kind: DeviceKind,
+    /// The kernel's sequence number of the disk: another disk with the same device number has another sequence
+    /// number (`/sys/block/*/diskseq`, since Linux 5.15).
+    #[serde(skip)]
+    pub sequence: Option<u64>,
     /// Whether the device is flash storage.
     pub flash: bool,
     /// The wear that the device reports; `None` if it can be read only with special commands.
@@ -92,6 +97,7 @@ fn describe(machine: &Machine, device: Device, file_systems: Vec<Mount>) -> Stor
     StorageDevice {
         device,
         kind,
+        sequence: read_number(&dir.join("diskseq")),
         flash: kind.is_flash(),
         health: health::of(kind, &dir),
         file_systems,

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fonio_system::{MountTable, Task};
+use fonio_system::{MountTable, ProcessId, Task};
 
 /// A machine, given by the root folder of its files. This folder is `/`, or a copy in tests.
 #[derive(Clone, Debug)]
@@ -52,5 +52,10 @@ impl Machine {
     /// Returns the process or thread with the id `number`.
     pub fn task(&self, number: u32) -> Task {
         Task::below(&self.proc(""), number)
+    }
+
+    /// Returns the process that now has this id; `None` if there is none.
+    pub fn process(&self, pid: u32) -> Option<ProcessId> {
+        Some(ProcessId { pid, started_ticks: self.task(pid).stat()?.started_ticks })
     }
 }

@@ -83,6 +83,8 @@ struct short_sum {
 	// The parent of that process.
 	u32 parent;
 	char comm[COMM_MAX];
+	// When the thread started, by the clock that counts since boot.
+	u64 started_ns;
 };
 
 // The sleeps of a process in one system call.
@@ -108,6 +110,11 @@ struct long_wait {
 	s32 stack_bytes;
 	s32 waker_stack_bytes;
 	u32 parent;
+	// The generation of the file with this inode number; 0 if it has none.
+	u32 generation;
+	u32 zero;
+	// When the thread started, by the clock that counts since boot.
+	u64 started_ns;
 	char comm[COMM_MAX];
 	u64 stack[STACK_MAX];
 	u64 waker_stack[WAKER_STACK_MAX];
@@ -151,12 +158,19 @@ struct {
 	TYPE(value, struct sleeper);
 } sleepers SEC(".maps");
 
-// The parent of each recently started process. A process may end before user space looks it up.
+struct started {
+	u32 parent;
+	u32 zero;
+	// By the clock that counts since boot.
+	u64 started_ns;
+};
+
+// The parent and the start of each recently started process. A process may end before user space looks it up.
 struct {
 	UINT(type, MAP_LRU_HASH);
 	UINT(max_entries, 32768);
 	TYPE(key, u32);
-	TYPE(value, u32);
+	TYPE(value, struct started);
 } started_by SEC(".maps");
 
 // The processor time of the ended threads, by process.
@@ -341,6 +355,7 @@ INLINE void note_file(struct task_struct *task, u64 descriptor, struct long_wait
 
 	if (!file || READ(inode, file->f_inode) || !read_identity(inode, &wait->inode, &wait->device))
 		return;
+	READ(wait->generation, inode->i_generation);
 	wait->flags |= HAS_FILE;
 }
 
@@ -389,6 +404,9 @@ INLINE int give(u64 *ctx, struct task_struct *task, u64 began, u64 now, s32 call
 	wait->call = call;
 	wait->flags = flags;
 	wait->parent = parent_of(task);
+	wait->generation = 0;
+	wait->zero = 0;
+	wait->started_ns = task->start_boottime;
 	read_kernel(wait->comm, sizeof(wait->comm), task->comm);
 	wait->stack_bytes = task_stack(task, wait->stack, sizeof(wait->stack), 0);
 	// The idle thread wakes others only in interrupts.
@@ -562,7 +580,11 @@ INLINE int end(u64 *ctx, struct task_struct *task, u64 began, u64 now, u32 flags
 	};
 	struct short_sum *sum = map_lookup(&short_waits, &key);
 	if (!sum) {
-		struct short_sum none = { .tgid = task->tgid, .parent = parent_of(task) };
+		struct short_sum none = {
+			.tgid = task->tgid,
+			.parent = parent_of(task),
+			.started_ns = task->start_boottime,
+		};
 		read_kernel(none.comm, sizeof(none.comm), task->comm);
 		// Another processor may have added it by now.
 		map_update(&short_waits, &key, &none, UPDATE_NOEXIST);
@@ -675,9 +697,17 @@ SEC("tp_btf/sched_process_fork")
 int forked(u64 *ctx)
 {
 	struct task_struct *parent = (void *)ctx[0], *child = (void *)ctx[1];
-	u32 pid = child->tgid, by = parent->tgid;
-	if (pid == child->pid)
-		map_update(&started_by, &pid, &by, UPDATE_ANY);
+	u32 pid = child->tgid, tid = child->pid;
+	struct counters *count = all_counters();
+	// Facts about an earlier thread with this number.
+	u64 earlier = count ? take_open(count, tid) : 0;
+	if (earlier && !(earlier & MAYBE_WOKEN))
+		add(&count->end_missed, 1);
+	map_delete(&sleepers, &tid);
+	if (pid == tid) {
+		struct started started = { .parent = parent->tgid, .started_ns = child->start_boottime };
+		map_update(&started_by, &pid, &started, UPDATE_ANY);
+	}
 	return 0;
 }
 

@@ -108,6 +108,8 @@ struct task_struct {
 	char comm[16];
 	unsigned int in_iowait : 1;
 	struct task_struct *real_parent;
+	u64 start_boottime;
+	u64 self_exec_id;
 	struct files_struct *files;
 	struct signal_struct *signal;
 } KERNEL;

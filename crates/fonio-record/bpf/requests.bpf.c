@@ -79,9 +79,18 @@ struct request {
 
 struct cause {
 	u64 cgroup;
+	// When the thread started, by the clock that counts since boot.
+	u64 started_ns;
 	u32 tid;
 	u32 tgid;
 	char comm[COMM_MAX];
+};
+
+// The last program that changed something.
+struct changer {
+	struct cause cause;
+	// The number of programs that the thread had executed.
+	u64 executed;
 };
 
 struct note {
@@ -92,7 +101,8 @@ struct note {
 	// The thread that queued it.
 	u32 tid;
 	u32 flags;
-	u32 zero;
+	// The generation of the file with this inode number; 0 if it has none.
+	u32 generation;
 	// The program that caused it.
 	struct cause cause;
 };
@@ -111,7 +121,8 @@ struct completed {
 
 struct file_key {
 	u64 inode;
-	u64 fs;
+	u32 fs;
+	u32 generation;
 };
 
 struct counters {
@@ -131,14 +142,14 @@ struct {
 	UINT(type, MAP_LRU_HASH);
 	UINT(max_entries, 4096);
 	TYPE(key, struct file_key);
-	TYPE(value, struct cause);
+	TYPE(value, struct changer);
 } dirtiers SEC(".maps");
 
 struct {
 	UINT(type, MAP_LRU_HASH);
 	UINT(max_entries, 64);
 	TYPE(key, u32);
-	TYPE(value, struct cause);
+	TYPE(value, struct changer);
 } changers SEC(".maps");
 
 struct {
@@ -166,9 +177,24 @@ INLINE void name_current(struct cause *cause)
 {
 	u64 ids = current_ids();
 	cause->cgroup = current_cgroup();
+	cause->started_ns = typed_current_task()->start_boottime;
 	cause->tid = (u32)ids;
 	cause->tgid = ids >> 32;
 	current_comm(cause->comm, sizeof(cause->comm));
+}
+
+// Whether the current thread, with its present program, is this one. Another thread can get the same number.
+INLINE int is_current(const struct changer *changer)
+{
+	struct task_struct *task = typed_current_task();
+	return changer->cause.tid == (u32)current_ids() && changer->cause.started_ns == task->start_boottime &&
+	       changer->executed == task->self_exec_id;
+}
+
+INLINE void name_changer(struct changer *changer)
+{
+	name_current(&changer->cause);
+	changer->executed = typed_current_task()->self_exec_id;
 }
 
 INLINE u32 number_of(struct gendisk *disk)
@@ -240,27 +266,27 @@ int queued(u64 *ctx)
 	if (inode && !READ(mode, inode->i_mode)) {
 		if ((mode & FORMAT_MASK) == BLOCK_DEVICE)
 			note.flags |= OF_METADATA;
-		else
-			read_identity(inode, &note.inode, &note.fs);
+		else if (read_identity(inode, &note.inode, &note.fs))
+			READ(note.generation, inode->i_generation);
 	}
 	name_current(&note.cause);
 	note.tid = note.cause.tid;
-	struct cause *cause = 0;
+	struct changer *changer = 0;
 	if (is_kernel_thread()) {
 		note.flags |= BY_KERNEL;
 		if (is_journal(note.cause.comm))
 			note.flags |= OF_JOURNAL;
 		if (!note.inode && note.flags & (OF_JOURNAL | OF_METADATA)) {
 			u32 fs = partition_of(bio);
-			cause = map_lookup(&changers, &fs);
+			changer = map_lookup(&changers, &fs);
 		}
 	}
 	if (note.inode && opf & TO_DEVICE) {
-		struct file_key file = { .inode = note.inode, .fs = note.fs };
-		cause = map_lookup(&dirtiers, &file);
+		struct file_key file = { .inode = note.inode, .fs = note.fs, .generation = note.generation };
+		changer = map_lookup(&dirtiers, &file);
 	}
-	if (cause)
-		note.cause = *cause;
+	if (changer)
+		note.cause = changer->cause;
 	if (opf & PREFLUSH) {
 		u32 disk = disk_of(bio);
 		map_update(&flushes, &disk, &note, UPDATE_NOEXIST);
@@ -365,16 +391,15 @@ int dirtied(u64 *ctx)
 		return 0;
 	struct inode *inode = mapping->host;
 	struct file_key file = {};
-	u32 fs = 0;
-	if (!read_identity(inode, &file.inode, &fs))
+	if (!read_identity(inode, &file.inode, &file.fs))
 		return 0;
-	file.fs = fs;
-	struct cause *known = map_lookup(&dirtiers, &file);
-	if (known && known->tid == (u32)current_ids())
+	file.generation = inode->i_generation;
+	struct changer *known = map_lookup(&dirtiers, &file);
+	if (known && is_current(known))
 		return 0;
-	struct cause cause = {};
-	name_current(&cause);
-	map_update(&dirtiers, &file, &cause, UPDATE_ANY);
+	struct changer changer = {};
+	name_changer(&changer);
+	map_update(&dirtiers, &file, &changer, UPDATE_ANY);
 	return 0;
 }
 
@@ -384,12 +409,12 @@ int changing(u64 *ctx)
 	u32 fs = (u32)ctx[0];
 	if (is_kernel_thread())
 		return 0;
-	struct cause *known = map_lookup(&changers, &fs);
-	if (known && known->tid == (u32)current_ids())
+	struct changer *known = map_lookup(&changers, &fs);
+	if (known && is_current(known))
 		return 0;
-	struct cause cause = {};
-	name_current(&cause);
-	map_update(&changers, &fs, &cause, UPDATE_ANY);
+	struct changer changer = {};
+	name_changer(&changer);
+	map_update(&changers, &fs, &changer, UPDATE_ANY);
 	return 0;
 }
 

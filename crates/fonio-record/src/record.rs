@@ -3,6 +3,7 @@
 use fonio_core::meta::Device;
 use fonio_core::{ByteCount, DeviceId};
 use fonio_machine::Machine;
+use fonio_system::ProcessId;
 use fonio_system::signals::{Listener, Signal};
 
 use crate::attribution::swap;
@@ -161,10 +162,10 @@ impl<'a> Prepared<'a> {
 }
 
 /// Returns the processes of these threads; fails if one of the threads does not exist.
-fn followed_processes(machine: &Machine, pids: &[u32]) -> Result<Vec<u32>, RecordError> {
+fn followed_processes(machine: &Machine, pids: &[u32]) -> Result<Vec<ProcessId>, RecordError> {
     let process = |pid: &u32| {
-        let owner = machine.task(*pid).owner();
-        owner.and_then(|owner| owner.pid).ok_or(RecordError::NoProcess { pid: *pid })
+        let process = machine.task(*pid).owner().and_then(|owner| owner.pid);
+        process.and_then(|process| machine.process(process)).ok_or(RecordError::NoProcess { pid: *pid })
     };
     pids.iter().map(process).collect()
 }

@@ -5,6 +5,7 @@
 mod blocked;
 mod calls;
 mod live;
+mod lives;
 mod loop_ext4;
 mod statements;
 mod whose;

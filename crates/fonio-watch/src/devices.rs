@@ -20,7 +20,15 @@ struct Known {
     name: String,
     model: Option<String>,
     size: Option<ByteCount>,
+    /// Distinguishes disks that have the same device number in turn.
+    sequence: Option<u64>,
     counters: Counters,
+}
+
+impl Known {
+    fn is_same_disk(&self, other: &Known) -> bool {
+        self.name == other.name && self.model == other.model && self.sequence == other.sequence
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,26 +71,26 @@ impl Devices {
                 written: count(device.written_bytes),
                 busy_ms: device.busy_ms.unwrap_or(0),
             };
-            let known =
-                Known { name, model: device.device.model.clone(), size: device.device.size_bytes, counters };
+            let (model, size) = (device.device.model.clone(), device.device.size_bytes);
+            let known = Known { name, model, size, sequence: device.sequence, counters };
             let before = self.known.remove(&device.device.id);
-            let is_same = |old: &Known| old.name == known.name && old.model == known.model;
-            let before = before.filter(|old| {
-                let same = is_same(old);
-                if !same {
-                    events.push(Event::Removed { at, device: old.name.clone() });
-                }
-                same
-            });
-            if before.is_none() && self.looked {
+            let is_same = before.as_ref().is_some_and(|old| old.is_same_disk(&known));
+            if let Some(old) = before.as_ref().filter(|_| !is_same) {
+                events.push(Event::Removed { at, device: old.name.clone() });
+            }
+            if !is_same && self.looked {
                 events.push(Event::Added { at, device: known.name.clone() });
             }
-            // For a device that appeared during the watch, count from zero. For a device that existed before
-            // the watch, count from the counters' present values.
+            // For a disk that appeared during the watch, count from zero. For a disk that existed before the
+            // watch, count from the counters' present values. A loop device keeps its counters when it gets
+            // another file.
             let from = match before {
-                Some(old) => old.counters,
-                None if self.looked => Counters::default(),
-                None => counters,
+                Some(old) if is_same => old.counters,
+                Some(old) if device.kind == DeviceKind::Loop && old.counters.written <= counters.written => {
+                    old.counters
+                }
+                _ if self.looked => Counters::default(),
+                _ => counters,
             };
             rows.push(DeviceFigures {
                 name: known.name.clone(),
@@ -174,6 +182,31 @@ mod tests {
         let (rows, _) = devices.take(vec![card(30), stick(40)], 180);
         assert_eq!(written(&rows), [("mmcblk0".into(), 30), ("sda".into(), 0)]);
         assert_eq!(devices.name(DeviceId::new(179, 0)), Some("mmcblk0"));
+    }
+
+    #[test]
+    fn another_disk_with_the_same_number_is_another_device() {
+        let mut devices = Devices::new(&["loop0".to_owned(), "sda".to_owned()]);
+        let seen = |name, kind, sequence, written| StorageDevice {
+            sequence: Some(sequence),
+            ..device(name, u32::from(kind == DeviceKind::Usb), kind, written)
+        };
+        let both = |sequence, [file, stick]: [u64; 2]| {
+            vec![
+                seen("loop0", DeviceKind::Loop, sequence, file),
+                seen("sda", DeviceKind::Usb, sequence, stick),
+            ]
+        };
+        devices.take(both(7, [500, 500]), 0);
+        assert_eq!(devices.take(both(7, [600, 600]), 60).1, []);
+        let (rows, events) = devices.take(both(9, [650, 650]), 120);
+        let written: Vec<u64> = rows.iter().map(|row| row.traffic.written_bytes.0).collect();
+        assert_eq!(written, [50, 650], "only the loop device keeps its counters");
+        let told = |device: &str| {
+            let device = device.to_owned();
+            [Event::Removed { at: 120, device: device.clone() }, Event::Added { at: 120, device }]
+        };
+        assert_eq!(events, [told("loop0"), told("sda")].concat());
     }
 
     #[test]

@@ -6,8 +6,9 @@
 
 use std::collections::VecDeque;
 
-use fonio_core::{DeviceId, Nanos, Request, Timestamp};
-use fonio_record::observer::{Inode, Observed, ObservedCount, ObservedRequest, ObservedWait, PartyId};
+use fonio_core::lives::Generation;
+use fonio_core::{DeviceId, Inode, Nanos, Request, SeenFile, Timestamp};
+use fonio_record::observer::{Observed, ObservedCount, ObservedRequest, ObservedWait, PartyId};
 use serde::{Deserialize, Serialize};
 
 use crate::compact::Codec;
@@ -26,8 +27,17 @@ const REQUEST_BYTES_MAX: usize = 128;
 #[derive(Serialize, Deserialize)]
 struct Whose {
     party: Option<u32>,
-    /// Device number of the file's file system, and the file's inode number.
-    file: Option<(u32, u64)>,
+    /// Device number of the file's file system, the file's inode number, and its generation or 0.
+    file: Option<(u32, u64, u32)>,
+}
+
+/// Encodes the identity of a file.
+fn encoded(file: SeenFile) -> (u32, u64, u32) {
+    (file.inode.fs.0, file.inode.number, file.generation.map_or(0, Generation::get))
+}
+
+fn decoded((fs, number, generation): (u32, u64, u32)) -> SeenFile {
+    SeenFile { inode: Inode { fs: DeviceId(fs), number }, generation: Generation::new(generation) }
 }
 
 /// A chunk of encoded requests.
@@ -49,10 +59,7 @@ impl Chunk {
     }
 
     fn add(&mut self, request: &ObservedRequest) {
-        let whose = Whose {
-            party: request.party.map(|party| party.0),
-            file: request.file.map(|file| (file.fs.0, file.number)),
-        };
+        let whose = Whose { party: request.party.map(|party| party.0), file: request.file.map(encoded) };
         let before = self.bytes.len();
         let bytes = self.codec.encode(&request.row, std::mem::take(&mut self.bytes));
         let bytes = bytes.and_then(|bytes| postcard::to_extend(&whose, bytes));
@@ -70,8 +77,8 @@ impl Chunk {
             let (row, more): (Request, &[u8]) = (!rest.is_empty()).then(|| codec.decode(rest).ok())??;
             let (whose, more): (Whose, &[u8]) = postcard::take_from_bytes(more).ok()?;
             rest = more;
-            let file = whose.file.map(|(fs, number)| Inode { fs: DeviceId(fs), number });
-            Some(ObservedRequest { row, party: whose.party.map(PartyId), file })
+            let (party, file) = (whose.party.map(PartyId), whose.file.map(decoded));
+            Some(ObservedRequest { row, party, file })
         })
     }
 }
@@ -177,14 +184,18 @@ pub(crate) mod tests {
             content: Content::Data,
             ..Request::new(DeviceId::new(179, 0), Op::Write, ByteCount(4096))
         };
-        let file = Some(Inode { fs: DeviceId::new(179, 2), number: 12 });
-        ObservedRequest { row, party: Some(PartyId(3)), file }
+        ObservedRequest { row, party: Some(PartyId(3)), file: Some(seen(12, 1)) }
+    }
+
+    /// A file of one file system.
+    pub(crate) fn seen(number: u64, generation: u32) -> SeenFile {
+        decoded((DeviceId::new(179, 2).0, number, generation))
     }
 
     proptest! {
         #[test]
         fn requests_come_back(
-            rows in prop::collection::vec((any_request(), any::<Option<(u32, u32, u64)>>()), 0..30),
+            rows in prop::collection::vec((any_request(), any::<Option<(u32, (u32, u64, u32))>>()), 0..30),
         ) {
             let mut recent = Recent::new(Timestamp(0));
             let requests: Vec<ObservedRequest> = rows
@@ -192,7 +203,7 @@ pub(crate) mod tests {
                 .map(|(row, whose)| ObservedRequest {
                     row,
                     party: whose.map(|(party, ..)| PartyId(party)),
-                    file: whose.map(|(_, fs, number)| Inode { fs: DeviceId(fs), number }),
+                    file: whose.map(|(_, file)| decoded(file)),
                 })
                 .collect();
             requests.iter().for_each(|request| recent.add(&Observed::Request(request.clone())));

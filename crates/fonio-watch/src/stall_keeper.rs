@@ -4,9 +4,9 @@ use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use fonio_core::{BlockedCount, BlockedIn, DeviceId, Request, Timestamp, Wait};
+use fonio_core::{BlockedCount, BlockedIn, Content, DeviceId, Request, SeenFile, Timestamp, Wait};
 use fonio_machine::Machine;
-use fonio_record::observer::{Inode, ObservedRequest, ObservedWait, Observer, PartyKind};
+use fonio_record::observer::{ObservedRequest, ObservedWait, Observer, PartyKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::clock::WallClock;
@@ -49,41 +49,47 @@ pub fn tell(
 #[derive(Debug)]
 struct Files {
     rows: Vec<KeptFile>,
-    places: FxHashMap<Inode, u32>,
+    places: FxHashMap<SeenFile, u32>,
 }
 
 impl Files {
-    fn place(&self, inode: Option<Inode>) -> Option<u32> {
-        self.places.get(&inode?).copied()
+    /// Lists files, each with its path and the kind of its data.
+    fn named(files: impl Iterator<Item = (SeenFile, Option<(String, Content)>)>) -> Files {
+        let mut listed = Files { rows: Vec::new(), places: FxHashMap::default() };
+        for (place, (file, path)) in (0..).zip(files) {
+            let (path, content) = path.map_or((None, Content::Data), |(path, content)| (Some(path), content));
+            let (device, inode) = (file.inode.fs, file.inode.number);
+            listed.rows.push(KeptFile { device, inode, path, content });
+            listed.places.insert(file, place);
+        }
+        listed
     }
 
-    fn path(&self, inode: Option<Inode>) -> Option<&str> {
-        self.rows.get(self.place(inode)? as usize)?.path.as_deref()
+    fn place(&self, file: Option<SeenFile>) -> Option<u32> {
+        self.places.get(&file?).copied()
+    }
+
+    fn path(&self, file: Option<SeenFile>) -> Option<&str> {
+        self.rows.get(self.place(file)? as usize)?.path.as_deref()
     }
 }
 
 fn files_of(recent: &Recent, found: &FoundStall, observer: &mut Observer) -> Files {
-    let mut bytes: FxHashMap<Inode, u64> = FxHashMap::default();
+    let mut bytes: FxHashMap<SeenFile, u64> = FxHashMap::default();
     for request in recent.requests() {
         if let Some(file) = request.file {
             *bytes.entry(file).or_default() += request.row.bytes.0;
         }
     }
-    let mut inodes: Vec<(Inode, u64)> = bytes.into_iter().collect();
-    inodes.sort_by_key(|(inode, bytes)| (std::cmp::Reverse(*bytes), *inode));
+    let mut files: Vec<(SeenFile, u64)> = bytes.into_iter().collect();
+    files.sort_by_key(|(file, bytes)| (std::cmp::Reverse(*bytes), *file));
     let mut seen = FxHashSet::default();
     let waited = found.worst.file.into_iter().chain(recent.waits().filter_map(|wait| wait.file));
-    let by_bytes = inodes.into_iter().map(|(inode, _)| inode);
-    let chosen: Vec<Inode> =
-        waited.chain(by_bytes).filter(|inode| seen.insert(*inode)).take(PATHS_MAX).collect();
+    let by_bytes = files.into_iter().map(|(file, _)| file);
+    let chosen: Vec<SeenFile> =
+        waited.chain(by_bytes).filter(|file| seen.insert(*file)).take(PATHS_MAX).collect();
     let paths = observer.paths(&chosen);
-    let places = chosen.iter().copied().zip(0..).collect();
-    let rows = chosen.iter().zip(paths).map(|(inode, path)| {
-        let (path, content) =
-            path.map_or((None, fonio_core::Content::Data), |(path, content)| (Some(path), content));
-        KeptFile { device: inode.fs, inode: inode.number, path, content }
-    });
-    Files { rows: rows.collect(), places }
+    Files::named(chosen.into_iter().zip(paths))
 }
 
 fn stall(
@@ -95,7 +101,7 @@ fn stall(
 ) -> Stall {
     let worst = &found.worst;
     let span = (worst.row.began, worst.row.ended.unwrap_or(found.ended));
-    let of_file = worst.file.and_then(|file| observer.disk_of(file.fs).or_else(|| tally.disk_of(file)));
+    let of_file = worst.file.and_then(|file| observer.disk_of(file.inode.fs).or_else(|| tally.disk_of(file)));
     let name = |id| observer.party(id).clone();
     let (device, mut why) = device_and_why(recent.requests(), worst, span, of_file, &name);
     // Without BPF, no requests are observed. The requests at the start of a long wait are no longer stored.
@@ -251,4 +257,22 @@ pub fn names_in(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = kept_in(folder).into_iter().filter_map(|(path, _)| name(path)).collect();
     names.sort_unstable();
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recent::tests::seen;
+    use crate::stalls::tests::wait;
+
+    #[test]
+    fn the_name_of_a_later_file_is_not_the_name_of_an_earlier_one() {
+        let (journal, clip) = (seen(12, 1), seen(12, 2));
+        let named = |path: &str| Some((path.to_owned(), Content::Data));
+        let files = Files::named([(journal, None), (clip, named("/clip.mp4"))].into_iter());
+        assert_eq!((files.path(Some(journal)), files.path(Some(clip))), (None, Some("/clip.mp4")));
+        let of_journal = ObservedWait { file: Some(journal), ..wait(1, 1000, 2000) };
+        assert_eq!(wait_in(&of_journal, &files).file_id, Some(0));
+        assert_eq!(files.rows[0].path, None);
+    }
 }

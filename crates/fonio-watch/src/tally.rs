@@ -1,7 +1,7 @@
 //! Sums up the events of a minute by id; names are looked up at the end of the minute.
 
-use fonio_core::{BlockedIn, ByteCount, Content, DeviceId, Op, Timestamp};
-use fonio_record::observer::{Inode, Observed, ObservedRequest, ObservedWait, Observer, PartyId};
+use fonio_core::{BlockedIn, ByteCount, Content, DeviceId, Op, SeenFile, Timestamp};
+use fonio_record::observer::{Observed, ObservedRequest, ObservedWait, Observer, Party, PartyId};
 use rustc_hash::FxHashMap;
 
 use crate::devices::Devices;
@@ -17,12 +17,18 @@ const PATH_BYTES_MAX: usize = 160;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Place {
-    File(Inode),
+    File(SeenFile),
     Unnamed,
     Journal,
     Metadata,
     Swap,
     Direct,
+}
+
+impl Place {
+    fn file(&self) -> Option<SeenFile> {
+        if let Place::File(file) = self { Some(*file) } else { None }
+    }
 }
 
 /// Sums over the events of a minute, by id.
@@ -32,8 +38,10 @@ pub struct Tally {
     /// Blocked times by party and disk, including disks that are not watched; `None` if the disk is unknown.
     blocked: FxHashMap<(PartyId, Option<DeviceId>), Histogram>,
     files: FxHashMap<(Place, PartyId, DeviceId), u64>,
-    /// Disk of each file system, learned from requests.
+    /// Disk of each file system, learned from the requests of this minute, and of the minute before it. Later file
+    /// systems can have the same device number.
     disks: FxHashMap<DeviceId, DeviceId>,
+    disks_before: FxHashMap<DeviceId, DeviceId>,
     /// Disks of the threads, across minutes.
     own_disks: OwnDisks,
 }
@@ -73,9 +81,9 @@ impl Tally {
     /// Records which disk stores the file system of a request's file.
     fn note_disk(&mut self, request: &ObservedRequest) {
         if let Some(file) = request.file
-            && (self.disks.len() < FILES_MAX || self.disks.contains_key(&file.fs))
+            && (self.disks.len() < FILES_MAX || self.disks.contains_key(&file.inode.fs))
         {
-            self.disks.insert(file.fs, request.row.device);
+            self.disks.insert(file.inode.fs, request.row.device);
         }
     }
 
@@ -112,9 +120,9 @@ impl Tally {
         })
     }
 
-    /// Returns the disk that holds a file, if a request has shown this disk.
-    pub fn disk_of(&self, file: Inode) -> Option<DeviceId> {
-        self.disks.get(&file.fs).copied()
+    /// Returns the disk that holds a file, if a recent request has shown this disk.
+    pub fn disk_of(&self, file: SeenFile) -> Option<DeviceId> {
+        self.disks.get(&file.inode.fs).or_else(|| self.disks_before.get(&file.inode.fs)).copied()
     }
 
     /// Ends the minute, looks up the names for the minute's rows, and begins a new minute.
@@ -144,48 +152,58 @@ impl Tally {
                 Summary { blocked: vec![BlockedFigures { party, device, waits }], ..Summary::default() };
             summary.blocked_rows(&rows);
         }
-        self.name_files(summary, observer, devices);
+        self.disks_before = std::mem::take(&mut self.disks);
+        let files = self.take_files();
+        let mut largest: Vec<SeenFile> = files.iter().filter_map(|((place, ..), _)| place.file()).collect();
+        largest.truncate(PATHS_MAX);
+        observer.paths(&largest);
+        let path_of = |file| observer.known_path(file).cloned();
+        add_files(files, &path_of, &|id| observer.party(id).clone(), devices, summary);
     }
 
-    fn name_files(&mut self, summary: &mut Summary, observer: &mut Observer, devices: &Devices) {
+    /// Returns the files of the minute with their bytes, the largest first.
+    fn take_files(&mut self) -> Vec<((Place, PartyId, DeviceId), u64)> {
         let mut files: Vec<((Place, PartyId, DeviceId), u64)> =
             std::mem::take(&mut self.files).into_iter().collect();
         files.sort_by_key(|((place, party, device), bytes)| {
-            let number = if let Place::File(inode) = place { inode.number } else { 0 };
-            (std::cmp::Reverse(*bytes), *party, *device, number)
+            (std::cmp::Reverse(*bytes), *party, *device, place.file())
         });
-        let inode = |place: &Place| if let Place::File(inode) = place { Some(*inode) } else { None };
-        let mut inodes: Vec<Inode> = files.iter().filter_map(|((place, ..), _)| inode(place)).collect();
-        inodes.truncate(PATHS_MAX);
-        let paths: FxHashMap<Inode, Option<(String, Content)>> =
-            inodes.iter().copied().zip(observer.paths(&inodes)).collect();
-        for ((place, party, device), bytes) in files {
-            let Some(device) = devices.name(device) else { continue };
-            let found = inode(&place).and_then(|inode| paths.get(&inode).cloned().flatten());
-            let content = match (place, &found) {
-                (_, Some((_, content))) => *content,
-                (Place::Journal, _) => Content::FsJournal,
-                (Place::Metadata, _) => Content::FsMetadata,
-                (Place::Swap, _) => Content::Swap,
-                (Place::File(_), None) => Content::Data,
-                _ => Content::Unknown,
-            };
-            let target = match (place, found) {
-                (_, Some((path, _))) => Target::File(shortened(&path)),
-                (Place::Journal, _) => Target::Journal,
-                (Place::Metadata, _) => Target::Metadata,
-                (Place::Swap, _) => Target::Swap,
-                (Place::Direct, _) => Target::Direct,
-                (Place::File(_) | Place::Unnamed, None) => Target::Unnamed,
-            };
-            summary.file(&FileFigures {
-                target,
-                content,
-                party: observer.party(party).clone(),
-                device: device.to_owned(),
-                written_bytes: ByteCount(bytes),
-            });
-        }
+        files
+    }
+}
+
+/// Adds rows for the files of a minute; `path_of` knows the path of a file and the kind of its data.
+fn add_files(
+    files: Vec<((Place, PartyId, DeviceId), u64)>,
+    path_of: &dyn Fn(SeenFile) -> Option<(String, Content)>,
+    party_of: &dyn Fn(PartyId) -> Party,
+    devices: &Devices,
+    summary: &mut Summary,
+) {
+    for ((place, party, device), bytes) in files {
+        let Some(device) = devices.name(device) else { continue };
+        let (target, content) = target(place, path_of);
+        summary.file(&FileFigures {
+            target,
+            content,
+            party: party_of(party),
+            device: device.to_owned(),
+            written_bytes: ByteCount(bytes),
+        });
+    }
+}
+
+fn target(place: Place, path_of: &dyn Fn(SeenFile) -> Option<(String, Content)>) -> (Target, Content) {
+    match place {
+        Place::File(file) => match path_of(file) {
+            Some((path, content)) => (Target::File(shortened(&path)), content),
+            None => (Target::Unnamed, Content::Data),
+        },
+        Place::Unnamed => (Target::Unnamed, Content::Unknown),
+        Place::Journal => (Target::Journal, Content::FsJournal),
+        Place::Metadata => (Target::Metadata, Content::FsMetadata),
+        Place::Swap => (Target::Swap, Content::Swap),
+        Place::Direct => (Target::Direct, Content::Unknown),
     }
 }
 
@@ -201,7 +219,7 @@ pub fn sort_by_end(rows: &mut [Observed]) {
 
 fn place(request: &ObservedRequest) -> Place {
     match (request.file, request.row.content) {
-        (Some(inode), _) => Place::File(inode),
+        (Some(file), _) => Place::File(file),
         (None, Content::FsJournal) => Place::Journal,
         (None, Content::FsMetadata) => Place::Metadata,
         (None, Content::Swap) => Place::Swap,
@@ -226,7 +244,7 @@ mod tests {
     use fonio_record::observer::ObservedCount;
 
     use super::*;
-    use crate::recent::tests::request;
+    use crate::recent::tests::{request, seen};
     use crate::stalls::tests::wait;
 
     const A: DeviceId = DeviceId(8 << 20);
@@ -296,9 +314,26 @@ mod tests {
         let rows = vec![Observed::Request(request(61_990)), Observed::Wait(of_waker)];
         check(rows, &[(Some(DeviceId::new(179, 0)), 1)]);
         let mut of_file = wait(1, 61_000, 62_000);
-        of_file.file = Some(Inode { fs: DeviceId::new(179, 2), number: 1 });
+        of_file.file = Some(seen(1, 5));
         let rows = vec![Observed::Request(request(1000)), own_request(A, 61_990), Observed::Wait(of_file)];
         check(rows, &[(Some(DeviceId::new(179, 0)), 1)]);
+    }
+
+    #[test]
+    fn bytes_of_an_earlier_file_are_not_those_of_a_later_one() {
+        let mut tally = Tally::default();
+        for (generation, bytes) in [(1, 60 << 20), (2, 4096)] {
+            let mut write = request(1000);
+            (write.file, write.row.bytes) = (Some(seen(12, generation)), ByteCount(bytes));
+            tally.request(&write);
+        }
+        let files = tally.take_files();
+        let listed: Vec<_> = files.iter().map(|((place, ..), bytes)| (place.file(), *bytes)).collect();
+        assert_eq!(listed, [(Some(seen(12, 1)), 60 << 20), (Some(seen(12, 2)), 4096)]);
+        let path_of = |file| (file == seen(12, 2)).then(|| ("/app.db-journal".to_owned(), Content::Data));
+        let targets = files.iter().map(|((place, ..), bytes)| (target(*place, &path_of).0, *bytes));
+        let journal = Target::File("/app.db-journal".to_owned());
+        assert_eq!(targets.collect::<Vec<_>>(), [(Target::Unnamed, 60 << 20), (journal, 4096)]);
     }
 
     #[test]

@@ -281,6 +281,132 @@ fn a_write_is_caused_by_the_program_that_changed_the_file() {
     assert!((45 << 20..64 << 20).contains(&written("dd")), "{report:#}");
 }
 
+/// Makes an ext4 with few inodes on a loop device, mounts it at `mnt`, and watches only this device.
+const SMALL_EXT4: &str = "mkdir small mnt && truncate -s 160M image
+    command -v mkfs.ext4 >/dev/null && command -v sqlite3 >/dev/null || { echo no programs; exit 0; }
+    mkfs.ext4 -q -F -N 64 -E lazy_itable_init=0,lazy_journal_init=0 image
+    device=$(losetup --find --show image)
+    trap 'umount mnt || true; losetup -d $device' EXIT
+    mount $device mnt
+    printf \"devices = ['$device']\nstall = '10ms'\n\" > watch.toml
+    ";
+
+/// Runs a script on a small ext4; `None` if a program is missing.
+fn on_small_ext4(watch: &Watch, commands: &str) -> Option<String> {
+    let said = script(watch, &format!("{SMALL_EXT4}{commands}"));
+    if said.starts_with("no programs") {
+        skip(Need::Loop, "mkfs.ext4 or sqlite3 is missing");
+        return None;
+    }
+    Some(said)
+}
+
+#[test]
+fn files_with_one_inode_number_keep_their_own_bytes() {
+    if !has(&[Need::Root, Need::Bpf, Need::Loop, Need::Namespace]) {
+        return;
+    }
+    let watch = Watch::new("");
+    // Clips and journals get the same inode numbers in turn. At the end, a journal exists, whose number was that
+    // of a clip.
+    let Some(said) = on_small_ext4(
+        &watch,
+        "sqlite3 mnt/app.db 'PRAGMA journal_mode=DELETE; CREATE TABLE t(x);' >/dev/null
+        $FONIO watch start $OPTIONS
+        for i in 1 2 3 4 5; do
+            dd if=/dev/zero of=mnt/clip.part bs=1M count=12 conv=fsync 2>/dev/null
+            echo clip $(stat -c %i mnt/clip.part)
+            mv mnt/clip.part mnt/clip.mp4
+            for j in $(seq 20); do echo 'INSERT INTO t VALUES(1);'; done | sqlite3 mnt/app.db
+        done
+        rm mnt/clip.mp4
+        mkfifo commands
+        sqlite3 mnt/app.db < commands &
+        exec 5> commands
+        echo 'BEGIN IMMEDIATE; INSERT INTO t VALUES(2);' >&5
+        for i in $(seq 100); do [ -e mnt/app.db-journal ] && break; sleep 0.1; done
+        echo journal $(stat -c %i mnt/app.db-journal)
+        sleep 2
+        $FONIO watch stop $OPTIONS
+        exec 5>&-
+        wait
+        $FONIO watch report --json $OPTIONS",
+    ) else {
+        return;
+    };
+    let numbers = |what: &str| -> Vec<u64> {
+        let numbers = said.lines().filter_map(|line| line.strip_prefix(what));
+        numbers.map(|number| number.trim().parse().unwrap()).collect()
+    };
+    let (clips, journals) = (numbers("clip"), numbers("journal"));
+    assert!(clips.len() == 5 && journals.len() == 1, "{said}");
+    assert!(clips.contains(&journals[0]), "no inode number was reused, so this test proves nothing: {said}");
+    let report: Value = serde_json::from_str(&said[said.find("{\n").unwrap()..]).unwrap();
+    let device = &report["wear"]["devices"][0];
+    let files = device["files"].as_array().unwrap();
+    let sum = |ends: &dyn Fn(&Value) -> bool| -> u64 {
+        files.iter().filter(|row| ends(row)).map(|row| row["written"].as_u64().unwrap()).sum()
+    };
+    let ends = |row: &Value, end: &str| row["file"].as_str().is_some_and(|file| file.ends_with(end));
+    assert!(sum(&|row| ends(row, "-journal")) < 4 << 20, "{device:#}");
+    let of_dd = |row: &Value| row["party"].as_str().unwrap().split('.').next() == Some("dd");
+    let is_clip =
+        |row: &Value| ends(row, ".part") || ends(row, ".mp4") || row["file"] == "(files of unknown name)";
+    let clips = sum(&|row| is_clip(row) && of_dd(row));
+    assert!((58 << 20..=63 << 20).contains(&clips), "{clips}: {device:#}");
+    assert_eq!(sum(&|row| of_dd(row) && ends(row, ".db")), 0, "{device:#}");
+    // Clips exist for long enough to be found.
+    assert!(sum(&|row| ends(row, "clip.part") || ends(row, "clip.mp4")) >= 12 << 20, "{device:#}");
+}
+
+#[test]
+fn a_stall_is_not_on_a_later_file_with_the_inode_number() {
+    if !has(&[Need::Root, Need::Bpf, Need::Loop, Need::Namespace]) {
+        return;
+    }
+    let watch = Watch::new("");
+    let Some(said) = on_small_ext4(
+        &watch,
+        "cp $(command -v dd) recorder
+        $FONIO watch start $OPTIONS
+        for i in $(seq 20); do
+            ./recorder if=/dev/zero of=mnt/app.db-journal bs=1M count=64 conv=fsync 2>/dev/null
+            number=$(stat -c %i mnt/app.db-journal)
+            rm mnt/app.db-journal
+            dd if=/dev/zero of=mnt/clip.mp4 bs=4k count=1 2>/dev/null
+            [ $(stat -c %i mnt/clip.mp4) = $number ] || { echo not reused; exit 1; }
+            sleep 8
+            $FONIO watch stop $OPTIONS
+            $FONIO watch report --json $OPTIONS > report
+            if grep -q '\"thread\": \"recorder\"' report; then break; fi
+            rm mnt/clip.mp4
+            $FONIO watch start $OPTIONS
+        done
+        cat report",
+    ) else {
+        return;
+    };
+    let report: Value = serde_json::from_str(&said[said.find("{\n").unwrap()..]).unwrap();
+    let stalls = report["stalls"]["stalls"].as_array().unwrap();
+    let of_recorder: Vec<&Value> = stalls.iter().filter(|stall| stall["thread"] == "recorder").collect();
+    assert!(!of_recorder.is_empty(), "{:#}", report["stalls"]);
+    for stall in of_recorder {
+        let is_right = stall["file"].as_str().is_none_or(|file| file.ends_with("app.db-journal"));
+        assert!(is_right, "{stall:#}");
+        let kept = watch.path("run/kept").join(stall["kept"].as_str().unwrap());
+        let kept = Some(kept).filter(|path| path.exists());
+        let kept =
+            kept.unwrap_or_else(|| watch.path("small/state/kept").join(stall["kept"].as_str().unwrap()));
+        let explained = Command::new(assert_cmd::cargo::cargo_bin!("fonio"))
+            .args(["report", "--json"])
+            .arg(kept)
+            .output()
+            .unwrap();
+        let explained = String::from_utf8_lossy(&explained.stdout);
+        assert!(!explained.contains("fsync of") || !explained.contains("clip.mp4"), "{explained}");
+    }
+}
+
 #[test]
 fn a_removed_device_is_told() {
     skip_without!(Root, Bpf, Loop);
@@ -301,6 +427,39 @@ fn a_removed_device_is_told() {
     let notes = report["stalls"]["notes"].as_array().unwrap();
     let is_told = notes.iter().any(|note| note.as_str().unwrap().contains(&format!("{name} was removed")));
     assert!(is_told, "{notes:?}");
+}
+
+#[test]
+fn another_file_in_a_loop_device_is_another_device() {
+    if !has(&[Need::Root, Need::Bpf, Need::Loop]) {
+        return;
+    }
+    let watch = Watch::new("");
+    let image = |name: &str| {
+        let image = watch.path(name);
+        fs::File::create(&image).unwrap().set_len(8 << 20).unwrap();
+        image
+    };
+    let losetup = |words: &[&str], image: &Path| {
+        let out = Command::new("losetup").args(words).arg(image).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8_lossy(&out.stdout).trim().to_owned()
+    };
+    let device = losetup(&["--find", "--show"], &image("first"));
+    fs::write(watch.path("watch.toml"), format!("devices = [{device:?}]\n")).unwrap();
+    watch.done(&["start"]);
+    losetup(&["--detach"], Path::new(&device));
+    losetup(&[&device], &image("second"));
+    watch.done(&["stop"]);
+    losetup(&["--detach"], Path::new(&device));
+    let notes = watch.report()["stalls"]["notes"].to_string();
+    let name = device.trim_start_matches("/dev/");
+    if !Path::new("/sys/block").join(name).join("diskseq").exists() {
+        return skip(Need::Loop, "this kernel does not count disks");
+    }
+    for told in ["was removed", "appeared"] {
+        assert!(notes.contains(&format!("{name} {told}")), "{notes}");
+    }
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! `cargo xtask lab test`: checks fonio in guests with Debian's kernels, and in complete Debian systems.
 //!
 //! The part *waits* checks how blocked threads are recorded on several kernels, *watch* checks the I/O that
-//! the watch reports, *keep* checks whether settings are kept across reboots, *system* checks a complete
-//! Debian with systemd, and *sync-policy* checks whether the fix `sync-policy` survives a reboot and a power
-//! cut. `cargo studies guests` measures how repeatable results in guests are.
+//! the watch reports, *lives* checks the names of files on f2fs, *keep* checks whether settings are kept across
+//! reboots, *system* checks a complete Debian with systemd, and *sync-policy* checks whether the fix
+//! `sync-policy` survives a reboot and a power cut. `cargo studies guests` measures how repeatable results in guests are.
 
 mod keep;
+mod lives;
 pub mod steps;
 mod sync_policy;
 mod system;
@@ -21,7 +22,7 @@ use clap::{Args, Subcommand};
 use crate::emulated::in_guest;
 use crate::{process, tools};
 
-const PARTS: [&str; 5] = ["waits", "watch", "keep", "system", "sync-policy"];
+const PARTS: [&str; 6] = ["waits", "watch", "lives", "keep", "system", "sync-policy"];
 
 /// The options of `cargo xtask lab`.
 #[derive(Args)]
@@ -46,7 +47,7 @@ pub fn run(Arguments { action: Action::Test { parts } }: &Arguments) -> Result<(
     let wants = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
     process::outlive_signals()?;
     let mut broken = 0;
-    if wants("waits") || wants("watch") {
+    if wants("waits") || wants("watch") || wants("lives") {
         let fonio = process::build_fonio()?;
         process::run(Command::new(&fonio).args(["lab", "fetch"]))?;
         if wants("waits") {
@@ -54,6 +55,9 @@ pub fn run(Arguments { action: Action::Test { parts } }: &Arguments) -> Result<(
         }
         if wants("watch") {
             broken += watch::run(&fonio)?;
+        }
+        if wants("lives") {
+            broken += lives::run(&fonio)?;
         }
     }
     if wants("keep") {

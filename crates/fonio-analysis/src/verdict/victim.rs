@@ -8,7 +8,7 @@ use crate::figures::facts::Facts;
 use crate::question::ratio::ratio;
 use crate::question::threads::UNKNOWN_NAME;
 use crate::waits::blocked::{
-    Behind, Blocked, BlockedProgram, FileShare, ProgramWork, Role, SqliteMode, Through,
+    Behind, Blocked, BlockedProgram, FileShare, ProgramWork, Role, SqliteMode, Through, shown_file,
 };
 
 /// A file is the victim's file if at least this share of the victim's waits is for the file.
@@ -187,7 +187,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
         facts.share(format!("victim.behind_{name}_share"), label, victim.behind_share(begin));
     }
     if let Some(file) = victim.file {
-        facts.word("victim.file", file);
+        facts.word("victim.file", &shown_file(file));
     }
     if let Some(file) = victim.of_file {
         facts.word("victim.file_content", &file.content);

@@ -57,6 +57,18 @@ pub struct Life<N> {
 /// A file while it had its inode number.
 pub type FileLife = Life<Inode>;
 
+/// A file as the kernel shows it at one time.
+///
+/// Equal values with a generation are the same file. Without a generation, the number can belong to several
+/// files: the file system has no generations, the source does not show them, or the file has the generation 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SeenFile {
+    /// The number of the file at that time.
+    pub inode: Inode,
+    /// Distinguishes the file from others with its number.
+    pub generation: Option<Generation>,
+}
+
 /// A part of a number's time: the times that are later than `after` and not later than `until`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece<N> {

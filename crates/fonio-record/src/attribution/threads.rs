@@ -19,7 +19,7 @@ const KNOWN_MAX: usize = 100_000;
 /// event.
 const CLOSES_WITHIN_NS: u64 = 100_000_000;
 /// The unit of thread start times in procfs: `USER_HZ` is always 100.
-const TICK_NS: u64 = 10_000_000;
+pub(crate) const TICK_NS: u64 = 10_000_000;
 /// Maximum number of identities kept per thread id.
 const IDENTITIES_MAX: usize = 64;
 
@@ -56,14 +56,24 @@ pub(crate) struct Threads {
     /// The processes of threads, and the processes that started other processes. They may have no I/O of their
     /// own.
     parents: FxHashSet<u32>,
-    /// The process of a thread, and the parent of that process when the thread was first seen.
-    first_seen: FxHashMap<u32, (u32, u32)>,
-    /// The parent process of each process that was started during the capture.
-    started_by: FxHashMap<u32, u32>,
+    /// The process of a thread, and the parent of that process when the thread was first seen, for the threads that
+    /// had the thread id one after the other: each existed at or before the given time.
+    first_seen: FxHashMap<u32, Vec<(Timestamp, u32, u32)>>,
+    /// The last process with each process id that was started during the capture.
+    started_by: FxHashMap<u32, ProcessStart>,
     units: Units,
     /// How long the machine has been suspended since boot: the clock of start times minus the clock of
     /// events.
     asleep: Nanos,
+}
+
+/// The start of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessStart {
+    /// The parent process.
+    pub parent: u32,
+    /// Time since boot.
+    pub started: Nanos,
 }
 
 /// A thread that was seen for the first time.
@@ -170,7 +180,10 @@ impl Threads {
             self.add_process(thread.tid, thread.pid, at);
         }
         if thread.parent != 0 && self.first_seen.len() < KNOWN_MAX {
-            self.first_seen.entry(thread.tid).or_insert((thread.pid, thread.parent));
+            let seen = self.first_seen.entry(thread.tid).or_default();
+            if seen.len() < IDENTITIES_MAX {
+                seen.push((at, thread.pid, thread.parent));
+            }
             self.add_parent(thread.parent);
         }
     }
@@ -193,8 +206,8 @@ impl Threads {
         }
     }
 
-    /// Notes the parents of processes started during the capture.
-    pub(crate) fn add_started(&mut self, started_by: FxHashMap<u32, u32>) {
+    /// Notes the processes started during the capture.
+    pub(crate) fn add_started(&mut self, started_by: FxHashMap<u32, ProcessStart>) {
         self.started_by = started_by;
     }
 
@@ -248,9 +261,10 @@ impl Threads {
         let mut all = self.parents.clone();
         let identities = self.known.values().flatten().filter_map(|known| known.identity.as_ref());
         let pids = identities.filter_map(|identity| identity.pid);
-        let pids = pids.chain(self.first_seen.values().flat_map(|(pid, parent)| [*pid, *parent]));
+        let first_seen = self.first_seen.values().flatten();
+        let pids = pids.chain(first_seen.flat_map(|(_, pid, parent)| [*pid, *parent]));
         for mut pid in pids.chain(self.parents.iter().copied()) {
-            while let Some(parent) = self.started_by.get(&pid)
+            while let Some(ProcessStart { parent, .. }) = self.started_by.get(&pid)
                 && all.insert(*parent)
             {
                 pid = *parent;
@@ -277,14 +291,30 @@ impl Threads {
             row.unit.clone_from(&identity.unit);
             row.comm = row.comm.take().or_else(|| identity.comm.clone());
         }
-        if let Some(&(pid, parent)) = self.first_seen.get(&row.tid) {
+        let seen = self.first_seen.get(&row.tid).map_or(&[][..], Vec::as_slice);
+        let of_thread = seen.iter().find(|(at, ..)| row.from <= *at).or(seen.last());
+        if let Some(&(_, pid, parent)) = of_thread {
             row.pid = row.pid.or(Some(pid));
             row.parent_pid = Some(parent);
         }
-        if let Some(parent) = self.started_by.get(&row.pid.unwrap_or(row.tid)) {
+        let pid = row.pid.unwrap_or(row.tid);
+        if let Some(start) = self.started_by.get(&pid).filter(|start| self.is_start(start, pid, row.from)) {
             row.pid.get_or_insert(row.tid);
-            row.parent_pid = Some(*parent);
+            row.parent_pid = Some(start.parent);
         }
+    }
+
+    /// Returns whether this can be the start of the process that had the id at `at`: that process had not ended
+    /// before.
+    fn is_start(&self, start: &ProcessStart, pid: u32, at: Timestamp) -> bool {
+        let mut known = self.known.get(&pid).into_iter().flatten();
+        let life = known.find(|known| known.ended.is_none_or(|ended| at <= ended));
+        life.and_then(|life| life.ended).is_none_or(|ended| self.on_clock(start.started) <= ended)
+    }
+
+    /// Converts a time since boot to the clock of events.
+    pub(crate) fn on_clock(&self, since_boot: Nanos) -> Timestamp {
+        Timestamp(since_boot.0.saturating_sub(self.asleep.0))
     }
 
     fn identity_at(&self, tid: u32, from: Timestamp) -> Option<&Identity> {
@@ -473,9 +503,8 @@ mod tests {
         let number = |at: u32| at + (1 << 24);
         let thread = NewThread { tid: number(5), pid: number(4), parent: number(3) };
         threads.add_with_parent(thread, Timestamp(1));
-        threads.add_started(
-            [(number(4), number(3)), (number(3), number(2)), (number(2), number(1))].into_iter().collect(),
-        );
+        let start = |at| (number(at), ProcessStart { parent: number(at - 1), started: Nanos(0) });
+        threads.add_started([4, 3, 2].map(start).into_iter().collect());
         threads.look_up(&Machine::here());
         let told = |row: &Thread| (row.tid, row.pid, row.parent_pid);
         let rows: Vec<_> = threads.parents(Timestamp(0)).iter().map(told).collect();
@@ -484,6 +513,26 @@ mod tests {
         let mut row = Thread { tid: number(5), ..Thread::default() };
         threads.complete(&mut row);
         assert_eq!((row.pid, row.parent_pid), (Some(number(4)), Some(number(3))));
+    }
+
+    #[test]
+    fn each_process_with_one_number_has_its_own_parent() {
+        let root = tempfile::tempdir().unwrap();
+        let mut threads = threads_of(root.path());
+        let at = |ms| Timestamp(ms * MS);
+        threads.add_with_parent(NewThread { tid: 7, pid: 7, parent: 2 }, at(100));
+        threads.ended(7, at(200));
+        threads.add(7, at(300));
+        threads.add_with_parent(NewThread { tid: 7, pid: 7, parent: 3 }, at(400));
+        let parent = |threads: &Threads, ms| {
+            let mut row = Thread { tid: 7, from: at(ms), ..Thread::default() };
+            threads.complete(&mut row);
+            row.parent_pid
+        };
+        assert_eq!([50, 300, 500].map(|ms| parent(&threads, ms)), [Some(2), Some(3), Some(3)]);
+        let start = ProcessStart { parent: 4, started: Nanos(250 * MS) };
+        threads.add_started([(7, start)].into_iter().collect());
+        assert_eq!([50, 300].map(|ms| parent(&threads, ms)), [Some(2), Some(4)]);
     }
 
     #[test]

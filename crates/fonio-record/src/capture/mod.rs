@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use fonio_core::{ByteCount, Mark, Sample, Timestamp};
 use fonio_machine::Machine;
+use fonio_system::ProcessId;
 use fonio_system::signals::{Listener, Signal};
 use fonio_tracefs::ring_buffer::{BlockDecoder, FileDecoder, PageLayout, SchedDecoder, SchedEvent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -117,7 +118,7 @@ pub(crate) struct Probes {
     pub blocked: Option<Result<Probe, NotRecorded>>,
     /// The probe that records file-system calls, at first those of `processes`.
     pub calls: Option<Result<CallsProbe, Unavailable>>,
-    pub processes: Vec<u32>,
+    pub processes: Vec<ProcessId>,
 }
 
 pub(crate) struct Feed<'a> {

@@ -5,10 +5,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use fonio_core::Nanos;
 use fonio_machine::{Machine, Units};
+use fonio_system::Task;
 use rustc_hash::FxHashMap;
 
 use super::{Party, PartyId, PartyKind};
+use crate::attribution::threads::TICK_NS;
 
 /// Maximum number of known threads, and of known parties. A machine has tens of units.
 const THREADS_MAX: usize = 4096;
@@ -27,6 +30,8 @@ pub(super) struct Shown {
     /// The process id; 0 if unknown.
     pub pid: u32,
     pub comm: [u8; 16],
+    /// When the thread started, as time since boot; `None` for the thread that has the number now.
+    pub started: Option<Nanos>,
     /// The id of the thread's control group.
     pub cgroup: Option<u64>,
     pub is_kernel: bool,
@@ -39,6 +44,7 @@ pub(super) struct Known {
     pub cgroup: Option<String>,
     pub party: PartyId,
     shown: [u8; 16],
+    started: Option<Nanos>,
 }
 
 /// The known threads and parties. Each thread and party is looked up once.
@@ -75,11 +81,13 @@ impl Identities {
         self.threads.get(&tid)
     }
 
-    /// Returns the party of a thread. If the name has changed, the thread id may have been reused.
+    /// Returns the party of a thread. If the start has changed, another thread had the number. If the name has
+    /// changed, the thread may have executed another program.
     pub(super) fn of(&mut self, shown: &Shown) -> PartyId {
         if let Some(known) = self.threads.get(&shown.tid)
             && known.shown == shown.comm
             && (known.pid == shown.pid || shown.pid == 0)
+            && (known.started == shown.started || known.started.is_none() || shown.started.is_none())
         {
             return known.party;
         }
@@ -93,26 +101,31 @@ impl Identities {
         if self.threads.len() >= THREADS_MAX && !self.threads.contains_key(&shown.tid) {
             self.threads.clear();
         }
-        self.threads.insert(shown.tid, Known { pid: shown.pid, comm, cgroup, party, shown: shown.comm });
+        let (pid, started) = (shown.pid, shown.started);
+        self.threads.insert(shown.tid, Known { pid, comm, cgroup, party, shown: shown.comm, started });
         party
     }
 
     fn look_up(&mut self, shown: &Shown, comm: &str) -> (PartyId, Option<String>) {
-        let task = self.machine.task(shown.tid);
-        // The process may have ended by now, but its control group usually still exists.
-        let cgroup = task.cgroups().and_then(|groups| groups.telling().map(str::to_owned));
+        // The thread may have ended by now, and another one may have its number, but its control group usually
+        // still exists.
+        let task = Some(self.machine.task(shown.tid)).filter(|task| is_of(task, shown.started, u64::eq));
+        let cgroup = task.as_ref().and_then(|task| Some(task.cgroups()?.telling()?.to_owned()));
         let cgroup = cgroup.or_else(|| self.group(shown.cgroup?));
-        let user = task.owner().and_then(|owner| owner.user);
+        let user = task.and_then(|task| task.owner()?.user);
         let party = match self.units.of(cgroup.as_deref(), user) {
             Some(name) => Party { name, kind: PartyKind::Unit },
-            None => Party { name: self.program(shown.pid, comm), kind: PartyKind::Program },
+            None => Party { name: self.program(shown, comm), kind: PartyKind::Program },
         };
         (self.number(party), cgroup)
     }
 
     /// Returns the name of a program: the name of its process, because threads have their own names.
-    fn program(&self, pid: u32, comm: &str) -> String {
-        let process = (pid != 0).then(|| self.machine.task(pid).name()).flatten();
+    fn program(&self, shown: &Shown, comm: &str) -> String {
+        let process = Some(self.machine.task(shown.pid)).filter(|_| shown.pid != 0);
+        // A process starts before its threads, so a process that started later is another one.
+        let process = process.filter(|process| is_of(process, shown.started, u64::le));
+        let process = process.and_then(|process| process.name());
         process.filter(|name| !name.is_empty()).unwrap_or_else(|| comm.to_owned())
     }
 
@@ -145,6 +158,12 @@ impl Identities {
         list(&root, &root, &mut self.groups);
         self.groups.get(&number).cloned()
     }
+}
+
+/// Returns whether the start of a task in procfs fits this start, in clock ticks.
+fn is_of(task: &Task, started: Option<Nanos>, fits: impl Fn(&u64, &u64) -> bool) -> bool {
+    let Some(Nanos(started_ns)) = started else { return true };
+    task.stat().is_some_and(|stat| fits(&stat.started_ticks, &(started_ns / TICK_NS)))
 }
 
 fn list(root: &Path, dir: &Path, found: &mut FxHashMap<u64, String>) {
@@ -181,7 +200,7 @@ mod tests {
     fn shown(tid: u32, comm: &str) -> Shown {
         let mut bytes = [0; 16];
         bytes[..comm.len()].copy_from_slice(comm.as_bytes());
-        Shown { tid, pid: tid, comm: bytes, cgroup: None, is_kernel: false }
+        Shown { tid, pid: tid, comm: bytes, started: None, cgroup: None, is_kernel: false }
     }
 
     fn machine(tid: u32, cgroup: &str) -> (tempfile::TempDir, Machine) {
@@ -209,6 +228,22 @@ mod tests {
         assert_eq!(identities.party(gone), &Party { name: "sync".into(), kind: PartyKind::Program });
         let kernel = identities.of(&Shown { is_kernel: true, ..shown(9, "kworker/u8:3-e") });
         assert_eq!(identities.party(kernel), &Party { name: "kworker".into(), kind: PartyKind::Kernel });
+    }
+
+    #[test]
+    fn a_later_thread_with_the_number_is_another_one() {
+        let (root, machine) = machine(7, "/system.slice/mosquitto.service");
+        let stat = format!("7 (server) S 1 {} 500 0", "0 ".repeat(17));
+        std::fs::write(root.path().join("proc/7/stat"), stat).unwrap();
+        let mut identities = Identities::new(&machine);
+        let started = |ticks: u64| Shown { started: Some(Nanos(ticks * TICK_NS + 7)), ..shown(7, "server") };
+        let (earlier, unit) = (identities.of(&started(499)), identities.of(&started(500)));
+        let name = |id| identities.party(id).name.clone();
+        assert_eq!((name(earlier), name(unit)), ("server".to_owned(), "mosquitto.service".to_owned()));
+        // A thread of a process that still runs started after the process.
+        let thread = Shown { tid: 9, pid: 7, ..started(501) };
+        assert_eq!(identities.program(&thread, "pool-3"), "server");
+        assert_eq!(identities.program(&Shown { started: Some(Nanos(0)), ..thread }, "pool-3"), "pool-3");
     }
 
     #[test]

@@ -8,34 +8,31 @@
 //! An observer keeps no history, and its tables are bounded, so it can run for years.
 
 mod identities;
+mod paths;
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-pub use fonio_core::Inode;
-use fonio_core::{BlockedCount, BlockedIn, Content, DeviceId, Request, Timestamp, Wait};
+use fonio_core::{BlockedCount, BlockedIn, Content, DeviceId, Inode, Op, Request, SeenFile, Timestamp, Wait};
 use fonio_machine::Machine;
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
-use crate::attribution::files::{Roots, content};
 use crate::attribution::swap;
+use crate::attribution::thread_names::ReportedThread;
 use crate::clock::now;
 use crate::probes::blocked::{BlockedProbe, BlockedWait, blocked_in_procfs};
 use crate::probes::bpf::Unavailable;
 use crate::probes::requests::{GivenCause, GivenRequest, RequestsProbe};
 use crate::sampled::{Looker, Tally};
 use identities::{Identities, Shown};
+use paths::Paths;
 
 /// Minimum time between two samples of procfs, and the pause after a sample as a multiple of the sample's
 /// duration. With a pause of 400 times the duration, sampling uses at most 0.25 % of one processor.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const PAUSE_PER_LOOK: u32 = 400;
-/// Maximum number of kept file paths, and the time for which a path is kept. The time for which a path is
-/// kept is limited, because the file's inode number can be reused for another file.
-const PATHS_MAX: usize = 2048;
-const PATH_HOLDS: Duration = Duration::from_secs(600);
 /// Minimum time between two readings of the swap areas.
 const SWAP_EVERY: Duration = Duration::from_secs(60);
 
@@ -77,7 +74,7 @@ pub struct ObservedRequest {
     /// The party that caused the request.
     pub party: Option<PartyId>,
     /// The file whose data the request carries; `None` also for direct I/O, whose pages do not show the file.
-    pub file: Option<Inode>,
+    pub file: Option<SeenFile>,
 }
 
 impl ObservedRequest {
@@ -96,7 +93,7 @@ pub struct ObservedWait {
     /// The party to which the waiting thread belongs.
     pub party: PartyId,
     /// The file of the operation in which the thread waited.
-    pub file: Option<Inode>,
+    pub file: Option<SeenFile>,
 }
 
 impl ObservedWait {
@@ -151,7 +148,7 @@ pub struct Observer {
     machine: Machine,
     source: Source,
     identities: Identities,
-    paths: FxHashMap<Inode, (Instant, Option<(String, Content)>)>,
+    paths: Paths,
     swap: Vec<(DeviceId, std::ops::Range<u64>)>,
     swap_read: Instant,
     /// The threads that were blocked when the observer began. Only waits of these threads can have begun
@@ -196,7 +193,7 @@ impl Observer {
         Observer {
             identities: Identities::new(&machine),
             source,
-            paths: FxHashMap::default(),
+            paths: Paths::default(),
             swap: swap::areas(&machine),
             swap_read: Instant::now(),
             blocked_before: blocked_in_procfs(&machine).into_iter().collect(),
@@ -245,8 +242,12 @@ impl Observer {
         let at = now();
         let span = (self.counted, at);
         let give = &mut |observed: Observed| {
-            if matches!(observed, Observed::Count(_)) {
-                self.counted = at;
+            match &observed {
+                Observed::Count(_) => self.counted = at,
+                Observed::Request(request) if request.row.op != Op::Write => {}
+                Observed::Request(request) => self.paths.note(request.file, request.row.bytes.0),
+                // There are few long waits, and each of them can be a stall.
+                Observed::Wait(wait) => self.paths.note(wait.file, u64::MAX),
             }
             give(observed);
         };
@@ -267,6 +268,7 @@ impl Observer {
                 drain_tally(tally, span, (&self.machine, &mut self.identities), give);
             }
         }
+        self.paths.look_up_new(&self.machine);
         at
     }
 
@@ -336,30 +338,15 @@ impl Observer {
         })
     }
 
-    /// Returns the path and data kind of each file; `None` if the file was deleted or its file system cannot
-    /// find files by inode number.
-    pub fn paths(&mut self, files: &[Inode]) -> Vec<Option<(String, Content)>> {
-        let mut roots = Roots::new(&self.machine);
-        let mut found = Vec::with_capacity(files.len());
-        for file in files {
-            let fresh = self.paths.get(file).filter(|(at, path)| path.is_some() && at.elapsed() < PATH_HOLDS);
-            let path = match fresh {
-                Some((_, path)) => path.clone(),
-                None => {
-                    let path = roots.find(*file, None).map(|(path, file)| {
-                        let kind = content(&path, &file);
-                        (path.to_string_lossy().into_owned(), kind)
-                    });
-                    if self.paths.len() >= PATHS_MAX {
-                        self.paths.clear();
-                    }
-                    self.paths.insert(*file, (Instant::now(), path.clone()));
-                    path
-                }
-            };
-            found.push(path);
-        }
-        found
+    /// Returns the path and data kind of each file; `None` if the file was deleted before it was looked up, or if
+    /// its file system cannot find files by number.
+    pub fn paths(&mut self, files: &[SeenFile]) -> Vec<Option<(String, Content)>> {
+        self.paths.of(files, &self.machine)
+    }
+
+    /// Returns the path and data kind of a file if they are known without a look-up.
+    pub fn known_path(&self, file: SeenFile) -> Option<&(String, Content)> {
+        self.paths.known_path(&file)
     }
 
     /// Returns the disk of a file system; `None` if the device number of the file system is not that of a
@@ -378,12 +365,13 @@ fn until_now(since: Timestamp) -> Duration {
     crate::clock::until(since, now())
 }
 
+/// Returns a thread that was just seen in procfs.
 fn procfs_thread(machine: &Machine, tid: u32, pid: u32) -> Shown {
     let name = machine.task(tid).name().unwrap_or_default();
     let mut comm = [0; 16];
     let length = name.len().min(15);
     comm[..length].copy_from_slice(&name.as_bytes()[..length]);
-    Shown { tid, pid, comm, cgroup: None, is_kernel: false }
+    Shown { tid, pid, comm, started: None, cgroup: None, is_kernel: false }
 }
 
 fn request(
@@ -392,7 +380,7 @@ fn request(
     identities: &mut Identities,
 ) -> ObservedRequest {
     let party = raw.cause.map(|cause| identities.of(&shown(raw, &cause)));
-    let is_swap = raw.inode.is_none()
+    let is_swap = raw.file.is_none()
         && raw.row.sector.is_some_and(|sector| {
             swap.iter().any(|(device, range)| *device == raw.row.device && range.contains(&sector.0))
         });
@@ -401,7 +389,7 @@ fn request(
     if is_swap {
         row.content = Content::Swap;
     }
-    ObservedRequest { row, party, file: raw.inode }
+    ObservedRequest { row, party, file: raw.file }
 }
 
 fn shown(raw: &GivenRequest, cause: &GivenCause) -> Shown {
@@ -409,6 +397,7 @@ fn shown(raw: &GivenRequest, cause: &GivenCause) -> Shown {
         tid: cause.tid,
         pid: cause.pid,
         comm: cause.comm,
+        started: Some(cause.started),
         cgroup: Some(cause.cgroup),
         is_kernel: raw.by_kernel && Some(cause.tid) == raw.row.tid,
     }
@@ -420,19 +409,18 @@ fn drain_blocked(
     (identities, blocked_before): (&mut Identities, &FxHashSet<u32>),
     give: &mut dyn FnMut(Observed),
 ) {
-    let (mut waits, mut counts): (Vec<BlockedWait>, Vec<_>) = (Vec::new(), Vec::new());
-    let mut long = |wait: BlockedWait| {
+    let (mut waits, mut counts): (Vec<(BlockedWait, ReportedThread)>, Vec<_>) = (Vec::new(), Vec::new());
+    let mut long = |wait: BlockedWait, thread| {
         if !wait.began_before || blocked_before.contains(&wait.tid) {
-            waits.push(wait);
+            waits.push((wait, thread));
         }
     };
-    blocked.drain_always(span, &mut long, &mut |count| counts.push(count));
-    let mut party = |tid, blocked_in| {
-        let (pid, comm) = blocked.names.raw(tid).unwrap_or_default();
+    blocked.drain_always(span, &mut long, &mut |count, thread| counts.push((count, thread)));
+    let mut party = |tid, ReportedThread { pid, comm, started }, blocked_in| {
         let is_kernel = blocked_in == BlockedIn::KernelThread;
-        identities.of(&Shown { tid, pid, comm, cgroup: None, is_kernel })
+        identities.of(&Shown { tid, pid, comm, started: Some(started), cgroup: None, is_kernel })
     };
-    for wait in waits {
+    for (wait, thread) in waits {
         let row = Wait {
             tid: wait.tid,
             began: wait.began,
@@ -443,10 +431,12 @@ fn drain_blocked(
             blocked_in: Some(wait.blocked_in),
             file_id: None,
         };
-        give(Observed::Wait(ObservedWait { row, party: party(wait.tid, wait.blocked_in), file: wait.inode }));
+        let party = party(wait.tid, thread, wait.blocked_in);
+        give(Observed::Wait(ObservedWait { row, party, file: wait.file }));
     }
-    for count in counts {
-        give(Observed::Count(ObservedCount { party: party(count.tid, count.blocked_in), row: count }));
+    for (row, thread) in counts {
+        let party = party(row.tid, thread, row.blocked_in);
+        give(Observed::Count(ObservedCount { row, party }));
     }
 }
 
@@ -466,7 +456,10 @@ fn drain_tally(
     for wait in std::mem::take(&mut tally.waits) {
         let blocked_in = wait.blocked_in.unwrap_or(BlockedIn::Unknown);
         let file = wait.file_id.and_then(|id| tally.files.get(id as usize));
-        let file = file.map(|(file, _)| Inode { fs: file.device, number: file.inode });
+        let file = file.map(|(file, _)| SeenFile {
+            inode: Inode { fs: file.device, number: file.inode },
+            generation: file.generation,
+        });
         let row = Wait { file_id: None, ..wait };
         give(Observed::Wait(ObservedWait { party: party(row.tid, blocked_in), row, file }));
     }

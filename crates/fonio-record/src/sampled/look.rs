@@ -3,10 +3,12 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
+use fonio_core::lives::Generation;
 use fonio_core::{BlockedIn, DeviceId, WaitReason};
 use fonio_machine::{Machine, read_text};
 use fonio_system::{Task, device};
 
+use crate::attribution::files::numbers_at;
 use crate::probes::blocked::judged_in_procfs;
 
 /// A thread that was blocked when procfs was sampled.
@@ -27,6 +29,7 @@ pub(crate) struct Blocked {
 pub(crate) struct OpenFile {
     pub device: DeviceId,
     pub inode: u64,
+    pub generation: Option<Generation>,
     pub path: PathBuf,
 }
 
@@ -121,7 +124,11 @@ impl Looker {
         let link = self.machine.proc(format!("{pid}/fd/{descriptor}"));
         let path = std::fs::read_link(&link).ok()?;
         let metadata = std::fs::metadata(&link).ok().filter(std::fs::Metadata::is_file)?;
-        Some(OpenFile { device: device::from_dev(metadata.dev()), inode: metadata.ino(), path })
+        let (device, inode) = (device::from_dev(metadata.dev()), metadata.ino());
+        // The descriptor may have been closed and opened again between these calls.
+        let numbers = numbers_at(&link).filter(|numbers| numbers.inode == inode);
+        let generation = numbers.and_then(|numbers| numbers.generation);
+        Some(OpenFile { device, inode, generation, path })
     }
 }
 

@@ -221,8 +221,10 @@ impl FinishedCapture<'_> {
         let Some(Ok(blocked)) = &self.captured.blocked else { return Ok(Vec::new()) };
         // The file was read at the end of the wait.
         let at = |wait: &BlockedWait| wait.ended.unwrap_or(wait.began);
-        let file_id =
-            |wait: &BlockedWait| wait.inode.map(|inode| sink.file_at(inode, None, at(wait))).transpose();
+        let file_id = |wait: &BlockedWait| {
+            let file = wait.file.map(|file| sink.file_at(file.inode, file.generation, at(wait)));
+            file.transpose()
+        };
         blocked.waits.iter().map(file_id).map(|id| id.map(Option::flatten)).collect()
     }
 

@@ -52,25 +52,26 @@ impl FileSystem {
 
     /// Creates an ext4 file system with more options of mkfs.ext4, or skips the test with a reason.
     pub fn ext4_with(image: &Path, more: &[&str]) -> Option<FileSystem> {
+        let options = ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
+        FileSystem::of("ext4", image, 64 << 20, &[&options[..], more].concat())
+    }
+
+    /// Creates a file system of this type and size with these options of its mkfs, or skips the test with a
+    /// reason.
+    pub fn of(kind: &str, image: &Path, bytes: u64, options: &[&str]) -> Option<FileSystem> {
         if !has(&[Need::Root]) {
             return None;
         }
-        fs::File::create(image).unwrap().set_len(64 << 20).unwrap();
-        let options = ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
-        if !Command::new("mkfs.ext4")
-            .args(options)
-            .args(more)
-            .arg(image)
-            .status()
-            .is_ok_and(|status| status.success())
-        {
-            skip(Need::Loop, "mkfs.ext4 is missing or failed");
+        fs::File::create(image).unwrap().set_len(bytes).unwrap();
+        let made = Command::new(format!("mkfs.{kind}")).args(options).arg(image).status();
+        if !made.is_ok_and(|status| status.success()) {
+            skip(Need::Loop, format!("mkfs.{kind} is missing or failed"));
             return None;
         }
         let device = LoopDevice::over(image, &[])?;
         let system = FileSystem { device, dir: tempfile::tempdir().unwrap() };
-        if mount(&*system.device.0, system.dir.path(), "ext4", MountFlags::empty(), None).is_err() {
-            skip(Need::Loop, "ext4 cannot be mounted here");
+        if mount(&*system.device.0, system.dir.path(), kind, MountFlags::empty(), None).is_err() {
+            skip(Need::Loop, format!("{kind} cannot be mounted here"));
             return None;
         }
         Some(system)

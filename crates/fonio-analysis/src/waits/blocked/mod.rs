@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::waits::outstanding::TimeShare;
 pub use figures::doing;
+pub(crate) use figures::shown_file;
 pub(crate) use tally::BlockedTally;
 pub(crate) use working::PROBLEM_FROM;
 pub use working::{ProgramWork, Working};
@@ -211,7 +212,8 @@ pub struct OperationTime {
 /// A file's share of the waits of a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FileShare {
-    /// The file's path, or its inode number if the path is unknown.
+    /// The file's path, or its inode number if the path is unknown. If no file has half of the waits: the
+    /// deepest folder whose files have half of them, with a final `/`.
     pub path: String,
     /// The file's share of the waits. For an SQLite database, the share includes the journal and the WAL.
     pub share: f64,

@@ -137,6 +137,12 @@ impl Program {
             *sums.entry(of).or_default() += *time;
         }
         let (file, time) = sums.into_iter().max_by_key(|(file, time)| (*time, Reverse(*file)))?;
+        if time + time < all
+            && let Some((folder, time)) = folder_of_half(&times, all)
+        {
+            let (path, share) = (folder.to_owned(), ratio(time, all)?);
+            return Some(FileShare { path, share, journal: None, wal: None, content: String::new() });
+        }
         let with = |end: &str| Some(format!("{file}{end}")).filter(|path| times.contains_key(path));
         Some(FileShare {
             path: file.to_owned(),
@@ -220,6 +226,19 @@ impl Program {
     pub(super) fn felt(&self, span: Nanos) -> Nanos {
         if self.working.is_some() { self.time.min(span) } else { self.worst.0 }
     }
+}
+
+/// Returns the deepest folder whose files have at least half of the time, with a final `/`.
+fn folder_of_half(times: &BTreeMap<String, Nanos>, all: Nanos) -> Option<(&str, Nanos)> {
+    let mut folders: BTreeMap<&str, Nanos> = BTreeMap::new();
+    for (path, time) in times {
+        // The root is no answer.
+        for (at, _) in path.match_indices('/').filter(|(at, _)| *at > 0) {
+            *folders.entry(&path[..=at]).or_default() += *time;
+        }
+    }
+    folders.retain(|_, time| *time + *time >= all);
+    folders.into_iter().max_by_key(|(folder, time)| (folder.len(), *time))
 }
 
 /// Returns the database to which this rollback journal or WAL belongs, derived from the file's name.

@@ -23,7 +23,7 @@ pub(crate) struct Roots<'a> {
 
 /// A file that was found by its number.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(crate) struct Found {
     pub file: OwnedFd,
     /// The path of the file; `None` if the kernel has no name for it.
     pub path: Option<PathBuf>,
@@ -33,7 +33,7 @@ pub(super) struct Found {
 
 /// Why no file was found by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotFound {
+pub(crate) enum NotFound {
     /// No file has the number, or the file with this number has another generation.
     NoFile,
     /// The file system cannot find files by number, or the file could not be opened.
@@ -103,7 +103,7 @@ impl Roots<'_> {
     }
 
     /// Opens the file with this number and, if it is known, this generation.
-    pub(super) fn look(&mut self, inode: Inode, generation: Option<Generation>) -> Result<Found, NotFound> {
+    pub(crate) fn look(&mut self, inode: Inode, generation: Option<Generation>) -> Result<Found, NotFound> {
         let machine = self.machine;
         let root = self.folders.entry(inode.fs.0).or_insert_with(|| {
             let mounts = machine.mounts();

@@ -1,7 +1,10 @@
 //! Packs a file's number and generation into a file handle, as file systems do, and opens files by their
 //! handles.
 
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use fonio_core::lives::Generation;
 
@@ -26,7 +29,7 @@ struct Handle<T> {
 
 /// The file to which a handle belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Numbers {
+pub(crate) struct Numbers {
     pub inode: u64,
     /// On btrfs, the subvolume of the file.
     pub subvolume: Option<u64>,
@@ -53,16 +56,26 @@ pub(super) fn open_by_handle<const WORDS: usize>(
 
 /// Returns the generation of an open file.
 pub(super) fn generation_of(file: &OwnedFd) -> Option<Generation> {
+    ask(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH)?.generation
+}
+
+/// Returns the numbers of the file at a path, also if the last component of the path is a symbolic link.
+pub(crate) fn numbers_at(path: &Path) -> Option<Numbers> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    ask(libc::AT_FDCWD, &path, libc::AT_SYMLINK_FOLLOW)
+}
+
+/// Asks the kernel for the handle of a file.
+fn ask(folder: i32, path: &CStr, flags: i32) -> Option<Numbers> {
     let mut handle = Handle { bytes: BYTES_MAX as u32, kind: 0, content: [0_u8; BYTES_MAX] };
     let mut mount = 0_i32;
-    let (file, flags) = (file.as_raw_fd(), libc::AT_EMPTY_PATH);
+    let (path, mount) = (path.as_ptr(), &raw mut mount);
     // SAFETY: `handle` has the layout of `struct file_handle` with room for the announced size; all pointers
     // refer to memory that outlives the call.
-    let asked = unsafe {
-        libc::syscall(libc::SYS_name_to_handle_at, file, c"".as_ptr(), &raw mut handle, &raw mut mount, flags)
-    };
+    let asked =
+        unsafe { libc::syscall(libc::SYS_name_to_handle_at, folder, path, &raw mut handle, mount, flags) };
     let content = handle.content.get(..handle.bytes as usize)?;
-    numbers(handle.kind as u32, content).filter(|_| asked == 0)?.generation
+    numbers(handle.kind as u32, content).filter(|_| asked == 0)
 }
 
 /// Returns the numbers in a handle; `None` for other types of handles.

@@ -38,10 +38,10 @@ use assign::Between;
 pub(crate) use content::content;
 use content::{begins_as_sqlite, beside};
 use fanotify::Watch;
-use find::NotFound;
-pub(crate) use find::{Roots, subvolume};
+pub(crate) use find::{NotFound, Roots, subvolume};
 pub(crate) use folders::FolderId;
 use folders::Folders;
+pub(crate) use handle::numbers_at;
 use names::Names;
 use overlay::Overlay;
 

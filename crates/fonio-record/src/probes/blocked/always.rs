@@ -6,7 +6,7 @@ use fonio_machine::Machine;
 
 use super::layout::{IOWAIT, ShortKey};
 use super::{BlockedProbe, BlockedWait, judgement, short};
-use crate::attribution::thread_names::ThreadNames;
+use crate::attribution::thread_names::{ReportedThread, ThreadNames};
 use crate::probes::bpf::Unavailable;
 
 /// How long short waits are counted in the kernel before the counts are taken.
@@ -49,8 +49,8 @@ impl BlockedProbe {
     pub(crate) fn drain_always(
         &mut self,
         span: (Timestamp, Timestamp),
-        long: &mut dyn FnMut(BlockedWait),
-        short: &mut dyn FnMut(BlockedCount),
+        long: &mut dyn FnMut(BlockedWait, ReportedThread),
+        short: &mut dyn FnMut(BlockedCount, ReportedThread),
     ) {
         let (_, now) = span;
         if self.names.len() > NAMES_MAX {
@@ -80,7 +80,11 @@ impl BlockedProbe {
     }
 
     /// Takes the counts of short waits in finished periods.
-    fn take_counts(&mut self, (from, until): (Timestamp, Timestamp), give: &mut dyn FnMut(BlockedCount)) {
+    fn take_counts(
+        &mut self,
+        (from, until): (Timestamp, Timestamp),
+        give: &mut dyn FnMut(BlockedCount, ReportedThread),
+    ) {
         let present = self.now_set.period;
         let keys: Vec<ShortKey> = self.short_waits.keys().filter_map(Result::ok).collect();
         for key in keys.into_iter().filter(|key| key.period != present) {
@@ -89,9 +93,9 @@ impl BlockedProbe {
             if self.short_waits.remove(&key).is_err() {
                 continue;
             }
-            self.names.note(key.tid, (sum.tgid, sum.parent), sum.comm);
+            self.names.note(key.tid, sum.thread(), sum.parent);
             let is_iowait = u32::from(key.flags) & IOWAIT != 0;
-            give(BlockedCount {
+            let count = BlockedCount {
                 tid: key.tid,
                 blocked_in: judgement::operation_of_call(key.call),
                 reason: if is_iowait { WaitReason::Storage } else { WaitReason::Unknown },
@@ -100,7 +104,8 @@ impl BlockedProbe {
                 below: short::below(key.class),
                 count: sum.count,
                 total: Nanos(sum.total_ns),
-            });
+            };
+            give(count, sum.thread());
         }
     }
 

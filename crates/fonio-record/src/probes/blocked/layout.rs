@@ -2,6 +2,10 @@
 
 use std::mem::{offset_of, size_of};
 
+use fonio_core::Nanos;
+
+use crate::attribution::thread_names::ReportedThread;
+
 /// Maximum number of addresses in the stack of a thread or waker.
 const STACK_MAX: usize = 32;
 const WAKER_STACK_MAX: usize = 24;
@@ -81,6 +85,18 @@ pub(super) struct ShortSum {
     pub tgid: u32,
     pub parent: u32,
     pub comm: [u8; COMM_MAX],
+    /// When the thread started, as time since boot.
+    pub started_ns: u64,
+}
+
+/// A process that was started while the BPF program ran.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Started {
+    pub parent: u32,
+    zero: u32,
+    /// When the process started, as time since boot.
+    pub started_ns: u64,
 }
 
 /// The key under which the BPF program sums the interruptible sleeps of a process.
@@ -110,6 +126,10 @@ pub(super) struct LongWait {
     stack_bytes: i32,
     waker_stack_bytes: i32,
     pub parent: u32,
+    pub generation: u32,
+    zero: u32,
+    /// When the thread started, as time since boot.
+    pub started_ns: u64,
     pub comm: [u8; COMM_MAX],
     stack: [u64; STACK_MAX],
     waker_stack: [u64; WAKER_STACK_MAX],
@@ -118,9 +138,9 @@ pub(super) struct LongWait {
 const _: () =
     assert!(size_of::<ProbeSettings>() == 32 && size_of::<Counters>() == 56 && size_of::<Slot>() == 16);
 const _: () =
-    assert!(size_of::<ShortKey>() == 16 && size_of::<ShortSum>() == 40 && size_of::<SleepKey>() == 12);
-const _: () = assert!(size_of::<LongWait>() == 80 + 8 * (STACK_MAX + WAKER_STACK_MAX));
-const _: () = assert!(offset_of!(LongWait, stack) == 80);
+    assert!(size_of::<ShortKey>() == 16 && size_of::<ShortSum>() == 48 && size_of::<SleepKey>() == 12);
+const _: () = assert!(size_of::<LongWait>() == 96 + 8 * (STACK_MAX + WAKER_STACK_MAX));
+const _: () = assert!(offset_of!(LongWait, stack) == 96 && size_of::<Started>() == 16);
 
 // SAFETY: each is `repr(C)`, consists of integers and has no padding, so every sequence of bytes is a value.
 unsafe impl aya::Pod for ProbeSettings {}
@@ -131,13 +151,27 @@ unsafe impl aya::Pod for ShortKey {}
 // SAFETY: the same holds as for `ProbeSettings`.
 unsafe impl aya::Pod for ShortSum {}
 // SAFETY: the same holds as for `ProbeSettings`.
+unsafe impl aya::Pod for Started {}
+// SAFETY: the same holds as for `ProbeSettings`.
 unsafe impl aya::Pod for SleepKey {}
 // SAFETY: the same holds as for `ProbeSettings`.
 unsafe impl aya::Pod for Slot {}
 // SAFETY: the same holds as for `ProbeSettings`.
 unsafe impl aya::Pod for LongWait {}
 
+impl ShortSum {
+    /// Returns the thread with these waits.
+    pub(super) fn thread(&self) -> ReportedThread {
+        ReportedThread { pid: self.tgid, comm: self.comm, started: Nanos(self.started_ns) }
+    }
+}
+
 impl LongWait {
+    /// Returns the thread that waited.
+    pub(super) fn thread(&self) -> ReportedThread {
+        ReportedThread { pid: self.tgid, comm: self.comm, started: Nanos(self.started_ns) }
+    }
+
     /// Returns the thread's stack, innermost address first; empty if no stack was recorded.
     pub(super) fn stack(&self) -> &[u64] {
         taken(&self.stack, self.stack_bytes)
@@ -172,6 +206,9 @@ pub(super) mod tests {
             stack_bytes: 8 * stack.len() as i32,
             waker_stack_bytes: 8 * waker_stack.len() as i32,
             parent: 1,
+            generation: 0,
+            zero: 0,
+            started_ns: 0,
             comm: [0; COMM_MAX],
             stack: [0; STACK_MAX],
             waker_stack: [0; WAKER_STACK_MAX],

@@ -35,16 +35,18 @@ mod traced;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use aya::programs::tp_btf::BtfTracePointLink;
-use fonio_core::{BlockedIn, DeviceId, Inode, Nanos, Timestamp, WaitReason};
+use fonio_core::lives::Generation;
+use fonio_core::{BlockedIn, DeviceId, Inode, Nanos, SeenFile, Timestamp, WaitReason};
 use fonio_machine::{Machine, read_text};
 use rustc_hash::FxHashMap;
 
-use crate::attribution::thread_names::ThreadNames;
+use crate::attribution::thread_names::{ReportedThread, ThreadNames};
+use crate::attribution::threads::ProcessStart;
 use crate::probes::bpf::{self, Unavailable};
 pub(crate) use judgement::Judgement;
 use judgement::StackFunctions;
 use layout::{
-    BEGAN_BEFORE, Counters, LongWait, MAYBE_WOKEN, ProbeSettings, ShortKey, ShortSum, SleepKey, Slot,
+    BEGAN_BEFORE, Counters, LongWait, MAYBE_WOKEN, ProbeSettings, ShortKey, ShortSum, SleepKey, Slot, Started,
 };
 pub(crate) use open::{blocked_threads as blocked_in_procfs, judgement as judged_in_procfs};
 pub(crate) use probe::{NotRecorded, Probe};
@@ -78,7 +80,7 @@ pub(crate) struct BlockedWait {
     /// The processor on which an I/O completion ended the wait.
     pub completed_on: Option<u32>,
     /// The file on which the system call operates.
-    pub inode: Option<Inode>,
+    pub file: Option<SeenFile>,
 }
 
 impl BlockedWait {
@@ -106,8 +108,8 @@ pub(crate) struct Lost {
 pub(crate) struct FinishedProbe {
     pub short: ShortWaits,
     pub names: ThreadNames,
-    /// The parent process of each process started during the recording.
-    pub started_by: FxHashMap<u32, u32>,
+    /// The parent and the start of each process started during the recording.
+    pub started_by: FxHashMap<u32, ProcessStart>,
     /// The times of processes that procfs does not show; `None` without BPF.
     pub processes: Option<ProcessesSeen>,
     pub lost: Lost,
@@ -127,7 +129,7 @@ pub(crate) struct BlockedProbe {
     counters: Array<MapData, Counters>,
     open_slots: Array<MapData, Slot>,
     open_beyond: HashMap<MapData, u32, u64>,
-    started_by: HashMap<MapData, u32, u32>,
+    started_by: HashMap<MapData, u32, Started>,
     ran: HashMap<MapData, u32, u64>,
     slept: HashMap<MapData, SleepKey, u64>,
     short_waits: HashMap<MapData, ShortKey, ShortSum>,
@@ -226,7 +228,7 @@ impl BlockedProbe {
             self.take_short(|period, present| period < present);
             self.is_ripe = false;
         }
-        self.take_long(give);
+        self.take_long(&mut |wait, _| give(wait));
         let long_waits = self.counters().long_waits;
         let elapsed = now.0.saturating_sub(self.looked.0.0);
         let since = long_waits - self.looked.1;
@@ -250,12 +252,12 @@ impl BlockedProbe {
         }
     }
 
-    fn take_long(&mut self, give: &mut dyn FnMut(BlockedWait)) {
+    fn take_long(&mut self, give: &mut dyn FnMut(BlockedWait, ReportedThread)) {
         while let Some(record) = self.long_waits.next() {
             if let Some(wait) = bpf::read_record::<LongWait>(&record) {
-                self.names.note(wait.tid, (wait.tgid, wait.parent), wait.comm);
+                self.names.note(wait.tid, wait.thread(), wait.parent);
                 if let Some(judgement) = self.functions.of(&wait) {
-                    give(blocked_wait(&wait, &judgement));
+                    give(blocked_wait(&wait, &judgement), wait.thread());
                 }
             }
         }
@@ -272,7 +274,7 @@ impl BlockedProbe {
             let Ok(sum) = self.short_waits.get(&key, 0) else { continue };
             if self.short_waits.remove(&key).is_ok() {
                 self.short.add(key, Sum { count: sum.count, total: Nanos(sum.total_ns) });
-                self.names.note(key.tid, (sum.tgid, sum.parent), sum.comm);
+                self.names.note(key.tid, sum.thread(), sum.parent);
             }
         }
     }
@@ -300,7 +302,7 @@ impl BlockedProbe {
         let judged: FxHashMap<u32, Judgement> =
             blocked.into_iter().map(|tid| (tid, open::judgement(machine, tid))).collect();
         self.links.clear();
-        self.take_long(give);
+        self.take_long(&mut |wait, _| give(wait));
         self.take_short(|_, _| true);
         let counters = self.counters();
         let mut lost = Lost {
@@ -334,7 +336,14 @@ impl BlockedProbe {
         FinishedProbe {
             short: self.short,
             names: self.names,
-            started_by: self.started_by.iter().filter_map(Result::ok).collect(),
+            started_by: self
+                .started_by
+                .iter()
+                .filter_map(Result::ok)
+                .map(|(pid, Started { parent, started_ns, .. })| {
+                    (pid, ProcessStart { parent, started: Nanos(started_ns) })
+                })
+                .collect(),
             processes: Some(ProcessesSeen::new(
                 self.ran.iter().filter_map(Result::ok),
                 self.slept.iter().filter_map(Result::ok),
@@ -371,7 +380,10 @@ fn blocked_wait(wait: &LongWait, judgement: &Judgement) -> BlockedWait {
         reason: judgement.reason,
         waker_tid: judgement.waker_tid,
         completed_on: judgement.by_completion.then_some(wait.cpu),
-        inode: judgement.is_of_file.then_some(Inode { fs, number: wait.inode }),
+        file: judgement.is_of_file.then_some(SeenFile {
+            inode: Inode { fs, number: wait.inode },
+            generation: Generation::new(wait.generation),
+        }),
     }
 }
 
@@ -385,7 +397,7 @@ fn open_wait(tid: u32, began: Timestamp, began_before: bool, judgement: &Judgeme
         reason: judgement.reason,
         waker_tid: None,
         completed_on: None,
-        inode: None,
+        file: None,
     }
 }
 

@@ -52,7 +52,7 @@ impl BlockedCapture {
         self.probe.drain(now, machine, &mut |wait| new.push(wait));
         note(&new, files);
         for wait in &new {
-            let process = self.probe.names().raw(wait.tid).map(|(pid, _)| pid).filter(|pid| *pid != 0);
+            let process = self.probe.names().raw(wait.tid).map(|named| named.pid).filter(|pid| *pid != 0);
             self.so_far.add(process.unwrap_or(wait.tid), wait);
         }
         let room = WAITS_MAX.saturating_sub(self.waits.len()).min(new.len());
@@ -107,7 +107,14 @@ impl BlockedCapture {
 }
 
 fn note(waits: &[BlockedWait], files: &mut Files) {
-    waits.iter().filter_map(|wait| wait.inode).for_each(|inode| files.see(inode));
+    for wait in waits {
+        let Some(file) = wait.file else { continue };
+        files.see(file.inode);
+        // The thread was in a call on the file until the end of the wait.
+        if let (Some(generation), Some(ended)) = (file.generation, wait.ended) {
+            files.sighted(file.inode, ended, generation);
+        }
+    }
 }
 
 fn are_missing(waits: u64) -> String {
@@ -315,7 +322,7 @@ mod tests {
                 reason: WaitReason::Storage,
                 waker_tid: None,
                 completed_on: Some(1),
-                inode: None,
+                file: None,
             };
             let row = row(&wait, None, &completions, false).unwrap();
             assert_eq!((row.blocked_in, row.file_id), (Some(expected.0), expected.1), "{content:?}");

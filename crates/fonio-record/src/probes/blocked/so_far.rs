@@ -77,7 +77,7 @@ mod tests {
             reason,
             waker_tid: None,
             completed_on: None,
-            inode: None,
+            file: None,
         };
         let mut so_far = SoFar::default();
         assert_eq!(so_far.longest(), None);

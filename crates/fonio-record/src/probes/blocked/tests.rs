@@ -279,7 +279,8 @@ fn every_long_fsync_has_its_waits() {
     assert_eq!(finished.lost.missing, 0);
     let file = path.metadata().unwrap();
     let inode = Inode { fs: device::from_dev(file.dev()), number: file.ino() };
-    let of_file: Vec<&BlockedWait> = waits.iter().filter(|wait| wait.inode == Some(inode)).collect();
+    let of_file: Vec<&BlockedWait> =
+        waits.iter().filter(|wait| wait.file.is_some_and(|file| file.inode == inode)).collect();
     let fsyncs: Vec<&&BlockedWait> =
         of_file.iter().filter(|wait| wait.blocked_in == BlockedIn::Fsync).collect();
     // Each wait is within a call, so the sum of the waits is at most the time that the program measured.

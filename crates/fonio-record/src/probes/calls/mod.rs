@@ -137,6 +137,11 @@ impl CallsProbe {
         self.followed.insert(process, how, 0).map_err(|error| Unavailable::from_map(&error))
     }
 
+    /// Stops following a process. It may already have ended.
+    fn stop_following(&mut self, process: u32) {
+        let _ = self.followed.remove(&process);
+    }
+
     /// Starts or stops following the future child processes of this thread.
     pub(crate) fn follow_children(&mut self, follow: bool) -> Result<(), Unavailable> {
         let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;

@@ -7,12 +7,13 @@ use fonio_core::lives::Generation;
 use fonio_core::meta::LOST_CALLS;
 use fonio_core::{Call, Inode, RowSink, Timestamp};
 use fonio_machine::Machine;
+use fonio_system::ProcessId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::layout::{PATH_MAX, RawPath};
 use super::{CallsProbe, Given, Lost, RecordedCall, table};
 use crate::attribution::files::{Files, FolderId, Opened};
-use crate::attribution::thread_names::ThreadNames;
+use crate::attribution::thread_names::{ReportedThread, ThreadNames};
 use crate::attribution::threads::Threads;
 use crate::probes::bpf::Unavailable;
 use crate::probes::statements::{CapturedStatements, NO_STATEMENTS, StatementsCapture, WithSqlite};
@@ -64,11 +65,16 @@ impl CallsCapture {
         mut probe: CallsProbe,
         machine: &Machine,
         command: Option<&OsStr>,
-        processes: &[u32],
+        processes: &[ProcessId],
     ) -> Result<CallsCapture, Unavailable> {
+        let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
         let statements = probe.statements.take();
-        let statements = statements.map(|probe| probe.map(|probe| probe.begin(machine, command, processes)));
-        probe.attach(processes)?;
+        let statements = statements.map(|probe| probe.map(|probe| probe.begin(machine, command, &pids)));
+        probe.attach(&pids)?;
+        // From now on, the kernel shows the exit of these processes.
+        for ended in processes.iter().filter(|process| machine.process(process.pid) != Some(**process)) {
+            probe.stop_following(ended.pid);
+        }
         Ok(CallsCapture { probe, kept: Kept::default(), statements })
     }
 
@@ -137,7 +143,8 @@ impl Kept {
             self.add_path(&mut call, path, process);
         }
         if process != 0 {
-            self.names.note(call.tid, (process, 0), comm);
+            let reported = ReportedThread { pid: process, comm, ..ReportedThread::default() };
+            self.names.note(call.tid, reported, 0);
             if call.sqlite_write.is_some() && self.with_sqlite.len() < PROCESSES_MAX {
                 self.with_sqlite.insert(process);
             }

@@ -16,6 +16,8 @@ pub(super) const UNNOTED: u32 = 8;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cause {
     pub cgroup: u64,
+    /// When the thread started, as time since boot.
+    pub started_ns: u64,
     pub tid: u32,
     pub tgid: u32,
     pub comm: [u8; COMM_MAX],
@@ -31,7 +33,7 @@ pub(super) struct Note {
     pub fs: u32,
     pub tid: u32,
     pub flags: u32,
-    pub zero: u32,
+    pub generation: u32,
     pub cause: Cause,
 }
 
@@ -58,7 +60,7 @@ pub(super) struct Counters {
     pub given: u64,
 }
 
-const _: () = assert!(size_of::<Cause>() == 32 && size_of::<Note>() == 72 && size_of::<Completed>() == 112);
+const _: () = assert!(size_of::<Cause>() == 40 && size_of::<Note>() == 80 && size_of::<Completed>() == 120);
 const _: () = assert!(size_of::<Counters>() == 16);
 
 // SAFETY: each is `repr(C)`, consists of integers and has no padding, so every sequence of bytes is a value.

@@ -22,7 +22,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::judgement::{Judgement, StackFunctions};
 use super::layout::COMM_MAX;
 use super::{BlockedWait, FinishedProbe, Lost, PERIOD_NS, ShortWaits, open, shedding};
-use crate::attribution::thread_names::ThreadNames;
+use crate::attribution::thread_names::{ReportedThread, ThreadNames};
 use crate::clock::now;
 use crate::error::RecordError;
 use crate::tracefs::pages::read_raw;
@@ -326,7 +326,8 @@ impl Judge {
             *to = *from;
         }
         if comm != [0; COMM_MAX] {
-            self.names.note(thread.tid, (0, 0), comm);
+            let reported = ReportedThread { comm, ..ReportedThread::default() };
+            self.names.note(thread.tid, reported, 0);
         }
         let mut judgement = match looked_up {
             Some(judgement) if thread.stack.is_empty() => judgement,
@@ -346,7 +347,7 @@ impl Judge {
             reason: judgement.reason,
             waker_tid: judgement.waker_tid,
             completed_on: by.filter(|_| judgement.by_completion).map(|by| by.cpu),
-            inode: None,
+            file: None,
         })
     }
 }

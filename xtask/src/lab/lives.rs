@@ -52,6 +52,6 @@ fn test_program() -> Result<PathBuf> {
     let out = command.output().context("cannot start cargo")?;
     ensure!(out.status.success(), "{} failed: {}", process::shown(&command), out.status);
     let lines = out.stdout.split(|byte| *byte == b'\n');
-    let program = lines.filter_map(|line| serde_json::from_slice::<Line>(line).ok()?.executable).last();
+    let program = lines.filter_map(|line| serde_json::from_slice::<Line>(line).ok()?.executable).next_back();
     program.context("cargo named no test program")
 }

@@ -39,6 +39,12 @@ pub struct DeviceInfo {
     /// device supports discard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub without_discard: Option<String>,
+    /// Mount point of a file system on the device that is mounted with the option sync.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync_mount: Option<String>,
+    /// The kind of the first mounted file system on the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_system: Option<String>,
     /// Requests.
     pub requests: u64,
     /// Bytes read and bytes written.
@@ -89,6 +95,10 @@ impl DeviceInfo {
             commits_often: commits_often(&known.mounts),
             writes_access_times: mounted_without(&known.mounts, &["noatime", "lazytime"]),
             strict_access_times: mounted_without(&known.mounts, &["noatime", "relatime", "lazytime"]),
+            sync_mount: (known.mounts.iter())
+                .find(|mount| mount.options.iter().any(|option| option == "sync"))
+                .map(|mount| mount.at.clone()),
+            file_system: known.mounts.first().map(|mount| mount.fs.clone()),
             without_discard: mounted_without(&known.mounts, &["discard", "discard=async"])
                 .filter(|_| can_discard),
             ..counts

@@ -25,6 +25,7 @@ const MECHANISMS: &[&str] = &[
     include_str!("mechanisms/lazy-init.toml"),
     include_str!("mechanisms/access-times.toml"),
     include_str!("mechanisms/behind-dirty-limit.toml"),
+    include_str!("mechanisms/bulk-work.toml"),
     include_str!("mechanisms/behind-queue.toml"),
     include_str!("mechanisms/behind-earlier-writes.toml"),
     include_str!("mechanisms/group-limit-evicts.toml"),
@@ -37,6 +38,7 @@ const MECHANISMS: &[&str] = &[
     include_str!("mechanisms/unknown-mechanism.toml"),
     include_str!("mechanisms/lock.toml"),
     include_str!("mechanisms/cpu.toml"),
+    include_str!("mechanisms/child.toml"),
     include_str!("mechanisms/meter-lies.toml"),
 ];
 

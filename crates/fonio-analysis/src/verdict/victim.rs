@@ -8,7 +8,8 @@ use crate::figures::facts::Facts;
 use crate::question::ratio::ratio;
 use crate::question::threads::UNKNOWN_NAME;
 use crate::waits::blocked::{
-    Behind, Blocked, BlockedProgram, FileShare, ProgramWork, Role, SqliteMode, Through, shown_file,
+    Behind, Blocked, BlockedProgram, FileShare, PROBLEM_FROM, ProgramWork, Role, SqliteMode, Through,
+    is_kernel, shown_file,
 };
 
 /// A file is the victim's file if at least this share of the victim's waits is for the file.
@@ -16,20 +17,32 @@ const FILE_FROM: f64 = 0.5;
 /// A program is in the way if its requests have at least this share of the outstanding request time.
 pub(super) const BEHIND_FROM: f64 = 0.3;
 
-/// The beginnings of the names of kernel threads that write or encrypt data for programs.
-const KERNEL: [&str; 12] = [
-    "kworker",
-    "jbd2",
-    "kswapd",
-    "xfsaild",
-    "xfs-",
-    "btrfs-",
-    "f2fs_",
-    "ext4lazyinit",
-    "kcryptd",
-    "dmcrypt_write",
-    "loop",
-    "flush-",
+/// Shells and supervisors, which wait for their children all the time.
+const SHELLS: [&str; 24] = [
+    "sh",
+    "bash",
+    "dash",
+    "zsh",
+    "fish",
+    "ksh",
+    "busybox",
+    "sudo",
+    "su",
+    "runuser",
+    "timeout",
+    "unshare",
+    "setpriv",
+    "nice",
+    "ionice",
+    "xargs",
+    "watch",
+    "script",
+    "screen",
+    "tini",
+    "dumb-init",
+    "cron",
+    "systemd",
+    "conmon",
 ];
 
 /// A program that storage delayed.
@@ -46,6 +59,8 @@ pub(super) struct Victim<'a> {
     /// The kind of journal, if the program waited for SQLite databases most of the time.
     pub(super) sqlite: Option<SqliteMode>,
     behind: &'a [Behind],
+    /// Whether it is bulk work, and no other program waited.
+    is_bulk: bool,
 }
 
 impl<'a> Victim<'a> {
@@ -53,10 +68,13 @@ impl<'a> Victim<'a> {
     /// none, the program with the longest single wait.
     pub(super) fn of(analysis: &'a Analysis) -> Option<Victim<'a>> {
         let blocked = analysis.blocked.as_ref()?;
-        match blocked.worst(Role::OfInterest).filter(|program| program.is_problem) {
-            Some(program) => Some(Victim::waits(blocked, program)),
-            None => Victim::longest_wait(blocked),
+        if let Some(program) = blocked.worst(Role::OfInterest).filter(|program| program.is_problem) {
+            return Some(Victim::waits(blocked, program));
         }
+        // A copy waits for storage too, if nobody else does.
+        let bulk = || blocked.worst(Role::BulkWork).filter(|program| program.worst.share >= PROBLEM_FROM);
+        Victim::longest_wait(blocked)
+            .or_else(|| bulk().map(|program| Victim { is_bulk: true, ..Victim::waits(blocked, program) }))
     }
 
     fn waits(blocked: &'a Blocked, program: &'a BlockedProgram) -> Victim<'a> {
@@ -82,6 +100,7 @@ impl<'a> Victim<'a> {
             sqlite: program.sqlite.or(blocked_one.sqlite),
             device: blocked_one.device,
             behind: &blocked_one.behind,
+            is_bulk: false,
         }
     }
 
@@ -102,6 +121,7 @@ impl<'a> Victim<'a> {
             sqlite: program.and_then(|program| program.sqlite),
             device: longest.device,
             behind: &longest.behind,
+            is_bulk: false,
         })
     }
 
@@ -113,9 +133,17 @@ impl<'a> Victim<'a> {
 
     /// Returns the other program whose requests were in the way most.
     pub(super) fn culprit(&self) -> Option<&'a Behind> {
-        let others = self.behind.iter().filter(|row| !row.is_own && row.process != UNKNOWN_NAME);
-        let mut others = others.filter(|row| !is_kernel(&row.process));
-        others.next().filter(|row| row.share >= BEHIND_FROM)
+        let mut others = self.behind.iter().filter(|row| !row.is_own && row.process != UNKNOWN_NAME);
+        others
+            .find(|row| !is_kernel(&row.process) && !self.is_same_program(row))
+            .filter(|row| row.share >= BEHIND_FROM)
+    }
+
+    /// Returns whether another process belongs to the victim's program and works on the same data. A server
+    /// may delay itself, for example by saving all its data while it appends to its log.
+    fn is_same_program(&self, row: &Behind) -> bool {
+        let is_other_file = row.file.is_some() && row.file.as_deref() != self.file;
+        row.process == self.program && row.unit.as_deref() == self.unit && !is_other_file
     }
 
     /// Returns the share of the outstanding request time of threads whose names begin with `name`.
@@ -125,7 +153,8 @@ impl<'a> Victim<'a> {
     }
 
     fn own_share(&self) -> f64 {
-        self.behind.iter().filter(|row| row.is_own).map(|row| row.share).sum()
+        let own = self.behind.iter().filter(|row| row.is_own || self.is_same_program(row));
+        own.map(|row| row.share).sum()
     }
 }
 
@@ -138,21 +167,18 @@ fn in_operation<'a>(blocked_in: &'a str, through: Option<&'a Through>) -> &'a st
     }
 }
 
-/// Returns whether a thread of the kernel has this name.
-fn is_kernel(name: &str) -> bool {
-    KERNEL.iter().any(|begin| name.starts_with(begin))
-}
-
 /// Adds the facts about the victim, under names that begin with `victim.`.
 pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     others(facts, analysis);
     let victim = Victim::of(analysis);
     facts.count("victim.known", "a program waited for storage for a long time", u64::from(victim.is_some()));
     let Some(victim) = victim else { return };
+    let device = victim.device.and_then(|device| analysis.devices.get(device as usize));
     facts.word("victim.program", victim.program);
     if let Some(unit) = victim.unit {
         facts.word("victim.unit", unit);
     }
+    facts.count("victim.is_bulk", "only bulk work waited", u64::from(victim.is_bulk));
     let syncs_everything = ["umount", "sync", "syncfs"].contains(&victim.program);
     let label = "the delayed program writes everything that is dirty";
     facts.count("victim.syncs_everything", label, u64::from(syncs_everything));
@@ -184,7 +210,15 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
         ("write_back", "write-back of unknown programs", "kworker"),
     ] {
         let label = format!("request time of {label} during the waits of the delayed program, share");
-        facts.share(format!("victim.behind_{name}_share"), label, victim.behind_share(begin));
+        let mut share = victim.behind_share(begin);
+        // On btrfs, workers of the kernel write the data and the transactions of programs.
+        let is_btrfs = device.is_some_and(|device| device.file_system.as_deref() == Some("btrfs"));
+        match name {
+            "btrfs" if is_btrfs => share += victim.behind_share("kworker"),
+            "write_back" if is_btrfs => share = 0.0,
+            _ => {}
+        }
+        facts.share(format!("victim.behind_{name}_share"), label, share);
     }
     if let Some(file) = victim.file {
         facts.word("victim.file", &shown_file(file));
@@ -205,9 +239,14 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
         };
         facts.word("victim.sqlite", word);
     }
-    let device = victim.device.and_then(|device| analysis.devices.get(device as usize));
     if let Some(device) = device {
         facts.word("victim.device", device.shown());
+        let is_sync = device.sync_mount.is_some();
+        facts.count(
+            "victim.sync_mount",
+            "each write waits, since the file system is mounted with sync",
+            u64::from(is_sync),
+        );
         let is_strict = device.strict_access_times.is_some();
         facts.count("victim.strict_access_times", "each read changes an access time", u64::from(is_strict));
         if let Some(dir) = &device.strict_access_times {
@@ -240,6 +279,10 @@ fn others(facts: &mut Facts, analysis: &Analysis) {
     };
     for (name, label, of) in [
         ("lock", "waits for locks", (|work| work.lock_ns) as fn(&ProgramWork) -> Nanos),
+        ("child", "waits for child processes", |work| match SHELLS.contains(&work.name.as_str()) {
+            true => Nanos(0),
+            false => work.child_ns,
+        }),
         ("processor", "processor time", |work| work.processor_ns),
     ] {
         let program = most(of);

@@ -51,7 +51,7 @@ impl ProcessTimes {
 
 /// Returns the processes that used a processor, or waited for a lock, for long enough to be named.
 pub(crate) fn working(samples: &[Sample]) -> impl Iterator<Item = u32> {
-    let named = [Metric::ProcessCpuNs, Metric::ProcessLockNs];
+    let named = [Metric::ProcessCpuNs, Metric::ProcessLockNs, Metric::ProcessChildNs];
     let long = samples.iter().filter(move |row| named.contains(&row.metric) && row.value >= NAMED_FROM_NS);
     long.filter_map(|row| row.subject.as_ref()?.parse().ok())
 }

@@ -7,6 +7,22 @@ use crate::figures::facts::{Facts, Frame};
 use crate::question::ratio::ratio;
 use crate::question::threads::UNKNOWN_NAME;
 
+/// The beginnings of the names of kernel threads that write or encrypt data for programs.
+const KERNEL: [&str; 12] = [
+    "kworker",
+    "jbd2",
+    "kswapd",
+    "xfsaild",
+    "xfs-",
+    "btrfs-",
+    "f2fs_",
+    "ext4lazyinit",
+    "kcryptd",
+    "dmcrypt_write",
+    "loop",
+    "flush-",
+];
+
 /// Minimum share for a sentence to name the program whose requests were outstanding.
 const BEHIND_FROM: f64 = 0.3;
 
@@ -148,10 +164,15 @@ impl LongWaits {
     }
 }
 
-/// Returns the other program with the largest share. Unknown processes are skipped, since a sentence cannot
-/// name them.
+/// Returns the other program with the largest share. Unknown processes and threads of the kernel are skipped,
+/// since a sentence has to name the program for which they work.
 fn first_other(behind: &[Behind]) -> Option<&Behind> {
-    behind.iter().find(|row| !row.is_own && row.process != UNKNOWN_NAME)
+    behind.iter().find(|row| !row.is_own && row.process != UNKNOWN_NAME && !is_kernel(&row.process))
+}
+
+/// Returns whether a thread of the kernel has this name.
+pub(crate) fn is_kernel(name: &str) -> bool {
+    KERNEL.iter().any(|begin| name.starts_with(begin))
 }
 
 /// `71 % of the I/O outstanding at that time came from dd (backup.service) for /tmp/export.bin`.

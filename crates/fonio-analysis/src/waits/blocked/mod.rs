@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::waits::outstanding::TimeShare;
 pub use figures::doing;
-pub(crate) use figures::shown_file;
+pub(crate) use figures::{is_kernel, shown_file};
 pub(crate) use tally::BlockedTally;
 pub(crate) use working::PROBLEM_FROM;
 pub use working::{ProgramWork, Working};
@@ -57,8 +57,8 @@ pub struct Blocked {
     /// If only some devices were recorded: the program of interest that waited longest for other storage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elsewhere: Option<Elsewhere>,
-    /// Programs by processor time and waits for locks, the largest sum first; at most 16. Empty if the
-    /// recording has no times of processes.
+    /// Programs by processor time and waits for locks and child processes, the largest sum first; at most 32.
+    /// Empty if the recording has no times of processes.
     #[serde(default)]
     pub work: Vec<ProgramWork>,
     /// Whether the recording was made without BPF. Without BPF, waits for other threads and for asynchronous

@@ -22,7 +22,7 @@ pub(crate) const PROBLEM_FROM: f64 = 0.1;
 /// Minimum working time for a judgement by the share (our choice). Programs that work less are judged by
 /// their long waits.
 const WORKING_MIN: Nanos = Nanos(200_000_000);
-const WORK_LISTED: usize = 16;
+const WORK_LISTED: usize = 32;
 /// Maximum number of processes with times.
 const PROCESSES_MAX: usize = 1 << 16;
 
@@ -67,7 +67,7 @@ impl ProgramWork {
 /// Lists the programs with the most processor time and waits for locks.
 pub(super) fn work(times: &FxHashMap<(u32, Option<u32>), Times>, threads: &Threads) -> Vec<ProgramWork> {
     let mut sorted: Vec<(&(u32, Option<u32>), &Times)> = times.iter().collect();
-    sorted.sort_by_key(|(program, times)| (Reverse(times.processor + times.lock), **program));
+    sorted.sort_by_key(|(program, times)| (Reverse(times.processor + times.lock + times.child), **program));
     let told = |(program, times): (&(u32, Option<u32>), &Times)| ProgramWork {
         name: threads.name(program.0).to_owned(),
         unit: program.1.map(|unit| threads.unit(unit).to_owned()),

@@ -109,6 +109,16 @@ pub(super) struct SleepKey {
     pub is_for_lock: u32,
 }
 
+/// The facts about a thread of a program.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sleeper {
+    /// When the thread last went to sleep interruptibly.
+    pub slept_ns: u64,
+    others: [u64; 5],
+    askers: [u32; 6],
+}
+
 /// A long wait, as the BPF program reports it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -152,6 +162,8 @@ unsafe impl aya::Pod for ShortKey {}
 unsafe impl aya::Pod for ShortSum {}
 // SAFETY: the same holds as for `ProbeSettings`.
 unsafe impl aya::Pod for Started {}
+// SAFETY: the same holds as for `ProbeSettings`.
+unsafe impl aya::Pod for Sleeper {}
 // SAFETY: the same holds as for `ProbeSettings`.
 unsafe impl aya::Pod for SleepKey {}
 // SAFETY: the same holds as for `ProbeSettings`.

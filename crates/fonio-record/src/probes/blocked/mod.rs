@@ -46,7 +46,8 @@ use crate::probes::bpf::{self, Unavailable};
 pub(crate) use judgement::Judgement;
 use judgement::StackFunctions;
 use layout::{
-    BEGAN_BEFORE, Counters, LongWait, MAYBE_WOKEN, ProbeSettings, ShortKey, ShortSum, SleepKey, Slot, Started,
+    BEGAN_BEFORE, Counters, LongWait, MAYBE_WOKEN, ProbeSettings, ShortKey, ShortSum, SleepKey, Sleeper,
+    Slot, Started,
 };
 pub(crate) use open::{blocked_threads as blocked_in_procfs, judgement as judged_in_procfs};
 pub(crate) use probe::{NotRecorded, Probe};
@@ -130,6 +131,7 @@ pub(crate) struct BlockedProbe {
     open_slots: Array<MapData, Slot>,
     open_beyond: HashMap<MapData, u32, u64>,
     started_by: HashMap<MapData, u32, Started>,
+    sleepers: HashMap<MapData, u32, Sleeper>,
     ran: HashMap<MapData, u32, u64>,
     slept: HashMap<MapData, SleepKey, u64>,
     short_waits: HashMap<MapData, ShortKey, ShortSum>,
@@ -169,6 +171,7 @@ impl BlockedProbe {
         let open_slots = bpf::map(&mut programs, "open_slots", Array::try_from)?;
         let open_beyond = bpf::map(&mut programs, "open_beyond", HashMap::try_from)?;
         let started_by = bpf::map(&mut programs, "started_by", HashMap::try_from)?;
+        let sleepers = bpf::map(&mut programs, "sleepers", HashMap::try_from)?;
         let ran = bpf::map(&mut programs, "ran", HashMap::try_from)?;
         let slept = bpf::map(&mut programs, "slept", HashMap::try_from)?;
         let short_waits = bpf::map(&mut programs, "short_waits", HashMap::try_from)?;
@@ -181,6 +184,7 @@ impl BlockedProbe {
             open_slots,
             open_beyond,
             started_by,
+            sleepers,
             ran,
             slept,
             short_waits,
@@ -333,6 +337,9 @@ impl BlockedProbe {
         for (tid, judgement) in never_seen {
             give(open_wait(tid, began, true, &judgement));
         }
+        let sleepers = self.sleepers.iter().filter_map(Result::ok);
+        let since = sleepers.map(|(tid, sleeper)| (tid, Timestamp(sleeper.slept_ns))).collect();
+        let still_asleep = sleeps::still_asleep(machine, &since, (began, ended));
         FinishedProbe {
             short: self.short,
             names: self.names,
@@ -346,7 +353,7 @@ impl BlockedProbe {
                 .collect(),
             processes: Some(ProcessesSeen::new(
                 self.ran.iter().filter_map(Result::ok),
-                self.slept.iter().filter_map(Result::ok),
+                self.slept.iter().filter_map(Result::ok).chain(still_asleep),
             )),
             lost,
             threshold_max: self.threshold_max,

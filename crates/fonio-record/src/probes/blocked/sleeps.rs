@@ -1,6 +1,8 @@
 //! Sorts the interruptible sleeps of processes by their system calls.
 
-use fonio_core::{Metric, Nanos};
+use fonio_core::{Metric, Nanos, Timestamp};
+use fonio_machine::{Machine, read_text};
+use fonio_system::Task;
 use rustc_hash::FxHashMap;
 
 use super::layout::SleepKey;
@@ -50,6 +52,9 @@ fn metric(call: i32, is_for_lock: bool) -> Option<Metric> {
     let is = |numbers: &[libc::c_long]| numbers.contains(&libc::c_long::from(call));
     if is(&[libc::SYS_wait4, libc::SYS_waitid]) {
         Some(Metric::ProcessChildNs)
+    } else if is(&[libc::SYS_flock, libc::SYS_fcntl]) {
+        // Of the operations of fcntl, only a lock of a file sleeps.
+        Some(Metric::ProcessLockNs)
     } else if is(&[libc::SYS_nanosleep, libc::SYS_clock_nanosleep]) {
         Some(Metric::ProcessTimerNs)
     } else if is(&[libc::SYS_recvfrom, libc::SYS_recvmsg, libc::SYS_recvmmsg, libc::SYS_connect]) {
@@ -59,9 +64,95 @@ fn metric(call: i32, is_for_lock: bool) -> Option<Metric> {
     }
 }
 
+/// The commands of futex that wait for a lock if the value says so, and the commands that always do
+/// (`include/uapi/linux/futex.h`); the values are those of glibc, bionic, Rust and Go, and of musl.
+const FUTEX_COMMAND: u64 = 0x7f;
+const FUTEX_WAITS: [u64; 2] = [0, 9];
+const FUTEX_LOCKS: [u64; 2] = [6, 13];
+const LOCK_WAITED_FOR: [u64; 2] = [2, 0x8000_0010];
+
+/// Returns the sleeps that have not ended, by process and system call. `since` has the time at which a thread
+/// last went to sleep; a thread without such a time has slept since the beginning of the recording.
+pub(super) fn still_asleep(
+    machine: &Machine,
+    since: &FxHashMap<u32, Timestamp>,
+    (began, ended): (Timestamp, Timestamp),
+) -> Vec<(SleepKey, u64)> {
+    let proc = machine.proc("");
+    let mut found = Vec::new();
+    for pid in Task::all_below(&proc).filter(|pid| *pid != std::process::id()) {
+        for tid in Task::all_below(&machine.proc(format!("{pid}/task"))) {
+            let task = Task::below(&proc, tid);
+            // The kernel has no system call of its own threads.
+            let Some((call, is_for_lock)) =
+                read_text(&task.file("syscall")).and_then(|text| asleep_in(&text))
+            else {
+                continue;
+            };
+            if task.stat().is_none_or(|stat| stat.state != 'S') {
+                continue;
+            }
+            let from = since.get(&tid).copied().unwrap_or(began).max(began);
+            let key = SleepKey { tgid: pid, call, is_for_lock: u32::from(is_for_lock) };
+            found.push((key, ended.since(from).unwrap_or_default().0));
+        }
+    }
+    found
+}
+
+/// Parses `/proc/TID/syscall`, such as `202 0x7f0 0x80 0x2 …`: the number of the system call, and whether the
+/// thread waits for a lock that another thread holds. Returns `None` for a thread that runs or has no call.
+fn asleep_in(text: &str) -> Option<(i32, bool)> {
+    let mut words = text.split_ascii_whitespace();
+    let call: i32 = words.next()?.parse().ok().filter(|call| *call >= 0)?;
+    let mut argument = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+    let (_, operation, value) = (argument()?, argument()?, argument()?);
+    let command = operation & FUTEX_COMMAND;
+    let is_for_lock = libc::c_long::from(call) == libc::SYS_futex
+        && (FUTEX_LOCKS.contains(&command)
+            || (FUTEX_WAITS.contains(&command) && LOCK_WAITED_FOR.contains(&(value & 0xffff_ffff))));
+    Some((call, is_for_lock))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_is_told_from_an_idle_thread() {
+        let futex = libc::SYS_futex;
+        for (text, expected) in [
+            (format!("{futex} 0x7f01 0x80 0x2 0x0 0x0 0x0 0x7ffe 0x7f02\n"), Some((futex as i32, true))),
+            (
+                format!("{futex} 0x7f01 0x189 0x0 0x0 0x0 0xffffffff 0x7ffe 0x7f02\n"),
+                Some((futex as i32, false)),
+            ),
+            ("61 0xffffffff 0x7ffd 0x0 0x0 0x0 0x0 0x7ffd 0x7f\n".to_owned(), Some((61, false))),
+            ("running\n".to_owned(), None),
+            ("-1 0x7ffd 0x7f\n".to_owned(), None),
+        ] {
+            assert_eq!(asleep_in(&text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_sleep_that_has_not_ended_counts_from_its_beginning() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        let span = (Timestamp(1_000), Timestamp(9_000));
+        let of_child = |since: &FxHashMap<u32, Timestamp>| {
+            let found = still_asleep(&Machine::here(), since, span);
+            found
+                .into_iter()
+                .filter(|(key, _)| key.tgid == child.id())
+                .map(|(_, time)| time)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of_child(&FxHashMap::default()), [8_000]);
+        assert_eq!(of_child(&[(child.id(), Timestamp(4_000))].into_iter().collect()), [5_000]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 
     #[test]
     fn sleeps_are_summed_by_kind() {

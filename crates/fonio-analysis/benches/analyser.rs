@@ -1,5 +1,5 @@
-//! Measures the analyser's cost per request for workloads of different shape. Criterion's items per second
-//! are requests per second.
+//! Measures the analyser's cost per request for workloads of different shape. The items per second in the
+//! output are requests per second.
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
@@ -122,7 +122,7 @@ fn analyse(shape: Shape) -> Analysis {
     analyser.finish(&Meta::default())
 }
 
-/// Measures the cost of creating the requests, which must be subtracted from the other results.
+/// Measures the cost of creating the requests. This cost must be subtracted from the other results.
 #[divan::bench(args = SHAPES, sample_count = 3, sample_size = 1)]
 fn making(bencher: Bencher, shape: Shape) {
     bencher.counter(ItemsCount::new(REQUESTS)).bench_local(|| {

@@ -688,8 +688,8 @@ mod tests {
 
     #[test]
     fn a_thread_that_moves_between_processors_saturates_one() {
-        // A single thread computes, first on cpu0, then on cpu1. The other processor is lightly loaded at
-        // that time.
+        // A single thread computes, first on cpu0, then on cpu1. Meanwhile, the other processor is lightly
+        // loaded.
         let ticks = [(0, 0, 0), (1, 98, 10), (2, 110, 108), (3, 120, 206)];
         let samples = ticks.into_iter().flat_map(|(second, first, other)| {
             [("cpu0", first), ("cpu1", other)]

@@ -68,7 +68,7 @@ pub enum RecordError {
     )]
     NoInstances,
     /// The device that the user named does not exist.
-    #[error("there is no block device {name:?} here; those present are: {}", present.join(", "))]
+    #[error("there is no block device {name:?} here; this machine has: {}", present.join(", "))]
     UnknownDevice {
         /// The device name that the user gave.
         name: String,

@@ -13,8 +13,8 @@ use fonio_machine::{Machine, read_text};
 use fonio_system::Pressure;
 use fonio_system::procfs::memory;
 
-/// Size of the read buffer: larger than any text that is read, except `/proc/diskstats` on a machine with
-/// hundreds of disks, which is truncated.
+/// Size of the read buffer. Every text that is read fits into the buffer, except `/proc/diskstats` on a
+/// machine with hundreds of disks; this text is truncated.
 const TEXT_BYTES: usize = 64 << 10;
 
 /// Samples the system's counters and keeps the values until the recording is written.

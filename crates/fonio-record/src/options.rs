@@ -105,7 +105,7 @@ pub enum BlockedBy {
 pub struct CommandSetting {
     /// The command's working directory; `None` for the recorder's directory.
     pub dir: Option<PathBuf>,
-    /// Environment variables added to those of the recorder.
+    /// Environment variables added to the recorder's environment variables.
     pub environment: Vec<(OsString, OsString)>,
     /// Make the command the leader of a new process group, which ends when the command ends.
     pub own_group: bool,
@@ -130,8 +130,8 @@ pub enum CommandOutput {
 /// The condition under which a command that does not end on its own counts as quiet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quiet {
-    /// The threads of the command together use less than this share of one processor, and no thread waits for
-    /// storage …
+    /// The threads of a quiet command together use less than this share of one processor, and none of them
+    /// waits for storage.
     pub below_share: f64,
     /// How long the command must stay below this share to count as quiet.
     pub lasting: Duration,

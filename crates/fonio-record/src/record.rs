@@ -23,8 +23,8 @@ use crate::write::writer;
 /// Maximum default size of the kernel's buffers of all processors: in bytes, and as a part of the memory.
 const KERNEL_BUFFERS: u64 = 64 << 20;
 const KERNEL_BUFFERS_OF_MEMORY: u64 = 32;
-/// Minimum and maximum default size of one processor's ring buffer. At 64 bytes per event, 8 MiB hold 131,000
-/// events. This is the number of events that 160,000 requests per second cause between two wake-ups.
+/// Minimum and maximum default size of one processor's ring buffer. At 64 bytes per event, 8 MiB contain
+/// 131,000 events. This is the number of events that 160,000 requests per second cause between two wake-ups.
 const KERNEL_BUFFER_PER_CPU: std::ops::RangeInclusive<u64> = 1 << 20..=8 << 20;
 
 /// Records block I/O according to `options`, and writes a recording.

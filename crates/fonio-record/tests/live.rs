@@ -249,7 +249,7 @@ fn why_threads_wait() {
 
 #[test]
 fn a_wait_for_storage_names_its_request() {
-    // A fast disk may complete a write before its thread sleeps, so some writes cause no wait.
+    // A fast disk may complete a write before the writing thread sleeps, so some writes cause no wait.
     let script = "dd if=/dev/zero of=file bs=64k count=512 oflag=direct 2>/dev/null";
     let Some((summary, rows, _)) = waits_of(script, None) else { return };
     let storage: Vec<&Wait> = rows.waits.iter().filter(|wait| wait.reason == WaitReason::Storage).collect();
@@ -477,7 +477,7 @@ fn what_does_not_exist_is_named() {
     let unknown =
         |select| record(&RecordOptions { select: vec![select], ..RecordOptions::new(&out) }, &mut |_| {});
     let error = unknown(Selector::Device("mmcblk99".into())).unwrap_err();
-    let expected = "there is no block device \"mmcblk99\" here; those present are: ";
+    let expected = "there is no block device \"mmcblk99\" here; this machine has: ";
     assert!(error.to_string().starts_with(expected), "{error}");
     let error = unknown(Selector::Path("/no/such/path".into())).unwrap_err();
     assert!(error.to_string().starts_with("/no/such/path cannot be looked up"));

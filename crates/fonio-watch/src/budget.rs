@@ -6,8 +6,8 @@ use std::time::Duration;
 use fonio_core::ByteCount;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Bytes that a file system writes for each history write in addition to its data: the inode and its journal
-/// record. Measured on ext4 by `cargo xtask bench watch`.
+/// Bytes that a file system writes at each history write, in addition to the history's data: the inode and
+/// its journal record. Measured on ext4 by `cargo xtask bench watch`.
 const FILE_SYSTEM: ByteCount = ByteCount(16 << 10);
 
 /// Counts the watch's writes against its budget.

@@ -122,7 +122,7 @@ impl Devices {
         !kind.is_layer()
     }
 
-    /// Returns the names chosen by the user that no present device has.
+    /// Returns the names that the user chose but that no present device has.
     pub fn missing(&self) -> Vec<&str> {
         let is_there = |name: &&str| self.known.values().any(|known| known.name == *name);
         self.chosen.iter().map(String::as_str).filter(|name| !is_there(name)).collect()

@@ -1,6 +1,6 @@
 //! The files of a watch: permanent files on the medium, and temporary files in memory.
 //!
-//! | file | holds |
+//! | file | contents |
 //! |---|---|
 //! | `STATE/rings` | the history ([`rings`](crate::rings)) |
 //! | `STATE/kept/*.stall` | kept stalls, 4 MiB at most |

@@ -10,8 +10,8 @@ const CLASSES: usize = 32;
 
 /// Number of durations in each class, their sum, and the longest duration.
 ///
-/// Class 0 holds durations below 1 µs; class *k* holds durations from 2ᵏ⁻¹ to 2ᵏ µs. The last class has no
-/// upper limit.
+/// Class 0 contains durations below 1 µs; class *k* contains durations from 2ᵏ⁻¹ to 2ᵏ µs. The last class has
+/// no upper limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram {
     counts: Doublings,

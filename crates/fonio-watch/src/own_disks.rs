@@ -47,8 +47,8 @@ impl OwnDisks {
         last.completed = completed;
     }
 
-    /// Returns the disk of the last request of these threads that completed between two times: the blocked
-    /// thread and the thread that woke it.
+    /// Returns the disk of the last request that completed between two times, and that belongs to the blocked
+    /// thread or to the thread that woke it.
     pub fn of_wait(
         &self,
         tids: impl Iterator<Item = u32>,
@@ -60,7 +60,7 @@ impl OwnDisks {
     }
 
     /// Returns the only disk on which requests of a thread completed since `from`; `None` if there are
-    /// several, because the sum of several waits does not show their parts.
+    /// several disks, because the sum of several waits does not show how long the waits on each disk were.
     pub fn only_one_since(&self, tid: u32, from: Timestamp) -> Option<DeviceId> {
         let last = self.last.get(&tid).filter(|last| last.completed >= from)?;
         last.on_others.is_none_or(|others| others < from).then_some(last.device)

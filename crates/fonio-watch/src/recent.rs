@@ -1,4 +1,4 @@
-//! Holds the requests, long waits and counts of short waits of the last minute, as far as they fit into the
+//! Stores the requests, long waits and counts of short waits of the last minute, as far as they fit into the
 //! memory limit.
 //!
 //! Requests are encoded in chunks that can be decoded separately. A chunk is dropped once all its requests
@@ -14,9 +14,10 @@ use serde::{Deserialize, Serialize};
 use crate::compact::Codec;
 
 const HELD: Nanos = Nanos(60_000_000_000);
-/// Maximum number of held waits, and of held counts of short waits. Each wait or count needs about 100 bytes.
+/// Maximum number of stored waits, and of stored counts of short waits. Each wait or count needs about 100
+/// bytes.
 const WAITS_MAX: usize = 8192;
-/// Maximum number of request chunks. In total, chunks take 3 MiB, and hold about 100,000 requests.
+/// Maximum number of request chunks. In total, the chunks take 3 MiB, and contain about 100,000 requests.
 const CHUNKS_MAX: usize = 48;
 /// Size of a request chunk, and the space reserved for its last request.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -85,7 +86,7 @@ impl Chunk {
 /// The waits, counts of short waits, and requests of the last minute.
 #[derive(Debug)]
 pub struct Recent {
-    /// Time since which all requests are held.
+    /// Time since which all requests are stored.
     began: Timestamp,
     requests: VecDeque<Chunk>,
     waits: VecDeque<ObservedWait>,
@@ -143,7 +144,7 @@ impl Recent {
     }
 
     /// Returns the earliest time after which no request is missing: all later requests were observed and are
-    /// still held.
+    /// still stored.
     pub fn complete_since(&self, now: Timestamp) -> Timestamp {
         self.began.max(Timestamp(now.0.saturating_sub(HELD.0)))
     }

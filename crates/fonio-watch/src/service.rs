@@ -302,7 +302,7 @@ fn remove(folder: &Path) -> Result<(), ServiceError> {
     }
     let kept = folder.join("kept");
     kept_in(&kept).iter().try_for_each(|(path, _)| remove_file(path))?;
-    // Removing the folder fails if it holds other files.
+    // Removing the folder fails if it contains other files.
     let _ = fs::remove_dir(&kept);
     let _ = fs::remove_dir(folder);
     Ok(())

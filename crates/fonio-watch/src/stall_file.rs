@@ -24,7 +24,7 @@ use crate::summary::Stall;
 
 const MAGIC: &[u8; 12] = b"fonio-stall\n";
 const VERSION: u32 = 1;
-/// Maximum decompressed size of the file; it exceeds the data that any watch holds.
+/// Maximum decompressed size of the file. This is more than the data that any watch stores.
 const DECODED_MAX: u64 = 32 << 20;
 
 /// All data of a kept stall except the requests.
@@ -257,7 +257,7 @@ impl Kept {
         };
         let mut notes = vec![note(
             "kept-by-watch",
-            "`fonio watch` kept this stall: waits shorter than 8 ms are only counted, and requests show only their first bio"
+            "`fonio watch` saved this recording of a stall, so waits shorter than 8 ms are counted but not listed, and only the first bio of each request is listed"
                 .to_owned(),
         )];
         if self.head.unobserved > 0 {
@@ -396,7 +396,7 @@ mod tests {
             Request { request_id: 2, device: DeviceId(187695104), op: Flush, flags: Flags(5), flags_known: Flags(31), sector: None, bytes: ByteCount(0), queued: Some(Timestamp(5000100000)), inserted: None, issued: Some(Timestamp(5000500000)), reissued: None, completed: Some(Timestamp(5000800000)), requeues: None, cpu: None, tid: Some(71), cause_tid: None, file_id: None, content: SqliteWal, ioprio: None, error: Some(-5) }
             Request { request_id: 3, device: DeviceId(187695104), op: Write, flags: Flags(5), flags_known: Flags(31), sector: Some(Sector(8)), bytes: ByteCount(8192), queued: Some(Timestamp(6999300000)), inserted: None, issued: Some(Timestamp(6999900000)), reissued: None, completed: Some(Timestamp(7000000000)), requeues: None, cpu: None, tid: Some(71), cause_tid: Some(72), file_id: Some(0), content: SqliteWal, ioprio: None, error: Some(-5) }
             Mark { at: Timestamp(5000000000), until: Some(Timestamp(7100000000)), name: "stall", tid: None }
-            Diagnostic { severity: Warning, code: "kept-by-watch", message: "`fonio watch` kept this stall: waits shorter than 8 ms are only counted, and requests show only their first bio", file: None, record: None, offset: None, count: 1 }
+            Diagnostic { severity: Warning, code: "kept-by-watch", message: "`fonio watch` saved this recording of a stall, so waits shorter than 8 ms are counted but not listed, and only the first bio of each request is listed", file: None, record: None, offset: None, count: 1 }
             Diagnostic { severity: Warning, code: "unobserved-requests", message: "3 requests since the watch began were not recorded", file: None, record: None, offset: None, count: 1 }
             Diagnostic { severity: Warning, code: "sampled-waits", message: "waiting threads were sampled from /proc, because the kernel has no types", file: None, record: None, offset: None, count: 1 }
         "#]]

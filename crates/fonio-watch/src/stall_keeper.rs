@@ -104,7 +104,7 @@ fn stall(
     let of_file = worst.file.and_then(|file| observer.disk_of(file.inode.fs).or_else(|| tally.disk_of(file)));
     let name = |id| observer.party(id).clone();
     let (device, mut why) = device_and_why(recent.requests(), worst, span, of_file, &name);
-    // Without BPF, no requests are observed. The requests at the start of a long wait are no longer held.
+    // Without BPF, no requests are observed. The requests at the start of a long wait are no longer stored.
     if observer.limited_because().is_some() || span.0 < recent.complete_since(span.1) {
         why = Why::Unknown;
     }

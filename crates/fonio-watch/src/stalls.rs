@@ -45,7 +45,7 @@ pub struct FoundStall {
 struct Chain {
     began: Timestamp,
     ended: Timestamp,
-    /// Total blocked time of the waits, and their longest wait.
+    /// Total blocked time of the waits, and the longest of these waits.
     blocked: u64,
     longest: u64,
     wait: ObservedWait,
@@ -58,7 +58,7 @@ impl Chain {
     }
 }
 
-/// Finds stalls in the waits of threads, and holds the current stall.
+/// Finds stalls in the waits of threads, and stores the current stall.
 #[derive(Debug)]
 pub struct StallFinder {
     threshold: Duration,

@@ -188,7 +188,8 @@ pub struct Stall {
 pub enum Why {
     /// The reason is unknown: requests were not observed, or none of the observed requests shows it.
     Unknown,
-    /// No device was the reason, because no device had a request in flight most of the time.
+    /// No device was the reason, because every device had requests in flight for only a small part of the
+    /// time.
     NoRequest,
     /// One request was in the device for most of the stall.
     OneRequest { op: Op, bytes: ByteCount, took_ms: u64, party: Option<Party> },
@@ -307,9 +308,9 @@ impl Summary {
         }
     }
 
-    /// Shifts the times of a span that ended before the clock was first set, by `by_s` seconds. `before` is
-    /// the wall-clock time just before the clock was set. If the clock was already correct, the times stay as
-    /// the user saw them.
+    /// If the span ended before the clock was first set, shifts its times by `by_s` seconds. `before` is the
+    /// wall-clock time just before the clock was set. If the clock was already correct, the times stay as the
+    /// user saw them.
     pub fn clock_was_set(&mut self, before: UnixSeconds, by_s: i64) {
         if before >= CLOCK_IS_SET || by_s <= 0 || self.began >= CLOCK_IS_SET {
             return;

@@ -35,7 +35,7 @@ impl Place {
 #[derive(Debug, Default)]
 pub struct Tally {
     parties: FxHashMap<(PartyId, DeviceId), Traffic>,
-    /// Blocked times by disk, also by disks that are not watched; `None` if the disk is unknown.
+    /// Blocked times by party and disk, including disks that are not watched; `None` if the disk is unknown.
     blocked: FxHashMap<(PartyId, Option<DeviceId>), Histogram>,
     files: FxHashMap<(Place, PartyId, DeviceId), u64>,
     /// Disk of each file system, learned from the requests of this minute, and of the minute before it. Later file
@@ -47,8 +47,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds an observed row to the sums of the minute. Requests of devices that are not watched only show the
-    /// disks of files and threads. Rows must be added in the order of [`sort_by_end`].
+    /// Adds an observed row to the sums of the minute. Requests to devices that are not watched are only used
+    /// to learn the disks of files and threads. Rows must be added in the order of [`sort_by_end`].
     pub fn add(&mut self, observed: &Observed, devices: &Devices) {
         match observed {
             Observed::Request(request) => {
@@ -272,7 +272,7 @@ mod tests {
         Observed::Count(ObservedCount { row, party: PartyId(1) })
     }
 
-    /// Checks the disks on which party 1 was blocked, with the number of its waits.
+    /// Checks the disks on which party 1 was blocked, with the number of the party's waits on each disk.
     #[track_caller]
     fn check(mut rows: Vec<Observed>, expected: &[(Option<DeviceId>, u64)]) {
         let mut tally = Tally::default();
@@ -296,7 +296,8 @@ mod tests {
             rows(vec![own_request(B, 61_990), waited(61_000, 62_000), own_count(60_000, 70_000)]),
             &[(Some(B), 6)],
         );
-        // Each of several waits in one second is on the disk of the request that ended it.
+        // If several waits end within one second, each wait is attributed to the disk of the request that
+        // ended that wait.
         let several = [(A, 61_100), (B, 61_200), (A, 61_300)];
         let requests = several.map(|(device, ms)| own_request(device, ms));
         let waits = several.map(|(_, ms)| waited(ms - 50, ms));

@@ -100,11 +100,11 @@ impl Watch {
         let mut devices = Devices::new(&settings.devices);
         let (rows, _) = devices.look(at);
         for name in devices.missing() {
-            tell(&format!("there is no device {name}; it is watched once it appears"));
+            tell(&format!("there is no device {name}; it will be watched when it appears"));
         }
         let limited = observer.limited_because().map(str::to_owned);
         if let Some(because) = &limited {
-            tell(&format!("only long waits are observed and no requests, because {because}"));
+            tell(&format!("only long waits are observed, but no requests, because {because}"));
         }
         let mut minute = Summary { began: at, ..Summary::default() };
         minute.events.push(Event::Started { at, limited });

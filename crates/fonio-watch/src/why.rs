@@ -15,11 +15,11 @@ const OTHERS_THOUSANDTHS: u64 = 500;
 /// Maximum number of requests examined to find the reason for a stall. Each request needs 150 bytes.
 const REASONS_MAX: usize = 10_000;
 
-/// Returns the device on which a thread was blocked, and the reason; `requests` are those of all devices, in
-/// the order of completion.
+/// Returns the device on which a thread was blocked, and the reason; `requests` contains the requests of all
+/// devices, in the order of completion.
 ///
-/// The device is the disk of the file, `of_file`. If this disk is unknown, the device is the one with the
-/// requests of the thread and of the thread that woke it, because the requests of other threads do not show
+/// The device is the disk of the file, `of_file`. If this disk is unknown, the device is the device on which
+/// the thread, or the thread that woke it, had requests, because the requests of other threads do not show
 /// that the thread waited for them.
 pub fn device_and_why(
     requests: impl Iterator<Item = ObservedRequest> + Clone,
@@ -43,7 +43,7 @@ pub fn device_and_why(
         let from = met.first().filter(|_| skipped > 0).map_or(began, |first| first.span().0.max(began));
         why(&met, (from, ended), wait.party, name)
     });
-    // The thread can also have waited for a device below or next to the known one.
+    // The thread can also have waited for a device below or next to the known device.
     if reason == Why::NoRequest && !is_idle(met, began, ended) {
         (device, Why::Unknown)
     } else {
@@ -75,7 +75,8 @@ fn busiest(
         .map(|(device, _)| device)
 }
 
-/// Returns the reason why `party` was blocked between two times; `requests` are its device's requests.
+/// Returns the reason why `party` was blocked between two times; `requests` contains the requests of the
+/// party's device.
 fn why(
     requests: &[ObservedRequest],
     (began, ended): (Timestamp, Timestamp),
@@ -223,7 +224,7 @@ mod tests {
         one
     }
 
-    /// Returns the device and the reason of a wait of thread 101 from 1 s to 2 s, which thread 9 ended.
+    /// Returns the device and the reason for a wait of thread 101 from 1 s to 2 s. Thread 9 ended this wait.
     fn device_of(requests: &[ObservedRequest], of_file: Option<DeviceId>) -> (Option<DeviceId>, Why) {
         let mut wait = wait(1, 1000, 2000);
         wait.row.waker_tid = Some(9);
@@ -237,7 +238,7 @@ mod tests {
         let busy = of_thread(B, 5, 1900);
         assert_eq!(device_of(std::slice::from_ref(&busy), None), (None, Why::Unknown));
         assert_eq!(device_of(&[], None), (None, Why::NoRequest));
-        // Its own device was idle most of the time.
+        // The thread's own device was idle most of the time.
         let own = of_thread(A, 101, 1010);
         assert_eq!(device_of(&[busy.clone(), own.clone()], None), (Some(A), Why::Unknown));
         assert_eq!(device_of(std::slice::from_ref(&own), None), (Some(A), Why::NoRequest));

@@ -421,7 +421,7 @@ fn a_removed_device_is_told() {
     let detached = Command::new("losetup").arg("-d").arg(&device).status().unwrap();
     watch.done(&["stop"]);
     assert!(detached.success());
-    assert!(log.contains("there is no device nosuch; it is watched once it appears"), "{log}");
+    assert!(log.contains("there is no device nosuch; it will be watched when it appears"), "{log}");
     let report = watch.report();
     let name = device.trim_start_matches("/dev/");
     let notes = report["stalls"]["notes"].as_array().unwrap();

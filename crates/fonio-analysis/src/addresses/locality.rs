@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Places that are written or read repeatedly. A place is 4 KiB of a device's address space. A request
-/// touches each place that it overlaps once.
+/// Places that are written or read repeatedly. A place is 4 KiB of a device's address space. A request counts
+/// as one touch of each place that it overlaps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Locality {
     /// Share of the address space in which touches were counted: 1 means every place. If the share is below
@@ -54,7 +54,7 @@ pub struct PlaceCounts {
 pub struct Place {
     /// Index into `devices` of the analysis.
     pub device: u32,
-    /// Its first sector.
+    /// The first sector of the place.
     pub sector: Sector,
     /// Number of writes to the place.
     pub writes: u64,
@@ -75,8 +75,8 @@ const CHUNK_PLACES: usize = 1 << CHUNK_PLACES_SHIFT;
 /// Maximum number of chunks whose accesses are counted. Their counters take 17 MiB and cover 32 GiB of
 /// addresses.
 const CHUNKS_MAX: usize = 1 << 17;
-/// Binary logarithm of the chunks per region (16 MiB). Chunks are looked up by region. Few regions are active
-/// at a time, so the index of the active regions stays in the CPU cache.
+/// Binary logarithm of the number of chunks per region. A region has 16 MiB. Chunks are looked up by region.
+/// Few regions are active at a time, so the index of the active regions stays in the CPU cache.
 const REGION_CHUNKS_SHIFT: u32 = 6;
 const REGION_CHUNKS: usize = 1 << REGION_CHUNKS_SHIFT;
 /// Number of chunks of counters that are allocated together. Allocating the counters in slabs avoids copying
@@ -100,16 +100,16 @@ struct Chunk([[u8; CHUNK_PLACES]; 2]);
 const UNTOUCHED: Chunk = Chunk([[0; CHUNK_PLACES]; 2]);
 
 /// Counts how often requests touch each place. If there are more than [`CHUNKS_MAX`] chunks, the tally drops
-/// half of them by the hash of their address, and repeats this when needed. SHARDS (Waldspurger et al., FAST
-/// 2015) does the same for cache simulation.
+/// half of the chunks, chosen by the hash of their addresses, and repeats this when needed. SHARDS
+/// (Waldspurger et al., FAST 2015) does the same for cache simulation.
 #[derive(Debug)]
 pub(crate) struct PlaceTally {
     batch: Vec<Touch>,
     /// For each touch in the batch: the number of its chunk, or [`NOT_FOLLOWED`].
     numbers: Vec<u32>,
     chunks_max: usize,
-    /// For each region: the index of its table in `tables`. The upper bits of a region's key hold the device
-    /// index.
+    /// For each region: the index of its table in `tables`. The upper bits of a region's key contain the
+    /// device index.
     regions: FxHashMap<u64, u32>,
     /// For each region: the numbers of its chunks, or [`NOT_FOLLOWED`].
     tables: Vec<[u32; REGION_CHUNKS]>,
@@ -296,7 +296,7 @@ impl PlaceTally {
         self.carried.retain(|(number, ..), _| !given_up[*number as usize]);
     }
 
-    /// Returns how often a place was read, or how often it was written.
+    /// Returns how often a place was written (if `write` is true) or read.
     fn touches(&self, number: u32, write: bool, place: usize) -> u64 {
         let chunk = &self.slabs[number as usize / SLAB_CHUNKS][number as usize % SLAB_CHUNKS];
         let carried = if self.carried.is_empty() {
@@ -322,7 +322,7 @@ impl Question for PlaceTally {
         let end = sector.after(seen.bytes);
         let mut place = sector.0 >> PLACE_SECTORS_SHIFT;
         let last = ((end.0 - 1) >> PLACE_SECTORS_SHIFT).min(place + (PLACES_MAX - 1));
-        // Ignore a request beyond the end of any real device, because the upper bits of the key hold the
+        // Ignore a request beyond the end of any real device, because the upper bits of the key contain the
         // device's number.
         if last >> CHUNK_PLACES_SHIFT >> DEVICE_SHIFT != 0 {
             return;
@@ -433,7 +433,7 @@ fn ones(range: Range<usize>) -> [u8; CHUNK_PLACES] {
     ones
 }
 
-/// For each number of touches: the number of places that were touched so often.
+/// For each number of touches: the number of places that were touched this many times.
 #[derive(Debug)]
 struct Ranking {
     /// Small counts, which most places have, are kept outside the map.
@@ -451,7 +451,8 @@ impl Default for Ranking {
 }
 
 impl Ranking {
-    /// Adds the places of a chunk. A place was touched `whole` times plus its value in `counts`.
+    /// Adds the places of a chunk. The number of touches of a place is `whole` plus the place's value in
+    /// `counts`.
     fn add_all(&mut self, counts: &[u8; CHUNK_PLACES], whole: u64) {
         let small = usize::try_from(whole).ok().and_then(|whole| self.small.get_mut(whole..));
         let Some(small) = small.and_then(|small| small.first_chunk_mut::<256>()) else {

@@ -41,7 +41,7 @@ use crate::question::context::Ending;
 use crate::question::ratio::at;
 use crate::question::seen::Seen;
 
-/// Maximum number of columns, and of rows, of an address map.
+/// Maximum number of columns of an address map. The maximum number of rows is the same.
 const COLUMNS: usize = 64;
 const ROWS: usize = 64;
 /// Maximum number of devices with a map; each map takes 64 KiB.

@@ -118,7 +118,7 @@ struct Count {
     causes: Vec<(Option<Cause>, ByteCount)>,
 }
 
-/// Index of a thread's name, and index of its unit.
+/// Index of a process name, and index of the process's unit.
 pub(crate) type Cause = (u32, Option<u32>);
 
 impl Count {
@@ -332,7 +332,8 @@ mod tests {
             let comm = Some(comm.to_owned());
             analyser.thread(&Thread { tid, comm, cgroup, ..Thread::default() }).unwrap();
         }
-        // The test renames file 1. The last two files are one journal, which was deleted and created again.
+        // The test renames file 1. The last two files have the path of one journal, which was deleted and
+        // created again.
         for row in [
             file(1, 0, Some("/notes.tmp")),
             file(1, 50, Some("/notes")),

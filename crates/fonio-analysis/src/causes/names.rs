@@ -41,7 +41,7 @@ impl FileNames {
         name.path.clone().or_else(numbered)
     }
 
-    /// Returns the kind of data that a file holds, if it is known.
+    /// Returns the kind of data that a file contains, if it is known.
     pub(crate) fn content(&self, file: u32) -> Content {
         self.names.get(&file).map_or(Content::Unknown, |name| name.content)
     }

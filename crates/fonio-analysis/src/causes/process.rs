@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 /// Requests by process name.
 ///
 /// A request is attributed to the thread that dirtied its data, if known, otherwise to the thread that queued
-/// it. The name is the `comm` of the thread's process at that time, or the thread's own `comm` if the source
-/// does not show its process. All kernel workers are counted as `kworker`, because their names keep changing.
+/// it. The name is the `comm` of the thread's process at the time of the request, or the thread's own `comm`
+/// if the source does not show its process. All kernel workers are counted as `kworker`, because their names
+/// keep changing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Processes {
     /// Process names, sorted by sum of latencies, then by requests and name.
@@ -89,7 +90,7 @@ struct Count {
     flushes: u64,
     read_bytes: ByteCount,
     write_bytes: ByteCount,
-    /// The sum of the service times, and the longest of them; absent if no request completed.
+    /// The sum of the service times, and the longest service time; absent if no request completed.
     service: Option<(Nanos, Nanos)>,
 }
 

@@ -34,7 +34,7 @@ impl Nearness {
     }
 }
 
-/// A figure of one recording that is compared with other recordings.
+/// A figure of one recording. A comparison compares it with the same figure of other recordings.
 pub(super) struct Headline {
     pub(super) name: String,
     /// The figure over the full span; `None` if it was not recorded.
@@ -170,7 +170,7 @@ fn rates(analysis: &Analysis, facts: &Facts, memory: f64, all: &mut Vec<Headline
 mod tests {
     use super::*;
 
-    /// Reads and writes differ in autocorrelation time; the longer one is used for all figures.
+    /// Reads and writes differ in autocorrelation time; the longer time is used for all figures.
     #[test]
     fn the_longest_memory_holds_for_all_figures() {
         let mut analysis = Analysis::default();

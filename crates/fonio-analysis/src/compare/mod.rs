@@ -4,7 +4,7 @@
 //!
 //! - **One recording per side.** Each recording is cut into slices of time, and the variation of a figure
 //!   between slices gives its interval ([`crate::compare::statistics`] accounts for autocorrelation). The
-//!   result holds for these recordings only, because this method cannot show how much identical runs differ.
+//!   result applies to these recordings only, because this method cannot show how much identical runs differ.
 //! - **Several recordings per side.** Each recording gives one value, and the spread between recordings gives
 //!   the interval. Use several recordings per side to support a claim about a change.
 //!
@@ -46,8 +46,8 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Whether there are enough recordings to call a difference better or worse. Two single recordings can
-    /// differ, but two runs of the same work differ too.
+    /// Whether there are enough recordings to call a difference better or worse. Two single recordings are
+    /// not enough, because two runs of the same work differ too.
     pub fn is_judged(&self) -> bool {
         self.sides.iter().all(|side| side.recordings.len() >= RUNS_MIN)
     }
@@ -78,8 +78,8 @@ pub struct ComparisonRow {
     pub better: Option<Better>,
     /// Whether the figure is the work's own time: run time or time blocked on storage.
     pub felt: bool,
-    /// The value on each side; absent if unknown. For several recordings, the value is their geometric mean,
-    /// or their arithmetic mean if a value is 0.
+    /// The value on each side; absent if unknown. For several recordings, this is the geometric mean of their
+    /// values, or the arithmetic mean if one of their values is 0.
     pub values: Vec<Option<f64>>,
     /// Each value as text for people.
     pub texts: Vec<Option<String>>,
@@ -174,7 +174,7 @@ fn row(measured: &[Vec<Vec<Headline>>], figure: usize) -> ComparisonRow {
     }
 }
 
-/// Returns the typical value of several recordings; `None` if it is unknown in one of them.
+/// Returns the typical value of several recordings; `None` if the value of one of the recordings is unknown.
 fn typical(runs: &[Option<f64>]) -> Option<f64> {
     let runs: Vec<f64> = runs.iter().copied().collect::<Option<_>>()?;
     match runs.as_slice() {
@@ -205,7 +205,8 @@ fn within(first: &Headline, other: &Headline, level: f64) -> Change {
     }
 }
 
-/// Returns the change of a figure with several recordings per side; the interval comes from their spread.
+/// Returns the change of a figure with several recordings per side; the interval comes from the spread
+/// between the recordings.
 fn between(first: &[Option<f64>], other: &[Option<f64>], level: f64) -> Change {
     let all = |runs: &[Option<f64>]| runs.iter().copied().collect::<Option<Vec<f64>>>();
     match (all(first), all(other)) {

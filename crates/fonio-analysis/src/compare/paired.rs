@@ -73,8 +73,8 @@ impl PairedAnswer {
     }
 }
 
-/// Compares pairs of blocked times in seconds per second: a pair has the time without the setting, then the
-/// time with it.
+/// Compares pairs of blocked times in seconds per second: each pair contains the time without the setting,
+/// then the time with the setting.
 ///
 /// # Panics
 ///

@@ -183,7 +183,8 @@ impl Question for FlushTally {
         }
     }
 
-    /// Adds the figures of the device with most flushes: sums over several devices would describe none of them.
+    /// Adds the figures of the device with the most flushes. Sums over several devices would describe none of
+    /// these devices.
     fn figures(flushes: &Flushes, frame: &Frame, facts: &mut Facts) {
         let first_of_most = |most: &'_ DeviceFlushes, next: &'_ DeviceFlushes| next.flushes > most.flushes;
         let most =

@@ -24,18 +24,19 @@ pub struct DeviceInfo {
     /// The read-ahead in KiB, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_ahead_kb: Option<u32>,
-    /// Mount point of an ext3 or ext4 file system on the device with the default commit interval.
+    /// Mount point of an ext3 or ext4 file system that is on the device and has the default commit interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commits_often: Option<String>,
-    /// Mount point of a file system on the device that writes access times (mounted without noatime and
-    /// lazytime).
+    /// Mount point of a file system that is on the device and writes access times (mounted without noatime
+    /// and lazytime).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes_access_times: Option<String>,
-    /// Mount point of a file system on the device on which every read changes an access time (mounted without
-    /// noatime, relatime and lazytime).
+    /// Mount point of a file system that is on the device and changes an access time at every read (mounted
+    /// without noatime, relatime and lazytime).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strict_access_times: Option<String>,
-    /// Mount point of a file system on the device without the option discard, if the device supports discard.
+    /// Mount point of a file system that is on the device and mounted without the option discard, if the
+    /// device supports discard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub without_discard: Option<String>,
     /// Requests.

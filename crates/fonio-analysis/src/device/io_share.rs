@@ -30,7 +30,8 @@ pub struct IoShare {
     pub all: Option<Share>,
     /// Each device.
     pub devices: Vec<DeviceShare>,
-    /// Number of requests whose issue the source does not show; they count as in flight from their queueing.
+    /// Number of requests whose issue the source does not show; these requests count as in flight from the
+    /// time at which they were queued.
     pub counted_from_queueing: u64,
 }
 

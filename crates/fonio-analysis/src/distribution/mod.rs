@@ -5,14 +5,15 @@ pub(crate) mod tally;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A distribution of integers. The unit is in the name of the field that holds it (`service_ns`, `bytes`, …).
+/// A distribution of integers. The unit is in the name of the field that contains the distribution
+/// (`service_ns`, `bytes`, …).
 ///
 /// A quantile `pQ` is the smallest recorded value that is at least as large as Q percent of the values. It is
 /// absent if too few values distinguish it from the maximum (p99 needs 100, p99.99 needs 10 000).
 ///
 /// If events were lost, count, minimum, sum, mean and curve refer to the recorded values, and the maximum is
 /// absent. A quantile is present only if the missing values cannot change it by more than 5 percent.
-/// `missing` holds the known bounds.
+/// `missing` contains the known bounds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Distribution {
     /// The number of values.

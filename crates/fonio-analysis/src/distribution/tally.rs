@@ -7,7 +7,8 @@ use fonio_core::statistics::steps::Steps;
 /// Binary logarithm of the number of histogram steps per doubling. The error of a quantile is at most 0.2
 /// percent; values below 512 are exact.
 const BITS: u32 = 8;
-/// Binary logarithm of the histogram steps per doubling for sizes; exact below 2048 sectors (1 MiB).
+/// Binary logarithm of the number of histogram steps per doubling, for sizes. Sizes below 2048 sectors (1
+/// MiB) are exact.
 const SIZE_BITS: u32 = 10;
 
 /// The quantiles of a [`Distribution`] as fractions, with the number of values that each needs.
@@ -55,8 +56,8 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
         self.add_scaled(value, value);
     }
 
-    /// Adds `value` to the sum and `key` to the histogram. The histogram holds sizes in sectors, which makes
-    /// them exact.
+    /// Adds `value` to the sum and `key` to the histogram. The histogram counts sizes in sectors, so that
+    /// sizes are exact.
     #[inline]
     pub(crate) fn add_scaled(&mut self, value: u64, key: u64) {
         self.count += 1;

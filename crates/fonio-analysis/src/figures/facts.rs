@@ -67,8 +67,9 @@ impl Facts {
         self.put(name, label, A::UNIT, value.known().map(|value| value as f64));
     }
 
-    /// Adds a figure that users notice; lower values are better. Service times and rates have no direction:
-    /// with fewer requests, the service time can rise and the rate can fall.
+    /// Adds a figure that users notice; lower values are better. Service times and rates are not added with
+    /// this function, because neither direction is better: with fewer requests, the service time can rise and
+    /// the rate can fall.
     pub(crate) fn felt(
         &mut self,
         name: impl Into<String>,

@@ -1,7 +1,7 @@
 //! Filters rows by device, process, unit, file, op and time range.
 //!
 //! A [`Filter`] passes only the matching rows to another sink. The sink computes values such as requests in
-//! flight, gaps between flushes and sequential requests only from requests that passed.
+//! flight, gaps between flushes and sequential requests only from requests that passed the filter.
 
 mod pattern;
 
@@ -23,8 +23,8 @@ use crate::question::threads::Threads;
 pub struct FilterOptions {
     /// Devices, as `major:minor`.
     pub devices: Vec<String>,
-    /// Names of processes or threads (the `comm` at that time). A name that ends with `*` matches every name
-    /// with that prefix. All kernel workers are called `kworker`.
+    /// Names of processes or threads (their `comm` at the time of the request). A name that ends with `*`
+    /// matches every name with that prefix. All kernel workers are called `kworker`.
     pub comms: Vec<String>,
     /// Threads by id. A request passes if its thread matches `comms` or `tids`.
     pub tids: Vec<u32>,
@@ -97,9 +97,10 @@ impl FilterOptions {
 /// Passes the rows that match a filter to the next sink.
 ///
 /// Requests and bios are filtered by device, process, unit, file, op and time (a request's time in the table,
-/// a bio's queue time). Calls and waits are filtered by process, unit, file and begin time, marks and samples
-/// by time. Threads, files, links and diagnostics always pass, because other rows refer to them. Counts of
-/// short waits do not name files, so a filter by file drops these counts.
+/// a bio's queue time). Calls are filtered by process, unit, file and begin time. Waits are filtered by
+/// process, unit and file, and must overlap the time range. Marks and samples are filtered by time. Threads,
+/// files, links and diagnostics always pass, because other rows refer to them. Counts of short waits do not
+/// name files, so a filter by file drops these counts.
 #[derive(Debug)]
 pub struct Filter<S> {
     options: FilterOptions,

@@ -20,8 +20,8 @@ pub(crate) fn matches_file(pattern: &str, path: &str) -> bool {
     matches(pattern, path) || (!pattern.contains(['*', '?']) && is_below())
 }
 
-/// Returns whether a unit matches the pattern, written with its kind (`docker web`, `notes.service`) or
-/// without it (`web`, `notes`).
+/// Returns whether a unit matches the pattern. The pattern contains the unit's kind (`docker web`,
+/// `notes.service`) or omits it (`web`, `notes`).
 pub(crate) fn matches_unit(pattern: &str, unit: &str) -> bool {
     let without_kind =
         || unit.split_once(' ').map(|(_, name)| name).or_else(|| Some(unit.rsplit_once('.')?.0));

@@ -223,8 +223,8 @@ impl Question for LaunchTally {
 }
 
 impl LaunchTally {
-    /// Returns the end of the critical path. If the launch's first thread ended, the path ends at that time.
-    /// Otherwise, the path ends when the last active thread of the launch began to wait.
+    /// Returns the end of the critical path. If the launch's first thread ended, the path ends at the end of
+    /// this thread. Otherwise, the path ends when the last active thread of the launch began to wait.
     fn last_active(&self, root: u32, began: Timestamp, until: Timestamp) -> (Timestamp, u32) {
         let waits_at_end = self.threads[&root].iter().any(|i| i.began < until && until < i.ended);
         if !waits_at_end {

@@ -101,7 +101,7 @@ fn a_launch_that_became_quiet_ends_with_its_last_activity() {
          2 31..900 lock",
     )
     .expect("a launch");
-    // 2 ran until 31; 1 created it.
+    // Thread 2 ran until 31 ms. Thread 1 created thread 2.
     assert_eq!(found.duration_ns, Nanos(30_000_000));
     assert_eq!(parts(&found), [30, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(
@@ -112,8 +112,8 @@ fn a_launch_that_became_quiet_ends_with_its_last_activity() {
 
 #[test]
 fn a_thread_that_has_ended_does_not_run_to_the_quiet_end() {
-    // Thread 2 ended after 21 ms. Thread 3 still runs at the end of the launch; its last wait begins when it
-    // ends.
+    // Thread 2 ended after 21 ms. Thread 3 still runs at the end of the launch; its last wait begins when the
+    // thread ends.
     let quiet = "1 1..2 cpu by 9
          1 10..50 thread by 2
          2 11..11 cpu by 1

@@ -2,7 +2,7 @@
 //! bins are merged in pairs and the width doubles.
 //!
 //! The first timestamp is the origin; requests with earlier timestamps fall into the first bin. Nearly all
-//! requests fall into the same bin as the previous one, so that bin is cached.
+//! requests fall into the same bin as the previous request, so this bin is cached.
 
 use fonio_core::{Nanos, Timestamp};
 
@@ -107,7 +107,7 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
         self.current_until = Timestamp(0);
     }
 
-    /// Calls `give` with each bin that overlaps `start..end` and the length of the overlap.
+    /// For each bin that overlaps `start..end`, calls `give` with the bin and the length of the overlap.
     #[inline]
     pub(crate) fn spread(&mut self, start: Timestamp, end: Timestamp, mut give: impl FnMut(&mut T, Nanos)) {
         if end <= start {

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 pub struct Slices {
     /// Width of a slice in nanoseconds.
     pub slice_ns: Nanos,
-    /// Time of each slice that is in the span, in nanoseconds. Only a part of the last slice is in the span.
+    /// How much of each slice lies in the span, in nanoseconds. Only a part of the last slice lies in the
+    /// span.
     pub covered_ns: Vec<u64>,
     /// Requests.
     pub requests: Vec<u64>,
@@ -56,8 +57,8 @@ pub struct SliceTimes {
     /// Number of values in the slice below the median of all slices. Values equal to the median (within 1.6
     /// percent) are counted as a fraction, so that the total is exactly half of all values.
     pub below_p50: Vec<f64>,
-    /// Number of values in the slice below the 99th percentile of all slices. Values equal to it are counted
-    /// as in `below_p50`.
+    /// Number of values in the slice below the 99th percentile of all slices. Values equal to this percentile
+    /// are counted as in `below_p50`.
     pub below_p99: Vec<f64>,
     /// Histogram over all slices: value in nanoseconds (within 1.6 percent) and number of requests.
     pub histogram: Vec<(u64, u64)>,
@@ -129,8 +130,8 @@ struct Times {
     steps: Steps<STEP_BITS>,
 }
 
-/// Binary logarithm of the number of histogram steps per doubling. With 5, the error of a slice's percentile
-/// is at most 1.6 percent.
+/// Binary logarithm of the number of histogram steps per doubling. With this number, the error of a slice's
+/// percentile is at most 1.6 percent.
 const STEP_BITS: u32 = 5;
 
 impl Times {
@@ -283,8 +284,8 @@ mod tests {
 
     #[test]
     fn the_shares_below_a_quantile_add_up() {
-        // 1000 reads in a second take 1, 2, … 7 ms in turn, so many reads equal the median or the 99th
-        // percentile.
+        // 1000 reads in a second take 1, 2, … 7 ms in turn, so the latencies of many reads equal the median
+        // or the 99th percentile.
         let rows: Vec<_> = (0..1000u64)
             .map(|id| {
                 request(

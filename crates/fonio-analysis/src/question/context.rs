@@ -32,7 +32,7 @@ pub(crate) struct Context {
     flushes: FlushFinder,
     /// Start of the recording according to its producer.
     began: Option<Timestamp>,
-    /// The end of the filter's time range; requests in flight are cut there.
+    /// The end of the filter's time range, at which requests in flight are cut.
     cut: Timestamp,
     first: Option<Timestamp>,
     last: Timestamp,

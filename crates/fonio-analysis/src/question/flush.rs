@@ -18,7 +18,7 @@ pub(crate) enum Flush {
 pub(crate) struct FlushFinder {
     fua_counts: bool,
     /// For each device, the time of the last flush request, if no write with preflush has been matched with
-    /// it.
+    /// this request.
     last_requests: Vec<Option<Timestamp>>,
 }
 

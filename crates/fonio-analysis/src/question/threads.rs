@@ -10,7 +10,8 @@ const ROWS_MAX: usize = 1 << 20;
 /// Number of slots in the cache of recently looked-up names.
 const SLOTS: usize = 256;
 
-/// Programs whose threads act for other programs and bear their names: the workloads of `fonio run`.
+/// Programs whose threads act for other programs, and have the names of these other programs: the workloads
+/// of `fonio run`.
 const PROXIES: [&str; 1] = ["fonio"];
 
 /// Number that stands for a missing thread name.
@@ -20,7 +21,7 @@ pub(crate) const UNKNOWN_NAME: &str = "(unknown)";
 /// Number that stands for all names beyond [`NAMES_MAX`].
 pub(crate) const OTHER: u32 = 1;
 
-/// Values of a thread over time, each with the time from which it holds, in time order.
+/// Values of a thread over time, each with the time from which it applies, in time order.
 type Rows = Vec<(Timestamp, u32)>;
 
 /// The thread names, processes and units of a recording over time.
@@ -29,7 +30,7 @@ pub(crate) struct Threads {
     names: Vec<String>,
     numbers: FxHashMap<String, u32>,
     pub(crate) beyond_cap: u64,
-    /// The number of each thread's name.
+    /// The number that stands for each thread's name.
     rows: FxHashMap<u32, Rows>,
     /// Numbers that stand for the missing names of threads.
     unnamed: FxHashMap<u32, u32>,
@@ -55,8 +56,8 @@ struct Slot {
 const EMPTY: Slot = Slot { tid: 0, from: Timestamp(1), until: Timestamp(0), value: UNKNOWN };
 
 impl Slot {
-    /// Looks up the value at `time` in the rows of thread `tid`, of which there is at least one. Before the
-    /// first row, the first row's value is used.
+    /// Looks up the value at `time` in `rows`, the rows of thread `tid`. There must be at least one row.
+    /// Before the first row, the first row's value is used.
     fn at(tid: u32, rows: &[(Timestamp, u32)], time: Timestamp) -> Slot {
         let next = rows.partition_point(|(from, _)| *from <= time);
         Slot {
@@ -72,7 +73,8 @@ impl Slot {
     }
 }
 
-/// Inserts a value of the row's thread, and returns whether it differs from the value before.
+/// Inserts a value of the row's thread, and returns whether the value differs from the thread's previous
+/// value.
 fn insert(all: &mut FxHashMap<u32, Rows>, row: &Thread, value: u32) -> bool {
     let rows = all.entry(row.tid).or_default();
     let at = rows.partition_point(|(from, _)| *from <= row.from);
@@ -178,8 +180,9 @@ impl Threads {
         slot.value
     }
 
-    /// Returns the number of the name of the thread's program at `time`: the name of the process's first
-    /// thread, which has the process's id. If this name is unknown, returns the thread's own name.
+    /// Returns the number that stands for the name of the thread's program at `time`. This is the name of the
+    /// process's first thread, whose id is the process id. If this name is unknown, the thread's own name is
+    /// used.
     #[inline]
     pub(crate) fn program_at(&mut self, tid: Option<u32>, time: Timestamp) -> u32 {
         let Some(tid) = tid else { return UNKNOWN };

@@ -31,8 +31,8 @@ pub struct Point {
 }
 
 impl Point {
-    /// Creates a point. The point's time is on the recording's clock, and its process is the number of the
-    /// thread's name.
+    /// Creates a point. The point's time is on the recording's clock, and its process is the number that
+    /// stands for the process name.
     pub(crate) fn of(seen: &Seen) -> Point {
         Point {
             request_id: seen.id,

@@ -10,8 +10,8 @@ use crate::requests::class::Group;
 /// Service time by size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SizeLatency {
-    /// Size classes that have requests: of reads, then of synchronous and other writes, each by ascending
-    /// size.
+    /// Size classes that have requests, by group (reads, writes, synchronous writes, asynchronous writes,
+    /// discards), then by ascending size.
     pub rows: Vec<SizeLatencyRow>,
 }
 

@@ -7,7 +7,7 @@ use crate::distribution::tally::Tally;
 use crate::question::seen::Seen;
 
 /// Upper bounds of the size classes in bytes. The first bound is one page, and each further bound is twice
-/// the previous one. One more size class holds all larger requests.
+/// the previous one. One more size class contains all larger requests.
 pub(super) const BOUNDS: [u64; 10] =
     [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20];
 pub(super) const SIZES: usize = BOUNDS.len() + 1;

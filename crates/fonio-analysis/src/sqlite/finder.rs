@@ -2,10 +2,11 @@
 //!
 //! A commit is visible in the calls whatever the value of `synchronous`. A commit deletes the journal
 //! (DELETE), truncates it to 0 (TRUNCATE), or zeroes its header (PERSIST); in WAL mode, it writes a frame
-//! with the size of the database. A rollback ends a rollback journal in the same way as a commit, but the
-//! database was not written, or the journal was read back into it. In WAL mode, the frames of a transaction
-//! that was rolled back are overwritten by the next transaction. SQLite's locks allow one writer at a time,
-//! so the calls of all threads and processes form one sequence per database.
+//! with the size of the database. A rollback ends a rollback journal in the same way as a commit, but before
+//! the end of the journal, either the database was not written, or the journal was read back into the
+//! database. In WAL mode, the frames of a transaction that was rolled back are overwritten by the next
+//! transaction. SQLite's locks allow one writer at a time, so the calls of all threads and processes form one
+//! sequence per database.
 //!
 //! With `journal_mode=OFF` or `MEMORY`, only writes to the database are visible. Such writes are counted, but
 //! cannot be assigned to transactions.

@@ -2,8 +2,8 @@
 //!
 //! The module finds transactions in the recorded calls, without changes to the application. A request with a
 //! file belongs to that file's database. Journal and metadata requests of the file system, and flushes, have
-//! no file. Such requests belong to the database on which the causing thread was working. The transaction of
-//! a request is the one that was running at the time of the request. The statement that the thread was
+//! no file. Such requests belong to the database on which the causing thread was working. A request belongs
+//! to the transaction that was running at the time of the request. The statement that the thread was
 //! executing (`sqlite3_step`) identifies the cause of a transaction.
 
 mod finder;
@@ -47,8 +47,8 @@ pub struct Sqlite {
     pub all: Receipt,
     /// Number of lost file-system calls. Each lost call can hide a transaction.
     pub calls_lost: u64,
-    /// Number of writes to journals and WALs whose database is unknown. Each can hide a transaction, and a
-    /// write to a database that belongs to it counts as a write without a journal.
+    /// Number of writes to journals and WALs whose database is unknown. Each of these writes can hide a
+    /// transaction. A write to the database of one of these journals counts as a write without a journal.
     pub journals_unknown: u64,
     /// Whether the recording has SQL statements.
     pub has_statements: bool,
@@ -57,19 +57,19 @@ pub struct Sqlite {
     /// Number of autocommits, which are transactions of one statement without BEGIN. Absent if the statement
     /// of a transaction is unknown.
     pub autocommits: Option<u64>,
-    /// Whether no calls or block events were lost or filtered out, and the database of every journal is known.
-    /// Otherwise, figures are unknown.
+    /// True if no calls or block events were lost or filtered out, and if the database of every journal is
+    /// known. If false, figures are unknown.
     pub is_complete: bool,
 }
 
 /// A database.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Database {
-    /// Its path.
+    /// The path of the database.
     pub path: String,
     /// Number of transactions by `journal_mode`, which is inferred from the calls.
     pub modes: Vec<ModeCount>,
-    /// Cost of its transactions.
+    /// Cost of the database's transactions.
     pub receipt: Receipt,
     /// Cost of the transactions by their statements, by descending time in sync calls; at most 32 rows.
     pub statements: Vec<StatementCost>,
@@ -334,8 +334,8 @@ impl Question for SqliteTally {
         })
     }
 
-    /// Figures are also listed for a recording without calls, so that a budget on one of them is reported as
-    /// unknown.
+    /// Figures are also listed for a recording without calls, so that a budget for one of these figures is
+    /// reported as unknown.
     fn figures(sqlite: &Option<Sqlite>, _: &Frame, facts: &mut Facts) {
         let complete = sqlite.as_ref().filter(|sqlite| sqlite.is_complete);
         let all = Labels { before: "", transaction: "SQLite transaction", wrote: "that SQLite wrote" };

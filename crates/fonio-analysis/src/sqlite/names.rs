@@ -60,7 +60,7 @@ impl Databases {
         Some(self.paths.len() - 1)
     }
 
-    /// Records that SQLite wrote to a file, which adds the file's database.
+    /// Records that SQLite wrote to a file, and adds the file's database to the known databases.
     pub(super) fn is_of_sqlite(&mut self, file: u32) {
         if self.of(file).is_some() {
             return;

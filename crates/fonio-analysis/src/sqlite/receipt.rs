@@ -129,7 +129,8 @@ impl Sums {
         self.counted_blocked.0 <= self.committed.blocked.0 / 20
     }
 
-    /// Whether the device of the database was recorded. If it was, its sync calls caused recorded requests.
+    /// Whether the device of the database was recorded. In this case, the sync calls caused recorded
+    /// requests.
     pub(super) fn is_on_recorded_device(&self) -> bool {
         self.all.syncs == 0 || self.all.writes + self.all.flushes > 0
     }

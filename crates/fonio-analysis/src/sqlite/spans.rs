@@ -1,5 +1,5 @@
-//! Records when each thread worked on each database. Journal and metadata requests of the kernel have
-//! no file; the calls of the causing thread at that time identify the database.
+//! Records when each thread worked on each database. Journal and metadata requests of the kernel have no
+//! file; the calls that the causing thread made at the time of the request identify the database.
 
 use fonio_core::Timestamp;
 use rustc_hash::FxHashMap;
@@ -55,7 +55,7 @@ impl Spans {
         self.threads.get(&tid)?.last()?.database.map(|database| database as usize)
     }
 
-    /// Returns the database on which a thread worked, if there was exactly one.
+    /// Returns the database on which a thread worked, if the thread worked on exactly one database.
     pub(super) fn only(&self, tid: u32) -> Option<usize> {
         let mut databases = self.threads.get(&tid)?.iter().map(|span| span.database);
         let first = databases.next()??;

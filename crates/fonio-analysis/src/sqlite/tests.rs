@@ -224,7 +224,8 @@ fn without_a_journal_nothing_can_be_counted() {
 
 #[test]
 fn a_journal_whose_database_is_unknown_is_counted() {
-    // The journal has no path, or the path of a later file with its inode number, or that of the database.
+    // The journal has no path, or the path of a later file with the journal's inode number, or the path of
+    // the database.
     for name in ["unknown", "clip.mp4", "a.db"] {
         let mut calls = transactions(&["delete"]);
         let second = transaction("delete", 7, 5000, "a.db");

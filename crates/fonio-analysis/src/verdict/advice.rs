@@ -9,7 +9,7 @@ use crate::figures::facts::Facts;
 struct Advice {
     /// The names of the programs; empty if the file decides.
     programs: &'static [&'static str],
-    /// Whether the texts concern a file with this path; an unknown path is empty.
+    /// Returns whether the texts concern the file with the given path, which is empty if the path is unknown.
     concerns: fn(&str) -> bool,
     /// Whether the texts apply only to waits that are mostly in fsync.
     is_about_fsync: bool,
@@ -69,7 +69,7 @@ const ADVICE: &[Advice] = &[
         programs: &["dpkg", "dpkg-deb"],
         texts: &[(
             LowerDurability,
-            "dpkg: `--force-unsafe-io` skips these syncs; suitable for an image that can be built again after a \
+            "dpkg: `--force-unsafe-io` skips these syncs; this is suitable for an image that can be built again after a \
              power cut.",
         )],
         ..ANY
@@ -130,7 +130,7 @@ const ADVICE: &[Advice] = &[
             (LargerTransactions, "LMDB: put several changes into one write transaction."),
             (
                 LowerDurability,
-                "LMDB: open it with `MDB_NOMETASYNC`, or with `MDB_NOSYNC`, where the last changes may be lost.",
+                "LMDB: open it with `MDB_NOMETASYNC`, or with `MDB_NOSYNC`, if the last changes may be lost.",
             ),
         ],
         ..ANY
@@ -139,7 +139,7 @@ const ADVICE: &[Advice] = &[
         concerns: |path| has_digits(path, "", 6, ".log"),
         texts: &[
             (LargerTransactions, "LevelDB or RocksDB: write several changes in one WriteBatch."),
-            (LowerDurability, "LevelDB or RocksDB: write without `sync` where the last changes may be lost."),
+            (LowerDurability, "LevelDB or RocksDB: write without `sync` if the last changes may be lost."),
         ],
         ..ANY
     },
@@ -147,7 +147,7 @@ const ADVICE: &[Advice] = &[
         concerns: |path| has_digits(path, "log.", 10, ""),
         texts: &[
             (LargerTransactions, "Berkeley DB: commit several changes in one transaction."),
-            (LowerDurability, "Berkeley DB: set `DB_TXN_WRITE_NOSYNC` where the last changes may be lost."),
+            (LowerDurability, "Berkeley DB: set `DB_TXN_WRITE_NOSYNC` if the last changes may be lost."),
         ],
         ..ANY
     },

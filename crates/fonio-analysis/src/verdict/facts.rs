@@ -103,8 +103,8 @@ pub(crate) mod tests {
         [everything(0), everything(60_000)]
     }
 
-    /// Returns the names of all figures and words, taken from the analysis of a recording in which all of
-    /// them are known.
+    /// Returns the names of all figures and words, taken from the analysis of a recording in which all
+    /// figures and words are known.
     pub(crate) fn names_of_everything() -> BTreeSet<String> {
         // Some words exist only if the recording lacks certain values.
         let mut bare = request(0, "W 0+8 d0 c10");

@@ -83,12 +83,12 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     }
 }
 
-/// The devices of the recording, from which each fix takes the device of its own evidence.
+/// The devices of the recording. Each fix is for the device to which the evidence for this fix belongs.
 struct Devices<'a>(&'a [DeviceInfo]);
 
 impl Devices<'_> {
-    /// Returns the device to which at least nine tenths of `amount` belong, or a device of which nothing is
-    /// known.
+    /// Returns the device to which at least nine tenths of `amount` belong, or, without such a device, a
+    /// device about which nothing is known.
     fn with_most(&self, amount: fn(&DeviceInfo) -> u64) -> DeviceInfo {
         let all: u64 = self.0.iter().map(amount).sum();
         if all == 0 && self.0.len() == 1 {
@@ -99,8 +99,8 @@ impl Devices<'_> {
         most.cloned().unwrap_or_default()
     }
 
-    /// Returns the device for which the blocked program waited. Without such a device, returns the device of
-    /// nearly all requests.
+    /// Returns the device for which the blocked program waited. If this device is unknown, returns the device
+    /// to which nearly all requests went.
     fn waited_for(&self, facts: &Facts) -> DeviceInfo {
         match facts.words.get("victim.device") {
             Some(name) => self.0.iter().find(|device| device.shown() == name).cloned().unwrap_or_default(),

@@ -1,8 +1,8 @@
 //! Diagnoses: why a program waited for storage, or what else took its time.
 //!
 //! Each mechanism is a file in `mechanisms/`: a rule with its evidence, with the conditions that contradict
-//! it, and with its remedies. The first mechanism of the table whose evidence holds is the diagnosis, so more
-//! specific mechanisms stand first.
+//! it, and with its remedies. The diagnosis is the first mechanism whose evidence holds, so more specific
+//! mechanisms come first in the table.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -45,7 +45,7 @@ const MECHANISMS: &[&str] = &[
 pub struct Diagnosis {
     /// Whether storage held a program up.
     pub is_storage: bool,
-    /// The name of the program that was held up; absent if no program was.
+    /// The name of the program that was held up; absent if no program was held up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// Its systemd unit or container, if known.
@@ -60,7 +60,7 @@ pub struct Diagnosis {
     /// The name of the device for which it waited, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// The program whose requests were in the way, if its share is at least three tenths.
+    /// The program whose requests were in the way, if its share of the request time is at least three tenths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub culprit: Option<String>,
     /// The name of the mechanism, such as `commit-per-change`; absent if none fits.
@@ -73,7 +73,7 @@ pub struct Diagnosis {
 /// A remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Remedy {
-    /// What it changes.
+    /// What the remedy changes.
     pub kind: RemedyKind,
     /// The advice, with commands of fonio in backquotes.
     pub text: String,

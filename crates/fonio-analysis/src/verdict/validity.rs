@@ -32,8 +32,9 @@ pub struct Validity {
     pub without_issue: u64,
     /// Number of issued requests whose completion is not in the recording.
     pub without_completion: u64,
-    /// Number of requests without a completion that may have been in flight at the end: they were issued at
-    /// most the longest service time, or a second if that is longer, before the end.
+    /// Number of requests without a completion that may have been in flight at the end. They were issued
+    /// shortly before the end: at most one second before it, or at most the longest service time if that is
+    /// more than a second.
     #[serde(default)]
     pub in_flight_at_end: u64,
     /// Number of requests that were queued but never issued, in a recording that shows issues. Their
@@ -83,7 +84,7 @@ const INCOMPLETE_SHARE_MAX: f64 = 0.1;
 /// Number of completions that may be missing: the requests of a full queue.
 const QUEUE_FULL: u64 = 64;
 /// Maximum pause of a device, for example for garbage collection. A request without completion after this
-/// time counts as missed.
+/// time counts as a request whose completion is missing.
 const PAUSE_MAX: Nanos = Nanos(1_000_000_000);
 /// Maximum number of incomplete requests whose times are kept; only the latest requests are kept.
 const INCOMPLETE_MAX: usize = 64 * 1024;

@@ -8,12 +8,12 @@ use crate::figures::facts::Facts;
 use crate::question::ratio::ratio;
 use crate::question::threads::UNKNOWN_NAME;
 use crate::waits::blocked::{
-    Behind, Blocked, BlockedProgram, FileShare, ProgramWork, Role, SqliteMode, Through,
+    Behind, Blocked, BlockedProgram, FileShare, ProgramWork, Role, SqliteMode, Through, shown_file,
 };
 
-/// Minimum share of the waits for a file to be the file of the victim.
+/// A file is the victim's file if at least this share of the victim's waits is for the file.
 const FILE_FROM: f64 = 0.5;
-/// Minimum share of the outstanding request time for a program to be in the way.
+/// A program is in the way if its requests have at least this share of the outstanding request time.
 pub(super) const BEHIND_FROM: f64 = 0.3;
 
 /// The beginnings of the names of kernel threads that write or encrypt data for programs.
@@ -37,7 +37,7 @@ const KERNEL: [&str; 12] = [
 pub(super) struct Victim<'a> {
     pub(super) program: &'a str,
     pub(super) unit: Option<&'a str>,
-    /// The operations in which it was blocked, with their shares of the blocked time, largest first.
+    /// The operations in which the program was blocked, with their shares of the blocked time, largest first.
     pub(super) operations: Vec<(&'a str, f64)>,
     pub(super) file: Option<&'a str>,
     /// What is known about the file, if the program waited for one file most of the time.
@@ -49,8 +49,8 @@ pub(super) struct Victim<'a> {
 }
 
 impl<'a> Victim<'a> {
-    /// Returns the program of the verdict: the program for which storage is a problem or, without one, the
-    /// program with the longest single wait.
+    /// Returns the program that the verdict names: the program for which storage is a problem or, if there is
+    /// none, the program with the longest single wait.
     pub(super) fn of(analysis: &'a Analysis) -> Option<Victim<'a>> {
         let blocked = analysis.blocked.as_ref()?;
         match blocked.worst(Role::OfInterest).filter(|program| program.is_problem) {
@@ -105,7 +105,7 @@ impl<'a> Victim<'a> {
         })
     }
 
-    /// Returns the share of its waits in some operations.
+    /// Returns the share of the program's waits that are in the `wanted` operations.
     pub(super) fn share_of(&self, wanted: &[&str]) -> f64 {
         let of = self.operations.iter().filter(|(operation, _)| wanted.contains(operation));
         of.map(|(_, share)| share).sum()
@@ -129,7 +129,8 @@ impl<'a> Victim<'a> {
     }
 }
 
-/// Returns the operation in which a thread was blocked, or in which the thread was blocked for which it waited.
+/// Returns the operation in which a thread was blocked. If the thread waited for another thread, returns the
+/// operation in which the other thread was blocked.
 fn in_operation<'a>(blocked_in: &'a str, through: Option<&'a Through>) -> &'a str {
     match through {
         Some(through) if blocked_in == "other_thread" => &through.blocked_in,
@@ -146,7 +147,7 @@ fn is_kernel(name: &str) -> bool {
 pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     others(facts, analysis);
     let victim = Victim::of(analysis);
-    facts.count("victim.known", "a program waited for storage for long", u64::from(victim.is_some()));
+    facts.count("victim.known", "a program waited for storage for a long time", u64::from(victim.is_some()));
     let Some(victim) = victim else { return };
     facts.word("victim.program", victim.program);
     if let Some(unit) = victim.unit {
@@ -170,7 +171,11 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
         let label = format!("waits of the delayed program {label}, share");
         facts.share(format!("victim.{name}_share"), label, victim.share_of(operations));
     }
-    facts.share("victim.own_share", "request time of its own during its waits, share", victim.own_share());
+    facts.share(
+        "victim.own_share",
+        "request time of the delayed program itself during its waits, share",
+        victim.own_share(),
+    );
     for (name, label, begin) in [
         ("btrfs", "transactions of btrfs", "btrfs-"),
         ("f2fs", "checkpoints and cleaning of f2fs", "f2fs_"),
@@ -178,11 +183,11 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
         ("lazy_init", "the lazy initialisation of ext4", "ext4lazyinit"),
         ("write_back", "write-back of unknown programs", "kworker"),
     ] {
-        let label = format!("request time of {label} during its waits, share");
+        let label = format!("request time of {label} during the waits of the delayed program, share");
         facts.share(format!("victim.behind_{name}_share"), label, victim.behind_share(begin));
     }
     if let Some(file) = victim.file {
-        facts.word("victim.file", file);
+        facts.word("victim.file", &shown_file(file));
     }
     if let Some(file) = victim.of_file {
         facts.word("victim.file_content", &file.content);
@@ -210,7 +215,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
         }
     }
     let culprit = victim.culprit();
-    let label = "request time of the program in the way of the delayed one, share";
+    let label = "request time of the program in the way of the delayed program, share";
     facts.share("victim.behind_share", label, culprit.map_or(0.0, |culprit| culprit.share));
     if let Some(culprit) = culprit {
         facts.word("victim.culprit", &culprit.full_name());
@@ -239,7 +244,7 @@ fn others(facts: &mut Facts, analysis: &Analysis) {
     ] {
         let program = most(of);
         let time = program.map(of);
-        let label = format!("{label} of the program with most");
+        let label = format!("{label} of the program with the most");
         facts.amount(format!("other.{name}"), label.clone(), time);
         let share = time.and_then(|time| ratio(time, span));
         facts.share(format!("other.{name}_share"), format!("{label}, share of the recording"), share);

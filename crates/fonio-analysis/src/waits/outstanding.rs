@@ -1,7 +1,7 @@
 //! Computes the time for which programs may have waited for storage: time with outstanding requests, and
 //! individual long responses.
 //!
-//! The verdict uses the time for which programs may have waited. The time includes only requests for which a
+//! The verdict uses the time for which programs may have waited. This time includes only requests for which a
 //! program may wait, from queueing to completion. Time with several outstanding requests is counted once. A
 //! sum of service times would count overlaps several times and include write-back, which makes light loads
 //! look heavy.
@@ -37,7 +37,7 @@ pub struct Outstanding {
     /// Response times of all requests for which a program may wait, in nanoseconds; service times if the
     /// source shows no queueing.
     pub response_ns: Option<Distribution>,
-    /// Share of response time spent queued, over requests for which both are known.
+    /// Share of response time spent queued, over requests with known response time and queue time.
     pub queue_share: Option<f64>,
     /// Individual long responses.
     pub long: LongResponses,
@@ -77,7 +77,7 @@ pub struct OutstandingProcess {
     pub process: u32,
     /// Time with at least one outstanding request of the process for which a program may wait.
     pub time: TimeShare,
-    /// The process's time divided by the same time for all processes together.
+    /// The process's time divided by the corresponding time for all processes together.
     pub of_waited_share: Option<f64>,
     /// The number of the process's long responses.
     pub long: u64,
@@ -85,7 +85,8 @@ pub struct OutstandingProcess {
     pub longest_ns: Nanos,
 }
 
-/// Responses of at least 100 ms. Users may notice each of them, even if it is a small part of the span.
+/// Responses of at least 100 ms. Users may notice each of these responses, even if the response is a small
+/// part of the span.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LongResponses {
     /// Minimum length of a long response, in nanoseconds.
@@ -120,7 +121,8 @@ pub(crate) fn may_be_waited_for(class: Class) -> bool {
 
 #[derive(Debug, Default)]
 pub(crate) struct OutstandingTally {
-    /// Start of the analysed span. For requests queued before the span, time is counted from its start.
+    /// Start of the analysed span. For requests queued before the span, time is counted from the start of the
+    /// span.
     began: Timestamp,
     classes: [Union; Class::COUNT],
     reads: Union,
@@ -148,7 +150,7 @@ struct ProcessUnion {
 }
 
 /// The union of time intervals. Intervals are added in order of issue, so an interval may begin before
-/// previous ones.
+/// previous intervals.
 #[derive(Debug, Default)]
 struct Union {
     total: Nanos,

@@ -14,9 +14,9 @@ use crate::requests::class::Group;
 /// Time in queues, and number of requests in flight.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Queueing {
-    /// Time from queueing to first issue, by group, if the source shows it.
+    /// Time from queueing to first issue, by group, if the source shows queueing.
     pub groups: Vec<QueueRow>,
-    /// Share of response time spent queued, over requests for which both are known.
+    /// Share of response time spent queued, over requests with known response time and queue time.
     pub queue_share_of_response: Option<f64>,
     /// Number of requeued requests and of requeues; absent if the source does not show requeues.
     pub requeues: Option<Requeues>,
@@ -76,8 +76,8 @@ use crate::question::ratio::{at, ratio};
 use crate::question::seen::Seen;
 use crate::requests::class::Class;
 
-/// Number of queue depths distinguished; the last one includes all greater depths. eMMC, SD and UFS queues
-/// hold fewer than 64.
+/// Number of queue depths that are distinguished; the last depth includes all greater depths. eMMC, SD and
+/// UFS queues contain fewer than 64 requests.
 const DEPTHS: usize = 65;
 
 #[derive(Debug, Default)]

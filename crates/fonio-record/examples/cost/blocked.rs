@@ -3,10 +3,10 @@
 //! Three loads run under a recording: fio with 10,000 requests a second, two threads that pass a byte back
 //! and forth, and threads that are blocked for more than a millisecond about 2,000 times a second. In one
 //! recording, the kernel measures the run time of the BPF programs (`BPF_ENABLE_STATS`); the clock for this
-//! measurement takes a part of that time. Other recordings show the recorder's processor time: with the BPF
-//! programs, with tracefs instead of BPF, and without waits. The fixed cost of an empty recording is measured
-//! separately and is not included. The number of times that the byte is passed shows the cost of tracefs in
-//! the kernel.
+//! measurement takes a part of the measured time. Other recordings show the recorder's processor time: with
+//! the BPF programs, with tracefs instead of BPF, and without waits. The fixed cost of an empty recording is
+//! measured separately and is not included. The number of times that the byte is passed shows the cost of
+//! tracefs in the kernel.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

@@ -169,8 +169,8 @@ impl Threads {
         due.push(tid);
     }
 
-    /// Notes a thread with known process and parent that existed at or before `at`. At the time of the
-    /// look-up, the process may have ended, and its children may have been reparented.
+    /// Notes a thread that existed at or before `at`, and whose process and parent are known. At the time of
+    /// the look-up, the process may have ended, and its children may have been reparented.
     pub(crate) fn add_with_parent(&mut self, thread: NewThread, at: Timestamp) {
         // The thread may have ended before `at`.
         if !self.known.contains_key(&thread.tid) {

@@ -84,7 +84,7 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Adds the thread rows to a batch, and notes its gaps.
+    /// Adds the thread rows to a batch, and notes the gaps of the batch.
     pub(crate) fn finish_batch(&mut self, batch: &mut Batch, threads: &Threads) {
         for gap in &batch.lost {
             self.attribution.borrow_mut().lost(gap);

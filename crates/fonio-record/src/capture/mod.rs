@@ -1,8 +1,8 @@
 //! Runs the capture, from enabling the events to reading the last page.
 //!
-//! One loop wakes up about five times a second, reads the kernel's pages, and sleeps again. If new data woke
-//! the loop, each event would cost the traced threads a check. The recorder writes nothing during the
-//! capture, except to a spill file if the user asked for one.
+//! One loop wakes up about five times a second, reads the kernel's pages, and sleeps again. New data does not
+//! wake the loop, because each event would then cost the traced threads a check. The recorder writes nothing
+//! during the capture, except to a spill file if the user asked for one.
 
 pub(crate) mod command;
 mod idle;
@@ -116,7 +116,7 @@ pub(crate) struct Capture<'a> {
 pub(crate) struct Probes {
     /// The probe that records which threads are blocked.
     pub blocked: Option<Result<Probe, NotRecorded>>,
-    /// The probe that records file-system calls, initially of `processes`.
+    /// The probe that records file-system calls, at first those of `processes`.
     pub calls: Option<Result<CallsProbe, Unavailable>>,
     pub processes: Vec<ProcessId>,
 }
@@ -136,7 +136,7 @@ impl Feed<'_> {
     }
 }
 
-/// Returns the id of the current thread, which records.
+/// Returns the id of the current thread, which makes the recording.
 fn own_tid() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }

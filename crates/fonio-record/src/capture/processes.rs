@@ -1,8 +1,8 @@
 //! Measures the processor time that each process uses during a capture.
 //!
-//! procfs counts the time of a process since its start, so the time is measured by two readings. BPF adds
-//! the time of processes that ended in between. Without BPF, such a process is counted with its parent, if
-//! the parent waited for it.
+//! procfs counts the time of a process since its start, so the time used during a capture is the difference
+//! between two readings. BPF adds the time of processes that ended between the readings. Without BPF, a
+//! process that ended is counted with its parent, if the parent waited for it.
 
 use fonio_core::{Metric, Nanos, Sample, Timestamp};
 use fonio_machine::Machine;
@@ -63,9 +63,9 @@ fn read(machine: &Machine) -> FxHashMap<u32, Stat> {
     all.filter_map(|pid| Some((pid, Task::below(&proc, pid).stat()?))).collect()
 }
 
-/// Returns the processes that used a processor between two readings, by id, with their time. `ran` has the
-/// times of the threads that ended in between; without it, the times of ended children are added to their
-/// parents.
+/// Returns the processor time of each process that used a processor between two readings, by process id.
+/// `ran` contains the times of the threads that ended between the readings; without `ran`, the times of ended
+/// children are added to their parents.
 fn used(
     began: &FxHashMap<u32, Stat>,
     ended: &FxHashMap<u32, Stat>,

@@ -164,7 +164,8 @@ mod tests {
     }
 
     /// Wakes the policy of a ten-second capture every 100 ms, and compares each decision except `Continue`,
-    /// with its time. `happens` lists the wake-up of each event, and the event.
+    /// and the time of the decision, with `expected`. `happens` lists the wake-up of each event, and the
+    /// event.
     fn check(command: Command, happens: &[(u64, Happening)], expected: &[(u64, Decision)]) {
         let policy = StopPolicy::new(Some(Timestamp(10_000 * MS)));
         let mut policy = match command {

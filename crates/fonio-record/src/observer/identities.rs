@@ -142,7 +142,8 @@ impl Identities {
         id
     }
 
-    /// Returns the path of a control group by its number, the inode number of its folder.
+    /// Returns the path of the control group with this number, which is the inode number of the group's
+    /// folder.
     fn group(&mut self, number: u64) -> Option<String> {
         if let Some(path) = self.groups.get(&number) {
             return Some(path.clone());

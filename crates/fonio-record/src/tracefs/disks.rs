@@ -15,12 +15,12 @@ use crate::options::Selector;
 /// The disks whose requests are recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Watched {
-    /// Only the listed disks: disks that the user named, the disks below them, and the mapped devices above
-    /// any of these, sorted by device number. The bios of an upper device show whose data they carry; below
-    /// an upper device, the workers of dm-crypt issue the encrypted data of all processes.
+    /// Only the listed disks: disks that the user named, the disks below the named disks, and the mapped
+    /// devices above any of these disks, sorted by device number. The bios of an upper device show whose data
+    /// they carry; below an upper device, the workers of dm-crypt issue the encrypted data of all processes.
     Only(Vec<DeviceId>),
-    /// Every disk except the listed loop devices over a file on another disk: on that disk, the same I/O
-    /// appears again.
+    /// Every disk except the listed loop devices. Each of these devices is over a file on another disk, where
+    /// the same I/O appears again.
     AllBut(Vec<DeviceId>),
 }
 

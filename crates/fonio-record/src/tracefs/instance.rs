@@ -51,7 +51,7 @@ const EVENTS: [&str; 12] = [
 /// The events that are required, because without them no requests can be recorded.
 const NEEDED_EVENTS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
 
-/// Filter for threads that leave their processor blocked uninterruptibly.
+/// Filter for threads that are blocked uninterruptibly when they leave their processor.
 const LEFT_BLOCKED: &str = "prev_state & 2";
 
 #[derive(Debug)]
@@ -446,8 +446,8 @@ impl Instance {
         Ok(())
     }
 
-    /// Makes the kernel record the stack for the next `count` events in which a thread leaves its processor
-    /// blocked.
+    /// Makes the kernel record the stack for the next `count` events in which a blocked thread leaves its
+    /// processor.
     pub(crate) fn take_stacks(&self, count: u64) -> Result<(), RecordError> {
         let trigger = "events/sched/sched_switch/trigger";
         // This write fails at the first call, because there is no trigger yet.

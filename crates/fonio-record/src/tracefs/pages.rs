@@ -35,7 +35,7 @@ struct CpuPages {
     cpu: u32,
     file: File,
     segments: VecDeque<Segment>,
-    /// The segments before this segment are in the spill file or being written to it.
+    /// Index of the first segment in memory. Earlier segments are in the spill file or being written to it.
     first_held: usize,
     /// The chunk to which pages are appended.
     chunk: Chunk,
@@ -76,8 +76,7 @@ pub(crate) struct PageStore {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeftOut {
     /// The time up to which all processors' events are kept; `None` if no events of one of the processors are
-    /// kept. Events after the complete time are useless, because the matching issue or completion may be
-    /// missing.
+    /// kept. Events after this time are useless, because the matching issue or completion may be missing.
     pub complete_until: Option<Timestamp>,
     /// For each processor, the events that were in its buffer after the store had become full.
     pub cpus: Vec<LeftOnCpu>,

@@ -19,7 +19,7 @@ use crate::tracefs::chunk::Chunk;
 
 /// Identifies a chunk: the index of its processor, and its index among the chunks of this processor.
 type Key = (usize, usize);
-/// The offset of a written chunk, or the error that prevented the write; the chunk then still holds its
+/// The offset of a written chunk, or the error that prevented the write; the chunk then still contains its
 /// pages.
 type Written = (Key, io::Result<u64>, Chunk);
 
@@ -37,7 +37,7 @@ pub(crate) struct Done {
 }
 
 impl Spill {
-    /// Creates an unnamed file in `dir`, which disappears when the recorder ends for any reason.
+    /// Creates an unnamed file in `dir`. The file disappears when the recorder ends for any reason.
     pub(crate) fn create(dir: &Path) -> io::Result<Spill> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;

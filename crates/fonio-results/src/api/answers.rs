@@ -13,7 +13,7 @@ use crate::store::summary::{Point, Quantile};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It is ranked.
+    /// The result is ranked.
     Received,
     /// The result is not ranked; `reason` says why.
     Hidden,
@@ -94,7 +94,7 @@ pub struct DeviceAnswer {
     pub model: String,
     /// The revision.
     pub revision: String,
-    /// The path of its page.
+    /// The path of the device's page.
     pub page: String,
 }
 

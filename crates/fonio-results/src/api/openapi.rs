@@ -1,5 +1,5 @@
-//! Builds the OpenAPI document. Its paths are written by hand, and its schemas are those of the response
-//! types.
+//! Builds the OpenAPI document. Its paths are written by hand, and its schemas are the schemas of the
+//! response types.
 
 use std::sync::LazyLock;
 

@@ -4,9 +4,9 @@
 //! Both databases use the same statements, with parameters `$1`, `$2`, …; only bulk statements differ
 //! ([`Bulk`]).
 //!
-//! Only one process may use a database, because it keeps summaries in memory that only its own writes update.
-//! A lock file in SQLite's folder, or an advisory lock of PostgreSQL, ensures that there is only one such
-//! process.
+//! Only one process may use a database, because the process keeps summaries in memory, and updates them only
+//! when the process itself writes. A lock file in SQLite's folder, or an advisory lock of PostgreSQL, ensures
+//! that there is only one such process.
 
 mod migrations;
 mod pool;

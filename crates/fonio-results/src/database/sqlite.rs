@@ -23,8 +23,8 @@ const LOCK_WAIT: Duration = Duration::from_secs(10);
 const SETTINGS: &str = "PRAGMA cache_size = -65536; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;";
 
 /// `synchronous = FULL` syncs the log at each commit, so a commit survives a power cut. Every 64 MiB, a
-/// checkpoint copies the log into the database. It writes each changed page only once, no matter how often
-/// the page changed.
+/// checkpoint copies the log into the database. The checkpoint writes each changed page only once, no matter
+/// how often the page changed.
 const WRITER: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 16384; \
      PRAGMA journal_size_limit = 134217728;";
 

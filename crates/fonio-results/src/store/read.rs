@@ -70,7 +70,7 @@ pub struct Stored {
     pub id: String,
     /// The time of receipt, in seconds since 1970.
     pub received_at: i64,
-    /// Why the result is hidden, if it is.
+    /// Why the result is hidden; `None` if it is not hidden.
     pub hidden_reason: Option<String>,
     /// The id of the result's comparison key.
     pub key_id: i64,

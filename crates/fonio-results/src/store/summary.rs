@@ -45,7 +45,7 @@ pub struct Point {
 }
 
 impl Summary {
-    /// Creates a distribution from bins. They must be sorted by bin number.
+    /// Creates a distribution from bins. The bins must be sorted by number.
     pub fn new(better: Better, bins: Vec<(i64, i64)>) -> Summary {
         assert!(bins.windows(2).all(|pair| pair[0].0 < pair[1].0), "bins are in order");
         let count = bins.iter().map(|(_, count)| count).sum();

@@ -13,8 +13,8 @@ pub use wear::{
 };
 
 impl History {
-    /// Returns all spans since `since`, in the finest available resolution: minutes for the latest time,
-    /// hours for the time before, and days for the time before that.
+    /// Returns all spans since `since`, in the finest available resolution: minutes for the most recent
+    /// period, hours for the period before it, and days for everything earlier.
     pub fn since(&self, since: UnixSeconds) -> Vec<&Summary> {
         let first = |rows: &[Summary]| rows.iter().map(|row| row.began).min().unwrap_or(UnixSeconds::MAX);
         let (minutes, hours) = (first(&self.minutes), first(&self.hours).min(first(&self.minutes)));

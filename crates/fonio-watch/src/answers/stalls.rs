@@ -192,7 +192,7 @@ pub(crate) fn notes(sum: &Summary, damaged: u64) -> Vec<String> {
     for event in &sum.events {
         notes.extend(match event {
             Event::Started { at, limited: Some(because) } => Some(format!(
-                "Since {}, only long waits are observed and no requests, because {because}.",
+                "Since {}, only long waits are observed, but no requests, because {because}.",
                 times::shown(*at)
             )),
             Event::ClockSet { at, by_s } => Some(format!(

@@ -32,7 +32,7 @@ pub(crate) use slot::{decode, encode};
 
 const MAGIC: &[u8; 12] = b"fonio-rings\n";
 const VERSION: u32 = 1;
-/// Size of the file's first page, which holds only the magic number and the version.
+/// Size of the file's first page, which contains only the magic number and the version.
 const PAGE: u64 = 4096;
 /// Minimum length in seconds of a day in the year's ring. This is half an hour less than 24 hours, because a
 /// day can end only when the history is written.

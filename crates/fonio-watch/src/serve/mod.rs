@@ -17,7 +17,7 @@ use crate::error::WatchError;
 use crate::settings::Settings;
 use crate::shared::Shared;
 
-/// The running servers. Dropping this stops them.
+/// The running servers. Dropping this value stops the servers.
 pub struct Servers {
     stop: Arc<AtomicBool>,
     http: Option<TextServer>,

@@ -7,7 +7,7 @@ use crate::histogram::Histogram;
 use crate::shared::Figures;
 use crate::summary::{DeviceFigures, Traffic};
 
-/// Index of the first duration class used as a bucket. Every second duration class from 64 µs to 17 s is a
+/// Index of the first duration class used as a bucket. Every other duration class from 64 µs to 17 s is a
 /// bucket; with all classes, a histogram would have 32 rows.
 const FIRST_BUCKET: usize = 6;
 const BUCKET_STEP: usize = 2;

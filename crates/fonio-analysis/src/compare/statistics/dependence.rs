@@ -6,7 +6,7 @@
 //!
 //! 1. Compute the number of independent segments in the series of slices. The integrated autocorrelation time
 //!    (initial positive sequence: Geyer, *Practical Markov Chain Monte Carlo*, 1992) gives the number of
-//!    slices per segment. If a few slices hold nearly all data, only these slices are counted.
+//!    slices per segment. If a few slices contain nearly all data, only these slices are counted.
 //! 2. The long-run variance is the mean of the first squared cosine transforms (equal-weighted cosines:
 //!    Müller 2004; Lazarus, Lewis, Stock, Watson, *HAR Inference*, 2018). Cosine transforms capture slow
 //!    movements. With `B` cosines, the quotient follows Student's t with `B` degrees of freedom. Fewer

@@ -27,7 +27,8 @@ pub(crate) enum Estimate {
     },
 }
 
-/// Maximum relative distance between the middle of a histogram step and its values, for `Steps<5>`.
+/// Maximum relative distance between the middle of a histogram step and the values in this step, for
+/// `Steps<5>`.
 const STEP_ERROR: f64 = 1.0 / 64.0;
 
 impl Estimate {

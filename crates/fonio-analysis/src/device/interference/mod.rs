@@ -107,8 +107,8 @@ use crate::question::seen::Seen;
 /// Maximum number of time slices. A long recording has at least half this number of slices.
 const SLICES: usize = 32;
 /// Maximum number of requests held back to sort them by arrival, since rows come in the order of issue. A
-/// request overtaken by more than this number of requests is not compared. Block-layer queues hold 256
-/// requests.
+/// request overtaken by more than this number of requests is not compared. Block-layer queues have room for
+/// 256 requests.
 const HELD: usize = 512;
 /// Requests that arrive at this depth or a greater one are not compared.
 const DEEP: u64 = 256;
@@ -315,8 +315,8 @@ impl Question for InterferenceTally {
             let name = |figure: &str| format!("interference.{op}.{figure}");
             let label = |part: &str| format!("slowdown of {ops} with {others} outstanding, {part}");
             facts.put(name("slowdown"), label("at equal depth"), Unit::Ratio, equal.slowdown);
-            facts.put(name("slowdown_low"), label("lower end of its interval"), Unit::Ratio, equal.low);
-            facts.put(name("slowdown_high"), label("upper end of its interval"), Unit::Ratio, equal.high);
+            facts.put(name("slowdown_low"), label("lower end of the interval"), Unit::Ratio, equal.low);
+            facts.put(name("slowdown_high"), label("upper end of the interval"), Unit::Ratio, equal.high);
             let label = |part: &str| format!("response of {ops} {part} {others} outstanding, mean");
             facts.put(name("with_mean"), label("with"), Unit::Ns, equal.with_mean_ns);
             facts.put(name("without_mean"), label("without"), Unit::Ns, equal.without_mean_ns);
@@ -326,7 +326,7 @@ impl Question for InterferenceTally {
 }
 
 impl InterferenceTally {
-    /// Compares the request that arrived first among those held back.
+    /// Compares the request that arrived first among the requests that are held back.
     fn arrive(&mut self) {
         let Some(arrival) = self.held.pop_front() else { return };
         let found = at(&mut self.devices, arrival.device);

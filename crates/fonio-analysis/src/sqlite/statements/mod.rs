@@ -229,7 +229,7 @@ impl ByStatement {
     }
 
     /// Returns the costs of each group; the group with the most time in sync calls is first. `has_blocked` is
-    /// whether the blocked time is known.
+    /// true if the blocked time is known.
     pub(super) fn costs(
         self,
         statements: &Statements,

@@ -141,7 +141,7 @@ fn fires(when: &[Condition], any: &[Condition], facts: &Facts) -> bool {
         && (any.is_empty() || any.iter().any(|condition| condition.holds(facts)))
 }
 
-/// Fills the values into a sentence; returns `None` if the sentence needs an unknown value.
+/// Inserts the values into a sentence; returns `None` if the sentence needs an unknown value.
 fn fill(template: &str, facts: &Facts) -> Option<String> {
     let mut text = String::new();
     let mut rest = template;

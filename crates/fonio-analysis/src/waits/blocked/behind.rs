@@ -220,7 +220,7 @@ impl Watch {
     /// Returns the device for which a thread waited in the wait that began at `began`, and the owners of the
     /// requests that were outstanding on it; `None` if the device is unknown.
     ///
-    /// The thread waited for the device on which its process had requests, or the thread that ended its wait.
+    /// This is the device on which the waiting process, or the thread that ended the wait, had requests.
     /// Without such requests, the thread may have waited for a device that was not recorded.
     pub(super) fn behind(&self, key: (u32, u32), began: Timestamp) -> Option<(usize, Owners)> {
         let from = self.waits.partition_point(|watched| (watched.wait.began, watched.key) < (began, key));

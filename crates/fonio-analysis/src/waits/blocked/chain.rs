@@ -22,9 +22,9 @@ type Interval = (Timestamp, Timestamp);
 /// Where a thread was blocked on storage: thread, operation and file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
-    /// Number of the program's name; `unit` is the number of its unit.
+    /// Number that stands for the program's name; `unit` stands for the program's unit.
     pub(super) name: u32,
-    /// Number of the thread's name.
+    /// Number that stands for the thread's name.
     pub(super) thread: u32,
     pub(super) unit: Option<u32>,
     pub(super) operation: BlockedIn,
@@ -41,8 +41,8 @@ pub(super) struct ForThread {
     began: Timestamp,
     ended: Timestamp,
     waker: u32,
-    /// Total time for which the other thread was blocked during the wait. `first` is the begin of its first
-    /// blocked interval, and `last` the end of its last blocked interval.
+    /// Total time for which the other thread was blocked during the wait. `first` is the start of the other
+    /// thread's first blocked interval, and `last` is the end of its last blocked interval.
     pub(super) time: Nanos,
     pub(super) first: Timestamp,
     pub(super) last: Timestamp,
@@ -86,8 +86,8 @@ impl ForThread {
         // counted.
         let from = began.max(self.began).max(self.last);
         let until = ended.min(self.ended);
-        // If neither wait has ended, both last until the end of the recording. The end of the recording is
-        // not known yet, so the part is dropped.
+        // If neither wait has ended, both waits last until the end of the recording. The end of the recording
+        // is not known yet, so the part is dropped.
         if from >= until || until == Timestamp::MAX {
             return None;
         }
@@ -109,7 +109,8 @@ impl ForThread {
 
     /// Returns the time that is treated as one wait. This is the total blocked time if it makes up most of
     /// the wait, as with a reply that took several writes. Otherwise, it is the longest single blocked
-    /// interval, because a shell that waits minutes for a program is not delayed by the sum.
+    /// interval, because a shell that waits minutes for a program does not feel the program's many short
+    /// waits as one wait.
     pub(super) fn felt(&self) -> Nanos {
         if self.time + self.time >= self.ended - self.began { self.time } else { self.longest }
     }

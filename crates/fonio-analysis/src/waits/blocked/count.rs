@@ -17,7 +17,7 @@ pub(super) type Key = (u32, u32);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Count {
-    /// Number of the thread's name, if the thread itself was blocked.
+    /// Number that stands for the thread's name, if the thread itself was blocked.
     pub(super) thread: u32,
     pub(super) unit: Option<u32>,
     pub(super) is_kernel: bool,

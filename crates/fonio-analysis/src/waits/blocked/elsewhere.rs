@@ -1,9 +1,9 @@
 //! Leaves out waits for devices that were not recorded.
 //!
-//! The recorder sees the waits of all threads, also if it records the requests of some devices only. A wait
-//! belongs to a recorded device if, during the wait, a request of the waiting process, or of the thread that
-//! ended the wait, was outstanding there. A thread's other waits are left out; waits that were only counted
-//! are left out in the same proportion.
+//! The recorder sees the waits of all threads, even if it records the requests of only some devices. A wait
+//! belongs to a recorded device if a request of the waiting process, or of the thread that ended the wait,
+//! was outstanding on this device during the wait. A thread's other waits are left out; waits that were only
+//! counted are left out in the same proportion.
 
 use fonio_core::{BlockedIn, Nanos};
 use rustc_hash::{FxHashMap, FxHashSet};

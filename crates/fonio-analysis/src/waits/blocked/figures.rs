@@ -174,6 +174,14 @@ pub fn doing(blocked_in: &str, file: Option<&str>, through: Option<&Through>) ->
     }
 }
 
+/// Returns a file, or the files of a folder, for a sentence.
+pub(crate) fn shown_file(file: &str) -> String {
+    match file.strip_suffix('/') {
+        Some(folder) => format!("files in {folder}"),
+        None => file.to_owned(),
+    }
+}
+
 /// Describes an operation with its file, such as `fsync of /home/notes.db`.
 fn operation(blocked_in: &str, file: Option<&str>) -> String {
     let (words, relation) = match blocked_in {
@@ -192,7 +200,7 @@ fn operation(blocked_in: &str, file: Option<&str>) -> String {
         _ => ("an unknown operation", "on"),
     };
     match file {
-        Some(file) => format!("{words} {relation} {file}"),
+        Some(file) => format!("{words} {relation} {}", shown_file(file)),
         None => words.to_owned(),
     }
 }

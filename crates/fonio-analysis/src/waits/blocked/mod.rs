@@ -5,8 +5,8 @@
 //! their own; short waits are only counted. A program is judged by its working time ([`working`]). If the
 //! recording does not show the working time, the program is judged by its longest blocked thread.
 //!
-//! A thread can also wait for a blocked thread: for a lock that the blocked thread holds, or for its reply.
-//! Only the part of the wait during which the other thread was blocked is counted.
+//! A thread can also wait for a blocked thread: for a lock that the blocked thread holds, or for the blocked
+//! thread's reply. Only the part of the wait during which the other thread was blocked is counted.
 //!
 //! The delay by another process is measured as a share of request time. While a thread waits for a device,
 //! requests are outstanding on that device. The request time is the time from queueing to completion within
@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::waits::outstanding::TimeShare;
 pub use figures::doing;
+pub(crate) use figures::shown_file;
 pub(crate) use tally::BlockedTally;
 pub(crate) use working::PROBLEM_FROM;
 pub use working::{ProgramWork, Working};
@@ -73,7 +74,7 @@ pub struct Blocked {
 pub struct Elsewhere {
     /// The program's name, with its unit if known.
     pub program: String,
-    /// The time for which one of its threads was blocked.
+    /// The time for which the program's longest blocked thread was blocked on this storage.
     pub worst: TimeShare,
 }
 
@@ -92,7 +93,7 @@ pub enum Role {
     /// A thread that transfers much data in large requests, such as a copy or a backup. Such a thread is
     /// expected to wait for storage.
     BulkWork,
-    /// A thread of the kernel, which works for others.
+    /// A kernel thread, which works for other threads.
     Kernel,
 }
 
@@ -132,11 +133,12 @@ pub struct BlockedProgram {
     pub operations: Vec<OperationTime>,
     /// The file for which the program waited longest, with the file's share of the waits whose file is known.
     pub file: Option<FileShare>,
-    /// The journal mode of the SQLite databases for which it waited; absent if fewer than half of its waits
-    /// with a known file were for SQLite.
+    /// The journal mode of the SQLite databases for which the program waited; absent if fewer than half of
+    /// the program's waits with a known file were for SQLite.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sqlite: Option<SqliteMode>,
-    /// The device for which it waited longest, as an index into `devices` of the analysis; absent if unknown.
+    /// The device for which the program waited longest, as an index into `devices` of the analysis; absent if
+    /// unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<u32>,
     /// Processes whose requests were outstanding during the program's longest waits, largest share first.
@@ -150,9 +152,10 @@ pub struct BlockedProgram {
 /// A thread that was blocked on storage while another thread waited for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Through {
-    /// The name of its program.
+    /// The name of the thread's program.
     pub name: String,
-    /// Its own name, if it is a thread of the waiting program that has a name of its own.
+    /// The thread's own name, if the thread belongs to the waiting program and if this name differs from the
+    /// program's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_thread: Option<String>,
     /// Its unit, if known.
@@ -209,7 +212,8 @@ pub struct OperationTime {
 /// A file's share of the waits of a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FileShare {
-    /// The file's path, or its inode number if the path is unknown.
+    /// The file's path, or its inode number if the path is unknown. If no file has half of the waits: the
+    /// deepest folder whose files have half of them, with a final `/`.
     pub path: String,
     /// The file's share of the waits. For an SQLite database, the share includes the journal and the WAL.
     pub share: f64,
@@ -297,8 +301,8 @@ pub struct LongWait {
     pub device: Option<u32>,
     /// Processes whose requests were outstanding during the wait, largest share first; empty if unknown.
     pub behind: Vec<Behind>,
-    /// For a wait for another thread: where the other thread was blocked. Only the time for which it was
-    /// blocked is counted.
+    /// For a wait for another thread: where the other thread was blocked. Only the time for which the other
+    /// thread was blocked is counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub through: Option<Through>,
 }
@@ -323,8 +327,8 @@ fn named(name: &str, unit: Option<&str>) -> String {
     }
 }
 
-/// Whether a user may wait for this operation. Throttled writes are excluded: a copy has many of them, for
-/// which nobody waits.
+/// Whether a user may wait for this operation. Throttled writes are excluded, because a copy has many
+/// throttled writes, and nobody waits for them.
 pub(crate) fn is_felt(operation: BlockedIn) -> bool {
     use BlockedIn::{AsyncIo, Fsync, Journal, Metadata, OtherThread, PageFault, Read, SwapIn};
     matches!(operation, Fsync | Read | PageFault | SwapIn | Metadata | Journal | OtherThread | AsyncIo)

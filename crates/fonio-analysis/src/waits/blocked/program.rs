@@ -1,4 +1,5 @@
-//! Sums up the waits of all threads of a program: of all processes with the same name.
+//! Sums up the waits of all threads of a program. A program consists of all processes with the same
+//! name.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,11 +17,11 @@ use crate::question::ratio::ratio;
 use crate::question::threads::Threads;
 use crate::waits::outstanding::TimeShare;
 
-/// The ends of the names of an SQLite database's rollback journal and write-ahead log.
+/// Suffixes of the names of an SQLite database's rollback journal and write-ahead log.
 const JOURNAL: &str = "-journal";
 const WAL: &str = "-wal";
 
-/// The sums over the threads with the same role, of the programs with the same name and unit.
+/// The sums over all threads whose program name, unit and role are equal.
 #[derive(Debug, Default)]
 pub(super) struct Program {
     pub(super) name: u32,
@@ -36,7 +37,7 @@ pub(super) struct Program {
     pub(super) operations: Vec<(BlockedIn, u64, Nanos)>,
     pub(super) files: FxHashMap<u32, Nanos>,
     pub(super) owners: Owners,
-    /// Time of the longest waits by device, as an index into the analysis' devices.
+    /// Time of the longest waits by device. The key is an index into the analysis' devices.
     pub(super) devices: FxHashMap<usize, Nanos>,
     pub(super) through: Vec<(Place, Nanos)>,
     /// The working time of all threads of the program; `None` if the recording does not show it.
@@ -136,6 +137,12 @@ impl Program {
             *sums.entry(of).or_default() += *time;
         }
         let (file, time) = sums.into_iter().max_by_key(|(file, time)| (*time, Reverse(*file)))?;
+        if time + time < all
+            && let Some((folder, time)) = folder_of_half(&times, all)
+        {
+            let (path, share) = (folder.to_owned(), ratio(time, all)?);
+            return Some(FileShare { path, share, journal: None, wal: None, content: String::new() });
+        }
         let with = |end: &str| Some(format!("{file}{end}")).filter(|path| times.contains_key(path));
         Some(FileShare {
             path: file.to_owned(),
@@ -214,11 +221,24 @@ impl Program {
         }
     }
 
-    /// The time by which programs are ranked. If threads wait in parallel, the user does not wait longer than
-    /// the recording.
+    /// The time by which programs are ranked. It is at most the length of the recording: threads wait in
+    /// parallel, but the user does not.
     pub(super) fn felt(&self, span: Nanos) -> Nanos {
         if self.working.is_some() { self.time.min(span) } else { self.worst.0 }
     }
+}
+
+/// Returns the deepest folder whose files have at least half of the time, with a final `/`.
+fn folder_of_half(times: &BTreeMap<String, Nanos>, all: Nanos) -> Option<(&str, Nanos)> {
+    let mut folders: BTreeMap<&str, Nanos> = BTreeMap::new();
+    for (path, time) in times {
+        // The root is no answer.
+        for (at, _) in path.match_indices('/').filter(|(at, _)| *at > 0) {
+            *folders.entry(&path[..=at]).or_default() += *time;
+        }
+    }
+    folders.retain(|_, time| *time + *time >= all);
+    folders.into_iter().max_by_key(|(folder, time)| (folder.len(), *time))
 }
 
 /// Returns the database to which this rollback journal or WAL belongs, derived from the file's name.
@@ -226,8 +246,8 @@ fn database_of(file: &str) -> Option<&str> {
     [JOURNAL, WAL].iter().find_map(|end| file.strip_suffix(end))
 }
 
-/// Describes where the thread was blocked for which a program waited. `waiting` is the number of the waiting
-/// program's name, and of its unit.
+/// Describes the thread for which a program waited, and where this thread was blocked. `waiting` contains the
+/// numbers that stand for the waiting program's name and unit.
 pub(super) fn through(
     place: Place,
     waiting: (u32, Option<u32>),

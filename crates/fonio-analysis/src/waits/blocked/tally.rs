@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use fonio_core::meta::{BLOCKED_PARTLY, BLOCKED_SAMPLED, SHOWS_BLOCKED};
-use fonio_core::{ByteCount, Nanos, Request, Timestamp, Wait};
+use fonio_core::{BlockedIn, ByteCount, Nanos, Request, Timestamp, Wait};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::behind::{Owner, Owners, Source, Watch};
@@ -40,6 +40,9 @@ const BULK_BYTES: ByteCount = ByteCount(64 << 20);
 /// Minimum number of bytes per second of the span for bulk work. The thresholds for size, total and rate are
 /// our choice.
 const BULK_BYTES_PER_S: u64 = 1 << 20;
+
+/// Maximum number of bytes for each sync of a thread that saves its data (our choice).
+const BULK_PER_SYNC: u64 = 8 << 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct BlockedTally {
@@ -370,7 +373,10 @@ impl BlockedTally {
         }
         let (requests, bytes) = self.caused.get(&key.0).copied().unwrap_or_default();
         let enough = BULK_BYTES.max(ByteCount((span.0 / 1_000_000_000).saturating_mul(BULK_BYTES_PER_S)));
-        if requests > 0 && bytes.0 / requests >= BULK_SIZE && bytes >= enough {
+        // A program that saves its data again and again, such as a server with snapshots, is no copy.
+        let syncs = count.operations.get(&BlockedIn::Fsync).map_or(0, |(waits, _)| *waits);
+        let saves = syncs > 0 && bytes.0 / syncs <= BULK_PER_SYNC;
+        if requests > 0 && bytes.0 / requests >= BULK_SIZE && bytes >= enough && !saves {
             return Role::BulkWork;
         }
         Role::OfInterest

@@ -74,8 +74,8 @@ fn without_bpf_the_verdict_says_what_is_missing() {
     }
 }
 
-/// Analyses a program of which each thread or process waits for 20 ms of every 25 ms, and that used 1.4 s of
-/// processor time in total. Process 5 is the first process of the program.
+/// Analyses a program whose threads or processes each wait for 20 ms of every 25 ms. In total, the program
+/// used 1.4 s of processor time. Process 5 is the first process of the program.
 fn pool(of_one_process: bool) -> BlockedProgram {
     let mut analyser = analyser();
     let threads = 100..660;

@@ -33,9 +33,9 @@ pub struct Working {
     pub time_ns: Nanos,
     /// Processor time.
     pub processor_ns: Nanos,
-    /// Waits for a lock, except for a thread that was itself blocked on storage.
+    /// Waits for a lock, without waits for a thread that was itself blocked on storage.
     pub lock_ns: Nanos,
-    /// Waits until a child process ended, except for a child that was itself blocked on storage.
+    /// Waits until a child process ended, without waits for a child that was itself blocked on storage.
     pub child_ns: Nanos,
     /// The share of the working time for which the program was blocked on storage.
     pub storage_share: f64,
@@ -49,11 +49,11 @@ pub struct ProgramWork {
     /// The systemd unit or container, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// Processor time of all its processes.
+    /// Processor time of all processes of the program.
     pub processor_ns: Nanos,
-    /// Sleeps of its threads while another thread held a lock.
+    /// Sleeps of the program's threads while another thread held a lock.
     pub lock_ns: Nanos,
-    /// Sleeps of its threads until a child process ended.
+    /// Sleeps of the program's threads until a child process ended.
     pub child_ns: Nanos,
 }
 
@@ -64,7 +64,7 @@ impl ProgramWork {
     }
 }
 
-/// Lists the programs with most processor time and waits for locks.
+/// Lists the programs with the most processor time and waits for locks.
 pub(super) fn work(times: &FxHashMap<(u32, Option<u32>), Times>, threads: &Threads) -> Vec<ProgramWork> {
     let mut sorted: Vec<(&(u32, Option<u32>), &Times)> = times.iter().collect();
     sorted.sort_by_key(|(program, times)| (Reverse(times.processor + times.lock), **program));
@@ -110,7 +110,8 @@ impl ProcessTimes {
         }
     }
 
-    /// Returns the times by the name and the unit of the program; `None` if the recording has no times.
+    /// Returns the times of each program, by the program's name and unit; `None` if the recording has no
+    /// times.
     pub(super) fn by_program(&self, threads: &mut Threads) -> Option<FxHashMap<(u32, Option<u32>), Times>> {
         if self.times.is_empty() {
             return None;
@@ -145,7 +146,7 @@ impl Working {
         }
     }
 
-    /// Returns whether storage is the problem of a program with this working time, which was blocked on
+    /// Returns whether storage is the problem of a program that has this working time and was blocked on
     /// storage for `storage`.
     pub(super) fn is_problem(&self, storage: Nanos) -> bool {
         self.storage_share >= PROBLEM_FROM

@@ -1,12 +1,12 @@
 //! Finds the lives of the files in the kernel's name events.
 //!
 //! A name event contains the generation of its file, but no time: the recorder knows only the two wake-ups
-//! between which the event happened. Where a generation was seen at a known time, it tells the file's life.
-//! For the other files, the trace shows when lives ended, but not the names of their files. Both are ordered:
-//! each file has its own piece of the number's time, the pieces are in the order of the files, and the events
-//! of a file happened in its piece. A piece can also belong to a file without an event, because the file never
-//! had a name (`O_TMPFILE`), or existed before and was replaced by a rename. Therefore a file gets a piece only
-//! if it has this piece in every possible assignment.
+//! between which the event happened. If a generation was seen at a known time, this sighting identifies the
+//! file's life. For the other files, the trace shows when lives ended, but not which files had these lives.
+//! Files and lives are ordered: each file has its own piece of the number's time, the pieces are in the order
+//! of the files, and the events of a file happened in its piece. A piece can also belong to a file without an
+//! event, because the file never had a name (`O_TMPFILE`), or existed before and was replaced by a rename.
+//! Therefore a file gets a piece only if it has this piece in every possible assignment.
 
 use fonio_core::lives::{Generation, Piece, Told};
 use fonio_core::{FileLife, Inode, Timestamp};
@@ -86,7 +86,7 @@ pub(super) fn assign(
     names
 }
 
-/// Returns the piece that has the file's generation.
+/// Returns the index of the piece that has the file's generation.
 fn told(file: &NamedFile, pieces: &[Piece<Inode>]) -> Option<usize> {
     let generation = file.generation?;
     pieces.iter().position(|piece| piece.life.is_some_and(|life| life.told == Told::By(generation)))
@@ -177,15 +177,15 @@ mod tests {
         let open = [file("a", 1, Some(1)), file("b", 1, Some(1)), file("c", 2, Some(2)), file("d", 3, None)];
         let all = [(1, "a"), (121, "b"), (211, "c"), (231, "d")];
         check(&open, &[120, 210, 230], &[(400, 'd')], None, &all);
-        // After the last deletion, no file has the number, or a file does. The file that was deleted last can
-        // be this file, because it can still be open.
+        // After the last deletion, either no file has the number, or one file has it. This can be the file
+        // that was deleted last, because a deleted file can still be open.
         let two = [file("a", 1, Some(1)), file("b", 1, Some(1))];
         check(&two, &[120, 150], &[], Some(5), &[(1, "a"), (121, "b")]);
         check(&two, &[120, 150], &[], Some(0), &[]);
         check(&two, &[120, 150], &[], None, &[]);
         check(&two, &[120, 150], &[(400, 'z')], None, &[(1, "a"), (121, "b")]);
-        // A file from before the recording was replaced by a rename, and a later file still exists. There are
-        // as many ends as files with an event that could explain an end.
+        // A file from before the recording was replaced by a rename, and a later file still exists. The
+        // number of ends equals the number of files with an event that could explain an end.
         let journal_and_clip = [file("journal", 1, Some(1)), file("clip", 1, None)];
         check(&journal_and_clip, &[110, 150], &[], None, &[]);
         check(&journal_and_clip, &[110, 150], &[(400, 'c')], None, &[(151, "clip")]);

@@ -139,7 +139,7 @@ fn file_system_id(folder: &OwnedFd) -> Option<[u8; 8]> {
     (asked == 0 && id != [0; 8]).then_some(id)
 }
 
-/// Adds the events in `bytes`, which follow `struct fanotify_event_metadata` of
+/// Adds the events in `bytes` to `events`. The bytes have the layout of `struct fanotify_event_metadata` in
 /// `include/uapi/linux/fanotify.h`.
 fn parse(mut bytes: &[u8], marked: &[Marked], events: &mut Vec<NameEvent>) {
     while let Some(length) = word(bytes, 0) {

@@ -27,7 +27,7 @@ pub(crate) struct Found {
     pub file: OwnedFd,
     /// The path of the file; `None` if the kernel has no name for it.
     pub path: Option<PathBuf>,
-    /// The generation of the file. It had the number while this value exists.
+    /// The generation of the file. The file has the number as long as this value exists.
     pub generation: Option<Generation>,
 }
 
@@ -146,7 +146,7 @@ impl Root {
             }
             Numbers::InSubvolume(subvolume) => {
                 let ([first, second], [third, fourth]) = (words(number), words(subvolume));
-                // The kernel compares 64 bits, and only 32 of them are known.
+                // The kernel compares 64 bits, but only 32 of these bits are known.
                 open_by_handle(&self.folder, HANDLE_BTRFS, [first, second, third, fourth, 0])
             }
         };

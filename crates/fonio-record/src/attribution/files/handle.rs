@@ -1,4 +1,5 @@
-//! File handles: how file systems pack a file's number and generation, and how a file is opened by them.
+//! Packs a file's number and generation into a file handle, as file systems do, and opens files by their
+//! handles.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

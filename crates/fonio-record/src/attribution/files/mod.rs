@@ -6,8 +6,8 @@
 //! look-up, the path comes from the kernel's name events (`fanotify.rs`, `assign.rs`), or from the call by
 //! which a followed process opened the file ([`Files::opened`]).
 //!
-//! Later files can have the same inode number. Names are stored with the time at which they were valid. At the
-//! end of the capture, [`Lives`] tells to which of the files each name belongs.
+//! Later files can have the same inode number. Names are stored with the time at which they were valid. At
+//! the end of the capture, [`Lives`] determines to which of the files each name belongs.
 
 mod assign;
 mod content;
@@ -58,7 +58,7 @@ const TIME_AT_END: Duration = Duration::from_millis(200);
 const NAMES_MAX: usize = 16_384;
 /// Maximum total number of names: 40 MB at 160 bytes each.
 const NAMES_IN_ALL: usize = 1 << 18;
-/// Maximum number of deletions kept per wake-up of files without a use.
+/// Maximum number of deletions of files without a use that are kept per wake-up.
 const UNSEEN_MAX: usize = 1 << 18;
 /// Maximum number of diskless file systems that are classified as overlay or other.
 const OVERLAYS_MAX: usize = 4096;
@@ -103,7 +103,7 @@ pub(crate) struct Files {
     /// Opened files whose name is not known yet.
     opened: Vec<Opened>,
     /// Deletions for which no event has shown a use of the file yet: deletions since the last wake-up, and
-    /// deletions in the interval before it.
+    /// deletions in the interval before that wake-up.
     freed_unseen: [Vec<(Inode, Timestamp)>; 2],
     /// Deletions up to this time have been forgotten if no event had shown a use of the file.
     forgotten: Timestamp,
@@ -271,7 +271,7 @@ impl Files {
         let folder = file.folder.map(|folder| folder.inode.number);
         let is_here = [Some(file.inode.number), folder].into_iter().flatten().all(in_upper);
         let folder = folder.map(|number| FolderId { inode: of(number), generation: None });
-        // The overlay file has no path of its own; the file below the overlay file has a path.
+        // The overlay file itself has no path, but the file below the overlay file has one.
         self.see(file.inode);
         is_here.then(|| Opened { inode: of(file.inode.number), folder, ..file.clone() })
     }
@@ -309,7 +309,8 @@ impl Files {
         let began = Instant::now();
         let mut all: Vec<Inode> = std::mem::take(&mut self.due);
         all.reverse();
-        // Whether a file has the number now tells more about the files that the kernel named.
+        // Look up the numbers of the files that the kernel named, because a file that has such a number now
+        // helps to assign the names.
         let mut told = self.told_numbers();
         told.sort_unstable();
         all.extend(told);
@@ -330,8 +331,8 @@ impl Files {
         self.look_beside();
     }
 
-    /// Gives each name to the file that had it. Names from times in which the owner of the number is unknown
-    /// are dropped.
+    /// Gives each name to the file that had this name. Names from times in which the owner of the number is
+    /// unknown are dropped.
     fn settle_names(&mut self) {
         for (inode, known) in &mut self.known {
             for named in known.names.drain(..) {
@@ -435,7 +436,7 @@ impl Files {
         if self.known.contains_key(&file.inode) {
             return self.lives.at(file.inode, at);
         }
-        // Beyond the maximum number of files, there are no names, but the trace tells the files apart.
+        // Files beyond the maximum number have no names, but the trace distinguishes them.
         Some(Life { number: file.inode, told: Told::After(file.after) })
     }
 

@@ -84,7 +84,8 @@ impl Files {
                 self.lives.is(inode, first, generation);
                 self.lives.is(inode, last, generation);
             }
-            // Without the ends, a creation and a deletion show that the number changed its owner.
+            // If the trace does not show when files end, a creation and a deletion show that the number now
+            // belongs to another file.
             if !self.shows_ends.contains(&inode.fs) && (files.len() > 1 || file.deleted.is_some()) {
                 for change in [file.created, file.deleted].into_iter().flatten() {
                     self.lives.lost_of(inode, change.since, change.until);

@@ -15,8 +15,8 @@ use super::layout::{
 };
 
 /// Functions that identify the operation, with their names in Linux 5.15 to 6.18. `__folio_lock_or_retry` (in
-/// older kernels `__lock_page_or_retry`) is missing, because `do_swap_page` calls it too: its caller tells a
-/// swap-in from another page fault.
+/// older kernels `__lock_page_or_retry`) is missing, because `do_swap_page` calls it too: only its caller
+/// distinguishes a swap-in from another page fault.
 const OPERATIONS: &[(BlockedIn, &[&str])] = functions!(BlockedIn {
     PageFault:
         handle_mm_fault __handle_mm_fault do_user_addr_fault do_kern_addr_fault exc_page_fault

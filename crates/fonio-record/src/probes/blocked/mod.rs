@@ -3,7 +3,7 @@
 //! I/O.
 //!
 //! Without BPF, the module [`traced`] records only the uninterruptible waits. A BPF program
-//! (`bpf/blocked.bpf.c`) notes when a thread leaves the processor blocked, and when the thread is woken. The
+//! (`bpf/blocked.bpf.c`) notes when a blocked thread leaves the processor, and when the thread is woken. The
 //! program passes each wait above a threshold to this module, and counts shorter waits in the kernel. The
 //! life cycle of a probe:
 //!
@@ -159,7 +159,7 @@ impl BlockedProbe {
         BlockedProbe::load_sized(machine, &[])
     }
 
-    /// Loads the programs like [`load`](Self::load), with these sizes of some maps.
+    /// Loads the programs as [`load`](Self::load) does, but with these sizes for some maps.
     fn load_sized(machine: &Machine, sizes: &[bpf::Size]) -> Result<BlockedProbe, Unavailable> {
         let switch_has_state = u8::from(bpf::switch_has_state());
         let constants = [("switch_has_state", switch_has_state)];

@@ -137,7 +137,7 @@ fn row(
         BlockedIn::AsyncIo => wait.began.max(completed?.queued),
         _ => wait.began,
     };
-    // Without the kernel's symbols, the stack does not tell a swap-in from other page faults.
+    // Without the kernel's symbols, the stack does not distinguish a swap-in from other page faults.
     let blocked_in = match (wait.blocked_in, completed.map(|completed| completed.content)) {
         (BlockedIn::PageFault, Some(Content::Swap)) => BlockedIn::SwapIn,
         (blocked_in, _) => blocked_in,
@@ -186,8 +186,8 @@ impl CapturedWaits {
         self.waits.iter().filter_map(|wait| Some((wait.completed_on?, wait.ended?.0)))
     }
 
-    /// Writes the rows of waits. `file_ids` has each wait's row in `files`. `threads` contains all threads,
-    /// and the ids of the threads with a row.
+    /// Writes the rows of waits. For each wait, `file_ids` contains the number of its file's row in `files`.
+    /// `threads` contains all threads, and the ids of the threads with a row.
     pub(crate) fn write(
         &self,
         (began, ended): (Timestamp, Timestamp),

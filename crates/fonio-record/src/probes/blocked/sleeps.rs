@@ -14,7 +14,7 @@ pub(crate) struct ProcessesSeen {
     pub slept: Vec<Slept>,
 }
 
-/// The sleeps of one kind of all threads of a process.
+/// All sleeps of one kind in a process, summed over the process's threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slept {
     pub pid: u32,

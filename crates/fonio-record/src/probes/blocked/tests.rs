@@ -77,7 +77,7 @@ fn play_blocks(times: &str) {
     say("over");
 }
 
-/// How long the thread is blocked for which another thread waits.
+/// For how long a thread is blocked while another thread waits for it.
 const BLOCKED_FOR: Duration = Duration::from_millis(60);
 
 fn block_for_a_while() {

@@ -18,9 +18,9 @@ const VERIFIER_LINES: usize = 3;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Unavailable {
-    #[error("BPF needs Linux 5.15 or later, and this is Linux {0}")]
+    #[error("BPF needs Linux 5.15 or later, but this is Linux {0}")]
     OldKernel(String),
-    #[error("fonio's BPF programs support only x86-64 and 64-bit ARM, and this is a program for {0}")]
+    #[error("fonio's BPF programs support only x86-64 and 64-bit ARM, but this fonio is a program for {0}")]
     OtherProcessor(&'static str),
     #[error(
         "this fonio is a 32-bit program ({program}) on a 64-bit kernel ({linux}): use the static fonio for {linux}, which also runs in a 32-bit system"
@@ -47,17 +47,17 @@ pub(crate) enum Unavailable {
 }
 
 impl Unavailable {
-    /// Converts an error from loading the object, which creates the maps.
+    /// Returns the reason for an error from loading the object, which creates the maps.
     pub(super) fn from_object(error: &EbpfError) -> Unavailable {
         not_permitted(error).unwrap_or_else(|| failed("loaded", error))
     }
 
-    /// Converts an error that occurred while reading the kernel's types.
+    /// Returns the reason for an error that occurred while reading the kernel's types.
     pub(super) fn from_types(error: &BtfError) -> Unavailable {
         not_permitted(error).unwrap_or_else(|| failed("adapted to this kernel", error))
     }
 
-    /// Converts an error that occurred while loading or attaching a program.
+    /// Returns the reason for an error that occurred while loading or attaching a program.
     pub(super) fn from_program(program: &'static str, error: ProgramError) -> Unavailable {
         match error {
             ProgramError::LoadError { io_error, verifier_log } => {
@@ -75,7 +75,7 @@ impl Unavailable {
         }
     }
 
-    /// Converts an error that occurred while reading or writing a map.
+    /// Returns the reason for an error that occurred while reading or writing a map.
     pub(crate) fn from_map(error: &MapError) -> Unavailable {
         not_permitted(error).unwrap_or_else(|| failed("reached", error))
     }
@@ -108,7 +108,7 @@ fn failed(doing: &'static str, error: &(dyn Error + 'static)) -> Unavailable {
 }
 
 /// Checks that the BPF programs support the processor's registers and system-call numbers. `program` is the
-/// architecture for which fonio was compiled, `linux` the output of `uname -m`.
+/// architecture for which fonio was compiled, and `linux` is the output of `uname -m`.
 pub(super) fn check_processor(program: &'static str, linux: &str) -> Result<(), Unavailable> {
     match program {
         "x86_64" | "aarch64" => Ok(()),
@@ -176,7 +176,7 @@ mod tests {
             assert_eq!(switch_has_state(release), has_state, "{release}");
         }
         let said = check_release("5.10.0-28-amd64").map_err(|error| error.to_string());
-        let expected = "BPF needs Linux 5.15 or later, and this is Linux 5.10";
+        let expected = "BPF needs Linux 5.15 or later, but this is Linux 5.10";
         assert_eq!(said, Err(expected.to_owned()));
     }
 

@@ -1,8 +1,8 @@
 //! Runs a BPF program at an instruction of an executable file, in every process that maps the file.
 //!
 //! The kernel sets the probe through a perf event of the PMU `uprobe`. A link attaches the program, and
-//! passes a number, the cookie, to it (Linux 5.15). The crate aya does not support cookies. Closing the
-//! descriptors removes the probe.
+//! passes a number (the cookie) to the program (Linux 5.15). The crate aya does not support cookies. Closing
+//! the descriptors removes the probe.
 
 use std::ffi::CString;
 use std::io;

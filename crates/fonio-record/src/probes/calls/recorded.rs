@@ -48,8 +48,8 @@ struct Kept {
     paths: FxHashMap<(Option<u32>, Vec<u8>), OpenedFile>,
     /// The files that calls used and the files that calls opened since the last look-up.
     used: FxHashSet<Inode>,
-    /// When calls since the last look-up had an open file with this inode and generation: the earliest and the
-    /// latest time.
+    /// For each inode and generation: the earliest and the latest time since the last look-up at which a call
+    /// had this file open.
     sighted: FxHashMap<(Inode, Generation), (Timestamp, Timestamp)>,
     opened: Vec<Opened>,
     /// The processes that have opened files since they were last searched for SQLite.
@@ -221,8 +221,8 @@ pub(crate) struct CapturedCalls {
 }
 
 impl CapturedCalls {
-    /// Writes the rows of calls. `file_ids` has each call's row in `files`. `threads` has all threads, and
-    /// the ids of the threads with a row.
+    /// Writes the rows of calls. For each call, `file_ids` contains the number of its file's row in `files`.
+    /// `threads` contains all threads, and the ids of the threads with a row.
     pub(crate) fn write(
         &self,
         began: Timestamp,

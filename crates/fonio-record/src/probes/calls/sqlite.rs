@@ -19,7 +19,7 @@ const WAL_FRAME_HEADER_BYTES: u64 = 24;
 
 /// Returns the type of a write; `None` for pages and for other files.
 pub(super) fn sqlite_write(call: &RawCall) -> Option<SqliteWrite> {
-    // The BPF program passes the requested size, but a vectored write has no such size.
+    // The BPF program passes the requested size, but a vectored write has no single requested size.
     let bytes = u64::try_from(call.result).ok()?;
     if call.has(IS_JOURNAL) {
         of_journal(call.offset, bytes, call.head())

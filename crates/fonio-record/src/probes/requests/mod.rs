@@ -127,7 +127,7 @@ fn load() -> Result<(Ebpf, Vec<bpf::Program>), Unavailable> {
     Err(refused.unwrap_or(Unavailable::NoTypes))
 }
 
-/// Converts the kernel's `dev_t`, which has 20 bits for the minor number.
+/// Converts the kernel's `dev_t`, which has 20 bits for the minor number, to a device id.
 fn device(number: u32) -> DeviceId {
     DeviceId::new(number >> 20, number & 0xf_ffff)
 }
@@ -170,8 +170,8 @@ fn given(raw: &Completed) -> GivenRequest {
     }
 }
 
-/// Converts the kernel's operation (`enum req_op` of `include/linux/blk_types.h`). The numbers of zone
-/// operations differ between kernels.
+/// Converts the kernel's operation (`enum req_op` of `include/linux/blk_types.h`) to an op. The numbers of
+/// zone operations differ between kernels.
 fn op(op_flags: u32) -> Op {
     match op_flags & 0xff {
         0 => Op::Read,
@@ -184,15 +184,16 @@ fn op(op_flags: u32) -> Op {
     }
 }
 
-/// Converts the flags in `enum req_flag_bits`, whose bit positions are the same in Linux 5.15 to 6.18.
+/// Converts the kernel's request flags (`enum req_flag_bits`) to fonio's flags. The bit positions are the
+/// same in Linux 5.15 to 6.18.
 fn flags(op_flags: u32) -> Flags {
     const BITS: [u32; 5] = [11, 12, 17, 18, 19];
     let set = BITS.into_iter().zip(FLAGS_KNOWN).filter(|(bit, _)| op_flags >> bit & 1 != 0);
     set.fold(Flags::NONE, |flags, (_, flag)| flags | flag)
 }
 
-/// Converts the tracepoint's error: before Linux 5.16, an errno; since then, a `blk_status_t`
-/// (`block/blk-core.c`).
+/// Converts the tracepoint's error to an errno. Before Linux 5.16, the error already is an errno; since then,
+/// it is a `blk_status_t` (`block/blk-core.c`).
 fn errno(error: i32) -> i32 {
     match error {
         ..=0 => error,

@@ -21,11 +21,11 @@
 use fonio_core::statistics::sample::median;
 use fonio_core::statistics::welch::Interval;
 
-/// Boldness of each gambler, and its share of the capital. At a level of 5 percent, a bold gambler needs
-/// only six pairs with the same sign, which is the minimum for any sign test. A careful gambler wins with
-/// effects that are smaller than the variation. We chose the shares by simulation with normally distributed
-/// values. For effects of 0.5 to 4 times the variation, the gamblers together need about 10 percent more
-/// pairs than the best single gambler.
+/// Boldness of each gambler, and the gambler's share of the capital. At a level of 5 percent, a bold gambler
+/// needs only six pairs with the same sign, which is the minimum for any sign test. A careful gambler wins
+/// with effects that are smaller than the variation. We chose the shares by simulation with normally
+/// distributed values. For effects of 0.5 to 4 times the variation, the gamblers together need about 10
+/// percent more pairs than the best single gambler.
 const GAMBLERS: [(f64, f64); 3] = [(0.3, 0.15), (0.7, 0.2), (4.0, 0.65)];
 
 /// Number of steps of the coarse search for an end of the interval.

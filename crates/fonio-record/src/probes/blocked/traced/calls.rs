@@ -26,8 +26,8 @@ const BEGINNINGS: [&str; 16] = [
     "ksys_",
 ];
 
-/// Functions that system calls call directly, by the name of one of these calls. The compiler may inline the
-/// function of the system call itself.
+/// Functions that are called directly by system calls, listed under the name of one of these system calls.
+/// The compiler may inline the function of the system call itself.
 const CALLED: [(&str, &[&str]); 19] = [
     ("fsync", &["do_fsync", "vfs_fsync", "vfs_fsync_range"]),
     ("readv", &["do_readv", "do_preadv", "vfs_readv"]),

@@ -1,11 +1,11 @@
 //! Records the threads that wait for storage without BPF, from scheduler events in tracefs.
 //!
-//! The kernel records `sched_switch`, with the kernel stack, only for threads that leave their processor
-//! blocked. The kernel records every `sched_waking` and `sched_wakeup`, because these events do not show the
-//! kind of the thread's sleep. The events are decoded during the recording, and only the waits are kept
-//! ([`BlockedThreads`]). The life cycle is the same as for [`BlockedProbe`](super::BlockedProbe). Unlike
-//! the BPF probe, this probe does not see threads that wait for another thread, because these threads sleep
-//! interruptibly, and its events do not show the file of a call.
+//! The kernel records `sched_switch`, with the kernel stack, only for threads that are blocked when they
+//! leave their processor. The kernel records every `sched_waking` and `sched_wakeup`, because these events do
+//! not show the kind of the thread's sleep. The events are decoded during the recording, and only the waits
+//! are kept ([`BlockedThreads`]). The life cycle is the same as for [`BlockedProbe`](super::BlockedProbe).
+//! Unlike the BPF probe, this probe does not see threads that wait for another thread, because these threads
+//! sleep interruptibly, and its events do not show the file of a call.
 //!
 //! After `kill -9`, the next run removes this tracefs instance, like the recorder's other instances.
 

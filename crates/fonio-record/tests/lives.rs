@@ -21,6 +21,9 @@ use crate::loop_ext4::{FileSystem, Recorded};
 const FILES: usize = 100_000;
 /// A guest is some thirty times slower than this machine.
 const FILES_IN_GUEST: usize = 10_000;
+/// The file system is synced after this number of files in a guest, because f2fs uses the number of a deleted
+/// file again only after a checkpoint.
+const SYNCED_AFTER: usize = 500;
 const FOLDER: &str = "FONIO_TEST_LIVES";
 const PAGE: usize = 4096;
 
@@ -62,6 +65,9 @@ fn writer() {
         match is_moved {
             true => fs::rename(&path, &clip).unwrap(),
             false => fs::remove_file(&path).unwrap(),
+        }
+        if files == FILES_IN_GUEST && number % SYNCED_AFTER == 0 {
+            rustix::fs::syncfs(File::open(folder).unwrap()).unwrap();
         }
         let moved = if is_moved { "clip.mp4" } else { "" };
         writeln!(lines, "{began} {} {inode} {name} {moved}", now()).unwrap();
@@ -129,19 +135,22 @@ fn checked_on(
 ) -> Option<Checked> {
     let notes = scratch.join("notes");
     let program = std::env::current_exe().unwrap();
-    let mut words = vec![
-        "env".to_owned(),
+    let mut variables = vec![
         format!("{FOLDER}={}", folder.display()),
         format!("FONIO_TEST_NOTES={}", notes.display()),
         format!("FONIO_TEST_FILES={files}"),
     ];
-    words.extend(is_direct.then(|| "FONIO_TEST_DIRECT=1".to_owned()));
-    words.extend([program.display().to_string()]);
-    words.extend(["--exact", "lives::writer", "--test-threads=1"].map(str::to_owned));
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    variables.extend(is_direct.then(|| "FONIO_TEST_DIRECT=1".to_owned()));
+    // The results of the inner test must not be counted with those of this program.
+    let script = format!(
+        "{} exec {} --exact lives::writer --test-threads=1 > {}",
+        variables.join(" "),
+        program.display(),
+        scratch.join("output").display()
+    );
     let options = RecordOptions {
         select: vec![Selector::Device(device.into())],
-        command: Some(words.iter().map(Into::into).collect()),
+        command: Some(["sh", "-c", script.as_str()].iter().map(Into::into).collect()),
         calls,
         ..RecordOptions::new(scratch.join("recording"))
     };
@@ -156,7 +165,9 @@ fn checked_on(
         written.get(next).filter(|file| file.began <= time)
     };
     let (mut bytes, mut of_calls) = (Named::default(), Named::default());
-    for row in rows.requests.iter().filter(|row| row.op == Op::Write && row.content == Content::Data) {
+    // On f2fs, the kernel does not show the file of a request.
+    let may_be_data = |content| matches!(content, Content::Data | Content::Unknown);
+    for row in rows.requests.iter().filter(|row| row.op == Op::Write && may_be_data(row.content)) {
         if let Some(file) = row.queued.and_then(at) {
             bytes.add(path(row.file_id), &file.names, row.bytes.0);
         }
@@ -170,12 +181,13 @@ fn checked_on(
     Some(Checked { written, bytes, calls: of_calls })
 }
 
-/// Checks that the files had few inode numbers, and that no file got the name of another one.
+/// Checks that each inode number had at least this number of files on average, and that no file got the name of
+/// another one.
 #[track_caller]
-fn assert_reused(checked: &Checked) {
+fn assert_reused(checked: &Checked, per_number: usize) {
     let numbers: HashSet<u64> = checked.written.iter().map(|file| file.inode).collect();
     assert!(
-        numbers.len() <= checked.written.len() / 100,
+        numbers.len() <= checked.written.len() / per_number,
         "{} numbers: this test proves nothing",
         numbers.len()
     );
@@ -187,7 +199,7 @@ fn assert_right(checked: &Checked) {
     let Checked { written, bytes, calls } = checked;
     assert_eq!((bytes.wrong, calls.wrong), (0, 0), "{bytes:?} {calls:?}");
     assert!(bytes.right + bytes.unknown >= (written.len() * PAGE) as u64 * 9 / 10, "{bytes:?}");
-    assert!(bytes.right > 0, "{bytes:?}");
+    assert!(bytes.right > 0 || calls.right > 0, "{bytes:?} {calls:?}");
 }
 
 #[test]
@@ -195,7 +207,7 @@ fn files_of_ext4_keep_their_names() {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
     let Some(checked) = checked(&system, system.dir.path(), false, true) else { return };
-    assert_reused(&checked);
+    assert_reused(&checked, 100);
     assert!(checked.calls.right + checked.calls.unknown >= FILES as u64);
 }
 
@@ -204,7 +216,7 @@ fn files_of_xfs_keep_their_names() {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let image = scratch.path().join("image");
     let Some(system) = FileSystem::of("xfs", &image, 320 << 20, &["-q", "-f"]) else { return };
-    checked(&system, system.dir.path(), false, false).iter().for_each(assert_reused);
+    checked(&system, system.dir.path(), false, false).iter().for_each(|checked| assert_reused(checked, 100));
 }
 
 #[test]
@@ -220,7 +232,7 @@ fn files_of_an_overlay_keep_their_names() {
     let merged = system.dir.path().join("merged");
     let checked = checked(&system, &merged, true, false);
     assert!(Command::new("umount").arg(merged).status().unwrap().success());
-    checked.iter().for_each(assert_reused);
+    checked.iter().for_each(|checked| assert_reused(checked, 100));
 }
 
 /// `cargo xtask lab test lives` runs this test in a guest, on an emulated device with f2fs.
@@ -233,9 +245,9 @@ fn files_of_the_emulated_device_keep_their_names() {
         words.next().filter(|_| words.next() == mount.to_str())
     });
     let scratch = tempfile::tempdir().unwrap();
-    let how = (FILES_IN_GUEST, false, false);
+    let how = (FILES_IN_GUEST, false, true);
     let checked = checked_on(device.unwrap(), Path::new(&mount), scratch.path(), how);
-    assert_reused(&checked.unwrap());
+    assert_reused(&checked.unwrap(), 2);
 }
 
 #[test]

@@ -19,7 +19,7 @@ const DEVICE: [&str; 3] = ["nvme", "--dilate", "50"];
 /// Runs the test on each kernel. Returns the number of kernels on which it failed.
 pub fn run(fonio: &Path) -> Result<u32> {
     println!(
-        "A program writes 10,000 files that have few inode numbers in turn, on f2fs; on Debian's kernels:\n"
+        "A program writes 10,000 files, several of which have the same inode number in turn, on f2fs; on Debian's kernels:\n"
     );
     let test = test_program()?;
     let mut broken = 0;

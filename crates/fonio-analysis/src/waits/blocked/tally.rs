@@ -183,7 +183,9 @@ impl Question for BlockedTally {
         for program in &mut programs {
             let key = (program.name, program.unit);
             let of_program = |times: &FxHashMap<_, _>| times.get(&key).copied().unwrap_or_default();
-            program.working = times.as_ref().map(|times| Working::of(program, of_program(times)));
+            program.working = times
+                .as_ref()
+                .map(|times| Working::of(program.time, program.through_time(), of_program(times)));
         }
         // Sort a program before programs that wait for it.
         let order = |program: &Program| {

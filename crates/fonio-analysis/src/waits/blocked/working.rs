@@ -13,7 +13,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::named;
-use super::program::Program;
 use crate::question::ratio::ratio;
 use crate::question::threads::Threads;
 
@@ -129,20 +128,19 @@ impl ProcessTimes {
 }
 
 impl Working {
-    pub(super) fn of(program: &Program, times: Times) -> Working {
-        let through = program.through_time();
+    pub(super) fn of(storage: Nanos, through: Nanos, times: Times) -> Working {
         // While the program waited for a blocked thread, it waited for a lock, a child or an answer.
         let others = times.lock + times.child;
         let beyond = Nanos(others.0.saturating_sub(through.0));
         let lock = Nanos(times.lock.0.min(beyond.0));
         let child = Nanos(beyond.0 - lock.0);
-        let working = times.processor + program.time + beyond;
+        let working = times.processor + storage + beyond;
         Working {
             time_ns: working,
             processor_ns: times.processor,
             lock_ns: lock,
             child_ns: child,
-            storage_share: ratio(program.time, working).unwrap_or(0.0),
+            storage_share: ratio(storage, working).unwrap_or(0.0),
         }
     }
 
@@ -165,10 +163,9 @@ mod tests {
     fn the_largest_kind_of_wait_decides() {
         let judged = |storage: u64, processor: u64, lock: u64, child: u64| {
             let nanos = |ms: u64| Nanos(ms * MS);
-            let program = Program { time: nanos(storage), ..Program::default() };
             let times = Times { processor: nanos(processor), lock: nanos(lock), child: nanos(child) };
-            let working = Working::of(&program, times);
-            (working.time_ns.0 / MS, working.is_problem(program.time))
+            let working = Working::of(nanos(storage), Nanos(0), times);
+            (working.time_ns.0 / MS, working.is_problem(nanos(storage)))
         };
         assert_eq!(judged(20, 180, 0, 0), (200, true));
         assert_eq!(judged(19, 181, 0, 0), (200, false), "below a tenth");

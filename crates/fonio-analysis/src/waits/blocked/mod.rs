@@ -2,7 +2,7 @@
 //! requests delayed the threads.
 //!
 //! The recorder sees every thread that the kernel puts to sleep uninterruptibly. Long waits have rows of
-//! their own; short waits are only counted. A program is judged by its working time ([`working`]). If the
+//! their own; short waits are only counted. A program is judged by its working time ([`Working`]). If the
 //! recording does not show the working time, the program is judged by its longest blocked thread.
 //!
 //! A thread can also wait for a blocked thread: for a lock that the blocked thread holds, or for the blocked

@@ -449,7 +449,7 @@ named! {
 }
 
 impl Metric {
-    /// Returns whether this is a time of the process `subject`.
+    /// Returns whether this metric is a time of the process that `subject` identifies.
     pub fn is_of_process(self) -> bool {
         use Metric::{ProcessChildNs, ProcessCpuNs, ProcessLockNs, ProcessPeerNs, ProcessTimerNs};
         matches!(self, ProcessCpuNs | ProcessLockNs | ProcessChildNs | ProcessTimerNs | ProcessPeerNs)

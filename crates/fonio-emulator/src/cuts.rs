@@ -100,7 +100,7 @@ impl<'a> CutImages<'a> {
         let image = create(path, self.log.capacity.0)?;
         copy_sparse(&self.base, &image).map_err(EmulatorError::system("copy an image to", path))?;
         let mut random = Random::new(cut.seed);
-        // The probability that a unit in doubt is kept differs per cut, from 0 to 1.
+        // Each cut has its own probability, between 0 and 1, that a unit in doubt is kept.
         let mut doubt = Doubt { kept_per_mille: random.below(1001), random };
         for (at, durable) in durable.iter().enumerate().skip(first_in_doubt) {
             self.apply(at, &image, path, (!durable).then_some(&mut doubt))?;

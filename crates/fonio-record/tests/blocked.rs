@@ -158,8 +158,8 @@ fn without_bpf_threads_are_seen_to_be_blocked_for_as_long() {
         skip(Need::Bpf, found.message.clone());
         return;
     }
-    // Both recorders use the same clock and tracepoints. A virtual machine may pause between the two times,
-    // but not for long.
+    // Both recorders use the same clock and tracepoints. A pause of the virtual machine can make their
+    // timestamps differ, but only slightly.
     let other = bpf.waits.iter().filter(|row| row.tid == rows.command_pid).find(by_lock).unwrap();
     let differs = |a: Timestamp, b: Timestamp| a.0.abs_diff(b.0) > 50_000_000;
     assert!(!differs(frozen.began, other.began), "{frozen:?} {other:?}");

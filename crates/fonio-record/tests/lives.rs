@@ -216,7 +216,8 @@ fn files_of_xfs_keep_their_names() {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let image = scratch.path().join("image");
     let Some(system) = FileSystem::of("xfs", &image, 320 << 20, &["-q", "-f"]) else { return };
-    checked(&system, system.dir.path(), false, false).iter().for_each(|checked| assert_reused(checked, 100));
+    // Under load, xfs frees numbers later, so each number has fewer files.
+    checked(&system, system.dir.path(), false, false).iter().for_each(|checked| assert_reused(checked, 20));
 }
 
 #[test]

@@ -106,8 +106,8 @@ enum Presence {
 }
 
 impl Need {
-    /// Returns a message if the machine lacks the need; `None` if the need is present, or if only an attempt
-    /// can show this.
+    /// Returns a message if the machine does not meet the need; `None` if it does, or if only an attempt can
+    /// show this.
     fn missing(self) -> Option<String> {
         match self.presence() {
             Presence::Attempt => None,

@@ -1,7 +1,8 @@
 //! Fits a simulator profile to the benchmark of a device; the fit treats the device as a black box.
 //!
 //! 1. The [`shape`] of random writes over growing ranges determines the possible translation layers.
-//! 2. `structure` lists possible devices with these layers: page, erase block, log blocks.
+//! 2. `structure` lists the possible devices for these layers: their sizes of page and erase block, and their
+//!    numbers of log blocks.
 //! 3. `solve` finds the times and rates of each model that reproduce the measured numbers. The structure
 //!    whose model comes closest to all measurements is chosen.
 //! 4. [`bootstrap`] computes confidence intervals of the fitted numbers.

@@ -154,7 +154,7 @@ impl<N> Default for Lives<N> {
 }
 
 impl<N: Copy + Eq + Hash> Lives<N> {
-    /// Records that the life that had the number ended at `at`.
+    /// Records that the current life of the number ended at `at`.
     pub fn ended(&mut self, number: N, at: Timestamp) {
         self.change(number, |timeline| timeline.ended(at));
     }

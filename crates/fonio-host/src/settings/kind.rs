@@ -379,10 +379,10 @@ impl Loss {
 pub enum Trial {
     /// The trial applies the fix as on a machine in use.
     AsMade,
-    /// In a directory, the trial applies the fix as on a machine in use. A file system that the trial creates
+    /// A trial in a directory applies the fix as on a machine in use. A file system that the trial creates
     /// is mounted with this option if it supports the option.
     MountOption(&'static str, fn(Filesystem) -> bool),
-    /// In a directory, the trial applies the fix as on a machine in use. A device created for the trial gets
+    /// A trial in a directory applies the fix as on a machine in use. A device created for the trial gets
     /// the scheduler from the start.
     Scheduler,
     /// The trial applies the fix as on a machine in use if the device has this scheduler.

@@ -30,7 +30,7 @@ pub struct ClosedLoop {
     pub priority: Priority,
     /// Whether the process's writes are synchronous: direct I/O and fsync, not write-back.
     pub is_sync: bool,
-    /// Percentage of reads, which are chosen at random; the other requests are writes.
+    /// Percentage of requests that are reads. Each request is a read or a write at random, with this probability.
     pub reads_percent: u8,
     /// Whether the requests of each direction are sequential or random.
     pub order: Order,

@@ -155,7 +155,7 @@ macro_rules! policies {
             /// All policies.
             pub const ALL: [Policy; [$(Policy::$policy),*].len()] = [$(Policy::$policy),*];
 
-            /// Returns the kernel's name of the policy.
+            /// Returns the kernel's name for the policy.
             pub fn name(self) -> &'static str {
                 match self { $(Policy::$policy => $name),* }
             }

@@ -57,7 +57,7 @@ fn walk(value: Value, rows: &Table) -> Result<Value, String> {
 
 fn referred<'a>(item: &Value, rows: &'a Table) -> Result<Option<Vec<&'a Table>>, String> {
     let Some(name) = item.get("each") else { return Ok(None) };
-    let name = name.as_str().ok_or("`each` must be the name of one of [[rows.NAME]]")?;
+    let name = name.as_str().ok_or("`each` must be a text: the NAME of a list [[rows.NAME]]")?;
     let known = || rows.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     let list = rows.get(name).and_then(Value::as_array).ok_or_else(|| {
         format!("each = \"{name}\", but there is no [[rows.{name}]]; use one of: {}", known())

@@ -279,7 +279,7 @@ impl CapturedWaits {
             );
             remarks.push(("wait-threshold", message, 1));
         } else if lost.only_counted > 0 || self.waits.len() >= WAITS_MAX {
-            let message = "many threads were blocked: some waits of 1 ms or more were counted and have no row of their own";
+            let message = "many threads were blocked: some waits of 1 ms or more were only counted, and have no rows of their own";
             remarks.push(("waits-only-counted", message.to_owned(), lost.only_counted.max(1)));
         }
         if self.finished.without_symbols {

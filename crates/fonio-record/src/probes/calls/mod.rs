@@ -99,7 +99,7 @@ impl std::fmt::Debug for CallsProbe {
 }
 
 impl RecordedCall {
-    /// Returns when the call had its file. The program reads an open file when the call returns; a call with a
+    /// Returns a time at which the file of the call existed. The program reads an open file when the call returns; a call with a
     /// path may have deleted the file by then.
     pub(crate) fn had_file_at(&self) -> Timestamp {
         let ended = self.ended.filter(|_| self.file_flags.is_some());

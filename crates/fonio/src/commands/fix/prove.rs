@@ -39,7 +39,7 @@ fn of_command(arguments: &FixProve, tried: &Tried<'_>, colour: Colour) -> Result
     let at = &arguments.setup;
     ensure!(
         at.guest.is_none(),
-        "a command cannot be proved in a guest yet; name a workload, or leave out --in"
+        "fixes cannot be measured with a command in a guest yet; name a workload, or leave out --in"
     );
     ensure!(
         !at.on.is_empty(),

@@ -56,8 +56,14 @@ pub fn section(about: &About<'_>) -> Option<Section> {
 pub fn facts(analysis: &Analysis) -> Vec<Fact> {
     let Some(blocked) = &analysis.blocked else { return Vec::new() };
     let worst = blocked.programs.iter().find(|program| program.role == Kind::OfInterest);
-    let share = worst.map_or(0.0, |program| program.worst.share);
-    let note = worst.map(|program| format!("of the time, {}", program.full_name())).unwrap_or_default();
+    // The same share as in the verdict.
+    let working = worst.filter(|program| program.is_problem).and_then(|program| program.working.as_ref());
+    let share = match working {
+        Some(working) => working.storage_share,
+        None => worst.map_or(0.0, |program| program.worst.share),
+    };
+    let of_time = if working.is_some() { "of the working time" } else { "of the time" };
+    let note = worst.map(|program| format!("{of_time}, {}", program.full_name())).unwrap_or_default();
     let mut facts = vec![Fact::new("Blocked", Cell::Number(share, Unit::Share)).note(note)];
     if let Some(longest) = blocked.long.longest.first() {
         facts.push(

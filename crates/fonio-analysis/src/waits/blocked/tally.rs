@@ -181,11 +181,10 @@ impl Question for BlockedTally {
             }
         }
         for program in &mut programs {
-            let key = (program.name, program.unit);
-            let of_program = |times: &FxHashMap<_, _>| times.get(&key).copied().unwrap_or_default();
-            program.working = times
-                .as_ref()
-                .map(|times| Working::of(program.time, program.through_time(), of_program(times)));
+            // A thread that acts for another program, such as a workload's, has no processor time of its own.
+            let of_program = times.as_ref().and_then(|times| times.get(&(program.name, program.unit)));
+            program.working =
+                of_program.map(|times| Working::of(program.time, program.through_time(), *times));
         }
         // Sort a program before programs that wait for it.
         let order = |program: &Program| {

@@ -75,12 +75,15 @@ pub struct Memory {
     pub major_faults: Option<u64>,
     /// Major faults per second.
     pub major_faults_per_s: Option<f64>,
-    /// Number of file pages that were evicted and soon read again.
+    /// Number of file pages that were read again after the kernel had evicted them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refault_pages: Option<u64>,
     /// Rate of these pages per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refault_pages_per_s: Option<f64>,
+    /// Rate per second of the pages that were read again so soon that the kernel counts them as used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reactivated_pages_per_s: Option<f64>,
 }
 
 /// Pressure of one resource.
@@ -284,6 +287,7 @@ fn is_counter(metric: Metric) -> bool {
         | Metric::PressureSomeUs
         | Metric::PressureFullUs
         | Metric::FileRefaultPages
+        | Metric::FileReactivatedPages
         | Metric::ProcessorActiveTicks => true,
         Metric::MemoryTotalBytes
         | Metric::MemoryAvailableBytes
@@ -403,8 +407,11 @@ impl Question for MachineTally {
             let rate = memory.major_faults_per_s;
             facts.put("memory.major_faults_per_s", "major page faults, rate", Unit::PerS, rate);
             let rate = memory.refault_pages_per_s;
-            let label = "file pages evicted and soon read again, rate";
+            let label = "file pages read again after an eviction, rate";
             facts.put("memory.refault_pages_per_s", label, Unit::PerS, rate);
+            let rate = memory.reactivated_pages_per_s;
+            let label = "file pages evicted although in use, rate";
+            facts.put("memory.reactivated_pages_per_s", label, Unit::PerS, rate);
         }
         for Pressure { resource, some_share, full_share } in &machine.pressure {
             let label = format!("some tasks stalled on {resource}");
@@ -520,6 +527,7 @@ impl MachineTally {
             major_faults_per_s: self.rise_per_second(Metric::MajorFaults),
             refault_pages: self.rise(Metric::FileRefaultPages),
             refault_pages_per_s: self.rise_per_second(Metric::FileRefaultPages),
+            reactivated_pages_per_s: self.rise_per_second(Metric::FileReactivatedPages),
         };
         (memory != Memory::default()).then_some(memory)
     }

@@ -431,8 +431,10 @@ named! {
         ProcessorActiveTicks = "processor_active_ticks",
         /// Link speed of the network interface `subject` in one direction, if the driver reports it.
         NetLinkBytesPerS = "net_link_bytes_per_s",
-        /// Number of file pages that were evicted from memory and soon read again, a counter.
+        /// Number of file pages that were read again after the kernel had evicted them, a counter.
         FileRefaultPages = "file_refault_pages",
+        /// Number of these pages that were read again so soon that the kernel counts them as used, a counter.
+        FileReactivatedPages = "file_reactivated_pages",
         /// Processor time that the process with the id `subject` used during the recording. A process has at
         /// most one sample of each of these metrics, at the end. Without BPF, the time includes children that
         /// ended and that the process waited for.

@@ -91,8 +91,8 @@ struct short_sum {
 struct sleep_key {
 	u32 tgid;
 	s32 call;
-	// Whether another thread held a lock.
-	u32 is_for_lock;
+	// For a lock: LOCK or PERHAPS_LOCK, see `lock_of`.
+	u32 lock;
 };
 
 struct long_wait {
@@ -455,6 +455,18 @@ INLINE int is_for_lock(s32 call, const struct arguments *arguments)
 	       (value == LOCK_WAITED_FOR || value == LOCK_WAITED_FOR_MUSL);
 }
 
+// Classes of sleeps that may be waits for a lock. For the sums of sleeps, idle threads must not look like locks: Rust's
+// condition variables wait with FUTEX_WAIT_BITSET and any value, musl's with FUTEX_WAIT and the value 2.
+enum { LOCK = 1, PERHAPS_LOCK = 2 };
+
+INLINE u32 lock_of(s32 call, const struct arguments *arguments)
+{
+	u32 command = (u32)arguments->second & FUTEX_COMMAND, value = (u32)arguments->third;
+	if (!is_for_lock(call, arguments) || command == FUTEX_WAIT_BITSET)
+		return 0;
+	return command == FUTEX_WAIT && value == LOCK_WAITED_FOR ? PERHAPS_LOCK : LOCK;
+}
+
 INLINE void note_asker(struct sleeper *sleeper, u32 tid, u64 now)
 {
 	u32 at = 0;
@@ -525,7 +537,7 @@ INLINE int woken_sleeper(u64 *ctx, struct task_struct *task)
 		return 0;
 	call = call_of(task, &arguments);
 	if (set->counts_processes) {
-		struct sleep_key key = { task->tgid, call, is_for_lock(call, &arguments) };
+		struct sleep_key key = { task->tgid, call, lock_of(call, &arguments) };
 		ADD_TO(&slept, &key, now - slept_ns);
 	}
 	if (waker && waker->blocked_until_ns > slept_ns + set->threshold_ns) {

@@ -157,6 +157,7 @@ fn parse(kind: &Kind, text: &str, found: &mut dyn FnMut(Metric, Option<&str>, i6
                     "pgmajfault" => Metric::MajorFaults,
                     // Before 5.9, the kernel did not count pages of files and of memory separately.
                     "workingset_refault_file" | "workingset_refault" => Metric::FileRefaultPages,
+                    "workingset_activate_file" | "workingset_activate" => Metric::FileReactivatedPages,
                     _ => continue,
                 };
                 if let Ok(value) = value.trim().parse() {
@@ -274,7 +275,10 @@ mod tests {
                 Kind::Meminfo,
                 "MemTotal:  24680 kB\nMemFree: 1 kB\nMemAvailable: 2 kB\nDirty: 3 kB\nWriteback: 4 kB\nWritebackTmp: 5 kB\n",
             ),
-            (Kind::Vmstat, "nr_free_pages 1\npswpin 2\npswpout 3\npgmajfault 4\nworkingset_refault_file 5\n"),
+            (
+                Kind::Vmstat,
+                "nr_free_pages 1\npswpin 2\npswpout 3\npgmajfault 4\nworkingset_refault_file 5\nworkingset_activate_file 6\n",
+            ),
             (
                 Kind::Diskstats,
                 " 179 0 mmcblk0 10 0 80 5 20 1 160 9 0 12 14 0 0 0 0 3 4\n   7 0 loop0 0 0 0 0 0 0 0 0 0 0 0\n",

@@ -1,5 +1,7 @@
 //! Describes the devices that have requests.
 
+use std::path::Path;
+
 use fonio_core::meta::{Device, Mount};
 use fonio_core::{ByteCount, DeviceId};
 use schemars::JsonSchema;
@@ -31,20 +33,10 @@ pub struct DeviceInfo {
     /// and lazytime).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes_access_times: Option<String>,
-    /// Mount point of a file system that is on the device and changes an access time at every read (mounted
-    /// without noatime, relatime and lazytime).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub strict_access_times: Option<String>,
     /// Mount point of a file system that is on the device and mounted without the option discard, if the
     /// device supports discard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub without_discard: Option<String>,
-    /// Mount point of a file system on the device that is mounted with the option sync.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sync_mount: Option<String>,
-    /// The kind of the first mounted file system on the device.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub file_system: Option<String>,
     /// Requests.
     pub requests: u64,
     /// Bytes read and bytes written.
@@ -52,6 +44,9 @@ pub struct DeviceInfo {
     pub(crate) read_bytes: ByteCount,
     #[serde(skip)]
     pub(crate) write_bytes: ByteCount,
+    /// The file systems on the device.
+    #[serde(skip)]
+    pub(crate) mounts: Vec<Mount>,
 }
 
 /// The requests and bytes of a device.
@@ -94,19 +89,47 @@ impl DeviceInfo {
             read_ahead_kb: known.read_ahead_kb,
             commits_often: commits_often(&known.mounts),
             writes_access_times: mounted_without(&known.mounts, &["noatime", "lazytime"]),
-            strict_access_times: mounted_without(&known.mounts, &["noatime", "relatime", "lazytime"]),
-            sync_mount: (known.mounts.iter())
-                .find(|mount| mount.options.iter().any(|option| option == "sync"))
-                .map(|mount| mount.at.clone()),
-            file_system: known.mounts.first().map(|mount| mount.fs.clone()),
             without_discard: mounted_without(&known.mounts, &["discard", "discard=async"])
                 .filter(|_| can_discard),
+            mounts: known.mounts.clone(),
             ..counts
+        }
+    }
+
+    /// Returns the mounted file system that contains a file. Without a file, returns the only file system of
+    /// the device: with several of them, it is unknown for which one a program waited.
+    pub(crate) fn mount_of(&self, file: Option<&str>) -> Option<&Mount> {
+        let contains = |mount: &&Mount, file: &str| Path::new(file).starts_with(&mount.at);
+        match (file, self.mounts.as_slice()) {
+            (Some(file), mounts) => {
+                mounts.iter().filter(|mount| contains(mount, file)).max_by_key(|mount| mount.at.len())
+            }
+            (None, [only]) => Some(only),
+            (None, _) => None,
         }
     }
 
     /// Returns the device's name, or `major:minor` if the name is unknown.
     pub(crate) fn shown(&self) -> &str {
         self.name.as_ref().unwrap_or(&self.device)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_belongs_to_the_innermost_mount() {
+        let mount = |at: &str| Mount { at: at.to_owned(), ..Mount::default() };
+        let device = DeviceInfo { mounts: vec![mount("/"), mount("/data")], ..DeviceInfo::default() };
+        for (file, expected) in
+            [(Some("/data/x.db"), Some("/data")), (Some("/database"), Some("/")), (None, None)]
+        {
+            assert_eq!(device.mount_of(file).map(|mount| mount.at.as_str()), expected, "{file:?}");
+        }
+        let single = DeviceInfo { mounts: vec![mount("/card")], ..DeviceInfo::default() };
+        assert_eq!(single.mount_of(None).map(|mount| mount.at.as_str()), Some("/card"));
+        assert_eq!(single.mount_of(Some("/home/x")), None);
     }
 }

@@ -42,6 +42,16 @@ const ADVICE: &[Advice] = &[
         ..ANY
     },
     Advice {
+        programs: &["postgres", "postmaster"],
+        concerns: |path| path.contains("/base/") || path.contains("/global/"),
+        texts: &[(
+            SyncLess,
+            "PostgreSQL: a checkpoint syncs these files; make checkpoints rarer and slower (`checkpoint_timeout`, \
+             `max_wal_size`, `checkpoint_completion_target`).",
+        )],
+        ..ANY
+    },
+    Advice {
         programs: &["mariadbd", "mysqld"],
         concerns: |path| {
             ["ib_logfile", "#innodb_redo", "binlog", "-bin."].iter().any(|part| path.contains(part))
@@ -204,6 +214,7 @@ mod tests {
         };
         for (program, file, expected) in [
             ("postgres", "/var/lib/postgresql/15/main/pg_wal/000001", Some("PostgreSQL")),
+            ("postgres", "/var/lib/postgresql/15/main/base/5/1259", Some("PostgreSQL")),
             ("postgres", "/x", None),
             ("postgres-backup", "/var/lib/postgresql/pg_wal/1", None),
             ("mariadbd", "/var/lib/mysql/ib_logfile0", Some("MariaDB")),

@@ -8,7 +8,7 @@ use super::remedy::RemedyKind;
 /// The verdict in parts, for programs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Diagnosis {
-    /// Whether storage held a program up.
+    /// Whether storage held a program up. This includes bulk work, if the verdict is that only bulk work waited.
     pub is_storage: bool,
     /// The name of the program that was held up; absent if no program was held up.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -44,8 +44,9 @@ fn of_recording(facts: &mut Facts, analysis: &Analysis) {
     // A page has 4 KiB on nearly all machines.
     let refaults = analysis.machine.memory.as_ref().and_then(|memory| memory.refault_pages);
     let share = refaults.and_then(|pages| ratio(ByteCount(pages * 4096), analysis.totals.read_bytes));
-    let label = "bytes of file pages evicted and soon read again, share of the bytes read";
+    let label = "bytes of file pages read again after an eviction, share of the bytes read";
     facts.share("memory.refault_of_read_share", label, share);
+    put_memory(facts);
     let share = analysis.command_cpu_ns.and_then(|time| ratio(time, analysis.span.duration_ns));
     facts.share("command.cpu_share", "processor time of the command, share of the recording", share);
     let filter = analysis.filter.as_ref();
@@ -53,6 +54,27 @@ fn of_recording(facts: &mut Facts, analysis: &Analysis) {
     facts.count("filter.present", "a filter is set", u64::from(is_present));
     let is_partial = filter.is_some_and(FilterOptions::is_partial);
     facts.count("filter.partial", "the filter leaves requests out", u64::from(is_partial));
+}
+
+/// Swapped pages per second, share of time in which tasks stalled for memory, and shares of available memory, by
+/// which memory is short (our choices).
+const SWAPPED_FROM: f64 = 100.0;
+const STALLED_FROM: f64 = 0.1;
+const SHORT_BELOW: f64 = 0.05;
+const FREE_FROM: f64 = 0.2;
+
+/// Adds whether the machine's memory is short. If tasks stall for memory while much of it is available, only a
+/// control group has too little.
+fn put_memory(facts: &mut Facts) {
+    let value = |name: &str| facts.value(name);
+    let available = value("memory.available_min_share");
+    let is_free = available.is_some_and(|share| share >= FREE_FROM);
+    let stalls = value("pressure.memory.some").is_some_and(|share| share >= STALLED_FROM);
+    let swaps = value("memory.swap_pages_per_s").is_some_and(|rate| rate >= SWAPPED_FROM);
+    let is_short = swaps || available.is_some_and(|share| share <= SHORT_BELOW) || (stalls && !is_free);
+    facts.count("memory.short", "the machine's memory is short", u64::from(is_short));
+    let is_limited = stalls && is_free && !swaps;
+    facts.count("memory.group_limited", "a control group has too little memory", u64::from(is_limited));
 }
 
 /// With fewer requests and without waits, a trace allows no verdict.

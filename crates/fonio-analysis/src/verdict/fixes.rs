@@ -62,7 +62,14 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     if !facts.words.contains_key("victim.program") {
         facts.word("fix.find_writer", "see the process table");
     }
-    if let Some(database) = Database::of(facts, analysis) {
+    if let Some(dir) = facts.words.get("victim.mount").cloned() {
+        facts.word("fix.victim_noatime", &command("noatime", &dir));
+    }
+    // A write-ahead log needs shared memory, which a FUSE file system may lack.
+    let is_through_fuse = facts.value("victim.through_fuse").is_some_and(|is| is > 0.0);
+    let database = Database::of(facts, analysis).filter(|_| !is_through_fuse);
+    let is_database = database.is_some();
+    if let Some(database) = database {
         facts.word("fix.transactions", "Commit several changes in one transaction.");
         match database {
             Database::Rollback(Some(path)) => facts.word("fix.database", &command("wal-full", &path)),
@@ -75,7 +82,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     }
     // Advice for the program replaces the general advice, which would be wrong for umount, for example.
     let advice = advice::for_program(facts);
-    if advice.is_empty() {
+    if advice.is_empty() && !is_database {
         facts.word("fix.sync_less", "Sync less often where losing the last seconds is acceptable.");
     }
     for (kind, text) in advice {
@@ -426,7 +433,6 @@ mod tests {
         };
         let limit = ("dirty_limit", "`fonio fix apply dirty-limit=32MiB`");
         let swap = ("swap", "`fonio fix apply swap-in-ram`");
-        let less = ("sync_less", "Sync less often where losing the last seconds is acceptable.");
         assert_eq!(
             words(card, "/data/notes.db-journal"),
             told(&[
@@ -438,7 +444,6 @@ mod tests {
                 ("requests", "`fonio fix apply requests=16 /dev/mmcblk0`"),
                 ("scheduler", "`fonio fix apply bfq /dev/mmcblk0` (it has none now)"),
                 swap,
-                less,
                 ("transactions", "Commit several changes in one transaction."),
                 ("writers_class", "`ionice -c idle`, after the change of the scheduler"),
             ])
@@ -453,7 +458,7 @@ mod tests {
                 ("ionice", "`ionice -c idle`"),
                 ("requests", "`fonio fix apply requests=16 /dev/mmcblk0`"),
                 swap,
-                less,
+                ("sync_less", "Sync less often where losing the last seconds is acceptable."),
                 ("writers_class", "`ionice -c idle`"),
             ])
         );
@@ -470,7 +475,7 @@ mod tests {
                 ("requests", "a smaller /sys/block/DEVICE/queue/nr_requests"),
                 ("scheduler", "bfq or mq-deadline"),
                 swap,
-                less,
+                ("sync_less", "Sync less often where losing the last seconds is acceptable."),
                 ("writers_class", "`ionice -c idle`, which the schedulers bfq and mq-deadline heed"),
             ])
         );

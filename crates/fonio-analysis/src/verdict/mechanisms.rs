@@ -15,6 +15,7 @@ use crate::figures::facts::Facts;
 const MECHANISMS: &[&str] = &[
     include_str!("mechanisms/swap.toml"),
     include_str!("mechanisms/whole-fs-sync.toml"),
+    include_str!("mechanisms/fuse-server.toml"),
     include_str!("mechanisms/inline-discard.toml"),
     include_str!("mechanisms/fs-transaction.toml"),
     include_str!("mechanisms/fs-checkpoint.toml"),
@@ -27,6 +28,7 @@ const MECHANISMS: &[&str] = &[
     include_str!("mechanisms/behind-earlier-writes.toml"),
     include_str!("mechanisms/group-limit-evicts.toml"),
     include_str!("mechanisms/working-set-evicted.toml"),
+    include_str!("mechanisms/behind-journal-commit.toml"),
     include_str!("mechanisms/commit-per-change.toml"),
     include_str!("mechanisms/many-small-files.toml"),
     include_str!("mechanisms/small-random-reads.toml"),

@@ -8,14 +8,34 @@ use crate::figures::facts::Facts;
 use crate::question::ratio::ratio;
 use crate::question::threads::UNKNOWN_NAME;
 use crate::waits::blocked::{
-    Behind, Blocked, BlockedProgram, FileShare, PROBLEM_FROM, ProgramWork, Role, SqliteMode, Through,
-    is_kernel, shown_file,
+    Behind, Blocked, BlockedProgram, FileShare, ProgramWork, Role, SqliteMode, Through, is_kernel, shown_file,
 };
 
 /// A file is the victim's file if at least this share of the victim's waits is for the file.
 const FILE_FROM: f64 = 0.5;
 /// A program is in the way if its requests have at least this share of the outstanding request time.
 pub(super) const BEHIND_FROM: f64 = 0.3;
+
+/// The verdict that only bulk work waited.
+pub(super) const ONLY_BULK_WORK: &str = "only-bulk-work";
+
+/// Servers of FUSE file systems. A program that waits for one of them waits for a file in that file system.
+const FUSE_SERVERS: [&str; 14] = [
+    "bindfs",
+    "mergerfs",
+    "sshfs",
+    "rclone",
+    "s3fs",
+    "ntfs-3g",
+    "mount.ntfs",
+    "mount.ntfs-3g",
+    "fuse-overlayfs",
+    "glusterfs",
+    "gocryptfs",
+    "encfs",
+    "unionfs",
+    "fonio-mount",
+];
 
 /// Shells and supervisors, which wait for their children all the time.
 const SHELLS: [&str; 24] = [
@@ -59,6 +79,8 @@ pub(super) struct Victim<'a> {
     /// The kind of journal, if the program waited for SQLite databases most of the time.
     pub(super) sqlite: Option<SqliteMode>,
     behind: &'a [Behind],
+    /// The thread for which the program waited, if it mostly waited for another thread.
+    through: Option<&'a Through>,
     /// Whether it is bulk work, and no other program waited.
     is_bulk: bool,
 }
@@ -71,8 +93,8 @@ impl<'a> Victim<'a> {
         if let Some(program) = blocked.worst(Role::OfInterest).filter(|program| program.is_problem) {
             return Some(Victim::waits(blocked, program));
         }
-        // A copy waits for storage too, if nobody else does.
-        let bulk = || blocked.worst(Role::BulkWork).filter(|program| program.worst.share >= PROBLEM_FROM);
+        // A copy is the victim only if the verdict is about the copy.
+        let bulk = || blocked.worst(Role::BulkWork).filter(|_| analysis.verdict_id == ONLY_BULK_WORK);
         Victim::longest_wait(blocked)
             .or_else(|| bulk().map(|program| Victim { is_bulk: true, ..Victim::waits(blocked, program) }))
     }
@@ -100,6 +122,7 @@ impl<'a> Victim<'a> {
             sqlite: program.sqlite.or(blocked_one.sqlite),
             device: blocked_one.device,
             behind: &blocked_one.behind,
+            through,
             is_bulk: false,
         }
     }
@@ -121,6 +144,7 @@ impl<'a> Victim<'a> {
             sqlite: program.and_then(|program| program.sqlite),
             device: longest.device,
             behind: &longest.behind,
+            through,
             is_bulk: false,
         })
     }
@@ -128,7 +152,7 @@ impl<'a> Victim<'a> {
     /// Returns the share of the program's waits that are in the `wanted` operations.
     pub(super) fn share_of(&self, wanted: &[&str]) -> f64 {
         let of = self.operations.iter().filter(|(operation, _)| wanted.contains(operation));
-        of.map(|(_, share)| share).sum()
+        of.map(|(_, share)| share).fold(0.0, |sum, share| sum + share)
     }
 
     /// Returns the other program whose requests were in the way most.
@@ -143,18 +167,23 @@ impl<'a> Victim<'a> {
     /// may delay itself, for example by saving all its data while it appends to its log.
     fn is_same_program(&self, row: &Behind) -> bool {
         let is_other_file = row.file.is_some() && row.file.as_deref() != self.file;
-        row.process == self.program && row.unit.as_deref() == self.unit && !is_other_file
+        self.is_of_program(row) && !is_other_file
+    }
+
+    /// Returns whether the requests came from the victim's program.
+    fn is_of_program(&self, row: &Behind) -> bool {
+        row.process == self.program && row.unit.as_deref() == self.unit
     }
 
     /// Returns the share of the outstanding request time of threads whose names begin with `name`.
     fn behind_share(&self, name: &str) -> f64 {
         let rows = self.behind.iter().filter(|row| !row.is_own && row.process.starts_with(name));
-        rows.map(|row| row.share).sum()
+        rows.map(|row| row.share).fold(0.0, |sum, share| sum + share)
     }
 
     fn own_share(&self) -> f64 {
         let own = self.behind.iter().filter(|row| row.is_own || self.is_same_program(row));
-        own.map(|row| row.share).sum()
+        own.map(|row| row.share).fold(0.0, |sum, share| sum + share)
     }
 }
 
@@ -177,6 +206,12 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     facts.word("victim.program", victim.program);
     if let Some(unit) = victim.unit {
         facts.word("victim.unit", unit);
+    }
+    let server = victim.through.filter(|through| FUSE_SERVERS.contains(&through.name.as_str()));
+    let label = "the delayed program waited for a FUSE server";
+    facts.count("victim.through_fuse", label, u64::from(server.is_some()));
+    if let Some(server) = server {
+        facts.word("victim.server", &server.name);
     }
     facts.count("victim.is_bulk", "only bulk work waited", u64::from(victim.is_bulk));
     let syncs_everything = ["umount", "sync", "syncfs"].contains(&victim.program);
@@ -203,22 +238,14 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
         victim.own_share(),
     );
     for (name, label, begin) in [
-        ("btrfs", "transactions of btrfs", "btrfs-"),
+        ("btrfs", "transactions of btrfs", "btrfs-transacti"),
         ("f2fs", "checkpoints and cleaning of f2fs", "f2fs_"),
         ("xfs", "the log of xfs", "xfsaild"),
         ("lazy_init", "the lazy initialisation of ext4", "ext4lazyinit"),
         ("write_back", "write-back of unknown programs", "kworker"),
     ] {
         let label = format!("request time of {label} during the waits of the delayed program, share");
-        let mut share = victim.behind_share(begin);
-        // On btrfs, workers of the kernel write the data and the transactions of programs.
-        let is_btrfs = device.is_some_and(|device| device.file_system.as_deref() == Some("btrfs"));
-        match name {
-            "btrfs" if is_btrfs => share += victim.behind_share("kworker"),
-            "write_back" if is_btrfs => share = 0.0,
-            _ => {}
-        }
-        facts.share(format!("victim.behind_{name}_share"), label, share);
+        facts.share(format!("victim.behind_{name}_share"), label, victim.behind_share(begin));
     }
     if let Some(file) = victim.file {
         facts.word("victim.file", &shown_file(file));
@@ -241,24 +268,32 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     }
     if let Some(device) = device {
         facts.word("victim.device", device.shown());
-        let is_sync = device.sync_mount.is_some();
-        facts.count(
-            "victim.sync_mount",
-            "each write waits, since the file system is mounted with sync",
-            u64::from(is_sync),
-        );
-        let is_strict = device.strict_access_times.is_some();
-        facts.count("victim.strict_access_times", "each read changes an access time", u64::from(is_strict));
-        if let Some(dir) = &device.strict_access_times {
-            facts.word("victim.mount", dir);
+        let mount = device.mount_of(victim.file);
+        let has = |option: &str| mount.is_some_and(|mount| mount.options.iter().any(|has| has == option));
+        let is_strict =
+            mount.is_some() && !["noatime", "relatime", "lazytime", "ro"].iter().any(|option| has(option));
+        for (name, label, is) in [
+            ("sync_mount", "mounted with sync, so each write waits", has("sync")),
+            ("discard_mount", "mounted with discard", has("discard")),
+            ("strict_access_times", "each read changes an access time", is_strict),
+        ] {
+            let label = format!("file system for which the delayed program waited: {label}");
+            facts.count(format!("victim.{name}"), label, u64::from(is));
+        }
+        if let Some(mount) = mount {
+            facts.word("victim.mount", &mount.at);
         }
     }
     let culprit = victim.culprit();
     let label = "request time of the program in the way of the delayed program, share";
     facts.share("victim.behind_share", label, culprit.map_or(0.0, |culprit| culprit.share));
+    let is_own = culprit.is_some_and(|culprit| victim.is_of_program(culprit));
+    let label = "the program in the way is the delayed program itself";
+    facts.count("victim.delays_itself", label, u64::from(is_own));
     if let Some(culprit) = culprit {
         facts.word("victim.culprit", &culprit.full_name());
-        if let Some(unit) = &culprit.unit {
+        // To slow down the unit of the delayed program would slow down that program too.
+        if let Some(unit) = culprit.unit.as_ref().filter(|unit| victim.unit != Some(unit.as_str())) {
             facts.word("victim.culprit_unit", unit);
         }
         if let Some(file) = &culprit.file {

@@ -130,7 +130,9 @@ impl Load {
         for repetition in 0..=self.repeat {
             for (metric, subject, value) in &self.samples {
                 let metric = Metric::from_name(metric).unwrap_or_else(|| panic!("{metric}"));
-                let counter = metric != Metric::NetLinkBytesPerS;
+                let gauges =
+                    [Metric::NetLinkBytesPerS, Metric::MemoryAvailableBytes, Metric::MemoryTotalBytes];
+                let counter = !gauges.contains(&metric);
                 samples.push(Sample {
                     time: Timestamp(repetition * self.every_us * 1000),
                     metric,

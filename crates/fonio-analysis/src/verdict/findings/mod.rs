@@ -6,6 +6,7 @@ use super::facts::facts;
 use super::finding::{Finding, Severity};
 use super::mechanisms::{diagnose, diagnosis};
 use super::rule::{Condition, Rule, fill, finding, fires};
+use super::victim::ONLY_BULK_WORK;
 use crate::analyser::Analysis;
 use crate::figures::facts::Facts;
 
@@ -80,7 +81,9 @@ pub(crate) fn judge(analysis: &mut Analysis) {
     let rules = rules.rule.into_iter().filter(|rule| !(rule.is_about_requests && has_all_waits));
     analysis.findings = findings(rules, &facts, judges);
     if has_all_waits && judges && analysis.validity.ok {
-        let cause = diagnose(&facts);
+        // The facts about a copy are added only if the verdict is about the copy.
+        let again = (analysis.verdict_id == ONLY_BULK_WORK).then(|| self::facts(analysis));
+        let cause = diagnose(again.as_ref().unwrap_or(&facts));
         analysis.diagnosis = Some(diagnosis(analysis, cause.as_ref()));
         analysis.findings.splice(0..0, cause);
         // Doubts about the measurement come first.
@@ -242,8 +245,9 @@ mod tests {
             "program.look",
         ];
         let is_offered = |name: &str| name.strip_prefix("fix.").is_some_and(|fix| offered.contains(&fix));
-        // This word exists only for a file system with strict access times.
-        let is_known = |name: &str| known.contains(name) || is_offered(name) || name == "victim.mount";
+        // These words exist only for a known mount or FUSE server.
+        let of_mount = ["victim.mount", "victim.server", "fix.victim_noatime"];
+        let is_known = |name: &str| known.contains(name) || is_offered(name) || of_mount.contains(&name);
         let fixes = rules
             .rule
             .iter()

@@ -7,20 +7,23 @@ use crate::figures::facts::{Facts, Frame};
 use crate::question::ratio::ratio;
 use crate::question::threads::UNKNOWN_NAME;
 
-/// The beginnings of the names of kernel threads that write or encrypt data for programs.
-const KERNEL: [&str; 12] = [
+/// The beginnings of the names of kernel threads that write or encrypt data for programs. The names are
+/// complete enough for programs such as f2fs_io to have other names.
+const KERNEL: [&str; 14] = [
     "kworker",
-    "jbd2",
+    "jbd2/",
     "kswapd",
-    "xfsaild",
-    "xfs-",
-    "btrfs-",
-    "f2fs_",
+    "xfsaild/",
+    "xfs-buf/",
+    "xfs-cil/",
+    "btrfs-transacti",
+    "btrfs-cleaner",
+    "f2fs_ckpt",
+    "f2fs_gc",
+    "f2fs_flush",
+    "f2fs_discard",
     "ext4lazyinit",
     "kcryptd",
-    "dmcrypt_write",
-    "loop",
-    "flush-",
 ];
 
 /// Minimum share for a sentence to name the program whose requests were outstanding.
@@ -172,7 +175,8 @@ fn first_other(behind: &[Behind]) -> Option<&Behind> {
 
 /// Returns whether a thread of the kernel has this name.
 pub(crate) fn is_kernel(name: &str) -> bool {
-    KERNEL.iter().any(|begin| name.starts_with(begin))
+    let is_loop = name.strip_prefix("loop").is_some_and(|number| number.parse::<u32>().is_ok());
+    KERNEL.iter().any(|begin| name.starts_with(begin)) || name.starts_with("dmcrypt_write") || is_loop
 }
 
 /// `71 % of the I/O outstanding at that time came from dd (backup.service) for /tmp/export.bin`.

@@ -232,7 +232,7 @@ impl Program {
 fn folder_of_half(times: &BTreeMap<String, Nanos>, all: Nanos) -> Option<(&str, Nanos)> {
     let mut folders: BTreeMap<&str, Nanos> = BTreeMap::new();
     for (path, time) in times {
-        // The root is no answer.
+        // The root folder says nothing about the files.
         for (at, _) in path.match_indices('/').filter(|(at, _)| *at > 0) {
             *folders.entry(&path[..=at]).or_default() += *time;
         }

@@ -374,10 +374,14 @@ impl BlockedTally {
         }
         let (requests, bytes) = self.caused.get(&key.0).copied().unwrap_or_default();
         let enough = BULK_BYTES.max(ByteCount((span.0 / 1_000_000_000).saturating_mul(BULK_BYTES_PER_S)));
-        // A program that saves its data again and again, such as a server with snapshots, is no copy.
-        let syncs = count.operations.get(&BlockedIn::Fsync).map_or(0, |(waits, _)| *waits);
+        // A program that saves its data often, such as a server that writes snapshots, does not count as a copy.
+        let of = |operation| count.operations.get(&operation).copied().unwrap_or_default();
+        let (syncs, _) = of(BlockedIn::Fsync);
         let saves = syncs > 0 && bytes.0 / syncs <= BULK_PER_SYNC;
-        if requests > 0 && bytes.0 / requests >= BULK_SIZE && bytes >= enough && !saves {
+        // Copies read and write; a program that faults pages in computes with mapped data.
+        let (_, faults) = of(BlockedIn::PageFault);
+        let is_mapped = faults + faults >= count.time;
+        if requests > 0 && bytes.0 / requests >= BULK_SIZE && bytes >= enough && !saves && !is_mapped {
             return Role::BulkWork;
         }
         Role::OfInterest

@@ -63,7 +63,7 @@ impl ProgramWork {
     }
 }
 
-/// Lists the programs with the most processor time and waits for locks.
+/// Lists the programs with the most processor time, waits for locks and waits for child processes.
 pub(super) fn work(times: &FxHashMap<(u32, Option<u32>), Times>, threads: &Threads) -> Vec<ProgramWork> {
     let mut sorted: Vec<(&(u32, Option<u32>), &Times)> = times.iter().collect();
     sorted.sort_by_key(|(program, times)| (Reverse(times.processor + times.lock + times.child), **program));

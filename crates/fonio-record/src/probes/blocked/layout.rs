@@ -99,14 +99,19 @@ pub(super) struct Started {
     pub started_ns: u64,
 }
 
+/// The class of a sleep while another thread held a lock. A sleep with [`PERHAPS_LOCK`] may be idle if the C library
+/// is musl.
+pub(super) const LOCK: u32 = 1;
+pub(super) const PERHAPS_LOCK: u32 = 2;
+
 /// The key under which the BPF program sums the interruptible sleeps of a process.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct SleepKey {
     pub tgid: u32,
     pub call: i32,
-    /// 1 if another thread held the lock for which the thread waited.
-    pub is_for_lock: u32,
+    /// 0, [`LOCK`] or [`PERHAPS_LOCK`].
+    pub lock: u32,
 }
 
 /// The facts about a thread of a program.

@@ -354,6 +354,7 @@ impl BlockedProbe {
             processes: Some(ProcessesSeen::new(
                 self.ran.iter().filter_map(Result::ok),
                 self.slept.iter().filter_map(Result::ok).chain(still_asleep),
+                |pid| sleeps::is_musl(machine, pid),
             )),
             lost,
             threshold_max: self.threshold_max,

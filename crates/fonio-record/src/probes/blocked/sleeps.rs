@@ -5,7 +5,7 @@ use fonio_machine::{Machine, read_text};
 use fonio_system::Task;
 use rustc_hash::FxHashMap;
 
-use super::layout::SleepKey;
+use super::layout::{LOCK, PERHAPS_LOCK, SleepKey};
 
 /// The times of processes that procfs does not show.
 #[derive(Debug, Default)]
@@ -26,13 +26,20 @@ pub(crate) struct Slept {
 }
 
 impl ProcessesSeen {
+    /// `is_musl` returns whether a process uses the C library musl.
     pub(super) fn new(
         ran: impl Iterator<Item = (u32, u64)>,
         slept: impl Iterator<Item = (SleepKey, u64)>,
+        is_musl: impl Fn(u32) -> bool,
     ) -> ProcessesSeen {
         let mut sums: FxHashMap<(u32, Metric), Nanos> = FxHashMap::default();
         for (key, time) in slept {
-            if let Some(metric) = metric(key.call, key.is_for_lock != 0) {
+            let is_lock = match key.lock {
+                LOCK => true,
+                PERHAPS_LOCK => !is_musl(key.tgid),
+                _ => false,
+            };
+            if let Some(metric) = metric(key.call, is_lock) {
                 *sums.entry((key.tgid, metric)).or_default() += Nanos(time);
             }
         }
@@ -64,12 +71,17 @@ fn metric(call: i32, is_for_lock: bool) -> Option<Metric> {
     }
 }
 
-/// The commands of futex that wait for a lock if the value says so, and the commands that always do
-/// (`include/uapi/linux/futex.h`); the values are those of glibc, bionic, Rust and Go, and of musl.
+/// Commands and values of futexes, as in `bpf/blocked.bpf.c`.
 const FUTEX_COMMAND: u64 = 0x7f;
-const FUTEX_WAITS: [u64; 2] = [0, 9];
+const FUTEX_WAIT: u64 = 0;
 const FUTEX_LOCKS: [u64; 2] = [6, 13];
-const LOCK_WAITED_FOR: [u64; 2] = [2, 0x8000_0010];
+const LOCK_WAITED_FOR: u64 = 2;
+const LOCK_WAITED_FOR_MUSL: u64 = 0x8000_0010;
+
+/// Returns whether a process uses the C library musl; `false` if the process has ended.
+pub(super) fn is_musl(machine: &Machine, pid: u32) -> bool {
+    read_text(&machine.proc(format!("{pid}/maps"))).is_some_and(|maps| maps.contains("ld-musl"))
+}
 
 /// Returns the sleeps that have not ended, by process and system call. `since` has the time at which a thread
 /// last went to sleep; a thread without such a time has slept since the beginning of the recording.
@@ -84,8 +96,7 @@ pub(super) fn still_asleep(
         for tid in Task::all_below(&machine.proc(format!("{pid}/task"))) {
             let task = Task::below(&proc, tid);
             // The kernel has no system call of its own threads.
-            let Some((call, is_for_lock)) =
-                read_text(&task.file("syscall")).and_then(|text| asleep_in(&text))
+            let Some((call, lock)) = read_text(&task.file("syscall")).and_then(|text| asleep_in(&text))
             else {
                 continue;
             };
@@ -93,25 +104,28 @@ pub(super) fn still_asleep(
                 continue;
             }
             let from = since.get(&tid).copied().unwrap_or(began).max(began);
-            let key = SleepKey { tgid: pid, call, is_for_lock: u32::from(is_for_lock) };
+            let key = SleepKey { tgid: pid, call, lock };
             found.push((key, ended.since(from).unwrap_or_default().0));
         }
     }
     found
 }
 
-/// Parses `/proc/TID/syscall`, such as `202 0x7f0 0x80 0x2 …`: the number of the system call, and whether the
-/// thread waits for a lock that another thread holds. Returns `None` for a thread that runs or has no call.
-fn asleep_in(text: &str) -> Option<(i32, bool)> {
+/// Parses `/proc/TID/syscall`, such as `202 0x7f0 0x80 0x2 …`: the number of the system call, and the class of a
+/// wait for a lock, as [`SleepKey`] has it. Returns `None` for a thread that runs or has no call.
+fn asleep_in(text: &str) -> Option<(i32, u32)> {
     let mut words = text.split_ascii_whitespace();
     let call: i32 = words.next()?.parse().ok().filter(|call| *call >= 0)?;
     let mut argument = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
     let (_, operation, value) = (argument()?, argument()?, argument()?);
-    let command = operation & FUTEX_COMMAND;
-    let is_for_lock = libc::c_long::from(call) == libc::SYS_futex
-        && (FUTEX_LOCKS.contains(&command)
-            || (FUTEX_WAITS.contains(&command) && LOCK_WAITED_FOR.contains(&(value & 0xffff_ffff))));
-    Some((call, is_for_lock))
+    let lock = match (operation & FUTEX_COMMAND, value & 0xffff_ffff) {
+        _ if libc::c_long::from(call) != libc::SYS_futex => 0,
+        (FUTEX_WAIT, LOCK_WAITED_FOR) => PERHAPS_LOCK,
+        (FUTEX_WAIT, LOCK_WAITED_FOR_MUSL) => LOCK,
+        (command, _) if FUTEX_LOCKS.contains(&command) => LOCK,
+        _ => 0,
+    };
+    Some((call, lock))
 }
 
 #[cfg(test)]
@@ -122,12 +136,18 @@ mod tests {
     fn a_lock_is_told_from_an_idle_thread() {
         let futex = libc::SYS_futex;
         for (text, expected) in [
-            (format!("{futex} 0x7f01 0x80 0x2 0x0 0x0 0x0 0x7ffe 0x7f02\n"), Some((futex as i32, true))),
             (
-                format!("{futex} 0x7f01 0x189 0x0 0x0 0x0 0xffffffff 0x7ffe 0x7f02\n"),
-                Some((futex as i32, false)),
+                format!("{futex} 0x7f01 0x80 0x2 0x0 0x0 0x0 0x7ffe 0x7f02\n"),
+                Some((futex as i32, PERHAPS_LOCK)),
             ),
-            ("61 0xffffffff 0x7ffd 0x0 0x0 0x0 0x0 0x7ffd 0x7f\n".to_owned(), Some((61, false))),
+            (format!("{futex} 0x7f01 0x189 0x0 0x0 0x0 0xffffffff 0x7ffe 0x7f02\n"), Some((futex as i32, 0))),
+            // A condition variable of Rust has any value.
+            (format!("{futex} 0x7f01 0x89 0x2 0x0 0x0 0xffffffff 0x7ffe 0x7f02\n"), Some((futex as i32, 0))),
+            (
+                format!("{futex} 0x7f01 0x80 0x80000010 0x0 0x0 0x0 0x7ffe 0x7f02\n"),
+                Some((futex as i32, LOCK)),
+            ),
+            ("61 0xffffffff 0x7ffd 0x0 0x0 0x0 0x0 0x7ffd 0x7f\n".to_owned(), Some((61, 0))),
             ("running\n".to_owned(), None),
             ("-1 0x7ffd 0x7f\n".to_owned(), None),
         ] {
@@ -156,16 +176,17 @@ mod tests {
 
     #[test]
     fn sleeps_are_summed_by_kind() {
-        let key = |tgid, call: libc::c_long, is_for_lock| SleepKey { tgid, call: call as i32, is_for_lock };
+        let key = |tgid, call: libc::c_long, lock| SleepKey { tgid, call: call as i32, lock };
         let slept = [
-            (key(7, libc::SYS_futex, 1), 5),
+            (key(7, libc::SYS_futex, PERHAPS_LOCK), 5),
+            (key(9, libc::SYS_futex, PERHAPS_LOCK), 50),
             (key(7, libc::SYS_wait4, 0), 6),
             (key(7, libc::SYS_waitid, 0), 7),
             (key(7, libc::SYS_futex, 0), 8),
             (key(8, libc::SYS_recvmsg, 0), 9),
             (key(8, libc::SYS_clock_nanosleep, 0), 10),
         ];
-        let seen = ProcessesSeen::new([(7, 3)].into_iter(), slept.into_iter());
+        let seen = ProcessesSeen::new([(7, 3)].into_iter(), slept.into_iter(), |pid| pid == 9);
         let found: Vec<(u32, &str, u64)> =
             seen.slept.iter().map(|slept| (slept.pid, slept.metric.name(), slept.time.0)).collect();
         assert_eq!(

@@ -3,6 +3,7 @@
 
 use fonio_core::Nanos;
 
+use super::device_facts;
 use crate::analyser::Analysis;
 use crate::figures::facts::Facts;
 use crate::question::ratio::ratio;
@@ -78,6 +79,10 @@ pub(super) struct Victim<'a> {
     pub(super) device: Option<u32>,
     /// The kind of journal, if the program waited for SQLite databases most of the time.
     pub(super) sqlite: Option<SqliteMode>,
+    /// Time for which the program was blocked.
+    pub(super) time: Nanos,
+    /// Start and length of the wait, if a single wait makes the program the victim.
+    pub(super) stall: Option<(Nanos, Nanos)>,
     behind: &'a [Behind],
     /// The thread for which the program waited, if it mostly waited for another thread.
     through: Option<&'a Through>,
@@ -121,6 +126,8 @@ impl<'a> Victim<'a> {
             of_file,
             sqlite: program.sqlite.or(blocked_one.sqlite),
             device: blocked_one.device,
+            time: blocked_one.time_ns,
+            stall: None,
             behind: &blocked_one.behind,
             through,
             is_bulk: false,
@@ -143,6 +150,8 @@ impl<'a> Victim<'a> {
                 .filter(|known| Some(known.path.as_str()) == file),
             sqlite: program.and_then(|program| program.sqlite),
             device: longest.device,
+            time: longest.time_ns,
+            stall: Some((longest.at_ns, longest.time_ns)),
             behind: &longest.behind,
             through,
             is_bulk: false,
@@ -284,6 +293,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
             facts.word("victim.mount", &mount.at);
         }
     }
+    device_facts::put(facts, analysis, &victim);
     let culprit = victim.culprit();
     let label = "request time of the program in the way of the delayed program, share";
     facts.share("victim.behind_share", label, culprit.map_or(0.0, |culprit| culprit.share));
@@ -318,6 +328,7 @@ fn others(facts: &mut Facts, analysis: &Analysis) {
             true => Nanos(0),
             false => work.child_ns,
         }),
+        ("quota", "waits for a quota of processor time", |work| work.quota_ns),
         ("processor", "processor time", |work| work.processor_ns),
     ] {
         let program = most(of);

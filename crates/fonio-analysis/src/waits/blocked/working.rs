@@ -28,7 +28,7 @@ const PROCESSES_MAX: usize = 1 << 16;
 /// The working time of a program, summed over all its threads and processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Working {
-    /// The working time: processor time, and waits for storage, locks and child processes.
+    /// The working time: processor time, and waits for storage, locks, child processes and processor time.
     pub time_ns: Nanos,
     /// Processor time.
     pub processor_ns: Nanos,
@@ -36,6 +36,9 @@ pub struct Working {
     pub lock_ns: Nanos,
     /// Waits until a child process ended, without waits for a child that was itself blocked on storage.
     pub child_ns: Nanos,
+    /// Waits for processor time, because the program's control group had used up its quota.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub quota_ns: Nanos,
     /// The share of the working time for which the program was blocked on storage.
     pub storage_share: f64,
 }
@@ -54,6 +57,13 @@ pub struct ProgramWork {
     pub lock_ns: Nanos,
     /// Sleeps of the program's threads until a child process ended.
     pub child_ns: Nanos,
+    /// Waits for processor time, because the program's control group had used up its quota.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub quota_ns: Nanos,
+}
+
+fn is_none(time: &Nanos) -> bool {
+    *time == Nanos(0)
 }
 
 impl ProgramWork {
@@ -66,13 +76,14 @@ impl ProgramWork {
 /// Lists the programs with the most processor time, waits for locks and waits for child processes.
 pub(super) fn work(times: &FxHashMap<(u32, Option<u32>), Times>, threads: &Threads) -> Vec<ProgramWork> {
     let mut sorted: Vec<(&(u32, Option<u32>), &Times)> = times.iter().collect();
-    sorted.sort_by_key(|(program, times)| (Reverse(times.processor + times.lock + times.child), **program));
+    sorted.sort_by_key(|(program, times)| (Reverse(times.sum()), **program));
     let told = |(program, times): (&(u32, Option<u32>), &Times)| ProgramWork {
         name: threads.name(program.0).to_owned(),
         unit: program.1.map(|unit| threads.unit(unit).to_owned()),
         processor_ns: times.processor,
         lock_ns: times.lock,
         child_ns: times.child,
+        quota_ns: times.quota,
     };
     sorted.into_iter().take(WORK_LISTED).map(told).collect()
 }
@@ -89,6 +100,13 @@ pub(super) struct Times {
     processor: Nanos,
     lock: Nanos,
     child: Nanos,
+    quota: Nanos,
+}
+
+impl Times {
+    fn sum(&self) -> Nanos {
+        self.processor + self.lock + self.child + self.quota
+    }
 }
 
 impl ProcessTimes {
@@ -105,6 +123,7 @@ impl ProcessTimes {
             Metric::ProcessCpuNs => times.processor = value,
             Metric::ProcessLockNs => times.lock = value,
             Metric::ProcessChildNs => times.child = value,
+            Metric::ProcessQuotaNs => times.quota = value,
             _ => {}
         }
     }
@@ -122,6 +141,7 @@ impl ProcessTimes {
             sum.processor += times.processor;
             sum.lock += times.lock;
             sum.child += times.child;
+            sum.quota += times.quota;
         }
         Some(sums)
     }
@@ -134,12 +154,13 @@ impl Working {
         let beyond = Nanos(others.0.saturating_sub(through.0));
         let lock = Nanos(times.lock.0.min(beyond.0));
         let child = Nanos(beyond.0 - lock.0);
-        let working = times.processor + storage + beyond;
+        let working = times.processor + storage + beyond + times.quota;
         Working {
             time_ns: working,
             processor_ns: times.processor,
             lock_ns: lock,
             child_ns: child,
+            quota_ns: times.quota,
             storage_share: ratio(storage, working).unwrap_or(0.0),
         }
     }
@@ -149,7 +170,7 @@ impl Working {
     pub(super) fn is_problem(&self, storage: Nanos) -> bool {
         self.storage_share >= PROBLEM_FROM
             && self.time_ns >= WORKING_MIN
-            && storage >= self.lock_ns.max(self.child_ns)
+            && storage >= self.lock_ns.max(self.child_ns).max(self.quota_ns)
     }
 }
 
@@ -161,17 +182,19 @@ mod tests {
 
     #[test]
     fn the_largest_kind_of_wait_decides() {
-        let judged = |storage: u64, processor: u64, lock: u64, child: u64| {
+        let judged = |storage: u64, processor: u64, lock: u64, child: u64, quota: u64| {
             let nanos = |ms: u64| Nanos(ms * MS);
-            let times = Times { processor: nanos(processor), lock: nanos(lock), child: nanos(child) };
+            let (processor, lock, child, quota) = (nanos(processor), nanos(lock), nanos(child), nanos(quota));
+            let times = Times { processor, lock, child, quota };
             let working = Working::of(nanos(storage), Nanos(0), times);
             (working.time_ns.0 / MS, working.is_problem(nanos(storage)))
         };
-        assert_eq!(judged(20, 180, 0, 0), (200, true));
-        assert_eq!(judged(19, 181, 0, 0), (200, false), "below a tenth");
-        assert_eq!(judged(100, 99, 0, 0), (199, false), "too little work");
-        assert_eq!(judged(300, 100, 299, 0), (699, true));
-        assert_eq!(judged(300, 100, 301, 0), (701, false), "the lock is the larger wait");
-        assert_eq!(judged(300, 100, 0, 400), (800, false), "the child is the larger wait");
+        assert_eq!(judged(20, 180, 0, 0, 0), (200, true));
+        assert_eq!(judged(19, 181, 0, 0, 0), (200, false), "below a tenth");
+        assert_eq!(judged(100, 99, 0, 0, 0), (199, false), "too little work");
+        assert_eq!(judged(300, 100, 299, 0, 0), (699, true));
+        assert_eq!(judged(300, 100, 301, 0, 0), (701, false), "the lock is the larger wait");
+        assert_eq!(judged(300, 100, 0, 400, 0), (800, false), "the child is the larger wait");
+        assert_eq!(judged(300, 100, 0, 0, 400), (800, false), "the quota is the larger wait");
     }
 }

@@ -4,7 +4,6 @@ use fonio_core::{Nanos, Unit};
 
 use super::victim::Victim;
 use crate::analyser::Analysis;
-use crate::device::info::DeviceInfo;
 use crate::device::speed::{DeviceSpeed, SlowRequest};
 use crate::figures::facts::Facts;
 use crate::question::ratio::ratio;

@@ -45,6 +45,8 @@ const MECHANISMS: &[&str] = &[
     include_str!("mechanisms/cpu-quota.toml"),
     include_str!("mechanisms/cpu.toml"),
     include_str!("mechanisms/child.toml"),
+    include_str!("mechanisms/network.toml"),
+    include_str!("mechanisms/sleep.toml"),
     include_str!("mechanisms/meter-lies.toml"),
 ];
 

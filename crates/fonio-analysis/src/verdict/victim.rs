@@ -319,19 +319,23 @@ fn others(facts: &mut Facts, analysis: &Analysis) {
     facts.count("storage.waits_known", label, u64::from(blocked.is_some()));
     let work = blocked.map_or(&[][..], |blocked| &blocked.work);
     let span = analysis.span.duration_ns;
-    let most = |of: fn(&ProgramWork) -> Nanos| {
-        work.iter().max_by_key(|program| of(program)).filter(|one| of(one) > Nanos(0))
-    };
-    for (name, label, of) in [
-        ("lock", "waits for locks", (|work| work.lock_ns) as fn(&ProgramWork) -> Nanos),
-        ("child", "waits for child processes", |work| match SHELLS.contains(&work.name.as_str()) {
-            true => Nanos(0),
-            false => work.child_ns,
-        }),
-        ("quota", "waits for a quota of processor time", |work| work.quota_ns),
-        ("processor", "processor time", |work| work.processor_ns),
+    // On every machine, some program waits for a child, a peer or a timer. Only the waits of a recorded command
+    // say something. A lock, a quota or a busy processor may delay any program.
+    let has_command = work.iter().any(|program| program.is_of_command);
+    let of_shell = |work: &ProgramWork| SHELLS.contains(&work.name.as_str());
+    let child = |work: &ProgramWork| if of_shell(work) { Nanos(0) } else { work.child_ns };
+    let of_command = |work: &&ProgramWork| work.is_of_command;
+    let of_any = |work: &&ProgramWork| work.is_of_command || !has_command;
+    for (name, label, counts, of) in [
+        ("lock", "waits for locks", &of_any as Counts, &(|work: &ProgramWork| work.lock_ns) as Time),
+        ("child", "waits for child processes", &of_command, &child),
+        ("peer", "waits for peers", &of_command, &|work| work.peer_ns),
+        ("timer", "sleeps for a fixed time", &of_command, &|work| work.timer_ns),
+        ("quota", "waits for a quota of processor time", &of_any, &|work| work.quota_ns),
+        ("processor", "processor time", &|_| true, &|work| work.processor_ns),
     ] {
-        let program = most(of);
+        let most = work.iter().filter(|one| counts(one)).max_by_key(|one| of(one));
+        let program = most.filter(|one| of(one) > Nanos(0));
         let time = program.map(of);
         let label = format!("{label} of the program with the most");
         facts.amount(format!("other.{name}"), label.clone(), time);
@@ -342,3 +346,8 @@ fn others(facts: &mut Facts, analysis: &Analysis) {
         }
     }
 }
+
+/// Whether a program's time is counted.
+type Counts<'a> = &'a dyn Fn(&&ProgramWork) -> bool;
+/// One time of a program.
+type Time<'a> = &'a dyn Fn(&ProgramWork) -> Nanos;

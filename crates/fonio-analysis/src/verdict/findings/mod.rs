@@ -247,9 +247,21 @@ mod tests {
             "program.look",
         ];
         let is_offered = |name: &str| name.strip_prefix("fix.").is_some_and(|fix| offered.contains(&fix));
-        // These words exist only for a known mount, a FUSE server, or the reader of a write-ahead log.
-        let of_mount = ["victim.mount", "victim.server", "fix.victim_noatime"];
-        let of_wal = ["wal.log", "wal.reader", "wal.reader_pid", "victim.wal_log", "victim.wal_reader"];
+        // These words exist only for a known mount, a FUSE server, the reader of a write-ahead log, or a
+        // command.
+        let special = [
+            "victim.mount",
+            "victim.server",
+            "fix.victim_noatime",
+            "wal.log",
+            "wal.reader",
+            "wal.reader_pid",
+            "victim.wal_log",
+            "victim.wal_reader",
+            "other.child.program",
+            "other.peer.program",
+            "other.timer.program",
+        ];
         let is_known = |name: &str| {
             known.contains(name) || is_offered(name) || of_mount.contains(&name) || of_wal.contains(&name)
         };

@@ -131,14 +131,15 @@ impl Question for BlockedTally {
     /// Returns `None` if the recording lacks the waits of all threads.
     fn finish(mut self, end: &mut Ending) -> Option<Blocked> {
         let (began, span, meta) = (end.began(), end.duration(), end.meta);
-        let times = self.times.by_program(&mut end.context.threads);
+        let command = meta.command_pid;
+        let is_of_command = |pid| command.and_then(|command| self.is_of(pid, command)) == Some(true);
+        let times = self.times.by_program(&mut end.context.threads, &is_of_command);
         let (threads, files) = (&end.context.threads, &end.context.files);
         // On an idle machine, no thread is blocked at all.
         let shows = |what: &str| meta.source.shows.iter().any(|shown| shown == what);
         if !self.is_known && !shows(SHOWS_BLOCKED) {
             return None;
         }
-        let command = meta.command_pid;
         self.end_chains(Timestamp::MAX);
         self.threads.values_mut().for_each(|count| count.end_open(began + span));
         let roles = self.roles(span, command);
@@ -182,7 +183,9 @@ impl Question for BlockedTally {
         }
         for program in &mut programs {
             // A thread that acts for another program, such as a workload's, has no processor time of its own.
-            let of_program = times.as_ref().and_then(|times| times.get(&(program.name, program.unit)));
+            let is_of_command = command.is_some() && program.role == Role::OfInterest;
+            let of = |is_of| times.as_ref()?.get(&(program.name, program.unit, is_of));
+            let of_program = of(is_of_command).or_else(|| of(!is_of_command));
             program.working =
                 of_program.map(|times| Working::of(program.time, program.through_time(), *times));
         }

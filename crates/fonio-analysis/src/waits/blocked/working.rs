@@ -51,6 +51,10 @@ pub struct ProgramWork {
     /// The systemd unit or container, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
+    /// Whether these processes are those of the recorded command, and of its children. The field is false if
+    /// no command was recorded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_of_command: bool,
     /// Processor time of all processes of the program.
     pub processor_ns: Nanos,
     /// Sleeps of the program's threads while another thread held a lock.
@@ -60,7 +64,17 @@ pub struct ProgramWork {
     /// Waits for processor time, because the program's control group had used up its quota.
     #[serde(default, skip_serializing_if = "is_none")]
     pub quota_ns: Nanos,
+    /// Sleeps of the program's threads until a peer sent data or accepted a connection. Idle servers have such
+    /// sleeps too.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub peer_ns: Nanos,
+    /// Sleeps of the program's threads for a fixed time.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub timer_ns: Nanos,
 }
+
+/// A program: its name, its unit, and whether it belongs to the recorded command.
+pub(super) type Worker = (u32, Option<u32>, bool);
 
 fn is_none(time: &Nanos) -> bool {
     *time == Nanos(0)
@@ -73,17 +87,25 @@ impl ProgramWork {
     }
 }
 
-/// Lists the programs with the most processor time, waits for locks and waits for child processes.
-pub(super) fn work(times: &FxHashMap<(u32, Option<u32>), Times>, threads: &Threads) -> Vec<ProgramWork> {
-    let mut sorted: Vec<(&(u32, Option<u32>), &Times)> = times.iter().collect();
-    sorted.sort_by_key(|(program, times)| (Reverse(times.sum()), **program));
-    let told = |(program, times): (&(u32, Option<u32>), &Times)| ProgramWork {
+/// Lists the programs with the most processor time and the longest waits.
+pub(super) fn work(times: &FxHashMap<Worker, Times>, threads: &Threads) -> Vec<ProgramWork> {
+    let mut sorted: Vec<(&Worker, &Times)> = times.iter().collect();
+    // Sleeps for peers and timers are listed only for the command, because idle programs have them too.
+    let weight = |(worker, times): &(&Worker, &Times)| match worker.2 {
+        true => times.working() + times.peer + times.timer,
+        false => times.working(),
+    };
+    sorted.sort_by_key(|row| (Reverse(weight(row)), *row.0));
+    let told = |(program, times): (&Worker, &Times)| ProgramWork {
         name: threads.name(program.0).to_owned(),
         unit: program.1.map(|unit| threads.unit(unit).to_owned()),
+        is_of_command: program.2,
         processor_ns: times.processor,
         lock_ns: times.lock,
         child_ns: times.child,
         quota_ns: times.quota,
+        peer_ns: times.peer,
+        timer_ns: times.timer,
     };
     sorted.into_iter().take(WORK_LISTED).map(told).collect()
 }
@@ -101,10 +123,12 @@ pub(super) struct Times {
     lock: Nanos,
     child: Nanos,
     quota: Nanos,
+    peer: Nanos,
+    timer: Nanos,
 }
 
 impl Times {
-    fn sum(&self) -> Nanos {
+    fn working(&self) -> Nanos {
         self.processor + self.lock + self.child + self.quota
     }
 }
@@ -124,26 +148,39 @@ impl ProcessTimes {
             Metric::ProcessLockNs => times.lock = value,
             Metric::ProcessChildNs => times.child = value,
             Metric::ProcessQuotaNs => times.quota = value,
+            Metric::ProcessPeerNs => times.peer = value,
+            Metric::ProcessTimerNs => times.timer = value,
             _ => {}
         }
     }
 
-    /// Returns the times of each program, by the program's name and unit; `None` if the recording has no
-    /// times.
-    pub(super) fn by_program(&self, threads: &mut Threads) -> Option<FxHashMap<(u32, Option<u32>), Times>> {
+    /// Returns the times of each program; `None` if the recording has no times. `is_of_command` returns whether
+    /// a process belongs to the recorded command.
+    pub(super) fn by_program(
+        &self,
+        threads: &mut Threads,
+        is_of_command: &dyn Fn(u32) -> bool,
+    ) -> Option<FxHashMap<Worker, Times>> {
         if self.times.is_empty() {
             return None;
         }
-        let mut sums: FxHashMap<(u32, Option<u32>), Times> = FxHashMap::default();
+        let mut sums: FxHashMap<Worker, Times> = FxHashMap::default();
         for (&pid, times) in &self.times {
-            let key = (threads.program_at(Some(pid), self.at), threads.unit_at(pid, self.at));
-            let sum = sums.entry(key).or_default();
-            sum.processor += times.processor;
-            sum.lock += times.lock;
-            sum.child += times.child;
-            sum.quota += times.quota;
+            let (name, unit) = (threads.program_at(Some(pid), self.at), threads.unit_at(pid, self.at));
+            sums.entry((name, unit, is_of_command(pid))).or_default().add(times);
         }
         Some(sums)
+    }
+}
+
+impl Times {
+    pub(super) fn add(&mut self, other: &Times) {
+        self.processor += other.processor;
+        self.lock += other.lock;
+        self.child += other.child;
+        self.quota += other.quota;
+        self.peer += other.peer;
+        self.timer += other.timer;
     }
 }
 
@@ -185,7 +222,7 @@ mod tests {
         let judged = |storage: u64, processor: u64, lock: u64, child: u64, quota: u64| {
             let nanos = |ms: u64| Nanos(ms * MS);
             let (processor, lock, child, quota) = (nanos(processor), nanos(lock), nanos(child), nanos(quota));
-            let times = Times { processor, lock, child, quota };
+            let times = Times { processor, lock, child, quota, ..Times::default() };
             let working = Working::of(nanos(storage), Nanos(0), times);
             (working.time_ns.0 / MS, working.is_problem(nanos(storage)))
         };

@@ -262,9 +262,7 @@ mod tests {
             "other.peer.program",
             "other.timer.program",
         ];
-        let is_known = |name: &str| {
-            known.contains(name) || is_offered(name) || of_mount.contains(&name) || of_wal.contains(&name)
-        };
+        let is_known = |name: &str| known.contains(name) || is_offered(name) || special.contains(&name);
         let fixes = rules
             .rule
             .iter()

@@ -148,7 +148,8 @@ enum Study {
     /// Count the false claims of `fonio compare`, on generated series or on recordings.
     ///
     /// Generated series have no requirements and take a second for each pair. With --real, records fio on an
-    /// emulated eMMC: needs root and half a minute for each pair.
+    /// emulated eMMC: needs root and half a minute for each pair. With --several, compares five recordings per
+    /// side on three devices, with and without stress-ng: needs root and three hours.
     ///
     /// Example: cargo studies compare --pairs 50
     Compare(compare::Arguments),

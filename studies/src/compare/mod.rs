@@ -3,60 +3,86 @@
 //!
 //! By default, series are generated, so the true difference is known (`generated.rs`). `--real` uses
 //! recordings of fio on an emulated eMMC; the slower device has the same profile with multiplied times.
+//! `--several` compares several recordings per side, on three devices of this machine (`several.rs`).
 
+mod card;
+mod device;
 mod generate;
 mod generated;
+mod job;
+mod several;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use fonio_analysis::{Answer, Comparison};
 use fonio_report::json::ComparisonReport;
-use fonio_sim::profile::{Profile, Source};
 use xtask::results::{Cell, StudyResult};
 
+use self::card::{PROFILE, slower};
+use self::device::Kind;
 use crate::emulated::{self, Emulated, Options};
 use crate::{asked, process};
 
 /// The default number of pairs of series to generate.
 const PAIRS: u32 = 400;
-const PROFILE: &str = "galaxy_s3_emmc";
 const SIZE: &str = "1GiB";
 
 #[derive(Args)]
 pub struct Arguments {
     /// Record fio on an emulated eMMC instead of generating series (root).
-    #[arg(long)]
+    #[arg(long, group = "recorded")]
     real: bool,
-    /// With --real: run these cases (default: all).
-    #[arg(value_name = "CASE", requires = "real", value_parser = CASES.map(|case| case.name))]
+    /// Compare five recordings per side, of equal work and of work with 20 % slower requests, on an emulated
+    /// card, a disk in memory and this machine's own disk (root).
+    #[arg(long, group = "recorded")]
+    several: bool,
+    /// With --real: run these cases; with --several: use these devices (default: all).
+    #[arg(value_name = "CASE", requires = "recorded", value_parser = names())]
     cases: Vec<String>,
-    /// Number of pairs of each kind (default: 400 if generated, 20 if recorded).
+    /// Number of pairs of each kind (default: 400 if generated, 20 with --real, 15 with --several).
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pairs: Option<u32>,
-    /// With --real: the length of each recording, in seconds.
-    #[arg(long, default_value_t = 10, requires = "real")]
-    seconds: u32,
+    /// The length of each recording, in seconds (default: 10 with --real, 3 with --several).
+    #[arg(long, requires = "recorded", value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: Option<u32>,
     /// With --real: the length of each recording of the case `slower`, in seconds.
     #[arg(long, default_value_t = 60, requires = "real")]
     long: u32,
 }
 
+/// Returns the names of the cases and of the devices.
+fn names() -> Vec<&'static str> {
+    CASES.iter().map(|case| case.name).chain(Kind::ALL.map(Kind::name)).collect()
+}
+
 /// Compares pairs of generated series or of recordings.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    let Arguments { cases, seconds, long, pairs, .. } = arguments;
+    let is_chosen = |name: &str| cases.is_empty() || cases.iter().any(|case| case == name);
+    let is_known = |name: &String| match arguments.several {
+        true => Kind::ALL.iter().any(|kind| kind.name() == name),
+        false => CASES.iter().any(|case| case.name == name),
+    };
+    if let Some(name) = cases.iter().find(|name| !is_known(name)) {
+        bail!("`{name}` is a case of the other option; see `cargo studies compare --help`");
+    }
+    if arguments.several {
+        let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| is_chosen(kind.name())).collect();
+        return several::run(&kinds, pairs.unwrap_or(several::PAIRS), seconds.unwrap_or(several::SECONDS));
+    }
     if !arguments.real {
-        let pairs = arguments.pairs.unwrap_or(PAIRS);
+        let pairs = pairs.unwrap_or(PAIRS);
         return generated::run(
             pairs as usize,
             &format!("cargo studies compare --pairs {pairs}"),
             pairs >= PAIRS,
         );
     }
-    let Arguments { cases, seconds, long, .. } = arguments;
-    let chosen = CASES.iter().filter(|case| cases.is_empty() || cases.iter().any(|name| name == case.name));
-    measure(&chosen.collect::<Vec<_>>(), arguments.pairs.unwrap_or(20), *seconds, *long)
+    let chosen = CASES.iter().filter(|case| is_chosen(case.name));
+    measure(&chosen.collect::<Vec<_>>(), pairs.unwrap_or(20), seconds.unwrap_or(10), *long)
 }
 
 struct Case {
@@ -153,37 +179,4 @@ fn compare(fonio: &Path, first: &Path, other: &Path) -> Result<Comparison> {
     let words = ["compare".as_ref(), first.as_os_str(), other.as_os_str()];
     let report: ComparisonReport = asked::answer(fonio, &words)?;
     Ok(report.comparison)
-}
-
-/// Returns the device profile with its times multiplied and its rates divided by `factor`.
-fn slower(factor: f64) -> Result<Profile> {
-    let mut profile = Profile::shipped(PROFILE).context("fonio does not ship the profile")?;
-    for key in [
-        "interface.read_command",
-        "interface.write_command",
-        "interface.flush_command",
-        "interface.read_rate",
-        "interface.write_rate",
-        "flash.t_read",
-        "flash.t_program",
-        "flash.t_erase",
-    ] {
-        let number = profile.number(key).with_context(|| format!("{PROFILE} has no {key}"))? as f64;
-        let changed = if key.ends_with("_rate") { number / factor } else { number * factor };
-        profile.set(key, changed.round() as u64, Source::Assumed, "made slower for this comparison")?;
-    }
-    Ok(profile)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_slower_profile_has_longer_times_and_lower_rates() {
-        let read = |factor: f64, key: &str| slower(factor).unwrap().number(key).unwrap();
-        assert_eq!(read(2.0, "flash.t_erase"), 7_600_000);
-        assert_eq!(read(2.0, "interface.write_rate"), 52_000_000);
-        assert_eq!(read(1.0, "interface.flush_command"), 200_000);
-    }
 }

@@ -1,0 +1,179 @@
+//! The job of fio that is recorded: one thread, random reads and synchronous writes, a fixed number of
+//! requests.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use fonio_core::statistics::sample::median;
+use serde_json::Value;
+
+use crate::process;
+
+/// The planted slowdown: the factor by which requests take longer.
+pub const SLOW: f64 = 1.2;
+
+const FILE_BYTES: &str = "--size=64M";
+/// The size of requests without a slowdown, in bytes.
+const BYTES: u64 = 4096;
+const BYTES_MAX: u64 = 512 << 10;
+/// How far the measured slowdown may be from the planted slowdown.
+const TOLERANCE: f64 = 0.02;
+/// Maximum number of sizes that are tried.
+const TRIES: usize = 8;
+/// Number of interleaved rounds in which a size is tried; the median counts.
+const ROUNDS: u32 = 5;
+
+/// The sizes and the number of requests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Job {
+    /// The sizes of reads and of writes, in bytes.
+    pub bytes: [u64; 2],
+    pub requests: u64,
+}
+
+/// fio's own measurement of a job.
+struct Measured {
+    /// Median latencies of reads and of writes.
+    latencies_ns: [f64; 2],
+    requests_per_second: f64,
+}
+
+/// Writes the file of the job. All its blocks are then in place, so no later write allocates blocks.
+pub fn prepare(folder: &Path) -> Result<()> {
+    let mut fio = Command::new("fio");
+    fio.args(["--name=prepare", FILE_BYTES, "--rw=write", "--bs=1M", "--fallocate=none"]);
+    fio.args(["--end_fsync=1", "--output=/dev/null"]).arg(file(folder));
+    let ran = process::run(&mut fio);
+    process::check_signals()?;
+    ran
+}
+
+/// Returns the option that names the job's file. Its path is complete: fio ignores a `--directory` that
+/// follows `--filename`.
+fn file(folder: &Path) -> String {
+    format!("--filename={}", folder.join("pair").display())
+}
+
+impl Job {
+    /// Returns a job without a slowdown that takes about one second without a recorder.
+    pub fn short(folder: &Path) -> Result<Job> {
+        let job = Job { bytes: [BYTES; 2], requests: 0 };
+        let found = job.measure(folder, 1, 0)?;
+        Ok(Job { requests: (found.requests_per_second as u64).max(100), ..job })
+    }
+
+    /// Returns a job with as many, larger requests. Their median latencies are [`SLOW`] times the median
+    /// latencies of this job, by fio's clock. Also returns the measured ratios for reads and writes.
+    pub fn slower(self, folder: &Path) -> Result<(Job, [f64; 2])> {
+        let mut tried = Job { bytes: [BYTES * 8; 2], ..self };
+        let mut best: Option<(Job, [f64; 2])> = None;
+        let error =
+            |ratios: [f64; 2]| ratios.map(|ratio| (ratio - SLOW).abs()).into_iter().fold(0.0, f64::max);
+        for _ in 0..TRIES {
+            let ratios = self.ratios_to(tried, folder)?;
+            if best.is_none_or(|(_, known)| error(ratios) < error(known)) {
+                best = Some((tried, ratios));
+            }
+            if error(ratios) <= TOLERANCE {
+                break;
+            }
+            tried.bytes = [0, 1].map(|kind| next_size(tried.bytes[kind], ratios[kind]));
+        }
+        best.context("no size was tried")
+    }
+
+    /// Returns the latencies of another job divided by the latencies of this job.
+    fn ratios_to(self, other: Job, folder: &Path) -> Result<[f64; 2]> {
+        let mut ratios: [Vec<f64>; 2] = Default::default();
+        for round in 0..ROUNDS {
+            let (first, second) = (self.measure(folder, 1, round)?, other.measure(folder, 1, round)?);
+            for (kind, ratios) in ratios.iter_mut().enumerate() {
+                ratios.push(second.latencies_ns[kind] / first.latencies_ns[kind]);
+            }
+        }
+        Ok(ratios.map(|ratios| median(&ratios).unwrap_or(f64::NAN)))
+    }
+
+    /// Runs the job for a fixed time, without a recorder.
+    fn measure(self, folder: &Path, seconds: u32, seed: u32) -> Result<Measured> {
+        let mut fio = Command::new("fio");
+        self.put(folder, seed, |word| {
+            fio.arg(word);
+        });
+        fio.args(["--time_based", &format!("--runtime={seconds}"), "--output-format=json"]);
+        let printed = process::output(fio.stderr(Stdio::null()));
+        process::check_signals()?;
+        let text = printed?;
+        // fio prints notes before its JSON.
+        let start = text.find('{').context("fio printed no JSON")?;
+        let value: Value = serde_json::from_str(&text[start..]).context("fio printed other JSON")?;
+        let job = &value["jobs"][0];
+        let median = |kind: &str| {
+            let median = job[kind]["clat_ns"]["percentile"]["50.000000"].as_f64();
+            median.filter(|ns| *ns > 0.0).with_context(|| format!("fio measured no {kind}"))
+        };
+        let rate = |kind: &str| job[kind]["iops"].as_f64().context("fio measured no rate");
+        Ok(Measured {
+            latencies_ns: [median("read")?, median("write")?],
+            requests_per_second: rate("read")? + rate("write")?,
+        })
+    }
+
+    /// Adds the job's fixed number of requests and its other options to a command of fio.
+    pub fn add_to(self, fio: &mut Command, folder: &Path, seed: u32) {
+        self.put(folder, seed, |word| {
+            fio.arg(word);
+        });
+        fio.arg(format!("--number_ios={}", self.requests)).arg("--output=/dev/null");
+    }
+
+    fn put(self, folder: &Path, seed: u32, mut add: impl FnMut(&OsStr)) {
+        let [read, write] = self.bytes;
+        let words = [
+            "--name=pair".to_owned(),
+            file(folder),
+            format!("--bs={read},{write}"),
+            format!("--randseed={}", seed + 1),
+        ];
+        // Each request may start at any multiple of 4 KiB. Without --io_size, fio would end after 64 MiB.
+        let fixed = [
+            FILE_BYTES,
+            "--thread",
+            "--rw=randrw",
+            "--rwmixread=80",
+            "--blockalign=4k",
+            "--norandommap",
+            "--io_size=1T",
+            "--direct=1",
+            "--sync=1",
+            "--ioengine=psync",
+        ];
+        words.iter().map(String::as_str).chain(fixed).for_each(|word| add(word.as_ref()));
+    }
+}
+
+/// Returns the size to try next, after requests of `bytes` took `ratio` times as long. Assumes that the
+/// latency grows linearly with the size.
+fn next_size(bytes: u64, ratio: f64) -> u64 {
+    let step = ((SLOW - 1.0) / (ratio - 1.0).max(0.02)).clamp(0.25, 4.0);
+    let more = (bytes - BYTES) as f64 * step / 4096.0;
+    (BYTES + (more.round() as u64).max(1) * 4096).min(BYTES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_approach_the_planted_slowdown() {
+        // A device whose latency grows by 1 percent per 4 KiB.
+        let ratio = |bytes: u64| 1.0 + 0.01 * (bytes - BYTES) as f64 / 4096.0;
+        let next = |bytes: u64| next_size(bytes, ratio(bytes));
+        assert_eq!(ratio(next(32 << 10)), SLOW);
+        assert_eq!(next_size(32 << 10, 0.9), BYTES + 4 * (28 << 10), "noise hides the slowdown");
+        assert_eq!(next_size(BYTES_MAX, 1.01), BYTES_MAX);
+        assert_eq!(next_size(2 * BYTES, 3.0), 2 * BYTES, "the smallest larger size");
+    }
+}

@@ -34,6 +34,15 @@ impl Kind {
         }
     }
 
+    /// The size of requests without a slowdown, in bytes. In memory, the time of a small request is mostly
+    /// the time in which threads wake up, so larger requests are needed to change the device's own part.
+    pub fn request_bytes(self) -> u64 {
+        match self {
+            Kind::Card | Kind::Disk => 4 << 10,
+            Kind::Memory => 128 << 10,
+        }
+    }
+
     pub fn words(self) -> &'static str {
         match self {
             Kind::Card => "emulated card",

@@ -15,9 +15,11 @@ use crate::process;
 pub const SLOW: f64 = 1.2;
 
 const FILE_BYTES: &str = "--size=64M";
-/// The size of requests without a slowdown, in bytes.
-const BYTES: u64 = 4096;
-const BYTES_MAX: u64 = 512 << 10;
+/// Requests start and end at multiples of this number of bytes.
+const BLOCK: u64 = 4096;
+const BYTES_MAX: u64 = 1 << 20;
+/// The first size that is tried for slower requests is larger by this number of bytes.
+const FIRST_STEP: u64 = 64 << 10;
 /// How far the measured slowdown may be from the planted slowdown.
 const TOLERANCE: f64 = 0.02;
 /// Maximum number of sizes that are tried.
@@ -57,9 +59,9 @@ fn file(folder: &Path) -> String {
 }
 
 impl Job {
-    /// Returns a job without a slowdown that takes about one second without a recorder.
-    pub fn short(folder: &Path) -> Result<Job> {
-        let job = Job { bytes: [BYTES; 2], requests: 0 };
+    /// Returns a job with requests of `bytes` that takes about one second without a recorder.
+    pub fn short(bytes: u64, folder: &Path) -> Result<Job> {
+        let job = Job { bytes: [bytes; 2], requests: 0 };
         let found = job.measure(folder, 1, 0)?;
         Ok(Job { requests: (found.requests_per_second as u64).max(100), ..job })
     }
@@ -67,7 +69,7 @@ impl Job {
     /// Returns a job with as many, larger requests. Their median latencies are [`SLOW`] times the median
     /// latencies of this job, by fio's clock. Also returns the measured ratios for reads and writes.
     pub fn slower(self, folder: &Path) -> Result<(Job, [f64; 2])> {
-        let mut tried = Job { bytes: [BYTES * 8; 2], ..self };
+        let mut tried = Job { bytes: self.bytes.map(|bytes| bytes + FIRST_STEP), ..self };
         let mut best: Option<(Job, [f64; 2])> = None;
         let error =
             |ratios: [f64; 2]| ratios.map(|ratio| (ratio - SLOW).abs()).into_iter().fold(0.0, f64::max);
@@ -79,7 +81,7 @@ impl Job {
             if error(ratios) <= TOLERANCE {
                 break;
             }
-            tried.bytes = [0, 1].map(|kind| next_size(tried.bytes[kind], ratios[kind]));
+            tried.bytes = [0, 1].map(|kind| next_size(self.bytes[kind], tried.bytes[kind], ratios[kind]));
         }
         best.context("no size was tried")
     }
@@ -154,12 +156,12 @@ impl Job {
     }
 }
 
-/// Returns the size to try next, after requests of `bytes` took `ratio` times as long. Assumes that the
-/// latency grows linearly with the size.
-fn next_size(bytes: u64, ratio: f64) -> u64 {
+/// Returns the size to try next, after requests of `bytes` took `ratio` times as long as requests of `base`
+/// bytes. Assumes that the latency grows linearly with the size.
+fn next_size(base: u64, bytes: u64, ratio: f64) -> u64 {
     let step = ((SLOW - 1.0) / (ratio - 1.0).max(0.02)).clamp(0.25, 4.0);
-    let more = (bytes - BYTES) as f64 * step / 4096.0;
-    (BYTES + (more.round() as u64).max(1) * 4096).min(BYTES_MAX)
+    let more = (bytes - base) as f64 * step / BLOCK as f64;
+    (base + (more.round() as u64).max(1) * BLOCK).min(BYTES_MAX)
 }
 
 #[cfg(test)]
@@ -168,12 +170,12 @@ mod tests {
 
     #[test]
     fn sizes_approach_the_planted_slowdown() {
-        // A device whose latency grows by 1 percent per 4 KiB.
-        let ratio = |bytes: u64| 1.0 + 0.01 * (bytes - BYTES) as f64 / 4096.0;
-        let next = |bytes: u64| next_size(bytes, ratio(bytes));
-        assert_eq!(ratio(next(32 << 10)), SLOW);
-        assert_eq!(next_size(32 << 10, 0.9), BYTES + 4 * (28 << 10), "noise hides the slowdown");
-        assert_eq!(next_size(BYTES_MAX, 1.01), BYTES_MAX);
-        assert_eq!(next_size(2 * BYTES, 3.0), 2 * BYTES, "the smallest larger size");
+        let base = 4 * BLOCK;
+        // A device whose latency grows by 1 percent per block.
+        let ratio = |bytes: u64| 1.0 + 0.01 * (bytes - base) as f64 / BLOCK as f64;
+        assert_eq!(ratio(next_size(base, 12 * BLOCK, ratio(12 * BLOCK))), SLOW);
+        assert_eq!(next_size(base, 12 * BLOCK, 0.9), 36 * BLOCK, "noise hides the slowdown");
+        assert_eq!(next_size(base, BYTES_MAX, 1.01), BYTES_MAX);
+        assert_eq!(next_size(base, 5 * BLOCK, 3.0), 5 * BLOCK, "the smallest larger size");
     }
 }

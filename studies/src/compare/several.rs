@@ -115,6 +115,7 @@ fn measure_device(
             let said = [&[said.sentence][..], &said.reasons].concat().join(" ");
             let name = if is_planted { "planted" } else { "equal" };
             eprintln!("  {name} pair {} ({}): {said}", pair + 1, called.words());
+            eprintln!("    run times in seconds: {}", run_times(&comparison));
             if !is_planted && !called.figures.is_empty() {
                 claims.push(format!("equal pair {}: {}", pair + 1, called.figures.join(", ")));
             }
@@ -131,7 +132,7 @@ fn jobs(kind: Kind, room: Room<'_>, seconds: u32) -> Result<([Job; 2], String)> 
     let folder = &sides.folders[0];
     job::prepare(folder)?;
     // The recorder slows fast devices down, so the length is measured with a recorder.
-    let short = Job::short(folder)?;
+    let short = Job::short(kind.request_bytes(), folder)?;
     let out = room.memory.join("recording");
     record(room.fonio, folder, short, 0, &out)?;
     let report = asked::report(room.fonio, &out)?;
@@ -143,9 +144,10 @@ fn jobs(kind: Kind, room: Room<'_>, seconds: u32) -> Result<([Job; 2], String)> 
         return Ok(([job, job], said));
     }
     let (slower, ratios) = job.slower(folder)?;
-    let kib = slower.bytes.map(|bytes| bytes / 1024);
+    let kib = slower.bytes.map(|bytes| bytes >> 10);
+    let base = kind.request_bytes() >> 10;
     let said = format!(
-        "{} requests; reads of {} KiB take {:.2} times and writes of {} KiB {:.2} times as long as those of 4 KiB.",
+        "{} requests; reads of {} KiB take {:.2} times and writes of {} KiB {:.2} times as long as those of {base} KiB.",
         job.requests, kib[0], ratios[0], kib[1], ratios[1]
     );
     Ok(([job, slower], said))
@@ -187,6 +189,15 @@ fn record(fonio: &Path, folder: &Path, job: Job, seed: u32, out: &Path) -> Resul
     let said = String::from_utf8_lossy(&recorded.stderr);
     ensure!(recorded.status.success(), "{} failed: {said}", process::shown(&recorder));
     Ok(())
+}
+
+/// Returns the run times of all recordings, in the order in which they were made.
+fn run_times(comparison: &Comparison) -> String {
+    let row = comparison.rows.iter().find(|row| row.figure == "run_time");
+    let Some([before, after]) = row.and_then(|row| row.runs.first_chunk()) else { return "unknown".into() };
+    let pairs = before.iter().zip(after).flat_map(|(before, after)| [before, after]);
+    let text = |ns: &Option<f64>| ns.map_or("unknown".into(), |ns| format!("{:.2}", ns / 1e9));
+    pairs.map(text).collect::<Vec<_>>().join(" ")
 }
 
 /// What a comparison claims about the other side.

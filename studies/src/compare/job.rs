@@ -98,6 +98,11 @@ impl Job {
         Ok(ratios.map(|ratios| median(&ratios).unwrap_or(f64::NAN)))
     }
 
+    /// Runs the job for a second without measuring it.
+    pub fn warm_up(self, folder: &Path) -> Result<()> {
+        self.measure(folder, 1, 0).map(drop)
+    }
+
     /// Runs the job for a fixed time, without a recorder.
     fn measure(self, folder: &Path, seconds: u32, seed: u32) -> Result<Measured> {
         let mut fio = Command::new("fio");

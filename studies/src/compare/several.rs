@@ -159,6 +159,10 @@ fn compare_pair(kind: Kind, room: Room<'_>, slow: f64, jobs: [Job; 2], seed: u32
     for folder in &sides.folders[..if kind == Kind::Card { 2 } else { 1 }] {
         job::prepare(folder)?;
     }
+    // The first run on a new device is slower than later runs.
+    for (job, folder) in jobs.iter().zip(&sides.folders) {
+        job.warm_up(folder)?;
+    }
     let mut recordings: [Vec<PathBuf>; 2] = Default::default();
     for round in 0..RECORDINGS {
         for side in 0..2 {

@@ -24,6 +24,9 @@ pub struct Case {
     pub report: String,
     /// Debian packages.
     pub packages: Vec<String>,
+    /// Python packages with their versions, such as `lmdb==1.4.1`, in the virtual environment `/venv`.
+    #[serde(default)]
+    pub pip: Vec<String>,
     /// The profile of the emulated card.
     pub device: String,
     #[serde(default = "size")]

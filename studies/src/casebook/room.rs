@@ -66,14 +66,27 @@ impl Room {
     fn install(&self, cases: &[&Case]) -> Result<()> {
         let mut packages: Vec<&str> =
             cases.iter().flat_map(|case| &case.packages).map(String::as_str).collect();
+        let pip: Vec<&str> = cases.iter().flat_map(|case| &case.pip).map(String::as_str).collect();
+        if !pip.is_empty() {
+            packages.push("python3-venv");
+        }
         packages.sort_unstable();
         packages.dedup();
         let status = fs::read_to_string(self.root.join("var/lib/dpkg/status"))?;
         packages.retain(|package| !status.contains(&format!("Package: {package}\nStatus: install ok")));
-        if packages.is_empty() {
+        let mut lines = Vec::new();
+        if !packages.is_empty() {
+            println!("Installing in the root: {}", packages.join(" "));
+            lines.push("apt-get -qq update".to_owned());
+            lines.push(format!("apt-get -qq install -y --no-install-recommends {}", packages.join(" ")));
+        }
+        if !pip.is_empty() {
+            lines.push("{ [ -x /venv/bin/pip ] || python3 -m venv /venv; }".to_owned());
+            lines.push(format!("/venv/bin/pip install --quiet {}", pip.join(" ")));
+        }
+        if lines.is_empty() {
             return Ok(());
         }
-        println!("Installing in the root: {}", packages.join(" "));
         // Keep the packages from starting their servers.
         let policy = self.root.join("usr/sbin/policy-rc.d");
         fs::write(&policy, "#!/bin/sh\nexit 101\n")?;
@@ -81,10 +94,7 @@ impl Room {
         for file in ["etc/resolv.conf", "etc/hosts"] {
             fs::copy(Path::new("/").join(file), self.root.join(file))?;
         }
-        let line = format!(
-            "apt-get -qq update && apt-get -qq install -y --no-install-recommends {}",
-            packages.join(" ")
-        );
+        let line = lines.join(" && ");
         let script =
             format!("set -e\n{MOUNTS}exec chroot \"$1\" env -i {} bash -c \"$2\"", ENVIRONMENT.join(" "));
         let mut command = process::bound_to_this(Path::new("unshare"));

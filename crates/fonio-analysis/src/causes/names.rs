@@ -41,6 +41,14 @@ impl FileNames {
         name.path.clone().or_else(numbered)
     }
 
+    /// Returns whether a file is on an anonymous device and has no known path.
+    pub(crate) fn is_without_device(&self, file: u32) -> bool {
+        let is_anonymous = |device: &String| device.starts_with("0:");
+        self.names
+            .get(&file)
+            .is_some_and(|name| name.path.is_none() && name.device.as_ref().is_some_and(is_anonymous))
+    }
+
     /// Returns the kind of data that a file contains, if it is known.
     pub(crate) fn content(&self, file: u32) -> Content {
         self.names.get(&file).map_or(Content::Unknown, |name| name.content)

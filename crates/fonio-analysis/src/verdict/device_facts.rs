@@ -13,8 +13,9 @@ const HOT_MILLICELSIUS: i64 = 70_000;
 /// The beginnings of the names of sensors in disks.
 const DISK_SENSORS: [&str; 2] = ["nvme", "drivetemp"];
 
-/// Adds the facts.
-pub(super) fn put(facts: &mut Facts, analysis: &Analysis, victim: &Victim<'_>) {
+/// Adds the facts, if there is a victim.
+pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
+    let Some(victim) = &Victim::of(analysis) else { return };
     let speed = analysis.device_speeds.iter().find(|speed| Some(speed.device) == victim.device);
     put_slow_request(facts, speed, victim);
     put_idleness(facts, speed, victim);

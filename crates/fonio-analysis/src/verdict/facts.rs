@@ -2,7 +2,7 @@
 
 use fonio_core::ByteCount;
 
-use super::{fixes, storage, victim};
+use super::{device_facts, fixes, storage, victim};
 use crate::analyser::Analysis;
 use crate::device::info::DeviceInfo;
 use crate::figures::Figure;
@@ -24,6 +24,7 @@ pub(crate) fn facts(analysis: &Analysis) -> Facts {
     of_devices(&mut facts, analysis);
     storage::put(&mut facts, analysis);
     victim::put(&mut facts, analysis);
+    device_facts::put(&mut facts, analysis);
     fixes::put(&mut facts, analysis);
     facts
 }

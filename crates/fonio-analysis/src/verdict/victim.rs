@@ -3,7 +3,6 @@
 
 use fonio_core::Nanos;
 
-use super::device_facts;
 use crate::analyser::Analysis;
 use crate::figures::facts::Facts;
 use crate::question::ratio::ratio;
@@ -293,7 +292,6 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
             facts.word("victim.mount", &mount.at);
         }
     }
-    device_facts::put(facts, analysis, &victim);
     let culprit = victim.culprit();
     let label = "request time of the program in the way of the delayed program, share";
     facts.share("victim.behind_share", label, culprit.map_or(0.0, |culprit| culprit.share));

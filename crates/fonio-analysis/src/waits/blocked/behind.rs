@@ -104,6 +104,15 @@ impl Owners {
         self.beyond += other.beyond * weight;
     }
 
+    /// Returns the share of the request time of a program.
+    pub(super) fn share_of(&self, process: u32, unit: Option<u32>) -> f64 {
+        let is_it = |owner: &Owner| owner.process == process && owner.unit == unit;
+        let time: f64 =
+            self.sorted().iter().filter(|(owner, _)| is_it(owner)).map(|(_, part)| part.time).sum();
+        let sum = self.sum();
+        if sum > 0.0 { time / sum } else { 0.0 }
+    }
+
     /// Lists the owners with the largest shares, with their names.
     pub(super) fn told(&self, threads: &Threads, path: &dyn Fn(u32) -> Option<String>) -> Vec<Behind> {
         let sum = self.sum();

@@ -61,7 +61,7 @@ pub(super) fn remove(
 
 impl Count {
     /// Reduces the sums in proportion to a smaller blocked time.
-    fn scale_to(&mut self, time: Nanos) {
+    pub(super) fn scale_to(&mut self, time: Nanos) {
         let share = ratio(time, self.time).unwrap_or(0.0);
         let scaled = |number: u64| (number as f64 * share).round() as u64;
         self.time = time;

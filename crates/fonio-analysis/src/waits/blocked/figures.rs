@@ -27,7 +27,7 @@ const KERNEL: [&str; 14] = [
 ];
 
 /// Minimum share for a sentence to name the program whose requests were outstanding.
-const BEHIND_FROM: f64 = 0.3;
+pub(super) const BEHIND_FROM: f64 = 0.3;
 
 impl Blocked {
     /// Returns the program of `role` with the longest blocked thread.

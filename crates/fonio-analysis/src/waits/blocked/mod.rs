@@ -16,12 +16,14 @@
 mod behind;
 mod chain;
 mod count;
+mod delayed;
 mod elsewhere;
 mod figures;
 mod program;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod unfounded;
 mod working;
 
 use fonio_core::{BlockedIn, Nanos};

@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use super::behind::{Owners, Watch};
 use super::chain::{Place, add_place};
 use super::count::{Count, Key};
+use super::delayed::Caused;
 use super::working::{PROBLEM_FROM, Working};
 use super::{Behind, BlockedProgram, FileShare, OperationTime, Role, SqliteMode, Through};
 use crate::causes::names::FileNames;
@@ -37,6 +38,7 @@ pub(super) struct Program {
     pub(super) operations: Vec<(BlockedIn, u64, Nanos)>,
     pub(super) files: FxHashMap<u32, Nanos>,
     pub(super) owners: Owners,
+    pub(super) caused: Caused,
     /// Time of the longest waits by device. The key is an index into the analysis' devices.
     pub(super) devices: FxHashMap<usize, Nanos>,
     pub(super) through: Vec<(Place, Nanos)>,
@@ -45,8 +47,10 @@ pub(super) struct Program {
 }
 
 impl Program {
-    pub(super) fn absorb(&mut self, key: Key, count: &Count, watch: &Watch) {
+    pub(super) fn absorb(&mut self, key: Key, count: &Count, caused: Caused, watch: &Watch) {
         self.threads += 1;
+        self.caused.0 += caused.0;
+        self.caused.1 += caused.1;
         self.waits += count.waits;
         self.time += count.time;
         if count.time > self.worst.0 {

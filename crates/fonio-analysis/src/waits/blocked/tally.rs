@@ -12,8 +12,8 @@ use super::count::{Count, FileCount, Kept, Key};
 use super::program::{Program, through};
 use super::working::{ProcessTimes, Working, work};
 use super::{
-    Blocked, BlockedFile, BlockedProgram, Elsewhere, Interval, LongWait, LongWaits, Role, elsewhere, is_felt,
-    named,
+    Blocked, BlockedFile, BlockedProgram, Elsewhere, Interval, LongWait, LongWaits, Role, delayed, elsewhere,
+    is_felt, named, unfounded,
 };
 use crate::figures::facts::{Facts, Frame};
 use crate::filter::FilterOptions;
@@ -32,15 +32,6 @@ const PROGRAMS_MAX: usize = 1024;
 const FILES_LISTED: usize = 1024;
 const LONG_LISTED: usize = 10;
 const INTERVALS_MAX: usize = 4096;
-/// Minimum average size of the requests of a thread that does bulk work.
-const BULK_SIZE: u64 = 128 * 1024;
-/// Minimum total number of bytes for bulk work. The start of a program, including its libraries, reads fewer
-/// bytes than this.
-const BULK_BYTES: ByteCount = ByteCount(64 << 20);
-/// Minimum number of bytes per second of the span for bulk work. The thresholds for size, total and rate are
-/// our choice.
-const BULK_BYTES_PER_S: u64 = 1 << 20;
-
 /// Maximum number of bytes for each sync of a thread that saves its data (our choice).
 const BULK_PER_SYNC: u64 = 8 << 20;
 
@@ -149,6 +140,7 @@ impl Question for BlockedTally {
             elsewhere = elsewhere::remove(&mut self.threads, &self.watch, |tid| caused.contains_key(&tid));
             self.threads.retain(|_, count| count.time > Nanos(0));
         }
+        unfounded::remove(&mut self.threads, &self.watch, files);
         let elsewhere = elsewhere.into_iter().filter(|(key, _)| roles[key] == Role::OfInterest);
         let elsewhere = elsewhere.max_by_key(|(key, time)| (*time, Reverse(*key)));
         let mut sorted: Vec<(&Key, &Count)> = self.threads.iter().collect();
@@ -163,7 +155,8 @@ impl Question for BlockedTally {
                 programs.push(Program { name: key.1, unit: count.unit, role, ..Program::default() });
                 programs.len() - 1
             });
-            programs[place].absorb(key, count, &self.watch);
+            let caused = self.caused.get(&key.0).copied().unwrap_or_default();
+            programs[place].absorb(key, count, caused, &self.watch);
             if role == Role::Kernel {
                 continue;
             }
@@ -195,6 +188,7 @@ impl Question for BlockedTally {
             (program.role, time, program.is_through_others(), program.name, program.unit)
         };
         programs.sort_by_key(order);
+        delayed::put_first(&mut programs, span);
         let (intervals, intervals_beyond_cap) = self.intervals(&programs, began, &roles);
         let long_count = programs
             .iter()
@@ -375,8 +369,8 @@ impl BlockedTally {
             Some(false) => return Role::Other,
             None => {}
         }
-        let (requests, bytes) = self.caused.get(&key.0).copied().unwrap_or_default();
-        let enough = BULK_BYTES.max(ByteCount((span.0 / 1_000_000_000).saturating_mul(BULK_BYTES_PER_S)));
+        let caused = self.caused.get(&key.0).copied().unwrap_or_default();
+        let (_, bytes) = caused;
         // A program that saves its data often, such as a server that writes snapshots, does not count as a copy.
         let of = |operation| count.operations.get(&operation).copied().unwrap_or_default();
         let (syncs, _) = of(BlockedIn::Fsync);
@@ -384,7 +378,7 @@ impl BlockedTally {
         // Copies read and write; a program that faults pages in computes with mapped data.
         let (_, faults) = of(BlockedIn::PageFault);
         let is_mapped = faults + faults >= count.time;
-        if requests > 0 && bytes.0 / requests >= BULK_SIZE && bytes >= enough && !saves && !is_mapped {
+        if delayed::is_bulk(caused, span) && !saves && !is_mapped {
             return Role::BulkWork;
         }
         Role::OfInterest

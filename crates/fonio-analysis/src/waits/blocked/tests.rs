@@ -2,8 +2,8 @@
 
 use fonio_core::meta::{BLOCKED_PARTLY, SHOWS_BLOCKED};
 use fonio_core::{
-    BlockedCount, BlockedIn, Content, File, Meta, Metric, Nanos, RowSink, Sample, Thread, Timestamp,
-    WaitReason,
+    BlockedCount, BlockedIn, Content, DeviceId, File, Meta, Metric, Nanos, RowSink, Sample, Thread,
+    Timestamp, WaitReason,
 };
 use proptest::prelude::*;
 
@@ -298,6 +298,51 @@ fn many_files_of_one_path_are_one_place() {
         (shell.time_ns, through.name.as_str(), through.file.as_deref()),
         (Nanos(42 * 500_000), "sqlite3", Some("/notes.db-journal"))
     );
+}
+
+/// A copy that syncs its files waits longest, for its own requests.
+#[test]
+fn a_program_that_bulk_work_delays_comes_first() {
+    let first = |size: u64| {
+        let mut waits: Vec<String> = Vec::new();
+        let mut requests: Vec<String> = Vec::new();
+        for at in (0..1000).map(|number| number * 10_000) {
+            waits.push(format!("7 fsync {at} {}", at + 9_000));
+            requests.push(format!("WS {at}+{size} q{at} d{at} c{} t7", at + 9_000));
+            if at % 100_000 == 0 {
+                waits.push(format!("8 read {at} {}", at + 8_000));
+                requests.push(format!("R {at}+8 q{at} d{at} c{} t8", at + 8_000));
+            }
+        }
+        waits.push("8 read 10000000 11000000".to_owned());
+        requests.push("R 5+8 q10000000 d10000000 c11000000 t8".to_owned());
+        requests.push("W 5000+9000 q10000000 d10000000 c11000000 t7".to_owned());
+        let waits: Vec<&str> = waits.iter().map(String::as_str).collect();
+        let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+        blocked(&waits, &requests, None).unwrap().programs[0].name.clone()
+    };
+    assert_eq!(first(256), "p8", "128 KiB for each sync");
+    assert_eq!(first(16), "p7", "a server waits for its small syncs");
+}
+
+/// The file has no path and is on no device, and the thread has no request.
+#[test]
+fn a_read_of_a_file_of_the_kernel_is_no_wait_for_storage() {
+    let is_problem = |device: DeviceId, path: Option<&str>| {
+        let mut analyser = analyser();
+        let path = path.map(str::to_owned);
+        let (from, content) = (Timestamp(0), Content::Data);
+        let file = File { file_id: 1, from, device: Some(device), inode: Some(3), path, content };
+        analyser.file(&file).unwrap();
+        analyser.wait(&wait("7 read 0 9000000 f1")).unwrap();
+        analyser.request(&request(0, "R 0+8 q0 d0 c100 t9")).unwrap();
+        let (began, ended) = (Some(Timestamp(0)), Some(Timestamp(20_000_000_000)));
+        let found = analyser.finish(&Meta { began, ended, ..Meta::default() }).blocked.unwrap();
+        found.programs.iter().any(|program| program.is_problem)
+    };
+    assert!(!is_problem(DeviceId::new(0, 2), None));
+    assert!(is_problem(DeviceId::new(0, 45), Some("/mnt/nfs/file")));
+    assert!(is_problem(DeviceId::new(8, 1), None));
 }
 
 /// Each transaction waits for the database and for a re-created journal.

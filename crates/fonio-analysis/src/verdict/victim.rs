@@ -8,7 +8,8 @@ use crate::figures::facts::Facts;
 use crate::question::ratio::ratio;
 use crate::question::threads::UNKNOWN_NAME;
 use crate::waits::blocked::{
-    Behind, Blocked, BlockedProgram, FileShare, ProgramWork, Role, SqliteMode, Through, is_kernel, shown_file,
+    Behind, Blocked, BlockedProgram, FileShare, OWN_FROM, ProgramWork, Role, SqliteMode, Through, is_kernel,
+    shown_file,
 };
 
 /// A file is the victim's file if at least this share of the victim's waits is for the file.
@@ -168,7 +169,7 @@ impl<'a> Victim<'a> {
         let mut others = self.behind.iter().filter(|row| !row.is_own && row.process != UNKNOWN_NAME);
         others
             .find(|row| !is_kernel(&row.process) && !self.is_same_program(row))
-            .filter(|row| row.share >= BEHIND_FROM)
+            .filter(|row| row.share >= BEHIND_FROM && self.own_share() < OWN_FROM)
     }
 
     /// Returns whether another process belongs to the victim's program and works on the same data. A server

@@ -28,6 +28,8 @@ const KERNEL: [&str; 14] = [
 
 /// Minimum share for a sentence to name the program whose requests were outstanding.
 pub(super) const BEHIND_FROM: f64 = 0.3;
+/// A program waits mostly for its own requests if they have at least this share.
+pub(crate) const OWN_FROM: f64 = 0.55;
 
 impl Blocked {
     /// Returns the program of `role` with the longest blocked thread.
@@ -181,7 +183,8 @@ pub(crate) fn is_kernel(name: &str) -> bool {
 
 /// `71 % of the I/O outstanding at that time came from dd (backup.service) for /tmp/export.bin`.
 fn behind_words(behind: &[Behind]) -> Option<String> {
-    let other = first_other(behind).filter(|row| row.share >= BEHIND_FROM)?;
+    let own: f64 = behind.iter().filter(|row| row.is_own).map(|row| row.share).sum();
+    let other = first_other(behind).filter(|row| row.share >= BEHIND_FROM && own < OWN_FROM)?;
     let file = other.file.as_ref().map(|file| format!(" for {file}")).unwrap_or_default();
     let share = Unit::Share.format(other.share);
     Some(format!("{share} of the I/O outstanding at that time came from {}{file}", other.full_name()))

@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::waits::outstanding::TimeShare;
 pub use figures::doing;
-pub(crate) use figures::{is_kernel, shown_file};
+pub(crate) use figures::{OWN_FROM, is_kernel, shown_file};
 pub(crate) use tally::BlockedTally;
 pub(crate) use working::PROBLEM_FROM;
 pub use working::{ProgramWork, Working};

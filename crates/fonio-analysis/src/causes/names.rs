@@ -41,12 +41,11 @@ impl FileNames {
         name.path.clone().or_else(numbered)
     }
 
-    /// Returns whether a file is on an anonymous device and has no known path.
-    pub(crate) fn is_without_device(&self, file: u32) -> bool {
-        let is_anonymous = |device: &String| device.starts_with("0:");
-        self.names
-            .get(&file)
-            .is_some_and(|name| name.path.is_none() && name.device.as_ref().is_some_and(is_anonymous))
+    /// Returns whether a file is on an anonymous device and, unless `may_have_path`, has no known path.
+    pub(crate) fn is_without_device(&self, file: u32, may_have_path: bool) -> bool {
+        let Some(name) = self.names.get(&file) else { return false };
+        let is_anonymous = name.device.as_ref().is_some_and(|device| device.starts_with("0:"));
+        is_anonymous && (may_have_path || name.path.is_none())
     }
 
     /// Returns the kind of data that a file contains, if it is known.

@@ -25,6 +25,8 @@ pub(super) struct Count {
     /// Number of waits that have their own rows in the recording.
     pub(super) rows: u64,
     pub(super) time: Nanos,
+    /// Waits for a server that did not wait for storage; they are no part of `time`.
+    pub(super) server: Nanos,
     pub(super) longest: Nanos,
     pub(super) long: u64,
     pub(super) operations: FxHashMap<BlockedIn, (u64, Nanos)>,

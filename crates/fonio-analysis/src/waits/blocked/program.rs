@@ -31,6 +31,7 @@ pub(super) struct Program {
     pub(super) threads: u64,
     pub(super) waits: u64,
     pub(super) time: Nanos,
+    pub(super) server: Nanos,
     /// Blocked time and id of the thread that was blocked longest.
     pub(super) worst: (Nanos, u32),
     pub(super) longest: Nanos,
@@ -53,6 +54,7 @@ impl Program {
         self.caused.1 += caused.1;
         self.waits += count.waits;
         self.time += count.time;
+        self.server += count.server;
         if count.time > self.worst.0 {
             self.worst = (count.time, key.0);
         }

@@ -140,7 +140,13 @@ impl Question for BlockedTally {
             elsewhere = elsewhere::remove(&mut self.threads, &self.watch, |tid| caused.contains_key(&tid));
             self.threads.retain(|_, count| count.time > Nanos(0));
         }
-        unfounded::remove(&mut self.threads, &self.watch, files);
+        let (pids, parents) = (&self.pids, &self.parents);
+        // Kernel threads are children of process 2.
+        let is_of_program = |tid: u32| {
+            let parent = pids.get(&tid).and_then(|pid| parents.get(pid));
+            parent.is_some_and(|parent| !matches!(parent, 0 | 2))
+        };
+        unfounded::remove(&mut self.threads, &self.watch, files, is_of_program);
         let elsewhere = elsewhere.into_iter().filter(|(key, _)| roles[key] == Role::OfInterest);
         let elsewhere = elsewhere.max_by_key(|(key, time)| (*time, Reverse(*key)));
         let mut sorted: Vec<(&Key, &Count)> = self.threads.iter().collect();
@@ -179,8 +185,8 @@ impl Question for BlockedTally {
             let is_of_command = command.is_some() && program.role == Role::OfInterest;
             let of = |is_of| times.as_ref()?.get(&(program.name, program.unit, is_of));
             let of_program = of(is_of_command).or_else(|| of(!is_of_command));
-            program.working =
-                of_program.map(|times| Working::of(program.time, program.through_time(), *times));
+            program.working = of_program
+                .map(|times| Working::of(program.time, program.through_time(), program.server, *times));
         }
         // Sort a program before programs that wait for it.
         let order = |program: &Program| {

@@ -3,7 +3,7 @@
 use fonio_core::meta::{BLOCKED_PARTLY, SHOWS_BLOCKED};
 use fonio_core::{
     BlockedCount, BlockedIn, Content, DeviceId, File, Meta, Metric, Nanos, RowSink, Sample, Thread,
-    Timestamp, WaitReason,
+    Timestamp, Wait, WaitReason,
 };
 use proptest::prelude::*;
 
@@ -325,24 +325,33 @@ fn a_program_that_bulk_work_delays_comes_first() {
     assert_eq!(first(16), "p7", "a server waits for its small syncs");
 }
 
-/// The file has no path and is on no device, and the thread has no request.
+/// The file is on no device, and no thread involved has a request.
 #[test]
-fn a_read_of_a_file_of_the_kernel_is_no_wait_for_storage() {
-    let is_problem = |device: DeviceId, path: Option<&str>| {
+fn a_read_of_a_pipe_or_from_a_server_is_no_wait_for_storage() {
+    let is_problem = |device: DeviceId, path: Option<&str>, waker: &str| {
         let mut analyser = analyser();
+        for (tid, parent) in [(7, 1), (8, 1), (20, 2)] {
+            analyser
+                .thread(&Thread { tid, pid: Some(tid), parent_pid: Some(parent), ..Thread::default() })
+                .unwrap();
+        }
         let path = path.map(str::to_owned);
         let (from, content) = (Timestamp(0), Content::Data);
         let file = File { file_id: 1, from, device: Some(device), inode: Some(3), path, content };
         analyser.file(&file).unwrap();
-        analyser.wait(&wait("7 read 0 9000000 f1")).unwrap();
+        let row = wait(&format!("7 read 0 9000000 f1 {waker}"));
+        analyser.wait(&Wait { reason: WaitReason::Storage, ..row }).unwrap();
         analyser.request(&request(0, "R 0+8 q0 d0 c100 t9")).unwrap();
         let (began, ended) = (Some(Timestamp(0)), Some(Timestamp(20_000_000_000)));
         let found = analyser.finish(&Meta { began, ended, ..Meta::default() }).blocked.unwrap();
         found.programs.iter().any(|program| program.is_problem)
     };
-    assert!(!is_problem(DeviceId::new(0, 2), None));
-    assert!(is_problem(DeviceId::new(0, 45), Some("/mnt/nfs/file")));
-    assert!(is_problem(DeviceId::new(8, 1), None));
+    let (anonymous, disk) = (DeviceId::new(0, 45), DeviceId::new(8, 1));
+    assert!(!is_problem(anonymous, None, ""), "a file of the kernel");
+    assert!(!is_problem(anonymous, Some("/mnt/archive/file"), "w8"), "a server answers");
+    assert!(is_problem(anonymous, Some("/mnt/nfs/file"), "w20"), "the kernel ends the wait");
+    assert!(is_problem(anonymous, Some("/mnt/nfs/file"), ""), "an interrupt ends the wait");
+    assert!(is_problem(disk, None, ""), "a file on a disk");
 }
 
 /// Each transaction waits for the database and for a re-created journal.

@@ -1,9 +1,12 @@
-//! Leaves out long waits that nothing connects with storage.
+//! Leaves out waits that nothing connects with storage.
 //!
-//! A thread can sleep uninterruptibly in a read of a file that is on no device: a pipe, a file of the kernel, a
-//! console. The file is then on an anonymous device and has no path, and neither the process nor the thread
-//! that ended the wait had a request. Files of btrfs, overlays and network file systems are on anonymous
-//! devices too, but they have paths.
+//! A thread can sleep uninterruptibly in an operation on a file that is on no device: a pipe, a file of the
+//! kernel, or a file of a FUSE server that computes or waits for the network. Such a file is on an anonymous
+//! device, and neither the process nor the thread that ended the wait had a request during the wait. Either
+//! the file has no path, or a thread of another program ended the wait. Files of btrfs, overlays and network
+//! file systems are on anonymous devices too, but the kernel ends waits for them.
+//!
+//! Waits that were only counted are left out in the same proportion as the longest waits.
 
 use fonio_core::{BlockedIn, Nanos};
 use rustc_hash::FxHashMap;
@@ -11,20 +14,37 @@ use rustc_hash::FxHashMap;
 use super::behind::Watch;
 use super::count::{Count, Kept, Key};
 use crate::causes::names::FileNames;
+use crate::question::ratio::ratio;
 
-/// Removes these waits.
-pub(super) fn remove(threads: &mut FxHashMap<Key, Count>, watch: &Watch, files: &FileNames) {
+/// Removes these waits. `is_of_program` returns whether a thread is known to belong to a program, not to the
+/// kernel.
+pub(super) fn remove(
+    threads: &mut FxHashMap<Key, Count>,
+    watch: &Watch,
+    files: &FileNames,
+    is_of_program: impl Fn(u32) -> bool,
+) {
     for (&key, count) in threads.iter_mut() {
         let is_unfounded = |kept: &Kept| {
-            let is_direct = kept.through.is_none();
-            let is_read = matches!(kept.operation, BlockedIn::Read | BlockedIn::Write);
-            let is_of_kernel = || kept.file.is_some_and(|file| files.is_without_device(file));
-            is_direct && is_read && is_of_kernel() && watch.behind(key, kept.began).is_none()
+            let is_on_file =
+                matches!(kept.operation, BlockedIn::Read | BlockedIn::Write | BlockedIn::Metadata);
+            let of_program = kept.waker.is_some_and(&is_of_program);
+            let is_without_device = kept.file.is_some_and(|file| files.is_without_device(file, of_program));
+            kept.through.is_none()
+                && is_on_file
+                && is_without_device
+                && watch.behind(key, kept.began).is_none()
         };
-        let time: Nanos = count.kept.iter().filter(|kept| is_unfounded(kept)).map(Kept::time).sum();
-        if time > Nanos(0) {
+        let direct = count.kept.iter().filter(|kept| kept.through.is_none());
+        let all: Nanos = direct.clone().map(Kept::time).sum();
+        let unfounded: Nanos = direct.filter(|kept| is_unfounded(kept)).map(Kept::time).sum();
+        if let Some(share) = ratio(unfounded, all).filter(|share| *share > 0.0) {
+            let through: Nanos = count.through.iter().map(|(_, time)| *time).sum();
+            let direct = count.time.0.saturating_sub(through.0);
+            let unfounded = Nanos((direct as f64 * share) as u64);
             count.kept.retain(|kept| !is_unfounded(kept));
-            count.scale_to(Nanos(count.time.0.saturating_sub(time.0)));
+            count.server += unfounded;
+            count.scale_to(Nanos(count.time.0 - unfounded.0));
         }
     }
     threads.retain(|_, count| count.time > Nanos(0));

@@ -39,6 +39,9 @@ pub struct Working {
     /// Waits for processor time, because the program's control group had used up its quota.
     #[serde(default, skip_serializing_if = "is_none")]
     pub quota_ns: Nanos,
+    /// Waits for an answer in operations on files, mostly of a FUSE server that did not wait for storage.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub server_ns: Nanos,
     /// The share of the working time for which the program was blocked on storage.
     pub storage_share: f64,
 }
@@ -185,19 +188,20 @@ impl Times {
 }
 
 impl Working {
-    pub(super) fn of(storage: Nanos, through: Nanos, times: Times) -> Working {
+    pub(super) fn of(storage: Nanos, through: Nanos, server: Nanos, times: Times) -> Working {
         // While the program waited for a blocked thread, it waited for a lock, a child or an answer.
         let others = times.lock + times.child;
         let beyond = Nanos(others.0.saturating_sub(through.0));
         let lock = Nanos(times.lock.0.min(beyond.0));
         let child = Nanos(beyond.0 - lock.0);
-        let working = times.processor + storage + beyond + times.quota;
+        let working = times.processor + storage + beyond + times.quota + server;
         Working {
             time_ns: working,
             processor_ns: times.processor,
             lock_ns: lock,
             child_ns: child,
             quota_ns: times.quota,
+            server_ns: server,
             storage_share: ratio(storage, working).unwrap_or(0.0),
         }
     }
@@ -207,7 +211,7 @@ impl Working {
     pub(super) fn is_problem(&self, storage: Nanos) -> bool {
         self.storage_share >= PROBLEM_FROM
             && self.time_ns >= WORKING_MIN
-            && storage >= self.lock_ns.max(self.child_ns).max(self.quota_ns)
+            && storage >= self.lock_ns.max(self.child_ns).max(self.quota_ns).max(self.server_ns)
     }
 }
 
@@ -223,7 +227,7 @@ mod tests {
             let nanos = |ms: u64| Nanos(ms * MS);
             let (processor, lock, child, quota) = (nanos(processor), nanos(lock), nanos(child), nanos(quota));
             let times = Times { processor, lock, child, quota, ..Times::default() };
-            let working = Working::of(nanos(storage), Nanos(0), times);
+            let working = Working::of(nanos(storage), Nanos(0), Nanos(0), times);
             (working.time_ns.0 / MS, working.is_problem(nanos(storage)))
         };
         assert_eq!(judged(20, 180, 0, 0, 0), (200, true));

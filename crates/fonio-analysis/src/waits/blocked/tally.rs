@@ -131,14 +131,15 @@ impl Question for BlockedTally {
     /// Returns `None` if the recording lacks the waits of all threads.
     fn finish(mut self, end: &mut Ending) -> Option<Blocked> {
         let (began, span, meta) = (end.began(), end.duration(), end.meta);
-        let times = self.times.by_program(&mut end.context.threads);
+        let command = meta.command_pid;
+        let is_other = |pid| command.is_some_and(|command| self.is_of(pid, command) == Some(false));
+        let times = self.times.by_program(&mut end.context.threads, is_other);
         let (threads, files) = (&end.context.threads, &end.context.files);
         // On an idle machine, no thread is blocked at all.
         let shows = |what: &str| meta.source.shows.iter().any(|shown| shown == what);
         if !self.is_known && !shows(SHOWS_BLOCKED) {
             return None;
         }
-        let command = meta.command_pid;
         self.end_chains(Timestamp::MAX);
         self.threads.values_mut().for_each(|count| count.end_open(began + span));
         let roles = self.roles(span, command);
@@ -182,7 +183,8 @@ impl Question for BlockedTally {
         }
         for program in &mut programs {
             // A thread that acts for another program, such as a workload's, has no processor time of its own.
-            let of_program = times.as_ref().and_then(|times| times.get(&(program.name, program.unit)));
+            let key = (program.name, program.unit, program.role == Role::Other);
+            let of_program = times.as_ref().and_then(|times| times.get(&key));
             program.working =
                 of_program.map(|times| Working::of(program.time, program.through_time(), *times));
         }

@@ -50,9 +50,11 @@ pub struct ProgramWork {
     pub unit: Option<String>,
     /// Processor time of all processes of the program.
     pub processor_ns: Nanos,
-    /// Sleeps of the program's threads while another thread held a lock.
+    /// Sleeps of the program's threads while another thread held a lock. If a command was recorded, sleeps of
+    /// other processes do not count.
     pub lock_ns: Nanos,
-    /// Sleeps of the program's threads until a child process ended.
+    /// Sleeps of the program's threads until a child process ended. If a command was recorded, sleeps of other
+    /// processes, such as the shell that started the recording, do not count.
     pub child_ns: Nanos,
 }
 
@@ -64,8 +66,13 @@ impl ProgramWork {
 }
 
 /// Lists the programs with the most processor time, waits for locks and waits for child processes.
-pub(super) fn work(times: &FxHashMap<(u32, Option<u32>), Times>, threads: &Threads) -> Vec<ProgramWork> {
-    let mut sorted: Vec<(&(u32, Option<u32>), &Times)> = times.iter().collect();
+pub(super) fn work(times: &ProgramTimes, threads: &Threads) -> Vec<ProgramWork> {
+    let mut sums: FxHashMap<(u32, Option<u32>), Times> = FxHashMap::default();
+    for (&(name, unit, is_other), times) in times {
+        let sum = sums.entry((name, unit)).or_default();
+        sum.add(&if is_other { Times { processor: times.processor, ..Times::default() } } else { *times });
+    }
+    let mut sorted: Vec<(&(u32, Option<u32>), &Times)> = sums.iter().collect();
     sorted.sort_by_key(|(program, times)| (Reverse(times.processor + times.lock + times.child), **program));
     let told = |(program, times): (&(u32, Option<u32>), &Times)| ProgramWork {
         name: threads.name(program.0).to_owned(),
@@ -76,6 +83,10 @@ pub(super) fn work(times: &FxHashMap<(u32, Option<u32>), Times>, threads: &Threa
     };
     sorted.into_iter().take(WORK_LISTED).map(told).collect()
 }
+
+/// The times of the processes with one name in one unit. If a command was recorded, its processes are separate
+/// from the others, for which the last part of the key is true.
+pub(super) type ProgramTimes = FxHashMap<(u32, Option<u32>, bool), Times>;
 
 /// The times of processes, from the samples at the end of a recording.
 #[derive(Debug, Default)]
@@ -109,21 +120,30 @@ impl ProcessTimes {
         }
     }
 
-    /// Returns the times of each program, by the program's name and unit; `None` if the recording has no
-    /// times.
-    pub(super) fn by_program(&self, threads: &mut Threads) -> Option<FxHashMap<(u32, Option<u32>), Times>> {
+    /// Returns the times of each program; `None` if the recording has no times. `is_other` returns whether a
+    /// process does not belong to the recorded command.
+    pub(super) fn by_program(
+        &self,
+        threads: &mut Threads,
+        is_other: impl Fn(u32) -> bool,
+    ) -> Option<ProgramTimes> {
         if self.times.is_empty() {
             return None;
         }
-        let mut sums: FxHashMap<(u32, Option<u32>), Times> = FxHashMap::default();
+        let mut sums = ProgramTimes::default();
         for (&pid, times) in &self.times {
-            let key = (threads.program_at(Some(pid), self.at), threads.unit_at(pid, self.at));
-            let sum = sums.entry(key).or_default();
-            sum.processor += times.processor;
-            sum.lock += times.lock;
-            sum.child += times.child;
+            let program = threads.program_at(Some(pid), self.at);
+            sums.entry((program, threads.unit_at(pid, self.at), is_other(pid))).or_default().add(times);
         }
         Some(sums)
+    }
+}
+
+impl Times {
+    fn add(&mut self, other: &Times) {
+        self.processor += other.processor;
+        self.lock += other.lock;
+        self.child += other.child;
     }
 }
 

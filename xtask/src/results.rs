@@ -338,7 +338,7 @@ impl Machine {
 }
 
 /// Returns the folder of complete results.
-fn folder() -> PathBuf {
+pub fn folder() -> PathBuf {
     process::root().join("studies/results")
 }
 

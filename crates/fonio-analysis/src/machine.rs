@@ -301,6 +301,9 @@ fn is_counter(metric: Metric) -> bool {
         | Metric::ProcessChildNs
         | Metric::ProcessTimerNs
         | Metric::ProcessPeerNs
+        | Metric::ProcessQuotaNs
+        | Metric::WalHeldNs
+        | Metric::WalHeldBytes
         | Metric::NetLinkBytesPerS => false,
     }
 }
@@ -310,8 +313,8 @@ impl Question for MachineTally {
 
     fn row(&mut self, row: Row, _: &mut Context) {
         let Row::Sample(sample) = row else { return };
-        // The waits of threads use these samples.
-        if sample.metric.is_of_process() {
+        // Other questions use these samples.
+        if sample.metric.is_of_process() || sample.metric.is_of_wal() {
             return;
         }
         let key = (sample.metric, sample.subject.clone());

@@ -447,14 +447,30 @@ named! {
         ProcessTimerNs = "process_timer_ns",
         /// Sleeps until a peer sent data or accepted a connection.
         ProcessPeerNs = "process_peer_ns",
+        /// Time for which the control group of the process had to wait, because it had used up its quota of
+        /// processor time. Of the processes of a group, the one with the most processor time has the sample.
+        ProcessQuotaNs = "process_quota_ns",
+        /// Time for which a process kept a write-ahead log of SQLite from being emptied, because it read the
+        /// log from the same place on. `subject` is the process id, a space, and the path of the log.
+        WalHeldNs = "wal_held_ns",
+        /// Length of the part of the log that could not be emptied, at the end of that time.
+        WalHeldBytes = "wal_held_bytes",
     }
 }
 
 impl Metric {
+    /// Returns whether this metric describes a reader of a write-ahead log.
+    pub fn is_of_wal(self) -> bool {
+        matches!(self, Metric::WalHeldNs | Metric::WalHeldBytes)
+    }
+
     /// Returns whether this metric is a time of the process that `subject` identifies.
     pub fn is_of_process(self) -> bool {
-        use Metric::{ProcessChildNs, ProcessCpuNs, ProcessLockNs, ProcessPeerNs, ProcessTimerNs};
-        matches!(self, ProcessCpuNs | ProcessLockNs | ProcessChildNs | ProcessTimerNs | ProcessPeerNs)
+        use Metric::{
+            ProcessChildNs, ProcessCpuNs, ProcessLockNs, ProcessPeerNs, ProcessQuotaNs, ProcessTimerNs,
+        };
+        let sleeps = matches!(self, ProcessLockNs | ProcessChildNs | ProcessTimerNs | ProcessPeerNs);
+        sleeps || matches!(self, ProcessCpuNs | ProcessQuotaNs)
     }
 }
 

@@ -16,6 +16,7 @@ mod probes;
 mod record;
 mod sampled;
 mod tracefs;
+mod wal_readers;
 mod write;
 
 pub use error::RecordError;

@@ -13,6 +13,8 @@ use fonio_machine::{Machine, read_text};
 use fonio_system::Pressure;
 use fonio_system::procfs::memory;
 
+use crate::wal_readers::WalReaders;
+
 /// Size of the read buffer. Every text that is read fits into the buffer, except `/proc/diskstats` on a
 /// machine with hundreds of disks; this text is truncated.
 const TEXT_BYTES: usize = 64 << 10;
@@ -25,6 +27,8 @@ pub(crate) struct Monitor {
     /// Each sample: time, index into `series`, value. Samples are compact, because a day of them must fit
     /// into memory.
     samples: Vec<(Timestamp, u32, i64)>,
+    machine: Machine,
+    wal_readers: WalReaders,
 }
 
 struct Source {
@@ -75,13 +79,24 @@ impl Monitor {
             zones.push(kind);
             add(&dir.join("temp"), Kind::Gauge(Metric::TemperatureMillicelsius, name));
         }
+        // Sensors in disks are no thermal zones.
+        for sensor in entries(&machine.sys("class/hwmon"), "hwmon") {
+            let dir = machine.sys("class/hwmon").join(&sensor);
+            let name = read_text(&dir.join("name")).map(|name| name.trim().to_owned());
+            if let Some(name) = name.filter(|name| ["nvme", "drivetemp"].contains(&name.as_str())) {
+                let subject = format!("{name} {sensor}");
+                add(&dir.join("temp1_input"), Kind::Gauge(Metric::TemperatureMillicelsius, subject));
+            }
+        }
         for policy in entries(&machine.sys("devices/system/cpu/cpufreq"), "policy") {
             let dir = machine.sys("devices/system/cpu/cpufreq").join(&policy);
             let name = policy.replace("policy", "cpu");
             add(&dir.join("scaling_cur_freq"), Kind::Gauge(Metric::CpuFrequencyKhz, name.clone()));
             add(&dir.join("scaling_max_freq"), Kind::Gauge(Metric::CpuFrequencyMaxKhz, name));
         }
-        Monitor { sources, text: vec![0; TEXT_BYTES], series: Vec::new(), samples: Vec::new() }
+        let (machine, wal_readers) = (machine.clone(), WalReaders::default());
+        let text = vec![0; TEXT_BYTES];
+        Monitor { sources, text, series: Vec::new(), samples: Vec::new(), machine, wal_readers }
     }
 
     /// Reads all counters once.
@@ -99,6 +114,12 @@ impl Monitor {
                 samples.push((time, place as u32, value));
             });
         }
+        self.wal_readers.look(&self.machine, time);
+    }
+
+    /// Returns the ids of processes that kept a write-ahead log of SQLite from being emptied.
+    pub(crate) fn wal_readers(&self) -> impl Iterator<Item = u32> {
+        self.wal_readers.pids()
     }
 
     pub(crate) fn write(&self, sink: &mut dyn RowSink) -> io::Result<()> {
@@ -106,7 +127,7 @@ impl Monitor {
             let (metric, subject) = &self.series[place as usize];
             sink.sample(&Sample { time, metric: *metric, subject: subject.clone(), value })?;
         }
-        Ok(())
+        self.wal_readers.samples().iter().try_for_each(|sample| sink.sample(sample))
     }
 }
 

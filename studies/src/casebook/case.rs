@@ -12,6 +12,9 @@ pub struct Case {
     /// The file's name without its extension.
     #[serde(skip)]
     pub name: String,
+    /// The folder's name.
+    #[serde(skip)]
+    pub set: String,
     /// One sentence: what runs.
     pub title: String,
     /// The address of the public report from which the case is made.
@@ -67,13 +70,19 @@ fn ext4() -> String {
     "ext4".to_owned()
 }
 
-/// Reads the cases in a folder, in the order of their names.
-pub fn read(folder: &Path) -> Result<Vec<Case>> {
-    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+/// The sets of cases, in the order in which they were written. The rules were changed after the runs of the
+/// first set. No rule had been changed for the cases of another set when they ran for the first time.
+pub const SETS: [&str; 3] = ["first", "last", "later"];
+
+/// Reads the cases of one set, in the order of their names.
+pub fn read(folder: &Path, set: &str) -> Result<Vec<Case>> {
+    let folder = folder.join(set);
+    let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
     paths.sort();
-    paths.iter().map(|path| one(path).with_context(|| path.display().to_string())).collect()
+    let read = |path: &PathBuf| one(path).with_context(|| path.display().to_string());
+    paths.iter().map(|path| Ok(Case { set: set.to_owned(), ..read(path)? })).collect()
 }
 
 fn one(path: &Path) -> Result<Case> {
@@ -92,8 +101,13 @@ mod tests {
 
     #[test]
     fn cases_can_be_read() {
-        let cases = read(&process::root().join("studies/casebook")).unwrap();
-        for case in &cases {
+        for set in SETS {
+            check(&read(&process::root().join("studies/casebook"), set).unwrap());
+        }
+    }
+
+    fn check(cases: &[Case]) {
+        for case in cases {
             assert!((12..=60).contains(&case.seconds), "{}: {} s", case.name, case.seconds);
             assert!(case.source.starts_with("https://"), "{} names no public report", case.name);
             assert!(!case.expected.storage || !case.expected.victim.is_empty(), "{}", case.name);

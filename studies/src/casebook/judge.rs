@@ -39,7 +39,8 @@ pub fn judge(case: &Case, report: &Value) -> Result<Judgement> {
     let said = &analysis["diagnosis"];
     ensure!(said.is_object(), "the report has no diagnosis: {verdict}");
     let text = |name: &str| said[name].as_str();
-    let Expected { storage, victim, operation, file, culprit, mechanism, right, wrong, .. } = &case.expected;
+    let Expected { storage, victim, operation, file, culprit, mechanism, right, acceptable, wrong } =
+        &case.expected;
     let is_storage = said["is_storage"] == Value::Bool(true);
     let is_among = |said: Option<&str>, accepted: &[String]| match said {
         Some(said) => accepted.iter().any(|accepted| accepted == said),
@@ -66,10 +67,12 @@ pub fn judge(case: &Case, report: &Value) -> Result<Judgement> {
         Some(said) => mechanism.iter().any(|accepted| accepted == said),
         None => mechanism.iter().any(|accepted| ["nothing", "none"].contains(&accepted.as_str())),
     };
-    let wants_nothing = right.iter().all(|kind| kind == "nothing");
     let mut shown: Vec<&str> = kinds.iter().copied().filter(|kind| *kind != "look").collect();
     shown.sort_unstable();
     shown.dedup();
+    // The author accepts that no remedy is given; acceptable ones may be.
+    let may_be_silent = right.iter().any(|kind| kind == "nothing")
+        && shown.iter().all(|kind| acceptable.iter().any(|accepted| accepted == kind));
     Ok(Judgement {
         parts: [
             Some(is_storage == *storage),
@@ -78,7 +81,7 @@ pub fn judge(case: &Case, report: &Value) -> Result<Judgement> {
             of_storage(&is_file),
             of_storage(&|| is_among(text("culprit"), culprit)),
             Some(is_storage == *storage && is_mechanism),
-            Some(is_storage == *storage && (wants_nothing || has(right))),
+            Some(is_storage == *storage && (may_be_silent || has(right))),
             Some(!has(wrong)),
         ],
         said: format!(

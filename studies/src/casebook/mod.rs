@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use xtask::results::{Cell, StudyResult};
+use xtask::results::{self, Cell, StudyResult};
 
 use crate::emulated::{self, Emulated, Options};
 use crate::{asked, process};
@@ -31,6 +31,9 @@ const SETTLE: Duration = Duration::from_secs(3);
 
 #[derive(Args)]
 pub struct Arguments {
+    /// Run only the cases of this set (default: all sets).
+    #[arg(long, value_parser = case::SETS)]
+    set: Option<String>,
     /// Run the cases whose names contain one of the words (default: all).
     #[arg(value_name = "WORD")]
     words: Vec<String>,
@@ -43,8 +46,14 @@ pub struct Arguments {
 }
 
 /// Runs the cases whose names contain one of the words, or all cases.
-pub fn run(Arguments { words, keep, again }: &Arguments) -> Result<()> {
-    let cases = case::read(&process::root().join("studies/casebook"))?;
+pub fn run(Arguments { set, words, keep, again }: &Arguments) -> Result<()> {
+    let folder = process::root().join("studies/casebook");
+    let sets = case::SETS.into_iter().filter(|name| set.as_ref().is_none_or(|set| set == name));
+    let sets: Vec<&str> = sets.collect();
+    let mut cases = Vec::new();
+    for set in &sets {
+        cases.extend(case::read(&folder, set)?);
+    }
     let is_chosen = |case: &&Case| words.is_empty() || words.iter().any(|word| case.name.contains(word));
     let chosen: Vec<&Case> = cases.iter().filter(is_chosen).collect();
     if chosen.is_empty() {
@@ -57,7 +66,8 @@ pub fn run(Arguments { words, keep, again }: &Arguments) -> Result<()> {
     let mut failed = Vec::new();
     for (at, case) in chosen.iter().enumerate() {
         process::check_signals()?;
-        println!("[{}/{}] {} (author {}): {}", at + 1, chosen.len(), case.name, case.author, case.title);
+        let (number, of) = (at + 1, chosen.len());
+        println!("[{number}/{of}] {} (set {}, author {}): {}", case.name, case.set, case.author, case.title);
         println!("      made from {}", case.source);
         let folder = process::scratch("casebook")?.join("cases").join(&case.name);
         let recorded = room.as_ref().map_or(Ok(()), |room| record(&fonio, room, case, &folder));
@@ -80,7 +90,14 @@ pub fn run(Arguments { words, keep, again }: &Arguments) -> Result<()> {
     if !failed.is_empty() {
         println!("\nNot judged: {}", failed.join(", "));
     }
-    keep_result(&judged, words.is_empty() && failed.is_empty() && !again)
+    for set in sets {
+        let of_set: Vec<&(&Case, Judgement)> = judged.iter().filter(|(case, _)| case.set == set).collect();
+        let all = cases.iter().filter(|case| case.set == set).count();
+        if !of_set.is_empty() {
+            keep_result(set, &of_set, of_set.len() == all && !again)?;
+        }
+    }
+    Ok(())
 }
 
 fn show(found: &Judgement) {
@@ -132,9 +149,13 @@ fn unlimited(device: &str) -> Result<()> {
     Ok(())
 }
 
-fn keep_result(judged: &[(&Case, Judgement)], is_complete: bool) -> Result<()> {
-    let title = "correct parts of diagnoses of real programs";
-    let mut result = StudyResult::begin("casebook", title, "cargo studies casebook", &["", "right", "of"])?;
+/// Prints the counts of a set, and keeps them if all cases of the set were run. The result of the first set is
+/// replaced; the results of other sets remain those of the first run.
+fn keep_result(set: &str, judged: &[&(&Case, Judgement)], is_complete: bool) -> Result<()> {
+    let id = format!("casebook-{set}");
+    let title = format!("correct parts of diagnoses of real programs, {set} set");
+    let command = format!("cargo studies casebook --set {set}");
+    let mut result = StudyResult::begin(&id, &title, &command, &["", "right", "of"])?;
     println!();
     let count = |parts: &dyn Fn(&Case, &Judgement) -> Option<bool>| {
         let parts: Vec<bool> = judged.iter().filter_map(|(case, found)| parts(case, found)).collect();
@@ -153,6 +174,10 @@ fn keep_result(judged: &[(&Case, Judgement)], is_complete: bool) -> Result<()> {
         "all parts, where it is not",
         count(&|case, found| (!case.expected.storage).then(|| is_right(found))),
     );
-    result.keep(is_complete)?;
+    let has_first_run = set != case::SETS[0] && results::folder().join(&id).with_extension("json").exists();
+    if has_first_run {
+        println!("\nThe kept result of the set `{set}` is that of its first run.");
+    }
+    result.keep(is_complete && !has_first_run)?;
     Ok(())
 }

@@ -17,6 +17,7 @@ use crate::device::flushes::{FlushTally, Flushes};
 use crate::device::info::DeviceInfo;
 use crate::device::interference::{Interference, InterferenceTally};
 use crate::device::io_share::{IoShare, ShareTally};
+use crate::device::speed::{DeviceSpeed, SpeedTally};
 use crate::figures::facts::{Facts, Frame};
 use crate::filter::FilterOptions;
 use crate::launch::{Launch, LaunchTally};
@@ -33,6 +34,7 @@ use crate::requests::points::{PointTally, Points};
 use crate::requests::size_latency::{SizeLatency, SizeLatencyTally};
 use crate::requests::sizes::{SizeTally, Sizes};
 use crate::requests::totals::{TotalTally, Totals};
+use crate::sqlite::readers::{WalReader, WalReaderTally};
 use crate::sqlite::{Sqlite, SqliteTally};
 use crate::verdict::Diagnosis;
 use crate::verdict::finding::{Finding, Severity};
@@ -183,6 +185,9 @@ questions! {
     queueing: QueueTally => Queueing,
     /// The effect of reads and writes on each other.
     interference: InterferenceTally => Interference,
+    /// Devices whose own speed changed: single slow requests, requests after idleness, slower writes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    device_speeds: SpeedTally => Vec<DeviceSpeed>,
     /// Requests by process.
     processes: ProcessTally => Processes,
     /// Requests by file and kind of data, if recorded.
@@ -191,6 +196,9 @@ questions! {
     /// The transactions of SQLite databases, if the recording has file-system calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sqlite: SqliteTally => Option<Sqlite>,
+    /// The processes that kept write-ahead logs of SQLite from being emptied, the longest log first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    wal_readers: WalReaderTally => Vec<WalReader>,
     /// The rest of the machine.
     machine: MachineTally => Machine,
     /// Changes over time.

@@ -47,6 +47,11 @@ pub struct DeviceInfo {
     /// The file systems on the device.
     #[serde(skip)]
     pub(crate) mounts: Vec<Mount>,
+    #[serde(skip)]
+    pub(crate) is_encrypted: bool,
+    /// The underlying devices (`major:minor`).
+    #[serde(skip)]
+    pub(crate) below: Vec<String>,
 }
 
 /// The requests and bytes of a device.
@@ -92,6 +97,8 @@ impl DeviceInfo {
             without_discard: mounted_without(&known.mounts, &["discard", "discard=async"])
                 .filter(|_| can_discard),
             mounts: known.mounts.clone(),
+            is_encrypted: known.encrypted == Some(true),
+            below: known.below.iter().map(DeviceId::to_string).collect(),
             ..counts
         }
     }

@@ -8,6 +8,7 @@
 
 mod finder;
 mod names;
+pub(crate) mod readers;
 mod receipt;
 mod slots;
 mod spans;
@@ -28,6 +29,7 @@ use crate::question::seen::Seen;
 use crate::question::{Question, Row};
 use finder::{Act, Finder, Mode, Role, Step};
 use names::Databases;
+pub use readers::WalReader;
 pub use receipt::{Amplification, MeanCost, Receipt, UsualCost};
 use receipt::{Labels, Sums};
 use slots::{Bytes, Cost, Outcome, Slots};

@@ -1,6 +1,7 @@
 //! The verdict: whether the figures can be trusted, and what they mean.
 
 mod advice;
+mod device_facts;
 mod diagnosis;
 pub(crate) mod facts;
 pub(crate) mod finding;

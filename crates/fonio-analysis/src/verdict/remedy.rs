@@ -78,6 +78,8 @@ pub enum RemedyKind {
     FixLock,
     /// The peer in the network.
     FasterPeer,
+    /// A higher quota of processor time.
+    RaiseQuota,
     /// More or faster processors, or less computation.
     MoreCpu,
     /// Better cooling.

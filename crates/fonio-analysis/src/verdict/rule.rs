@@ -32,6 +32,9 @@ pub(super) struct Rule {
     /// program waited are no reason for advice.
     #[serde(default)]
     pub(super) is_about_requests: bool,
+    /// The mechanisms that say the same; if one of them is the diagnosis, the rule is left out.
+    #[serde(default)]
+    pub(super) restated_by: Vec<String>,
     /// The figure that ranks findings of the same severity.
     #[serde(default)]
     pub(super) impact: Option<String>,

@@ -3,6 +3,7 @@
 
 use fonio_core::Nanos;
 
+use super::device_facts;
 use crate::analyser::Analysis;
 use crate::figures::facts::Facts;
 use crate::question::ratio::ratio;
@@ -78,6 +79,10 @@ pub(super) struct Victim<'a> {
     pub(super) device: Option<u32>,
     /// The kind of journal, if the program waited for SQLite databases most of the time.
     pub(super) sqlite: Option<SqliteMode>,
+    /// Time for which the program was blocked.
+    pub(super) time: Nanos,
+    /// Start and length of the wait, if a single wait makes the program the victim.
+    pub(super) stall: Option<(Nanos, Nanos)>,
     behind: &'a [Behind],
     /// The thread for which the program waited, if it mostly waited for another thread.
     through: Option<&'a Through>,
@@ -121,6 +126,8 @@ impl<'a> Victim<'a> {
             of_file,
             sqlite: program.sqlite.or(blocked_one.sqlite),
             device: blocked_one.device,
+            time: blocked_one.time_ns,
+            stall: None,
             behind: &blocked_one.behind,
             through,
             is_bulk: false,
@@ -143,6 +150,8 @@ impl<'a> Victim<'a> {
                 .filter(|known| Some(known.path.as_str()) == file),
             sqlite: program.and_then(|program| program.sqlite),
             device: longest.device,
+            time: longest.time_ns,
+            stall: Some((longest.at_ns, longest.time_ns)),
             behind: &longest.behind,
             through,
             is_bulk: false,
@@ -284,6 +293,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
             facts.word("victim.mount", &mount.at);
         }
     }
+    device_facts::put(facts, analysis, &victim);
     let culprit = victim.culprit();
     let label = "request time of the program in the way of the delayed program, share";
     facts.share("victim.behind_share", label, culprit.map_or(0.0, |culprit| culprit.share));
@@ -309,18 +319,23 @@ fn others(facts: &mut Facts, analysis: &Analysis) {
     facts.count("storage.waits_known", label, u64::from(blocked.is_some()));
     let work = blocked.map_or(&[][..], |blocked| &blocked.work);
     let span = analysis.span.duration_ns;
-    let most = |of: fn(&ProgramWork) -> Nanos| {
-        work.iter().max_by_key(|program| of(program)).filter(|one| of(one) > Nanos(0))
-    };
-    for (name, label, of) in [
-        ("lock", "waits for locks", (|work| work.lock_ns) as fn(&ProgramWork) -> Nanos),
-        ("child", "waits for child processes", |work| match SHELLS.contains(&work.name.as_str()) {
-            true => Nanos(0),
-            false => work.child_ns,
-        }),
-        ("processor", "processor time", |work| work.processor_ns),
+    // On every machine, some program waits for a child, a peer or a timer. Only the waits of a recorded command
+    // say something. A lock, a quota or a busy processor may delay any program.
+    let has_command = work.iter().any(|program| program.is_of_command);
+    let of_shell = |work: &ProgramWork| SHELLS.contains(&work.name.as_str());
+    let child = |work: &ProgramWork| if of_shell(work) { Nanos(0) } else { work.child_ns };
+    let of_command = |work: &&ProgramWork| work.is_of_command;
+    let of_any = |work: &&ProgramWork| work.is_of_command || !has_command;
+    for (name, label, counts, of) in [
+        ("lock", "waits for locks", &of_any as Counts, &(|work: &ProgramWork| work.lock_ns) as Time),
+        ("child", "waits for child processes", &of_command, &child),
+        ("peer", "waits for peers", &of_command, &|work| work.peer_ns),
+        ("timer", "sleeps for a fixed time", &of_command, &|work| work.timer_ns),
+        ("quota", "waits for a quota of processor time", &of_any, &|work| work.quota_ns),
+        ("processor", "processor time", &|_| true, &|work| work.processor_ns),
     ] {
-        let program = most(of);
+        let most = work.iter().filter(|one| counts(one)).max_by_key(|one| of(one));
+        let program = most.filter(|one| of(one) > Nanos(0));
         let time = program.map(of);
         let label = format!("{label} of the program with the most");
         facts.amount(format!("other.{name}"), label.clone(), time);
@@ -331,3 +346,8 @@ fn others(facts: &mut Facts, analysis: &Analysis) {
         }
     }
 }
+
+/// Whether a program's time is counted.
+type Counts<'a> = &'a dyn Fn(&&ProgramWork) -> bool;
+/// One time of a program.
+type Time<'a> = &'a dyn Fn(&ProgramWork) -> Nanos;

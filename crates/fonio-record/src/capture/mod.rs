@@ -8,6 +8,7 @@ pub(crate) mod command;
 mod idle;
 pub(crate) mod pace;
 pub(crate) mod processes;
+mod quota;
 pub(crate) mod stop;
 
 use std::ffi::OsString;
@@ -444,6 +445,8 @@ impl Running<'_> {
             self.process_times.map(|times| times.finish(&self.capture.machine, ended, seen.as_ref()));
         let process_times = process_times.unwrap_or_default();
         self.threads.add_working(processes::working(&process_times), &self.capture.machine);
+        let readers = self.monitor.iter().flat_map(Monitor::wal_readers);
+        self.threads.add_working(readers, &self.capture.machine);
         let failed = |source| self.capture.store_failed(source);
         let missed = self.block.missed().map_err(failed)?;
         let waits_missed = self.waits.as_ref().map(Feed::missed).transpose().map_err(failed)?;

@@ -10,6 +10,7 @@ use fonio_system::Task;
 use fonio_system::procfs::Stat;
 use rustc_hash::FxHashMap;
 
+use crate::capture::quota::QuotaTimes;
 use crate::probes::blocked::ProcessesSeen;
 
 /// Minimum time for a process to be named.
@@ -19,12 +20,13 @@ const NAMED_FROM_NS: i64 = 50_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct ProcessTimes {
     began: FxHashMap<u32, Stat>,
+    quotas: QuotaTimes,
 }
 
 impl ProcessTimes {
     /// Reads the times of all processes.
     pub(crate) fn begin(machine: &Machine) -> ProcessTimes {
-        ProcessTimes { began: read(machine) }
+        ProcessTimes { began: read(machine), quotas: QuotaTimes::begin(machine) }
     }
 
     /// Reads the times again, and returns a sample for each process that used a processor since then, and
@@ -35,11 +37,13 @@ impl ProcessTimes {
         ended: Timestamp,
         seen: Option<&ProcessesSeen>,
     ) -> Vec<Sample> {
-        let used = used(&self.began, &read(machine), seen.map(|seen| &seen.ran)).into_iter();
-        let used = used.map(|(pid, time)| (pid, Metric::ProcessCpuNs, time));
+        let used = used(&self.began, &read(machine), seen.map(|seen| &seen.ran));
+        let waited = self.quotas.finish(machine, &used.iter().copied().collect()).into_iter();
+        let waited = waited.map(|(pid, time)| (pid, Metric::ProcessQuotaNs, time));
+        let used = used.into_iter().map(|(pid, time)| (pid, Metric::ProcessCpuNs, time));
         let slept = seen.iter().flat_map(|seen| &seen.slept);
         let slept = slept.map(|slept| (slept.pid, slept.metric, slept.time));
-        let samples = used.chain(slept).map(|(pid, metric, time)| Sample {
+        let samples = used.chain(waited).chain(slept).map(|(pid, metric, time)| Sample {
             time: ended,
             metric,
             subject: Some(pid.to_string()),

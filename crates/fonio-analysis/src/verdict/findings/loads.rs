@@ -130,9 +130,13 @@ impl Load {
         for repetition in 0..=self.repeat {
             for (metric, subject, value) in &self.samples {
                 let metric = Metric::from_name(metric).unwrap_or_else(|| panic!("{metric}"));
-                let gauges =
-                    [Metric::NetLinkBytesPerS, Metric::MemoryAvailableBytes, Metric::MemoryTotalBytes];
-                let counter = !gauges.contains(&metric);
+                let gauges = [
+                    Metric::NetLinkBytesPerS,
+                    Metric::MemoryAvailableBytes,
+                    Metric::MemoryTotalBytes,
+                    Metric::TemperatureMillicelsius,
+                ];
+                let counter = !(gauges.contains(&metric) || metric.is_of_process() || metric.is_of_wal());
                 samples.push(Sample {
                     time: Timestamp(repetition * self.every_us * 1000),
                     metric,

@@ -77,13 +77,15 @@ pub(crate) fn judge(analysis: &mut Analysis) {
     analysis.verdict_severity = verdict.severity;
     // Without a verdict, only the rules that do not judge figures apply.
     let judges = verdict.id != TOO_LITTLE;
+    // The facts about a copy are added only if the verdict is about the copy.
+    let again = (analysis.verdict_id == ONLY_BULK_WORK).then(|| self::facts(analysis));
+    let diagnoses = has_all_waits && judges && analysis.validity.ok;
+    let cause = diagnoses.then(|| diagnose(again.as_ref().unwrap_or(&facts))).flatten();
     // Requests alone are no reason for advice if the recording shows which programs waited.
     let rules = rules.rule.into_iter().filter(|rule| !(rule.is_about_requests && has_all_waits));
-    analysis.findings = findings(rules, &facts, judges);
-    if has_all_waits && judges && analysis.validity.ok {
-        // The facts about a copy are added only if the verdict is about the copy.
-        let again = (analysis.verdict_id == ONLY_BULK_WORK).then(|| self::facts(analysis));
-        let cause = diagnose(again.as_ref().unwrap_or(&facts));
+    let restates = |rule: &Rule| cause.as_ref().is_some_and(|cause| rule.restated_by.contains(&cause.id));
+    analysis.findings = findings(rules.filter(|rule| !restates(rule)), &facts, judges);
+    if diagnoses {
         analysis.diagnosis = Some(diagnosis(analysis, cause.as_ref()));
         analysis.findings.splice(0..0, cause);
         // Doubts about the measurement come first.
@@ -245,9 +247,22 @@ mod tests {
             "program.look",
         ];
         let is_offered = |name: &str| name.strip_prefix("fix.").is_some_and(|fix| offered.contains(&fix));
-        // These words exist only for a known mount or FUSE server.
-        let of_mount = ["victim.mount", "victim.server", "fix.victim_noatime"];
-        let is_known = |name: &str| known.contains(name) || is_offered(name) || of_mount.contains(&name);
+        // These words exist only for a known mount, a FUSE server, the reader of a write-ahead log, or a
+        // command.
+        let special = [
+            "victim.mount",
+            "victim.server",
+            "fix.victim_noatime",
+            "wal.log",
+            "wal.reader",
+            "wal.reader_pid",
+            "victim.wal_log",
+            "victim.wal_reader",
+            "other.child.program",
+            "other.peer.program",
+            "other.timer.program",
+        ];
+        let is_known = |name: &str| known.contains(name) || is_offered(name) || special.contains(&name);
         let fixes = rules
             .rule
             .iter()

@@ -132,8 +132,8 @@ impl Question for BlockedTally {
     fn finish(mut self, end: &mut Ending) -> Option<Blocked> {
         let (began, span, meta) = (end.began(), end.duration(), end.meta);
         let command = meta.command_pid;
-        let is_other = |pid| command.is_some_and(|command| self.is_of(pid, command) == Some(false));
-        let times = self.times.by_program(&mut end.context.threads, is_other);
+        let is_of_command = |pid| command.and_then(|command| self.is_of(pid, command)) == Some(true);
+        let times = self.times.by_program(&mut end.context.threads, &is_of_command);
         let (threads, files) = (&end.context.threads, &end.context.files);
         // On an idle machine, no thread is blocked at all.
         let shows = |what: &str| meta.source.shows.iter().any(|shown| shown == what);
@@ -183,8 +183,9 @@ impl Question for BlockedTally {
         }
         for program in &mut programs {
             // A thread that acts for another program, such as a workload's, has no processor time of its own.
-            let key = (program.name, program.unit, program.role == Role::Other);
-            let of_program = times.as_ref().and_then(|times| times.get(&key));
+            let is_of_command = command.is_some() && program.role == Role::OfInterest;
+            let of = |is_of| times.as_ref()?.get(&(program.name, program.unit, is_of));
+            let of_program = of(is_of_command).or_else(|| of(!is_of_command));
             program.working =
                 of_program.map(|times| Working::of(program.time, program.through_time(), *times));
         }

@@ -28,7 +28,7 @@ const PROCESSES_MAX: usize = 1 << 16;
 /// The working time of a program, summed over all its threads and processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Working {
-    /// The working time: processor time, and waits for storage, locks and child processes.
+    /// The working time: processor time, and waits for storage, locks, child processes and processor time.
     pub time_ns: Nanos,
     /// Processor time.
     pub processor_ns: Nanos,
@@ -36,6 +36,9 @@ pub struct Working {
     pub lock_ns: Nanos,
     /// Waits until a child process ended, without waits for a child that was itself blocked on storage.
     pub child_ns: Nanos,
+    /// Waits for processor time, because the program's control group had used up its quota.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub quota_ns: Nanos,
     /// The share of the working time for which the program was blocked on storage.
     pub storage_share: f64,
 }
@@ -48,14 +51,33 @@ pub struct ProgramWork {
     /// The systemd unit or container, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
+    /// Whether these processes are those of the recorded command, and of its children. The field is false if
+    /// no command was recorded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_of_command: bool,
     /// Processor time of all processes of the program.
     pub processor_ns: Nanos,
-    /// Sleeps of the program's threads while another thread held a lock. If a command was recorded, sleeps of
-    /// other processes do not count.
+    /// Sleeps of the program's threads while another thread held a lock.
     pub lock_ns: Nanos,
-    /// Sleeps of the program's threads until a child process ended. If a command was recorded, sleeps of other
-    /// processes, such as the shell that started the recording, do not count.
+    /// Sleeps of the program's threads until a child process ended.
     pub child_ns: Nanos,
+    /// Waits for processor time, because the program's control group had used up its quota.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub quota_ns: Nanos,
+    /// Sleeps of the program's threads until a peer sent data or accepted a connection. Idle servers have such
+    /// sleeps too.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub peer_ns: Nanos,
+    /// Sleeps of the program's threads for a fixed time.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub timer_ns: Nanos,
+}
+
+/// A program: its name, its unit, and whether it belongs to the recorded command.
+pub(super) type Worker = (u32, Option<u32>, bool);
+
+fn is_none(time: &Nanos) -> bool {
+    *time == Nanos(0)
 }
 
 impl ProgramWork {
@@ -65,28 +87,28 @@ impl ProgramWork {
     }
 }
 
-/// Lists the programs with the most processor time, waits for locks and waits for child processes.
-pub(super) fn work(times: &ProgramTimes, threads: &Threads) -> Vec<ProgramWork> {
-    let mut sums: FxHashMap<(u32, Option<u32>), Times> = FxHashMap::default();
-    for (&(name, unit, is_other), times) in times {
-        let sum = sums.entry((name, unit)).or_default();
-        sum.add(&if is_other { Times { processor: times.processor, ..Times::default() } } else { *times });
-    }
-    let mut sorted: Vec<(&(u32, Option<u32>), &Times)> = sums.iter().collect();
-    sorted.sort_by_key(|(program, times)| (Reverse(times.processor + times.lock + times.child), **program));
-    let told = |(program, times): (&(u32, Option<u32>), &Times)| ProgramWork {
+/// Lists the programs with the most processor time and the longest waits.
+pub(super) fn work(times: &FxHashMap<Worker, Times>, threads: &Threads) -> Vec<ProgramWork> {
+    let mut sorted: Vec<(&Worker, &Times)> = times.iter().collect();
+    // Sleeps for peers and timers are listed only for the command, because idle programs have them too.
+    let weight = |(worker, times): &(&Worker, &Times)| match worker.2 {
+        true => times.working() + times.peer + times.timer,
+        false => times.working(),
+    };
+    sorted.sort_by_key(|row| (Reverse(weight(row)), *row.0));
+    let told = |(program, times): (&Worker, &Times)| ProgramWork {
         name: threads.name(program.0).to_owned(),
         unit: program.1.map(|unit| threads.unit(unit).to_owned()),
+        is_of_command: program.2,
         processor_ns: times.processor,
         lock_ns: times.lock,
         child_ns: times.child,
+        quota_ns: times.quota,
+        peer_ns: times.peer,
+        timer_ns: times.timer,
     };
     sorted.into_iter().take(WORK_LISTED).map(told).collect()
 }
-
-/// The times of the processes with one name in one unit. If a command was recorded, its processes are separate
-/// from the others, for which the last part of the key is true.
-pub(super) type ProgramTimes = FxHashMap<(u32, Option<u32>, bool), Times>;
 
 /// The times of processes, from the samples at the end of a recording.
 #[derive(Debug, Default)]
@@ -100,6 +122,15 @@ pub(super) struct Times {
     processor: Nanos,
     lock: Nanos,
     child: Nanos,
+    quota: Nanos,
+    peer: Nanos,
+    timer: Nanos,
+}
+
+impl Times {
+    fn working(&self) -> Nanos {
+        self.processor + self.lock + self.child + self.quota
+    }
 }
 
 impl ProcessTimes {
@@ -116,34 +147,40 @@ impl ProcessTimes {
             Metric::ProcessCpuNs => times.processor = value,
             Metric::ProcessLockNs => times.lock = value,
             Metric::ProcessChildNs => times.child = value,
+            Metric::ProcessQuotaNs => times.quota = value,
+            Metric::ProcessPeerNs => times.peer = value,
+            Metric::ProcessTimerNs => times.timer = value,
             _ => {}
         }
     }
 
-    /// Returns the times of each program; `None` if the recording has no times. `is_other` returns whether a
-    /// process does not belong to the recorded command.
+    /// Returns the times of each program; `None` if the recording has no times. `is_of_command` returns whether
+    /// a process belongs to the recorded command.
     pub(super) fn by_program(
         &self,
         threads: &mut Threads,
-        is_other: impl Fn(u32) -> bool,
-    ) -> Option<ProgramTimes> {
+        is_of_command: &dyn Fn(u32) -> bool,
+    ) -> Option<FxHashMap<Worker, Times>> {
         if self.times.is_empty() {
             return None;
         }
-        let mut sums = ProgramTimes::default();
+        let mut sums: FxHashMap<Worker, Times> = FxHashMap::default();
         for (&pid, times) in &self.times {
-            let program = threads.program_at(Some(pid), self.at);
-            sums.entry((program, threads.unit_at(pid, self.at), is_other(pid))).or_default().add(times);
+            let (name, unit) = (threads.program_at(Some(pid), self.at), threads.unit_at(pid, self.at));
+            sums.entry((name, unit, is_of_command(pid))).or_default().add(times);
         }
         Some(sums)
     }
 }
 
 impl Times {
-    fn add(&mut self, other: &Times) {
+    pub(super) fn add(&mut self, other: &Times) {
         self.processor += other.processor;
         self.lock += other.lock;
         self.child += other.child;
+        self.quota += other.quota;
+        self.peer += other.peer;
+        self.timer += other.timer;
     }
 }
 
@@ -154,12 +191,13 @@ impl Working {
         let beyond = Nanos(others.0.saturating_sub(through.0));
         let lock = Nanos(times.lock.0.min(beyond.0));
         let child = Nanos(beyond.0 - lock.0);
-        let working = times.processor + storage + beyond;
+        let working = times.processor + storage + beyond + times.quota;
         Working {
             time_ns: working,
             processor_ns: times.processor,
             lock_ns: lock,
             child_ns: child,
+            quota_ns: times.quota,
             storage_share: ratio(storage, working).unwrap_or(0.0),
         }
     }
@@ -169,7 +207,7 @@ impl Working {
     pub(super) fn is_problem(&self, storage: Nanos) -> bool {
         self.storage_share >= PROBLEM_FROM
             && self.time_ns >= WORKING_MIN
-            && storage >= self.lock_ns.max(self.child_ns)
+            && storage >= self.lock_ns.max(self.child_ns).max(self.quota_ns)
     }
 }
 
@@ -181,17 +219,19 @@ mod tests {
 
     #[test]
     fn the_largest_kind_of_wait_decides() {
-        let judged = |storage: u64, processor: u64, lock: u64, child: u64| {
+        let judged = |storage: u64, processor: u64, lock: u64, child: u64, quota: u64| {
             let nanos = |ms: u64| Nanos(ms * MS);
-            let times = Times { processor: nanos(processor), lock: nanos(lock), child: nanos(child) };
+            let (processor, lock, child, quota) = (nanos(processor), nanos(lock), nanos(child), nanos(quota));
+            let times = Times { processor, lock, child, quota, ..Times::default() };
             let working = Working::of(nanos(storage), Nanos(0), times);
             (working.time_ns.0 / MS, working.is_problem(nanos(storage)))
         };
-        assert_eq!(judged(20, 180, 0, 0), (200, true));
-        assert_eq!(judged(19, 181, 0, 0), (200, false), "below a tenth");
-        assert_eq!(judged(100, 99, 0, 0), (199, false), "too little work");
-        assert_eq!(judged(300, 100, 299, 0), (699, true));
-        assert_eq!(judged(300, 100, 301, 0), (701, false), "the lock is the larger wait");
-        assert_eq!(judged(300, 100, 0, 400), (800, false), "the child is the larger wait");
+        assert_eq!(judged(20, 180, 0, 0, 0), (200, true));
+        assert_eq!(judged(19, 181, 0, 0, 0), (200, false), "below a tenth");
+        assert_eq!(judged(100, 99, 0, 0, 0), (199, false), "too little work");
+        assert_eq!(judged(300, 100, 299, 0, 0), (699, true));
+        assert_eq!(judged(300, 100, 301, 0, 0), (701, false), "the lock is the larger wait");
+        assert_eq!(judged(300, 100, 0, 400, 0), (800, false), "the child is the larger wait");
+        assert_eq!(judged(300, 100, 0, 0, 400), (800, false), "the quota is the larger wait");
     }
 }

@@ -144,7 +144,7 @@ pub fn in_guest(command: &mut Command) -> Result<(String, f64)> {
     process::check_signals()?;
     let said = String::from_utf8_lossy(&out.stderr);
     ensure!(out.status.success(), "{} failed:\n{said}", process::shown(command));
-    let boot = said.lines().find_map(|line| line.rsplit_once("of which ")?.1.strip_suffix(" s to boot."));
+    let boot = said.lines().find_map(|line| line.rsplit_once(", including ")?.1.strip_suffix(" s to boot."));
     let boot = boot.and_then(|boot| boot.parse().ok()).context("fonio printed no boot time")?;
     Ok((String::from_utf8(out.stdout)?, boot))
 }

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{KERNELS, judged, on_kernel};
 
@@ -31,18 +31,28 @@ pub fn run(fonio: &Path) -> Result<u32> {
         }
     }
     println!(
-        "\nPromised: each verdict with BPF names the shell, the program that it waits for, and the call. \
-         Without BPF, the report names the program and the call.\n"
+        "\nPromised: each verdict with BPF names the blocked program and the call, and the report names the shell \
+         that waits for that program. Without BPF, the report names the program and the call.\n"
     );
     Ok(broken)
 }
 
-/// Returns whether the verdict names the shell and the program for which it waits.
+/// Returns whether the verdict names the programs that are blocked, and the report the shell that waits for
+/// each of them.
 fn by_bpf(analysis: &Value) -> bool {
     let verdict = analysis["verdict"].as_str().unwrap_or_default();
+    let mut programs = analysis["blocked"]["programs"].as_array().into_iter().flatten();
+    let shell = programs.find(|program| program["name"] == "sh").unwrap_or(&Value::Null);
+    let (through, mostly) = (&shell["through"], &shell["operations"][0]);
     analysis["verdict_id"] == "blocked"
-        && verdict.contains("sh was blocked")
-        && verdict.contains("waiting for dd, which was blocked in fsync of")
+        && ["dd was blocked on it", "waiting for dd, which was blocked"]
+            .iter()
+            .any(|one| verdict.contains(one))
+        && verdict.contains("in fsync of")
+        && shell["is_problem"] == true
+        && (&through["name"], &through["blocked_in"]) == (&json!("dd"), &json!("fsync"))
+        && mostly["blocked_in"] == "other_thread"
+        && mostly["waits"].as_u64() >= Some(40)
 }
 
 /// Returns whether the program that was blocked longest was blocked in its own fsync.

@@ -23,7 +23,7 @@ pub fn run(fonio: &Path) -> Result<u32> {
     let mut broken = 0;
     for kernel in KERNELS {
         let text = on_kernel(fonio, kernel, SCRIPT)?;
-        let json = text.find("\n{").context("fonio gave no JSON")?;
+        let json = text.find('{').context("fonio gave no JSON")?;
         let mut values = serde_json::Deserializer::from_str(&text[json..]).into_iter::<Value>();
         let report = values.next().context("fonio gave no JSON")??;
         let is_right = sees_both(&report["wear"]["devices"][0]);

@@ -14,6 +14,7 @@
 //! requests. These shares are computed only for the longest waits.
 
 mod behind;
+mod bulk;
 mod chain;
 mod count;
 mod delayed;

@@ -8,9 +8,9 @@ use fonio_core::{BlockedIn, Content, Nanos};
 use rustc_hash::FxHashMap;
 
 use super::behind::{Owners, Watch};
+use super::bulk::Caused;
 use super::chain::{Place, add_place};
 use super::count::{Count, Key};
-use super::delayed::Caused;
 use super::working::{PROBLEM_FROM, Working};
 use super::{Behind, BlockedProgram, FileShare, OperationTime, Role, SqliteMode, Through};
 use crate::causes::names::FileNames;

@@ -7,6 +7,7 @@ use fonio_core::{BlockedIn, ByteCount, Nanos, Request, Timestamp, Wait};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::behind::{Owner, Owners, Source, Watch};
+use super::bulk::is_bulk;
 use super::chain::{Chains, ForThread, Place};
 use super::count::{Count, FileCount, Kept, Key};
 use super::program::{Program, through};
@@ -384,7 +385,7 @@ impl BlockedTally {
         // Copies read and write; a program that faults pages in computes with mapped data.
         let (_, faults) = of(BlockedIn::PageFault);
         let is_mapped = faults + faults >= count.time;
-        if delayed::is_bulk(caused, span) && !saves && !is_mapped {
+        if is_bulk(caused, span) && !saves && !is_mapped {
             return Role::BulkWork;
         }
         Role::OfInterest

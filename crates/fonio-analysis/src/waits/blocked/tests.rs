@@ -354,6 +354,35 @@ fn a_read_of_a_pipe_or_from_a_server_is_no_wait_for_storage() {
     assert!(is_problem(disk, None, ""), "a file on a disk");
 }
 
+/// The recording is started by a program with the name of the recorded command.
+#[test]
+fn the_waits_of_the_command_s_starter_do_not_count() {
+    let mut analyser = analyser();
+    for (tid, parent, comm) in [(1, 0, "init"), (7, 1, "python3"), (8, 7, "fonio"), (9, 8, "python3")] {
+        let (pid, comm) = (Some(tid), Some(comm.to_owned()));
+        analyser.thread(&Thread { tid, pid, comm, parent_pid: Some(parent), ..Thread::default() }).unwrap();
+    }
+    for at in 0..100 {
+        analyser.wait(&wait(&format!("9 fsync {} {}", at * 10_000, at * 10_000 + 6_000))).unwrap();
+    }
+    analyser.request(&request(0, "WS 0+8 q0 d0 c6000 t9")).unwrap();
+    let ended = Timestamp(1_000_000_000);
+    for (metric, pid, ms) in
+        [(Metric::ProcessChildNs, 7, 1000), (Metric::ProcessCpuNs, 7, 5), (Metric::ProcessCpuNs, 9, 400)]
+    {
+        let (subject, value) = (Some(pid.to_string()), ms * 1_000_000);
+        analyser.sample(&Sample { time: ended, metric, subject, value }).unwrap();
+    }
+    let (began, command) = (Some(Timestamp(0)), Some(vec!["python3".to_owned()]));
+    let meta = Meta { began, ended: Some(ended), command, command_pid: Some(9), ..Meta::default() };
+    let found = analyser.finish(&meta);
+    assert!(found.verdict.contains("60 % of its working time (600 ms of 1 s"), "{}", found.verdict);
+    let blocked = found.blocked.unwrap();
+    let work = blocked.work.iter().map(|work| (work.is_of_command, work.processor_ns, work.child_ns));
+    let outside = (false, Nanos(5_000_000), Nanos(1_000_000_000));
+    assert!(work.eq([outside, (true, Nanos(400_000_000), Nanos(0))]), "{:?}", blocked.work);
+}
+
 /// Each transaction waits for the database and for a re-created journal.
 #[test]
 fn the_files_of_a_database_count_together() {

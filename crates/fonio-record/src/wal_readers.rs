@@ -162,7 +162,9 @@ fn open_index(machine: &Machine, pid: u32, inode: u64) -> Option<OpenIndex> {
         let path = fs::read_link(entry.path()).ok()?;
         let is_index = path.to_string_lossy().ends_with("-shm");
         let open = OpenIndex { path, descriptor: entry.path() };
-        (is_index && fs::metadata(&open.descriptor).ok()?.ino() == inode).then_some(open)
+        // Opening a pipe would block.
+        let is_it = |file: fs::Metadata| file.is_file() && file.ino() == inode;
+        (is_index && fs::metadata(&open.descriptor).is_ok_and(is_it)).then_some(open)
     })
 }
 

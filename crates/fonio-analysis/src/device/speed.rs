@@ -8,14 +8,18 @@ use fonio_core::{ByteCount, Nanos, Request, Sector, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::filter::FilterOptions;
 use crate::question::Question;
 use crate::question::context::Ending;
+use crate::question::options::AnalysisOptions;
 use crate::question::ratio::{at, ratio};
 use crate::question::seen::Seen;
 
 /// Idleness from which a device may have changed its power state, and idleness after which it has not.
 const IDLE_FROM: Nanos = Nanos(100_000_000);
 const BUSY_BELOW: Nanos = Nanos(20_000_000);
+/// Smallest ratio of the times of reads after idleness and of other reads.
+const IDLE_RATIO: f64 = 3.0;
 /// Requests up to this size are compared with each other.
 const SMALL: ByteCount = ByteCount(64 << 10);
 /// Requests at least this far from the previous request are not sequential.
@@ -45,7 +49,8 @@ pub struct DeviceSpeed {
     /// The requests that were alone in the device and much slower than others of their kind, longest first; at
     /// most ten.
     pub slow: Vec<SlowRequest>,
-    /// Requests after idleness, compared with other requests; absent with too few requests.
+    /// Reads after idleness, compared with other reads; absent if there are too few reads, or if the times are
+    /// similar.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_idleness: Option<AfterIdleness>,
     /// The change of the write rate; absent if writes did not become slower for good.
@@ -64,15 +69,15 @@ pub struct SlowRequest {
     pub usual_ns: Nanos,
 }
 
-/// Small requests that are not sequential and were alone in the device, of the kind (reads or writes) that
-/// lost the most time.
+/// Small reads that are not sequential and were alone in the device. Writes are not compared, since a device
+/// may also need longer for the first of several writes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AfterIdleness {
-    /// Number of requests after at least 100 ms without a request.
-    pub requests: u64,
+    /// Number of reads after at least 100 ms without a request.
+    pub reads: u64,
     /// Their median time.
     pub median_ns: Nanos,
-    /// Median time of requests after at most 20 ms without a request.
+    /// Median time of reads after at most 20 ms without a request.
     pub otherwise_ns: Nanos,
 }
 
@@ -90,6 +95,8 @@ pub struct SlowerWrites {
 #[derive(Debug, Default)]
 pub(crate) struct SpeedTally {
     devices: Vec<Device>,
+    /// Whether the filter leaves requests out. Then it is unknown which requests were alone.
+    is_filtered: bool,
 }
 
 #[derive(Debug, Default)]
@@ -98,9 +105,11 @@ struct Device {
     alone: Option<Alone>,
     free_from: Option<Timestamp>,
     last_end: Option<Sector>,
-    reads: Times,
-    writes: Times,
-    flushes: Times,
+    /// Times of the requests of each kind that were alone.
+    times: [Vec<Nanos>; 3],
+    /// Times of small reads that were alone and not sequential: after idleness, and otherwise.
+    after_idleness: Vec<Nanos>,
+    otherwise: Vec<Nanos>,
     slow: Vec<(Alone, Nanos)>,
     writing: Writing,
 }
@@ -119,14 +128,6 @@ enum Kind {
     Read,
     Write,
     Flush,
-}
-
-/// Times of the requests of one kind that were alone in the device.
-#[derive(Debug, Default)]
-struct Times {
-    all: Vec<Nanos>,
-    after_idleness: Vec<Nanos>,
-    otherwise: Vec<Nanos>,
 }
 
 /// Time in which writes were in flight, for each piece of the written bytes.
@@ -149,9 +150,14 @@ struct Piece {
 impl Question for SpeedTally {
     type Answer = Vec<DeviceSpeed>;
 
+    fn with(options: &AnalysisOptions) -> SpeedTally {
+        let is_filtered = options.filter.as_ref().is_some_and(FilterOptions::is_partial);
+        SpeedTally { is_filtered, ..SpeedTally::default() }
+    }
+
     #[inline]
     fn request(&mut self, _: &Request, seen: &Seen) {
-        let Some(flight) = seen.flight else { return };
+        let Some(flight) = seen.flight.filter(|_| !self.is_filtered) else { return };
         let kind = match seen.class {
             class if class.is_read() => Kind::Read,
             class if class.is_write() => Kind::Write,
@@ -161,7 +167,11 @@ impl Question for SpeedTally {
         at(&mut self.devices, seen.device).add(kind, seen, flight);
     }
 
+    /// After lost events, it is unknown which requests were alone, and how many bytes were written.
     fn finish(mut self, end: &mut Ending) -> Vec<DeviceSpeed> {
+        if end.lost.is_any() {
+            return Vec::new();
+        }
         let began = end.began();
         let devices = self.devices.iter_mut().enumerate();
         devices
@@ -211,17 +221,13 @@ impl Device {
 
     fn keep(&mut self, alone: Alone) {
         let time = alone.completed - alone.issued;
-        let times = match alone.kind {
-            Kind::Read => &mut self.reads,
-            Kind::Write => &mut self.writes,
-            Kind::Flush => &mut self.flushes,
-        };
-        push(&mut times.all, time);
-        match alone.idle_before {
-            _ if !alone.is_small_and_far => {}
-            idle if idle >= IDLE_FROM => push(&mut times.after_idleness, time),
-            idle if idle <= BUSY_BELOW => push(&mut times.otherwise, time),
-            _ => {}
+        push(&mut self.times[alone.kind as usize], time);
+        if alone.kind == Kind::Read && alone.is_small_and_far {
+            match alone.idle_before {
+                idle if idle >= IDLE_FROM => push(&mut self.after_idleness, time),
+                idle if idle <= BUSY_BELOW => push(&mut self.otherwise, time),
+                _ => {}
+            }
         }
         if time >= SLOW_FROM {
             self.slow.push((alone, time));
@@ -241,9 +247,9 @@ impl Device {
             self.keep(alone);
         }
         self.shorten();
-        let usual = [&mut self.reads, &mut self.writes, &mut self.flushes].map(|times| {
-            let enough = times.all.len() >= 2 * COMPARED_FROM;
-            median(&mut times.all).filter(|_| enough)
+        let usual = self.times.each_mut().map(|times| {
+            let enough = times.len() >= 2 * COMPARED_FROM;
+            median(times).filter(|_| enough)
         });
         let slow = self.slow.iter().filter_map(|(alone, time)| {
             let usual_ns = usual[alone.kind as usize]?;
@@ -251,9 +257,17 @@ impl Device {
             is_slow.then_some(SlowRequest { at_ns: alone.issued - began, time_ns: *time, usual_ns })
         });
         let slow = slow.collect();
-        let after = [&mut self.reads, &mut self.writes].map(Times::after_idleness);
-        let after_idleness = after.into_iter().flatten().max_by_key(AfterIdleness::lost);
+        let after_idleness = self.after_idleness();
         DeviceSpeed { device, slow, after_idleness, slower_writes: self.writing.slower() }
+    }
+
+    fn after_idleness(&mut self) -> Option<AfterIdleness> {
+        let enough = self.after_idleness.len().min(self.otherwise.len()) >= COMPARED_FROM;
+        let reads = self.after_idleness.len() as u64;
+        let median_ns = median(&mut self.after_idleness).filter(|_| enough)?;
+        let otherwise_ns = median(&mut self.otherwise)?;
+        let is_slower = ratio(median_ns, otherwise_ns).is_some_and(|ratio| ratio >= IDLE_RATIO);
+        is_slower.then_some(AfterIdleness { reads, median_ns, otherwise_ns })
     }
 }
 
@@ -268,21 +282,10 @@ fn median(times: &mut [Nanos]) -> Option<Nanos> {
     times.get(times.len() / 2).copied()
 }
 
-impl Times {
-    fn after_idleness(&mut self) -> Option<AfterIdleness> {
-        let enough = self.after_idleness.len().min(self.otherwise.len()) >= COMPARED_FROM;
-        Some(AfterIdleness {
-            requests: self.after_idleness.len() as u64,
-            median_ns: median(&mut self.after_idleness).filter(|_| enough)?,
-            otherwise_ns: median(&mut self.otherwise)?,
-        })
-    }
-}
-
 impl AfterIdleness {
-    /// Returns the additional time of all requests after idleness.
+    /// Returns the additional time of all reads after idleness.
     pub(crate) fn lost(&self) -> Nanos {
-        Nanos(self.median_ns.0.saturating_sub(self.otherwise_ns.0).saturating_mul(self.requests))
+        Nanos(self.median_ns.0.saturating_sub(self.otherwise_ns.0).saturating_mul(self.reads))
     }
 }
 
@@ -367,18 +370,22 @@ mod tests {
     }
 
     #[test]
-    fn requests_after_idleness_are_compared() {
-        let mut lines = Vec::new();
-        let mut at = 0;
-        for number in 0..40 {
-            // Every second request comes 200 ms after the previous one, and takes 30 ms instead of 1 ms.
-            at += if number % 2 == 0 { 200_000 } else { 2_000 };
-            let time = if number % 2 == 0 { 30_000 } else { 1_000 };
-            lines.push(read(number, at, time));
-            at += time;
-        }
-        let idle = speed(&lines).unwrap().after_idleness.unwrap();
-        assert_eq!((idle.requests, idle.median_ns.0, idle.otherwise_ns.0), (19, 30_000_000, 1_000_000));
+    fn reads_after_idleness_are_compared() {
+        // Every second read comes 200 ms after the previous one, and takes `slow` instead of 1 ms.
+        let idle = |slow: u64| {
+            let mut lines = Vec::new();
+            let mut at = 0;
+            for number in 0..40 {
+                at += if number % 2 == 0 { 200_000 } else { 2_000 };
+                let time = if number % 2 == 0 { slow } else { 1_000 };
+                lines.push(read(number, at, time));
+                at += time;
+            }
+            speed(&lines).and_then(|speed| speed.after_idleness)
+        };
+        assert_eq!(idle(2_000), None, "the times are similar");
+        let idle = idle(30_000).unwrap();
+        assert_eq!((idle.reads, idle.median_ns.0, idle.otherwise_ns.0), (19, 30_000_000, 1_000_000));
     }
 
     #[test]

@@ -16,7 +16,10 @@ const DISK_SENSORS: [&str; 2] = ["nvme", "drivetemp"];
 /// Adds the facts, if there is a victim.
 pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     let Some(victim) = &Victim::of(analysis) else { return };
-    let speed = analysis.device_speeds.iter().find(|speed| Some(speed.device) == victim.device);
+    let device = victim.device.and_then(|device| analysis.devices.get(device as usize));
+    // Other requests may delay a stacked device in the device below.
+    let is_lowest = device.is_some_and(|device| device.below.is_empty());
+    let speed = analysis.device_speeds.iter().find(|speed| Some(speed.device) == victim.device && is_lowest);
     put_slow_request(facts, speed, victim);
     put_idleness(facts, speed, victim);
     let slower = speed.and_then(|speed| speed.slower_writes.as_ref());
@@ -49,11 +52,11 @@ fn put_slow_request(facts: &mut Facts, speed: Option<&DeviceSpeed>, victim: &Vic
 
 fn put_idleness(facts: &mut Facts, speed: Option<&DeviceSpeed>, victim: &Victim<'_>) {
     let idle = speed.and_then(|speed| speed.after_idleness.as_ref());
-    let label = "additional time of requests after idleness, share of the delayed program's waits";
+    let label = "additional time of reads after idleness, share of the delayed program's waits";
     facts.share("victim.idleness_share", label, idle.and_then(|idle| ratio(idle.lost(), victim.time)));
-    let label = "requests after idleness, median";
+    let label = "reads after idleness, median";
     facts.amount("victim.after_idleness", label, idle.map(|idle| idle.median_ns));
-    let label = "requests without idleness before, median";
+    let label = "reads without idleness before, median";
     facts.amount("victim.otherwise", label, idle.map(|idle| idle.otherwise_ns));
 }
 

@@ -1,6 +1,6 @@
 //! Leaves out waits that nothing connects with storage.
 //!
-//! A thread can sleep uninterruptibly in an operation on a file that is on no device: a pipe, a file of the
+//! A thread can sleep uninterruptibly in a read or write of a file that is on no device: a pipe, a file of the
 //! kernel, or a file of a FUSE server that computes or waits for the network. Such a file is on an anonymous
 //! device, and neither the process nor the thread that ended the wait had a request during the wait. Either
 //! the file has no path, or a thread of another program ended the wait. Files of btrfs, overlays and network
@@ -9,7 +9,7 @@
 //! Waits that were only counted are left out in the same proportion as the longest waits.
 
 use fonio_core::{BlockedIn, Nanos};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::behind::Watch;
 use super::count::{Count, Kept, Key};
@@ -24,10 +24,11 @@ pub(super) fn remove(
     files: &FileNames,
     is_of_program: impl Fn(u32) -> bool,
 ) {
-    for (&key, count) in threads.iter_mut() {
+    // For the other threads, it is unknown whether there were requests.
+    let watched: FxHashSet<Key> = watch.threads().collect();
+    for (&key, count) in threads.iter_mut().filter(|(key, _)| watched.contains(key)) {
         let is_unfounded = |kept: &Kept| {
-            let is_on_file =
-                matches!(kept.operation, BlockedIn::Read | BlockedIn::Write | BlockedIn::Metadata);
+            let is_on_file = matches!(kept.operation, BlockedIn::Read | BlockedIn::Write);
             let of_program = kept.waker.is_some_and(&is_of_program);
             let is_without_device = kept.file.is_some_and(|file| files.is_without_device(file, of_program));
             kept.through.is_none()

@@ -134,6 +134,15 @@ impl Times {
     fn working(&self) -> Nanos {
         self.processor + self.lock + self.child + self.quota
     }
+
+    fn add(&mut self, other: &Times) {
+        self.processor += other.processor;
+        self.lock += other.lock;
+        self.child += other.child;
+        self.quota += other.quota;
+        self.peer += other.peer;
+        self.timer += other.timer;
+    }
 }
 
 impl ProcessTimes {
@@ -173,17 +182,6 @@ impl ProcessTimes {
             sums.entry((name, unit, is_of_command(pid))).or_default().add(times);
         }
         Some(sums)
-    }
-}
-
-impl Times {
-    pub(super) fn add(&mut self, other: &Times) {
-        self.processor += other.processor;
-        self.lock += other.lock;
-        self.child += other.child;
-        self.quota += other.quota;
-        self.peer += other.peer;
-        self.timer += other.timer;
     }
 }
 

@@ -50,6 +50,7 @@ fn pieces_of_a_number() {
     let check = |facts: &[Fact], expected: &str| {
         let told = |piece: &Piece<u32>| match piece.life.map(|life| life.told) {
             Some(Told::By(generation)) => format!("g{generation}"),
+            Some(Told::Again(generation, at)) => format!("g{generation}@{}", at.0),
             Some(Told::After(_)) => "-".to_owned(),
             None => "?".to_owned(),
         };
@@ -72,6 +73,8 @@ fn pieces_of_a_number() {
     check(&[Ended(10), Lost(15, 30), Ended(40)], "- 10 - 15 ? 30 - 40 -");
     check(&[Is(10, 1), LostOf(15, 30), Is(31, 1)], "g1");
     check(&[Is(10, 1), LostOf(15, 30), Is(20, 2), Is(22, 2)], "g1 15 ? 19 g2 22 ? 30 -");
+    // Two lives, with another one between them, have equal generations.
+    check(&[Is(30, 1), Ended(10), Is(5, 1), Is(15, 2), Ended(20)], "g1 10 g2 20 g1@30");
     // Two lives in a row that happen to have equal generations count as one life. This happens once in four
     // billion times.
     check(&[Is(5, 1), Ended(10), Is(15, 1)], "g1");

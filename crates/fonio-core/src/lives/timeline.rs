@@ -1,5 +1,7 @@
 //! Stores the facts about one number: when its lives ended, and which generations it had.
 
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
 use super::{Gaps, Generation, Told};
 use crate::units::Timestamp;
 
@@ -17,12 +19,18 @@ pub(super) struct Timeline {
     ends: Vec<Timestamp>,
     /// The runs of sightings, in order and without overlaps.
     sighted: Vec<Sighted>,
+    /// The first known sighting of each generation.
+    firsts: FxHashMap<Generation, Timestamp>,
     pub(super) gaps: Gaps,
 }
 
 impl Timeline {
-    pub(super) const EMPTY: Timeline =
-        Timeline { ends: Vec::new(), sighted: Vec::new(), gaps: Gaps(Vec::new()) };
+    pub(super) const EMPTY: Timeline = Timeline {
+        ends: Vec::new(),
+        sighted: Vec::new(),
+        firsts: FxHashMap::with_hasher(FxBuildHasher),
+        gaps: Gaps(Vec::new()),
+    };
 
     /// Returns the number of stored facts.
     pub(super) fn len(&self) -> usize {
@@ -41,6 +49,8 @@ impl Timeline {
 
     /// Adds a sighting. Returns by how many facts the timeline became longer.
     pub(super) fn is(&mut self, at: Timestamp, generation: Generation) -> isize {
+        let first = self.firsts.entry(generation).or_insert(at);
+        *first = (*first).min(at);
         let before = self.sighted.len();
         let place = self.sighted.partition_point(|sighted| sighted.last < at);
         let is_same = |sighted: Option<&Sighted>| sighted.is_some_and(|it| it.generation == generation);
@@ -76,6 +86,7 @@ impl Timeline {
         let until = until.or_else(|| self.gaps.edges().last()).unwrap_or_default();
         self.ends.drain(..self.ends.partition_point(|end| *end <= until));
         self.sighted.drain(..self.sighted.partition_point(|sighted| sighted.last <= until));
+        self.firsts.retain(|_, first| *first > until);
         self.gaps.add(Timestamp(0), until);
         self.len() as isize - before as isize
     }
@@ -89,7 +100,7 @@ impl Timeline {
         if let Some(seen) = next
             && (seen.first <= at || before.is_some_and(|before| before.generation == seen.generation))
         {
-            return Some(Told::By(seen.generation));
+            return Some(self.told(&seen));
         }
         if gaps.contain(at) || self.gaps.contain(at) {
             return None;
@@ -99,8 +110,16 @@ impl Timeline {
         let next = next.filter(|seen| seen.first <= until);
         match (before, next) {
             (Some(_), Some(_)) => None,
-            (Some(seen), None) | (None, Some(seen)) => Some(Told::By(seen.generation)),
+            (Some(seen), None) | (None, Some(seen)) => Some(self.told(&seen)),
             (None, None) => Some(Told::After(after)),
+        }
+    }
+
+    fn told(&self, seen: &Sighted) -> Told {
+        let first = self.firsts.get(&seen.generation);
+        match first.is_some_and(|first| *first < seen.first) {
+            true => Told::Again(seen.generation, seen.first),
+            false => Told::By(seen.generation),
         }
     }
 

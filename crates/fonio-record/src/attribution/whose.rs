@@ -184,7 +184,11 @@ impl<'a> WithFiles<'a> {
     ) -> io::Result<Option<u32>> {
         let life = match (self.files.below_overlay(inode, at), generation) {
             (Some(below), _) => self.files.life(below, at),
-            (None, Some(generation)) => Some(Life { number: inode, told: Told::By(generation) }),
+            (None, Some(generation)) => {
+                let life = self.files.life(inode, at);
+                let life = life.filter(|life| life.told.generation() == Some(generation));
+                life.or(Some(Life { number: inode, told: Told::By(generation) }))
+            }
             (None, None) => self.files.life(inode, at),
         };
         let Some(life) = life else { return Ok(None) };
@@ -212,7 +216,7 @@ impl<'a> WithFiles<'a> {
         };
         let from = match file.told {
             Told::After(after) => self.began.max(after),
-            Told::By(_) => self.began,
+            Told::By(_) | Told::Again(..) => self.began,
         };
         // The first known name of a file is also the best guess for earlier times.
         for (at, named) in names.iter().enumerate() {

@@ -8,7 +8,7 @@
 //! event, because the file never had a name (`O_TMPFILE`), or existed before and was replaced by a rename.
 //! Therefore a file gets a piece only if it has this piece in every possible assignment.
 
-use fonio_core::lives::{Generation, Piece, Told};
+use fonio_core::lives::{Generation, Piece};
 use fonio_core::{FileLife, Inode, Timestamp};
 
 /// The two wake-ups between which an event happened.
@@ -67,7 +67,7 @@ pub(super) fn assign(
     let told: Vec<Option<usize>> = files.iter().map(|file| told(file, pieces)).collect();
     let can_have = |file: usize, at: usize| match (told[file], pieces[at].life.map(|life| life.told)) {
         (Some(piece), _) => piece == at,
-        (None, Some(Told::By(_))) => false,
+        (None, Some(told)) if told.generation().is_some() => false,
         (None, _) => files[file].can_have(&pieces[at], free),
     };
     let earliest = places(0..files.len(), 0..pieces.len(), pieces, &can_have);
@@ -86,10 +86,19 @@ pub(super) fn assign(
     names
 }
 
-/// Returns the index of the piece that has the file's generation.
+/// Returns the index of the piece that has the file's generation. If several pieces have this generation,
+/// returns the piece in whose time the file's events happened.
 fn told(file: &NamedFile, pieces: &[Piece<Inode>]) -> Option<usize> {
     let generation = file.generation?;
-    pieces.iter().position(|piece| piece.life.is_some_and(|life| life.told == Told::By(generation)))
+    let has =
+        |piece: &Piece<Inode>| piece.life.is_some_and(|life| life.told.generation() == Some(generation));
+    let all: Vec<usize> = (0..pieces.len()).filter(|at| has(&pieces[*at])).collect();
+    let [only] = all.as_slice() else {
+        let meets = |at: &usize| file.can_have(&pieces[*at], None);
+        let mut met = all.into_iter().filter(meets);
+        return met.next().filter(|_| met.next().is_none());
+    };
+    Some(*only)
 }
 
 /// Gives each file the first of the remaining pieces that it can have; `None` if a file gets no piece. Several
@@ -296,7 +305,7 @@ mod tests {
                 taken.last().is_none_or(|last| at > *last || (at == *last && piece.life.is_none()));
             let is_possible = match (told(file, pieces), piece.life.map(|life| life.told)) {
                 (Some(told), _) => told == at,
-                (None, Some(Told::By(_))) => false,
+                (None, Some(told)) if told.generation().is_some() => false,
                 (None, _) => file.can_have(piece, history.free),
             };
             if is_later && is_possible {

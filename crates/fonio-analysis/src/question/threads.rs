@@ -14,6 +14,26 @@ const SLOTS: usize = 256;
 /// of `fonio run`.
 const PROXIES: [&str; 1] = ["fonio"];
 
+/// Fonio's own servers: the beginnings of the names of their threads, and the name of the server as a program.
+const SERVERS: [(&str, &str); 12] = [
+    ("fonio-fuse", MOUNT),
+    ("fonio-flush", MOUNT),
+    ("fonio-behind", MOUNT),
+    ("fonio-place", MOUNT),
+    ("fonio-forget", MOUNT),
+    ("fonio-report", MOUNT),
+    ("fonio-opened", MOUNT),
+    ("fuser-", EMULATOR),
+    ("pacer", EMULATOR),
+    ("ublk", EMULATOR),
+    ("nbd", EMULATOR),
+    ("nbd-client", EMULATOR),
+];
+/// The program name of the FUSE server of `fonio mount`.
+pub(crate) const MOUNT: &str = "fonio-mount";
+/// The program name of an emulated device.
+pub(crate) const EMULATOR: &str = "fonio-emulator";
+
 /// Number that stands for a missing thread name.
 pub(crate) const UNKNOWN: u32 = 0;
 /// Process name of requests whose thread is unknown.
@@ -214,7 +234,12 @@ impl Threads {
         };
         let first_thread = self.rows.get(&pid.value).map(|rows| Slot::at(tid, rows, time));
         let is_named = |slot: &Slot| !PROXIES.contains(&self.names[slot.value as usize].as_str());
-        let name = first_thread.filter(is_named).unwrap_or_else(|| self.look_up(tid, time));
+        let is_proxy = first_thread.is_some_and(|slot| !is_named(&slot));
+        let mut name = first_thread.filter(is_named).unwrap_or_else(|| self.look_up(tid, time));
+        let own = self.name(name.value);
+        if is_proxy && let Some((_, server)) = SERVERS.iter().find(|(begin, _)| own.starts_with(begin)) {
+            name.value = self.number(server);
+        }
         Slot { from: name.from.max(pid.from), until: name.until.min(pid.until), ..name }
     }
 
@@ -304,10 +329,10 @@ mod tests {
         programs(&mut threads, &[at(0, "sh"), at(19, "sh"), at(20, "chromium"), at(39, "chromium")]);
         programs(&mut threads, &[at(40, "mysqld"), at(99, "mysqld"), at(0, "sh"), (5, 30, "chromium")]);
         // A workload of fonio has the name of the app that it imitates.
-        for thread in [of(2, row(2, 0, "fonio")), of(2, row(3, 0, "webcore"))] {
-            threads.add(&thread);
+        for (tid, name) in [(2, "fonio"), (3, "webcore"), (4, "fonio-fuse"), (11, "fuser-0")] {
+            threads.add(&of(2, row(tid, 0, name)));
         }
-        programs(&mut threads, &[(3, 0, "webcore"), (2, 0, "fonio")]);
+        programs(&mut threads, &[at(3, "webcore"), at(2, "fonio"), at(4, MOUNT), at(11, EMULATOR)]);
         // The name of the thread is still known.
         let number = threads.name_at(Some(7), Timestamp(0));
         assert_eq!(threads.name(number), "ThreadPoolForeg");

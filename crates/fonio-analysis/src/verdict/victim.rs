@@ -8,8 +8,8 @@ use crate::figures::facts::Facts;
 use crate::question::ratio::ratio;
 use crate::question::threads::UNKNOWN_NAME;
 use crate::waits::blocked::{
-    Behind, Blocked, BlockedProgram, FileShare, OWN_FROM, ProgramWork, Role, SqliteMode, Through, is_kernel,
-    shown_file,
+    Behind, Blocked, BlockedProgram, FileShare, OWN_FROM, ProgramWork, Role, SqliteMode, Through,
+    is_fuse_server, is_kernel, is_own_server, shown_file,
 };
 
 /// A file is the victim's file if at least this share of the victim's waits is for the file.
@@ -19,24 +19,6 @@ pub(super) const BEHIND_FROM: f64 = 0.3;
 
 /// The verdict that only bulk work waited.
 pub(super) const ONLY_BULK_WORK: &str = "only-bulk-work";
-
-/// Servers of FUSE file systems. A program that waits for one of them waits for a file in that file system.
-const FUSE_SERVERS: [&str; 14] = [
-    "bindfs",
-    "mergerfs",
-    "sshfs",
-    "rclone",
-    "s3fs",
-    "ntfs-3g",
-    "mount.ntfs",
-    "mount.ntfs-3g",
-    "fuse-overlayfs",
-    "glusterfs",
-    "gocryptfs",
-    "encfs",
-    "unionfs",
-    "fonio-mount",
-];
 
 /// Shells and supervisors, which wait for their children all the time.
 const SHELLS: [&str; 24] = [
@@ -168,7 +150,9 @@ impl<'a> Victim<'a> {
     pub(super) fn culprit(&self) -> Option<&'a Behind> {
         let mut others = self.behind.iter().filter(|row| !row.is_own && row.process != UNKNOWN_NAME);
         others
-            .find(|row| !is_kernel(&row.process) && !self.is_same_program(row))
+            .find(|row| {
+                !is_kernel(&row.process) && !is_own_server(&row.process) && !self.is_same_program(row)
+            })
             .filter(|row| row.share >= BEHIND_FROM && self.own_share() < OWN_FROM)
     }
 
@@ -216,7 +200,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     if let Some(unit) = victim.unit {
         facts.word("victim.unit", unit);
     }
-    let server = victim.through.filter(|through| FUSE_SERVERS.contains(&through.name.as_str()));
+    let server = victim.through.filter(|through| is_fuse_server(&through.name));
     let label = "the delayed program waited for a FUSE server";
     facts.count("victim.through_fuse", label, u64::from(server.is_some()));
     if let Some(server) = server {

@@ -139,6 +139,7 @@ fn role(program: &BlockedProgram) -> &'static str {
         Kind::OfInterest => "program",
         Kind::Other => "another program",
         Kind::BulkWork => "bulk work",
+        Kind::Server => "server",
         Kind::Kernel => "kernel",
     }
 }
@@ -157,9 +158,11 @@ fn programs(blocked: &Blocked) -> Table {
             "Only programs (of the recorded command, if there is one) count for the verdict.",
             |program| Cell::words(role(program)),
         )
-        .column("Blocked", "Share of the time for which its most blocked thread was blocked.", |program| {
-            Cell::Bar(program.worst.share)
-        })
+        .column(
+            "Blocked",
+            "Share of the time for which one of its threads, or threads one after the other, waited.",
+            |program| Cell::Bar(program.worst.share),
+        )
         .column("Time", "The time for which that thread was blocked.", |program| program.worst.ns)
         .column("Waits", "Waits of all threads of the program, including short waits.", |program| {
             Cell::count(program.waits, Unit::Count)

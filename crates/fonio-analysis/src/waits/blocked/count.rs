@@ -25,6 +25,8 @@ pub(super) struct Count {
     /// Number of waits that have their own rows in the recording.
     pub(super) rows: u64,
     pub(super) time: Nanos,
+    /// When the first wait with a row began, and when the last one ended.
+    pub(super) span: Option<(Timestamp, Timestamp)>,
     /// Waits for a server that did not wait for storage; they are no part of `time`.
     pub(super) server: Nanos,
     pub(super) longest: Nanos,
@@ -97,6 +99,8 @@ impl Count {
         let time = wait.time();
         self.add(wait.operation, 1, time);
         self.rows += 1;
+        let (first, last) = self.span.unwrap_or((wait.began, wait.ended));
+        self.span = Some((first.min(wait.began), last.max(wait.ended)));
         self.longest = self.longest.max(wait.felt());
         self.long += u64::from(wait.felt() >= LONG && is_felt(wait.operation));
         if let Some(file) = wait.file {

@@ -2,6 +2,7 @@
 
 use fonio_core::{Nanos, Unit};
 
+use super::servers::is_own as is_own_server;
 use super::{Behind, Blocked, BlockedProgram, LongWaits, Role, Through};
 use crate::figures::facts::{Facts, Frame};
 use crate::question::ratio::ratio;
@@ -169,10 +170,11 @@ impl LongWaits {
     }
 }
 
-/// Returns the other program with the largest share. Unknown processes and threads of the kernel are skipped,
-/// since a sentence has to name the program for which they work.
+/// Returns the other program with the largest share. Unknown processes, threads of the kernel and
+/// fonio's servers are skipped, since a sentence has to name the program for which they work.
 fn first_other(behind: &[Behind]) -> Option<&Behind> {
-    behind.iter().find(|row| !row.is_own && row.process != UNKNOWN_NAME && !is_kernel(&row.process))
+    let is_named = |name: &str| name != UNKNOWN_NAME && !is_kernel(name) && !is_own_server(name);
+    behind.iter().find(|row| !row.is_own && is_named(&row.process))
 }
 
 /// Returns whether a thread of the kernel has this name.

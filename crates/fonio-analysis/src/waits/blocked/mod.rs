@@ -3,7 +3,8 @@
 //!
 //! The recorder sees every thread that the kernel puts to sleep uninterruptibly. Long waits have rows of
 //! their own; short waits are only counted. A program is judged by its working time ([`Working`]). If the
-//! recording does not show the working time, the program is judged by its longest blocked thread.
+//! recording does not show the working time, the program is judged by its longest blocked thread. Threads
+//! that waited one after the other, such as the processes of a script, then count as one thread.
 //!
 //! A thread can also wait for a blocked thread: for a lock that the blocked thread holds, or for the blocked
 //! thread's reply. Only the part of the wait during which the other thread was blocked is counted.
@@ -21,6 +22,8 @@ mod delayed;
 mod elsewhere;
 mod figures;
 mod program;
+mod sequence;
+mod servers;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -34,6 +37,7 @@ use serde::{Deserialize, Serialize};
 use crate::waits::outstanding::TimeShare;
 pub use figures::doing;
 pub(crate) use figures::{OWN_FROM, is_kernel, shown_file};
+pub(crate) use servers::{is_fuse as is_fuse_server, is_own as is_own_server};
 pub(crate) use tally::BlockedTally;
 pub(crate) use working::PROBLEM_FROM;
 pub use working::{ProgramWork, Working};
@@ -41,7 +45,8 @@ pub use working::{ProgramWork, Working};
 /// The threads that were blocked on storage. Present if the recording has the waits of all threads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Blocked {
-    /// Programs by name and unit: programs of interest, then others, bulk work and kernel threads. Within a
+    /// Programs by name and unit: programs of interest, then others, bulk work, servers and kernel
+    /// threads. Within a
     /// role, programs are sorted by the time of their longest blocked thread.
     pub programs: Vec<BlockedProgram>,
     /// Number of programs beyond the maximum of 1024; these programs are not listed.
@@ -96,6 +101,9 @@ pub enum Role {
     /// A thread that transfers much data in large requests, such as a copy or a backup. Such a thread is
     /// expected to wait for storage.
     BulkWork,
+    /// A server of a FUSE file system or of an emulated device, which waits for storage on behalf of other
+    /// programs.
+    Server,
     /// A kernel thread, which works for other threads.
     Kernel,
 }
@@ -119,13 +127,13 @@ pub struct BlockedProgram {
     pub time_ns: Nanos,
     /// Thread that was blocked longest.
     pub worst_tid: u32,
-    /// The time for which the thread `worst_tid` was blocked.
+    /// The blocked time of this thread, or of several threads that waited one after the other, if it is longer.
     pub worst: TimeShare,
     /// The program's working time; absent if the recording has no times of processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working: Option<Working>,
     /// Whether storage is a problem for the program: it was blocked for a tenth of its working time, or, if
-    /// its working time is unknown, one of its threads was blocked for a tenth of the recording.
+    /// its working time is unknown, the time in `worst` is a tenth of the recording.
     #[serde(default)]
     pub is_problem: bool,
     /// The longest wait in nanoseconds; absent if all waits were short.

@@ -11,6 +11,7 @@ use super::behind::{Owners, Watch};
 use super::bulk::Caused;
 use super::chain::{Place, add_place};
 use super::count::{Count, Key};
+use super::sequence::{Waits, longest_blocked};
 use super::working::{PROBLEM_FROM, Working};
 use super::{Behind, BlockedProgram, FileShare, OperationTime, Role, SqliteMode, Through};
 use crate::causes::names::FileNames;
@@ -34,6 +35,11 @@ pub(super) struct Program {
     pub(super) server: Nanos,
     /// Blocked time and id of the thread that was blocked longest.
     pub(super) worst: (Nanos, u32),
+    /// The waits of each thread whose waits have rows.
+    pub(super) by_thread: Vec<Waits>,
+    /// The longest blocked time of a thread, or of threads that waited one after the other. It is computed when
+    /// all threads have been added.
+    pub(super) felt: Nanos,
     pub(super) longest: Nanos,
     pub(super) long: u64,
     pub(super) operations: Vec<(BlockedIn, u64, Nanos)>,
@@ -58,6 +64,7 @@ impl Program {
         if count.time > self.worst.0 {
             self.worst = (count.time, key.0);
         }
+        self.by_thread.extend(count.span.map(|(first, last)| (first, last, count.time)));
         self.longest = self.longest.max(count.longest);
         self.long += count.long;
         for (&operation, &(waits, time)) in &count.operations {
@@ -79,6 +86,11 @@ impl Program {
         }
     }
 
+    /// Combines the threads that waited one after the other. Called after all threads have been added.
+    pub(super) fn combine(&mut self) {
+        self.felt = longest_blocked(std::mem::take(&mut self.by_thread)).max(self.worst.0);
+    }
+
     pub(super) fn told(
         &self,
         span: Nanos,
@@ -88,7 +100,7 @@ impl Program {
     ) -> BlockedProgram {
         let mut operations = self.operations.clone();
         operations.sort_by_key(|(operation, _, time)| (Reverse(*time), *operation));
-        let worst = self.worst.0.min(span);
+        let worst = self.felt.min(span);
         BlockedProgram {
             name: threads.name(self.name).to_owned(),
             unit: self.unit.map(|unit| threads.unit(unit).to_owned()),
@@ -223,14 +235,14 @@ impl Program {
     pub(super) fn is_problem(&self, span: Nanos) -> bool {
         match &self.working {
             Some(working) => working.is_problem(self.time),
-            None => ratio(self.worst.0.min(span), span).is_some_and(|share| share >= PROBLEM_FROM),
+            None => ratio(self.felt.min(span), span).is_some_and(|share| share >= PROBLEM_FROM),
         }
     }
 
     /// The time by which programs are ranked. It is at most the length of the recording: threads wait in
     /// parallel, but the user does not.
     pub(super) fn felt(&self, span: Nanos) -> Nanos {
-        if self.working.is_some() { self.time.min(span) } else { self.worst.0 }
+        if self.working.is_some() { self.time.min(span) } else { self.felt }
     }
 }
 

@@ -14,7 +14,7 @@ use super::program::{Program, through};
 use super::working::{ProcessTimes, Working, work};
 use super::{
     Blocked, BlockedFile, BlockedProgram, Elsewhere, Interval, LongWait, LongWaits, Role, delayed, elsewhere,
-    is_felt, named, unfounded,
+    is_felt, named, servers, unfounded,
 };
 use crate::figures::facts::{Facts, Frame};
 use crate::filter::FilterOptions;
@@ -134,7 +134,8 @@ impl Question for BlockedTally {
         }
         self.end_chains(Timestamp::MAX);
         self.threads.values_mut().for_each(|count| count.end_open(began + span));
-        let roles = self.roles(span, command);
+        let mut roles = self.roles(span, command);
+        servers::assign(&mut roles, &self.threads, threads);
         let mut elsewhere = FxHashMap::default();
         if !meta.watched.is_empty() && !self.is_filtered {
             let caused = &self.caused;
@@ -182,6 +183,7 @@ impl Question for BlockedTally {
             }
         }
         for program in &mut programs {
+            program.combine();
             // A thread that acts for another program, such as a workload's, has no processor time of its own.
             let is_of_command = command.is_some() && program.role == Role::OfInterest;
             let of = |is_of| times.as_ref()?.get(&(program.name, program.unit, is_of));

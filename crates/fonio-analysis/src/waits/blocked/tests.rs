@@ -119,7 +119,7 @@ fn a_pool_of_threads_or_processes_is_one_program() {
     for of_one_process in [true, false] {
         let program = pool(of_one_process);
         assert_eq!((program.name.as_str(), program.threads), ("db", 560));
-        assert!(program.worst.share < 0.002, "one thread waited for {}", program.worst.share);
+        assert_eq!(program.worst.share, 0.8, "the threads waited one after the other");
         let working = program.working.unwrap();
         assert!((0.85..0.9).contains(&working.storage_share), "{working:?}");
     }
@@ -272,6 +272,33 @@ fn a_program_has_the_name_of_its_process() {
     assert_eq!(long, [(6, "mysqld"), (7, "mysqld")]);
     let through = found.long.longest[0].through.as_ref().unwrap();
     assert_eq!((through.name.as_str(), through.full_name().as_str()), ("mysqld", "its thread ib_log_writer"));
+}
+
+/// A server of a file system waits on behalf of the program that called.
+#[test]
+fn a_server_is_not_the_delayed_program() {
+    let roles_of = |waits: &[&str], server: &str| {
+        let mut analyser = analyser();
+        for (pid, comm) in [(7, "sqlite3"), (8, server)] {
+            let (tid, comm) = (pid, Some(comm.to_owned()));
+            analyser.thread(&Thread { tid, pid: Some(pid), comm, ..Thread::default() }).unwrap();
+        }
+        // The thread of the server of `fonio mount`.
+        let comm = Some("fonio-fuse".to_owned());
+        analyser.thread(&Thread { tid: 9, pid: Some(8), comm, ..Thread::default() }).unwrap();
+        waits.iter().for_each(|text| analyser.wait(&wait(text)).unwrap());
+        let (began, ended) = (Some(Timestamp(0)), Some(Timestamp(1_000_000_000)));
+        let found = analyser.finish(&Meta { began, ended, ..Meta::default() }).blocked.unwrap();
+        roles(&found).into_iter().map(|(name, role)| (name.to_owned(), role)).collect::<Vec<_>>()
+    };
+    let (sqlite, of) =
+        (|| ("sqlite3".to_owned(), Role::OfInterest), |name: &str, role| (name.to_owned(), role));
+    let through = ["7 other_thread 0 300000 w8", "8 fsync 10 290000"];
+    assert_eq!(roles_of(&through, "bindfs"), [sqlite(), of("bindfs", Role::Server)]);
+    assert_eq!(roles_of(&through[1..], "bindfs"), [of("bindfs", Role::OfInterest)], "it works for itself");
+    let through = ["7 other_thread 0 300000 w9", "9 fsync 10 290000"];
+    assert_eq!(roles_of(&through, "fonio"), [sqlite(), of("fonio-mount", Role::Server)]);
+    assert_eq!(roles_of(&through[1..], "fonio"), [of("fonio-mount", Role::Server)]);
 }
 
 /// A shell starts programs one after the other, and each program re-creates its journal.

@@ -27,6 +27,13 @@ impl SystemError {
     }
 }
 
+/// The I/O error has the same kind, and the same message with its cause.
+impl From<SystemError> for io::Error {
+    fn from(error: SystemError) -> io::Error {
+        io::Error::new(error.source.kind(), chain(&error))
+    }
+}
+
 /// Joins an error and its causes into one sentence.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();

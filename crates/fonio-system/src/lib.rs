@@ -1,5 +1,5 @@
-//! System facilities that several crates need: mount tables, processes, signals, the state folder and system
-//! call errors. The crate also starts user commands and reports progress on standard error.
+//! System facilities that several crates need: mount tables, processes, signals, trusted folders, locks, the
+//! state folder and system call errors. The crate also starts user commands and reports progress on standard error.
 //!
 //! The crate creates no devices or mounts, so the recorder for small devices can use it without the crates of
 //! the test bed.
@@ -9,6 +9,7 @@ pub mod command;
 pub mod dated;
 pub mod device;
 mod error;
+pub mod lock;
 mod mounts;
 mod pressure;
 mod process;
@@ -18,6 +19,7 @@ pub mod signals;
 pub mod state;
 #[cfg(feature = "server")]
 mod text_server;
+mod trusted;
 
 pub use cgroups::Cgroups;
 pub use error::{SystemError, chain};
@@ -27,3 +29,4 @@ pub use process::ProcessId;
 pub use procfs::Task;
 #[cfg(feature = "server")]
 pub use text_server::{Text, TextServer};
+pub use trusted::{TrustedFolder, read_from};

@@ -2,8 +2,9 @@
 //! results.
 
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+
+use crate::trusted::TrustedFolder;
 
 /// Returns this user's state folder: `/run/fonio` for root, otherwise `fonio` in `$XDG_RUNTIME_DIR`, or
 /// `fonio-UID` in the temporary folder. Each of these folders is empty after a reboot. A reboot also reverts
@@ -46,9 +47,10 @@ fn lasting_folder_of(user: u32, state: Option<&Path>, home: Option<&Path>) -> Op
 }
 
 /// Creates `dir` and its parents, accessible only to this user. Does not change an existing folder. Fails if
-/// a folder cannot be created.
+/// a folder cannot be created, or if another user can change one of the folders ([`TrustedFolder`]).
 pub fn make(dir: &Path) -> io::Result<()> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+    TrustedFolder::make(dir)?;
+    Ok(())
 }
 
 #[cfg(test)]

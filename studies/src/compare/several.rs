@@ -23,8 +23,9 @@ use super::device::{Kind, Room, Sides};
 use super::job::{self, Job, SLOW};
 use crate::{asked, emulated, process};
 
-/// The default number of pairs of each kind, for each device and load.
-pub const PAIRS: u32 = 15;
+/// The default number of pairs of each kind, for each device and load. With both loads, each device has 16 equal
+/// and 16 planted pairs.
+pub const PAIRS: u32 = 8;
 /// The default length of a recording, in seconds.
 pub const SECONDS: u32 = 3;
 /// Number of recordings per side.

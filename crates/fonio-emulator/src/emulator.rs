@@ -99,7 +99,7 @@ impl Emulated {
                     let exists = std::io::ErrorKind::AlreadyExists;
                     return Err(EmulatorError::system("listen on", socket)(exists));
                 }
-                ledger.begin(Step::File { path: socket.clone() })?;
+                ledger.begin(Step::Socket { path: socket.clone() })?;
                 Front::Nbd(socket)
             }
             None => match options.through.unwrap_or_else(usual) {

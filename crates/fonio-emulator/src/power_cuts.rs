@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use fonio_host::{Filesystem, HostError, Ledger, LoopDevice, LoopOptions, Step};
+use fonio_host::{Filesystem, HostError, Ledger, LoopDevice, LoopOptions, Step, private_folder};
 use fonio_sim::Random;
 use fonio_system::procfs;
 use serde::{Deserialize, Serialize};
@@ -48,8 +48,8 @@ pub struct PowerCutOptions<'a> {
     /// Shell command that checks an image. The command gets `FONIO_MOUNT` (mount point) and `FONIO_IMAGE`
     /// (path of the image); exit code 0 means success.
     pub check: String,
-    /// Directory for the images; only one image exists at a time. The directory needs space for twice the
-    /// size of the data.
+    /// Directory for the images, which are in a private folder there; only one image exists at a time. The
+    /// directory needs space for twice the size of the data.
     pub scratch: PathBuf,
     /// Emulated device on which each image is mounted, with the model's timing; `None` for a loop device at
     /// this machine's speed.
@@ -102,8 +102,9 @@ impl PowerCuts {
         if from >= to {
             return Err(EmulatorError::NothingWritten);
         }
-        let base = options.scratch.join(format!("fonio-{}-base", std::process::id()));
-        let image = options.scratch.join(format!("fonio-{}-cut", std::process::id()));
+        let folder = private_folder(ledger, &options.scratch)?;
+        let base = folder.join(format!("fonio-{}-base", std::process::id()));
+        let image = folder.join(format!("fonio-{}-cut", std::process::id()));
         let base_entry = ledger.begin(Step::File { path: base.clone() })?;
         let mut images = CutImages::new(log, options.tear, &base)?;
         let mut done = PowerCuts {
@@ -207,8 +208,9 @@ fn tail(said: &[u8]) -> String {
     String::from_utf8_lossy(&said[from..]).trim().to_owned()
 }
 
-/// Returns the best folder for images: a tmpfs if the tmpfs has space for twice `bytes`, otherwise the
-/// temporary folder.
+/// Returns the best place for a folder with images: a tmpfs if the tmpfs has space for twice `bytes`,
+/// otherwise the temporary folder. Other users can write to this place, so files in it need a
+/// [`private_folder`].
 pub fn scratch(bytes: u64) -> PathBuf {
     let memory = Path::new("/dev/shm");
     let room = rustix::fs::statvfs(memory).map_or(0, |stat| stat.f_bavail * stat.f_frsize);

@@ -220,7 +220,12 @@ impl Hierarchy {
 }
 
 /// Removes the control group at `path`, after moving the group's remaining processes to the parent group.
+/// Does nothing if `path` is not in a hierarchy of control groups.
 pub(crate) fn undo(path: &Path) -> Result<(), HostError> {
+    let mounts = MountTable::read()?;
+    if !mounts.holding(path).is_some_and(|mount| ["cgroup", "cgroup2"].contains(&mount.filesystem.as_str())) {
+        return Ok(());
+    }
     let parent = path.parent().unwrap_or(path).join("cgroup.procs");
     for _ in 0..EMPTY_TRIES {
         let Ok(left) = fs::read_to_string(path.join("cgroup.procs")) else { return Ok(()) };

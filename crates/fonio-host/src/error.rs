@@ -78,6 +78,12 @@ pub enum HostError {
     /// A ledger cannot be read; none of its steps was undone.
     #[error("{}: line {line} is not a ledger entry", path.display())]
     Ledger { path: PathBuf, line: usize, source: serde_json::Error },
+    /// A ledger names something that fonio never makes, so the step is neither executed nor undone.
+    #[error(
+        "{}: fonio does not make {step} ({reason}), so nothing was undone; check what it is, then remove this ledger",
+        ledger.display()
+    )]
+    NotMade { ledger: PathBuf, step: String, reason: &'static str },
     /// Some steps could not be undone; the ledger keeps these steps for the next run.
     #[error("could not undo: {}", failures.join("; "))]
     NotUndone { failures: Vec<String> },

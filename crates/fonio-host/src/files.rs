@@ -1,11 +1,12 @@
-//! Atomically replaces small configuration and record files, and creates folders for them.
+//! Atomically replaces small configuration files, and reads record files in trusted folders.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use fonio_system::state;
+use fonio_system::{TrustedFolder, lock};
 use serde::de::DeserializeOwned;
 
 use crate::error::HostError;
@@ -78,31 +79,28 @@ pub(crate) fn remove_empty_folder(path: &Path) -> Result<(), HostError> {
     }
 }
 
-/// Creates a folder that only its owner can write to, because root acts on the files in this folder.
-pub(crate) fn make_private_folder(dir: &Path) -> Result<(), HostError> {
-    state::make(dir).map_err(HostError::system("make", dir))?;
-    let metadata = fs::metadata(dir).map_err(HostError::system("look at", dir))?;
-    if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
-        let reason = "the folder belongs to another user, or others can write to it";
-        let source = std::io::Error::new(ErrorKind::PermissionDenied, reason);
-        return Err(HostError::system("keep a ledger in", dir)(source));
-    }
-    Ok(())
-}
+/// Maximum size of a record file; a record of thousands of settings is far smaller.
+const RECORD_BYTES_MAX: u64 = 16 << 20;
 
-/// Creates a private folder and waits for its lock. Closing the returned file releases the lock.
-pub(crate) fn lock_private_folder(dir: &Path) -> Result<File, HostError> {
-    make_private_folder(dir)?;
-    let lock = File::open(dir).map_err(HostError::system("open", dir))?;
-    lock.lock().map_err(HostError::system("lock", dir))?;
-    Ok(lock)
+/// Opens a folder that only this user and root can change, and waits at most `patience` for its lock. Creates
+/// the folder if it does not exist. Dropping the returned folder releases the lock.
+pub(crate) fn lock_own_folder(dir: &Path, patience: Duration) -> Result<TrustedFolder, HostError> {
+    let folder = TrustedFolder::make(dir)?;
+    lock::wait(&folder, dir, patience)?;
+    Ok(folder)
 }
 
 /// Reads a record file; a missing file counts as empty.
-pub(crate) fn read_record<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, HostError> {
-    match read(path)? {
-        text if text.is_empty() => Ok(Vec::new()),
-        text => serde_json::from_str(&text).map_err(HostError::system("understand", path)),
+pub(crate) fn read_record<T: DeserializeOwned>(
+    folder: &TrustedFolder,
+    name: &str,
+) -> Result<Vec<T>, HostError> {
+    match folder.read(name, RECORD_BYTES_MAX)? {
+        None => Ok(Vec::new()),
+        Some(text) if text.is_empty() => Ok(Vec::new()),
+        Some(text) => {
+            serde_json::from_slice(&text).map_err(HostError::system("understand", folder.path().join(name)))
+        }
     }
 }
 

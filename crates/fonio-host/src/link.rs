@@ -59,8 +59,8 @@ impl Link {
     pub fn make(ledger: &mut Ledger, rates: LinkRates) -> Result<Link, HostError> {
         HostError::check_root("a shaped network link")?;
         let number = std::process::id() % LINKS_MAX;
-        let (namespace, inside, outside) =
-            (format!("fonio-{number}"), format!("fni{number}"), format!("fno{number}"));
+        let namespace = namespace_of(std::process::id());
+        let (inside, outside) = (format!("fni{number}"), format!("fno{number}"));
         let base = u32::from(NETWORK) + number * 4;
         let (client, server) = (Ipv4Addr::from(base + 1), Ipv4Addr::from(base + 2));
         // If another process has created a namespace with this name, undoing must not remove that namespace.
@@ -98,6 +98,11 @@ impl Link {
     pub fn remove(self, ledger: &mut Ledger) -> Result<(), HostError> {
         ledger.undo(self.entry)
     }
+}
+
+/// Returns the name of the namespace that a process creates.
+pub(crate) fn namespace_of(pid: u32) -> String {
+    format!("fonio-{}", pid % LINKS_MAX)
 }
 
 fn ip(arguments: &[&str]) -> Result<String, HostError> {

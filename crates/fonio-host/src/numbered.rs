@@ -12,6 +12,11 @@ use crate::ledger::{Entry, Ledger, Step};
 const FIRST: u32 = 700;
 const LAST: u32 = 1699;
 
+/// Returns whether a number is one of fonio's own.
+pub(crate) fn is_own(number: u32) -> bool {
+    (FIRST..=LAST).contains(&number)
+}
+
 /// Calls `add` with a free number: a number whose folder, given by `sysfs`, does not exist. Records the
 /// device's `step` first. `through` is the path of the kernel file that `add` uses.
 pub(crate) fn add(

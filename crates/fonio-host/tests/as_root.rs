@@ -160,8 +160,9 @@ fn what_a_killed_process_left_is_undone_at_the_next_start() {
 
 fn be_killed(state: &Path) {
     let mut ledger = Ledger::open(state).expect("ledger");
-    let backing = image(state, 16);
+    let backing = ledger.own_path("image");
     ledger.begin(fonio_host::Step::File { path: backing.clone() }).expect("begin");
+    File::create(&backing).and_then(|file| file.set_len(16 << 20)).expect("image");
     let device = LoopDevice::attach(&mut ledger, &backing, &LoopOptions::default()).expect("loop");
     Filesystem::Ext4.make(device.path()).expect("mkfs");
     let (mounted, _) = mount(&mut ledger, device.path(), Filesystem::Ext4, None, "").expect("mount");

@@ -12,6 +12,7 @@ mod error;
 pub mod lock;
 mod mounts;
 mod pressure;
+pub mod private;
 mod process;
 pub mod procfs;
 pub mod progress;
@@ -25,6 +26,7 @@ pub use cgroups::Cgroups;
 pub use error::{SystemError, chain};
 pub use mounts::{MountPoint, MountTable};
 pub use pressure::Pressure;
+pub use private::Caller;
 pub use process::ProcessId;
 pub use procfs::Task;
 #[cfg(feature = "server")]

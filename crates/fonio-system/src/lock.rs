@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::error::SystemError;
 use crate::procfs::Task;
-use crate::say;
+use crate::progress::say;
 use crate::signals::{ENDING, Listener};
 
 const PAUSE: Duration = Duration::from_millis(20);
@@ -53,7 +53,8 @@ pub fn wait(file: impl AsFd, path: &Path, patience: Duration) -> Result<(), Syst
         if waited >= SILENCE && !has_told {
             has_told = true;
             let left = (patience - waited).as_secs().max(1);
-            say!("Waiting up to {left} s for {}: {} (Ctrl-C ends this wait).", path.display(), holder(&file));
+            let (shown, holder) = (path.display(), holder(&file));
+            say(format_args!("Waiting up to {left} s for {shown}: {holder} (Ctrl-C ends this wait)."));
         }
         thread::sleep(PAUSE.min(patience - waited));
     }

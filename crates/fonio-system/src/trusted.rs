@@ -3,8 +3,9 @@
 //! The rules are those of OpenSSH and sudo. They apply to every folder from the root down to fonio's folder:
 //!
 //! 1. The folder belongs to root or to this user.
-//! 2. No other user can write to the folder. Exception: a sticky folder above fonio's own folder, such as
-//!    `/tmp`, because other users cannot rename or remove this user's entries there.
+//! 2. No other user can write to the folder. Exceptions: a sticky folder above fonio's own folder, such as
+//!    `/tmp`, because other users cannot rename or remove this user's entries there; and a folder that only
+//!    the user's private group can write to, because many systems give every user such a group.
 //! 3. A symbolic link among these folders is followed only if it belongs to root or to this user.
 //!
 //! A file in fonio's own folder is a regular file, belongs to root or to this user, cannot be written by
@@ -32,9 +33,13 @@ use crate::error::SystemError;
 /// Maximum number of symbolic links in a path, as in the kernel.
 const LINKS_MAX: u32 = 40;
 
+/// The end of the name of a file that is to replace another file.
+const NEW: &str = ".new";
+
 const SEEN: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const OPENED: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 const WRITABLE_BY_OTHERS: u32 = 0o022;
+const GROUP_WRITABLE: u32 = 0o020;
 const STICKY: u32 = 0o1000;
 
 /// An open folder that only root and this user can change.
@@ -127,23 +132,47 @@ impl TrustedFolder {
     /// Replaces a file atomically and durably. Only this user can read the new file. Fails with
     /// [`SystemError`]; the former file then stays.
     pub fn replace(&self, name: impl AsRef<OsStr>, content: &[u8]) -> Result<(), SystemError> {
-        let name = plain(name.as_ref());
+        self.put(plain(name.as_ref()), content, true)
+    }
+
+    /// Replaces a file that need not survive a power cut, as [`TrustedFolder::replace`] does, but without a
+    /// sync.
+    pub fn replace_without_sync(&self, name: impl AsRef<OsStr>, content: &[u8]) -> Result<(), SystemError> {
+        self.put(plain(name.as_ref()), content, false)
+    }
+
+    fn put(&self, name: &OsStr, content: &[u8], syncs: bool) -> Result<(), SystemError> {
         let mut new = name.to_owned();
-        new.push(format!(".{}.new", std::process::id()));
+        new.push(format!(".{}{NEW}", std::process::id()));
         // A killed process with the same id may have left this file.
         self.remove(&new)?;
         let mut file = self.create_new(&new)?;
         let mut put = || {
             file.write_all(content)?;
-            file.sync_all()?;
+            if syncs {
+                file.sync_all()?;
+            }
             renameat(&self.fd, &new, &self.fd, name)?;
-            Ok(self.sync()?)
+            if syncs {
+                self.sync()?;
+            }
+            Ok(())
         };
         put()
             .inspect_err(|_: &io::Error| {
                 let _ = self.remove(&new);
             })
             .map_err(SystemError::on("write", self.path.join(name)))
+    }
+
+    /// Removes what [`TrustedFolder::replace`] leaves when it is killed. The caller must hold a lock that keeps
+    /// other processes from replacing the file.
+    pub fn remove_unfinished(&self, name: &str) -> Result<(), SystemError> {
+        let is_unfinished = |found: &OsStr| {
+            let rest = found.to_str().and_then(|found| found.strip_prefix(name)?.strip_prefix('.'));
+            rest.and_then(|rest| rest.strip_suffix(NEW)).is_some_and(|pid| pid.parse::<u32>().is_ok())
+        };
+        self.names()?.iter().filter(|found| is_unfinished(found)).try_for_each(|found| self.remove(found))
     }
 
     /// Removes a file, or a link in its place. Succeeds if it does not exist.
@@ -210,6 +239,13 @@ impl AsFd for TrustedFolder {
 /// Reads an open file from its start. Fails with [`SystemError`] if the file has more than `max` bytes. The
 /// error names `path`.
 pub fn read_from(file: &File, path: &Path, max: u64) -> Result<Vec<u8>, SystemError> {
+    let too_large = |bytes: u64| {
+        refusal(path, format!("it has {bytes} bytes, but fonio writes at most {max} there; remove it"))
+    };
+    let length = file.metadata().map_err(SystemError::on("look at", path))?.len();
+    if length > max {
+        return Err(too_large(length));
+    }
     let read = || -> io::Result<Vec<u8>> {
         io::Seek::rewind(&mut &*file)?;
         let mut content = Vec::new();
@@ -217,12 +253,8 @@ pub fn read_from(file: &File, path: &Path, max: u64) -> Result<Vec<u8>, SystemEr
         Ok(content)
     };
     let content = read().map_err(SystemError::on("read", path))?;
-    if content.len() as u64 > max {
-        let length = file.metadata().map_or(max + 1, |metadata| metadata.len());
-        let why = format!("it has {length} bytes, but fonio writes at most {max} there; remove it");
-        return Err(refusal(path, why));
-    }
-    Ok(content)
+    // The file may have grown since.
+    if content.len() as u64 > max { Err(too_large(content.len() as u64)) } else { Ok(content) }
 }
 
 /// A name that cannot leave its folder.
@@ -330,8 +362,8 @@ fn check_folder(fd: impl AsFd, path: &Path, is_own: bool) -> Result<(), SystemEr
     // Nobody but the owner of an entry, the owner of the folder and root can exchange an entry of a sticky
     // folder.
     let is_protected = mode & STICKY != 0 && !is_own;
-    check_owner(&stat, path)?;
-    if mode & WRITABLE_BY_OTHERS == 0 || is_protected { Ok(()) } else { Err(writable(path, mode)) }
+    check_owner(&stat, path, is_own)?;
+    if is_protected { Ok(()) } else { check_mode(&stat, path) }
 }
 
 fn check_file(fd: impl AsFd, path: &Path) -> Result<(), SystemError> {
@@ -339,26 +371,56 @@ fn check_file(fd: impl AsFd, path: &Path) -> Result<(), SystemError> {
     if kind(&stat) != FileType::RegularFile {
         return Err(refusal(path, format!("it is {}, not a file; remove it", words(kind(&stat)))));
     }
-    check_owner(&stat, path)?;
-    let mode = stat.st_mode & 0o7777;
-    if mode & WRITABLE_BY_OTHERS == 0 { Ok(()) } else { Err(writable(path, mode)) }
+    check_owner(&stat, path, true)?;
+    check_mode(&stat, path)
 }
 
-fn check_owner(stat: &Stat, path: &Path) -> Result<(), SystemError> {
+fn check_owner(stat: &Stat, path: &Path, is_own: bool) -> Result<(), SystemError> {
     if is_trusted(stat.st_uid) {
         return Ok(());
     }
     let (owner, own) = (user(stat.st_uid), rustix::process::geteuid().as_raw());
     let only = if own == 0 { "root".to_owned() } else { format!("root or {}", user(own)) };
+    let way = if is_own {
+        "remove it or move it away"
+    } else {
+        "set TMPDIR, XDG_RUNTIME_DIR or XDG_STATE_HOME to a folder of your own"
+    };
+    Err(refusal(path, format!("it belongs to {owner}, but only {only} may own it; {way}")))
+}
+
+fn check_mode(stat: &Stat, path: &Path) -> Result<(), SystemError> {
+    let mode = stat.st_mode & 0o7777;
+    match mode & WRITABLE_BY_OTHERS {
+        0 => return Ok(()),
+        GROUP_WRITABLE if is_private_group(stat.st_gid) => return Ok(()),
+        _ => {}
+    }
+    let way = format!("run `chmod go-w {}`", path.display());
     Err(refusal(
         path,
-        format!("it belongs to {owner}, but only {only} may own it; remove it or move it away"),
+        format!("other users can write to it (mode {mode:04o}); check its contents, then {way}"),
     ))
 }
 
-fn writable(path: &Path, mode: u32) -> SystemError {
-    let way = format!("run `chmod go-w {}`", path.display());
-    refusal(path, format!("other users can write to it (mode {mode:04o}); check its contents, then {way}"))
+/// Returns whether this user is the only member of a group. Only groups in `/etc/group` are known.
+fn is_private_group(group: u32) -> bool {
+    let user = rustix::process::geteuid();
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    !user.is_root() && has_only(&read("/etc/passwd"), &read("/etc/group"), user.as_raw(), group)
+}
+
+/// Returns whether a user is the only member of a group, according to `passwd` and `group` (passwd(5),
+/// group(5)).
+fn has_only(passwd: &str, groups: &str, user: u32, group: u32) -> bool {
+    let fields = |line: &str| line.split(':').map(str::to_owned).collect::<Vec<_>>();
+    let number = |text: Option<&String>| text.and_then(|text| text.parse::<u32>().ok());
+    let mut of_group = passwd.lines().map(fields).filter(|user| number(user.get(3)) == Some(group));
+    let (Some(only), None) = (of_group.next(), of_group.next()) else { return false };
+    let mut named = groups.lines().map(fields).filter(|found| number(found.get(2)) == Some(group));
+    let (Some(found), None) = (named.next(), named.next()) else { return false };
+    let members = found.get(3).map_or("", String::as_str);
+    number(only.get(2)) == Some(user) && (members.is_empty() || members == only[0])
 }
 
 /// The error is not of the kind [`ErrorKind::PermissionDenied`], because callers excuse a folder that this

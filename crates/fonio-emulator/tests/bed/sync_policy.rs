@@ -257,9 +257,9 @@ impl Recorded {
         let from = self.log.mark("begin")?.ok_or("no mark")?;
         let to = self.log.mark("end")?.ok_or("no mark")?;
         let mut ledger = Ledger::open(&self.state.path().join("cuts"))?;
-        let place = scratch(self.log.capacity.0);
-        let base = place.join(format!("fonio-sync-{}-base", std::process::id()));
-        let image = place.join(format!("fonio-sync-{}-cut", std::process::id()));
+        let place = fonio_host::private_folder(&mut ledger, &scratch(self.log.capacity.0))?;
+        let base = place.join(format!("fonio-{}-base", std::process::id()));
+        let image = place.join(format!("fonio-{}-cut", std::process::id()));
         let base_entry = ledger.begin(Step::File { path: base.clone() })?;
         let mut images = CutImages::new(&self.log, Tear::Page, &base)?;
         let mut outcome = Outcome::default();

@@ -22,6 +22,7 @@ impl Mounts {
     /// Creates a directory in `dir` for the test files, and a mount point for this directory.
     pub(super) fn make(dir: &Path) -> Result<Mounts, ExperimentError> {
         let mut ledger = Ledger::open(&Ledger::default_dir())?;
+        let dir = std::fs::canonicalize(dir).map_err(ExperimentError::system("find", dir))?;
         let own = dir.join(format!(".fonio-layers-{}", std::process::id()));
         let entry = ledger.begin(Step::Tree { path: own.clone() })?;
         if let Err(error) = std::fs::create_dir(&own) {

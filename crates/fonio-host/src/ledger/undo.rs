@@ -3,24 +3,30 @@
 use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use super::{Ledger, Recovery, Step};
+use super::targets::check;
+use super::{Kinds, Ledger, Recovery, Step};
 use crate::error::HostError;
 use crate::files::{remove, remove_empty_folder};
 use crate::{control_group, link, loop_device, md, ublk, unmount};
 
+const KINDS: Kinds = Kinds { check, undo };
+
 impl Ledger {
     /// Creates a ledger for this process in `dir`, which is created if missing. Fails with
-    /// [`HostError::System`] if the ledger cannot be written.
+    /// [`HostError::System`] if the ledger cannot be written, or if other users can change `dir`.
     pub fn open(dir: &Path) -> Result<Ledger, HostError> {
-        Ledger::create(dir, undo)
+        Ledger::create(dir, KINDS)
     }
 
-    /// Undoes the steps in ledgers that dead processes have left in `dir`. Fails with [`HostError::Ledger`]
-    /// if a ledger is damaged, or [`HostError::System`] if `dir` cannot be read.
+    /// Undoes the steps in ledgers that dead processes have left in `dir`. If another process undoes a ledger
+    /// and takes longer than three seconds, this ledger is among the failures. Fails with
+    /// [`HostError::Ledger`] if a ledger is damaged, or [`HostError::System`] if `dir` cannot be read, other
+    /// users can change `dir` or a ledger, or a signal such as Ctrl-C arrives.
     pub fn recover(dir: &Path) -> Result<Recovery, HostError> {
-        Ledger::undo_left(dir, undo)
+        Ledger::undo_left(dir, KINDS)
     }
 }
 
@@ -29,6 +35,11 @@ fn undo(step: &Step) -> Result<(), HostError> {
         Step::File { path } => remove(path),
         Step::Directory { path } => remove_empty_folder(path),
         Step::Tree { path } => remove_tree(path),
+        Step::Socket { path } => match fs::symlink_metadata(path) {
+            Ok(found) if found.file_type().is_socket() => remove(path),
+            // Another program has replaced or removed the socket.
+            _ => Ok(()),
+        },
         Step::Process { id, leads_group } => {
             if *leads_group && id.runs() {
                 kill_group(id.pid);
@@ -56,10 +67,21 @@ fn remove_tree(path: &Path) -> Result<(), HostError> {
         let busy = std::io::Error::new(ErrorKind::ResourceBusy, "a file system is mounted in this folder");
         return Err(HostError::system("remove", path)(busy));
     }
+    if is_anothers(path) {
+        return Ok(());
+    }
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(HostError::system("remove", path)(error)),
         _ => Ok(()),
     }
+}
+
+/// Returns whether another user has made this folder in a sticky folder such as `/dev/shm`. On some file
+/// systems, such as VFAT, every folder has the same owner; these file systems have no sticky folders.
+fn is_anothers(path: &Path) -> bool {
+    let is_sticky = |folder: &Path| fs::metadata(folder).is_ok_and(|found| found.mode() & 0o1000 != 0);
+    let own = rustix::process::geteuid().as_raw();
+    path.parent().is_some_and(is_sticky) && fs::symlink_metadata(path).is_ok_and(|found| found.uid() != own)
 }
 
 fn kill_group(leader: u32) {
@@ -75,6 +97,7 @@ impl fmt::Display for Step {
         match self {
             Step::Tree { path } => write!(f, "folder {} with its contents", path.display()),
             Step::File { path } => write!(f, "file {}", path.display()),
+            Step::Socket { path } => write!(f, "socket {}", path.display()),
             Step::Directory { path } => write!(f, "folder {}", path.display()),
             Step::Process { id, .. } => write!(f, "process {}", id.pid),
             Step::Loop { number, .. } => write!(f, "/dev/loop{number}"),

@@ -58,6 +58,12 @@ impl Applied {
         Ok(undone)
     }
 
+    /// Checks that a trial can have made this change; the error is the reason why no trial makes it. A ledger
+    /// with another change is damaged or forged.
+    pub(crate) fn check_borrowed(&self) -> Result<(), &'static str> {
+        self.target.check_borrowed(&self.old)
+    }
+
     /// Restores the old value, unless `found` ([`Applied::would_undo`]) shows a change by another program.
     pub(super) fn finish(&self, found: &Undone) -> Result<(), HostError> {
         match found {

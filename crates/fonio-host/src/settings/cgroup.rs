@@ -1,7 +1,7 @@
 //! Checks whether control groups can control I/O on this machine, and reads their weights.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use fonio_machine::{Machine, read_text};
 
@@ -72,6 +72,11 @@ pub(super) fn group_at(path: &Path) -> Result<PathBuf, String> {
     let is_group = !inside.as_os_str().is_empty() && dir.join("cgroup.procs").exists();
     let dir = fs::canonicalize(&dir).ok().filter(|dir| is_group && dir.starts_with(GROUPS));
     dir.ok_or_else(|| format!("this is neither a systemd unit nor a control group below {GROUPS}"))
+}
+
+/// Returns whether a path lies below the control groups, whether or not it exists.
+pub(super) fn is_group_path(dir: &Path) -> bool {
+    dir.starts_with(GROUPS) && dir.components().all(|component| component != Component::ParentDir)
 }
 
 /// Returns the file with the weight of a group; bfq has a separate file.

@@ -17,8 +17,8 @@ use crate::program::run;
 
 const UNTIL_BOOT: &str = "/run/systemd";
 /// Shown as the value of keys that no file sets.
-const UNSET: &str = "unset";
-const COMMA: &str = ", ";
+pub(super) const UNSET: &str = "unset";
+pub(super) const COMMA: &str = ", ";
 
 /// The keys that a setting assigns, and the name of its drop-ins.
 #[derive(Debug)]

@@ -4,7 +4,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::drop_in::DropIn;
+use super::cgroup;
+use super::drop_in::{COMMA, DropIn, UNSET};
 use super::folder::folder_at;
 use super::kept::own::OwnFile;
 use super::places::{disk_of, mount_on_device};
@@ -95,6 +96,29 @@ pub(super) trait Kind: Sync {
         None
     }
 
+    /// Checks that a record of a change names an object and an old value as this kind records them. The error
+    /// is the reason why fonio did not write the record.
+    fn check_record(&self, on: &Object, old: &str) -> Result<(), &'static str> {
+        match on {
+            Object::Disk(name) if name.contains('/') || name == ".." => {
+                Err("the name is not the name of a disk")
+            }
+            Object::Disk(_) if old.contains('/') => Err("the value is not a value of a disk"),
+            Object::Machine if !assignments(old).iter().all(|(name, _)| sysctl::is_known(name)) => {
+                Err("fonio does not change this kernel setting")
+            }
+            Object::Mount(dir) | Object::Folder { dir, .. } if !dir.is_absolute() => {
+                Err("the path is not absolute")
+            }
+            Object::Unit(unit) if !is_unit_name(unit) => Err("the name is not the name of a unit"),
+            Object::Group(dir) if !cgroup::is_group_path(dir) => Err("the path is not a control group"),
+            Object::Unit(_) | Object::Group(_) if !is_unit_value(old) => {
+                Err("the value is not a value of a unit")
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns how a value of the setting is kept across reboots.
     fn kept_as(&self, on: &Object, value: &str, files: &KeptFiles) -> Result<KeptAs, Refusal> {
         Ok(match &self.facts().held {
@@ -146,6 +170,21 @@ pub(super) trait Kind: Sync {
     fn scheduler<'v>(&self, _wanted: &'v Value) -> Option<&'v str> {
         None
     }
+}
+
+/// The keys of the settings of units that a trial changes.
+const UNIT_KEYS: [&str; 3] = ["IOWeight=", "IOReadBandwidthMax=", "IOWriteBandwidthMax="];
+
+fn is_unit_name(name: &str) -> bool {
+    let parts = name.rsplit_once('.');
+    name.is_ascii() && !name.contains('/') && parts.is_some_and(|(_, kind)| !kind.is_empty())
+}
+
+/// Returns whether a value consists only of assignments of [`UNIT_KEYS`]. A drop-in contains the value, so other
+/// assignments could start programs.
+fn is_unit_value(value: &str) -> bool {
+    let is_known = |assignment: &str| UNIT_KEYS.iter().any(|key| assignment.starts_with(key));
+    !value.contains('\n') && (value == UNSET || value.split(COMMA).all(is_known))
 }
 
 impl PartialEq for dyn Kind {

@@ -1,12 +1,13 @@
 //! Provides a lock that lets only one process at a time change a setting.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::fs::{File, TryLockError};
+use std::path::Path;
+
+use fonio_system::TrustedFolder;
 
 use super::target::Target;
 use crate::error::HostError;
-use crate::files::make_private_folder;
 
 pub(crate) const LOCK: &str = "lock";
 
@@ -14,7 +15,8 @@ pub(crate) const LOCK: &str = "lock";
 /// back and forth; without this lock, another process would mistake the current value for the user's own.
 #[derive(Debug)]
 pub struct OnlyChanger {
-    path: PathBuf,
+    folder: TrustedFolder,
+    name: String,
     _lock: File,
 }
 
@@ -23,44 +25,44 @@ impl OnlyChanger {
     /// releases the lock when the process is killed. Fails with [`HostError::BeingTested`] if another process
     /// holds the lock, and [`HostError::System`].
     pub fn begin(dir: &Path, target: &Target) -> Result<OnlyChanger, HostError> {
-        make_private_folder(dir)?;
+        let folder = TrustedFolder::make(dir)?;
         let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
-        let path = dir.join(format!("{}.{LOCK}", target.to_string().chars().map(plain).collect::<String>()));
+        let name = format!("{}.{LOCK}", target.to_string().chars().map(plain).collect::<String>());
         loop {
-            let lock = OpenOptions::new().create(true).append(true).open(&path);
-            let lock = lock.map_err(HostError::system("open", &path))?;
+            let lock = folder.open_or_create(&name)?;
             lock.try_lock().map_err(|error| match error {
                 TryLockError::WouldBlock => HostError::BeingTested { setting: target.to_string() },
-                TryLockError::Error(error) => HostError::system("lock", &path)(error),
+                TryLockError::Error(error) => HostError::system("lock", folder.path().join(&name))(error),
             })?;
             // The previous owner may have removed the file after this process opened it and before this
             // process locked it. Another process could then lock a new file with the same name.
-            let ours = lock.metadata().map_err(HostError::system("look at", &path))?;
-            if fs::metadata(&path).is_ok_and(|there| there.ino() == ours.ino() && there.dev() == ours.dev()) {
-                return Ok(OnlyChanger { path, _lock: lock });
+            if folder.is_still(&name, &lock) {
+                return Ok(OnlyChanger { folder, name, _lock: lock });
             }
         }
     }
 }
 
 /// Removes the file of a lock that no process holds because its owner was killed.
-pub(crate) fn remove_free_lock(path: &Path) {
-    let Ok(lock) = OpenOptions::new().append(true).open(path) else { return };
+pub(crate) fn remove_free_lock(folder: &TrustedFolder, name: &OsStr) {
+    let Ok(Some(lock)) = folder.open_file(name) else { return };
     if lock.try_lock().is_ok() {
         // Ignore the error: if the file stays, the next process reuses it.
-        let _ = fs::remove_file(path);
+        let _ = folder.remove(name);
     }
 }
 
 impl Drop for OnlyChanger {
     fn drop(&mut self) {
         // Ignore the error: if the file stays, the next process reuses it.
-        let _ = fs::remove_file(&self.path);
+        let _ = self.folder.remove(&self.name);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -75,12 +77,13 @@ mod tests {
         let says = "another fonio process, such as `fonio fix trial`, is changing the machine's swappiness";
         assert!(error.to_string().starts_with(says), "{error}");
         OnlyChanger::begin(&state, &limits).expect("another setting");
-        let file = first.path.clone();
-        remove_free_lock(&file);
+        let (folder, name) = (TrustedFolder::make(&state).expect("it is there"), first.name.clone());
+        let file = state.join(&name);
+        remove_free_lock(&folder, name.as_ref());
         assert!(file.exists(), "somebody has it");
         drop(first);
         fs::write(&file, "").expect("as after kill -9");
-        remove_free_lock(&file);
+        remove_free_lock(&folder, name.as_ref());
         assert!(!file.exists(), "nobody has it");
         drop(OnlyChanger::begin(&state, &swappiness).expect("no process changes the swappiness any more"));
         assert_eq!(fs::read_dir(&state).expect("it was made").count(), 0);

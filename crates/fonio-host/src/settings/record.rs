@@ -3,16 +3,19 @@
 //! Invariant: the old value is recorded before a setting is changed, so that it can always be restored. Each
 //! setting is recorded once, with the value from before its first change.
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::Duration;
 
+use fonio_system::TrustedFolder;
 use serde::{Deserialize, Serialize};
 
 use super::applied::{Applied, Undone};
 use crate::error::HostError;
-use crate::files::{self, lock_private_folder, read_record};
+use crate::files::{lock_own_folder, read_record};
 
 const RECORD: &str = "settings.json";
+/// Maximum time to wait for another process that changes settings.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Recorded {
@@ -27,9 +30,9 @@ struct Recorded {
 /// The record of changed settings, which is locked while it is open.
 #[derive(Debug)]
 pub struct Settings {
-    path: PathBuf,
+    /// The locked folder of the record.
+    folder: TrustedFolder,
     applied: Vec<Applied>,
-    _lock: File,
 }
 
 impl Settings {
@@ -37,12 +40,12 @@ impl Settings {
     /// for example if the record cannot be parsed; nothing is changed in this case.
     pub fn open(dir: &Path) -> Result<Settings, HostError> {
         // Lock the folder rather than the file, because every change replaces the record file.
-        let lock = lock_private_folder(dir)?;
-        let path = dir.join(RECORD);
-        let recorded: Vec<Recorded> = read_record(&path)?;
+        let folder = lock_own_folder(dir, PATIENCE)?;
+        folder.remove_unfinished(RECORD)?;
+        let recorded: Vec<Recorded> = read_record(&folder, RECORD)?;
         let was_killed = recorded.iter().any(|entry| entry.instead_of.is_some());
         let applied = recorded.into_iter().map(now_in_force).collect::<Result<_, _>>()?;
-        let settings = Settings { path, applied, _lock: lock };
+        let settings = Settings { folder, applied };
         if was_killed {
             settings.save(None)?;
         }
@@ -52,7 +55,8 @@ impl Settings {
     /// Reads the record in `dir` without locking it, so that it can be shown. Fails with
     /// [`HostError::System`] if the record cannot be read or parsed.
     pub fn on_record(dir: &Path) -> Result<Vec<Applied>, HostError> {
-        read_record(&dir.join(RECORD))?.into_iter().map(now_in_force).collect()
+        let Some(folder) = TrustedFolder::open(dir)? else { return Ok(Vec::new()) };
+        read_record(&folder, RECORD)?.into_iter().map(now_in_force).collect()
     }
 
     /// Returns the settings that were changed and have not been restored.
@@ -114,7 +118,7 @@ impl Settings {
     /// of a setting that is already on record.
     fn save(&self, second: Option<&Applied>) -> Result<(), HostError> {
         if self.applied.is_empty() {
-            return files::remove(&self.path);
+            return Ok(self.folder.remove(RECORD)?);
         }
         let is_first =
             |at: usize| self.applied[..at].iter().all(|other| other.target != self.applied[at].target);
@@ -127,7 +131,7 @@ impl Settings {
         };
         let recorded: Vec<Recorded> = self.applied.iter().map(recorded).collect();
         let text = serde_json::to_string_pretty(&recorded).expect("fonio's own paths are UTF-8");
-        files::replace(&self.path, &text, |_| Ok(()))
+        Ok(self.folder.replace(RECORD, text.as_bytes())?)
     }
 }
 

@@ -12,7 +12,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::kept::files::KeptFiles;
-use super::kind::{KeptAs, Kind};
+use super::kind::{KeptAs, Kind, SettingFix, Trial};
 use super::kinds::recorded_as;
 use super::object::{Object, Scope};
 use super::places::{device_of, mount_of};
@@ -144,6 +144,17 @@ impl Target {
             Some(now) if now != was => self.set(was).and_then(|()| self.expect(was)),
             _ => Ok(()),
         }
+    }
+
+    /// Checks that a trial can change this setting, and that `old` can be its value before the trial. The error
+    /// is the reason.
+    pub(super) fn check_borrowed(&self, old: &str) -> Result<(), &'static str> {
+        let is_tried =
+            |fix: &SettingFix| !matches!(fix.trial, Trial::None(_) | Trial::Once(_) | Trial::WriteAheadLog);
+        if self.cannot_switch().is_some() && !self.kind.facts().fixes.iter().any(is_tried) {
+            return Err("no trial changes this setting");
+        }
+        self.kind.check_record(&self.object, old)
     }
 
     pub(super) fn kept_as(&self, value: &str, files: &KeptFiles) -> Result<KeptAs, Refusal> {

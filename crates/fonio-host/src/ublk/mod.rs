@@ -89,7 +89,7 @@ impl UblkDevice {
     pub fn add(ledger: &mut Ledger, options: &UblkOptions) -> Result<UblkDevice, HostError> {
         HostError::check_root("a ublk device")?;
         check_ublk()?;
-        let tag = own_tag();
+        let tag = tag_of(ProcessId::own());
         let mut info = DevInfo::default();
         let step = |number| Step::Ublk { number, tag };
         let (number, entry) = numbered::add(ledger, "ublk", control::NODE, sysfs, step, |number| {
@@ -159,10 +159,9 @@ fn sysfs(number: u32) -> PathBuf {
     format!("/sys/class/ublk-char/ublkc{number}").into()
 }
 
-/// Returns a number that no other process uses until the next boot.
-fn own_tag() -> u64 {
-    let own = ProcessId::own();
-    own.started_ticks << 32 | u64::from(own.pid)
+/// Returns the number with which a process marks its devices. No other process uses it until the next boot.
+pub(crate) fn tag_of(owner: ProcessId) -> u64 {
+    owner.started_ticks << 32 | u64::from(owner.pid)
 }
 
 fn command_max(options: &UblkOptions) -> u64 {

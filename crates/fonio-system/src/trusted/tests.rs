@@ -53,6 +53,11 @@ fn a_new_folder_and_its_files_are_private() {
     assert!(!folder.is_still("file", &file));
     folder.remove("file").expect("it can be removed");
     folder.remove("file").expect("removing a missing file succeeds");
+    for name in ["other.12.new", "other.new", "file.12.new"] {
+        drop(folder.create_new(name).expect("it can be created"));
+    }
+    folder.remove_unfinished("other").expect("it can be removed");
+    assert_eq!(folder.names().expect("it can be listed"), ["file.12.new", "other", "other.new"]);
 }
 
 #[test]
@@ -65,8 +70,8 @@ fn folders_that_others_can_change_are_refused() {
         expect!["cannot use BED/open: other users can write to it (mode 0777); check its contents, then run `chmod go-w BED/open`"],
     );
     bed.check(
-        TrustedFolder::make(&bed.folder("group", 0o770)),
-        expect!["cannot use BED/group: other users can write to it (mode 0770); check its contents, then run `chmod go-w BED/group`"],
+        TrustedFolder::make(&bed.folder("group", 0o702)),
+        expect!["cannot use BED/group: other users can write to it (mode 0702); check its contents, then run `chmod go-w BED/group`"],
     );
     // A sticky folder protects its entries, but not fonio's files directly in it.
     let sticky = bed.folder("sticky", 0o1777);
@@ -142,6 +147,25 @@ fn only_regular_files_of_a_known_size_are_opened() {
     // Replacing a link replaces the link, not the file that it names.
     folder.replace("link", b"own").expect("it can be written");
     assert!(at("link").symlink_metadata().expect("it is there").is_file());
+}
+
+#[test]
+fn a_private_group_has_one_member() {
+    let passwd = "root:x:0:0:root:/root:/bin/sh\nann:x:1000:1000:Ann:/home/ann:/bin/sh\n\
+        bob:x:1001:100::/home/bob:/bin/sh\ncat:x:1002:100::/home/cat:/bin/sh\nbroken\n";
+    let groups = "root:x:0:\nusers:x:100:\nann:x:1000:\ndan:x:1003:\nbroken\n";
+    for (groups, user, group, expected) in [
+        (groups, 1000, 1000, true),
+        (groups.replace("1000:", "1000:ann").as_str(), 1000, 1000, true),
+        (groups.replace("1000:", "1000:bob").as_str(), 1000, 1000, false),
+        (groups.replace("1000:", "1000:ann,bob").as_str(), 1000, 1000, false),
+        (groups, 1001, 1000, false),
+        (groups, 1001, 100, false),
+        (groups, 1003, 1003, false),
+        ("", 1000, 1000, false),
+    ] {
+        assert_eq!(has_only(passwd, groups, user, group), expected, "{groups} {user} {group}");
+    }
 }
 
 #[test]

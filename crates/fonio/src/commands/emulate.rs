@@ -14,7 +14,7 @@ use fonio_emulator::{
     Emulated, Fault, Front, Log, Options, PowerCutOptions, PowerCuts, RecoveryDevice, ServeConfig,
     ServeReport, Tear, Through, WorkloadEnd, profile,
 };
-use fonio_host::{Confirmation, Filesystem, Ledger, Step};
+use fonio_host::{Confirmation, Filesystem, Ledger, private_folder};
 use fonio_system::command::Failure;
 use serde_json::json;
 
@@ -100,12 +100,7 @@ fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Resu
     }
     let capacity = ByteCount(arguments.size);
     let log = match &arguments.log {
-        None if cutting => {
-            let name = format!("fonio-{}-log", std::process::id());
-            let path = fonio_emulator::scratch(capacity.0).join(name);
-            ledger.begin(Step::File { path: path.clone() })?;
-            Some(path)
-        }
+        None if cutting => Some(private_folder(ledger, &fonio_emulator::scratch(capacity.0))?.join("log")),
         log => log.clone(),
     };
     // The process that serves the device has another working directory, so this process needs absolute paths.

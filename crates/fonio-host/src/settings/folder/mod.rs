@@ -11,14 +11,15 @@ pub(super) mod mirror;
 pub(super) mod survey;
 pub(super) mod units;
 
-use std::fs::{self, File};
+use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fonio_core::ByteCount;
 use fonio_core::quantity::Unit;
-use fonio_system::{MountTable, chain, state};
+use fonio_system::{MountTable, TrustedFolder, chain, state};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -30,7 +31,7 @@ use self::holders::{Use, holders, named, what_to_do};
 use self::mirror::{Mirrored, mirror};
 use self::survey::{Survey, survey};
 use crate::error::HostError;
-use crate::files::lock_private_folder;
+use crate::files::lock_own_folder;
 use crate::kernel::not_in_kernel;
 use crate::unmount;
 
@@ -290,10 +291,13 @@ pub(super) fn device_of(dir: &Path) -> u64 {
     fs::metadata(dir).map_or(0, |stat| stat.dev())
 }
 
+/// Maximum time to wait for another process that copies a folder. At boot, several units copy a folder each.
+const PATIENCE: Duration = Duration::from_secs(600);
+
 /// Takes the lock for copying folders, so that only one process copies folders at a time. The kernel releases
 /// this lock when the process ends.
-pub(super) fn lock() -> Result<File, HostError> {
-    lock_private_folder(&state::folder().join("folders"))
+pub(super) fn lock() -> Result<TrustedFolder, HostError> {
+    lock_own_folder(&state::folder().join("folders"), PATIENCE)
 }
 
 pub(super) const AS_FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);

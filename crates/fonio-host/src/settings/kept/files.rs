@@ -59,9 +59,8 @@ impl KeptFiles {
         }
     }
 
-    pub(super) fn record(&self) -> PathBuf {
-        self.state.join("kept.json")
-    }
+    /// The name of the record of kept settings in its folder.
+    pub(super) const RECORD: &str = "kept.json";
 
     /// Checks that systemd runs, because kept units require this.
     pub(in crate::settings) fn check_systemd(&self) -> Result<(), String> {

@@ -8,19 +8,20 @@ pub(super) mod fstab;
 pub(super) mod own;
 mod plan;
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use fonio_system::TrustedFolder;
 use serde::{Deserialize, Serialize};
 
 use self::files::KeptFiles;
 use self::own::{HEADER, OwnFiles, body};
 use super::applied::{Applied, Undone};
-
+use super::record::PATIENCE;
 use super::target::Target;
 use crate::error::HostError;
-use crate::files::{lock_private_folder, read, read_record, remove, replace, sync_folder};
+use crate::files::{lock_own_folder, read, read_record, remove, replace, sync_folder};
 
 /// A setting that is kept across reboots, or that a process is about to keep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,14 +71,15 @@ impl Kept {
 pub struct Keeper {
     files: KeptFiles,
     kept: Vec<Kept>,
-    _lock: Option<File>,
+    /// The locked folder of the record.
+    folder: Option<TrustedFolder>,
 }
 
 impl Keeper {
     /// Opens the record of kept settings. Until a setting is kept, no file is created. Fails with
     /// [`HostError::System`], for example if the record cannot be parsed.
     pub fn open(files: KeptFiles) -> Result<Keeper, HostError> {
-        let mut keeper = Keeper { files, kept: Vec::new(), _lock: None };
+        let mut keeper = Keeper { files, kept: Vec::new(), folder: None };
         if keeper.files.state.exists() {
             keeper.lock()?;
         }
@@ -87,21 +89,21 @@ impl Keeper {
     /// Reads the record of kept settings without locking it, so that it can be shown. Fails with
     /// [`HostError::System`] if the record cannot be read or parsed.
     pub fn on_record(files: &KeptFiles) -> Result<Vec<Kept>, HostError> {
-        read_record(&files.record())
-    }
-
-    fn record(&self) -> PathBuf {
-        self.files.record()
+        match TrustedFolder::open(&files.state)? {
+            Some(folder) => read_record(&folder, KeptFiles::RECORD),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Creates the record's folder, locks the record and reads it.
     fn lock(&mut self) -> Result<(), HostError> {
-        if self._lock.is_some() {
+        if self.folder.is_some() {
             return Ok(());
         }
-        let lock = lock_private_folder(&self.files.state)?;
-        self.kept = Keeper::on_record(&self.files)?;
-        self._lock = Some(lock);
+        let folder = lock_own_folder(&self.files.state, PATIENCE)?;
+        folder.remove_unfinished(KeptFiles::RECORD)?;
+        self.kept = read_record(&folder, KeptFiles::RECORD)?;
+        self.folder = Some(folder);
         // Drop entries of the record that are not in the files: a user removed these settings, or a process
         // was killed before it wrote the file or updated the record.
         let mut is_there = Vec::new();
@@ -148,15 +150,16 @@ impl Keeper {
         if !self.kept.iter().any(is_in_fstab) {
             remove(&self.backup())?;
         }
+        let folder = self.folder.as_ref().expect("the record is locked before it is changed");
         if self.kept.is_empty() {
-            return remove(&self.record());
+            return Ok(folder.remove(KeptFiles::RECORD)?);
         }
         let is_first = |at: usize| {
             self.kept[..at].iter().all(|other| other.applied.target != self.kept[at].applied.target)
         };
         assert!((0..self.kept.len()).all(is_first), "a setting is kept twice: {:?}", self.kept);
         let text = serde_json::to_string_pretty(&self.kept).expect("fonio's own paths are UTF-8");
-        replace(&self.record(), &text, |_| Ok(()))
+        Ok(folder.replace(KeptFiles::RECORD, text.as_bytes())?)
     }
 
     /// Returns the settings that are kept across reboots.
@@ -302,7 +305,7 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        if self._lock.is_some() && self.kept.is_empty() {
+        if self.folder.is_some() && self.kept.is_empty() {
             // This call fails if the folder is not empty.
             let _ = fs::remove_dir(&self.files.state);
         }

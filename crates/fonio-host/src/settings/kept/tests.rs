@@ -82,7 +82,7 @@ fn what_earlier_builds_kept_is_undone() {
     for (path, text) in contents(dir.path()) {
         fs::write(path, as_then(text)).expect("written");
     }
-    let record = fs::read_to_string(files.record()).expect("record");
+    let record = fs::read_to_string(files.state.join(KeptFiles::RECORD)).expect("record");
     expect_test::expect_file!["../testdata/kept.json"]
         .assert_eq(&without_options_of_proc(&record.replace(&place, "/machine")));
     let mut keeper = Keeper::open(files.clone()).expect("keeper");
@@ -296,10 +296,11 @@ proptest! {
                     put(before);
                 }
                 Act::KilledWhileForgetting(at) => {
-                    let record = fs::read(keeper.record()).ok();
+                    let path = keeper.files.state.join(KeptFiles::RECORD);
+                    let record = fs::read(&path).ok();
                     keeper.forget(&all[at].target).expect("forgotten");
                     if let Some(record) = record {
-                        fs::write(keeper.record(), record).expect("write");
+                        fs::write(&path, record).expect("write");
                     }
                 }
                 Act::KilledWhileKeeping(_) => {}

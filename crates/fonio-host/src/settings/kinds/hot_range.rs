@@ -137,6 +137,13 @@ impl Kind for HotRange {
         copying_back(dir)
     }
 
+    fn check_record(&self, on: &Object, _old: &str) -> Result<(), &'static str> {
+        let (dir, image) = on.with_content();
+        let is_image = image.parent().is_some_and(|folder| folder.ends_with(FOLDER))
+            && image.extension().is_some_and(|extension| extension == FILESYSTEM);
+        if dir.is_absolute() && is_image { Ok(()) } else { Err("the image is not one of fonio's images") }
+    }
+
     fn kept_as(&self, on: &Object, _value: &str, _files: &KeptFiles) -> Result<KeptAs, Refusal> {
         let (dir, image) = on.with_content();
         // Without X-fstrim.notrim, the weekly fstrim would deallocate blocks of the image.

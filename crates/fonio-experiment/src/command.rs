@@ -12,7 +12,7 @@ use fonio_host::Confined;
 use fonio_record::{CommandOutput, CommandSetting, RecordOptions, Selector};
 use fonio_recording::{Recording, Table, Tables};
 use fonio_system::command::Failure;
-use fonio_system::say;
+use fonio_system::{private, say};
 
 use crate::analysed::Analysed;
 use crate::error::ExperimentError;
@@ -123,7 +123,7 @@ pub fn run_command_series(
     out: &Path,
     begins: &mut dyn FnMut(&Measurement<'_, Variation>),
 ) -> Result<(Series, Analysed), ExperimentError> {
-    std::fs::create_dir_all(out).map_err(ExperimentError::system("make", out))?;
+    private::create_folders(out).map_err(ExperimentError::system("make", out))?;
     let design = Design { arms, rounds, seed: options.seed, stop: options.stop };
     let mut notes = Notes::default();
     // On the user's own device, the first run would start with a cold page cache, and all later runs with a

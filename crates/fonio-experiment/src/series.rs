@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fonio_analysis::Analysis;
 use fonio_host::Loss;
+use fonio_system::private;
 use fonio_workload::definition::Workload;
 use fonio_workload::{FilesOutcome, Mark};
 use serde::{Deserialize, Serialize};
@@ -231,7 +232,7 @@ pub fn run_series(
     out: &Path,
     begins: &mut dyn FnMut(&Measurement<'_, Variation>),
 ) -> Result<(Series, Analysed), ExperimentError> {
-    std::fs::create_dir_all(out).map_err(ExperimentError::system("make", out))?;
+    private::create_folders(out).map_err(ExperimentError::system("make", out))?;
     let design = Design { arms, rounds, seed: options.seed, stop: options.stop };
     let mut first = None;
     let runs = design.run(begins, &mut |measurement| {

@@ -1,6 +1,5 @@
 //! Prints reports and other documents in the requested format.
 
-use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
@@ -11,7 +10,7 @@ use fonio_core::{ByteCount, Meta};
 use fonio_report::budget::{Budget, BudgetError, Outcome};
 use fonio_report::terminal::WIDTH_MIN;
 use fonio_report::{Document, Fitted, TerminalStyle, json, render_html, render_markdown, render_terminal};
-use fonio_system::say;
+use fonio_system::{private, say};
 use serde::Serialize;
 
 use crate::cli::{Colour, Output};
@@ -128,7 +127,7 @@ pub fn show_on_terminal(document: &Document, colour: Colour) -> Result<()> {
 /// Writes the HTML report if the user gave a path for it.
 pub fn write_html(document: &Document, path: Option<&Path>) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
-    let file = File::create(path).with_context(|| format!("{} cannot be written", path.display()))?;
+    let file = private::create_file(path).with_context(|| format!("{} cannot be written", path.display()))?;
     let mut file = BufWriter::new(file);
     render_html(document, &mut file)
         .and_then(|()| file.flush())

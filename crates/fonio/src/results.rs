@@ -1,11 +1,19 @@
-//! Manages the directory with the results of a series of runs.
+//! Manages the directory with the results of a series of runs. Only the user who called fonio can read results.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use anyhow::{Context, Result, ensure};
+use fonio_recording::WriterOptions;
+use fonio_system::{Caller, private};
 
 use crate::cli::run::SetupArgs;
+
+/// Returns the options for a recording that belongs to the person who called fonio.
+pub fn recording(overwrite: bool) -> WriterOptions {
+    let owner = Caller::through_sudo().map(|caller| (caller.user, caller.group));
+    WriterOptions { overwrite, owner, ..WriterOptions::default() }
+}
 
 /// Returns the path of a series' HTML report.
 pub fn page(arguments: &SetupArgs, out: &Path) -> PathBuf {
@@ -19,7 +27,7 @@ pub const RESULTS: &str = "fonio-runs";
 /// `default`, `default-2`, … that does not exist.
 pub fn results_directory(named: Option<&Path>, default: &str) -> Result<PathBuf> {
     if let Some(named) = named {
-        fs::create_dir_all(named).with_context(|| format!("cannot create {}", named.display()))?;
+        private::create_folders(named).with_context(|| format!("cannot create {}", named.display()))?;
         let mut entries = fs::read_dir(named).with_context(|| format!("cannot list {}", named.display()))?;
         ensure!(
             entries.next().is_none(),
@@ -32,7 +40,7 @@ pub fn results_directory(named: Option<&Path>, default: &str) -> Result<PathBuf>
         let name = if number == 1 { default.to_owned() } else { format!("{default}-{number}") };
         // Creating the directory also claims it, so two series that start at the same time get different
         // directories.
-        match fs::create_dir(&name) {
+        match private::create_folder(Path::new(&name)) {
             Ok(()) => return Ok(name.into()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error).with_context(|| format!("cannot create {name}")),
@@ -45,6 +53,7 @@ pub fn results_directory(named: Option<&Path>, default: &str) -> Result<PathBuf>
 pub fn summarise(series: &impl serde::Serialize, out: &Path) -> Result<String> {
     let summary = out.join("summary.json");
     let text = serde_json::to_string_pretty(series)?;
-    std::fs::write(&summary, &text).with_context(|| format!("cannot write {}", summary.display()))?;
+    private::write_file(&summary, text.as_bytes())
+        .with_context(|| format!("cannot write {}", summary.display()))?;
     Ok(text)
 }

@@ -12,9 +12,10 @@
 //! name and renames it when it is complete.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use fonio_system::private;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -35,7 +36,7 @@ impl Folder {
     /// Creates the folder for `plan`, or opens an existing folder of the same test. An existing folder
     /// determines the order of slices.
     pub(super) fn begin(path: &Path, plan: &LivePlan) -> Result<Folder, ExperimentError> {
-        fs::create_dir_all(path).map_err(ExperimentError::system("make", path))?;
+        private::create_folders(path).map_err(ExperimentError::system("make", path))?;
         let mut folder = Folder { path: path.to_owned(), plan: plan.clone() };
         match Folder::plan_in(path)? {
             None => folder.write(PLAN, &folder.plan)?,
@@ -94,7 +95,7 @@ impl Folder {
     fn replace(&self, name: &str, text: &[u8]) -> Result<(), ExperimentError> {
         let (path, beside) = (self.path.join(name), self.path.join(format!(".{name}.new")));
         let write = || {
-            fs::File::create(&beside)?.write_all(text)?;
+            private::write_file(&beside, text)?;
             fs::rename(&beside, &path)
         };
         write().map_err(ExperimentError::system("write", &path))

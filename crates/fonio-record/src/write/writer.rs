@@ -8,6 +8,8 @@ use fonio_recording::{
     FinishedRecording, Key, RecordingError, Redactor, Writer, WriterOptions, redacted_meta,
 };
 
+use fonio_system::Caller;
+
 use crate::error::RecordError;
 use crate::options::RecordOptions;
 
@@ -24,6 +26,7 @@ impl RecordingWriter {
             overwrite: options.overwrite,
             keep_what_fits: true,
             other_name_if_taken: true,
+            owner: Caller::through_sudo().map(|caller| (caller.user, caller.group)),
             ..WriterOptions::default()
         };
         let writer =

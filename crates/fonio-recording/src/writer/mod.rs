@@ -34,6 +34,9 @@ pub struct WriterOptions {
     /// If the recording's name is in use when the recording is finished, use `NAME-2`, or the next free
     /// number. If this option is not set, a name in use is an error, and nothing remains.
     pub other_name_if_taken: bool,
+    /// The user and group that own the finished recording; `None` for the user of this process. Only root can
+    /// give a recording to another user.
+    pub owner: Option<(u32, u32)>,
 }
 
 /// A recording that was written completely.
@@ -75,6 +78,7 @@ impl Default for WriterOptions {
             spill_dir: None,
             keep_what_fits: false,
             other_name_if_taken: false,
+            owner: None,
         }
     }
 }
@@ -84,7 +88,7 @@ impl Default for WriterOptions {
 /// Requests and bios may come in any order that the producer's `settled` marks allow; other rows are written
 /// in order of arrival. All files are written into a directory `.NAME.partial-PID` next to the final path.
 /// [`finish`](Writer::finish) renames this directory, so an unfinished run leaves nothing that looks like a
-/// recording. Dropping a writer removes this directory. If the process is killed, the directory is removed by
+/// recording. Only the owner can read a recording, because its rows contain paths, command lines and statements. Dropping a writer removes this directory. If the process is killed, the directory is removed by
 /// the next writer of a recording with the same path.
 pub struct Writer {
     ordered: Ordered,
@@ -99,7 +103,7 @@ impl Writer {
     /// [`RecordingError::NotOurs`] if `dir` is neither a recording nor an empty directory;
     /// [`RecordingError::Io`].
     pub fn create(dir: &Path, options: WriterOptions) -> Result<Writer, RecordingError> {
-        let staging = Staging::create(dir, options.overwrite, options.other_name_if_taken)?;
+        let staging = Staging::create(dir, options.overwrite, options.other_name_if_taken, options.owner)?;
         let spill_dir = options.spill_dir.as_deref().unwrap_or(staging.path());
         // The tables of requests and bios share the memory. A waiting row is stored together with its key,
         // and temporarily exists twice.

@@ -1,20 +1,22 @@
 //! Manages the directory in which a recording is written. It is next to the final path of the recording.
 //!
-//! Lifecycle: `.NAME.partial-PID` is created and locked (`flock` on the directory), filled, made durable and
-//! renamed to NAME. To replace a recording, the two directories exchange names atomically. On file systems
+//! Lifecycle: `.NAME.partial-PID` is created and locked (`flock` on the directory), filled, made durable, given
+//! to its owner and renamed to NAME. Until it is given to its owner, only the user of this process can enter the
+//! directory, so everything in it was created by this process. To replace a recording, the two directories exchange names atomically. On file systems
 //! without this operation, the old recording is temporarily renamed to `.NAME.replaced-PID`. A directory with
 //! such a name is a leftover if the process with this id no longer exists *and* no process holds the lock on
 //! the directory. The process id alone is not sufficient, because the same few ids occur again and again in
 //! containers.
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, Dir, Mode, OFlags, RenameFlags, openat, renameat_with};
 use rustix::process::{Pid, test_kill_process};
 
 use super::{DIAGNOSTICS_FILE, META_FILE};
@@ -28,8 +30,10 @@ pub(super) struct Staging {
     partial: PathBuf,
     overwrite: bool,
     other_name_if_taken: bool,
-    /// The lock that is held while this process uses the directory. `None` on file systems without locks.
-    _lock: Option<File>,
+    owner: Option<(u32, u32)>,
+    /// The open directory. Its lock is held while this process uses the directory, except on file systems
+    /// without locks.
+    folder: File,
 }
 
 /// A lock that is held between the creation and the locking of a directory. It prevents another writer in
@@ -41,6 +45,7 @@ impl Staging {
         dir: &Path,
         overwrite: bool,
         other_name_if_taken: bool,
+        owner: Option<(u32, u32)>,
     ) -> Result<Staging, RecordingError> {
         // If the path is a symbolic link to a recording, the link is kept, and its target is replaced.
         let target = match fs::symlink_metadata(dir) {
@@ -63,16 +68,19 @@ impl Staging {
         for attempt in 0_u32.. {
             let suffix = if attempt == 0 { String::new() } else { format!("-{attempt}") };
             let partial = parent.join(beside(name, "partial", &suffix));
-            match fs::create_dir(&partial) {
+            match fs::DirBuilder::new().mode(0o700).create(&partial) {
                 Ok(()) => {
-                    let lock = File::open(&partial).ok().filter(|file| file.try_lock().is_ok());
+                    let folder = open_new(&partial).map_err(RecordingError::io("open", &partial))?;
+                    // Some file systems do not support locks.
+                    let _ = folder.try_lock();
                     return Ok(Staging {
                         asked: dir.to_owned(),
                         target,
                         partial,
                         overwrite,
                         other_name_if_taken,
-                        _lock: lock,
+                        owner,
+                        folder,
                     });
                 }
                 // Another writer of this process uses this directory, or it is not certain that the directory
@@ -92,6 +100,10 @@ impl Staging {
     /// form that the caller gave. The directory's files must already be durable.
     pub(super) fn install(mut self) -> Result<PathBuf, RecordingError> {
         sync_dir(&self.partial).map_err(RecordingError::io("write", &self.partial))?;
+        if let Some((user, group)) = self.owner {
+            give(&self.folder, user, group)
+                .map_err(RecordingError::io("give to its owner", &self.partial))?;
+        }
         let named = self.target.clone();
         for number in 2_u32.. {
             match self.take_name() {
@@ -147,6 +159,37 @@ impl Drop for Staging {
         // If removal fails, the next writer removes the directory.
         let _ = fs::remove_dir_all(&self.partial);
     }
+}
+
+/// Opens a directory that this process has just created. Fails if another process has exchanged it.
+fn open_new(dir: &Path) -> io::Result<File> {
+    let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits().cast_signed();
+    let folder = File::options().read(true).custom_flags(flags).open(dir)?;
+    if folder.metadata()?.uid() == rustix::process::geteuid().as_raw() && entries(&folder)?.is_empty() {
+        return Ok(folder);
+    }
+    Err(io::Error::other("another process has replaced this directory"))
+}
+
+fn entries(folder: &File) -> io::Result<Vec<CString>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let name = entry?.file_name().to_owned();
+        if ![c".", c".."].contains(&name.as_c_str()) {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+/// Gives the files of a directory and then the directory to another user. Every file is opened relative to the
+/// directory, which no other user could enter until now.
+fn give(folder: &File, user: u32, group: u32) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    for name in entries(folder)? {
+        fchown(openat(folder, name, flags, Mode::empty())?, Some(user), Some(group))?;
+    }
+    fchown(folder, Some(user), Some(group))
 }
 
 fn beside(name: &OsStr, what: &str, suffix: &str) -> std::ffi::OsString {

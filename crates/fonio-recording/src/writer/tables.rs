@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File as OsFile;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
@@ -69,7 +70,7 @@ impl TableSet {
     pub(super) fn create(dir: &Path, keep_what_fits: bool) -> Result<TableSet, RecordingError> {
         let diagnostics_path = dir.join(DIAGNOSTICS_FILE);
         let diagnostics =
-            OsFile::create(&diagnostics_path).map_err(RecordingError::io("create", &diagnostics_path))?;
+            create_new(&diagnostics_path).map_err(RecordingError::io("create", &diagnostics_path))?;
         Ok(TableSet {
             writers: TableWriters::create(dir)?,
             diagnostics: BufWriter::new(diagnostics),
@@ -257,7 +258,7 @@ impl<R: Row> TableWriter<R> {
     }
 
     fn open(&mut self) -> Result<&mut ArrowWriter<OsFile>, RecordingError> {
-        let file = OsFile::create_new(&self.path).map_err(RecordingError::io("create", &self.path))?;
+        let file = create_new(&self.path).map_err(RecordingError::io("create", &self.path))?;
         let properties = schema::writer_properties::<R>();
         let parquet = ArrowWriter::try_new(file, self.schema.clone(), Some(properties));
         Ok(self.parquet.insert(parquet.map_err(|error| not_written(error, &self.path))?))
@@ -343,10 +344,15 @@ fn not_written(error: ParquetError, path: &Path) -> RecordingError {
     RecordingError::Io { action: "write", path: path.to_owned(), source }
 }
 
+/// Creates a file that only its user can read.
+fn create_new(path: &Path) -> io::Result<OsFile> {
+    OsFile::options().write(true).create_new(true).mode(0o600).open(path)
+}
+
 pub(super) fn write_meta(dir: &Path, meta: &Meta) -> Result<(), RecordingError> {
     let path = dir.join(META_FILE);
     let write = || {
-        let mut file = BufWriter::new(OsFile::create_new(&path)?);
+        let mut file = BufWriter::new(create_new(&path)?);
         serde_json::to_writer_pretty(&mut file, meta)?;
         file.write_all(b"\n")?;
         file.flush()?;

@@ -1,6 +1,5 @@
 //! Implements `fonio export`.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -10,14 +9,14 @@ use fonio_core::meta::Device;
 use fonio_export::csv::CsvExport;
 use fonio_export::fio_iolog::{FioIolog, Version};
 use fonio_export::perfetto_json::PerfettoJson;
-use fonio_recording::{Key, Redactor, Writer, WriterOptions, redacted_meta};
-use fonio_system::say;
+use fonio_recording::{Key, Redactor, Writer, redacted_meta};
+use fonio_system::{private, say};
 
 use crate::cli::{Export, ExportFormat};
 use crate::exit::Exit;
 use crate::filter::{self, UntilStopped};
 use crate::input::Subject;
-use crate::{output, signals};
+use crate::{output, results, signals};
 
 pub fn run(arguments: &Export) -> Result<Exit> {
     let subject = Subject::resolve(&arguments.input)?;
@@ -33,7 +32,7 @@ pub fn run(arguments: &Export) -> Result<Exit> {
         Box::new(io::stdout().lock())
     } else {
         Box::new(
-            File::create(&arguments.out)
+            private::create_file(&arguments.out)
                 .with_context(|| format!("{} cannot be written", arguments.out.display()))?,
         )
     };
@@ -85,7 +84,7 @@ pub fn run(arguments: &Export) -> Result<Exit> {
 /// Writes a recording of the rows that pass the filters. If a `key` is given, names are replaced by tokens.
 fn copy(arguments: &Export, subject: Subject, key: Option<&Key>) -> Result<Exit> {
     let stop = signals::watch()?;
-    let mut writer = Writer::create(&arguments.out, WriterOptions::default())?;
+    let mut writer = Writer::create(&arguments.out, results::recording(false))?;
     let mut until_stopped = UntilStopped::new(&mut writer, &stop);
     let pour =
         |sink: &mut dyn RowSink| filter::pour_unordered(subject, &arguments.reading, &arguments.filter, sink);

@@ -3,19 +3,18 @@
 use std::io::Write;
 
 use anyhow::Result;
-use fonio_recording::{Writer, WriterOptions};
+use fonio_recording::Writer;
 
 use crate::cli::Import;
 use crate::exit::Exit;
 use crate::filter::{self, UntilStopped};
 use crate::input::Subject;
-use crate::{output, signals};
+use crate::{output, results, signals};
 
 pub fn run(arguments: &Import) -> Result<Exit> {
     let subject = Subject::resolve(&arguments.input)?;
-    let options = WriterOptions { overwrite: arguments.overwrite, ..WriterOptions::default() };
     let stop = signals::watch()?;
-    let mut writer = Writer::create(&arguments.out, options)?;
+    let mut writer = Writer::create(&arguments.out, results::recording(arguments.overwrite))?;
     let mut until_stopped = UntilStopped::new(&mut writer, &stop);
     let meta = filter::pour_unordered(subject, &arguments.reading, &arguments.filter, &mut until_stopped)?;
     let meta = writer.finish(meta)?;

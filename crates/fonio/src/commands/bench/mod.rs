@@ -3,7 +3,6 @@
 mod concurrency;
 mod layers;
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::slice;
@@ -17,7 +16,7 @@ use fonio_bench::run::{Effort, run as run_plan};
 use fonio_bench::target::{Target, room_bytes};
 use fonio_bench::verdict;
 use fonio_core::ByteCount;
-use fonio_system::say;
+use fonio_system::{private, say};
 
 use crate::cli::{Bench, BenchWhat, Colour, Measurement};
 use crate::commands::bench_target::{self, Subject};
@@ -159,7 +158,7 @@ fn announcement(bench: &Bench, tests: &[Test], volume: &Volume, effort: &Effort)
 }
 
 fn save(benchmark: &Benchmark, path: &Path) -> Result<()> {
-    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    let file = private::create_file(path).with_context(|| format!("cannot write {}", path.display()))?;
     let mut file = BufWriter::new(file);
     serde_json::to_writer_pretty(&mut file, benchmark)?;
     writeln!(file).and_then(|()| file.flush()).with_context(|| format!("cannot write {}", path.display()))

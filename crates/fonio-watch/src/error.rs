@@ -44,6 +44,16 @@ pub enum WatchError {
 }
 
 impl WatchError {
+    /// Returns a closure for `map_err`, as [`WatchError::file`] does, for a file in a trusted folder. The cause
+    /// names the folder or file that cannot be used.
+    pub(crate) fn used(
+        path: &std::path::Path,
+        doing: &'static str,
+    ) -> impl FnOnce(fonio_system::SystemError) -> WatchError {
+        let failed = WatchError::file(path, doing);
+        move |cause| failed(cause.into())
+    }
+
     pub(crate) fn file(path: &std::path::Path, doing: &'static str) -> impl FnOnce(io::Error) -> WatchError {
         let path = path.to_owned();
         move |cause| WatchError::File { path, doing, cause }

@@ -16,7 +16,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use fonio_system::ProcessId;
+use fonio_system::{ProcessId, TrustedFolder};
 use serde::{Deserialize, Serialize};
 
 use crate::error::WatchError;
@@ -25,6 +25,11 @@ use crate::summary::Summary;
 
 /// Maximum number of bytes of kept stalls in each of the two folders.
 const KEPT_BYTES_MAX: u64 = 4 << 20;
+/// Maximum sizes of `running` and `unwritten`. The minutes that are not yet written need about 1 MB.
+const RUNNING_BYTES_MAX: u64 = 4 << 10;
+const UNWRITTEN_BYTES_MAX: u64 = 64 << 20;
+const RUNNING: &str = "running";
+const UNWRITTEN: &str = "unwritten";
 
 /// The folders in which a watch stores its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,14 +66,6 @@ impl Folders {
         self.state.join("rings")
     }
 
-    fn running(&self) -> PathBuf {
-        self.run.join("running")
-    }
-
-    fn unwritten(&self) -> PathBuf {
-        self.run.join("unwritten")
-    }
-
     /// Returns the folders of kept stalls: first the folder in memory, then the folder on the medium.
     pub fn kept(&self) -> [PathBuf; 2] {
         [self.run.join("kept"), self.state.join("kept")]
@@ -78,15 +75,20 @@ impl Folders {
     /// the first write, so an unwritable medium does not end the watch.
     ///
     /// # Errors
-    /// Returns [`WatchError::Runs`] if a watch is already running.
+    /// Returns [`WatchError::Runs`] if a watch is already running, or [`WatchError::File`] if other users can
+    /// change the folders.
     pub fn begin(&self) -> Result<Running, WatchError> {
-        fonio_system::state::make(&self.run.join("kept")).map_err(WatchError::file(&self.run, "made"))?;
-        let path = self.running();
-        let opened = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-        let file = opened.map_err(WatchError::file(&path, "opened"))?;
+        let folder = TrustedFolder::make(&self.run).map_err(WatchError::used(&self.run, "made"))?;
+        let (path, kept) = (self.run.join(RUNNING), self.run.join("kept"));
+        // Refuse a folder of another user before anything is changed.
+        TrustedFolder::open(&kept).map_err(WatchError::used(&kept, "opened"))?;
+        let file = folder.open_or_create(RUNNING).map_err(WatchError::used(&path, "opened"))?;
         if file.try_lock().is_err() {
             return Err(WatchError::Runs { pid: self.runs().map_or(0, |process| process.pid) });
         }
+        TrustedFolder::make(&kept).map_err(WatchError::used(&kept, "made"))?;
+        // A killed watch may have left these files.
+        folder.remove_unfinished(UNWRITTEN).map_err(WatchError::used(&self.run, "cleaned up"))?;
         let running = Running { file };
         running.tell(false).map_err(WatchError::file(&path, "written"))?;
         Ok(running)
@@ -103,8 +105,9 @@ impl Folders {
     }
 
     fn process(&self) -> Option<Process> {
-        let text = fs::read_to_string(self.running()).ok()?;
-        let process: Process = serde_json::from_str(&text).ok()?;
+        let folder = TrustedFolder::open(&self.run).ok()??;
+        let process: Process =
+            serde_json::from_slice(&folder.read(RUNNING, RUNNING_BYTES_MAX).ok()??).ok()?;
         process.process.runs().then_some(process)
     }
 
@@ -113,14 +116,16 @@ impl Folders {
     /// # Errors
     /// Returns errors of the file system.
     pub fn store_unwritten(&self, minutes: &[Summary]) -> io::Result<()> {
-        let new = self.run.join("unwritten.new");
-        fs::write(&new, encode(minutes, 0))?;
-        fs::rename(&new, self.unwritten())
+        Ok(TrustedFolder::make(&self.run)?.replace_without_sync(UNWRITTEN, &encode(minutes, 0))?)
     }
 
     /// Reads the stored minutes that are not yet in the history.
     pub fn read_unwritten(&self) -> Vec<Summary> {
-        let bytes = fs::read(self.unwritten()).unwrap_or_default();
+        let read = TrustedFolder::open(&self.run).and_then(|folder| match folder {
+            Some(folder) => folder.read(UNWRITTEN, UNWRITTEN_BYTES_MAX),
+            None => Ok(None),
+        });
+        let bytes = read.ok().flatten().unwrap_or_default();
         decode(&bytes).map(|(_, minutes)| minutes).unwrap_or_default()
     }
 
@@ -212,7 +217,7 @@ mod tests {
         let minutes = [Summary { began: 7, ..Summary::default() }];
         folders.store_unwritten(&minutes).unwrap();
         assert_eq!(folders.read_unwritten(), minutes);
-        fs::write(folders.unwritten(), b"damaged").unwrap();
+        fs::write(folders.run.join(UNWRITTEN), b"damaged").unwrap();
         assert_eq!(folders.read_unwritten(), []);
     }
 

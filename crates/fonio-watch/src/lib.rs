@@ -13,6 +13,7 @@ mod error;
 pub mod folders;
 mod histogram;
 mod own_disks;
+mod own_file;
 pub mod page;
 mod recent;
 pub mod rings;

@@ -1,17 +1,18 @@
 //! Starts and stops the watch: as a service of systemd, or as a separate process on machines without systemd.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fonio_system::ProcessId;
+use fonio_system::{ProcessId, TrustedFolder};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::error::WatchError;
 use crate::folders::{Folders, kept_in};
+use crate::own_file;
 use crate::settings::Settings;
 
 /// The name of the systemd unit, its packaged path, and the path where [`install`] writes it.
@@ -198,9 +199,8 @@ pub fn start(paths: &Paths) -> Result<Option<ProcessId>, ServiceError> {
 /// Starts the watch as a process that outlives the terminal. The watch writes its messages to a file in
 /// memory.
 fn detached(folders: &Folders, paths: &Paths) -> Result<(), ServiceError> {
-    fonio_system::state::make(&folders.run).map_err(system(format!("make {}", folders.run.display())))?;
     let log = folders.run.join("log");
-    let file = File::create(&log).map_err(system(format!("write {}", log.display())))?;
+    let file = own_file::create(&folders.run, "log").map_err(system(format!("write {}", log.display())))?;
     let mut command = Command::new(std::env::current_exe().map_err(system("find the own program"))?);
     command.args(["watch", "run"]).arg("--state").arg(&folders.state).arg("--run").arg(&folders.run);
     if let Some(config) = absolute(paths.config.as_deref())? {
@@ -299,6 +299,10 @@ pub fn uninstall(folders: &Folders, purge: bool) -> Result<(), ServiceError> {
 fn remove(folder: &Path) -> Result<(), ServiceError> {
     for name in ["rings", "running", "unwritten", "unwritten.new", "log"] {
         remove_file(&folder.join(name))?;
+    }
+    if let Ok(Some(own)) = TrustedFolder::open(folder) {
+        // A killed watch may have left files that were to replace `unwritten`.
+        let _ = own.remove_unfinished("unwritten");
     }
     let kept = folder.join("kept");
     kept_in(&kept).iter().try_for_each(|(path, _)| remove_file(path))?;

@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use fonio_core::{BlockedCount, BlockedIn, Content, DeviceId, Request, SeenFile, Timestamp, Wait};
 use fonio_machine::Machine;
 use fonio_record::observer::{ObservedRequest, ObservedWait, Observer, PartyKind};
+use fonio_system::TrustedFolder;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::clock::WallClock;
 use crate::devices::Devices;
 use crate::error::WatchError;
 use crate::folders::{Folders, kept_in};
+use crate::own_file;
 use crate::recent::Recent;
 use crate::stall_file::{self, Head, KeptFile, KeptThread};
 use crate::stalls::FoundStall;
@@ -209,7 +211,7 @@ pub fn store(told: &Told, recent: &Recent, folder: &Path) -> io::Result<String> 
     let name = free_name(told.stall.began, folder);
     let (new, path) = (folder.join(".new"), folder.join(&name));
     let requests = recent.requests().map(|request| request_in(request, &told.files));
-    let written = fs::File::create(&new)
+    let written = own_file::create(folder, ".new")
         .and_then(|file| stall_file::write(&told.head, requests, BufWriter::new(file)))
         .and_then(|()| new.metadata())
         .and_then(|metadata| {
@@ -233,11 +235,12 @@ fn free_name(began: i64, folder: &Path) -> String {
 /// # Errors
 /// Returns [`WatchError::File`]. After an error, no file is left in the folder.
 pub fn copy(from: &Path, folder: &Path, name: &str) -> Result<(), WatchError> {
-    fs::create_dir_all(folder).map_err(WatchError::file(folder, "made"))?;
+    TrustedFolder::make(folder).map_err(WatchError::used(folder, "made"))?;
     let bytes = fs::read(from).map_err(WatchError::file(from, "read"))?;
     Folders::make_room(folder, bytes.len() as u64);
-    let (new, path) = (folder.join(format!(".{name}.new")), folder.join(name));
-    let mut written = fs::File::create(&new).and_then(|file| {
+    let new_name = format!(".{name}.new");
+    let (new, path) = (folder.join(&new_name), folder.join(name));
+    let mut written = own_file::create(folder, &new_name).and_then(|file| {
         let mut file = BufWriter::new(file);
         file.write_all(&bytes)?;
         file.flush()

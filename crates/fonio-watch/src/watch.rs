@@ -10,6 +10,7 @@
 
 use std::collections::VecDeque;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -91,7 +92,9 @@ impl Watch {
         // A new history file is created when it is first written, so that one journal transaction contains
         // the creation and the write.
         let rings = match path.exists().then(|| Rings::open(&path)) {
-            None | Some(Err(WatchError::File { .. })) => None,
+            // The medium may be unwritable for a while. A file that another user owns is an error.
+            Some(Err(WatchError::File { cause, .. })) if cause.kind() != ErrorKind::Other => None,
+            None => None,
             Some(opened) => Some(opened?),
         };
         let mut unwritten = folders.read_unwritten();
@@ -290,8 +293,6 @@ impl Watch {
 
     fn write_history(&mut self, now: Timestamp) -> Result<(), WatchError> {
         if self.rings.is_none() {
-            let state = &self.folders.state;
-            fs::create_dir_all(state).map_err(WatchError::file(state, "made"))?;
             self.rings = Some(Rings::open(&self.folders.rings())?);
         }
         if let Some(rings) = &mut self.rings {

@@ -1,22 +1,24 @@
 //! Manages the files of results, unfinished runs and delete tokens in the persistent state folder.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use fonio_storebench_document::document::Document;
-use fonio_system::state;
+use fonio_system::{TrustedFolder, state};
 
 use super::run::Kept;
 use crate::error::BenchError;
 
-/// Returns the folder of results; creates it if it is missing.
-fn folder() -> Result<PathBuf, BenchError> {
+/// Maximum size of the file of an unfinished run or a token, which is far smaller.
+const BYTES_MAX: u64 = 16 << 20;
+
+/// Opens the folder of results; creates it if it is missing. Other users cannot change this folder.
+fn folder() -> Result<TrustedFolder, BenchError> {
     let folder = state::lasting_folder().ok_or(BenchError::NoStateFolder)?.join("storebench");
-    state::make(&folder).map_err(BenchError::system("make", &folder))?;
-    Ok(folder)
+    Ok(TrustedFolder::make(&folder)?)
 }
 
 /// Returns an unused file name for a result, derived from the time of the result.
@@ -24,7 +26,7 @@ pub fn new_file(document: &Document) -> Result<PathBuf, BenchError> {
     let folder = folder()?;
     let name = |number: u32| {
         let more = if number == 0 { String::new() } else { format!("-{number}") };
-        folder.join(format!("storebench-{}{more}.json", document.began_unix_s))
+        folder.path().join(format!("storebench-{}{more}.json", document.began_unix_s))
     };
     Ok((0..).map(name).find(|path| !path.exists()).expect("a folder has fewer files than 2³²"))
 }
@@ -36,7 +38,7 @@ pub fn write(document: &Document, path: &Path) -> Result<(), BenchError> {
     written.map_err(BenchError::system("write", path))
 }
 
-/// Writes a file atomically, readable only by the current user.
+/// Writes a file atomically, readable only by the current user. The user may have named the path.
 fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(format!(".{}.new", std::process::id()));
@@ -52,7 +54,12 @@ fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
 }
 
 fn private(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+    match fs::remove_file(path) {
+        // A killed process with the same id may have left this file.
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Reads a result file and checks it.
@@ -71,45 +78,46 @@ pub fn read(path: &Path) -> Result<Document, BenchError> {
 /// The file that stores an unfinished run on one target.
 #[derive(Debug)]
 pub struct Unfinished {
-    path: PathBuf,
+    folder: TrustedFolder,
+    name: String,
 }
 
 impl Unfinished {
     /// Returns the file for unfinished runs on a target; the file may not exist.
     pub fn of(target: &Path) -> Result<Unfinished, BenchError> {
         let name = format!("unfinished-{:016x}.json", number_of(target.as_os_str().as_bytes()));
-        Ok(Unfinished { path: folder()?.join(name) })
+        Ok(Unfinished { folder: folder()?, name })
     }
 
     /// Reads the unfinished run from its file. Returns `None` if the file is unreadable, because another
     /// version of fonio wrote it; in this case, the run cannot be continued.
     pub fn read(&self) -> Option<Kept> {
-        serde_json::from_slice(&fs::read(&self.path).ok()?).ok()
+        serde_json::from_slice(&self.folder.read(&self.name, BYTES_MAX).ok()??).ok()
     }
 
     /// Saves a run to its file.
     pub fn save(&self, kept: &Kept) -> Result<(), BenchError> {
+        let path = self.folder.path().join(&self.name);
         let text = serde_json::to_vec(kept).map_err(std::io::Error::from);
-        let saved = text.and_then(|text| replace(&self.path, &text));
-        saved.map_err(BenchError::system("save the finished parts in", &self.path))
+        let saved = text.and_then(|text| Ok(self.folder.replace(&self.name, &text)?));
+        saved.map_err(BenchError::system("save the finished parts in", path))
     }
 
     /// Removes the file of the unfinished run.
     pub fn remove(&self) -> Result<(), BenchError> {
-        remove(&self.path)
+        Ok(self.folder.remove(&self.name)?)
     }
 }
 
-/// Returns the file for the delete token of a result on a server.
-fn token_file(server: &str, id: &str) -> Result<PathBuf, BenchError> {
+/// Returns the folder and the name of the file for the delete token of a result on a server.
+fn token_file(server: &str, id: &str) -> Result<(TrustedFolder, String), BenchError> {
     // Check the id, because it comes from a server and becomes a file name.
     let is_safe = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
     if id.is_empty() || id.len() > 128 || !id.chars().all(is_safe) {
         return Err(BenchError::NotAnId { id: id.escape_debug().to_string() });
     }
-    let folder = folder()?.join("tokens");
-    state::make(&folder).map_err(BenchError::system("make", &folder))?;
-    Ok(folder.join(format!("{:016x}-{id}", number_of(server.as_bytes()))))
+    let folder = TrustedFolder::make(&folder()?.path().join("tokens"))?;
+    Ok((folder, format!("{:016x}-{id}", number_of(server.as_bytes()))))
 }
 
 /// Hashes a target's path or a server's address to a number for a file name. FNV-1a gives the same number in
@@ -122,31 +130,22 @@ fn number_of(bytes: &[u8]) -> u64 {
 
 /// Saves the delete token of a result, and returns its file.
 pub fn keep_token(server: &str, id: &str, token: &str) -> Result<PathBuf, BenchError> {
-    let path = token_file(server, id)?;
-    replace(&path, token.as_bytes()).map_err(BenchError::system("write", &path))?;
-    Ok(path)
+    let (folder, name) = token_file(server, id)?;
+    folder.replace(&name, token.as_bytes())?;
+    Ok(folder.path().join(name))
 }
 
 /// Reads the token with which a submitted result can be deleted.
 pub fn token(server: &str, id: &str) -> Result<Option<String>, BenchError> {
-    let path = token_file(server, id)?;
-    match fs::read_to_string(&path) {
-        Ok(token) => Ok(Some(token.trim().to_owned())),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(BenchError::system("read", path)(error)),
-    }
+    let (folder, name) = token_file(server, id)?;
+    let token = folder.read(&name, BYTES_MAX)?;
+    Ok(token.map(|token| String::from_utf8_lossy(&token).trim().to_owned()))
 }
 
 /// Removes the stored delete token of a deleted result.
 pub fn forget_token(server: &str, id: &str) -> Result<(), BenchError> {
-    remove(&token_file(server, id)?)
-}
-
-fn remove(path: &Path) -> Result<(), BenchError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(BenchError::system("remove", path)(error)),
-        _ => Ok(()),
-    }
+    let (folder, name) = token_file(server, id)?;
+    Ok(folder.remove(name)?)
 }
 
 #[cfg(test)]
@@ -170,7 +169,5 @@ mod tests {
         }
         assert_eq!(fs::read_dir(folder.path()).expect("it can be listed").count(), 1);
         assert!(matches!(read(&path), Err(BenchError::NotAResult { .. })));
-        remove(&path).expect("it can be removed");
-        remove(&path).expect("removing a missing file succeeds");
     }
 }

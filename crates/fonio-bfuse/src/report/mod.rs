@@ -3,10 +3,11 @@
 mod prometheus;
 mod server;
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use fonio_system::{TrustedFolder, state};
 use serde::{Deserialize, Serialize};
 
 use crate::error::MountError;
@@ -134,6 +135,9 @@ pub fn report(dir: &Path) -> Result<Report, MountError> {
     };
     let mount = our_mounts::at(&dir).ok_or_else(|| MountError::NotMounted { path: dir.clone() })?;
     let path = server::socket_of(&mount);
+    // Another user's socket could keep this process waiting.
+    let folder = TrustedFolder::open(&state::folder());
+    folder.map_err(|error| MountError::system("ask the daemon at", &path)(io::Error::from(error)))?;
     let mut text = Vec::new();
     UnixStream::connect(&path)
         .and_then(|mut stream| stream.read_to_end(&mut text))

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fonio_core::prometheus::CONTENT_TYPE;
-use fonio_system::{MountPoint, Text, TextServer, state};
+use fonio_system::{MountPoint, Text, TextServer, TrustedFolder, state};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -28,13 +28,21 @@ pub(super) fn socket_of(mount: &MountPoint) -> PathBuf {
     state::folder().join(format!("mount-{}.socket", mount.device))
 }
 
-/// Returns whether the daemon of a mount accepts connections.
+/// Returns whether the daemon of a mount accepts connections. Does not connect if other users can change the
+/// folder of the sockets, because a connection to another user's socket can block.
 pub(crate) fn is_served(mount: &MountPoint) -> bool {
-    UnixStream::connect(socket_of(mount)).is_ok()
+    has_own_folder() && UnixStream::connect(socket_of(mount)).is_ok()
+}
+
+fn has_own_folder() -> bool {
+    TrustedFolder::open(&state::folder()).is_ok_and(|folder| folder.is_some())
 }
 
 /// Removes the sockets of mounts that no longer exist, for example after `kill -9`.
 pub(crate) fn sweep() {
+    if !has_own_folder() {
+        return;
+    }
     let standing: Vec<PathBuf> = our_mounts::all().iter().map(socket_of).collect();
     for entry in std::fs::read_dir(state::folder()).into_iter().flatten().flatten() {
         let path = entry.path();

@@ -19,13 +19,14 @@
 
 mod slot;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use fonio_core::ByteCount;
 
 use crate::error::WatchError;
+use crate::own_file;
 use crate::summary::{Bounds, Summary, UnixSeconds};
 use slot::HEADER_BYTES;
 pub(crate) use slot::{decode, encode};
@@ -89,8 +90,7 @@ impl Rings {
     /// # Errors
     /// Returns [`WatchError`] if the file cannot be opened or is not a history file.
     pub fn open(path: &Path) -> Result<Rings, WatchError> {
-        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-        let file = opened.map_err(WatchError::file(path, "opened"))?;
+        let file = own_file::open(path, true)?.expect("it is created if it is missing");
         let mut rings = Rings { file, path: path.to_owned(), next: [0; 3], day: Summary::default() };
         if !check_header(&rings.file, path)? {
             return Ok(rings);
@@ -177,10 +177,7 @@ impl History {
     /// # Errors
     /// Returns [`WatchError`] if the file cannot be read or is not a history file.
     pub fn read(path: &Path) -> Result<History, WatchError> {
-        let file = match File::open(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(History::default()),
-            opened => opened.map_err(WatchError::file(path, "opened"))?,
-        };
+        let Some(file) = own_file::open(path, false)? else { return Ok(History::default()) };
         let mut history = History::default();
         if !check_header(&file, path)? {
             return Ok(history);

@@ -1,3 +1,5 @@
+use std::fs::OpenOptions;
+
 use fonio_core::{BlockedIn, Content, Nanos};
 use fonio_record::observer::{Party, PartyKind};
 use proptest::prelude::*;

@@ -1,6 +1,7 @@
 //! Implements `fonio check`, which determines whether storage is the problem.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -136,16 +137,18 @@ fn can_be_sampled(arguments: &Check, error: &anyhow::Error) -> bool {
 /// Prefix of the name of a temporary recording; the id of the recording process follows.
 const PREFIX: &str = "fonio-check-";
 
-/// Removes temporary recordings of processes that were killed. Removing a recording fails only if another
-/// user owns it or it no longer exists.
+/// Removes this user's temporary recordings of processes that were killed.
 fn sweep() {
     let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
         let owner =
             name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('-')?.0.parse::<u32>().ok());
+        let is_own =
+            |found: fs::Metadata| found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
         if let Some(owner) = owner
             && !Task::of(owner).exists()
+            && entry.metadata().is_ok_and(is_own)
         {
             let _ = fs::remove_dir_all(entry.path());
         }

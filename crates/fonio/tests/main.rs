@@ -12,6 +12,7 @@ mod bench;
 mod cli;
 mod emulate;
 mod folders;
+mod hostile;
 mod lab;
 mod live;
 mod mount;

@@ -86,7 +86,7 @@ fn measure(kinds: &[Kind], room: Room<'_>, pairs: u32, seconds: u32, kept: &Kept
         eprintln!("{}: {planted}", kind.words());
         let mut remarks = vec![format!("{}: {planted}", kind.words())];
         for ((with_load, words), all) in loads.into_iter().zip(&mut all) {
-            let name = |pair, kind_of| format!("{}-{words}-{kind_of}-{pair}", kind.name());
+            let name = |pair: u32, kind_of: &str| format!("{}-{words}-{kind_of}-{pair}", kind.name());
             let is_kept = |pair| ["equal", "planted"].iter().all(|of| kept.has(&name(pair, of)));
             let is_finished = (0..pairs).all(is_kept);
             let load = (with_load && !is_finished).then(Load::start).transpose()?;

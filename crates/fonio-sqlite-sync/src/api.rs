@@ -94,6 +94,11 @@ impl Api {
         ptr::fn_addr_eq(self.exec, other.exec)
     }
 
+    /// Returns an address inside the SQLite library.
+    pub fn address(&self) -> *const c_void {
+        self.vfs_find as *const c_void
+    }
+
     /// Returns the first VFS of SQLite's list, and initializes SQLite.
     pub fn first_vfs(&self) -> *mut sqlite3_vfs {
         // SAFETY: null asks for the default VFS, which is the first in the list.

@@ -2,13 +2,18 @@
 
 use std::ffi::c_int;
 use std::path::Path;
+use std::time::Duration;
 
-use fonio_sync_policy::{Boots, Cache, Class, PolicyError, State, network_filesystem};
+use fonio_sync_policy::{Boots, Cache, Class, PolicyError, Removal, State, network_filesystem};
 
 use crate::open_databases::Treatment;
 use crate::seen::Seen;
 use crate::sqlite::*;
+use crate::unsynced::Unsynced;
 use crate::world::World;
+
+/// How long a program waits for another program that removes the same stale cache.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How to treat a database.
 pub enum Decision {
@@ -24,9 +29,14 @@ pub enum Decision {
 pub fn decide(database: &Path, flags: c_int) -> Decision {
     decide_with(database, |boots| {
         let cache = Cache::at(database);
-        match cache.remove_stale(boots) {
-            Ok(None) => Ok(()),
-            Ok(Some(removed)) => {
+        match cache.remove_stale(boots, PATIENCE) {
+            Ok(Removal::NotNeeded) => Ok(()),
+            Ok(Removal::Refused(fault)) => {
+                let why = fault.about(database);
+                World::get().said.once(&format!("{why}. {} stays durable.", database.display()));
+                Err(Decision::Durable)
+            }
+            Ok(Removal::Removed(removed)) => {
                 let files: Vec<_> = removed.iter().map(|path| path.display().to_string()).collect();
                 World::get().said.once(&format!(
                     "{} is a cache from a boot that did not end cleanly: removed {}",
@@ -38,7 +48,7 @@ pub fn decide(database: &Path, flags: c_int) -> Decision {
             Err(error) => {
                 World::get().said.once(&format!("{error}. It is not opened."));
                 let is_used = matches!(error, PolicyError::InUse { .. });
-                Err(if is_used { SQLITE_BUSY } else { SQLITE_CANTOPEN })
+                Err(Decision::Refused(if is_used { SQLITE_BUSY } else { SQLITE_CANTOPEN }))
             }
         }
     })
@@ -53,7 +63,7 @@ pub fn decide_on_open(database: &Path) -> Decision {
                 "{} is a cache from a boot that did not end cleanly, and was opened before this library was loaded: close it, and load the library first. It stays durable.",
                 database.display()
             ));
-            Err(SQLITE_ERROR)
+            Err(Decision::Durable)
         }
         Ok(_) => Ok(()),
     })
@@ -70,8 +80,8 @@ impl Decision {
 }
 
 /// Decides according to the policy. If the class is `cache`, `not_stale` checks that the database is not
-/// stale.
-fn decide_with(database: &Path, not_stale: impl FnOnce(&Boots) -> Result<(), c_int>) -> Decision {
+/// stale; its error is the decision about a stale database.
+fn decide_with(database: &Path, not_stale: impl FnOnce(&Boots) -> Result<(), Decision>) -> Decision {
     let world = World::get();
     if let Some(treatment) = world.databases.treatment(database) {
         return Decision::Treated(treatment);
@@ -102,8 +112,11 @@ fn decide_with(database: &Path, not_stale: impl FnOnce(&Boots) -> Result<(), c_i
         Class::Ordered { window, to_wal } => Decision::Treated(Treatment::Ordered { window, to_wal }),
         Class::Cache { .. } => match Boots::read() {
             Ok(boots) => match not_stale(&boots) {
-                Ok(()) => Decision::Treated(Treatment::Unsynced),
-                Err(code) => Decision::Refused(code),
+                Ok(()) => {
+                    let unsynced = Unsynced::new(database, |said| World::get().said.once(said));
+                    Decision::Treated(Treatment::Unsynced(unsynced))
+                }
+                Err(decision) => decision,
             },
             Err(error) => {
                 world.said.once(&format!("{error}. {shown} stays durable."));
@@ -119,13 +132,9 @@ fn decide_with(database: &Path, not_stale: impl FnOnce(&Boots) -> Result<(), c_i
 pub fn is_possible(database: &Path, treatment: &Treatment) -> bool {
     let world = World::get();
     let error = match treatment {
-        Treatment::Watched(_) => return true,
+        Treatment::Watched(_) | Treatment::Unsynced(_) => return true,
         Treatment::Ordered { .. } => {
             world.syncer.enter().err().map(|error| format!("cannot start a thread: {error}"))
-        }
-        Treatment::Unsynced => {
-            let marked = Boots::read().and_then(|boots| Cache::at(database).mark(&boots));
-            marked.err().map(|error| error.to_string())
         }
     };
     let Some(error) = error else { return true };

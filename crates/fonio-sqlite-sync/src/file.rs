@@ -12,16 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::guarded;
+use crate::log::Log;
 use crate::open_databases::Treatment;
 use crate::seen::{Part, Seen};
 use crate::sqlite::*;
-use crate::wal::Wal;
+use crate::unsynced::Unsynced;
 use crate::world::World;
 
 /// The role of a file for this library.
 pub enum Role {
-    /// A file of a database that is not synced.
-    Unsynced,
+    /// A file of a database that is not synced once its header and its marker are on the disk.
+    Unsynced(Part, Arc<Unsynced>),
     /// The main file of a database whose write-ahead log this library syncs.
     Ordered {
         /// Whether SQLite no longer syncs the commits of the database.
@@ -30,7 +31,7 @@ pub enum Role {
         to_wal: bool,
     },
     /// A write-ahead log that this library syncs.
-    Wal(Arc<Wal>),
+    Wal(Log),
     /// A file whose syncs are counted.
     Watched(Part, Arc<Seen>),
 }
@@ -144,10 +145,10 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     let hooked = unsafe { Box::from_raw((*file).methods.cast_mut().cast::<Hooked>()) };
     let before = guarded(
         || match &hooked.role {
-            Role::Wal(wal) => {
-                World::get().syncer.remove(wal);
+            Role::Wal(log) => log.wal_if_used().map_or(SQLITE_OK, |wal| {
+                World::get().syncer.remove(&wal);
                 wal.finish()
-            }
+            }),
             _ => SQLITE_OK,
         },
         || SQLITE_IOERR_FSYNC,

@@ -21,6 +21,8 @@
 //! - If a file is unknown, or an error or a panic occurs in this library, SQLite's own behaviour applies:
 //!   there are more syncs, never fewer.
 //! - No panic crosses the C interface: `guarded` wraps each function that C calls.
+//! - fsync(2) can be called in a signal handler, so `fsync.rs` allocates no memory and takes no lock.
+//! - The library is never unloaded, because SQLite's tables point to its functions.
 //! - Closing any descriptor of a file drops this process's locks on it (fcntl(2)). So this library never
 //!   opens a database that may be in use, or the shared memory of its write-ahead log.
 
@@ -29,7 +31,9 @@ mod class;
 pub mod extension;
 mod file;
 pub mod fsync;
+mod known;
 mod library;
+mod log;
 mod open_databases;
 mod ordered;
 mod patched;
@@ -39,6 +43,7 @@ mod say;
 mod seen;
 mod sqlite;
 mod syncer;
+mod unsynced;
 mod vfs;
 mod wal;
 mod world;

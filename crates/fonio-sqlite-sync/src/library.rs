@@ -32,6 +32,15 @@ fn module_at(address: *const c_void) -> Option<(usize, *const libc::c_char)> {
     }
 }
 
+/// Keeps the module that contains an address loaded until the process ends, even after dlclose(3).
+pub fn keep(address: *const c_void) {
+    if let Some((_, path)) = module_at(address) {
+        // SAFETY: the path is a string owned by the linker, and the module is loaded already. The handle is
+        // never closed. The call fails only for the program itself, which is never unloaded.
+        unsafe { libc::dlopen(path, libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
+    }
+}
+
 fn is_theirs(found: *mut c_void) -> bool {
     let ours = module_at(function as *const c_void).map(|(base, _)| base);
     !found.is_null() && module_at(found).map(|(base, _)| base) != ours

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::seen::Seen;
+use crate::unsynced::Unsynced;
 
 /// How this library treats a database.
 #[derive(Clone)]
@@ -20,8 +21,8 @@ pub enum Treatment {
         /// Whether to change the database to write-ahead mode.
         to_wal: bool,
     },
-    /// The database is never synced.
-    Unsynced,
+    /// The database is not synced once its header and its marker are on the disk.
+    Unsynced(Arc<Unsynced>),
     /// The database's syncs are counted.
     Watched(Arc<Seen>),
 }
@@ -30,6 +31,12 @@ pub enum Treatment {
 pub struct OpenDatabases(Mutex<BTreeMap<PathBuf, (Treatment, usize)>>);
 
 impl OpenDatabases {
+    /// Returns the databases of the parent process, for a child. The list is empty if another thread of the
+    /// parent held its lock.
+    pub fn inherited(&self) -> OpenDatabases {
+        OpenDatabases(Mutex::new(self.0.try_lock().map(|open| open.clone()).unwrap_or_default()))
+    }
+
     /// Returns the treatment of an open database.
     pub fn treatment(&self, database: &Path) -> Option<Treatment> {
         self.0.lock().ok()?.get(database).map(|(treatment, _)| treatment.clone())

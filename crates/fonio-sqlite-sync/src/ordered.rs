@@ -142,10 +142,10 @@ unsafe fn correct(arguments: *mut *mut c_char) -> bool {
 }
 
 /// Returns our data of a file that is hooked as a log, and the log.
-unsafe fn wal_of<'a>(file: *mut sqlite3_file) -> (&'a Hooked, &'a crate::wal::Wal) {
+unsafe fn log_of<'a>(file: *mut sqlite3_file) -> (&'a Hooked, &'a crate::log::Log) {
     // SAFETY: SQLite calls our functions only for hooked files.
     match unsafe { Hooked::of(file) } {
-        Some(hooked @ Hooked { role: Role::Wal(wal), .. }) => (hooked, wal),
+        Some(hooked @ Hooked { role: Role::Wal(log), .. }) => (hooked, log),
         _ => unreachable!("only write-ahead logs have this function"),
     }
 }
@@ -153,7 +153,8 @@ unsafe fn wal_of<'a>(file: *mut sqlite3_file) -> (&'a Hooked, &'a crate::wal::Wa
 /// Replaces `xWrite` of a write-ahead log.
 pub unsafe extern "C" fn write(file: *mut sqlite3_file, from: *const c_void, bytes: c_int, at: i64) -> c_int {
     // SAFETY: the arguments come from SQLite.
-    let (hooked, wal) = unsafe { wal_of(file) };
+    let (hooked, log) = unsafe { log_of(file) };
+    let Some(wal) = guarded(|| Some(log.wal()), || None) else { return SQLITE_IOERR_FSYNC };
     let may = guarded(|| wal.before_write(), || SQLITE_IOERR_FSYNC);
     if may != SQLITE_OK {
         return may;
@@ -174,11 +175,11 @@ pub unsafe extern "C" fn write(file: *mut sqlite3_file, from: *const c_void, byt
 /// Replaces `xSync` of a write-ahead log.
 pub unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
     // SAFETY: the arguments come from SQLite.
-    let (hooked, wal) = unsafe { wal_of(file) };
+    let (hooked, log) = unsafe { log_of(file) };
     // SAFETY: the arguments come from SQLite.
     let code = unsafe { hooked.sync_really(file, flags) };
     if code == SQLITE_OK {
-        guarded(|| wal.synced(), || ());
+        guarded(|| log.wal_if_used().into_iter().for_each(|wal| wal.synced()), || ());
     }
     code
 }

@@ -3,13 +3,15 @@
 use std::ffi::{c_int, c_void};
 
 use crate::file::{Hooked, Role};
+use crate::guarded;
 use crate::ordered;
+use crate::seen::Part;
 use crate::sqlite::*;
 
 /// Replaces the functions that the role needs.
 pub fn replace(methods: &mut sqlite3_io_methods, role: &Role) {
     match role {
-        Role::Unsynced => methods.sync = Some(no_sync),
+        Role::Unsynced(..) => methods.sync = Some(sync_until_marked),
         Role::Ordered { .. } => methods.file_control = Some(ordered::file_control),
         Role::Wal(_) => {
             methods.write = Some(ordered::write);
@@ -22,10 +24,24 @@ pub fn replace(methods: &mut sqlite3_io_methods, role: &Role) {
     }
 }
 
-/// Replaces `xSync` of files of the class `cache`: does nothing, because databases of this class are removed
-/// after an unclean boot.
-unsafe extern "C" fn no_sync(_: *mut sqlite3_file, _: c_int) -> c_int {
-    SQLITE_OK
+/// Replaces `xSync` of files of the class `cache`: does nothing once the database is marked, because marked
+/// databases are removed after an unclean boot.
+unsafe extern "C" fn sync_until_marked(file: *mut sqlite3_file, flags: c_int) -> c_int {
+    // SAFETY: SQLite calls this for a file that we hooked.
+    let Some(hooked @ Hooked { role: Role::Unsynced(part, unsynced), .. }) = (unsafe { Hooked::of(file) })
+    else {
+        return SQLITE_ERROR;
+    };
+    if unsynced.is_not_synced() {
+        return SQLITE_OK;
+    }
+    // SAFETY: the arguments come from SQLite.
+    let code = unsafe { hooked.sync_really(file, flags) };
+    if code == SQLITE_OK && matches!(part, Part::Database) {
+        // SAFETY: the file is open, and these are the VFS's own functions for it.
+        guarded(|| unsafe { unsynced.synced(file, hooked.original()) }, || ());
+    }
+    code
 }
 
 /// Replaces `xWrite` of files of the class `learn`.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The messages that were printed. Each message is printed only once, even if the program runs for months.
 #[derive(Default)]
@@ -20,6 +21,12 @@ impl Said {
             say(message);
         }
     }
+}
+
+/// Records that the error of the policy file is printed; returns false if it was printed before.
+pub fn policy_error_is_said() -> bool {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    !IS_SAID.swap(true, Ordering::Relaxed)
 }
 
 pub fn say(message: &str) {

@@ -15,6 +15,8 @@ pub const SQLITE_OPEN_MAIN_DB: c_int = 0x100;
 pub const SQLITE_OPEN_MAIN_JOURNAL: c_int = 0x800;
 pub const SQLITE_OPEN_WAL: c_int = 0x80000;
 
+pub const SQLITE_SYNC_NORMAL: c_int = 2;
+
 pub const SQLITE_FCNTL_FILE_POINTER: c_int = 7;
 pub const SQLITE_FCNTL_PRAGMA: c_int = 14;
 pub const SQLITE_FCNTL_JOURNAL_POINTER: c_int = 28;

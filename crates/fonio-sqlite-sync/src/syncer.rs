@@ -1,6 +1,7 @@
 //! The thread that syncs write-ahead logs.
 //!
-//! The thread runs while a database of the class `ordered` is open.
+//! The thread runs while a database of the class `ordered` is open. A child of fork(2) starts a thread of its
+//! own when it writes to a log that its parent opened.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
@@ -29,15 +30,20 @@ impl Syncer {
     /// Adds a database, and starts the thread if it is not running.
     pub fn enter(&'static self) -> std::io::Result<()> {
         let mut state = self.state();
-        if !state.runs {
-            self.start()?;
-            state.runs = true;
-        }
+        self.start_if_needed(&mut state)?;
         state.users += 1;
         Ok(())
     }
 
-    /// Removes a database. The thread ends when the last database is removed.
+    fn start_if_needed(&'static self, state: &mut State) -> std::io::Result<()> {
+        if !state.runs {
+            self.start()?;
+            state.runs = true;
+        }
+        Ok(())
+    }
+
+    /// Removes a database. The thread ends when the last database and the last log are removed.
     pub fn leave(&self) {
         let mut state = self.state();
         // A child process can close databases that its parent opened before fork(2), so `leave` can be called
@@ -47,12 +53,20 @@ impl Syncer {
         self.changed.notify_all();
     }
 
-    pub fn add(&self, wal: &Arc<Wal>) {
-        self.state().wals.push(Arc::clone(wal));
+    /// Adds a log, and starts the thread if it is not running. In a child of fork(2), closing connections of
+    /// the parent can have ended it.
+    pub fn add(&'static self, wal: &Arc<Wal>) -> std::io::Result<()> {
+        let mut state = self.state();
+        self.start_if_needed(&mut state)?;
+        state.wals.push(Arc::clone(wal));
+        drop(state);
+        self.changed.notify_all();
+        Ok(())
     }
 
     pub fn remove(&self, wal: &Arc<Wal>) {
         self.state().wals.retain(|other| !Arc::ptr_eq(other, wal));
+        self.changed.notify_all();
     }
 
     /// Wakes the thread to look for a dirty log.
@@ -73,7 +87,7 @@ impl Syncer {
 
     fn run(&self) {
         let mut state = self.state();
-        while state.users > 0 {
+        while state.users > 0 || !state.wals.is_empty() {
             let now = Instant::now();
             let due: Vec<Arc<Wal>> = state
                 .wals

@@ -8,13 +8,15 @@ use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::api::Api;
 use crate::class::{self, Decision};
 use crate::file::{Hooked, Role};
 use crate::guarded;
+use crate::library;
+use crate::log::Log;
 use crate::open_databases::Treatment;
 use crate::patched::{PATCHED, Patched, patched};
 use crate::replaced::replace;
@@ -25,9 +27,8 @@ use crate::world::World;
 
 /// Replaces functions of this SQLite library's VFSes, unless already replaced. Initializes SQLite.
 pub fn attach(api: &Api) {
-    static ONE_BY_ONE: Mutex<()> = Mutex::new(());
     let mut vfs = api.first_vfs();
-    let _one = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one_by_one = World::get().attaching.lock().unwrap_or_else(PoisonError::into_inner);
     while !vfs.is_null() {
         // SAFETY: SQLite's list contains valid VFSes, and SQLite's own VFSes are never unregistered.
         let (name, open_now, delete_now, next) =
@@ -35,6 +36,8 @@ pub fn attach(api: &Api) {
         let is_sqlites = name.to_bytes().starts_with(b"unix");
         if is_sqlites && patched(vfs).is_none() {
             let entry = Patched { vfs: vfs.addr(), open: open_now, delete: delete_now, api: *api };
+            // The program must not unload its SQLite, because another library could get the same addresses.
+            library::keep(api.address());
             let free = PATCHED.iter().find(|slot| slot.get().is_none());
             if free.is_some_and(|slot| slot.set(entry).is_ok()) {
                 // SAFETY: SQLite's VFSes contain the list's pointers, so they are in writable memory. If
@@ -146,30 +149,31 @@ unsafe fn hook_main(api: &Api, file: *mut sqlite3_file, path: &Path, treatment: 
     }
     let Some(treatment) = world.databases.opened(path, treatment) else { return };
     let role = match treatment {
-        Treatment::Unsynced => Role::Unsynced,
+        Treatment::Unsynced(unsynced) => Role::Unsynced(Part::Database, unsynced),
         Treatment::Watched(seen) => Role::Watched(Part::Database, seen),
         Treatment::Ordered { to_wal, .. } => {
             api.call_when_opened(crate::ordered::opened);
             Role::Ordered { is_relaxed: AtomicBool::new(false), to_wal }
         }
     };
+    if let Role::Unsynced(_, unsynced) = &role {
+        // SAFETY: the caller guarantees that `file` is valid, and the file is not hooked yet.
+        unsafe { unsynced.begin(file, &*(*file).methods, false) };
+    }
     // SAFETY: the caller guarantees that `file` is valid.
     unsafe { Hooked::put(file, role, Some(path.to_owned()), replace) };
 }
 
 /// Replaces SQLite's I/O methods of a log or journal. Returns false if the file must not be used.
 unsafe fn hook_other(file: *mut sqlite3_file, path: &Path, is_log: bool, treatment: Treatment) -> bool {
+    let part = if is_log { Part::Log } else { Part::Journal };
     let role = match treatment {
-        Treatment::Unsynced => Role::Unsynced,
-        Treatment::Watched(seen) => Role::Watched(if is_log { Part::Log } else { Part::Journal }, seen),
+        Treatment::Unsynced(unsynced) => Role::Unsynced(part, unsynced),
+        Treatment::Watched(seen) => Role::Watched(part, seen),
         Treatment::Ordered { .. } if !is_log => return true,
         Treatment::Ordered { window, .. } => {
-            match Wal::new(path, window, |said| World::get().said.once(said)) {
-                Ok(wal) => {
-                    let wal = Arc::new(wal);
-                    World::get().syncer.add(&wal);
-                    Role::Wal(wal)
-                }
+            match Wal::new(path, window, |said| World::get().said.once(said)).and_then(Log::new) {
+                Ok(log) => Role::Wal(log),
                 Err(error) => {
                     let shown = path.display();
                     World::get().said.once(&format!("cannot open {shown} to sync it: {error}"));
@@ -216,7 +220,10 @@ unsafe extern "C" fn delete(vfs: *mut sqlite3_vfs, name: *const c_char, sync_fol
     let is_unsynced = || {
         // SAFETY: SQLite passes a valid C string.
         let database = database_of(&unsafe { path(name) });
-        matches!(World::get().databases.treatment(&database), Some(Treatment::Unsynced))
+        match World::get().databases.treatment(&database) {
+            Some(Treatment::Unsynced(unsynced)) => unsynced.is_not_synced(),
+            _ => false,
+        }
     };
     let sync_folder = if sync_folder != 0 && guarded(is_unsynced, || false) { 0 } else { sync_folder };
     // SAFETY: the arguments come from SQLite.

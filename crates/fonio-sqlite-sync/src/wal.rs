@@ -6,7 +6,8 @@
 use std::ffi::c_int;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::sqlite::{SQLITE_IOERR_FSYNC, SQLITE_OK};
@@ -14,12 +15,14 @@ use crate::sqlite::{SQLITE_IOERR_FSYNC, SQLITE_OK};
 pub struct Wal {
     /// Our own descriptor of the log. Closing this descriptor drops no locks of SQLite, because SQLite holds
     /// no locks on a log.
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     window: Duration,
     say: fn(&str),
     state: Mutex<State>,
     changed: Condvar,
+    /// Whether each write is synced by the thread that writes.
+    syncs_each_write: AtomicBool,
 }
 
 #[derive(Default)]
@@ -43,13 +46,39 @@ impl Wal {
     /// Creates the state of the open log file at `path`. `say` prints messages.
     pub fn new(path: &Path, window: Duration, say: fn(&str)) -> std::io::Result<Wal> {
         Ok(Wal {
-            file: File::open(path)?,
+            file: Arc::new(File::open(path)?),
             path: path.to_owned(),
             window,
             say,
             state: Mutex::default(),
             changed: Condvar::new(),
+            syncs_each_write: AtomicBool::new(false),
         })
+    }
+
+    /// Creates the state of the log in a child of fork(2). The locks of this state may stay locked in the
+    /// child, so the child has a state of its own. The parent may end without a sync, so the child syncs the
+    /// parent's writes too.
+    pub fn in_child(&self) -> Wal {
+        let has_failed = self.state.try_lock().is_ok_and(|state| state.has_failed);
+        Wal {
+            file: Arc::clone(&self.file),
+            path: self.path.clone(),
+            window: self.window,
+            say: self.say,
+            state: Mutex::new(State { dirty_since: Some(Instant::now()), syncing_since: None, has_failed }),
+            changed: Condvar::new(),
+            syncs_each_write: AtomicBool::new(false),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes the writing thread sync each write, because no other thread syncs.
+    pub fn sync_each_write(&self) {
+        self.syncs_each_write.store(true, Ordering::Relaxed);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -88,6 +117,11 @@ impl Wal {
 
     /// Records a write, and returns whether this write is the first since the last sync.
     pub fn wrote(&self) -> bool {
+        if self.syncs_each_write.load(Ordering::Relaxed) {
+            self.state().dirty_since = Some(Instant::now());
+            self.sync();
+            return false;
+        }
         let mut state = self.state();
         let is_first = state.dirty_since.is_none();
         if is_first {

@@ -1,7 +1,9 @@
 //! Errors of a policy and of its databases.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use crate::fault::Fault;
 
 /// An error that states what failed, where, and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +29,14 @@ pub enum PolicyError {
         /// The mistake in the policy, and the allowed alternatives.
         reason: String,
     },
+    /// The file is not used; the fault says why.
+    #[error("{}", fault.about(path))]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        fault: Fault,
+    },
     /// The database must be removed, but another process uses it.
     #[error(
         "{} is a cache from a boot that did not end cleanly, and the process {pid} uses it: stop the process, and enable fonio-sync-policy.service, which removes such databases before programs start",
@@ -41,6 +51,13 @@ pub enum PolicyError {
 }
 
 impl PolicyError {
+    pub(crate) fn of(fault: Fault, path: &Path) -> PolicyError {
+        match fault {
+            Fault::System { action, error } => PolicyError::system(action, path)(error.into()),
+            fault => PolicyError::Refused { path: path.to_owned(), fault },
+        }
+    }
+
     pub(crate) fn system(
         action: &'static str,
         path: impl Into<PathBuf>,

@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use rustix::fd::BorrowedFd;
+use rustix::fs::StatFs;
+
 /// Network file systems, by their numbers in statfs(2). Other machines can write or cache the data of a
 /// network file system, so the boots of this machine do not show the state of a database on it.
 const NETWORK: [(u64, &str); 15] = [
@@ -26,10 +29,18 @@ const NETWORK: [(u64, &str); 15] = [
 /// Returns the type of a file's file system if this is or can be a network file system; `None` if the file
 /// system is local.
 pub fn network_filesystem(folder: &Path) -> std::io::Result<Option<&'static str>> {
-    let stat = rustix::fs::statfs(folder)?;
+    Ok(name(&rustix::fs::statfs(folder)?))
+}
+
+/// Does the same for an open file, without allocating memory.
+pub fn network_filesystem_of(file: BorrowedFd<'_>) -> std::io::Result<Option<&'static str>> {
+    Ok(name(&rustix::fs::fstatfs(file)?))
+}
+
+fn name(stat: &StatFs) -> Option<&'static str> {
     // File system numbers have 32 bits, but their type depends on the architecture.
     let kind = u64::from(stat.f_type as u32);
-    Ok(NETWORK.iter().find(|(number, _)| *number == kind).map(|(_, name)| *name))
+    NETWORK.iter().find(|(number, _)| *number == kind).map(|(_, name)| *name)
 }
 
 #[cfg(test)]

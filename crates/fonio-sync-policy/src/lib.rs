@@ -9,15 +9,24 @@
 mod boots;
 mod cache;
 mod error;
+mod fault;
 mod filesystem;
 mod find;
+mod folder;
+mod place;
 mod policy;
+mod rights;
 mod source;
+mod trusted;
+mod unsynced;
 
 pub use boots::{Boots, CLEAN_BOOTS};
-pub use cache::{COMPANIONS, Cache, State};
+pub use cache::{Cache, Removal};
 pub use error::PolicyError;
-pub use filesystem::network_filesystem;
+pub use fault::Fault;
+pub use filesystem::{network_filesystem, network_filesystem_of};
 pub use find::caches_below;
+pub use place::{COMPANIONS, HEADER, PATH_BYTES_MAX, State};
 pub use policy::{Class, Policy, Rule};
 pub use source::{DEFAULT, Source, VARIABLE};
+pub use unsynced::{Identity, is_marked, mark};

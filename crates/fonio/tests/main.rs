@@ -18,6 +18,7 @@ mod live;
 mod mount;
 mod run;
 mod storebench;
+mod sync_policy;
 mod watch;
 
 fn trace(name: &str) -> PathBuf {

@@ -6,9 +6,10 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use fonio_sync_policy::{Boots, Class, Policy, caches_below, network_filesystem};
+use fonio_sync_policy::{Boots, Class, Policy, Removal, caches_below, network_filesystem};
 use serde::Serialize;
 
 use crate::cli::SyncPolicy;
@@ -24,10 +25,7 @@ pub fn run(command: &SyncPolicy) -> Result<Exit> {
 }
 
 fn read(path: &Path) -> Result<Policy> {
-    let text = fs::read_to_string(path).with_context(|| {
-        format!("cannot read the policy {}; docs/sync-policy.md describes the file", path.display())
-    })?;
-    Ok(Policy::parse(&text, path)?)
+    Policy::read(path).context("docs/sync-policy.md describes the policy's file")
 }
 
 /// A rule or a database with its durability class, as JSON output.
@@ -124,7 +122,7 @@ fn about(class: Class) -> String {
     }
 }
 
-/// Removes caches from boots that did not end cleanly.
+/// Removes caches from boots that did not end cleanly, each with the rights of its owner.
 fn boot(path: &Path) -> Result<Exit> {
     if !path.exists() {
         writeln!(output::screen(), "The policy {} does not exist: nothing to do.", path.display())?;
@@ -140,9 +138,14 @@ fn boot(path: &Path) -> Result<Exit> {
         let (caches, errors) = caches_below(&policy, rule);
         failures.extend(errors);
         for cache in caches {
-            match cache.remove_stale(&boots) {
-                Ok(None) => {}
-                Ok(Some(removed)) => {
+            // Before programs start, nobody holds a lock rightfully.
+            match cache.remove_stale(&boots, Duration::ZERO) {
+                Ok(Removal::NotNeeded) => {}
+                // Anybody may be able to cause this, so it is not a failure of the unit.
+                Ok(Removal::Refused(fault)) => {
+                    writeln!(output::screen(), "Nothing removed: {}.", fault.about(cache.path()))?;
+                }
+                Ok(Removal::Removed(removed)) => {
                     let files: Vec<_> = removed.iter().map(|file| file.display().to_string()).collect();
                     writeln!(
                         output::screen(),

@@ -115,13 +115,8 @@ fn check_library(library: &Path) -> Result<(), String> {
 }
 
 fn read_policy(path: &Path) -> Result<Policy, String> {
-    let text = fs::read_to_string(path).map_err(|error| {
-        format!(
-            "cannot read the policy {}: {error}; docs/sync-policy.md describes its format",
-            path.display()
-        )
-    })?;
-    let policy = Policy::parse(&text, path).map_err(|error| error.to_string())?;
+    let policy = Policy::read(path)
+        .map_err(|error| format!("{error}; docs/sync-policy.md describes the policy's file"))?;
     if policy.rules().is_empty() {
         return Err(format!(
             "the policy {} has no rules, so every database would stay durable",
@@ -254,7 +249,9 @@ mod tests {
         let dir = tempfile::tempdir().expect("dir");
         let file = dir.path().join("policy.toml");
         assert!(
-            read_policy(&file).expect_err("refused").contains("docs/sync-policy.md describes its format")
+            read_policy(&file)
+                .expect_err("refused")
+                .contains("docs/sync-policy.md describes the policy's file")
         );
         fs::write(&file, "").expect("write");
         assert!(read_policy(&file).expect_err("refused").contains("has no rules"));

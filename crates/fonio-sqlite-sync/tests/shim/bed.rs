@@ -2,10 +2,14 @@
 
 use std::cell::Cell;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use fonio_testing::Need;
+
+/// The content of a marker of another boot.
+pub const ANOTHER_BOOT: &str = "00000000-0000-0000-0000-000000000000\n";
 
 /// How a program loads the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +35,8 @@ impl Bed {
         }
         // Uses the target folder, because /tmp can be in memory, where fsync does nothing.
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("dir");
+        // Other users can look into the folder.
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
         Some(Bed { dir, made: Cell::new(0) })
     }
 
@@ -65,6 +71,45 @@ impl Bed {
         fs::write(self.policy_file(), rule.unwrap_or_default()).expect("write");
     }
 
+    /// Returns the folder of the databases.
+    pub fn folder(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Makes a new folder with these permissions.
+    pub fn new_folder(&self, name: &str, mode: u32) -> PathBuf {
+        let folder = self.dir.path().join(name);
+        fs::create_dir(&folder).expect("mkdir");
+        fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).expect("chmod");
+        folder
+    }
+
+    /// Makes the marker of a database name a boot that did not end cleanly.
+    pub fn mark_as_stale(&self, database: &Path) {
+        fs::write(self.beside(database, "-fonio-boot"), ANOTHER_BOOT).expect("write");
+    }
+
+    /// Compiles a C program of this folder; `None` if this machine cannot compile it.
+    pub fn compile(&self, name: &str, source: &str, options: &[&str]) -> Option<PathBuf> {
+        let (file, program) = (self.dir.path().join(format!("{name}.c")), self.dir.path().join(name));
+        fs::write(&file, source).expect("write");
+        let mut cc = Command::new("cc");
+        cc.args(["-O1", "-Wall", "-o"]).arg(&program).arg(&file).args(options);
+        match cc.output() {
+            Ok(out) if out.status.success() => Some(program),
+            out => {
+                fonio_testing::skip(Need::StaticSqlite, format!("cc cannot build {name}.c here: {out:?}"));
+                None
+            }
+        }
+    }
+
+    /// Runs a program with the library; returns a line for each sync, with the path of the synced file.
+    pub fn preloaded(&self, words: &[&str]) -> (Vec<String>, Output) {
+        let words = words.iter().map(|word| (*word).to_owned());
+        self.trace(&[preload()].into_iter().chain(words).collect::<Vec<_>>())
+    }
+
     /// Runs SQL in sqlite3; returns the number of syncs, and the library's messages.
     pub fn complete(&self, loaded: Loaded, database: &Path, sql: &str) -> (u64, String) {
         let (syncs, out) = self.traced(&sqlite3(loaded, database, sql));
@@ -92,18 +137,24 @@ impl Bed {
     }
 
     fn traced(&self, words: &[String]) -> (u64, Output) {
+        let (syncs, out) = self.trace(words);
+        assert!(out.status.success(), "{words:?}: {out:?}");
+        (syncs.len() as u64, out)
+    }
+
+    fn trace(&self, words: &[String]) -> (Vec<String>, Output) {
         let trace = self.dir.path().join("trace");
         let out = Command::new("strace")
-            .args(["-f", "-e", "trace=fsync,fdatasync", "-e", "signal=none", "-o"])
+            .args(["-f", "-y", "-e", "trace=fsync,fdatasync", "-e", "signal=none", "-o"])
             .arg(&trace)
-            .arg("env")
+            // A program that hangs ends with 124.
+            .args(["timeout", "60", "env"])
             .args(words)
             .env("FONIO_SYNC_POLICY", self.policy_file())
             .output()
             .expect("strace");
-        assert!(out.status.success(), "{words:?}: {out:?}");
         let trace = fs::read_to_string(&trace).expect("a trace");
-        (trace.lines().filter(|line| line.contains("sync(")).count() as u64, out)
+        (trace.lines().filter(|line| line.contains("sync(")).map(str::to_owned).collect(), out)
     }
 }
 
@@ -124,11 +175,11 @@ fn sqlite3(loaded: Loaded, database: &Path, sql: &str) -> Vec<String> {
     words
 }
 
-fn preload() -> String {
+pub fn preload() -> String {
     format!("LD_PRELOAD={}", library().display())
 }
 
-fn library() -> PathBuf {
+pub fn library() -> PathBuf {
     let test = std::env::current_exe().expect("path");
     let deps = test.parent().expect("it is in target/PROFILE/deps");
     let path = deps.join("libfonio_sqlite_sync.so");

@@ -14,6 +14,7 @@ mod pressure;
 mod process;
 pub mod procfs;
 pub mod progress;
+pub mod regular;
 pub mod signals;
 pub mod state;
 #[cfg(feature = "server")]

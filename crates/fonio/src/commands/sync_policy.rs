@@ -9,11 +9,15 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use fonio_sync_policy::{Boots, Class, Policy, caches_below, network_filesystem};
+use fonio_system::regular;
 use serde::Serialize;
 
 use crate::cli::SyncPolicy;
 use crate::exit::Exit;
 use crate::output;
+
+/// Maximum number of bytes of a policy.
+const POLICY_BYTES_MAX: u64 = 4 << 20;
 
 pub fn run(command: &SyncPolicy) -> Result<Exit> {
     match command {
@@ -24,7 +28,7 @@ pub fn run(command: &SyncPolicy) -> Result<Exit> {
 }
 
 fn read(path: &Path) -> Result<Policy> {
-    let text = fs::read_to_string(path).with_context(|| {
+    let text = regular::read_text(path, POLICY_BYTES_MAX).with_context(|| {
         format!("cannot read the policy {}; docs/sync-policy.md describes the file", path.display())
     })?;
     Ok(Policy::parse(&text, path)?)

@@ -149,7 +149,7 @@ enum Study {
     ///
     /// Generated series have no requirements and take a second for each pair. With --real, records fio on an
     /// emulated eMMC: needs root and half a minute for each pair. With --several, compares five recordings per
-    /// side on three devices, with and without stress-ng: needs root and three hours.
+    /// side on three devices, with and without stress-ng: needs root and 80 minutes, and can be continued.
     ///
     /// Example: cargo studies compare --pairs 50
     Compare(compare::Arguments),

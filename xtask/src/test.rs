@@ -6,12 +6,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::parts::part;
 use crate::{fuzz, tally, tidy};
 use xtask::{process, tools};
+
+/// The size of the target directory after all checks of a new clone.
+const BUILT_BYTES: u64 = 9 << 30;
 
 /// The options of `cargo xtask test`.
 #[derive(Args)]
@@ -32,6 +35,7 @@ fn all() -> Result<()> {
     // Report a misspelt requirement now, and not only after minutes at the first test.
     fonio_testing::required(&std::env::var(fonio_testing::REQUIRE).unwrap_or_default())
         .map_err(anyhow::Error::msg)?;
+    ensure_space()?;
     tools::ensure(&[tools::BUILD, tools::ASSETS, tools::TEST])?;
     tools::ensure_duckdb()?;
     part("invariants", tidy::run)?;
@@ -54,6 +58,29 @@ fn all() -> Result<()> {
     let programs = part("build of the test programs", || tally::build(&[]))?;
     let tally = part("tests", || tally::run(&programs, true))?;
     println!("\n{tally}");
+    Ok(())
+}
+
+/// Fails if the build of a new clone does not fit on the disk. On a full disk, the linker ends with a bus error,
+/// which does not say why.
+fn ensure_space() -> Result<()> {
+    let target = process::target();
+    // An earlier run left the documentation there.
+    if target.join("doc").exists() {
+        return Ok(());
+    }
+    fs::create_dir_all(&target).with_context(|| format!("cannot make {}", target.display()))?;
+    let disk =
+        rustix::fs::statvfs(&target).with_context(|| format!("cannot look at {}", target.display()))?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    ensure!(
+        free >= BUILT_BYTES,
+        "the checks need {:.0} GiB in {}, where {:.1} GiB are free; free more, or set CARGO_TARGET_DIR to a folder on another disk",
+        gib(BUILT_BYTES),
+        target.display(),
+        gib(free)
+    );
     Ok(())
 }
 

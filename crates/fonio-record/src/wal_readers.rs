@@ -76,8 +76,8 @@ impl WalReaders {
             let Some(open) = known.or_insert_with(|| open_index(machine, pid, inode)).clone() else {
                 continue;
             };
-            let Some(index) = Index::read(&open.descriptor, inode) else {
-                // The process may have opened the index again.
+            let Some(index) = Index::read(&open, inode) else {
+                // The process may have opened the index again, or another index.
                 self.indexes.remove(&(pid, inode));
                 continue;
             };
@@ -177,8 +177,13 @@ struct Behind {
 }
 
 impl Index {
-    fn read(descriptor: &Path, inode: u64) -> Option<Index> {
-        let file = File::open(descriptor).ok()?;
+    /// Reads the index, if the descriptor still belongs to it. SQLite deletes the index of a database that
+    /// nobody uses, and the process's next index often gets its inode number and its descriptor.
+    fn read(open: &OpenIndex, inode: u64) -> Option<Index> {
+        if fs::read_link(&open.descriptor).ok()? != open.path {
+            return None;
+        }
+        let file = File::open(&open.descriptor).ok()?;
         let mut bytes = [0; INDEX_BYTES];
         file.read_exact_at(&mut bytes, 0).ok()?;
         (file.metadata().ok()?.ino() == inode).then_some(Index(bytes))
@@ -233,6 +238,39 @@ mod tests {
         }
         let bytes = |byte| index.bytes_behind(byte).map(|behind| behind.bytes);
         assert_eq!([bytes(124), bytes(125), bytes(126)], [Some(4000 * 4096), None, None]);
+    }
+
+    #[test]
+    fn a_later_index_with_the_numbers_of_an_earlier_one_has_its_own_path() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        let mut index = [0; INDEX_BYTES];
+        index[PAGE_BYTES_AT..PAGE_BYTES_AT + 2].copy_from_slice(&4096_u16.to_ne_bytes());
+        index[FRAMES_AT..FRAMES_AT + 4].copy_from_slice(&5000_u32.to_ne_bytes());
+        fs::write(path("a.db-shm"), index).unwrap();
+        // Both names have one inode number.
+        fs::hard_link(path("a.db-shm"), path("b.db-shm")).unwrap();
+        let inode = fs::metadata(path("a.db-shm")).unwrap().ino();
+        fs::create_dir_all(path("proc/7/fd")).unwrap();
+        let line = format!("1: POSIX  ADVISORY  READ 7 08:02:{inode} 124 124\n");
+        fs::write(path("proc/locks"), line).unwrap();
+        let machine = Machine::at(root.path());
+        let mut readers = WalReaders::default();
+        for (name, seconds) in [("a.db", [0, 2, 3]), ("b.db", [4, 5, 9])] {
+            let descriptor = path("proc/7/fd/3");
+            let _ = fs::remove_file(&descriptor);
+            std::os::unix::fs::symlink(path(&format!("{name}-shm")), descriptor).unwrap();
+            seconds.into_iter().for_each(|s| readers.look(&machine, Timestamp(s * 1_000_000_000)));
+        }
+        let held: Vec<(Option<String>, i64)> = readers
+            .samples()
+            .into_iter()
+            .filter(|row| row.metric == Metric::WalHeldNs)
+            .map(|row| (row.subject, row.value / 1_000_000_000))
+            .collect();
+        let log = |name: &str| Some(format!("7 {}-wal", path(name).display()));
+        // The first look at the second index only finds out that it is another one.
+        assert_eq!(held, [(log("a.db"), 3), (log("b.db"), 4)]);
     }
 
     /// A real reader and a real writer of SQLite.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::compact::Codec;
 
 const HELD: Nanos = Nanos(60_000_000_000);
-/// Maximum number of stored waits, and of stored counts of short waits. Each wait or count needs about 100
+/// Maximum number of stored waits, and of stored counts of short waits. Each wait or count needs about 150
 /// bytes.
 const WAITS_MAX: usize = 8192;
 /// Maximum number of request chunks. In total, the chunks take 3 MiB, and contain about 100,000 requests.

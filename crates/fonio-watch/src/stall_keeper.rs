@@ -113,7 +113,7 @@ fn stall(
         lasted_ms: span.1.since(span.0).unwrap_or_default().0 / 1_000_000,
         goes_on: found.goes_on,
         party: name(worst.party),
-        thread: observer.thread(worst.row.tid).map(|thread| thread.comm).unwrap_or_default(),
+        thread: worst.comm.clone(),
         blocked_in: worst.row.blocked_in.unwrap_or(BlockedIn::Unknown),
         file: files.path(worst.file).map(shortened),
         device: device.and_then(|device| device_name(device, devices)),

@@ -180,7 +180,7 @@ pub(crate) mod tests {
             blocked_in: Some(BlockedIn::Fsync),
             file_id: None,
         };
-        ObservedWait { row, party: PartyId(party), file: None }
+        ObservedWait { row, party: PartyId(party), comm: format!("thread {party}"), file: None }
     }
 
     fn at(ms: u64) -> Timestamp {
@@ -221,6 +221,20 @@ pub(crate) mod tests {
             (PartyId(1), at(0), Some(at(3090)))
         );
         assert_eq!(stall.others, []);
+    }
+
+    #[test]
+    fn a_stall_has_the_name_of_the_thread_that_waited() {
+        let mut finder = StallFinder::new(Duration::from_secs(1));
+        let named = |comm: &str, began_ms, ended_ms| ObservedWait {
+            comm: comm.to_owned(),
+            ..wait(1, began_ms, ended_ms)
+        };
+        finder.see(&named("backup", 1000, 2500));
+        // Before the report, the thread executes another program, or another thread gets its number.
+        finder.see(&named("sh", 2510, 2520));
+        finder.see(&named("sh", 5000, 5008));
+        assert_eq!(finder.ripe(at(8521)).unwrap().worst.comm, "backup");
     }
 
     #[test]

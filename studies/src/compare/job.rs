@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use fonio_core::statistics::sample::median;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::process;
@@ -28,7 +29,7 @@ const TRIES: usize = 8;
 const ROUNDS: u32 = 5;
 
 /// The sizes and the number of requests.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// The sizes of reads and of writes, in bytes.
     pub bytes: [u64; 2],

@@ -42,10 +42,10 @@ pub struct Arguments {
     /// With --real: run these cases; with --several: use these devices (default: all).
     #[arg(value_name = "CASE", requires = "recorded", value_parser = names())]
     cases: Vec<String>,
-    /// Number of pairs of each kind (default: 400 if generated, 20 with --real, 15 with --several).
+    /// Number of pairs of each kind (default: 400 if generated, 20 with --real, 8 with --several).
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pairs: Option<u32>,
-    /// The length of each recording, in seconds (default: 10 with --real, 3 with --several).
+    /// The length of each recording, in seconds (default: 10 with --real, 2 with --several).
     #[arg(long, requires = "recorded", value_parser = clap::value_parser!(u32).range(1..))]
     seconds: Option<u32>,
     /// With --real: the length of each recording of the case `slower`, in seconds.

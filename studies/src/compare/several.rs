@@ -5,6 +5,9 @@
 //! longer: the card has a profile with longer times. The other devices cannot be slowed down, so there the
 //! job has as many, larger requests, whose sizes are chosen by fio's clock before the recordings. The
 //! recordings of both sides alternate, so that a drift of the machine affects both sides.
+//!
+//! Finished pairs are kept in files, so an interrupted run can be continued. A pair is recorded again for
+//! another build of fonio or another length of the recordings.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,6 +19,9 @@ use fonio_core::Better;
 use fonio_host::Ledger;
 use fonio_report::Document;
 use fonio_report::json::ComparisonReport;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use xtask::results::{Cell, StudyResult};
 use xtask::tools;
 
@@ -23,10 +29,11 @@ use super::device::{Kind, Room, Sides};
 use super::job::{self, Job, SLOW};
 use crate::{asked, emulated, process};
 
-/// The default number of pairs of each kind, for each device and load.
-pub const PAIRS: u32 = 15;
+/// The default number of pairs of each kind, for each device and load. With both loads, each device has 16 equal
+/// and 16 planted pairs.
+pub const PAIRS: u32 = 8;
 /// The default length of a recording, in seconds.
-pub const SECONDS: u32 = 3;
+pub const SECONDS: u32 = 2;
 /// Number of recordings per side.
 const RECORDINGS: u32 = 5;
 /// The size of the tmpfs for the recordings and the disk in memory.
@@ -45,17 +52,20 @@ pub fn run(kinds: &[Kind], pairs: u32, seconds: u32) -> Result<()> {
     // The recordings are in memory, so that writing them does not use the measured disk.
     let mut ledger = Ledger::open(&Ledger::default_dir())?;
     let (memory, _) = fonio_host::mount_tmpfs(&mut ledger, MEMORY_BYTES)?;
+    let program: String =
+        Sha256::digest(fs::read(&fonio)?).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+    let kept = Kept(process::scratch(&format!("compare-several/{program}-{seconds}s"))?);
     let room = Room { fonio: &fonio, disk: &disk, memory: &memory };
     println!(
         "fio: 1 thread, random, synchronous, 80 % reads, about {seconds} s for each recording; {RECORDINGS} recordings per side\n"
     );
-    let result = measure(kinds, room, pairs, seconds);
+    let result = measure(kinds, room, pairs, seconds, &kept);
     ledger.close()?;
     result?.keep(kinds.len() == Kind::ALL.len() && pairs >= PAIRS && seconds >= SECONDS)?;
     Ok(())
 }
 
-fn measure(kinds: &[Kind], room: Room<'_>, pairs: u32, seconds: u32) -> Result<StudyResult> {
+fn measure(kinds: &[Kind], room: Room<'_>, pairs: u32, seconds: u32, kept: &Kept) -> Result<StudyResult> {
     let columns = [
         "device and other load",
         "pairs of each kind",
@@ -72,12 +82,17 @@ fn measure(kinds: &[Kind], room: Room<'_>, pairs: u32, seconds: u32) -> Result<S
     let loads = [(false, "none"), (true, "stress-ng")];
     let mut all = loads.map(|_| Tally::default());
     for kind in kinds {
-        let (jobs, planted) = jobs(*kind, room, seconds)?;
+        let (jobs, planted) = kept.or_make(kind.name(), || jobs(*kind, room, seconds))?;
         eprintln!("{}: {planted}", kind.words());
         let mut remarks = vec![format!("{}: {planted}", kind.words())];
         for ((with_load, words), all) in loads.into_iter().zip(&mut all) {
-            let load = with_load.then(Load::start).transpose()?;
-            let (tally, claims) = measure_device(*kind, room, jobs, pairs)?;
+            let name = |pair: u32, kind_of: &str| format!("{}-{words}-{kind_of}-{pair}", kind.name());
+            let is_kept = |pair| ["equal", "planted"].iter().all(|of| kept.has(&name(pair, of)));
+            let is_finished = (0..pairs).all(is_kept);
+            let load = (with_load && !is_finished).then(Load::start).transpose()?;
+            let (tally, claims) = measure_device(*kind, room, jobs, pairs, &|pair, of, make| {
+                kept.or_make(&name(pair, of), make)
+            })?;
             drop(load);
             result.row(format!("{}, {words}", kind.words()), tally.cells());
             remarks.extend(claims.into_iter().map(|claim| format!("Other load: {words}, {claim}.")));
@@ -96,12 +111,16 @@ fn measure(kinds: &[Kind], room: Room<'_>, pairs: u32, seconds: u32) -> Result<S
     Ok(result)
 }
 
+/// Returns the outcome of a pair, given its number and its kind. Calls the function if the outcome is not kept.
+type OfPair<'a> = &'a dyn Fn(u32, &str, &dyn Fn() -> Result<Outcome>) -> Result<Outcome>;
+
 /// Returns the counts for one device, and the claims on equal pairs.
 fn measure_device(
     kind: Kind,
     room: Room<'_>,
     [job, slower]: [Job; 2],
     pairs: u32,
+    of_pair: OfPair<'_>,
 ) -> Result<(Tally, Vec<String>)> {
     let mut tally = Tally::default();
     let mut claims = Vec::new();
@@ -109,20 +128,54 @@ fn measure_device(
         for is_planted in [false, true] {
             let (slow, other) = if is_planted { (SLOW, slower) } else { (1.0, job) };
             let seed = 2 * pair + u32::from(is_planted);
-            let comparison = compare_pair(kind, room, slow, [job, other], seed)?;
-            let called = Called::by(&comparison);
-            let said = Document::from_comparison(&comparison).verdict;
-            let said = [&[said.sentence][..], &said.reasons].concat().join(" ");
             let name = if is_planted { "planted" } else { "equal" };
+            let outcome = of_pair(pair, name, &|| {
+                Ok(Outcome::of(&compare_pair(kind, room, slow, [job, other], seed)?))
+            })?;
+            let Outcome { called, said, run_times, .. } = &outcome;
             eprintln!("  {name} pair {} ({}): {said}", pair + 1, called.words());
-            eprintln!("    run times in seconds: {}", run_times(&comparison));
+            eprintln!("    run times in seconds: {run_times}");
             if !is_planted && !called.figures.is_empty() {
                 claims.push(format!("equal pair {}: {}", pair + 1, called.figures.join(", ")));
             }
-            tally.count(is_planted, &called, &comparison);
+            tally.count(is_planted, &outcome);
         }
     }
     Ok((tally, claims))
+}
+
+/// The folder of what is already measured.
+struct Kept(PathBuf);
+
+impl Kept {
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name).with_extension("json")
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.path(name).exists()
+    }
+
+    /// Reads a kept value. If it is not kept, makes and keeps it.
+    fn or_make<T: Serialize + DeserializeOwned>(
+        &self,
+        name: &str,
+        make: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let path = self.path(name);
+        if path.exists() {
+            let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            return serde_json::from_slice(&text)
+                .with_context(|| format!("{} is damaged; remove it", path.display()));
+        }
+        let made = make()?;
+        // A kept file is complete, also after an interruption.
+        let new = path.with_extension("new");
+        fs::write(&new, serde_json::to_string_pretty(&made)?)
+            .and_then(|()| fs::rename(&new, &path))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(made)
+    }
 }
 
 /// Returns the job of equal pairs, the slower job, and a sentence about both. Chosen without other load, so
@@ -204,8 +257,35 @@ fn run_times(comparison: &Comparison) -> String {
     pairs.map(text).collect::<Vec<_>>().join(" ")
 }
 
+/// The result of one pair.
+#[derive(Serialize, Deserialize)]
+struct Outcome {
+    called: Called,
+    /// The sentences of the comparison.
+    said: String,
+    run_times: String,
+    /// The ratios of run time and of the mean service time of reads.
+    ratios: [Option<f64>; 2],
+}
+
+impl Outcome {
+    fn of(comparison: &Comparison) -> Outcome {
+        let said = Document::from_comparison(comparison).verdict;
+        let ratio = |figure| {
+            let row = comparison.rows.iter().find(|row| row.figure == figure);
+            row.and_then(|row| row.changes[0].ratio)
+        };
+        Outcome {
+            called: Called::by(comparison),
+            said: [&[said.sentence][..], &said.reasons].concat().join(" "),
+            run_times: run_times(comparison),
+            ratios: ["run_time", "latency.reads.service.mean"].map(ratio),
+        }
+    }
+}
+
 /// What a comparison claims about the other side.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Called {
     better: bool,
     worse: bool,
@@ -258,7 +338,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn count(&mut self, is_planted: bool, called: &Called, comparison: &Comparison) {
+    fn count(&mut self, is_planted: bool, Outcome { called, ratios: of_pair, .. }: &Outcome) {
         if !is_planted {
             self.pairs += 1;
             self.equal_called += u32::from(called.better || called.worse);
@@ -266,9 +346,8 @@ impl Tally {
         }
         self.planted_worse += u32::from(called.worse && !called.better);
         self.planted_better += u32::from(called.better);
-        for (ratios, figure) in self.ratios.iter_mut().zip(["run_time", "latency.reads.service.mean"]) {
-            let row = comparison.rows.iter().find(|row| row.figure == figure);
-            ratios.push(row.and_then(|row| row.changes[0].ratio));
+        for (ratios, ratio) in self.ratios.iter_mut().zip(of_pair) {
+            ratios.push(*ratio);
         }
     }
 
@@ -354,8 +433,8 @@ mod tests {
         let called = Called { worse: true, better: false, figures: vec!["run_time".to_owned()] };
         assert_eq!(Called::by(&found), called);
         let mut tally = Tally::default();
-        tally.count(false, &called, &found);
-        tally.count(true, &called, &found);
+        tally.count(false, &Outcome::of(&found));
+        tally.count(true, &Outcome::of(&found));
         assert_eq!(
             (tally.pairs, tally.equal_called, tally.planted_worse, tally.planted_better),
             (1, 1, 1, 0)

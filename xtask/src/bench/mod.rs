@@ -3,6 +3,8 @@
 //! (`xtask/src/results.rs`).
 
 mod against;
+mod kernel;
+mod probes;
 mod programs;
 mod report;
 mod results;
@@ -35,6 +37,8 @@ enum Benchmark {
         #[arg(long, value_name = "S", default_value_t = 4)]
         seconds: u64,
     },
+    /// Compare the cost of recording with another build (root, fio).
+    Probes(probes::Arguments),
     /// The cost of recording which threads are blocked (root, fio).
     Blocked {
         /// Number of times to measure each load.
@@ -75,6 +79,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     match arguments.benchmark {
         None => report::run(&arguments.report),
         Some(Benchmark::Against(ref arguments)) => against::run(arguments),
+        Some(Benchmark::Probes(ref arguments)) => probes::run(arguments),
         Some(Benchmark::Watch(ref arguments)) => watch::run(arguments),
         Some(Benchmark::SyncPolicy) => sync_policy::run(),
         Some(Benchmark::Results(ref arguments)) => results::run(arguments),

@@ -12,6 +12,7 @@ use clap::Args;
 use fonio_core::quantity::{Unit, parse_duration};
 use xtask::results::{Cell, StudyResult};
 
+use super::kernel::{self, LoopDevice, Statistics};
 use crate::emulated::{self, Emulated, Options};
 use crate::process;
 
@@ -37,7 +38,6 @@ const WRITTEN_MAX: f64 = (1 << 20) as f64;
 const MEMORY_MAX: u64 = 24 << 20;
 const PROCESSOR_MAX: f64 = 0.005;
 const RATE: u64 = 1000;
-const DEVICE_BYTES: u64 = 256 << 20;
 /// The options of `cargo xtask bench watch`.
 #[derive(Args)]
 pub struct Arguments {
@@ -107,27 +107,7 @@ impl Watch {
     /// Returns the sum of a field over the BPF programs or maps of the watch, from the information on their
     /// file descriptors.
     fn of_bpf(&self, field: &str) -> u64 {
-        let entries =
-            fs::read_dir(format!("/proc/{}/fdinfo", self.child.id())).into_iter().flatten().flatten();
-        let mut seen = Vec::new();
-        let mut sum = 0;
-        for text in entries.filter_map(|entry| fs::read_to_string(entry.path()).ok()) {
-            let value = |name: &str| {
-                let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-                line.trim().parse::<u64>().ok()
-            };
-            // The descriptors of a BPF program and of its links show the same program id, so count each
-            // program once.
-            let id = (value("prog_id"), value("map_id"));
-            if text.contains("link_type") || seen.contains(&id) {
-                continue;
-            }
-            if let Some(number) = value(field) {
-                seen.push(id);
-                sum += number;
-            }
-        }
-        sum
+        kernel::of_bpf(self.child.id(), field)
     }
 
     /// Returns the anonymous memory of the watch. Pages of files, such as the executable, are not counted,
@@ -296,45 +276,6 @@ fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResu
     drop(watch);
     drop((with, without, slow));
     fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))
-}
-
-/// Makes the kernel measure the run time of BPF programs. Dropping this value restores the kernel setting.
-struct Statistics(String);
-
-const STATISTICS: &str = "/proc/sys/kernel/bpf_stats_enabled";
-
-impl Statistics {
-    fn enable() -> Result<Statistics> {
-        let before = fs::read_to_string(STATISTICS).with_context(|| format!("cannot read {STATISTICS}"))?;
-        fs::write(STATISTICS, "1").with_context(|| format!("cannot write {STATISTICS}"))?;
-        Ok(Statistics(before))
-    }
-}
-
-impl Drop for Statistics {
-    fn drop(&mut self) {
-        let _ = fs::write(STATISTICS, self.0.trim());
-    }
-}
-
-/// A loop device on a file in memory. Dropping this value removes the loop device.
-struct LoopDevice(String, PathBuf);
-
-impl LoopDevice {
-    fn over(dir: &Path) -> Result<LoopDevice> {
-        let image = Path::new("/dev/shm").join(format!("fonio-watch-{}", std::process::id()));
-        fs::File::create(&image)?.set_len(DEVICE_BYTES)?;
-        let losetup = ["--find", "--show"];
-        let device = process::output(Command::new("losetup").args(losetup).arg(&image).current_dir(dir))?;
-        Ok(LoopDevice(device, image))
-    }
-}
-
-impl Drop for LoopDevice {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").arg("-d").arg(&self.0).status();
-        let _ = fs::remove_file(&self.1);
-    }
 }
 
 /// Measures the processor time and the memory of the watch on an idle machine and at 1,000 requests per

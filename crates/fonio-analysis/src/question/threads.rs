@@ -329,10 +329,10 @@ mod tests {
         programs(&mut threads, &[at(0, "sh"), at(19, "sh"), at(20, "chromium"), at(39, "chromium")]);
         programs(&mut threads, &[at(40, "mysqld"), at(99, "mysqld"), at(0, "sh"), (5, 30, "chromium")]);
         // A workload of fonio has the name of the app that it imitates.
-        for (tid, name) in [(2, "fonio"), (3, "webcore"), (4, "fonio-fuse"), (11, "fuser-0")] {
+        for (tid, name) in [(2, "fonio"), (3, "webcore"), (10, "fonio-fuse"), (11, "fuser-0")] {
             threads.add(&of(2, row(tid, 0, name)));
         }
-        programs(&mut threads, &[at(3, "webcore"), at(2, "fonio"), at(4, MOUNT), at(11, EMULATOR)]);
+        programs(&mut threads, &[(3, 0, "webcore"), (2, 0, "fonio"), (10, 0, MOUNT), (11, 0, EMULATOR)]);
         // The name of the thread is still known.
         let number = threads.name_at(Some(7), Timestamp(0));
         assert_eq!(threads.name(number), "ThreadPoolForeg");

@@ -30,7 +30,7 @@ pub(super) struct Shown {
     /// The process id; 0 if unknown.
     pub pid: u32,
     pub comm: [u8; 16],
-    /// When the thread started, as time since boot; `None` for the thread that has the number now.
+    /// When the thread started, as time since boot; `None` if it is unknown. procfs shows it in clock ticks.
     pub started: Option<Nanos>,
     /// The id of the thread's control group.
     pub cgroup: Option<u64>,
@@ -87,7 +87,7 @@ impl Identities {
         if let Some(known) = self.threads.get(&shown.tid)
             && known.shown == shown.comm
             && (known.pid == shown.pid || shown.pid == 0)
-            && (known.started == shown.started || known.started.is_none() || shown.started.is_none())
+            && is_same_start(known.started, shown.started)
         {
             return known.party;
         }
@@ -160,6 +160,11 @@ impl Identities {
     }
 }
 
+/// Returns whether two starts can be those of one thread.
+fn is_same_start(one: Option<Nanos>, other: Option<Nanos>) -> bool {
+    one.zip(other).is_none_or(|(one, other)| one.0 / TICK_NS == other.0 / TICK_NS)
+}
+
 /// Returns whether the start of a task in procfs fits this start, in clock ticks.
 fn is_of(task: &Task, started: Option<Nanos>, fits: impl Fn(&u64, &u64) -> bool) -> bool {
     let Some(Nanos(started_ns)) = started else { return true };
@@ -181,7 +186,7 @@ fn list(root: &Path, dir: &Path, found: &mut FxHashMap<u64, String>) {
     dirs.iter().for_each(|dir| list(root, dir, found));
 }
 
-fn text(comm: &[u8; 16]) -> String {
+pub(super) fn text(comm: &[u8; 16]) -> String {
     let length = comm.iter().position(|byte| *byte == 0).unwrap_or(comm.len());
     String::from_utf8_lossy(&comm[..length]).into_owned()
 }
@@ -195,6 +200,7 @@ fn kernel_name(comm: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use super::super::procfs_thread;
     use super::*;
 
     fn shown(tid: u32, comm: &str) -> Shown {
@@ -238,6 +244,11 @@ mod tests {
         let mut identities = Identities::new(&machine);
         let started = |ticks: u64| Shown { started: Some(Nanos(ticks * TICK_NS + 7)), ..shown(7, "server") };
         let (earlier, unit) = (identities.of(&started(499)), identities.of(&started(500)));
+        // A sample of procfs shows the start too, in clock ticks.
+        let sampled = procfs_thread(&machine, 7, 7);
+        assert_eq!((sampled.started, identities.of(&sampled)), (Some(Nanos(500 * TICK_NS)), unit));
+        let before = Shown { started: Some(Nanos(400 * TICK_NS)), ..sampled };
+        assert_eq!(identities.of(&before), earlier, "the unit of the later thread is not its unit");
         let name = |id| identities.party(id).name.clone();
         assert_eq!((name(earlier), name(unit)), ("server".to_owned(), "mosquitto.service".to_owned()));
         // A thread of a process that still runs started after the process.

@@ -13,7 +13,9 @@ mod paths;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use fonio_core::{BlockedCount, BlockedIn, Content, DeviceId, Inode, Op, Request, SeenFile, Timestamp, Wait};
+use fonio_core::{
+    BlockedCount, BlockedIn, Content, DeviceId, Inode, Nanos, Op, Request, SeenFile, Timestamp, Wait,
+};
 use fonio_machine::Machine;
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -21,12 +23,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::attribution::swap;
 use crate::attribution::thread_names::ReportedThread;
+use crate::attribution::threads::TICK_NS;
 use crate::clock::now;
 use crate::probes::blocked::{BlockedProbe, BlockedWait, blocked_in_procfs};
 use crate::probes::bpf::Unavailable;
 use crate::probes::requests::{GivenCause, GivenRequest, RequestsProbe};
 use crate::sampled::{Looker, Tally};
-use identities::{Identities, Shown};
+use identities::{Identities, Shown, text};
 use paths::Paths;
 
 /// Minimum time between two samples of procfs, and the pause after a sample as a multiple of the sample's
@@ -92,6 +95,8 @@ pub struct ObservedWait {
     pub row: Wait,
     /// The party to which the waiting thread belongs.
     pub party: PartyId,
+    /// The name of the waiting thread. Later, the thread can have another name, and another thread its id.
+    pub comm: String,
     /// The file of the operation in which the thread waited.
     pub file: Option<SeenFile>,
 }
@@ -298,7 +303,8 @@ impl Observer {
         let judgement = crate::probes::blocked::judged_in_procfs(&self.machine, tid);
         let pid = task.owner().and_then(|owner| owner.pid).unwrap_or(0);
         let is_kernel = judgement.blocked_in == BlockedIn::KernelThread;
-        let party = self.identities.of(&Shown { is_kernel, ..procfs_thread(&self.machine, tid, pid) });
+        let thread = Shown { is_kernel, ..procfs_thread(&self.machine, tid, pid) };
+        let (party, comm) = (self.identities.of(&thread), text(&thread.comm));
         let row = Wait {
             tid,
             began,
@@ -309,7 +315,7 @@ impl Observer {
             blocked_in: Some(judgement.blocked_in),
             file_id: None,
         };
-        Some(ObservedWait { row, party, file: None })
+        Some(ObservedWait { row, party, comm, file: None })
     }
 
     /// Returns the numbers of requests and waits that the observer did not see.
@@ -367,11 +373,14 @@ fn until_now(since: Timestamp) -> Duration {
 
 /// Returns a thread that was just seen in procfs.
 fn procfs_thread(machine: &Machine, tid: u32, pid: u32) -> Shown {
-    let name = machine.task(tid).name().unwrap_or_default();
+    let task = machine.task(tid);
+    // A watch runs for months, so other threads with the same name get the number later.
+    let started = task.stat().map(|stat| Nanos(stat.started_ticks.saturating_mul(TICK_NS)));
+    let name = task.name().unwrap_or_default();
     let mut comm = [0; 16];
     let length = name.len().min(15);
     comm[..length].copy_from_slice(&name.as_bytes()[..length]);
-    Shown { tid, pid, comm, started: None, cgroup: None, is_kernel: false }
+    Shown { tid, pid, comm, started, cgroup: None, is_kernel: false }
 }
 
 fn request(
@@ -431,8 +440,9 @@ fn drain_blocked(
             blocked_in: Some(wait.blocked_in),
             file_id: None,
         };
+        let comm = text(&thread.comm);
         let party = party(wait.tid, thread, wait.blocked_in);
-        give(Observed::Wait(ObservedWait { row, party, file: wait.file }));
+        give(Observed::Wait(ObservedWait { row, party, comm, file: wait.file }));
     }
     for (row, thread) in counts {
         let party = party(row.tid, thread, row.blocked_in);
@@ -446,11 +456,12 @@ fn drain_tally(
     (machine, identities): (&Machine, &mut Identities),
     give: &mut dyn FnMut(Observed),
 ) {
-    let mut party = |tid: u32, blocked_in| match identities.thread(tid) {
-        Some(known) => known.party,
+    let mut named = |tid: u32, blocked_in| match identities.thread(tid) {
+        Some(known) => (known.party, known.comm.clone()),
         None => {
             let is_kernel = blocked_in == BlockedIn::KernelThread;
-            identities.of(&Shown { is_kernel, ..procfs_thread(machine, tid, 0) })
+            let thread = Shown { is_kernel, ..procfs_thread(machine, tid, 0) };
+            (identities.of(&thread), text(&thread.comm))
         }
     };
     for wait in std::mem::take(&mut tally.waits) {
@@ -461,9 +472,11 @@ fn drain_tally(
             generation: file.generation,
         });
         let row = Wait { file_id: None, ..wait };
-        give(Observed::Wait(ObservedWait { party: party(row.tid, blocked_in), row, file }));
+        let (party, comm) = named(row.tid, blocked_in);
+        give(Observed::Wait(ObservedWait { row, party, comm, file }));
     }
     for count in tally.counts.take(span) {
-        give(Observed::Count(ObservedCount { party: party(count.tid, count.blocked_in), row: count }));
+        let (party, _) = named(count.tid, count.blocked_in);
+        give(Observed::Count(ObservedCount { row: count, party }));
     }
 }

@@ -9,6 +9,9 @@ use super::Contributors;
 
 /// Maximum number of stored transactions. A file system has one running and one committing transaction.
 const TRANSACTIONS_MAX: usize = 4;
+/// By how many transactions an event can be late: threads may already change metadata in the next transaction
+/// when a commit begins, and the clocks of two processors differ slightly.
+const LATE_MAX: i32 = 1;
 /// Maximum number of stored commits. Commits are needed until the rows of their flushes arrive. These rows
 /// arrive later than the events.
 const COMMITS_MAX: usize = 4096;
@@ -25,9 +28,28 @@ pub(super) struct Journal {
     /// The thread that writes commits, and the start time and cause of each of its last commits.
     pub(super) thread: u32,
     pub(super) commits: VecDeque<(Timestamp, Option<u32>)>,
+    /// The latest transaction.
+    pub(super) latest: Option<u32>,
 }
 
 impl Journal {
+    /// Notes a transaction. Returns whether it belongs to another file system, on a later device with this
+    /// number: the numbers of a file system's transactions only increase, also when it is mounted again. If
+    /// so, the threads that changed the earlier file system are forgotten.
+    pub(super) fn is_of_another(&mut self, transaction: u32) -> bool {
+        let ahead = transaction.wrapping_sub(self.latest.unwrap_or(transaction)) as i32;
+        let is_other = ahead < -LATE_MAX;
+        if is_other {
+            // The rows of the flushes of earlier commits may still arrive.
+            let commits = std::mem::take(&mut self.commits);
+            *self = Journal { thread: self.thread, commits, ..Journal::default() };
+        }
+        if is_other || ahead >= 0 {
+            self.latest = Some(transaction);
+        }
+        is_other
+    }
+
     pub(super) fn changed(&mut self, transaction: u32, tid: u32, blocks: u64) {
         let known = self.transactions.iter().position(|(known, _)| *known == transaction);
         let at = known.unwrap_or_else(|| {

@@ -299,6 +299,7 @@ impl Attribution {
                 }
             }
             FileEvent::CommitBegan { fs, transaction } => {
+                self.note_transaction(fs, transaction);
                 self.threads.entry(tid).journal = Some(fs);
                 if let Some(journal) = self.journal(fs) {
                     journal.commit(time, tid, transaction);
@@ -308,6 +309,7 @@ impl Attribution {
             // belong to the journal.
             FileEvent::CommitEnded { .. } => {}
             FileEvent::Changed { fs, transaction, blocks } => {
+                self.note_transaction(fs, transaction);
                 let cause = self.behind(tid);
                 if let (Some(cause), Some(journal)) = (cause, self.journal(fs)) {
                     journal.changed(transaction, cause, u64::from(blocks));
@@ -409,6 +411,16 @@ impl Attribution {
             return None;
         }
         Some(self.journals.entry(fs).or_default())
+    }
+
+    /// Notes a transaction of a file system. If another file system now has the device number, its files can
+    /// have the inode numbers of files of the earlier one. So the threads that made files and blocks of the
+    /// earlier one dirty are forgotten. Unmounting shows no deletions, but it writes all dirty pages.
+    fn note_transaction(&mut self, fs: DeviceId, transaction: u32) {
+        if self.journal(fs).is_some_and(|journal| journal.is_of_another(transaction)) {
+            self.writers.retain(|_, writers| writers.fs != Some(fs));
+            self.places.retain(|(device, _), _| *device != fs);
+        }
     }
 
     /// Returns the thread on whose behalf the thread `tid` works. This is `tid` itself, unless the thread

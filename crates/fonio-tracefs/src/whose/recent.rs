@@ -51,6 +51,12 @@ impl<K: Copy + Eq + Hash, V> Recent<K, V> {
         self.old.remove(&key).or_else(|| self.young.remove(&key))
     }
 
+    /// Removes the entries for which `keeps` returns false.
+    pub(super) fn retain(&mut self, keeps: impl Fn(&K, &V) -> bool) {
+        self.young.retain(|key, value| keeps(key, value));
+        self.old.retain(|key, value| keeps(key, value));
+    }
+
     pub(super) fn clear(&mut self) {
         self.young.clear();
         self.old.clear();
@@ -86,5 +92,8 @@ mod tests {
         assert!(recent.young.len() + recent.old.len() <= 20);
         assert_eq!(recent.forgotten, 101 - (recent.young.len() + recent.old.len()) as u64);
         assert_eq!((recent.remove(99), recent.remove(99)), (Some(99), None));
+        recent.retain(|key, _| *key == u32::MAX);
+        assert_eq!(recent.get_mut(98), None);
+        assert_eq!(recent.get_mut(u32::MAX), Some(&mut 100));
     }
 }

@@ -325,6 +325,33 @@ fn after_a_gap_nothing_is_assumed() {
 }
 
 #[test]
+fn a_later_file_system_with_the_device_number_has_its_own_causes() {
+    let mut trace = Trace::new();
+    let write_back = |trace: &mut Trace| {
+        trace.at(WORKER, FileEvent::WriteBegan { inode: inode(12) });
+        let (_, cause, _) = trace.bio(WORKER, "W", 8);
+        trace.at(WORKER, FileEvent::WriteEnded { inode: inode(12) });
+        cause
+    };
+    let changed = |transaction| FileEvent::Changed { fs: FS, transaction, blocks: 1 };
+    trace.at(1, changed(40));
+    trace.dirty(1, 12, 100);
+    assert_eq!(write_back(&mut trace), Some(1));
+    // The commit of a transaction begins after the first changes of the next one.
+    trace.at(1, changed(41));
+    trace.at(JOURNAL, FileEvent::CommitBegan { fs: FS, transaction: 40 });
+    assert_eq!(write_back(&mut trace), Some(1));
+    // Another file system is made on the device. Its first file has the same number.
+    trace.at(2, changed(2));
+    assert_eq!(write_back(&mut trace), None);
+    trace.dirty(2, 12, 1);
+    assert_eq!(write_back(&mut trace), Some(2));
+    trace.at(2, changed(3));
+    trace.at(JOURNAL, FileEvent::CommitBegan { fs: FS, transaction: 3 });
+    assert_eq!(trace.bio(JOURNAL, "WS", 8000), (None, Some(2), Content::FsJournal));
+}
+
+#[test]
 fn memory_is_bounded() {
     let mut trace = Trace::new();
     for number in 0..4 * FILES_MAX as u64 {

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::stalls::{notes, party_name};
 use crate::rings::History;
-use crate::summary::{HealthReading, Summary, Target, UnixSeconds};
+use crate::summary::{DeviceFigures, HealthReading, Summary, Target, UnixSeconds};
 use crate::times;
 
 const DAY_S: f64 = 86_400.0;
@@ -113,12 +113,23 @@ pub enum Basis {
 /// Returns the wear of each device since `since`, and the parties that caused it.
 pub fn wear(history: &History, since: UnixSeconds, endurance: &BTreeMap<String, ByteCount>) -> WearAnswer {
     let sum = history.sum_since(since);
+    let mut notes = notes(&sum, history.damaged);
     let mut devices: Vec<WornDevice> = Vec::new();
     for device in sum.devices.iter().filter(|device| device.traffic.written_bytes.0 > 0) {
         let per_day = (sum.watched_s >= WATCHED_MIN_S).then(|| {
             ByteCount((device.traffic.written_bytes.0 as f64 * DAY_S / sum.watched_s as f64) as u64)
         });
-        let (parties, attributed) = parties(&sum, &device.name);
+        // The history keeps only the device's name with a party and with a file. The kernel gives the name of
+        // a removed disk to the next disk, so these figures can belong to several disks.
+        let is_alone = sum.devices.iter().filter(|other| other.name == device.name).count() == 1;
+        let (parties, attributed) = if is_alone { parties(&sum, &device.name) } else { (Vec::new(), 0) };
+        let note = format!(
+            "Several disks had the name {} one after the other, so it is unknown who wrote to each of them.",
+            device.name
+        );
+        if !is_alone && !notes.contains(&note) {
+            notes.push(note);
+        }
         devices.push(WornDevice {
             name: device.name.clone(),
             model: device.model.clone(),
@@ -127,11 +138,13 @@ pub fn wear(history: &History, since: UnixSeconds, endurance: &BTreeMap<String, 
             written_per_day: per_day,
             health: device.health.clone(),
             parties,
-            files: files(&sum, &device.name),
-            file_system_share: file_system_share(&sum, &device.name, attributed),
-            estimate: per_day.and_then(|per_day| {
-                estimate(history, device.size, &device.name, per_day, endurance.get(&device.name).copied())
-            }),
+            files: if is_alone { files(&sum, &device.name) } else { Vec::new() },
+            file_system_share: match is_alone {
+                true => file_system_share(&sum, &device.name, attributed),
+                false => 0.0,
+            },
+            estimate: per_day
+                .and_then(|per_day| estimate(history, device, per_day, endurance.get(&device.name).copied())),
         });
     }
     devices.sort_by(|a, b| b.written.cmp(&a.written).then_with(|| a.name.cmp(&b.name)));
@@ -140,7 +153,7 @@ pub fn wear(history: &History, since: UnixSeconds, endurance: &BTreeMap<String, 
         [] => format!("Nothing was written since {}.", times::shown(since)),
         devices => devices.iter().map(wear_sentence).collect::<Vec<_>>().join("\n"),
     };
-    WearAnswer { verdict, since, watched_s: sum.watched_s, devices, notes: notes(&sum, history.damaged) }
+    WearAnswer { verdict, since, watched_s: sum.watched_s, devices, notes }
 }
 
 fn parties(sum: &Summary, device: &str) -> (Vec<PartyShare>, u64) {
@@ -198,14 +211,13 @@ fn file_system_share(sum: &Summary, device: &str, attributed: u64) -> f64 {
 
 fn estimate(
     history: &History,
-    size: Option<ByteCount>,
-    name: &str,
+    device: &DeviceFigures,
     per_day: ByteCount,
     stated: Option<ByteCount>,
 ) -> Option<Estimate> {
     let per_year = per_day.0 as f64 * YEAR_S / DAY_S;
     let years = |bytes: f64| bytes / per_year.max(1.0);
-    let readings = readings(history, name);
+    let readings = readings(history, device);
     let used = readings.last().and_then(|(_, health)| used_percent(health));
     // Devices report the upper end of a 10 % step as their wear.
     let left = |used: f64| (100.0 - used).max(0.0) / 100.0;
@@ -221,7 +233,7 @@ fn estimate(
     if let Some(used) = used {
         return by_register(&readings, used);
     }
-    let size = size?;
+    let size = device.size?;
     Some(Estimate {
         years_at_least: years(size.0 as f64 * ASSUMED_TIMES_SIZE.0),
         years_at_most: Some(years(size.0 as f64 * ASSUMED_TIMES_SIZE.1)),
@@ -268,10 +280,11 @@ fn used_percent(health: &HealthReading) -> Option<f64> {
     health.used_percent().map(f64::from)
 }
 
-fn readings<'h>(history: &'h History, name: &str) -> Vec<(UnixSeconds, &'h HealthReading)> {
+/// Returns the health readings of a device. Another disk can have had its name before it.
+fn readings<'h>(history: &'h History, of: &DeviceFigures) -> Vec<(UnixSeconds, &'h HealthReading)> {
     let all = history.since(UnixSeconds::MIN).into_iter();
     let found = all.flat_map(|row| row.devices.iter().map(move |device| (row.ended, device)));
-    let of_device = found.filter(|(_, device)| device.name == name);
+    let of_device = found.filter(|(_, device)| device.name == of.name && device.model == of.model);
     of_device.filter_map(|(at, device)| Some((at, device.health.as_ref()?))).collect()
 }
 
@@ -343,7 +356,7 @@ mod tests {
     use fonio_record::observer::{Party, PartyKind};
 
     use super::*;
-    use crate::summary::{DeviceFigures, FileFigures, PartyFigures, Traffic};
+    use crate::summary::{FileFigures, PartyFigures, Traffic};
 
     const DAY: i64 = 86_400;
 
@@ -434,6 +447,26 @@ mod tests {
             ],
         );
         check(vec![], &[], expect!["Nothing was watched since 1970-01-01 00:00:00."]);
+    }
+
+    #[test]
+    fn a_later_disk_with_the_name_has_its_own_wear() {
+        let with = |number, used, model: &str| {
+            let mut day = day(number, Some(used));
+            day.devices[0].model = Some(model.into());
+            day
+        };
+        let days = vec![with(20_454, 80, "old"), with(20_554, 10, "new"), with(20_654, 20, "new")];
+        let answer = wear(&History { days, ..History::default() }, 0, &BTreeMap::new());
+        let told = |model: &str| {
+            let device = answer.devices.iter().find(|device| device.model.as_deref() == Some(model)).unwrap();
+            (device.estimate.clone().unwrap().basis, device.parties.len(), device.files.len())
+        };
+        let observed = Basis::Observed { from_percent: 10, to_percent: 20, seconds: 100 * DAY as u64 };
+        assert_eq!(told("new"), (observed, 0, 0), "the parties are unknown");
+        assert_eq!(told("old"), (Basis::Age { used_percent: 80, made: "01/2021".into() }, 0, 0));
+        let notes = answer.notes.iter().filter(|note| note.starts_with("Several disks had the name mmcblk0"));
+        assert_eq!(notes.count(), 1);
     }
 
     #[test]

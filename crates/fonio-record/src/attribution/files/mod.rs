@@ -267,10 +267,19 @@ impl Files {
     fn opened_below(&mut self, file: &Opened, machine: &Machine, roots: &mut Roots<'_>) -> Option<Opened> {
         let Some(overlay) = self.overlay(file.inode.fs, machine).cloned() else { return Some(file.clone()) };
         let of = |number| Inode { fs: overlay.fs, number };
-        let in_upper = |number| roots.find(of(number), None).is_none_or(|(path, _)| overlay.has(&path));
-        let folder = file.folder.map(|folder| folder.inode.number);
-        let is_here = [Some(file.inode.number), folder].into_iter().flatten().all(in_upper);
-        let folder = folder.map(|number| FolderId { inode: of(number), generation: None });
+        let mut is_here = true;
+        let mut look = |number| {
+            let found = roots.look(of(number), None).ok()?;
+            is_here &= found.path.as_ref().is_none_or(|path| overlay.has(path));
+            found.generation
+        };
+        look(file.inode.number);
+        // The path of a folder is kept. When the folder is deleted, the folder of another container can get
+        // its number. The overlay itself shows no generation.
+        let folder = file.folder.map(|FolderId { inode: Inode { number, .. }, .. }| FolderId {
+            inode: of(number),
+            generation: look(number),
+        });
         // The overlay file itself has no path, but the file below the overlay file has one.
         self.see(file.inode);
         is_here.then(|| Opened { inode: of(file.inode.number), folder, ..file.clone() })

@@ -52,6 +52,40 @@ fn a_file_has_its_path_and_its_kind() {
     }
 }
 
+/// The kept paths of folders are told apart by the generation.
+#[test]
+fn a_folder_below_an_overlay_has_its_generation() {
+    if !has(&[Need::Root]) {
+        return;
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let machine = Machine::here();
+    let below = inode_of(dir.path());
+    let generation = numbers_at(dir.path()).and_then(|numbers| numbers.generation);
+    if generation.is_none() || Roots::new(&machine).find(below, generation).is_none() {
+        return skip(Need::Root, "the file system of this folder cannot find files by inode number");
+    }
+    let path = dir.path().join("file");
+    std::fs::write(&path, "x").unwrap();
+    let fs = DeviceId::new(0, 60);
+    let in_overlay = |inode: Inode| Inode { fs, ..inode };
+    let opened = Opened {
+        at: Timestamp(1),
+        inode: in_overlay(inode_of(&path)),
+        folder: Some(FolderId { inode: in_overlay(below), generation: None }),
+        path: b"file".to_vec(),
+    };
+    for (upper, expected) in [
+        (dir.path(), Some((inode_of(&path), Some(FolderId { inode: below, generation })))),
+        (Path::new("/the/upper/folder/of/another/container"), None),
+    ] {
+        let mut files = Files::default();
+        files.overlays.insert(fs, Some(Overlay { upper: upper.to_owned(), fs: below.fs }));
+        let found = files.opened_below(&opened, &machine, &mut Roots::new(&machine));
+        assert_eq!(found.map(|found| (found.inode, found.folder)), expected);
+    }
+}
+
 #[test]
 fn a_later_file_with_the_same_number_has_its_own_names() {
     let inode = Inode { fs: fonio_core::DeviceId::new(8, 1), number: 12 };

@@ -6,7 +6,9 @@ use fonio_core::BlockedIn;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub blocked_in: BlockedIn,
-    /// Whether the first argument of the call is a file descriptor.
+    /// Whether the first argument of the call is a file descriptor that belongs to the file until the call
+    /// ends. `close` frees its descriptor before it waits, so another thread can open another file with the
+    /// same number.
     pub has_file: bool,
 }
 
@@ -32,10 +34,10 @@ macro_rules! calls {
         Write false: SYS_copy_file_range SYS_splice;
         Fsync true: SYS_fsync SYS_fdatasync SYS_sync_file_range SYS_syncfs;
         Fsync false: SYS_msync SYS_sync;
-        Metadata true: SYS_fstat SYS_getdents64 SYS_ftruncate SYS_fallocate SYS_fchmod SYS_fchown SYS_close SYS_fchdir
-            SYS_fgetxattr SYS_fsetxattr SYS_flistxattr SYS_fremovexattr SYS_fstatfs SYS_flock;
+        Metadata true: SYS_fstat SYS_getdents64 SYS_ftruncate SYS_fallocate SYS_fchmod SYS_fchown SYS_fchdir SYS_fgetxattr
+            SYS_fsetxattr SYS_flistxattr SYS_fremovexattr SYS_fstatfs SYS_flock;
         Metadata false: SYS_openat SYS_openat2 SYS_statx SYS_newfstatat SYS_faccessat SYS_readlinkat SYS_unlinkat SYS_mkdirat
-            SYS_linkat SYS_symlinkat SYS_renameat2 SYS_mknodat SYS_utimensat SYS_fchmodat SYS_fchownat
+            SYS_close SYS_linkat SYS_symlinkat SYS_renameat2 SYS_mknodat SYS_utimensat SYS_fchmodat SYS_fchownat
             SYS_truncate SYS_chdir SYS_statfs SYS_getxattr SYS_lgetxattr SYS_setxattr SYS_lsetxattr SYS_listxattr
             SYS_llistxattr SYS_removexattr SYS_lremovexattr;
     } };
@@ -96,5 +98,7 @@ mod tests {
         assert_eq!(named(libc::SYS_fsync), Some((BlockedIn::Fsync, true)));
         assert_eq!(named(libc::SYS_openat), Some((BlockedIn::Metadata, false)));
         assert_eq!(named(libc::SYS_futex), None);
+        // The descriptor of a close can belong to another file when the close ends.
+        assert_eq!(named(libc::SYS_close), Some((BlockedIn::Metadata, false)));
     }
 }

@@ -19,7 +19,7 @@ const LAYERS: &[&str] = &[
     "tracefs: core",
     "export: core",
     "analysis: core",
-    "recording: core",
+    "recording: core system",
     "system: core",
     "machine: core system",
     "record: core machine recording system trace tracefs",
@@ -31,7 +31,7 @@ const LAYERS: &[&str] = &[
     "lab: core",
     "sync-policy:",
     "sqlite-sync: sync-policy",
-    "workload: core",
+    "workload: core system",
     "bfuse: core system",
     "emulator: core host sim system",
     "storebench-document: core",
@@ -113,6 +113,38 @@ const IMPURE: &[(&str, &str)] = &[
 /// Crates that may contain `unsafe`, because they call the kernel, are called by C programs, or map files.
 const MAY_HOLD_UNSAFE: &[&str] =
     &["fonio-record", "fonio-host", "fonio-emulator", "fonio-bfuse", "fonio-sqlite-sync", "fonio-studies"];
+
+/// Texts that print. Names from strangers must not reach a terminal raw, so only the files below print, and they
+/// escape what they print (`fonio_core::untrusted`).
+const PRINTS: &[&str] = &["println!", "eprintln!", "print!(", "eprint!(", "io::stdout()", "io::stderr()"];
+
+/// Crates that only developers run, on their own data.
+const DEVELOPERS_ONLY: &[&str] = &["fonio-studies", "fonio-testing"];
+
+/// The files that may print, each with the reason.
+const MAY_PRINT: &[(&str, &str)] = &[
+    ("crates/fonio-system/src/progress.rs", "escapes sentences and progress"),
+    ("crates/fonio/src/output.rs", "escapes everything else"),
+    ("crates/fonio/src/commands/export.rs", "writes a file format to standard output"),
+    ("crates/fonio/src/commands/lab.rs", "passes on what a guest prints"),
+    ("crates/fonio/src/commands/manual.rs", "prints a script for a shell"),
+    ("crates/fonio/src/commands/storebench/submit.rs", "asks a question"),
+    ("crates/fonio-recorder/src/capture.rs", "escapes its summary"),
+    ("crates/fonio-record/src/capture/command.rs", "connects the command"),
+    ("crates/fonio-experiment/src/command.rs", "connects the command"),
+    ("crates/fonio-experiment/src/layers/mounts.rs", "passes on what a mount prints"),
+    ("crates/fonio-experiment/src/lib.rs", "tells its parent process an address"),
+    ("crates/fonio-experiment/src/task.rs", "tells its parent process the progress"),
+    ("crates/fonio-emulator/src/serve.rs", "answers its parent process"),
+    ("crates/fonio-emulator/src/workload.rs", "connects the command"),
+    ("crates/fonio-lab/src/archive.rs", "connects apt"),
+    ("crates/fonio-lab/src/guest.rs", "passes on what a guest prints"),
+    ("crates/fonio-sqlite-sync/src/say.rs", "is linked into other programs"),
+    ("crates/fonio-results/src/main.rs", "is another program"),
+    ("crates/fonio-results/src/problem.rs", "is another program"),
+    ("crates/fonio-results/src/serve.rs", "is another program"),
+    ("crates/fonio-results/src/store/write.rs", "is another program"),
+];
 
 /// Maximum number of lines of a source file, without exceptions.
 const LINES_MAX: usize = 1000;
@@ -213,7 +245,15 @@ fn check_sources(package: &str, folder: &Path, found: &mut Vec<String>) -> Resul
                     MAY_HOLD_UNSAFE.join(", ")
                 ));
             }
-            if !(PURE.contains(&package) && in_library) || is_test_file(&file) {
+            if !in_library || is_test_file(&file) {
+                continue;
+            }
+            let may_print =
+                DEVELOPERS_ONLY.contains(&package) || MAY_PRINT.iter().any(|(file, _)| *file == shown);
+            if let Some(word) = PRINTS.iter().find(|word| line.contains(**word) && !may_print) {
+                found.push(format!("{shown}:{number}: `{word}` prints; use `say!`, or `output` in fonio"));
+            }
+            if !PURE.contains(&package) {
                 continue;
             }
             for (word, why) in IMPURE {

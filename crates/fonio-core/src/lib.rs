@@ -28,6 +28,7 @@ pub mod statistics;
 pub mod threads;
 mod unit_name;
 pub mod units;
+pub mod untrusted;
 
 pub use access::Access;
 pub use collected::CollectedRows;
@@ -51,3 +52,4 @@ pub use rows::{
 pub use sink::RowSink;
 pub use unit_name::{CgroupUnit, Engine, unit_name};
 pub use units::{ByteCount, DeviceId, Nanos, SECTOR_BYTES, Sector, Timestamp};
+pub use untrusted::{printable, printable_json, printable_line};

@@ -8,7 +8,6 @@
 //! | `raid0:internal_2010+ridata` | both, striped in units of 4 KiB, each with half of the capacity |
 //! | `buffered:pcm+ridata` | the first device, with its own capacity, is a write buffer for the second |
 
-use std::fs;
 use std::path::Path;
 
 use fonio_core::ByteCount;
@@ -16,8 +15,12 @@ use fonio_sim::device::Device;
 use fonio_sim::device::buffered::Buffered;
 use fonio_sim::device::raid0::{Raid0, STRIPE};
 use fonio_sim::profile::{Profile, SHIPPED};
+use fonio_system::regular;
 
 use crate::error::EmulatorError;
+
+/// Maximum number of bytes of a profile. The longest shipped profile has some 10 KiB.
+const PROFILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Loads the shipped profile with this name, or the profile in the file at this path. Fails with
 /// [`EmulatorError::Profile`] if no profile has this name or the file is invalid.
@@ -26,7 +29,7 @@ pub fn load(name: &str) -> Result<Profile, EmulatorError> {
         return Ok(profile);
     }
     let refused = |reason: String| EmulatorError::Profile { profile: name.to_owned(), reason };
-    let text = fs::read_to_string(Path::new(name)).map_err(|error| {
+    let text = regular::read_text(Path::new(name), PROFILE_BYTES_MAX).map_err(|error| {
         let nearest = fonio_core::nearest(name, SHIPPED.iter().map(|(name, _)| *name));
         refused(format!("neither a shipped profile nor a readable file ({error}){nearest}"))
     })?;

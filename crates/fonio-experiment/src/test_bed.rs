@@ -16,7 +16,7 @@ use fonio_host::{
     Cleaner, Confirmation, Entry, Filesystem, HostError, Ledger, Link, MdArray, OnlyChanger, Scope, Step,
 };
 use fonio_record::Selector;
-use fonio_system::ProcessId;
+use fonio_system::{ProcessId, say};
 use fonio_workload::definition::Workload;
 
 use crate::error::ExperimentError;
@@ -296,7 +296,7 @@ impl TestBed {
                 ExperimentError::Host(in_use @ HostError::InUse { .. })
                 | ExperimentError::Emulator(EmulatorError::Host(in_use @ HostError::InUse { .. })),
             ) => {
-                eprintln!("note: {in_use}. fonio removes it at its first start after that program ends.");
+                say!("note: {in_use}. fonio removes it at its first start after that program ends.");
                 Ok(())
             }
             closed => closed,

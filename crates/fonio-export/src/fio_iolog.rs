@@ -11,6 +11,10 @@
 //!   versions replay them. fio allocates a buffer as long as the longest line, so long requests become
 //!   several lines.
 //! - Operations that fio lacks (write zeroes, secure erase, zones, passthrough) are omitted and counted.
+//! - Requests of a length or at a place that no device can have come from damaged recordings. They are omitted
+//!   and counted too, because one of them could become 10^11 lines.
+//! - A recording can come from a stranger, and fio opens the paths in the log as root. Therefore a device name
+//!   becomes a path only if it has the form of a kernel's name.
 //!
 //! Sources: fio's `iolog.c` and its manual, "Trace file format".
 
@@ -22,6 +26,13 @@ use fonio_core::{DeviceId, Flags, Op, Request, RowSink, SECTOR_BYTES, Timestamp,
 
 /// Maximum number of bytes per line of the log. Longer requests become several lines.
 const LINE_BYTES_MAX: u64 = 64 << 20;
+
+/// Maximum number of bytes of a request: the kernel counts them with 32 bits (`bi_size` in `struct bvec_iter`,
+/// `__data_len` in `struct request`).
+const REQUEST_BYTES_MAX: u64 = 1 << 32;
+
+/// Maximum number of characters of a device name, `DISK_NAME_LEN` of the kernel.
+const NAME_CHARS_MAX: usize = 32;
 
 /// The version of the iolog format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +50,8 @@ pub struct Written {
     pub requests: u64,
     /// Number of requests omitted because fio has no action for their operation, by operation.
     pub left_out: BTreeMap<Op, u64>,
+    /// Number of requests omitted because no device can have requests of their length or at their place.
+    pub impossible: u64,
 }
 
 /// Writes requests as fio's iolog.
@@ -55,16 +68,15 @@ pub struct FioIolog<W> {
 
 impl<W: Write> FioIolog<W> {
     /// Creates an export to `to` and writes its first line. fio opens devices named in `devices` under
-    /// `/dev`, and others by number under `/dev/block`. With `--replay_redirect`, fio opens another device
+    /// `/dev`, and others by number under `/dev/block`, also devices whose name is not a kernel's name. With `--replay_redirect`, fio opens another device
     /// instead. Returns errors of writing to `to`.
     pub fn new(mut to: W, version: Version, devices: &[Device]) -> io::Result<FioIolog<W>> {
         let number = if version == Version::V2 { 2 } else { 3 };
         writeln!(to, "fio version {number} iolog")?;
         let names = devices
             .iter()
-            // In the log, a path ends at the first blank.
             .filter_map(|device| Some((device.id, device.name.clone()?)))
-            .filter(|(_, name)| !name.is_empty() && name.len() < 200 && !name.contains(char::is_whitespace))
+            .filter(|(_, name)| is_kernel_name(name))
             .map(|(id, name)| (id, format!("/dev/{name}")))
             .collect();
         Ok(FioIolog {
@@ -124,6 +136,12 @@ impl<W: Write> RowSink for FioIolog<W> {
                 return Ok(());
             }
         };
+        let begin = row.sector.map_or(0, |sector| sector.0.saturating_mul(SECTOR_BYTES));
+        let is_possible = row.bytes.0 <= REQUEST_BYTES_MAX && begin <= i64::MAX as u64 - REQUEST_BYTES_MAX;
+        if row.op != Op::Flush && !is_possible {
+            self.written.impossible += 1;
+            return Ok(());
+        }
         let at = row.order_time();
         let first = *self.first.get_or_insert(at);
         // Times never decrease, because fio would treat a decrease as no delay, and base all later delays on
@@ -159,4 +177,12 @@ impl<W: Write> RowSink for FioIolog<W> {
     fn wants_bios(&self) -> bool {
         false
     }
+}
+
+/// Returns whether a name can be the kernel's name of a block device, such as `mmcblk0p1` or `dm-0`.
+fn is_kernel_name(name: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '!');
+    name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.len() < NAME_CHARS_MAX
+        && name.chars().all(is_allowed)
 }

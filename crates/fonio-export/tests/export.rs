@@ -116,7 +116,8 @@ fn iolog(version: Version, rows: &[Request]) -> (String, Written) {
 fn fio_iolog() {
     let (text, written) = iolog(Version::V3, &requests());
     expect_file!["export_a.txt"].assert_eq(&text);
-    assert_eq!(written, Written { requests: 5, left_out: BTreeMap::from([(Op::WriteZeroes, 1)]) });
+    let left_out = BTreeMap::from([(Op::WriteZeroes, 1)]);
+    assert_eq!(written, Written { requests: 5, left_out, impossible: 0 });
     let without_times: String = text
         .replace("version 3", "version 2")
         .lines()
@@ -126,6 +127,47 @@ fn fio_iolog() {
         })
         .collect();
     assert_eq!(iolog(Version::V2, &requests()).0, without_times);
+}
+
+#[test]
+fn an_iolog_names_only_devices() {
+    let path = |name: &str| {
+        let device = Device { id: DeviceId::new(8, 1), name: Some(name.to_owned()), ..Device::default() };
+        let mut text = Vec::new();
+        let mut export = FioIolog::new(&mut text, Version::V2, &[device]).expect("memory writes");
+        export.request(&of_bytes(0, 4096)).expect("memory writes");
+        export.finish().expect("memory writes");
+        let text = String::from_utf8(text).expect("it is UTF-8");
+        text.lines().nth(1).expect("the device is added").strip_suffix(" add").expect("an action").to_owned()
+    };
+    for name in ["sda", "mmcblk0p1", "dm-0", "nvme0n1", "cciss!c0d0"] {
+        assert_eq!(path(name), format!("/dev/{name}"));
+    }
+    let long = "a".repeat(32);
+    for name in ["../etc/passwd", "..", ".", "a/b", "", "a b", "a\nb", "a\u{202e}b", "-a", &long] {
+        assert_eq!(path(name), "/dev/block/8:1", "{name:?}");
+    }
+}
+
+#[test]
+fn impossible_requests_are_left_out_of_an_iolog() {
+    let rows = [
+        of_bytes(0, 1 << 63),
+        of_bytes(0, (1 << 32) + 512),
+        of_bytes(u64::MAX, 4096),
+        of_bytes(i64::MAX as u64 / 512, 4096),
+        // The longest possible request has 64 lines.
+        of_bytes(0, 1 << 32),
+    ];
+    let (text, written) = iolog(Version::V2, &rows);
+    assert_eq!((written.requests, written.impossible), (1, 4));
+    // The other lines are the heading, and those that add, open and close the device.
+    assert_eq!(text.lines().count(), 64 + 4);
+}
+
+fn of_bytes(sector: u64, bytes: u64) -> Request {
+    let row = Request::new(DeviceId::new(8, 1), Op::Read, ByteCount(bytes));
+    Request { sector: Some(Sector(sector)), issued: Some(Timestamp(1)), ..row }
 }
 
 #[test]

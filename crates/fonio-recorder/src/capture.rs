@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
-use fonio_core::{BlockedIn, ByteCount, Unit};
+use fonio_core::{BlockedIn, ByteCount, Unit, printable_line};
 use fonio_record::{
     BlockedBy, BlockedSoFar, Progress, RecordError, RecordOptions, RecordSummary, Selector, StopReason,
 };
@@ -44,7 +44,8 @@ pub fn run(arguments: &Record, words: Words) -> Result<Exit> {
     let summary = capture(&options, words)?;
     let next = format!("Next: fonio report {}", summary.out.display());
     if arguments.command.is_empty() {
-        writeln!(io::stdout(), "{}\n{next}", sentence(&summary))?;
+        let text = format!("{}\n{next}", sentence(&summary));
+        writeln!(io::stdout(), "{}", printable_line(&text))?;
         return Ok(Exit::Fine);
     }
     // Write to standard error, because standard output belongs to the command.

@@ -47,6 +47,14 @@ pub enum RecordingError {
         #[source]
         source: ParquetError,
     },
+    /// A file of the recording would need too much memory.
+    #[error("{} would need too much memory: {why}", path.display())]
+    TooLarge {
+        /// The path of the file.
+        path: PathBuf,
+        /// The size that is too large, and its limit.
+        why: String,
+    },
     /// A table is a directory of files instead of a single file.
     #[error(
         "{} is a directory, like a table from Spark; write a single file with coalesce(1), and replace the directory by it",

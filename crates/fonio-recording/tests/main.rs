@@ -1,6 +1,7 @@
 //! Tests the recording directory: written rows are read back, and damage is reported. All tests are one
 //! program, because each program is linked with all dependencies.
 
+mod bounded;
 mod damage;
 mod documentation;
 mod full_disk;

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::io;
 
+use fonio_core::printable;
+
 use crate::document::{Card, Cell, Document, Fact, Plot, Scale, Section, Table, Tone};
 use crate::terminal::sparkline;
-use crate::text::printable;
 
 /// Maximum number of rows of each table; other formats have all rows.
 const ROWS: usize = 20;

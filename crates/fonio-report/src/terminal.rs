@@ -5,8 +5,10 @@
 
 use std::io;
 
+use fonio_core::{printable, printable_line};
+
 use crate::document::{Card, Cell, Chart, Document, Fact, Plot, Scale, Section, Series, Table, Tone};
-use crate::text::{cut, printable, shorten, width, wrap};
+use crate::text::{cut, shorten, width, wrap};
 
 /// What the terminal can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -387,7 +389,7 @@ impl Terminal<'_> {
     }
 
     fn line(&mut self, text: &str) -> io::Result<()> {
-        writeln!(self.out, "{text}")
+        writeln!(self.out, "{}", printable_line(text))
     }
 
     fn inked(&self, ink: Option<Ink>, text: &str) -> String {

@@ -1,32 +1,9 @@
-//! Makes untrusted text safe for a terminal, and fits text to a width.
+//! Fits text to a width.
 
-use std::borrow::Cow;
 use std::io::{self, Write};
 
+use fonio_core::printable_line;
 use unicode_width::UnicodeWidthStr;
-
-/// Replaces control characters in `text`: a thread's name must not move the cursor or change the colour.
-///
-/// Tabs and newlines become spaces; other control characters become their codes, such as `\x1b`. Directional
-/// overrides are replaced too, because they reorder text.
-pub fn printable(text: &str) -> Cow<'_, str> {
-    let foreign = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    if !text.contains(foreign) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        match c {
-            '\t' | '\n' | '\r' => out.push(' '),
-            c if foreign(c) => out.push_str(&format!("\\x{:02x}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    Cow::Owned(out)
-}
 
 /// Returns the number of terminal columns that `text` occupies.
 pub fn width(text: &str) -> usize {
@@ -122,7 +99,7 @@ pub fn shorten(text: &str, columns: usize, ellipsis: char) -> String {
 }
 
 /// A writer that wraps lines to a width. Longer lines are wrapped between words and continue below their last
-/// column.
+/// column. Characters that could command the terminal are escaped ([`printable_line`]).
 #[derive(Debug)]
 pub struct Fitted<W> {
     out: W,
@@ -147,7 +124,7 @@ impl<W: Write> Write for Fitted<W> {
         self.begun.extend_from_slice(&bytes[..end]);
         let line = String::from_utf8_lossy(&self.begun).into_owned();
         self.begun.clear();
-        for line in fitted(&line, self.columns) {
+        for line in fitted(&printable_line(&line), self.columns) {
             writeln!(self.out, "{line}")?;
         }
         Ok(end + 1)
@@ -258,8 +235,10 @@ mod tests {
 
     #[test]
     fn foreign_text_cannot_command_the_terminal() {
-        assert_eq!(printable("sqlite3"), "sqlite3");
-        assert_eq!(printable("a\x1b[31mb\tc\u{202e}d"), "a\\x1b[31mb c\\x202ed");
+        let mut out = Vec::new();
+        let mut fitted = Fitted::new(&mut out, 40);
+        fitted.write_all("\x1b[1mcp\x1b[2J\u{202e}\x1b[0m\n".as_bytes()).expect("memory takes it");
+        assert_eq!(String::from_utf8(out).expect("text"), "\x1b[1mcp\\x1b[2J\\x202e\x1b[0m\n");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! most once.
 
 use axum::http::Uri;
+use fonio_core::untrusted::is_foreign;
 
 use crate::problem::Problem;
 use crate::store::read::{Of, Position};
@@ -31,7 +32,7 @@ impl Parameters {
             if pairs[..at].iter().any(|(earlier, _)| earlier == name) {
                 return Err(Problem::bad(format!("the parameter {name} occurs twice")));
             }
-            if value.len() > VALUE_BYTES_MAX || value.chars().any(char::is_control) {
+            if value.len() > VALUE_BYTES_MAX || value.contains(is_foreign) {
                 return Err(Problem::bad(format!(
                     "the parameter {name} is too long, or has control characters"
                 )));

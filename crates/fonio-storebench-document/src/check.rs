@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use fonio_core::untrusted::is_foreign;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -336,7 +337,7 @@ impl Checker {
     fn length(&mut self, path: &str, text: &str, chars_max: usize) {
         if text.chars().count() > chars_max {
             self.refuse(path, format!("the text is longer than {chars_max} characters"));
-        } else if text.chars().any(char::is_control) {
+        } else if text.contains(is_foreign) {
             self.refuse(path, "the text has control characters");
         }
     }
@@ -452,6 +453,14 @@ mod tests {
         fn any_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             prop_assert!(Document::parse(&bytes).is_err());
         }
+    }
+
+    #[test]
+    fn a_text_that_reorders_a_page_is_refused() {
+        let mut document = models::shipped().swap_remove(0);
+        document.device.model = Some("fast\u{202e}card".to_owned());
+        let problems = document.check();
+        assert!(problems.iter().any(|problem| problem.sentence == "the text has control characters"));
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub mod private;
 mod process;
 pub mod procfs;
 pub mod progress;
+pub mod regular;
 pub mod signals;
 pub mod state;
 #[cfg(feature = "server")]

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fonio_core::Unit;
+use fonio_core::{Unit, printable, printable_line};
 
 /// Delay before progress is shown on a terminal. Without it, lines that appear only briefly would distract
 /// the user.
@@ -25,7 +25,8 @@ const CLEAR: &str = "\r\x1b[K";
 /// Whether the terminal shows a progress line now.
 static IS_DRAWN: Mutex<bool> = Mutex::new(false);
 
-/// Prints a sentence on standard error. Standard error may be closed.
+/// Prints a sentence on standard error. Standard error may be closed. Characters that could command the
+/// terminal are escaped, because errors contain names of foreign files.
 #[macro_export]
 macro_rules! say {
     ($($text:tt)*) => { $crate::progress::say(::std::format_args!($($text)*)) };
@@ -37,7 +38,7 @@ pub fn say(text: fmt::Arguments<'_>) {
     let clear = if *is_drawn { CLEAR } else { "" };
     *is_drawn = false;
     // Ignore write errors: standard error may be closed, but the work continues.
-    let _ = writeln!(io::stderr().lock(), "{clear}{text}");
+    let _ = writeln!(io::stderr().lock(), "{clear}{}", printable_line(&text.to_string()));
 }
 
 /// Draws the progress line on the terminal. An empty `line` removes the old line.
@@ -50,7 +51,7 @@ fn draw(line: &str) {
     // Cut the line to the width of the terminal, because a wrapped line could not be overwritten by the next
     // line.
     let columns = terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
-    let shown: String = line.chars().take(columns.saturating_sub(1)).collect();
+    let shown: String = printable(line).chars().take(columns.saturating_sub(1)).collect();
     let mut err = io::stderr().lock();
     let _ = write!(err, "{CLEAR}{shown}").and_then(|()| err.flush());
 }

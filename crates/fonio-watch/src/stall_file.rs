@@ -16,6 +16,7 @@ use fonio_core::{
     BlockedCount, BlockedIn, Content, DeviceId, Diagnostic, File, Mark, Meta, Request, RowSink, Severity,
     Thread, Timestamp, Wait,
 };
+use fonio_system::regular;
 use serde::{Deserialize, Serialize};
 
 use crate::compact::Codec;
@@ -24,8 +25,15 @@ use crate::summary::Stall;
 
 const MAGIC: &[u8; 12] = b"fonio-stall\n";
 const VERSION: u32 = 1;
-/// Maximum decompressed size of the file. This is more than the data that any watch stores.
-const DECODED_MAX: u64 = 32 << 20;
+/// Maximum decompressed size of the file. A watch keeps 3 MiB of encoded requests, 8192 long waits with their
+/// threads, and as many counts.
+const DECODED_MAX: u64 = 12 << 20;
+/// Maximum number of requests: a watch keeps 3 MiB of them, and each takes at least 13 bytes.
+const REQUESTS_MAX: u64 = 1 << 18;
+/// Maximum length of the contents of `meta.json`, which list the observed devices.
+const META_BYTES_MAX: usize = 1 << 20;
+/// Maximum size of the file. Data that gzip cannot compress become a few bytes longer.
+const PACKED_MAX: u64 = DECODED_MAX + (1 << 20);
 
 /// All data of a kept stall except the requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -137,7 +145,7 @@ pub struct Kept {
 /// Returns whether a file begins with the magic number of a kept stall.
 pub fn is_kept(path: &Path) -> bool {
     let mut magic = [0; MAGIC.len()];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    let read = regular::open(path).and_then(|(mut file, _)| file.read_exact(&mut magic));
     read.is_ok() && magic == *MAGIC
 }
 
@@ -147,7 +155,7 @@ impl Kept {
     /// # Errors
     /// Returns [`WatchError`] with the file and the damage.
     pub fn read(path: &Path) -> Result<Kept, WatchError> {
-        let bytes = std::fs::read(path).map_err(WatchError::file(path, "read"))?;
+        let bytes = regular::read(path, PACKED_MAX).map_err(WatchError::file(path, "read"))?;
         Kept::decode(&bytes, path)
     }
 
@@ -178,6 +186,9 @@ impl Kept {
         let at = |rest: &[u8]| Some(plain.len() - rest.len());
         let ((head, length), mut rest): ((Head, u64), &[u8]) =
             postcard::take_from_bytes(&plain).map_err(|error| damaged(Some(0), error.to_string()))?;
+        if length > REQUESTS_MAX || head.meta.len() > META_BYTES_MAX {
+            return Err(damaged(Some(0), "it has more data than a watch keeps".to_owned()));
+        }
         let meta: Meta =
             serde_json::from_str(&head.meta).map_err(|error| damaged(Some(0), error.to_string()))?;
         let mut requests = Vec::new();
@@ -329,6 +340,27 @@ mod tests {
                 prop_assert_eq!(kept.head, head());
             }
         }
+    }
+
+    /// Encodes a file with these contents.
+    fn packed(plain: &[u8]) -> Vec<u8> {
+        let mut bytes = [&MAGIC[..], &VERSION.to_le_bytes()].concat();
+        let mut gzip = GzEncoder::new(&mut bytes, Compression::default());
+        gzip.write_all(plain).unwrap();
+        gzip.finish().unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_hostile_file_is_refused_before_it_needs_memory() {
+        let refused = |plain: &[u8]| Kept::decode(&packed(plain), Path::new("/x")).unwrap_err().to_string();
+        let zeros = refused(&vec![0; DECODED_MAX as usize + 1]);
+        assert!(zeros.contains("the data is too large for a stall"), "{zeros}");
+        let many = refused(&postcard::to_stdvec(&(head(), REQUESTS_MAX + 1)).unwrap());
+        assert!(many.contains("it has more data than a watch keeps"), "{many}");
+        let devices = Head { meta: " ".repeat(META_BYTES_MAX + 1), ..head() };
+        let devices = refused(&postcard::to_stdvec(&(devices, 0_u64)).unwrap());
+        assert!(devices.contains("it has more data than a watch keeps"), "{devices}");
     }
 
     #[test]

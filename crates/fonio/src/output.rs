@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use fonio_analysis::Analysis;
 use fonio_core::Unit;
-use fonio_core::{ByteCount, Meta};
+use fonio_core::{ByteCount, Meta, printable, printable_json, printable_line};
 use fonio_report::budget::{Budget, BudgetError, Outcome};
 use fonio_report::terminal::WIDTH_MIN;
 use fonio_report::{Document, Fitted, TerminalStyle, json, render_html, render_markdown, render_terminal};
@@ -49,9 +49,9 @@ pub fn show(
 ) -> Result<Exit> {
     let outcomes = evaluate(&explained.analysis, budgets)?;
     if output.json {
-        let mut out = io::stdout().lock();
-        json::render_json(&explained.analysis, &mut out)?;
-        writeln!(out)?;
+        let mut text = Vec::new();
+        json::render_json(&explained.analysis, &mut text)?;
+        json_text(&text)?;
     } else {
         let mut document = Document::from_analysis(&explained.analysis, &explained.meta);
         if let Extent::FirstScreen(next) = extent {
@@ -107,7 +107,7 @@ pub fn show_document(document: &Document, output: &Output, extent: Extent<'_>, c
         render_markdown(document, &mut out)?;
     } else if let Some(path) = &output.html {
         let mut out = screen();
-        writeln!(out, "{}", document.verdict.sentence)?;
+        writeln!(out, "{}", printable(&document.verdict.sentence))?;
         writeln!(out, "The report is in {}.", path.display())?;
     } else {
         let first_screen = matches!(extent, Extent::FirstScreen(_));
@@ -176,10 +176,27 @@ pub fn screen() -> Fitted<io::StdoutLock<'static>> {
     Fitted::new(io::stdout().lock(), columns().map_or(usize::MAX, |columns| columns.max(WIDTH_MIN)))
 }
 
+/// Returns a writer of lines to standard error.
+pub fn errors() -> Fitted<io::Stderr> {
+    Fitted::new(io::stderr(), usize::MAX)
+}
+
 /// Prints a document as JSON on standard output, without wrapping lines.
 pub fn json(document: &impl Serialize) -> Result<Exit> {
-    writeln!(io::stdout(), "{}", serde_json::to_string_pretty(document)?)?;
+    json_text(serde_json::to_string_pretty(document)?.as_bytes())?;
     Ok(Exit::Fine)
+}
+
+/// Prints JSON on standard output. Characters that could command the terminal are escaped, which does not
+/// change the values.
+pub fn json_text(text: &[u8]) -> io::Result<()> {
+    writeln!(io::stdout(), "{}", printable_json(&String::from_utf8_lossy(text)))
+}
+
+/// Prints a text on standard output without wrapping lines. Characters that could command the terminal are
+/// escaped.
+pub fn text(text: &str) -> io::Result<()> {
+    write!(io::stdout(), "{}", printable_line(text))
 }
 
 /// Formats a byte count in the same way as reports.

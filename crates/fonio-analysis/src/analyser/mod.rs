@@ -1,5 +1,6 @@
 //! Provides the analyser, which takes rows, answers each question, and returns the analysis.
 
+mod left_out;
 mod questions;
 
 use std::io;
@@ -14,6 +15,7 @@ use crate::question::context::Context;
 use crate::question::options::AnalysisOptions;
 use crate::question::span::{Span, SpanSource};
 use crate::verdict::findings;
+use left_out::LeftOut;
 pub use questions::Analysis;
 use questions::Questions;
 
@@ -28,6 +30,7 @@ pub struct Analyser {
     questions: Questions,
     /// Start and end of the workload's phases, from the first phase to the last.
     phases: Option<(Timestamp, Timestamp)>,
+    left_out: LeftOut,
 }
 
 impl Analyser {
@@ -37,6 +40,7 @@ impl Analyser {
             context: Context::new(&options),
             questions: Questions::with(&options),
             phases: None,
+            left_out: LeftOut::default(),
             options,
         }
     }
@@ -45,7 +49,10 @@ impl Analyser {
     ///
     /// # Panics
     /// If the embedded rules cannot be parsed; a test checks that this does not happen.
-    pub fn finish(self, meta: &Meta) -> Analysis {
+    pub fn finish(mut self, meta: &Meta) -> Analysis {
+        for diagnostic in self.left_out.diagnostics() {
+            self.questions.row(Row::Diagnostic(&diagnostic), &mut self.context);
+        }
         let mut end = self.context.end(meta);
         let answers = self.questions.finish(&mut end);
         let phases = self.phases.map(|(from, until)| until - from);
@@ -89,6 +96,10 @@ impl RowSink for Analyser {
     }
 
     fn request(&mut self, row: &Request) -> io::Result<()> {
+        if !self.context.has_room_for(row.device) {
+            self.left_out.requests += 1;
+            return Ok(());
+        }
         let seen = self.context.see(row);
         self.questions.request(row, &seen);
         Ok(())
@@ -100,7 +111,9 @@ impl RowSink for Analyser {
     }
 
     fn file(&mut self, row: &File) -> io::Result<()> {
-        self.context.files.add(row);
+        let cut = self.left_out.cut(row);
+        let row = cut.as_ref().unwrap_or(row);
+        self.left_out.files += u64::from(!self.context.files.add(row));
         self.row(Row::File(row))
     }
 

@@ -371,3 +371,69 @@ proptest! {
         prop_assert!(!analysis.verdict.is_empty());
     }
 }
+
+/// Runs an ignored test of this file in a process with 512 MiB of address space.
+fn in_little_memory(test: &str) {
+    let program = std::env::current_exe().unwrap();
+    let output = std::process::Command::new("sh")
+        .args(["-c", "ulimit -v 524288; exec \"$0\" \"$@\""])
+        .arg(program)
+        .args(["--exact", &format!("analyser::tests::{test}"), "--ignored", "--test-threads=1"])
+        .env("MALLOC_ARENA_MAX", "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("1 passed"), "{text}");
+}
+
+#[test]
+fn hostile_rows_need_little_memory() {
+    in_little_memory("feed_many_long_paths");
+    in_little_memory("feed_many_devices");
+}
+
+#[test]
+#[ignore = "hostile_rows_need_little_memory starts it, with little memory"]
+fn feed_many_long_paths() {
+    const FILES: u32 = 500_000;
+    let mut analyser = Analyser::new(AnalysisOptions::default());
+    for file_id in 0..FILES {
+        let path = Some(format!("/{file_id}/{}", "a".repeat(4000)));
+        let (from, device, inode) = (Timestamp(0), Some(DeviceId::new(8, 1)), Some(u64::from(file_id)));
+        analyser.file(&File { file_id, from, device, inode, path, content: Content::Data }).unwrap();
+    }
+    for id in 0..FILES {
+        let mut row = request(u64::from(id), "W 64+8 q0 d10 c110 t7");
+        row.file_id = Some(id);
+        analyser.request(&row).unwrap();
+    }
+    let analysis = analyser.finish(&Meta::default());
+    assert_eq!(analysis.totals.requests, u64::from(FILES));
+    // The last files have neither a path nor a row of their own.
+    expect![[r#"
+        [
+            "the paths of 491624 rows of files were left out, because the analysis keeps 32 MiB of paths",
+            "237856 rows of files were left out, because there are too many files",
+        ]
+    "#]]
+    .assert_debug_eq(&analysis.validity.input);
+}
+
+#[test]
+#[ignore = "hostile_rows_need_little_memory starts it, with little memory"]
+fn feed_many_devices() {
+    let mut analyser = Analyser::new(AnalysisOptions::default());
+    for id in 0..1_000_000 {
+        let row = Request { device: DeviceId(id), ..request(u64::from(id), "W 64+8 q0 d10 c110 t7") };
+        analyser.request(&row).unwrap();
+    }
+    let analysis = analyser.finish(&Meta::default());
+    assert_eq!(analysis.devices.len(), 256);
+    expect![[r#"
+        [
+            "999744 requests were left out, because the analysis covers at most 256 devices",
+        ]
+    "#]]
+    .assert_debug_eq(&analysis.validity.input);
+}

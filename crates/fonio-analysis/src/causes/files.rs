@@ -189,13 +189,14 @@ impl Question for FileTally {
             }
             (sum.requests > 0).then_some(sum)
         };
+        let contents = CONTENTS.into_iter().filter_map(kind).collect();
         let (mut of_files, mut without_path) = (ByteCount(0), ByteCount(0));
         let mut rows: Vec<(FileUse, Count)> = Vec::new();
         let mut places: FxHashMap<(String, Content), usize> = FxHashMap::default();
-        let mut sorted: Vec<(&Key, &Count)> = self.counts.iter().collect();
-        sorted.sort_unstable_by_key(|(key, _)| **key);
+        let mut sorted: Vec<(Key, Count)> = self.counts.into_iter().collect();
+        sorted.sort_unstable_by_key(|(key, _)| *key);
         for ((file, content), count) in sorted {
-            let name = names.of(*file);
+            let name = names.of(file);
             if file.is_some() {
                 of_files += count.bytes();
                 if name.path.is_none() {
@@ -204,10 +205,10 @@ impl Question for FileTally {
             }
             // A file that is deleted and re-created, such as a journal, has several file numbers.
             if let Some(path) = &name.path {
-                let place = *places.entry((path.clone(), *content)).or_insert(rows.len());
+                let place = *places.entry((path.clone(), content)).or_insert(rows.len());
                 if let Some((row, sum)) = rows.get_mut(place) {
                     row.inode = row.inode.filter(|inode| name.inode == Some(*inode));
-                    sum.absorb(count);
+                    sum.absorb(&count);
                     continue;
                 }
             }
@@ -218,7 +219,7 @@ impl Question for FileTally {
                 content: content.name().to_owned(),
                 ..FileUse::default()
             };
-            rows.push((row, count.clone()));
+            rows.push((row, count));
         }
         rows.sort_by(|(a, of_a), (b, of_b)| {
             let key = |count: &Count| (count.bytes(), count.requests);
@@ -229,7 +230,7 @@ impl Question for FileTally {
         Some(Files {
             files: rows.into_iter().map(|(row, count)| used(row, &count, threads)).collect(),
             files_beyond_cap,
-            contents: CONTENTS.into_iter().filter_map(kind).collect(),
+            contents,
             unknown_share: ratio(self.unknown_bytes, self.total_bytes),
             path_unknown_share: ratio(without_path, of_files),
             cause_unknown_share: ratio(self.cause_unknown_bytes, self.total_bytes),

@@ -3,7 +3,8 @@
 use fonio_core::{Content, File};
 use rustc_hash::FxHashMap;
 
-pub(super) const FILES_MAX: usize = 1 << 20;
+/// Maximum number of files. With their paths and counts, they need about 200 MB.
+pub(super) const FILES_MAX: usize = 1 << 18;
 
 /// The last known name of each file, by the file's number in the recording.
 #[derive(Debug, Default)]
@@ -20,10 +21,11 @@ pub(super) struct Name {
 }
 
 impl FileNames {
-    /// Stores the name of a file, replacing an earlier name of that file.
-    pub(crate) fn add(&mut self, row: &File) {
+    /// Stores the name of a file, replacing an earlier name of that file. Returns false if there are too many
+    /// files.
+    pub(crate) fn add(&mut self, row: &File) -> bool {
         if self.names.len() >= FILES_MAX && !self.names.contains_key(&row.file_id) {
-            return;
+            return false;
         }
         let name = self.names.entry(row.file_id).or_default();
         name.path = row.path.clone().or_else(|| name.path.take());
@@ -32,6 +34,7 @@ impl FileNames {
         if row.content != Content::Unknown {
             name.content = row.content;
         }
+        true
     }
 
     /// The path of a file, or its inode number if the path is unknown.

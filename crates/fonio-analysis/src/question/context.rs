@@ -20,6 +20,9 @@ use crate::requests::times::{ResponseTally, ServiceTally};
 /// The source format of recordings from tracepoints.
 pub(crate) const LIVE: &str = "tracefs";
 
+/// Maximum number of devices with requests. Some questions keep up to 400 KB for each device.
+pub(crate) const DEVICES_MAX: usize = 256;
+
 /// State that several questions share during the analysis.
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -160,6 +163,14 @@ impl Context {
         }
         self.busy_until = end;
         Some((from, end))
+    }
+
+    /// Returns whether the device is among the first [`DEVICES_MAX`] devices.
+    #[inline]
+    pub(crate) fn has_room_for(&self, id: DeviceId) -> bool {
+        self.devices.get(self.last_device) == Some(&id)
+            || self.devices.len() < DEVICES_MAX
+            || self.device_numbers.contains_key(&id)
     }
 
     #[inline]

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::finder::Role;
 
 const DATABASES_MAX: usize = 4096;
-const FILES_MAX: usize = 1 << 20;
+const FILES_MAX: usize = 1 << 18;
 
 /// The suffixes of the files that SQLite keeps next to a database.
 const SUFFIXES: [(&str, Role); 3] = [("-journal", Role::Journal), ("-wal", Role::Wal), ("-shm", Role::Shm)];

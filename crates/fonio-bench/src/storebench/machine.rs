@@ -5,6 +5,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use fonio_core::untrusted::is_foreign;
 use fonio_core::{DeviceId, DeviceIdentity};
 use fonio_machine::{Machine as Here, read_text, storage_devices};
 use fonio_storebench_document::check::private;
@@ -33,7 +34,7 @@ impl Sources {
     /// Returns `None` if no text is left.
     fn clean(&self, text: &str) -> Option<String> {
         let mut text: String =
-            text.trim_matches(['\0', '\n', ' ']).chars().filter(|c| !c.is_control()).collect();
+            text.trim_matches(['\0', '\n', ' ']).chars().filter(|c| !is_foreign(*c)).collect();
         // A shorter host name may also occur as part of a word.
         if self.host_name.len() >= 4 {
             text = text.replace(&self.host_name, "");

@@ -7,13 +7,16 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use fonio_storebench_document::document::Document;
-use fonio_system::{TrustedFolder, state};
+use fonio_system::{TrustedFolder, regular, state};
 
 use super::run::Kept;
 use crate::error::BenchError;
 
 /// Maximum size of the file of an unfinished run or a token, which is far smaller.
 const BYTES_MAX: u64 = 16 << 20;
+/// Maximum number of bytes of a file that is read as a result. A result has at most 64 KiB, and the check of
+/// the document says so.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Opens the folder of results; creates it if it is missing. Other users cannot change this folder.
 fn folder() -> Result<TrustedFolder, BenchError> {
@@ -64,7 +67,7 @@ fn private(path: &Path) -> std::io::Result<File> {
 
 /// Reads a result file and checks it.
 pub fn read(path: &Path) -> Result<Document, BenchError> {
-    let json = fs::read(path).map_err(BenchError::system("read", path))?;
+    let json = regular::read(path, FILE_BYTES_MAX).map_err(BenchError::system("read", path))?;
     let refused = |reason: String| BenchError::NotAResult { path: path.to_owned(), reason };
     if json.is_empty() {
         return Err(refused("it is empty".to_owned()));

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use fonio_system::say;
 use rustix::io::Errno;
 
 use crate::filesystem::{Answer, FileSystem, Worker};
@@ -133,7 +134,7 @@ impl Session {
             let is_last = running.all == 0;
             drop(running);
             if let Err(error) = outcome {
-                eprintln!("fonio: a thread that serves the mount failed: {error}");
+                say!("fonio: a thread that serves the mount failed: {error}");
             }
             if is_last {
                 session.placement.close();
@@ -186,7 +187,7 @@ impl Session {
                 && !(self.over_ring.load(Ordering::Relaxed) && is_forgotten)
                 && let Err(error) = self.start_reader(on_end)
             {
-                eprintln!("fonio: cannot start another thread for the mount: {error}");
+                say!("fonio: cannot start another thread for the mount: {error}");
             }
             let answer = self.file_system.serve(&mut worker, &request, &mut out[HEADER_OUT..]);
             if let Some(answer) = answer {

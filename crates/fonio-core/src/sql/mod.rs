@@ -7,6 +7,7 @@
 mod tokens;
 mod words;
 
+use crate::untrusted::is_foreign;
 use tokens::{Token, Tokens};
 
 /// Maximum number of characters of a normalised statement, including the ellipsis of a truncated statement.
@@ -290,14 +291,10 @@ impl Writer {
     }
 }
 
-/// Converts the bytes to text. Removes control characters, because they are unsafe in a terminal.
+/// Converts the bytes to text. Replaces characters that are unsafe in a terminal by spaces.
 fn printable(bytes: &[u8]) -> String {
-    let shown = |c: char| if c.is_control() || is_direction(c) { ' ' } else { c };
+    let shown = |c: char| if is_foreign(c) { ' ' } else { c };
     String::from_utf8_lossy(bytes).chars().map(shown).collect()
-}
-
-fn is_direction(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

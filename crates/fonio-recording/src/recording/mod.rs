@@ -1,9 +1,13 @@
 //! Opens a recording and replays its rows.
 
+mod codecs;
+mod diagnostics;
+mod footer;
+mod pages;
 mod table_file;
+mod thrift;
 
-use std::fs::{self, File as OsFile};
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use fonio_core::meta::SCHEMA_VERSION;
@@ -11,12 +15,14 @@ use fonio_core::{
     Bio, BlockedCount, Call, File, Link, Mark, Meta, Request, RowSink, Sample, Statement, Thread, Timestamp,
     Wait,
 };
+use fonio_system::regular;
 
 use crate::error::RecordingError;
 use crate::schema::Row;
 use crate::sequence::Sequenced;
 use crate::table::{Table, Tables, with_tables};
-use crate::writer::{DIAGNOSTICS_FILE, META_FILE};
+use crate::writer::META_FILE;
+use footer::Budget;
 use table_file::{Rows, TableFile};
 
 /// Returns whether `path` looks like a recording: a directory with `meta.json` and `requests.parquet`. The
@@ -36,7 +42,8 @@ macro_rules! table_files {
         impl TableFiles {
             fn open(dir: &Path, meta: &Meta) -> Result<TableFiles, RecordingError> {
                 let rows = |table: Table| meta.rows.get(table.name()).copied();
-                Ok(TableFiles { $($rows: TableFile::open(dir, rows(Table::$table))?,)* })
+                let mut budget = Budget::default();
+                Ok(TableFiles { $($rows: TableFile::open(dir, rows(Table::$table), &mut budget)?,)* })
             }
 
             fn rows(&self, table: Table) -> Option<u64> {
@@ -110,33 +117,20 @@ impl Recording {
             sink,
         )?;
         each(files.links.as_ref().filter(|_| bios && wanted(Table::Links)), |row| sink.link(row))?;
-        if tables.has_diagnostics() { self.replay_diagnostics(sink) } else { Ok(()) }
-    }
-
-    fn replay_diagnostics(&self, sink: &mut dyn RowSink) -> Result<(), RecordingError> {
-        let path = self.dir.join(DIAGNOSTICS_FILE);
-        let file = match OsFile::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(RecordingError::io("read", &path)(error)),
-        };
-        for (line, text) in (1..).zip(BufReader::new(file).lines()) {
-            let text = text.map_err(RecordingError::io("read", &path))?;
-            let row = serde_json::from_str(&text).map_err(|source| RecordingError::Json {
-                path: path.clone(),
-                line,
-                source,
-            })?;
-            sink.diagnostic(&row).map_err(RecordingError::Sink)?;
-        }
-        Ok(())
+        if tables.has_diagnostics() { diagnostics::replay(&self.dir, sink) } else { Ok(()) }
     }
 }
+
+/// Maximum number of bytes of `meta.json`. A recording of a command with the longest command line that Linux
+/// allows has about 2 MiB.
+const META_BYTES_MAX: u64 = 4 << 20;
+/// Maximum number of devices in `meta.json`.
+const DEVICES_MAX: usize = 1 << 14;
 
 fn read_meta(dir: &Path) -> Result<Meta, RecordingError> {
     let not_a_recording = |why: String| RecordingError::NotARecording { path: dir.to_owned(), why };
     let path = dir.join(META_FILE);
-    let text = match fs::read(&path) {
+    let text = match regular::read(&path, META_BYTES_MAX) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound && !dir.exists() => {
             return Err(not_a_recording("it does not exist".to_owned()));
@@ -170,7 +164,12 @@ fn read_meta(dir: &Path) -> Result<Meta, RecordingError> {
             writer: version.writer,
         });
     }
-    serde_json::from_slice(&text).map_err(invalid)
+    let meta: Meta = serde_json::from_slice(&text).map_err(invalid)?;
+    if meta.devices.len() > DEVICES_MAX {
+        let why = format!("it has {} devices, and the limit is {DEVICES_MAX}", meta.devices.len());
+        return Err(RecordingError::TooLarge { path, why });
+    }
+    Ok(meta)
 }
 
 fn each<R: Row>(

@@ -5,9 +5,11 @@ use std::io::ErrorKind;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use arrow_schema::ArrowError;
 use fonio_core::meta::SCHEMA_VERSION;
+use fonio_system::regular;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
@@ -17,8 +19,8 @@ use parquet::errors::ParquetError;
 use crate::error::RecordingError;
 use crate::schema::{self, Row, TABLE_KEY, VERSION_KEY};
 
-/// Number of rows decoded at a time.
-const BATCH_ROWS: usize = 4096;
+use super::footer::{self, Budget};
+use super::pages;
 
 /// A table whose footer has been read and checked.
 #[derive(Debug)]
@@ -37,24 +39,32 @@ impl<R: Row> TableFile<R> {
     pub(super) fn open(
         dir: &Path,
         expected_rows: Option<u64>,
+        budget: &mut Budget,
     ) -> Result<Option<TableFile<R>>, RecordingError> {
         let path = dir.join(R::TABLE.file_name());
-        let file = match File::open(&path) {
-            Ok(file) => file,
+        let (file, length) = match regular::open(&path) {
+            Ok(opened) => opened,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let needed = R::TABLE.always_written() || expected_rows.is_some_and(|rows| rows > 0);
                 return if needed { Err(RecordingError::MissingTable { path }) } else { Ok(None) };
             }
+            Err(error) if error.kind() == ErrorKind::IsADirectory => {
+                return Err(RecordingError::Parts { path });
+            }
             Err(error) => return Err(RecordingError::io("read", &path)(error)),
         };
-        if path.is_dir() {
-            return Err(RecordingError::Parts { path });
-        }
+        budget.check(&file, length).map_err(|refused| match refused {
+            footer::Refused::Io(source) => RecordingError::io("read", &path)(source),
+            footer::Refused::Invalid => RecordingError::Damaged {
+                path: path.clone(),
+                source: ParquetError::General("its footer is not valid".to_owned()),
+            },
+            footer::Refused::TooLarge(why) => RecordingError::TooLarge { path: path.clone(), why },
+        })?;
         let damaged = |source: ParquetError| RecordingError::Damaged { path: path.clone(), source };
         // Ignore the Arrow types in the file, because the schema defines the types.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let metadata = guarded(|| ArrowReaderMetadata::load(&file, options)).map_err(damaged)?;
-        let length = file.metadata().map_err(RecordingError::io("read", &path))?.len();
         check_places(&metadata, length).map_err(damaged)?;
         check_key_values::<R>(&metadata, &path)?;
         let (file_schema, places) = schema::match_columns::<R>(metadata.schema(), &path)?;
@@ -84,13 +94,35 @@ impl<R: Row> TableFile<R> {
 
     /// Returns a reader that starts at the first row.
     pub(super) fn read(&self) -> Result<Rows<'_, R>, RecordingError> {
-        let file = File::open(&self.path).map_err(RecordingError::io("read", &self.path))?;
+        let (file, _) = regular::open(&self.path).map_err(RecordingError::io("read", &self.path))?;
+        let damaged = |source| RecordingError::Damaged { path: self.path.clone(), source };
+        let (file, batch_rows) = self.checked(file)?;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
             .with_projection(self.mask.clone())
-            .with_batch_size(BATCH_ROWS);
-        let batches = guarded(|| builder.build())
-            .map_err(|source| RecordingError::Damaged { path: self.path.clone(), source })?;
+            .with_batch_size(batch_rows);
+        let batches = guarded(|| builder.build()).map_err(damaged)?;
         Ok(Rows { table: self, batches, decoded: Vec::new(), at: 0, decoded_before: 0 })
+    }
+
+    /// Checks that the pages of the table can be read in little memory. Returns the file, and the number of
+    /// rows to decode at a time.
+    fn checked(&self, file: File) -> Result<(File, usize), RecordingError> {
+        let damaged = |source| RecordingError::Damaged { path: self.path.clone(), source };
+        let file = Arc::new(file);
+        let mut refused = None;
+        let rows = guarded(|| match pages::check(&file, &self.metadata, &self.mask) {
+            Ok(rows) => Ok(rows),
+            Err(pages::Refused::Damaged(error)) => Err(error),
+            Err(pages::Refused::TooLarge(why)) => {
+                refused = Some(RecordingError::TooLarge { path: self.path.clone(), why });
+                Ok(1)
+            }
+        });
+        let rows = rows.map_err(damaged)?;
+        match (refused, Arc::into_inner(file)) {
+            (Some(refused), _) => Err(refused),
+            (None, file) => Ok((file.expect("the check has ended"), rows)),
+        }
     }
 }
 

@@ -23,6 +23,20 @@ use fonio_core::{
 
 use super::BadCell;
 
+/// Maximum number of bytes of a text in a table. The longest texts are SQL statements and paths, which have a
+/// few KiB at most.
+pub(crate) const TEXT_BYTES_MAX: usize = 64 << 10;
+/// Maximum number of characters of a wrong value in an error message.
+const SHOWN_MAX: usize = 100;
+
+/// Cuts a wrong value for an error message.
+fn shown(value: &str) -> String {
+    match value.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => format!("{}…", &value[..end]),
+        None => value.to_owned(),
+    }
+}
+
 /// A field of a row: a [`Value`] or an `Option` of a [`Value`].
 pub(crate) trait Cell: Sized {
     const NULLABLE: bool;
@@ -162,7 +176,11 @@ impl Value for String {
         array.as_string::<i32>().clone()
     }
     fn read(column: &StringArray, row: usize) -> Result<String, String> {
-        Ok(column.value(row).to_owned())
+        let text = column.value(row);
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(format!("a text of {} bytes", text.len()));
+        }
+        Ok(text.to_owned())
     }
 }
 
@@ -184,7 +202,7 @@ fn open_names<V>(array: &ArrayRef, parse: impl Fn(&str) -> Option<V>) -> Names<V
     let values = dictionary.values().as_string::<i32>();
     let values = values.iter().map(|name| {
         let name = name.unwrap_or("null");
-        parse(name).ok_or_else(|| name.to_owned())
+        parse(name).ok_or_else(|| shown(name))
     });
     Names { keys: dictionary.keys().values().clone(), values: values.collect() }
 }

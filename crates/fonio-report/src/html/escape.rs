@@ -5,13 +5,13 @@ use std::fmt::{self, Write};
 /// Text or an attribute value that is escaped when it is written. The escaped text is safe in elements and in
 /// double-quoted attributes.
 ///
-/// Control characters are replaced as in [`printable`](crate::text::printable), because HTML cannot represent
+/// Control characters are replaced as in [`printable`](fonio_core::printable), because HTML cannot represent
 /// some of them.
 pub struct Escaped<'a>(pub &'a str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in crate::text::printable(self.0).chars() {
+        for c in fonio_core::printable(self.0).chars() {
             match c {
                 '&' => f.write_str("&amp;")?,
                 '<' => f.write_str("&lt;")?,

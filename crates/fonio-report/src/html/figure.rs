@@ -4,11 +4,11 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use fonio_core::printable;
 use serde_json::{Map, Value, json};
 
 use super::escape::{Escaped, json_in_script};
 use crate::document::{Axis, Chart, Mark, Plot, Role, Scale, Series};
-use crate::text::printable;
 
 /// Up to this number of values, decimal text is shorter than packed data, and readable.
 const PACKED_FROM: usize = 64;

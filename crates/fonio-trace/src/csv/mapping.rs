@@ -22,7 +22,7 @@ pub enum MappingError {
         "{missing}; a whole mapping looks like `time=ts:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us`"
     )]
     Missing { missing: &'static str },
-    #[error("`{key}`: the table has no column `{column}`; its columns are {}", .columns.join(", "))]
+    #[error("`{key}`: the table has no column `{column}`; its columns are {}", fonio_core::printable(&.columns.join(", ")))]
     NoSuchColumn { key: String, column: String, columns: Vec<String> },
     #[error("`{key}={column}`: with `header=no`, columns have no names; give the column's number, from 1")]
     NameWithoutHeader { key: String, column: String },

@@ -1,13 +1,16 @@
 //! Parses and checks a workload definition.
 
-use std::fs;
 use std::path::Path;
 
+use fonio_system::regular;
 use serde::Deserialize;
 use serde::de::Error as _;
 
 use super::{Step, Workload, check, rows};
 use crate::error::WorkloadError;
+
+/// Maximum number of bytes of a definition. The longest shipped definition has some 5 KiB.
+const BYTES_MAX: u64 = 4 << 20;
 
 /// A workload shipped with fonio.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +47,7 @@ impl Workload {
             let nearest = fonio_core::nearest(name_or_path, SHIPPED.iter().map(|shipped| shipped.name));
             return Err(WorkloadError::Unknown { name: name_or_path.to_owned(), nearest });
         }
-        let text = fs::read_to_string(path)
+        let text = regular::read_text(path, BYTES_MAX)
             .map_err(|source| WorkloadError::Unreadable { path: path.to_owned(), source })?;
         Workload::parse(&text, name_or_path, path.parent())
     }
@@ -108,7 +111,7 @@ mod tests {
     #[test]
     fn the_list_and_the_folder_agree() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads");
-        let mut files: Vec<String> = fs::read_dir(folder)
+        let mut files: Vec<String> = std::fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap().replace(".toml", ""))
             .collect();

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use fonio_system::regular;
+
 use super::{Runner, file_error};
 use crate::clock::monotonic_ns;
 use crate::content::Content;
@@ -29,13 +31,16 @@ pub(super) struct Trace {
     folders: BTreeSet<String>,
 }
 
+/// Maximum number of bytes of a trace. The longest traces of Mobibench have some 20 MB.
+const TRACE_BYTES_MAX: u64 = 128 << 20;
+
 /// Folders where virtual file systems are mounted; files in these folders are not on a flash device.
 const NOT_FILES: &[&str] = &["proc/", "dev/", "sys/", "acct/"];
 
 impl Trace {
     /// Reads a trace and keeps only its earliest calls: the share `scale` of all calls.
     pub(super) fn load(path: &Path, scale: f64) -> Result<Self, WorkloadError> {
-        let text = fs::read_to_string(path)
+        let text = regular::read_text(path, TRACE_BYTES_MAX)
             .map_err(|source| WorkloadError::Unreadable { path: path.to_owned(), source })?;
         let mut lines = mobigen::parse(&text, &path.display().to_string())?;
         lines.sort_by_key(|line| line.at_us);

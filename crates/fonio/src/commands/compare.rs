@@ -1,6 +1,5 @@
 //! Implements `fonio compare`.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
@@ -38,9 +37,9 @@ pub fn run(arguments: &Compare, colour: Colour) -> Result<Exit> {
         .collect();
     let comparison = compare(&named);
     if arguments.output.json {
-        let mut out = io::stdout().lock();
-        json::render_comparison_json(&comparison, &mut out)?;
-        writeln!(out)?;
+        let mut text = Vec::new();
+        json::render_comparison_json(&comparison, &mut text)?;
+        output::json_text(&text)?;
         if arguments.output.html.is_some() {
             output::write_html(&Document::from_comparison(&comparison), arguments.output.html.as_deref())?;
         }

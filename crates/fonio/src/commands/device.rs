@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use fonio_sim::profile::{Profile, SHIPPED};
 use fonio_sim::verify::{Check, Class, Outcome, Tally, verify};
+use fonio_system::regular;
 use serde_json::{Map, Value, json};
 
 use crate::cli::{Colour, Device, DeviceCommand};
@@ -14,6 +15,9 @@ use crate::commands::fit;
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::{Done, Progress};
+
+/// Maximum number of bytes of a profile. The longest shipped profile has some 10 KiB.
+const PROFILE_BYTES_MAX: u64 = 1 << 20;
 
 pub fn run(arguments: &Device, colour: Colour) -> Result<Exit> {
     let colour = output::wants_colour(colour);
@@ -44,7 +48,7 @@ fn list(as_json: bool) -> Result<Exit> {
 fn show(name: &str, as_json: bool, as_toml: bool) -> Result<Exit> {
     let profile = load(name)?;
     if as_toml {
-        write!(io::stdout(), "{}", profile.to_toml())?;
+        output::text(&profile.to_toml())?;
     } else if as_json {
         let numbers: Vec<Value> = profile
             .provenance()
@@ -181,6 +185,7 @@ fn load(name: &str) -> Result<Profile> {
             "`{name}` is neither a profile nor a file ending in .toml{nearest}; `fonio device list` lists them"
         );
     }
-    let text = std::fs::read_to_string(name).with_context(|| format!("{name} cannot be read"))?;
+    let text = regular::read_text(Path::new(name), PROFILE_BYTES_MAX)
+        .with_context(|| format!("{name} cannot be read"))?;
     Ok(Profile::parse(name, &text)?)
 }

@@ -1,6 +1,6 @@
 //! Implements `fonio device emulate`, which runs a device until the user stops it or the workload ends.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -202,7 +202,7 @@ fn words(arguments: &Emulate) -> Box<dyn Write> {
     if arguments.json || arguments.workload.is_empty() {
         Box::new(output::screen())
     } else {
-        Box::new(io::stderr())
+        Box::new(output::errors())
     }
 }
 

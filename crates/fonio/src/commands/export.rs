@@ -63,8 +63,16 @@ pub fn run(arguments: &Export) -> Result<Exit> {
                 "note: the log names the recorded devices, and its writes overwrite them; replay it elsewhere with \
                  fio --read_iolog=FILE --replay_redirect=/dev/DEVICE"
             );
-            for (op, requests) in sink.finish()?.left_out {
+            let written = sink.finish()?;
+            for (op, requests) in written.left_out {
                 say!("note: fio's log cannot express {}; {requests} requests are left out", op.name());
+            }
+            if written.impossible > 0 {
+                say!(
+                    "note: {} requests are left out, because no device can have requests of their length or at their \
+                     place; the recording is damaged",
+                    written.impossible
+                );
             }
         }
         ExportFormat::Csv => {

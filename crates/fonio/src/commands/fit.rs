@@ -1,7 +1,7 @@
 //! Implements `fonio device fit`.
 
-use std::fs::{self, File};
-use std::io::{BufReader, Write};
+use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -10,6 +10,7 @@ use fonio_bench::plan::Set;
 use fonio_bench::result::{Benchmark, SCHEMA};
 use fonio_bench::verdict::rate;
 use fonio_sim::profile::Profile;
+use fonio_system::regular;
 use serde_json::json;
 
 use crate::cli::Fit;
@@ -24,6 +25,9 @@ use crate::signals;
 /// (docs/devices.md).
 const GOOD_PERCENT: f64 = 20.0;
 
+/// Maximum number of bytes of a profile or a measurement. A measurement has some 100 KiB.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
 const SETS: [Set; 4] = [Set::Four, Set::Response, Set::AddressRange, Set::Fit];
 
 /// Fits a profile to a device or to the benchmark of a device, or compares a profile with a benchmark.
@@ -37,7 +41,8 @@ pub fn run(arguments: &Fit) -> Result<Exit> {
     let mut screen = output::screen();
     let against = arguments.against.as_deref().map(read).transpose()?;
     if let Some(path) = &arguments.profile {
-        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = regular::read_text(path, FILE_BYTES_MAX)
+            .with_context(|| format!("cannot read {}", path.display()))?;
         let profile = Profile::parse(&path.to_string_lossy(), &text)?;
         let seen = read(&arguments.bench.target)?;
         let predictions = fit::predict(&profile, &seen)?;
@@ -72,8 +77,9 @@ pub fn run(arguments: &Fit) -> Result<Exit> {
 }
 
 fn read(path: &Path) -> Result<Benchmark> {
-    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    let benchmark: Benchmark = serde_json::from_reader(BufReader::new(file))
+    let text =
+        regular::read(path, FILE_BYTES_MAX).with_context(|| format!("cannot read {}", path.display()))?;
+    let benchmark: Benchmark = serde_json::from_slice(&text)
         .with_context(|| format!("{} is not a measurement of `fonio bench device -o`", path.display()))?;
     if benchmark.schema != SCHEMA {
         bail!("{} has schema {}; this fonio reads {SCHEMA}", path.display(), benchmark.schema);

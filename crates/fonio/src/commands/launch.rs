@@ -1,6 +1,6 @@
 //! `fonio launch`: measures the time of a command and the causes of its waits.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::{Result, bail};
 use fonio_experiment::{
@@ -61,7 +61,7 @@ pub fn run(arguments: &Launch, colour: Colour) -> Result<Exit> {
     let page = page(at, &out);
     output::write_html(&launch_document(&series, Some(first.document())), Some(&page))?;
     if at.json {
-        writeln!(io::stdout(), "{text}")?;
+        output::json_text(text.as_bytes())?;
     } else {
         output::show_on_terminal(&launch_document(&series, None), colour)?;
         writeln!(output::screen(), "\nFull report with charts: {}", page.display())?;

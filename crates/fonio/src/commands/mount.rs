@@ -50,11 +50,11 @@ pub fn run(arguments: &Mount) -> Result<Exit> {
     } else if arguments.foreground {
         serve(arguments, options, |mounted| {
             // Ignore errors: the parent process may have closed the stream, but the file system is mounted.
-            let _ = writeln!(io::stdout(), "{}", announcement(mounted));
+            let _ = output::text(&format!("{}\n", announcement(mounted)));
         })?;
     } else if arguments.daemon {
         serve(arguments, options, |mounted| {
-            let _ = writeln!(io::stdout(), "{}", announcement(mounted));
+            let _ = output::text(&format!("{}\n", announcement(mounted)));
             if let Err(error) = daemon::leave_terminal() {
                 say!("fonio: {error}");
             }
@@ -68,7 +68,7 @@ pub fn run(arguments: &Mount) -> Result<Exit> {
         match daemon::start_in_background(child)? {
             // As a helper of mount(8), print nothing on success.
             Some(_) if arguments.as_helper && !arguments.verbose => {}
-            Some(line) => writeln!(io::stdout(), "{line}")?,
+            Some(line) => output::text(&format!("{line}\n"))?,
             None => bail!("{} is not mounted", arguments.dir.display()),
         }
     }

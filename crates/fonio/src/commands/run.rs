@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -230,7 +230,7 @@ fn publish(
     let short = Document { sections: Vec::new(), provenance: Vec::new(), ..explained.clone() };
     output::write_html(&document(series, Some(explained)), Some(&page))?;
     if arguments.json {
-        writeln!(io::stdout(), "{text}")?;
+        output::json_text(text.as_bytes())?;
     } else {
         output::show_on_terminal(&document(series, Some(short)), colour)?;
         writeln!(output::screen(), "\nFull report with charts: {}", page.display())?;

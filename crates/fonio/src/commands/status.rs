@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
-use fonio_core::ByteCount;
 use fonio_core::meta::Mount;
+use fonio_core::{ByteCount, printable};
 use fonio_machine::{Health, Status, percent_full, status};
 
 use crate::cli::Colour;
@@ -26,12 +26,12 @@ pub fn run(json: bool, colour: Colour) -> Result<Exit> {
 
 fn card(status: &Status, colour: bool, out: &mut impl Write) -> io::Result<()> {
     let (bold, dim, plain) = if colour { ("\x1b[1m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
-    writeln!(out, "{bold}{}{plain}\n", status.verdict())?;
+    writeln!(out, "{bold}{}{plain}\n", printable(&status.verdict()))?;
     for device in status.shown() {
         let name = device.device.name.as_deref().unwrap_or("?");
         let model = device.device.model.as_deref().map(|model| format!(", {model}")).unwrap_or_default();
         let size = device.device.size_bytes.map(|size| format!(", {}", bytes(size))).unwrap_or_default();
-        writeln!(out, "{bold}{name}{plain}  {}{model}{size}", device.kind.label())?;
+        writeln!(out, "{bold}{name}{plain}  {}{}{size}", device.kind.label(), printable(&model))?;
         let mut queue = Vec::new();
         queue.extend(device.device.scheduler.as_ref().map(|scheduler| format!("scheduler {scheduler}")));
         queue.extend(device.device.depth.map(|depth| format!("depth {depth}")));
@@ -40,10 +40,10 @@ fn card(status: &Status, colour: bool, out: &mut impl Write) -> io::Result<()> {
             writeln!(out, "  {dim}queue{plain}    {}", queue.join(", "))?;
         }
         for mount in &device.device.mounts {
-            writeln!(out, "  {dim}mounted{plain}  {}", mounted(mount))?;
+            writeln!(out, "  {dim}mounted{plain}  {}", printable(&mounted(mount)))?;
         }
         if let Some(health) = &device.health {
-            writeln!(out, "  {dim}health{plain}   {}", health_line(health))?;
+            writeln!(out, "  {dim}health{plain}   {}", printable(&health_line(health)))?;
         }
         if let (Some(read), Some(written)) = (device.read_now_bytes, device.written_now_bytes) {
             let seconds = status.writing.interval_ms.max(1) as f64 / 1000.0;
@@ -62,22 +62,22 @@ fn card(status: &Status, colour: bool, out: &mut impl Write) -> io::Result<()> {
             out,
             "  {:>10}  {} ({}){}",
             bytes(process.written_bytes),
-            process.comm,
+            printable(&process.comm),
             process.pid,
             process
                 .unit
                 .as_ref()
                 .or(process.cgroup.as_ref().filter(|group| *group != "/"))
-                .map(|unit| format!("  {dim}{unit}{plain}"))
+                .map(|unit| format!("  {dim}{}{plain}", printable(unit)))
                 .unwrap_or_default()
         )?;
     }
     for group in writing.cgroups.iter().take(WRITERS_SHOWN) {
-        let unit = group.unit.as_ref().unwrap_or(&group.cgroup);
+        let unit = printable(group.unit.as_ref().unwrap_or(&group.cgroup));
         writeln!(out, "  {:>10}  {unit} on {}", bytes(group.written_bytes), group.device)?;
     }
     for note in &status.notes {
-        writeln!(out, "{dim}note: {note}{plain}")?;
+        writeln!(out, "{dim}note: {}{plain}", printable(note))?;
     }
     let sudo = if rustix::process::geteuid().is_root() { "" } else { "sudo " };
     writeln!(
@@ -106,4 +106,29 @@ fn health_line(health: &Health) -> String {
     parts.extend(health.temperature_millicelsius.map(|milli| format!("{} °C", milli / 1000)));
     parts.extend(health.made.as_ref().map(|made| format!("made {made}")));
     parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_machine::{ProcessWriting, Writing};
+
+    use super::*;
+
+    #[test]
+    fn a_process_cannot_write_lines_of_the_card() {
+        let process = ProcessWriting {
+            pid: 7,
+            comm: "cp\n\x1b[2J\u{202e}evil".to_owned(),
+            cgroup: None,
+            unit: Some("a\nb.service".to_owned()),
+            written_bytes: ByteCount(4096),
+        };
+        let writing = Writing { processes: vec![process], ..Writing::default() };
+        let status = Status { writing, notes: vec!["a\rb".to_owned()], ..Status::default() };
+        let mut out = Vec::new();
+        card(&status, false, &mut out).expect("memory takes it");
+        let text = String::from_utf8(out).expect("text");
+        assert!(text.contains("\n       4 KiB  cp \\x1b[2J\\x202eevil (7)  a b.service\n"), "{text}");
+        assert!(text.contains("\nnote: a b\n"), "{text}");
+    }
 }

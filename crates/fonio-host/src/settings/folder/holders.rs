@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use fonio_core::printable;
 use fonio_system::procfs::Task;
 
 const NAMED_MAX: usize = 8;
@@ -22,9 +23,10 @@ pub(in crate::settings) struct Holder {
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Holder { pid, name, unit, file } = self;
+        let (name, file) = (printable(name), file.to_string_lossy());
         match unit {
-            Some(unit) => write!(f, "{name} ({unit}, process {pid}, {})", file.display()),
-            None => write!(f, "{name} (process {pid}, {})", file.display()),
+            Some(unit) => write!(f, "{name} ({}, process {pid}, {})", printable(unit), printable(&file)),
+            None => write!(f, "{name} (process {pid}, {})", printable(&file)),
         }
     }
 }

@@ -15,7 +15,7 @@ use fonio_bench::result::{Benchmark, TestResult};
 use fonio_bench::run::{Effort, run as run_plan};
 use fonio_bench::target::{Target, room_bytes};
 use fonio_bench::verdict;
-use fonio_core::ByteCount;
+use fonio_core::{ByteCount, printable};
 use fonio_system::{private, say};
 
 use crate::cli::{Bench, BenchWhat, Colour, Measurement};
@@ -193,7 +193,8 @@ pub fn show(benchmark: &Benchmark, colour: bool, out: &mut impl Write) -> io::Re
         parts.push(by("encryption", &place.encryption, "no encryption seen"));
         parts.push(format!("{} free", output::bytes(ByteCount(place.free_bytes))));
         let Benchmark { tool, seed, .. } = benchmark;
-        writeln!(out, "{dim}{tool}, {}; direct I/O, seed {seed}{plain}", parts.join(", "))?;
+        let parts = parts.join(", ");
+        writeln!(out, "{dim}{tool}, {}; direct I/O, seed {seed}{plain}", printable(&parts))?;
     }
     writeln!(out, "{dim}{} written{plain}", output::bytes(ByteCount(benchmark.written_bytes)))?;
     for warning in &benchmark.warnings {

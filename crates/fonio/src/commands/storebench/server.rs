@@ -8,6 +8,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use anyhow::{Context, Result, bail};
+use fonio_core::untrusted::is_foreign;
 use serde::Deserialize;
 use serde_json::Value;
 use ureq::Agent;
@@ -151,7 +152,7 @@ impl Server {
             Some(std::iter::once(error).chain(places).collect::<Vec<_>>().join("; "))
         });
         let said: String =
-            said.unwrap_or_default().chars().filter(|letter| !letter.is_control()).take(1000).collect();
+            said.unwrap_or_default().chars().filter(|letter| !is_foreign(*letter)).take(1000).collect();
         match said.is_empty() {
             true => bail!("{} answered {status}", self.address),
             false => bail!("{} refused the request ({status}): {said}", self.address),

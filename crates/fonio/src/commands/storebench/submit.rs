@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use fonio_bench::storebench::results;
+use fonio_core::printable;
 use fonio_storebench_document::Submission;
 use fonio_system::say;
 
@@ -40,17 +41,19 @@ pub fn submit(server: &str, yes: bool, file: &Path) -> Result<Exit> {
         format!("the result {id} was sent, but its delete token {delete_token} could not be saved")
     })?;
     match (state.as_str(), reason) {
-        ("received", _) => writeln!(out, "Received: {page}")?,
+        ("received", _) => writeln!(out, "Received: {}", printable(&page))?,
         (_, reason) => writeln!(
             out,
-            "Hidden, because {}\n{page}",
-            reason.as_deref().unwrap_or("the server gave no reason")
+            "Hidden, because {}\n{}",
+            printable(reason.as_deref().unwrap_or("the server gave no reason")),
+            printable(&page)
         )?,
     }
     writeln!(
         out,
-        "To delete it: fonio storebench delete --server {} {id}\nThe delete token is in {}.",
+        "To delete it: fonio storebench delete --server {} {}\nThe delete token is in {}.",
         server.address(),
+        printable(&id),
         token_file.display()
     )?;
     Ok(Exit::Fine)

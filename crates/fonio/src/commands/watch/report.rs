@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use fonio_core::quantity::Unit;
-use fonio_core::{ByteCount, Nanos};
+use fonio_core::{ByteCount, Nanos, printable};
 use fonio_watch::answers::{self, StallsAnswer, WearAnswer};
 use fonio_watch::{Folders, Histogram, History, Settings, Summary, page, times};
 use serde::Serialize;
@@ -65,7 +65,7 @@ pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
         output::json(&document)?;
     } else if let Some(path) = &arguments.html {
         if let Some(stalls) = &document.stalls {
-            writeln!(out, "{}", stalls.verdict)?;
+            writeln!(out, "{}", printable(&stalls.verdict))?;
         }
         writeln!(out, "The report is in {}.", path.display())?;
     } else {
@@ -116,12 +116,12 @@ fn print(
     let mut notes: Vec<&String> = Vec::new();
     if let Some(stalls) = &document.stalls {
         let mark = if stalls.is_problem { "✗" } else { "✓" };
-        writeln!(out, "{bold}{mark} {}{plain}", stalls.verdict)?;
+        writeln!(out, "{bold}{mark} {}{plain}", printable(&stalls.verdict))?;
         notes.extend(&stalls.notes);
     }
     if let Some(wear) = &document.wear {
         for line in wear.verdict.lines() {
-            writeln!(out, "{bold}• {line}{plain}")?;
+            writeln!(out, "{bold}• {}{plain}", printable(line))?;
         }
         notes.extend(&wear.notes);
     }
@@ -144,7 +144,7 @@ fn print(
     notes.retain(|note| seen.insert(*note));
     if !notes.is_empty() {
         writeln!(out, "\n{bold}Notes{plain}")?;
-        notes.iter().try_for_each(|note| writeln!(out, "  {note}"))?;
+        notes.iter().try_for_each(|note| writeln!(out, "  {}", printable(note)))?;
     }
     Ok(())
 }
@@ -160,7 +160,7 @@ fn print_stalls(
     }
     writeln!(out, "\n{bold}Stalls{plain} (longest first)")?;
     for told in answer.stalls.iter().take(ROWS_MAX) {
-        writeln!(out, "  {}", told.sentence)?;
+        writeln!(out, "  {}", printable(&told.sentence))?;
     }
     if answer.stalls.len() > ROWS_MAX {
         writeln!(out, "  … and {} more; --json lists them", answer.stalls.len() - ROWS_MAX)?;
@@ -183,7 +183,8 @@ fn print_wear(answer: &WearAnswer, (bold, plain): (&str, &str), out: &mut impl W
             writeln!(out, "\n{bold}Who writes to {}{plain}", device.name)?;
         }
         for row in device.parties.iter().take(ROWS_MAX) {
-            writeln!(out, "  {:>10} {:>7}  {}", bytes(row.written), share(row.share), row.party)?;
+            let party = printable(&row.party);
+            writeln!(out, "  {:>10} {:>7}  {party}", bytes(row.written), share(row.share))?;
         }
         if !device.files.is_empty() {
             writeln!(out, "{bold}Writes to {}{plain}", device.name)?;
@@ -194,8 +195,8 @@ fn print_wear(answer: &WearAnswer, (bold, plain): (&str, &str), out: &mut impl W
                 "  {:>10} {:>7}  {}, by {}",
                 bytes(row.written),
                 share(row.share),
-                row.file,
-                row.party
+                printable(&row.file),
+                printable(&row.party)
             )?;
         }
         if device.file_system_share > 0.0 {
@@ -245,7 +246,7 @@ fn print_load(load: &Summary, (bold, plain): (&str, &str), out: &mut impl Write)
                 time(row.waits.total()),
                 share(row.waits.total().0 as f64 / 1e9 / watched),
                 time(row.waits.longest()),
-                row.party.name
+                printable(&row.party.name)
             )?;
         }
     }

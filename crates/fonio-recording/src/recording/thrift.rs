@@ -165,7 +165,10 @@ impl Walk<'_, '_> {
 mod tests {
     use super::*;
 
-    fn seen(bytes: &[u8]) -> (Vec<(Vec<i16>, Found)>, Result<usize, Stop>) {
+    /// The ids of a field, and what was found there.
+    type Seen = (Vec<i16>, Found);
+
+    fn seen(bytes: &[u8]) -> (Vec<Seen>, Result<usize, Stop>) {
         let mut seen = Vec::new();
         let result = walk(bytes, &mut |ids, found| {
             seen.push((ids.to_vec(), found));

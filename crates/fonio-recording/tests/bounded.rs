@@ -198,7 +198,7 @@ fn long_texts_are_refused_before_they_are_decompressed() {
     let long = "a".repeat(1 << 20);
     // Each row would get a copy of the text.
     expect!["RUN/marks.parquet would need too much memory: column name has a text of 1048576 bytes, and the limit is 65536"]
-        .assert_eq(&marks(&vec![long.as_str(); 10], zstd()));
+        .assert_eq(&marks(&[long.as_str(); 10], zstd()));
     expect![[
         r#"RUN/marks.parquet: column name, row 1: "a text of 1048576 bytes" is not a value of this column"#
     ]]

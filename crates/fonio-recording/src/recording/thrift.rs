@@ -165,7 +165,10 @@ impl Walk<'_, '_> {
 mod tests {
     use super::*;
 
-    fn seen(bytes: &[u8]) -> (Vec<(Vec<i16>, Found)>, Result<usize, Stop>) {
+    /// The values of a struct, each with its fields.
+    type Seen = Vec<(Vec<i16>, Found)>;
+
+    fn seen(bytes: &[u8]) -> (Seen, Result<usize, Stop>) {
         let mut seen = Vec::new();
         let result = walk(bytes, &mut |ids, found| {
             seen.push((ids.to_vec(), found));

@@ -411,3 +411,39 @@ fn documented_examples_run() {
     }
     assert!(ran.len() >= 20, "{ran:?}");
 }
+
+#[test]
+fn names_of_strangers_cannot_command_the_terminal() {
+    let files = Files::new();
+    let table = files.shows("export trace --format csv -o -");
+    let header = table.lines().next().expect("a header");
+    let name = "cp\x1b[2J\u{9b}31m\u{202e}x";
+    let row = |id: u64| {
+        let (issued, completed) = (100_000 + id * 1_000_000, 900_000 + id * 1_000_000);
+        format!(
+            "{id},179:0,write,sync,,{id},4096,{issued},,{issued},,{completed},,1,7,\"{name}\",,,unknown,,0\n"
+        )
+    };
+    let rows: String = (0..100).map(row).collect();
+    fs::write(files.dir.path().join("strange.csv"), format!("{header}\n{rows}")).expect("written");
+    let none = format!("none{name}");
+    for words in [
+        &["report", "strange.csv", "--all"][..],
+        &["report", "strange.csv", "--json"],
+        &["report", "strange.csv", "--markdown"],
+        &["report", "strange.csv", "--html", "page.html"],
+        &["report", &none],
+        &["device", "show", &none],
+    ] {
+        let output = files.run(words);
+        let (shown, told) = (stdout(&output), stderr(&output));
+        let foreign = |c: char| c != '\n' && fonio_core::untrusted::is_foreign(c);
+        assert!(!shown.contains(foreign) && !told.contains(foreign), "{words:?}: {shown:?}{told:?}");
+        // The name is shown, but escaped.
+        let is_shown =
+            [&shown, &told].iter().any(|text| text.contains("cp\\x1b") || text.contains("cp\\u001b"));
+        assert!(is_shown || words.contains(&"--html"), "{words:?}: {shown}{told}");
+    }
+    let page = fs::read_to_string(files.dir.path().join("page.html")).expect("a page");
+    assert!(page.contains("cp\\x1b") && !page.contains(['\x1b', '\u{9b}', '\u{202e}']));
+}

@@ -165,10 +165,10 @@ impl Walk<'_, '_> {
 mod tests {
     use super::*;
 
-    /// The ids of a field, and what was found there.
-    type Seen = (Vec<i16>, Found);
+    /// The values of a struct, each with its fields.
+    type Seen = Vec<(Vec<i16>, Found)>;
 
-    fn seen(bytes: &[u8]) -> (Vec<Seen>, Result<usize, Stop>) {
+    fn seen(bytes: &[u8]) -> (Seen, Result<usize, Stop>) {
         let mut seen = Vec::new();
         let result = walk(bytes, &mut |ids, found| {
             seen.push((ids.to_vec(), found));

@@ -10,7 +10,7 @@
 //! header to the disk. Then this library writes the marker, and later syncs are dropped.
 //!
 //! fsync(2) is async-signal-safe, and so are the functions of this file: they allocate no memory and take no
-//! lock, not even to read the policy. [`begin`] reads the policy when the library is loaded.
+//! lock, not even to read the policy. `begin` reads the policy when the library is loaded.
 
 use std::ffi::c_int;
 use std::fmt::{self, Write};

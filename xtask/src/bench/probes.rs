@@ -21,7 +21,7 @@ const ROUNDS: u64 = 30;
 const REQUESTS: u64 = 20_000;
 /// The pause between two requests of the job, in microseconds. With it, the job makes about 10,000 requests per
 /// second.
-const PAUSE_US: u32 = 40;
+const PAUSE_US: u32 = 30;
 /// The run time may become longer by this share while fonio records.
 const MORE_MAX: f64 = 0.015;
 /// Probability that a true ratio lies outside its interval.
@@ -173,7 +173,6 @@ impl Job<'_> {
             &format!("--filename={}", self.device.0),
             &format!("--io_size={bytes}"),
             &format!("--thinktime={PAUSE_US}us"),
-            &format!("--thinktime_spin={PAUSE_US}us"),
         ]))?;
         let run = Run {
             seconds: 0.0,

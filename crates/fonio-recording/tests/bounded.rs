@@ -167,7 +167,7 @@ fn write_marks(dir: &Path, names: &[&str], times: usize, options: WriterProperti
     }
     writer.close().unwrap();
     let count = count * times;
-    // The number of marks in `meta.json` is no longer right.
+    // The number of marks in `meta.json` is now wrong.
     let meta = fs::read_to_string(dir.join("meta.json")).unwrap();
     let (before, after) = meta.split_once("\"marks\": ").unwrap();
     let after = after.trim_start_matches(|c: char| c.is_ascii_digit());

@@ -22,7 +22,7 @@ pub struct Unsynced {
 /// The file has no header yet.
 const EMPTY: u8 = 0;
 const IS_NOT_SYNCED: u8 = 1;
-/// The file is no database, or the marker cannot be written.
+/// The file is not a database, or the marker cannot be written.
 const STAYS_DURABLE: u8 = 2;
 
 impl Unsynced {

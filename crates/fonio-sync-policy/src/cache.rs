@@ -168,7 +168,7 @@ impl Cache {
     }
 
     /// Locks the marker of a stale database, so that no other process removes the database at the same time.
-    /// Returns `None` if the database is no longer stale.
+    /// Returns `None` if the database is not stale any more.
     fn lock(
         &self,
         place: &Place<'_>,

@@ -118,7 +118,7 @@ impl Display for About<'_> {
             ),
             Fault::FolderOwner { length, uid } => write!(
                 out,
-                "{shown} is refused: the folder {} belongs to the user {uid}, who can replace the file but is neither its owner nor root",
+                "{shown} is refused: the folder {} belongs to the user {uid}, who could replace the file; only the owner of the file and root may own this folder",
                 part(length)
             ),
             Fault::NotAFile => write!(out, "{shown} is refused: it is not a regular file"),

@@ -30,7 +30,7 @@ const WITHIN: Duration = Duration::from_secs(20);
 enum Plant {
     /// A symbolic link of the hostile user to a file or folder of the victim.
     Link,
-    /// A named pipe, which blocks whoever opens it.
+    /// A named pipe. A program that opens it without care waits forever.
     Pipe,
     /// A device that never ends: `/dev/zero`.
     Device,

@@ -26,7 +26,7 @@ const PAUSE_US: u32 = 30;
 const MORE_MAX: f64 = 0.015;
 /// Probability that a true ratio lies outside its interval.
 const LEVEL: f64 = 0.05;
-/// The time after which a recorder that loads no BPF program is given up.
+/// Maximum time until a recorder has loaded its BPF programs.
 const LOADED_WITHIN: Duration = Duration::from_secs(20);
 /// Time from the start of the last BPF program to the start of the job.
 const SETTLED: Duration = Duration::from_millis(500);
@@ -61,6 +61,7 @@ pub fn run(Arguments { other, rounds, requests }: &Arguments) -> Result<()> {
     ensure!(other.is_file(), "{} is not a program", other.display());
     ensure!(process::is_root(), "only root can record");
     tools::ensure(&[tools::BUILD, tools::BENCH])?;
+    process::outlive_signals()?;
     let fonio = process::build_fonio()?;
     let dir = process::scratch("bench")?;
     let device = LoopDevice::over(&dir)?;

@@ -15,19 +15,17 @@ const SLOTS: usize = 256;
 const PROXIES: [&str; 1] = ["fonio"];
 
 /// Fonio's own servers: the beginnings of the names of their threads, and the name of the server as a program.
-const SERVERS: [(&str, &str); 12] = [
+const SERVERS: [(&str, &str); 10] = [
     ("fonio-fuse", MOUNT),
     ("fonio-flush", MOUNT),
     ("fonio-behind", MOUNT),
     ("fonio-place", MOUNT),
     ("fonio-forget", MOUNT),
     ("fonio-report", MOUNT),
-    ("fonio-opened", MOUNT),
     ("fuser-", EMULATOR),
     ("pacer", EMULATOR),
     ("ublk", EMULATOR),
     ("nbd", EMULATOR),
-    ("nbd-client", EMULATOR),
 ];
 /// The program name of the FUSE server of `fonio mount`.
 pub(crate) const MOUNT: &str = "fonio-mount";

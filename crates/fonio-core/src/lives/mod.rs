@@ -73,9 +73,9 @@ pub type FileLife = Life<Inode>;
 
 /// A file as the kernel shows it at one time.
 ///
-/// Equal values with a generation are the same file, except for two of many thousand files with one number (see
-/// [`Told::Again`]). Without a generation, the number can belong to several
-/// files: the file system has no generations, the source does not show them, or the file has the generation 0.
+/// Equal values with a generation are nearly always the same file (see [`Told::Again`]). Without a generation,
+/// the number can belong to several files: the file system has no generations, the source does not show them,
+/// or the file has the generation 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SeenFile {
     /// The number of the file at that time.

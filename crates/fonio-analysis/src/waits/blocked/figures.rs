@@ -90,7 +90,8 @@ impl BlockedProgram {
         facts.share("blocked.share", label, working.map(|working| working.storage_share));
         let label = "working time of that program: on a processor, or waiting for storage, a lock or a child";
         facts.amount("blocked.working", label, working.map(|working| working.time_ns));
-        let label = "blocked on storage, time of that program's thread";
+        let label =
+            "blocked on storage, longest time of that program's threads that waited one after the other";
         facts.amount("blocked.time", label, self.worst.ns);
         let label = "longest wait for storage of that program";
         facts.amount("blocked.longest", label, self.longest_ns);

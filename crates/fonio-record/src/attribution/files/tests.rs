@@ -52,7 +52,7 @@ fn a_file_has_its_path_and_its_kind() {
     }
 }
 
-/// The kept paths of folders are told apart by the generation.
+/// The generation distinguishes folders that had the same inode number one after the other.
 #[test]
 fn a_folder_below_an_overlay_has_its_generation() {
     if !has(&[Need::Root]) {

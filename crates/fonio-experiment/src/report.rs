@@ -232,9 +232,7 @@ fn table(series: &Series) -> Table {
             _ if variation.compared_with.is_none() => Cell::Unknown,
             Answer::Lower => Cell::Judgement(Tone::Good, "faster".into()),
             Answer::Higher => Cell::Judgement(Tone::Bad, "slower".into()),
-            Answer::NoDifference | Answer::Unknown => {
-                Cell::Judgement(Tone::Plain, format!("not shown (n = {})", variation.runs.len()))
-            }
+            Answer::NoDifference | Answer::Unknown => Cell::Judgement(Tone::Plain, "not shown".into()),
         };
         let gain = match (faster(variation), variation.times.speedup) {
             (Some((low, point, high)), _) => {

@@ -45,15 +45,18 @@ impl Caller {
 /// Creates a file for a result, or empties an existing file. Only its user can read a new file. Fails if a
 /// system call fails.
 pub fn create_file(path: &Path) -> io::Result<File> {
-    match File::options().write(true).create_new(true).mode(0o600).open(path) {
-        Ok(file) => {
-            give(&file)?;
-            Ok(file)
-        }
+    match create_new_file(path) {
         // The path can also be a device, such as /dev/stdout.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => File::create(path),
-        Err(error) => Err(error),
+        created => created,
     }
+}
+
+/// Creates a file for a result, as [`create_file`] does. Fails if the file exists, or if a system call fails.
+pub fn create_new_file(path: &Path) -> io::Result<File> {
+    let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+    give(&file)?;
+    Ok(file)
 }
 
 /// Writes a file for a result, as [`create_file`] creates it.

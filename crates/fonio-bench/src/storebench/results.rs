@@ -1,13 +1,12 @@
 //! Manages the files of results, unfinished runs and delete tokens in the persistent state folder.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use fonio_storebench_document::document::Document;
-use fonio_system::{TrustedFolder, regular, state};
+use fonio_system::{TrustedFolder, private, regular, state};
 
 use super::run::Kept;
 use crate::error::BenchError;
@@ -46,7 +45,7 @@ fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(format!(".{}.new", std::process::id()));
     let new = PathBuf::from(new);
-    let written = private(&new).and_then(|mut file| {
+    let written = new_file_at(&new).and_then(|mut file| {
         file.write_all(content)?;
         file.sync_all()
     });
@@ -56,13 +55,13 @@ fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
     })
 }
 
-fn private(path: &Path) -> std::io::Result<File> {
+fn new_file_at(path: &Path) -> std::io::Result<File> {
     match fs::remove_file(path) {
         // A killed process with the same id may have left this file.
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    private::create_new_file(path)
 }
 
 /// Reads a result file and checks it.

@@ -43,6 +43,9 @@ pub const EMULATED: &[Tool] = &[
 pub const TEST: &[Tool] = &[
     ("c++", "g++", "the fuzz targets"),
     ("mkfs.ext4", "e2fsprogs", "recording on a real file system"),
+    ("mkfs.xfs", "xfsprogs", "recording on XFS"),
+    ("mkfs.btrfs", "btrfs-progs", "recording on Btrfs"),
+    ("strace", "strace", "counting the system calls of SQLite"),
     ("sqlite3", "sqlite3", "recording a real workload"),
     ("fio", "fio", "benchmarks, and replaying exports"),
     ("blkparse", "blktrace", "reading generated traces"),

@@ -30,6 +30,7 @@
 #![expect(clippy::result_large_err, reason = "an error ends a run, so a large error costs no speed")]
 
 mod clock;
+mod confined;
 mod content;
 pub mod definition;
 mod error;

@@ -6,6 +6,9 @@
 //! job has as many, larger requests, whose sizes are chosen by fio's clock before the recordings. The
 //! recordings of both sides alternate, so that a drift of the machine affects both sides.
 //!
+//! `fonio fix prove` judges the run times of alternating runs. The runs of a pair are judged in the same way, so
+//! the study also measures how often `fonio fix prove` is wrong.
+//!
 //! Finished pairs are kept in files, so an interrupted run can be continued. A pair is recorded again for
 //! another build of fonio or another length of the recordings.
 
@@ -14,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use fonio_analysis::compare::interval::compare_rounds;
 use fonio_analysis::{Answer, Comparison};
 use fonio_core::Better;
 use fonio_host::Ledger;
@@ -72,10 +76,12 @@ fn measure(kinds: &[Kind], room: Room<'_>, pairs: u32, seconds: u32, kept: &Kept
         "equal: called better or worse",
         "planted: called worse",
         "planted: called better",
+        "equal: fix prove claims a difference",
+        "planted: fix prove calls it slower",
         "planted: run time",
         "planted: read service time",
     ];
-    let title = "claims of `fonio compare` on five recordings per side";
+    let title = "claims of `fonio compare` and `fonio fix prove` on five recordings per side";
     let command = format!("cargo studies compare --several --pairs {pairs}");
     let mut result = StudyResult::begin("compare-several", title, &command, &columns)?;
     result.rounds = Some(u64::from(RECORDINGS));
@@ -132,11 +138,14 @@ fn measure_device(
             let outcome = of_pair(pair, name, &|| {
                 Ok(Outcome::of(&compare_pair(kind, room, slow, [job, other], seed)?))
             })?;
-            let Outcome { called, said, run_times, .. } = &outcome;
+            let Outcome { called, said, run_times, proved, .. } = &outcome;
             eprintln!("  {name} pair {} ({}): {said}", pair + 1, called.words());
-            eprintln!("    run times in seconds: {run_times}");
+            eprintln!("    run times in seconds: {run_times}; fix prove: {proved:?}");
             if !is_planted && !called.figures.is_empty() {
                 claims.push(format!("equal pair {}: {}", pair + 1, called.figures.join(", ")));
+            }
+            if !is_planted && is_claim(*proved) {
+                claims.push(format!("equal pair {}: claim of fix prove", pair + 1));
             }
             tally.count(is_planted, &outcome);
         }
@@ -257,6 +266,19 @@ fn run_times(comparison: &Comparison) -> String {
     pairs.map(text).collect::<Vec<_>>().join(" ")
 }
 
+/// Judges the run times of a pair as `fonio fix prove` does: each round has one run of both sides.
+fn prove(comparison: &Comparison) -> Answer {
+    let row = comparison.rows.iter().find(|row| row.figure == "run_time");
+    let Some([before, after]) = row.and_then(|row| row.runs.first_chunk()) else { return Answer::Unknown };
+    let known = |side: &[Option<f64>]| side.iter().copied().collect::<Option<Vec<f64>>>();
+    let (Some(before), Some(after)) = (known(before), known(after)) else { return Answer::Unknown };
+    compare_rounds(&[(&before, &after)])[0].answer
+}
+
+fn is_claim(answer: Answer) -> bool {
+    matches!(answer, Answer::Lower | Answer::Higher)
+}
+
 /// The result of one pair.
 #[derive(Serialize, Deserialize)]
 struct Outcome {
@@ -264,6 +286,8 @@ struct Outcome {
     /// The sentences of the comparison.
     said: String,
     run_times: String,
+    /// The claim of `fonio fix prove` about the run time of the other side.
+    proved: Answer,
     /// The ratios of run time and of the mean service time of reads.
     ratios: [Option<f64>; 2],
 }
@@ -279,6 +303,7 @@ impl Outcome {
             called: Called::by(comparison),
             said: [&[said.sentence][..], &said.reasons].concat().join(" "),
             run_times: run_times(comparison),
+            proved: prove(comparison),
             ratios: ["run_time", "latency.reads.service.mean"].map(ratio),
         }
     }
@@ -333,17 +358,21 @@ struct Tally {
     equal_called: u32,
     planted_worse: u32,
     planted_better: u32,
+    equal_proved: u32,
+    planted_slower: u32,
     /// The ratios of planted pairs: run time, and mean service time of reads.
     ratios: [Vec<Option<f64>>; 2],
 }
 
 impl Tally {
-    fn count(&mut self, is_planted: bool, Outcome { called, ratios: of_pair, .. }: &Outcome) {
+    fn count(&mut self, is_planted: bool, Outcome { called, proved, ratios: of_pair, .. }: &Outcome) {
         if !is_planted {
             self.pairs += 1;
             self.equal_called += u32::from(called.better || called.worse);
+            self.equal_proved += u32::from(is_claim(*proved));
             return;
         }
+        self.planted_slower += u32::from(*proved == Answer::Higher);
         self.planted_worse += u32::from(called.worse && !called.better);
         self.planted_better += u32::from(called.better);
         for (ratios, ratio) in self.ratios.iter_mut().zip(of_pair) {
@@ -356,14 +385,23 @@ impl Tally {
         self.equal_called += other.equal_called;
         self.planted_worse += other.planted_worse;
         self.planted_better += other.planted_better;
+        self.equal_proved += other.equal_proved;
+        self.planted_slower += other.planted_slower;
         for (ratios, more) in self.ratios.iter_mut().zip(other.ratios) {
             ratios.extend(more);
         }
     }
 
     fn cells(&self) -> Vec<Cell> {
-        let mut cells: Vec<Cell> =
-            [self.pairs, self.equal_called, self.planted_worse, self.planted_better].map(Cell::count).into();
+        let counts = [
+            self.pairs,
+            self.equal_called,
+            self.planted_worse,
+            self.planted_better,
+            self.equal_proved,
+            self.planted_slower,
+        ];
+        let mut cells: Vec<Cell> = counts.map(Cell::count).into();
         cells.extend(self.ratios.iter().map(|ratios| Cell::rounds(ratios.iter().copied(), "×", 2)));
         cells
     }
@@ -440,6 +478,19 @@ mod tests {
             (1, 1, 1, 0)
         );
         assert_eq!(tally.ratios[0], [Some(1.2)]);
+    }
+
+    #[test]
+    fn fix_prove_judges_run_times_by_rounds() {
+        let mut found = comparison(&[("run_time", Some(Better::Lower), Answer::NoDifference)]);
+        let rounds = [2.0, 2.1, 2.0, 2.2, 2.1].map(|s| s * 1e9);
+        for (factor, expected) in [(1.2, Answer::Higher), (1.0, Answer::NoDifference), (0.8, Answer::Lower)] {
+            let side = |factor: f64| rounds.map(|ns| Some(ns * factor)).to_vec();
+            found.rows[0].runs = vec![side(1.0), side(factor)];
+            assert_eq!(prove(&found), expected, "{factor}");
+        }
+        found.rows[0].runs[1][2] = None;
+        assert_eq!(prove(&found), Answer::Unknown);
     }
 
     #[test]

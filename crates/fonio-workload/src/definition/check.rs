@@ -6,6 +6,7 @@ use std::path::{Component, Path};
 use rusqlite::Connection;
 
 use super::{Database, Files, Phase, Sizes, Step, Thread, Workload};
+use crate::confined::confine;
 use crate::error::WorkloadError;
 
 /// The maximum number of operations of a step, including repeats. At 1 µs each, the operations take eleven
@@ -140,11 +141,15 @@ impl<'a> Checker<'a> {
     /// Creates in-memory databases with the workload's schemas, for checking SQL statements.
     fn schemas(&mut self) -> Checked {
         for (name, database) in &self.workload.databases {
-            let connection = Connection::open_in_memory()
-                .and_then(|connection| connection.execute_batch(&database.schema).map(|()| connection))
-                .map_err(|source| {
-                    self.refused(&format!("databases.{name}.schema"), &database.schema, source)
-                })?;
+            let make = || {
+                let mut connection = Connection::open_in_memory()?;
+                confine(&mut connection)?;
+                connection.execute_batch(&database.schema)?;
+                Ok(connection)
+            };
+            let connection = make().map_err(|source| {
+                self.refused(&format!("databases.{name}.schema"), &database.schema, source)
+            })?;
             self.connections.insert(name, connection);
         }
         Ok(())

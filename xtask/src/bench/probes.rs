@@ -89,7 +89,7 @@ pub fn run(Arguments { other, rounds, requests }: &Arguments) -> Result<()> {
         "",
         "requests a second",
         "run time",
-        "more than without",
+        "longer by",
         "interval",
         "recorder, of one processor",
         "BPF runs per request",
@@ -100,19 +100,22 @@ pub fn run(Arguments { other, rounds, requests }: &Arguments) -> Result<()> {
     let mut result = StudyResult::begin("bench-probes", title, &command, &columns)?;
     result.rounds = Some(*rounds);
     let mut verdicts = Vec::new();
+    let percent = |value: f64| (value - 1.0) * 100.0;
+    let longer = |more: Interval| {
+        let interval = format!("{:.2} % to {:.2} %", percent(more.low), percent(more.high));
+        [Cell::once(percent(more.value), "%", 2), interval.into()]
+    };
     for (((name, fonio), runs_of), in_bpf) in kinds.iter().zip(&runs).zip(&in_bpf) {
         let more = fonio.map(|_| ratio(&runs[0], runs_of)).transpose()?;
         let per_request = |value: u64| Some(value as f64 / *requests as f64).filter(|_| fonio.is_some());
-        let percent = |value: f64| (value - 1.0) * 100.0;
+        let [more_by, interval] = more.map_or([Cell::once(None, "%", 2), "–".into()], longer);
         result.row(
             *name,
             vec![
                 Cell::rounds(runs_of.iter().map(|run| *requests as f64 / run.seconds), "", 0),
                 Cell::rounds(runs_of.iter().map(|run| run.seconds), "s", 3),
-                Cell::once(more.map(|more| percent(more.value)), "%", 2),
-                more.map_or("–".into(), |more| {
-                    format!("{:.2} % to {:.2} %", percent(more.low), percent(more.high)).into()
-                }),
+                more_by,
+                interval,
                 Cell::rounds(
                     runs_of.iter().map(|run| fonio.map(|_| run.recorder_s / run.seconds * 100.0)),
                     "%",
@@ -122,18 +125,27 @@ pub fn run(Arguments { other, rounds, requests }: &Arguments) -> Result<()> {
                 Cell::once(per_request(in_bpf.bpf_ns), "ns", 0),
             ],
         );
-        if let Some(more) = more {
-            let verdict = match MORE_MAX {
-                max if more.high <= 1.0 + max => "at most 1.5 % longer",
-                max if more.low > 1.0 + max => "more than 1.5 % longer",
-                _ => "not resolved: the interval contains 1.5 %",
-            };
-            verdicts.push(format!("{name}: {verdict}"));
-        }
+        verdicts.extend(more.map(|more| format!("{name} against no recording: {}", verdict(more))));
     }
-    println!("\nThe job's run time while fonio records, {}.", verdicts.join("; "));
+    // The rows above compare with runs without a recording; this row compares the builds.
+    let more = ratio(&runs[1], &runs[2])?;
+    let none = || Cell::from("–");
+    let [more_by, interval] = longer(more);
+    result
+        .row("this build against the other", vec![none(), none(), more_by, interval, none(), none(), none()]);
+    verdicts.push(format!("this build against the other: {}", verdict(more)));
+    println!("\nThe job's run time: {}.", verdicts.join("; "));
     result.keep(*rounds >= ROUNDS && *requests >= REQUESTS)?;
     Ok(())
+}
+
+/// Returns the verdict about a ratio of run times.
+fn verdict(more: Interval) -> &'static str {
+    match MORE_MAX {
+        max if more.high <= 1.0 + max => "at most 1.5 % longer",
+        max if more.low > 1.0 + max => "more than 1.5 % longer",
+        _ => "not resolved, because the interval contains 1.5 %",
+    }
 }
 
 /// Returns the mean ratio of the run times of each round, with its confidence interval.

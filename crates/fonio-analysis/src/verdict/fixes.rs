@@ -72,9 +72,11 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     if let Some(database) = database {
         facts.word("fix.transactions", "Commit several changes in one transaction.");
         match database {
-            Database::Rollback(Some(path)) => facts.word("fix.database", &command("wal-full", &path)),
+            Database::Rollback(Some(path)) if !is_on_test_bed(&path) => {
+                facts.word("fix.database", &command("wal-full", &path));
+            }
             Database::Wal => facts.word("fix.wal_sync", WAL_SYNC),
-            Database::Rollback(None) => {
+            Database::Rollback(_) => {
                 facts.word("fix.database", "`PRAGMA journal_mode = WAL` in each database");
             }
             Database::Unknown => {}
@@ -119,6 +121,17 @@ impl Devices<'_> {
 /// Returns the device file, if the device's name is known.
 fn node(device: &DeviceInfo) -> Option<String> {
     device.name.as_ref().map(|name| format!("/dev/{name}"))
+}
+
+/// Returns whether a file is on a device that fonio mounts for a run only, such as `/run/fonio/812-1.mount4`. No
+/// command can change this file later.
+fn is_on_test_bed(path: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    path.split('/').any(|part| {
+        let Some((owner, number)) = part.split_once(".mount") else { return false };
+        is_number(number)
+            && owner.split_once('-').is_some_and(|(process, step)| is_number(process) && is_number(step))
+    })
 }
 
 fn command(fix: &str, of: &str) -> String {
@@ -410,6 +423,22 @@ mod tests {
             assert_eq!(told(SECOND_NS, series), "`fonio fix apply dirty-limit=32MiB`");
         }
         assert_eq!(told(SECOND_NS / 4, &[5, 5]), "`fonio fix apply dirty-limit=32MiB`");
+    }
+
+    #[test]
+    fn no_command_names_a_database_that_is_gone_after_the_run() {
+        for (path, expected) in [
+            ("/run/fonio/19981-1.mount4/database/webview.db-journal", true),
+            ("/tmp/fonio-1000/7-0.mount0/a.db", true),
+            ("/srv/a.mount/b-1.mount2/c-d.mount3/1-2.mounted/x.db", false),
+            ("/data/notes.db", false),
+        ] {
+            assert_eq!(is_on_test_bed(path), expected, "{path}");
+        }
+        let found = words(DeviceInfo::default(), "/run/fonio/19981-1.mount4/app.db-journal");
+        assert!(
+            found.contains(&("fix.database".into(), "`PRAGMA journal_mode = WAL` in each database".into()))
+        );
     }
 
     #[test]

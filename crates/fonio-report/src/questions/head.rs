@@ -1,7 +1,7 @@
 //! Creates the start and end of a report: verdict, main numbers, findings, provenance.
 
 use fonio_analysis::verdict::{Finding, Severity};
-use fonio_analysis::{Group, SpanSource};
+use fonio_analysis::{DeviceInfo, Group, SpanSource};
 use fonio_core::meta::Device;
 use fonio_core::{DeviceId, Unit};
 
@@ -10,6 +10,9 @@ use crate::document::{Card, Cell, Fact, Tone, Verdict};
 
 /// The major number of loop devices (`Documentation/admin-guide/devices.txt`).
 const LOOP_MAJOR: u32 = 7;
+
+/// The highest number of layers of a disk that are shown.
+const LAYERS_MAX: usize = 6;
 
 pub fn title(about: &About<'_>) -> String {
     let meta = about.meta;
@@ -24,15 +27,54 @@ pub fn title(about: &About<'_>) -> String {
 pub fn subtitle(about: &About<'_>) -> String {
     let host = &about.meta.host;
     let mut parts: Vec<String> = host.model.iter().chain(&host.name).take(1).cloned().collect();
-    parts.extend(about.analysis.devices.iter().take(3).map(|device| match (&device.name, &device.model) {
-        (Some(name), Some(model)) => format!("{name} ({model})"),
-        (Some(name), None) => name.clone(),
-        (None, _) => device.device.clone(),
-    }));
+    parts.extend(disks(&about.analysis.devices, &about.meta.devices).into_iter().take(3));
     parts.push(Unit::S.format(about.length_s()));
     // If no command was recorded, the title is the host name, so the subtitle omits it.
     parts.retain(|part| *part != title(about));
     parts.join(" · ")
+}
+
+/// Returns the disks of a recording. Layers of one disk are shown together, the highest layer first, such as
+/// "dm-0 over mmcblk0 (SD32G)". `known` are the devices of the recording's metadata; layers without requests of
+/// their own, such as LVM and LUKS, are only there.
+fn disks(devices: &[DeviceInfo], known: &[Device]) -> Vec<String> {
+    let is_below_another =
+        |id: &str| devices.iter().any(|device| device.below.iter().any(|below| below == id));
+    let tops = devices.iter().filter(|device| !is_below_another(&device.device));
+    tops.map(|top| {
+        let mut layers: Vec<String> = Vec::new();
+        let mut at = Some(top);
+        while let Some(device) = at {
+            let name = match (&device.name, &device.model) {
+                (Some(name), Some(model)) => format!("{name} ({model})"),
+                (Some(name), None) => name.clone(),
+                (None, _) => device.device.clone(),
+            };
+            layers.push(name);
+            // A damaged recording can name a device as a layer of itself.
+            let next = devices.iter().find(|other| device.below.contains(&other.device));
+            at = next.filter(|_| layers.len() < LAYERS_MAX);
+        }
+        let has_requests = |id: &str| devices.iter().any(|device| device.device == id);
+        let mut lowest = top.device.clone();
+        while layers.len() < LAYERS_MAX {
+            let above: Vec<&Device> = known
+                .iter()
+                .filter(|other| other.below.iter().any(|id| id.to_string() == lowest))
+                .filter(|other| !has_requests(&other.id.to_string()))
+                .collect();
+            let name = |other: &&Device| other.name.clone().unwrap_or_else(|| other.id.to_string());
+            let names: Vec<String> = above.iter().map(name).collect();
+            if names.is_empty() {
+                break;
+            }
+            layers.insert(0, super::listed(&names));
+            let [only] = above.as_slice() else { break };
+            lowest = only.id.to_string();
+        }
+        layers.join(" over ")
+    })
+    .collect()
 }
 
 pub fn verdict(about: &About<'_>) -> Verdict {
@@ -227,4 +269,45 @@ fn describe(device: &Device, all: &[Device]) -> String {
         parts.push(format!("{} on {} ({})", mount.fs, mount.at, mount.options.join(",")));
     }
     parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_requests(id: &str, name: &str, below: &[&str]) -> DeviceInfo {
+        DeviceInfo {
+            device: id.to_owned(),
+            name: Some(name.to_owned()),
+            below: below.iter().map(|id| (*id).to_owned()).collect(),
+            ..DeviceInfo::default()
+        }
+    }
+
+    fn known(id: DeviceId, name: &str, below: &[DeviceId]) -> Device {
+        Device { id, name: Some(name.to_owned()), below: below.to_vec(), ..Device::default() }
+    }
+
+    #[test]
+    fn the_layers_of_a_disk_are_shown_together() {
+        let (card, crypt, volume) = (DeviceId::new(179, 0), DeviceId::new(253, 0), DeviceId::new(253, 1));
+        let all =
+            [known(card, "mmcblk0", &[]), known(crypt, "dm-0", &[card]), known(volume, "dm-1", &[crypt])];
+        let mut only_card = with_requests("179:0", "mmcblk0", &[]);
+        only_card.model = Some("SD32G".to_owned());
+        assert_eq!(disks(&[only_card.clone()], &all), ["dm-1 over dm-0 over mmcblk0 (SD32G)"]);
+        let two =
+            [known(card, "mmcblk0", &[]), known(crypt, "dm-0", &[card]), known(volume, "dm-1", &[card])];
+        assert_eq!(disks(&[only_card.clone()], &two), ["dm-0 and dm-1 over mmcblk0 (SD32G)"]);
+        // Loop devices have requests of their own.
+        let devices =
+            [only_card, with_requests("7:0", "loop0", &["179:0"]), with_requests("8:0", "sda", &[])];
+        assert_eq!(disks(&devices, &all[..1]), ["loop0 over mmcblk0 (SD32G)", "sda"]);
+    }
+
+    #[test]
+    fn a_device_that_is_a_layer_of_itself_does_not_hang() {
+        let round = [with_requests("7:0", "loop0", &["7:1"]), with_requests("7:1", "loop1", &["7:1"])];
+        assert_eq!(disks(&round, &[])[0].matches(" over ").count(), LAYERS_MAX - 1);
+    }
 }

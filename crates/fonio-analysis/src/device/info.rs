@@ -51,7 +51,7 @@ pub struct DeviceInfo {
     pub(crate) is_encrypted: bool,
     /// The underlying devices (`major:minor`).
     #[serde(skip)]
-    pub(crate) below: Vec<String>,
+    pub below: Vec<String>,
 }
 
 /// The requests and bytes of a device.

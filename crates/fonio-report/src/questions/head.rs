@@ -276,12 +276,11 @@ mod tests {
     use super::*;
 
     fn with_requests(id: &str, name: &str, below: &[&str]) -> DeviceInfo {
-        DeviceInfo {
-            device: id.to_owned(),
-            name: Some(name.to_owned()),
-            below: below.iter().map(|id| (*id).to_owned()).collect(),
-            ..DeviceInfo::default()
-        }
+        let mut device = DeviceInfo::default();
+        device.device = id.to_owned();
+        device.name = Some(name.to_owned());
+        device.below = below.iter().map(|id| (*id).to_owned()).collect();
+        device
     }
 
     fn known(id: DeviceId, name: &str, below: &[DeviceId]) -> Device {

@@ -47,7 +47,8 @@ fn open(runner: &Runner, name: &str) -> Result<Connection, WorkloadError> {
     let path = runner.database_path(name).expect("the workload has this database");
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = Connection::open_with_flags(&path, flags).map_err(failed(runner, name, "open it"))?;
+    let mut connection =
+        Connection::open_with_flags(&path, flags).map_err(failed(runner, name, "open it"))?;
     confine(&mut connection).map_err(failed(runner, name, "limit its statements"))?;
     connection.busy_timeout(BUSY).map_err(failed(runner, name, "set a timeout"))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);

@@ -27,7 +27,7 @@ const MARKER_MODE: Mode = Mode::from_raw_mode(0o600);
 /// The state of a database according to its marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// There is no marker, because the policy dropped no sync of the database.
+    /// There is no marker, so every write to the database was synced.
     Synced,
     /// The marker was written in this boot.
     OfThisBoot,

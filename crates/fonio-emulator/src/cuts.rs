@@ -291,7 +291,7 @@ mod tests {
                 Step::Complete(_) => {}
             }
         }
-        log.flush().expect("flush");
+        log.flush()().expect("flush");
     }
 
     /// Computes the possible contents of `sector` after a cut before record `end`, with a naive

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use fonio_core::{ByteCount, Nanos, Op, SECTOR_BYTES, Sector, Timestamp};
 use fonio_sim::device::{Command, Counters, Device, Limits};
 
+use crate::buffers::{Buffers, Data};
 use crate::clock::ModelClock;
 use crate::error::EmulatorError;
 use crate::faults::{Asked, Faults, Verdict};
@@ -67,7 +68,7 @@ impl Request<'_> {
 pub(crate) struct Failure;
 
 /// Result of a command: the data of a read, otherwise empty.
-pub(crate) type Outcome = Result<Vec<u8>, Failure>;
+pub(crate) type Outcome = Result<Data, Failure>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -90,6 +91,7 @@ struct State {
     faults: Faults,
     log: Option<LogWriter>,
     log_error: Option<String>,
+    image_error: Option<String>,
     serial: u64,
     failed: u64,
 }
@@ -97,6 +99,7 @@ struct State {
 pub(crate) struct Disk {
     limits: Limits,
     image: Image,
+    buffers: Arc<Buffers>,
     started: Instant,
     dilate: f64,
     state: Mutex<State>,
@@ -109,6 +112,7 @@ pub(crate) struct DiskReport {
     pub(crate) lateness: LatenessFigures,
     pub(crate) failed: u64,
     pub(crate) log_error: Option<String>,
+    pub(crate) image_error: Option<String>,
 }
 
 impl Disk {
@@ -137,10 +141,12 @@ impl Disk {
             faults,
             log: log.transpose()?,
             log_error: None,
+            image_error: None,
             serial: 0,
             failed: 0,
         };
-        Ok(Disk { limits, image, started: Instant::now(), dilate, state: Mutex::new(state), pacer })
+        let buffers = Buffers::of(&limits);
+        Ok(Disk { limits, image, buffers, started: Instant::now(), dilate, state: Mutex::new(state), pacer })
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -175,8 +181,11 @@ impl Disk {
 
     /// Writes out the log and returns the device's statistics.
     pub(crate) fn report(&self) -> DiskReport {
+        // Commands are served while the log is written.
+        let flush = self.lock().log.as_ref().map(LogWriter::flush);
+        let flushed = flush.map_or(Ok(()), |flush| flush());
         let mut state = self.lock();
-        if let Some(Err(error)) = state.log.as_mut().map(LogWriter::flush) {
+        if let Err(error) = flushed {
             state.lose_log(&error);
         }
         DiskReport {
@@ -184,6 +193,7 @@ impl Disk {
             lateness: self.pacer.lateness().figures(),
             failed: state.failed,
             log_error: state.log_error.clone(),
+            image_error: state.image_error.clone(),
         }
     }
 
@@ -264,20 +274,28 @@ impl Disk {
     fn perform(&self, request: &Request<'_>, verdict: &Verdict) -> Outcome {
         let moved = match *request {
             Request::Read { offset, bytes } => {
-                let mut data = vec![0; usize::try_from(bytes).map_err(|_| Failure)?];
+                let mut data = self.buffers.take(usize::try_from(bytes).map_err(|_| Failure)?);
                 let read = self.image.read(offset, &mut data);
                 for bit in &verdict.flips {
                     data[(bit / 8) as usize] ^= 1 << (bit % 8);
                 }
                 read.map(|()| data)
             }
-            Request::Write { offset, data, .. } => self.image.write(offset, data).map(|()| Vec::new()),
-            Request::Flush => Ok(Vec::new()),
+            Request::Write { offset, data, .. } => self.image.write(offset, data).map(|()| Data::default()),
+            Request::Flush => Ok(Data::default()),
             Request::Discard { offset, bytes } | Request::WriteZeroes { offset, bytes, .. } => {
-                self.image.zero(offset, bytes).map(|()| Vec::new())
+                self.image.zero(offset, bytes).map(|()| Data::default())
             }
         };
-        moved.map_err(|_| Failure)
+        moved.map_err(|error| {
+            self.lock().image_error.get_or_insert_with(|| error.to_string());
+            Failure
+        })
+    }
+
+    /// Returns a buffer for the data of a request.
+    pub(crate) fn buffer(&self, bytes: usize) -> Data {
+        self.buffers.take(bytes)
     }
 
     fn elapsed(&self, now: Instant) -> Nanos {

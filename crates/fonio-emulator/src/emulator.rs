@@ -12,6 +12,7 @@ use crate::block_device::{BlockDevice, Through};
 use crate::error::EmulatorError;
 use crate::floor::{Floor, LONG_DELAY, Overheads, OverheadsByTime, SHORT_DELAY, has_ublk};
 use crate::fuse;
+use crate::memory::MemoryReport;
 use crate::report::ServeReport;
 use crate::serve::{Front, Order, ServeConfig};
 use crate::server::Server;
@@ -243,6 +244,11 @@ impl Emulated {
     /// time.
     pub fn cpus_awake(&self) -> bool {
         self.server.as_ref().expect("the server exists until the emulator is stopped").cpus_awake
+    }
+
+    /// Returns the locked memory of the serving process.
+    pub fn memory(&self) -> &MemoryReport {
+        &self.server.as_ref().expect("the server exists until the emulator is stopped").memory
     }
 
     /// Returns the process id of the serving process.

@@ -49,6 +49,33 @@ pub enum EmulatorError {
     /// The image file exists, but its size differs from the device's.
     #[error("{} has {} bytes, but the device needs {}; use another file, or remove this one", path.display(), found.0, wanted.0)]
     ImageSize { path: PathBuf, found: ByteCount, wanted: ByteCount },
+    /// The data of the device do not fit in memory.
+    #[error(
+        "the device's data need {} MiB of memory, but only {} MiB are available; choose a smaller --size, put the data \
+         on a disk with --image FILE, or set {}=1, so that only written data take memory (such a device must not \
+         hold swap space)",
+        wanted.0 >> 20, available.0 >> 20, crate::memory::SPARSE_VARIABLE
+    )]
+    NoMemory { wanted: ByteCount, available: ByteCount },
+    /// The memory of the serving process cannot be locked.
+    #[error(
+        "cannot lock the memory of {memory}: the limit of locked memory (RLIMIT_MEMLOCK) is {limit}; raise it with \
+         `ulimit -l unlimited`, or run as root with CAP_IPC_LOCK. Without the lock, the server could be swapped out \
+         to its own device, and would wait for itself for good"
+    )]
+    NotLocked {
+        memory: String,
+        limit: String,
+        #[source]
+        source: io::Error,
+    },
+    /// The file system with the image has no direct I/O.
+    #[error(
+        "the file system of {} has no direct I/O, so the server could wait for dirty pages of its own device; put the \
+         image on ext4, XFS or Btrfs, or in /dev/shm",
+        path.display()
+    )]
+    NoDirectIo { path: PathBuf },
     /// The workload wrote nothing, so there is no moment at which the power could be cut.
     #[error("the workload wrote nothing, so the power cannot be cut during a write")]
     NothingWritten,

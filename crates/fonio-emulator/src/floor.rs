@@ -10,6 +10,7 @@ use std::time::Instant;
 use fonio_core::{Nanos, Op};
 use serde::{Deserialize, Serialize};
 
+use crate::aligned::Aligned;
 use crate::error::EmulatorError;
 
 /// Returns whether this process can create ublk devices, which fonio prefers to loop devices on FUSE files.
@@ -224,24 +225,6 @@ fn quantile(sorted: &[Nanos], percent: usize) -> Nanos {
     sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)]
 }
 
-struct Aligned {
-    memory: Vec<u8>,
-    from: usize,
-    bytes: usize,
-}
-
-impl Aligned {
-    fn new(bytes: usize) -> Aligned {
-        let memory = vec![0; bytes + SMALL_BYTES];
-        let from = memory.as_ptr().align_offset(SMALL_BYTES);
-        Aligned { memory, from, bytes }
-    }
-
-    fn bytes(&mut self) -> &mut [u8] {
-        &mut self.memory[self.from..self.from + self.bytes]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -274,11 +257,5 @@ mod tests {
         let overheads = taken.overheads(Nanos(300_000));
         assert_eq!(overheads, Overheads { read: line, ..Overheads::default() });
         assert_eq!(Line::through(Nanos(9), Nanos(5)).at(1 << 20), Nanos(9), "never a negative slope");
-    }
-
-    #[test]
-    fn buffers_are_aligned() {
-        let mut buffer = Aligned::new(8192);
-        assert_eq!((buffer.bytes().as_ptr() as usize % 4096, buffer.bytes().len()), (0, 8192));
     }
 }

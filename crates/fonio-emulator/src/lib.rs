@@ -10,8 +10,10 @@
 //! The crate also injects faults ([`Fault`]), logs all writes ([`Log`]), and builds the images that a power
 //! cut could leave ([`PowerCuts`]).
 
+mod aligned;
 mod awake;
 mod block_device;
+mod buffers;
 mod clock;
 mod cuts;
 mod disk;
@@ -23,6 +25,7 @@ mod fuse;
 mod image;
 mod lateness;
 mod log;
+mod memory;
 mod nbd;
 mod pacer;
 mod power_cuts;
@@ -41,6 +44,7 @@ pub use faults::Fault;
 pub use floor::{Floor, Line, Overheads, OverheadsByTime, has_ublk};
 pub use lateness::LatenessFigures;
 pub use log::{Kind, Log, Record};
+pub use memory::{MemoryReport, SPARSE_VARIABLE};
 pub use power_cuts::{
     CutOutcome, PowerCutOptions, PowerCuts, RecoveryDevice, WORKLOAD_BEGINS, WORKLOAD_ENDS, scratch,
 };

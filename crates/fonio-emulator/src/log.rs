@@ -11,8 +11,11 @@
 //! completions follow the flush record.
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use fonio_core::{ByteCount, Nanos};
 
@@ -68,20 +71,65 @@ pub struct Record {
     pub data_at: u64,
 }
 
+/// Size of each of the two buffers of the log. A buffer has room for the longest command with its data.
+const BUFFER_BYTES: usize = 40 << 20;
+
+/// Maximum time for which a command waits for room in the buffer. Then the log is given up, so that a disk
+/// that is slow or hangs cannot block the device for good.
+const ROOM_WITHIN: Duration = Duration::from_secs(2);
+
+/// Writes the log. The commands of the device only copy their records to a buffer; a thread writes the buffer
+/// to the file, because writing can wait for the disk of the log.
 #[derive(Debug)]
 pub(crate) struct LogWriter {
-    out: BufWriter<File>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    pending: Mutex<Pending>,
+    /// Is notified when records arrive, when the thread has taken them, and when it has written them.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    records: Vec<u8>,
+    is_writing: bool,
+    error: Option<(io::ErrorKind, String)>,
+    is_closed: bool,
+}
+
+impl Shared {
+    /// Locks the records, ignoring poison: a panic ends the process.
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, pending: MutexGuard<'a, Pending>) -> MutexGuard<'a, Pending> {
+        self.changed.wait(pending).unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl LogWriter {
     pub(crate) fn create(path: &Path, capacity: ByteCount, volatile_cache: bool) -> io::Result<LogWriter> {
-        let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
-        out.write_all(&MAGIC)?;
-        out.write_all(&capacity.0.to_le_bytes())?;
-        out.write_all(&u64::from(volatile_cache).to_le_bytes())?;
-        Ok(LogWriter { out })
+        let mut file = File::create(path)?;
+        file.write_all(&MAGIC)?;
+        file.write_all(&capacity.0.to_le_bytes())?;
+        file.write_all(&u64::from(volatile_cache).to_le_bytes())?;
+        LogWriter::on(file)
     }
 
+    fn on(out: impl Write + Send + 'static) -> io::Result<LogWriter> {
+        let shared = Arc::new(Shared::default());
+        shared.lock().records = Vec::with_capacity(BUFFER_BYTES);
+        let theirs = Arc::clone(&shared);
+        thread::Builder::new().name("log".to_owned()).spawn(move || write_records(&theirs, out))?;
+        Ok(LogWriter { shared })
+    }
+
+    /// Appends a record. Fails if an earlier record could not be written, or if the buffer has no room for
+    /// this record within [`ROOM_WITHIN`].
     pub(crate) fn append(
         &mut self,
         kind: Kind,
@@ -101,12 +149,82 @@ impl LogWriter {
         record[16..24].copy_from_slice(&offset.to_le_bytes());
         record[24..32].copy_from_slice(&bytes.to_le_bytes());
         record[32..40].copy_from_slice(&time.0.to_le_bytes());
-        self.out.write_all(&record)?;
-        self.out.write_all(data)
+        let room = RECORD_BYTES + data.len();
+        assert!(room <= BUFFER_BYTES, "a command is shorter than the buffer");
+        let full =
+            |pending: &mut Pending| pending.error.is_none() && pending.records.len() + room > BUFFER_BYTES;
+        let (mut pending, waited) = self
+            .shared
+            .changed
+            .wait_timeout_while(self.shared.lock(), ROOM_WITHIN, full)
+            .unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            let text = format!("the disk of the log took longer than {} s to write", ROOM_WITHIN.as_secs());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+        }
+        written(&pending)?;
+        pending.records.extend_from_slice(&record);
+        pending.records.extend_from_slice(data);
+        drop(pending);
+        self.shared.changed.notify_all();
+        Ok(())
     }
 
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+    /// Returns a function that waits until all records so far are in the file. The function does not need the
+    /// log, so that other commands can append records meanwhile.
+    pub(crate) fn flush(&self) -> impl FnOnce() -> io::Result<()> + use<> {
+        let shared = Arc::clone(&self.shared);
+        move || {
+            let mut pending = shared.lock();
+            while pending.error.is_none() && (pending.is_writing || !pending.records.is_empty()) {
+                pending = shared.wait(pending);
+            }
+            written(&pending)
+        }
+    }
+}
+
+impl Drop for LogWriter {
+    /// Makes the thread end after it has written the remaining records.
+    fn drop(&mut self) {
+        self.shared.lock().is_closed = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+fn written(pending: &Pending) -> io::Result<()> {
+    match &pending.error {
+        Some((kind, text)) => Err(io::Error::new(*kind, text.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Runs the thread that writes the records to `out`.
+fn write_records(shared: &Shared, mut out: impl Write) {
+    let mut taken = Vec::with_capacity(BUFFER_BYTES);
+    let mut pending = shared.lock();
+    loop {
+        while pending.records.is_empty() {
+            if pending.is_closed {
+                return;
+            }
+            pending = shared.wait(pending);
+        }
+        std::mem::swap(&mut pending.records, &mut taken);
+        pending.is_writing = true;
+        drop(pending);
+        shared.changed.notify_all();
+        let outcome = out.write_all(&taken).and_then(|()| out.flush());
+        taken.clear();
+        pending = shared.lock();
+        pending.is_writing = false;
+        if let Err(error) = outcome {
+            pending.error = Some((error.kind(), error.to_string()));
+        }
+        shared.changed.notify_all();
+        if pending.error.is_some() {
+            return;
+        }
     }
 }
 
@@ -222,8 +340,46 @@ mod tests {
         log.append(Kind::Write, true, 1, (4096, 3), Nanos(6), b"abc").expect("write");
         log.append(Kind::Flush, false, 2, (0, 0), Nanos(7), b"").expect("flush");
         log.append(Kind::Completed, false, 1, (0, 0), Nanos(8), b"").expect("completed");
-        log.flush().expect("flush");
+        log.flush()().expect("flush");
         path
+    }
+
+    /// A file whose writes wait until the test lets them go on, and then fail if the test says so.
+    struct Held(std::sync::mpsc::Receiver<io::Result<()>>);
+
+    impl Write for Held {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.recv().unwrap_or(Ok(())).map(|()| bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_disk_that_hangs_gives_the_log_up_and_not_the_device() {
+        let (go_on, held) = std::sync::mpsc::channel();
+        let mut log = LogWriter::on(Held(held)).expect("thread");
+        let data = vec![7; 8 << 20];
+        // The two buffers have room for at most nine such records.
+        let appended =
+            (0..12).map(|serial| log.append(Kind::Write, false, serial, (0, 8 << 20), Nanos(0), &data));
+        let error = appended.filter_map(Result::err).next().expect("the buffers are full");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+        drop(go_on);
+        log.flush()().expect("the disk works again");
+    }
+
+    #[test]
+    fn a_full_disk_is_reported_for_later_records() {
+        let (go_on, held) = std::sync::mpsc::channel();
+        let mut log = LogWriter::on(Held(held)).expect("thread");
+        log.append(Kind::Flush, false, 1, (0, 0), Nanos(0), b"").expect("it is only copied");
+        go_on.send(Err(io::ErrorKind::StorageFull.into())).expect("the thread writes");
+        let flushed = log.flush()().expect_err("the disk is full");
+        let appended = log.append(Kind::Flush, false, 2, (0, 0), Nanos(0), b"").expect_err("and stays full");
+        assert_eq!([flushed.kind(), appended.kind()], [io::ErrorKind::StorageFull; 2]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::disk::DiskReport;
 use crate::lateness::LatenessFigures;
+use crate::memory::MemoryReport;
 
 /// Statistics of the serving process since the timing started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,10 +31,15 @@ pub struct ServeReport {
     pub cpu_ns: Nanos,
     /// The reason why the log is incomplete; `None` if the log is complete or there is no log.
     pub log_error: Option<String>,
+    /// The first error of reading or writing the device's data; `None` if there was no error. The commands
+    /// with such an error failed.
+    pub image_error: Option<String>,
+    /// The locked memory of the serving process.
+    pub memory: MemoryReport,
 }
 
 impl ServeReport {
-    pub(crate) fn new(disk: DiskReport, cpu_ns: Nanos) -> ServeReport {
+    pub(crate) fn new(disk: DiskReport, cpu_ns: Nanos, memory: MemoryReport) -> ServeReport {
         let Counters { host_written, host_read, programmed, erases, full_merges, busy, .. } = disk.counters;
         ServeReport {
             host_written,
@@ -46,6 +52,8 @@ impl ServeReport {
             lateness: disk.lateness,
             cpu_ns,
             log_error: disk.log_error,
+            image_error: disk.image_error,
+            memory,
         }
     }
 }

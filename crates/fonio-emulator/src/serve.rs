@@ -16,7 +16,6 @@ use std::time::Duration;
 use fonio_core::{ByteCount, Nanos, Op, Sector, Timestamp};
 use fonio_sim::device::{Command, Device, Limits};
 use fonio_sim::measure::write_in_order;
-use rustix::mm::MlockAllFlags;
 use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +25,7 @@ use crate::error::EmulatorError;
 use crate::faults::{Fault, Faults};
 use crate::floor::OverheadsByTime;
 use crate::image::Image;
+use crate::memory::{MemoryReport, ProcessMemory};
 use crate::pacer::Pacer;
 use crate::report::ServeReport;
 use crate::{fuse, nbd, profile, ublk};
@@ -116,6 +116,8 @@ pub enum Answer {
         fastest_ns: Nanos,
         /// Whether the kernel keeps the CPUs awake, so that completions are not late.
         cpus_awake: bool,
+        /// The locked memory of the serving process.
+        memory: MemoryReport,
     },
     /// The owner's order is in effect.
     Done,
@@ -124,6 +126,9 @@ pub enum Answer {
     /// The process must end because of an error.
     Failed(String),
 }
+
+/// Maximum time for reporting a panic, in seconds.
+const PANIC_REPORT_S: u32 = 2;
 
 /// Runs a serving process: reads its configuration and orders from standard input, and serves the device
 /// until the input ends. Fails with an [`EmulatorError`], which was also sent to the owner as
@@ -143,6 +148,9 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
     let first = lines.next().transpose().map_err(stdin())?.unwrap_or_default();
     let config: ServeConfig = serde_json::from_str(&first).map_err(|error| stdin()(error.into()))?;
     become_a_server();
+    // The client of an NBD server is usually a virtual machine, so this machine does not depend on the server.
+    let is_required = !matches!(config.front, Front::Nbd(_));
+    let memory = ProcessMemory::lock(is_required)?;
     // Without permission to keep the CPUs awake, this step is skipped and reported to the owner.
     let awake = Awake::ask().ok();
     let make = || profile::device(&config.profile, config.capacity, config.seed);
@@ -152,8 +160,8 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
     let idle_at = write_in_order(device.as_mut(), written, Timestamp(0));
     let limits = device.limits().clone();
     let image = match &config.image {
-        Some(path) => Image::in_file(path, config.capacity)?,
-        None => Image::in_memory(config.capacity)?,
+        Some(path) => Image::in_file(path, config.capacity, memory.allocation)?,
+        None => Image::in_memory(config.capacity, memory.allocation)?,
     };
     let faults: Vec<Fault> = config.faults.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
     let faults = Faults::new(faults, config.seed);
@@ -172,7 +180,7 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
         Front::Nbd(socket) => listen(&disk, socket)?,
         Front::Ublk => {}
     }
-    say(out, &Answer::Ready { limits, fastest_ns, cpus_awake: awake.is_some() })?;
+    say(out, &Answer::Ready { limits, fastest_ns, cpus_awake: awake.is_some(), memory: memory.report() })?;
     for line in lines {
         let line = line.map_err(stdin())?;
         let order = serde_json::from_str(&line).map_err(|error| stdin()(error.into()))?;
@@ -186,7 +194,7 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
                 ublk::serve(&disk, number).map_err(EmulatorError::system("serve", node))?;
             }
             Order::Mark(name) => disk.mark(&name),
-            Order::Report => answer = Answer::Report(Box::new(report(&disk))),
+            Order::Report => answer = Answer::Report(Box::new(report(&disk, &memory))),
         }
         say(out, &answer)?;
     }
@@ -218,12 +226,12 @@ fn become_a_server() {
     // complete; if the process ends, they fail.
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
+        // Nobody may read standard error, and a full pipe must not keep the process alive.
+        // SAFETY: the call only sets a timer, whose signal ends this process.
+        unsafe { libc::alarm(PANIC_REPORT_S) };
         report(panic);
         std::process::abort();
     }));
-    // The kernel must not free memory for this process by writing to the device that it serves.
-    let _ = rustix::process::configure_io_flusher_behavior(true);
-    let _ = rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE);
     let _ = rustix::process::setpriority_process(None, -20);
     run_before_all_others();
     // The default timer slack would add 50 µs to every sleep. New threads inherit the timer slack.
@@ -254,8 +262,8 @@ fn fastest(device: &mut dyn Device) -> Nanos {
     fastest
 }
 
-fn report(disk: &Disk) -> ServeReport {
+fn report(disk: &Disk, memory: &ProcessMemory) -> ServeReport {
     let cpu = rustix::time::clock_gettime(ClockId::ProcessCPUTime);
     let cpu_ns = cpu.tv_sec.cast_unsigned() * 1_000_000_000 + cpu.tv_nsec.cast_unsigned();
-    ServeReport::new(disk.report(), Nanos(cpu_ns))
+    ServeReport::new(disk.report(), Nanos(cpu_ns), memory.report())
 }

@@ -11,6 +11,7 @@ use fonio_system::ProcessId;
 use serde::Serialize;
 
 use crate::error::EmulatorError;
+use crate::memory::MemoryReport;
 use crate::report::ServeReport;
 use crate::serve::{Answer, Order, ServeConfig};
 
@@ -23,6 +24,7 @@ pub(crate) struct Server {
     pub(crate) limits: Limits,
     pub(crate) fastest: Nanos,
     pub(crate) cpus_awake: bool,
+    pub(crate) memory: MemoryReport,
 }
 
 impl Server {
@@ -43,9 +45,16 @@ impl Server {
         let entry = ledger.begin(Step::Process { id, leads_group: true })?;
         say(&mut orders, config)?;
         match hear(&mut answers)? {
-            Answer::Ready { limits, fastest_ns: fastest, cpus_awake } => {
-                Ok(Server { child, orders: Some(orders), answers, entry, limits, fastest, cpus_awake })
-            }
+            Answer::Ready { limits, fastest_ns: fastest, cpus_awake, memory } => Ok(Server {
+                child,
+                orders: Some(orders),
+                answers,
+                entry,
+                limits,
+                fastest,
+                cpus_awake,
+                memory,
+            }),
             other => Err(unexpected(&other)),
         }
     }

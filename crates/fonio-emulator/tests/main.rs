@@ -3,6 +3,7 @@
 
 mod bed;
 mod block_device;
+mod memory;
 mod nbd;
 #[allow(dead_code, reason = "the benchmark uses the rest of this module")]
 #[path = "bed/sync_policy.rs"]

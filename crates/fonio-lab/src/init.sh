@@ -18,6 +18,8 @@ mount -t cgroup2 cgroup /sys/fs/cgroup
 # For commands that get a share of the processor.
 echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
 hostname lab
+# A guest has little memory, and ends with its command.
+export FONIO_SPARSE_MEMORY=1
 ip link set lo up
 for module in /modules/*.ko; do
     test ! -f "$module" || insmod "$module" || echo "the module $module is not loaded"

@@ -18,6 +18,7 @@ use io_uring::{IoUring, opcode};
 use rustix::io::Errno;
 
 use super::protocol::{Answer, COMMIT_AND_FETCH, Descriptor, Descriptors, FETCH, Kind, data_offset};
+use crate::buffers::Data;
 use crate::disk::{Disk, Failure, Outcome, Request};
 use crate::pacer;
 
@@ -133,11 +134,11 @@ impl Queue {
 
     fn submit(&self, tag: u16, descriptor: &Descriptor) -> io::Result<()> {
         let (offset, bytes, fua) = (descriptor.offset(), descriptor.bytes(), descriptor.fua());
-        let mut data = Vec::new();
+        let mut data: Data;
         let request = match descriptor.kind().ok_or(Errno::OPNOTSUPP)? {
             Kind::Read => Request::Read { offset, bytes },
             Kind::Write => {
-                data.resize(usize::try_from(bytes).map_err(io::Error::other)?, 0);
+                data = self.disk.buffer(usize::try_from(bytes).map_err(io::Error::other)?);
                 self.node.read_exact_at(&mut data, data_offset(tag))?;
                 Request::Write { offset, data: &data, fua }
             }

@@ -96,10 +96,10 @@ pub fn judge(case: &Case, report: &Value) -> Result<Judgement> {
 fn operation_word(said: &str, program: Option<&str>) -> Vec<&'static str> {
     let mut words = match said {
         "fsync" | "journal" => vec!["fsync"],
-        "read" => vec!["read"],
+        "read" | "async_read" => vec!["read"],
         "page_fault" => vec!["page-fault"],
         "metadata" => vec!["metadata"],
-        "write" | "async_io" => vec!["write"],
+        "write" | "async_write" => vec!["write"],
         "dirty_limit" => vec!["dirty-limit", "write"],
         "swap_in" => vec!["swap-in"],
         _ => vec!["none"],

@@ -216,9 +216,9 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
         ("fsync", "in fsync or for the journal", &["fsync", "journal"][..]),
         ("fsync_only", "in fsync", &["fsync"]),
         ("journal", "for the journal", &["journal"]),
-        ("read", "in reads and page faults", &["read", "page_fault"]),
+        ("read", "in reads and page faults", &["read", "page_fault", "async_read"]),
         ("names", "in look-ups and changes of names", &["metadata"]),
-        ("write", "in writes and asynchronous I/O", &["write", "async_io"]),
+        ("write", "in writes", &["write", "async_write"]),
         ("dirty_limit", "held back by the dirty limit", &["dirty_limit"]),
         ("swap", "reading back swapped memory", &["swap_in"]),
     ] {

@@ -17,7 +17,7 @@ const FILES: usize = 40;
 const SHARE_LEAST: f64 = 0.05;
 
 /// The operations in which threads are blocked, with their names in tables.
-const OPERATIONS: [(&str, &str); 13] = [
+const OPERATIONS: [(&str, &str); 15] = [
     ("fsync", "fsync"),
     ("read", "read"),
     ("page_fault", "page fault"),
@@ -28,6 +28,8 @@ const OPERATIONS: [(&str, &str); 13] = [
     ("swap_in", "swap in"),
     ("other_thread", "another thread"),
     ("async_io", "asynchronous I/O"),
+    ("async_read", "asynchronous reads"),
+    ("async_write", "asynchronous writes"),
     ("other", "other call"),
     ("kernel_thread", "kernel thread"),
     ("unknown", "unknown"),

@@ -1,6 +1,6 @@
 //! Finds the time and processor of each request's completion.
 
-use fonio_core::{BlockEvent, Content, EventKind, Request, Timestamp};
+use fonio_core::{BlockEvent, Content, EventKind, Op, Request, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Maximum time from a completion to the wake-up that it causes. In this time, the kernel ends the bio page
@@ -30,6 +30,8 @@ pub struct Completed {
     pub file_id: Option<u32>,
     /// The kind of data that the request carried.
     pub content: Content,
+    /// Whether the request read or wrote, for example.
+    pub op: Op,
 }
 
 /// The completions that may have caused known wake-ups.
@@ -78,8 +80,8 @@ impl Completions {
             && self.wanted.as_ref().is_none_or(|wanted| wanted.completed.contains(&completed.0))
         {
             let queued = row.queued.unwrap_or_else(|| row.order_time());
-            let Request { request_id, file_id, content, .. } = *row;
-            self.requests.insert(completed.0, Completed { request_id, queued, file_id, content });
+            let Request { request_id, file_id, content, op, .. } = *row;
+            self.requests.insert(completed.0, Completed { request_id, queued, file_id, content, op });
         }
     }
 
@@ -94,7 +96,7 @@ impl Completions {
 
 #[cfg(test)]
 mod tests {
-    use fonio_core::{ByteCount, DeviceId, Op};
+    use fonio_core::{ByteCount, DeviceId};
 
     use super::*;
 

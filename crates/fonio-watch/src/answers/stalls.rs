@@ -183,6 +183,8 @@ pub fn stall_operation(stall: &Stall) -> &'static str {
         BlockedIn::Journal => "waiting for the journal",
         BlockedIn::OtherThread => "waiting for another thread",
         BlockedIn::AsyncIo => "waiting for asynchronous I/O",
+        BlockedIn::AsyncRead => "waiting for asynchronous reads",
+        BlockedIn::AsyncWrite => "waiting for asynchronous writes",
         BlockedIn::KernelThread | BlockedIn::Other | BlockedIn::Unknown => "a wait for storage",
     }
 }

@@ -104,7 +104,7 @@ impl BlockedProgram {
             (
                 "blocked.read_share",
                 "in reads, page faults and look-ups, share of its waits",
-                &["read", "page_fault", "metadata"],
+                &["read", "page_fault", "metadata", "async_read"],
             ),
             (
                 "blocked.dirty_limit_share",
@@ -227,6 +227,8 @@ fn operation(blocked_in: &str, file: Option<&str>) -> String {
         "kernel_thread" => ("the work of a kernel thread", "on"),
         "other_thread" => ("waiting for another thread", "with"),
         "async_io" => ("asynchronous I/O", "on"),
+        "async_read" => ("asynchronous reads", "of"),
+        "async_write" => ("asynchronous writes", "to"),
         "other" => ("another system call", "on"),
         _ => ("an unknown operation", "on"),
     };

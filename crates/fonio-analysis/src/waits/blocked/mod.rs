@@ -341,6 +341,20 @@ fn named(name: &str, unit: Option<&str>) -> String {
 /// Whether a user may wait for this operation. Throttled writes are excluded, because a copy has many
 /// throttled writes, and nobody waits for them.
 pub(crate) fn is_felt(operation: BlockedIn) -> bool {
-    use BlockedIn::{AsyncIo, Fsync, Journal, Metadata, OtherThread, PageFault, Read, SwapIn};
-    matches!(operation, Fsync | Read | PageFault | SwapIn | Metadata | Journal | OtherThread | AsyncIo)
+    use BlockedIn::{
+        AsyncIo, AsyncRead, AsyncWrite, Fsync, Journal, Metadata, OtherThread, PageFault, Read, SwapIn,
+    };
+    matches!(
+        operation,
+        Fsync
+            | Read
+            | PageFault
+            | SwapIn
+            | Metadata
+            | Journal
+            | OtherThread
+            | AsyncIo
+            | AsyncRead
+            | AsyncWrite
+    )
 }

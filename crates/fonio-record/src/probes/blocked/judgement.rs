@@ -32,6 +32,18 @@ const OPERATIONS: &[(BlockedIn, &[&str])] = functions!(BlockedIn {
         xfs_log_force_seq wait_current_trans wait_log_commit btrfs_wait_for_commit;
 });
 
+/// Functions of io_uring that carry out a request, in the thread that submits it or in a worker (`iou-wrk`), with
+/// their names in Linux 6.0 to 6.18. The system call of such a thread does not show the operation. In older kernels
+/// most of these functions are part of `io_issue_sqe`, and the operation stays unknown.
+const RING_OPERATIONS: &[(BlockedIn, &[&str])] = functions!(BlockedIn {
+    Read: io_read io_read_fixed io_read_mshot io_fadvise io_madvise;
+    Write: io_write io_write_fixed io_splice io_tee;
+    Fsync: io_fsync io_sync_file_range;
+    Metadata:
+        io_openat io_openat2 io_close io_statx io_fallocate io_ftruncate io_unlinkat io_renameat io_mkdirat io_linkat
+        io_symlinkat io_getxattr io_fgetxattr io_setxattr io_fsetxattr;
+});
+
 /// Interrupt functions. If the stack of a thread contains one of these functions, an interrupt stopped the
 /// thread, so the thread is not the waker.
 const INTERRUPTS: &[&str] = functions!(
@@ -45,6 +57,7 @@ const INTERRUPTS: &[&str] = functions!(
 #[derive(Debug, Default)]
 pub(super) struct StackFunctions {
     operations: Functions<BlockedIn>,
+    ring_operations: Functions<BlockedIn>,
     interrupts: Functions<()>,
     reasons: Reasons,
 }
@@ -61,6 +74,8 @@ pub(crate) struct Judgement {
     pub waker_tid: Option<u32>,
     /// Whether an I/O completion ended the wait.
     pub by_completion: bool,
+    /// Whether io_uring carried out the operation, so that no file descriptor shows the file.
+    pub is_by_ring: bool,
 }
 
 /// The system call that a thread executes, according to its stack.
@@ -79,6 +94,7 @@ impl StackFunctions {
         let symbols = Symbols::from_kallsyms(text);
         StackFunctions {
             operations: Functions::find(&symbols, OPERATIONS),
+            ring_operations: Functions::find(&symbols, RING_OPERATIONS),
             interrupts: Functions::find(&symbols, &[((), INTERRUPTS)]),
             reasons: Reasons::from_symbols(&symbols),
         }
@@ -90,26 +106,34 @@ impl StackFunctions {
         let lines = names.iter().enumerate().map(|(at, name)| format!("{:x} t {name}\n", (at + 1) << 8));
         let functions = StackFunctions::from_kallsyms(&lines.collect::<String>());
         let stack = || (1..=names.len()).map(|at| (at as u64) << 8 | 1).map(|address| address + 1);
-        let blocked_in = operation(call, calls::call(call), functions.operations.innermost(stack()));
+        let (blocked_in, is_by_ring) = functions.operation(call, calls::call(call), stack());
         let reason = functions.reasons.of_blocked(stack()).unwrap_or(WaitReason::Unknown);
-        Judgement { blocked_in, reason, is_of_file: false, waker_tid: None, by_completion: false }
+        Judgement { blocked_in, reason, is_of_file: false, waker_tid: None, by_completion: false, is_by_ring }
     }
 
     /// Judges a wait by its stack (innermost function first) and, if known, by whether it was a wait for I/O.
     /// The caller must add how the wait ended.
     pub(super) fn of_stack(&self, stack: &[u64], caller: Caller, is_io: Option<bool>) -> Judgement {
         let stack = || stack.iter().copied();
-        let blocked_in = match (caller, self.operations.innermost(stack())) {
-            (Caller::KernelThread, _) => BlockedIn::KernelThread,
-            (Caller::Call(Call { blocked_in: BlockedIn::Fsync, .. }), _) => BlockedIn::Fsync,
-            (_, Some(by_stack)) => by_stack,
-            (Caller::Call(call), None) => call.blocked_in,
-            (Caller::OtherCall, None) => BlockedIn::Other,
-            (Caller::Unknown, None) => BlockedIn::Unknown,
+        let ring = match caller {
+            Caller::KernelThread | Caller::Call(_) => None,
+            Caller::OtherCall | Caller::Unknown => self.ring_operations.innermost(stack()),
+        };
+        let blocked_in = match (caller, ring, self.operations.innermost(stack())) {
+            (Caller::KernelThread, ..) => BlockedIn::KernelThread,
+            (Caller::Call(Call { blocked_in: BlockedIn::Fsync, .. }), ..) | (_, Some(BlockedIn::Fsync), _) => {
+                BlockedIn::Fsync
+            }
+            (_, _, Some(by_stack)) => by_stack,
+            (_, Some(ring), None) => ring,
+            (Caller::Call(call), ..) => call.blocked_in,
+            (Caller::OtherCall, ..) => BlockedIn::Other,
+            (Caller::Unknown, ..) => BlockedIn::Unknown,
         };
         let by_name = if is_io == Some(true) { WaitReason::Storage } else { WaitReason::Unknown };
         let reason = self.reasons.of_blocked(stack()).unwrap_or(by_name);
-        Judgement { blocked_in, reason, is_of_file: false, waker_tid: None, by_completion: false }
+        let is_by_ring = ring.is_some();
+        Judgement { blocked_in, reason, is_of_file: false, waker_tid: None, by_completion: false, is_by_ring }
     }
 
     /// Returns whether no function is known, because the kernel hides its symbols.
@@ -139,15 +163,14 @@ impl StackFunctions {
             _ => (BlockedIn::AsyncIo, WaitReason::Storage),
         };
         let waker_tid = is_for_thread.then_some(wait.waker_tid);
-        Some(Judgement { blocked_in, reason, is_of_file: false, waker_tid, by_completion })
+        Some(Judgement { blocked_in, reason, is_of_file: false, waker_tid, by_completion, is_by_ring: false })
     }
 
     fn of_blocked(&self, wait: &LongWait) -> Judgement {
         let stack = || wait.stack().iter().copied();
         let waker_stack = || wait.waker_stack().iter().copied();
-        let by_stack = self.operations.innermost(stack());
         let call = calls::call(wait.call);
-        let blocked_in = operation(wait.call, call, by_stack);
+        let (blocked_in, is_by_ring) = self.operation(wait.call, call, stack());
         let is_iowait = wait.flags & IOWAIT != 0;
         let is_interrupt = wait.waker_tid == 0 || self.interrupts.innermost(waker_stack()).is_some();
         let woken_by = self.reasons.of_waker(waker_stack());
@@ -161,17 +184,31 @@ impl StackFunctions {
             waker_tid: (!is_interrupt).then_some(wait.waker_tid),
             by_completion: wait.flags & NO_WAKER == 0
                 && (is_interrupt || woken_by == Some(WaitReason::Storage)),
+            is_by_ring,
         }
+    }
+
+    /// Returns the operation of a thread, and whether io_uring carries it out.
+    fn operation(
+        &self,
+        number: i32,
+        call: Option<Call>,
+        stack: impl Iterator<Item = u64> + Clone,
+    ) -> (BlockedIn, bool) {
+        let is_ring_possible = number != KERNEL_THREAD && call.is_none();
+        let ring = self.ring_operations.innermost(stack.clone()).filter(|_| is_ring_possible);
+        let by_call = call.map(|call| call.blocked_in).or(ring);
+        (operation(number, by_call, self.operations.innermost(stack)), ring.is_some())
     }
 }
 
 /// Returns the operation of a wait that has no stack.
 pub(super) fn operation_of_call(number: i32) -> BlockedIn {
-    operation(number, calls::call(number), None)
+    operation(number, calls::call(number).map(|call| call.blocked_in), None)
 }
 
-fn operation(number: i32, call: Option<Call>, by_stack: Option<BlockedIn>) -> BlockedIn {
-    match (number, call.map(|call| call.blocked_in), by_stack) {
+fn operation(number: i32, by_call: Option<BlockedIn>, by_stack: Option<BlockedIn>) -> BlockedIn {
+    match (number, by_call, by_stack) {
         (KERNEL_THREAD, ..) => BlockedIn::KernelThread,
         (_, Some(BlockedIn::Fsync), _) => BlockedIn::Fsync,
         (_, _, Some(by_stack)) => by_stack,
@@ -191,7 +228,8 @@ mod tests {
     const SYMBOLS: &str = "\
         1000 T io_schedule\n1100 T do_swap_page\n1150 t __folio_lock_or_retry\n1200 T exc_page_fault\n1300 T balance_dirty_pages\n\
         1400 t start_this_handle\t[jbd2]\n1500 T rwsem_down_write_slowpath\n1600 T vfs_write\n\
-        1700 T folio_end_writeback\n1800 T common_interrupt\n1900 T up_write\n2000 T jbd2_log_wait_commit\n2100 T _end\n";
+        1700 T folio_end_writeback\n1800 T common_interrupt\n1900 T up_write\n2000 T jbd2_log_wait_commit\n\
+        2100 T io_fsync\n2200 T io_read\n2300 T _end\n";
 
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     #[test]
@@ -200,6 +238,7 @@ mod tests {
         let functions = StackFunctions::from_kallsyms(SYMBOLS);
         assert!(!functions.is_empty());
         let (write, fsync, futex) = (libc::SYS_write as i32, libc::SYS_fsync as i32, libc::SYS_futex as i32);
+        let io_uring_enter = libc::SYS_io_uring_enter as i32;
         for (call, stack, expected) in [
             (write, &[0x1010, 0x1610][..], (Write, WaitReason::Storage)),
             (write, &[0x1310, 0x1610], (DirtyLimit, WaitReason::Storage)),
@@ -213,6 +252,11 @@ mod tests {
             (NO_CALL, &[0x1010, 0x1160, 0x1110, 0x1210], (SwapIn, WaitReason::Storage)),
             (NO_CALL, &[0x1010, 0x1160, 0x1210], (PageFault, WaitReason::Storage)),
             (NO_CALL, &[], (PageFault, WaitReason::Unknown)),
+            // A worker of io_uring has the call in which the program submitted the request.
+            (io_uring_enter, &[0x2010, 0x2110], (Fsync, WaitReason::Storage)),
+            (io_uring_enter, &[0x1010, 0x2210], (Read, WaitReason::Storage)),
+            (io_uring_enter, &[0x1410, 0x2210], (Journal, WaitReason::Storage)),
+            (io_uring_enter, &[0x1010], (Other, WaitReason::Storage)),
             (KERNEL_THREAD, &[0x1410], (KernelThread, WaitReason::Storage)),
             (-2, &[], (Unknown, WaitReason::Unknown)),
         ] {

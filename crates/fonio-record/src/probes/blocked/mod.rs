@@ -80,6 +80,8 @@ pub(crate) struct BlockedWait {
     pub waker_tid: Option<u32>,
     /// The processor on which an I/O completion ended the wait.
     pub completed_on: Option<u32>,
+    /// Whether io_uring carried out the operation, so that no system call shows the file.
+    pub is_by_ring: bool,
     /// The file on which the system call operates.
     pub file: Option<SeenFile>,
 }
@@ -388,6 +390,7 @@ fn blocked_wait(wait: &LongWait, judgement: &Judgement) -> BlockedWait {
         reason: judgement.reason,
         waker_tid: judgement.waker_tid,
         completed_on: judgement.by_completion.then_some(wait.cpu),
+        is_by_ring: judgement.is_by_ring,
         file: judgement.is_of_file.then_some(SeenFile {
             inode: Inode { fs, number: wait.inode },
             generation: Generation::new(wait.generation),
@@ -405,6 +408,7 @@ fn open_wait(tid: u32, began: Timestamp, began_before: bool, judgement: &Judgeme
         reason: judgement.reason,
         waker_tid: None,
         completed_on: None,
+        is_by_ring: judgement.is_by_ring,
         file: None,
     }
 }

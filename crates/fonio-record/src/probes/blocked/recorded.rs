@@ -2,9 +2,9 @@
 
 use std::io;
 
-use fonio_core::{BlockedIn, Content, Nanos, RowSink, Timestamp, Wait};
+use fonio_core::{BlockedIn, Content, Nanos, Op, RowSink, Timestamp, Wait};
 use fonio_machine::Machine;
-use fonio_tracefs::waits::Completions;
+use fonio_tracefs::waits::{Completed, Completions};
 use rustc_hash::FxHashSet;
 
 use super::shedding::THRESHOLD_MIN_NS;
@@ -138,15 +138,22 @@ fn row(
         _ => wait.began,
     };
     // Without the kernel's symbols, the stack does not distinguish a swap-in from other page faults.
-    let blocked_in = match (wait.blocked_in, completed.map(|completed| completed.content)) {
-        (BlockedIn::PageFault, Some(Content::Swap)) => BlockedIn::SwapIn,
+    let blocked_in = match (wait.blocked_in, completed) {
+        (BlockedIn::PageFault, Some(Completed { content: Content::Swap, .. })) => BlockedIn::SwapIn,
+        (BlockedIn::AsyncIo, Some(Completed { op: Op::Read, .. })) => BlockedIn::AsyncRead,
+        (BlockedIn::AsyncIo, Some(Completed { op: Op::Write | Op::WriteZeroes, .. })) => BlockedIn::AsyncWrite,
         (blocked_in, _) => blocked_in,
     };
     // A page fault, for example, has no file descriptor, but the request that ended its wait has a file. BPF
     // shows the file of an fsync, unless the call covers several files.
     let by_request = completed.and_then(|completed| completed.file_id).filter(|_| match blocked_in {
-        BlockedIn::PageFault | BlockedIn::AsyncIo | BlockedIn::Read | BlockedIn::Write => true,
-        BlockedIn::Fsync => is_without_bpf,
+        BlockedIn::PageFault
+        | BlockedIn::AsyncIo
+        | BlockedIn::AsyncRead
+        | BlockedIn::AsyncWrite
+        | BlockedIn::Read
+        | BlockedIn::Write => true,
+        BlockedIn::Fsync => is_without_bpf || wait.is_by_ring,
         _ => false,
     });
     Some(Wait {
@@ -297,12 +304,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_request_tells_a_swap_in_from_other_page_faults() {
+    fn the_request_shows_the_operation_and_the_file() {
         let (device, at) = (DeviceId::new(8, 0), Timestamp(5_000_000));
-        for (blocked_in, content, expected) in [
-            (BlockedIn::PageFault, Content::Swap, (BlockedIn::SwapIn, None)),
-            (BlockedIn::PageFault, Content::Data, (BlockedIn::PageFault, Some(3))),
-            (BlockedIn::Read, Content::Swap, (BlockedIn::Read, Some(3))),
+        for (blocked_in, is_by_ring, op, content, expected) in [
+            (BlockedIn::PageFault, false, Op::Read, Content::Swap, (BlockedIn::SwapIn, None)),
+            (BlockedIn::PageFault, false, Op::Read, Content::Data, (BlockedIn::PageFault, Some(3))),
+            (BlockedIn::Read, false, Op::Read, Content::Swap, (BlockedIn::Read, Some(3))),
+            (BlockedIn::AsyncIo, false, Op::Read, Content::Data, (BlockedIn::AsyncRead, Some(3))),
+            (BlockedIn::AsyncIo, false, Op::Write, Content::Data, (BlockedIn::AsyncWrite, Some(3))),
+            (BlockedIn::AsyncIo, false, Op::Flush, Content::Data, (BlockedIn::AsyncIo, Some(3))),
+            (BlockedIn::Fsync, false, Op::Write, Content::Data, (BlockedIn::Fsync, None)),
+            (BlockedIn::Fsync, true, Op::Write, Content::Data, (BlockedIn::Fsync, Some(3))),
         ] {
             let mut completions = Completions::default();
             let event = BlockEvent::new(at, EventKind::Complete, device);
@@ -311,7 +323,7 @@ mod tests {
                 completed: Some(at),
                 content,
                 file_id: Some(3),
-                ..Request::new(device, Op::Read, ByteCount(4096))
+                ..Request::new(device, op, ByteCount(4096))
             });
             let wait = BlockedWait {
                 tid: 7,
@@ -322,6 +334,7 @@ mod tests {
                 reason: WaitReason::Storage,
                 waker_tid: None,
                 completed_on: Some(1),
+                is_by_ring,
                 file: None,
             };
             let row = row(&wait, None, &completions, false).unwrap();

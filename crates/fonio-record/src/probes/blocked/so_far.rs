@@ -77,6 +77,7 @@ mod tests {
             reason,
             waker_tid: None,
             completed_on: None,
+            is_by_ring: false,
             file: None,
         };
         let mut so_far = SoFar::default();

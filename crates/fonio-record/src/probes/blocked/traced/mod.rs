@@ -347,6 +347,7 @@ impl Judge {
             reason: judgement.reason,
             waker_tid: judgement.waker_tid,
             completed_on: by.filter(|_| judgement.by_completion).map(|by| by.cpu),
+            is_by_ring: judgement.is_by_ring,
             file: None,
         })
     }

@@ -1,9 +1,8 @@
-//! Atomically replaces small configuration files, and reads record files in trusted folders.
+//! Reads and removes small files, and reads record files in trusted folders.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::Path;
 use std::time::Duration;
 
 use fonio_system::{TrustedFolder, lock};
@@ -17,50 +16,6 @@ pub(crate) fn read(path: &Path) -> Result<String, HostError> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
         text => text.map_err(HostError::system("read", path)),
     }
-}
-
-/// Returns the path of the temporary file, next to `path`, that receives the new content of a file. A killed
-/// process can leave this file behind; the next write overwrites it.
-pub(crate) fn beside(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".fonio-new");
-    path.with_file_name(name)
-}
-
-/// Writes the new content of `path` to a temporary file with the same owner and mode. If `check` accepts the
-/// temporary file, that file replaces `path`.
-pub(crate) fn replace(
-    path: &Path,
-    text: &str,
-    check: impl FnOnce(&Path) -> Result<(), HostError>,
-) -> Result<(), HostError> {
-    // Replace the target of a symbolic link, not the link.
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let new = beside(path);
-    let write = || {
-        let known = fs::metadata(path).ok();
-        let mode = known.as_ref().map_or(0o644, |known| known.mode() & 0o7777);
-        match fs::remove_file(&new) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = File::options().write(true).create_new(true).mode(mode).open(&new)?;
-        file.write_all(text.as_bytes())?;
-        if let Some(known) = known {
-            std::os::unix::fs::fchown(&file, Some(known.uid()), Some(known.gid()))?;
-        }
-        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(mode))?;
-        file.sync_all()
-    };
-    let put = || {
-        write().map_err(HostError::system("write", &new))?;
-        check(&new)?;
-        fs::rename(&new, path).map_err(HostError::system("replace", path))?;
-        sync_folder(path)
-    };
-    put().inspect_err(|_| {
-        let _ = fs::remove_file(&new);
-    })
 }
 
 pub(crate) fn remove(path: &Path) -> Result<(), HostError> {
@@ -90,18 +45,42 @@ pub(crate) fn lock_own_folder(dir: &Path, patience: Duration) -> Result<TrustedF
     Ok(folder)
 }
 
-/// Reads a record file; a missing file counts as empty.
+/// The entries of a record file.
+#[derive(Debug)]
+pub(crate) struct Record<T> {
+    pub entries: Vec<T>,
+    /// Why not all entries could be read; `None` if the file is complete or missing.
+    pub damage: Option<String>,
+}
+
+/// Reads a record file, which is a JSON array. A missing file counts as empty. Of a damaged file, all readable
+/// entries are returned.
 pub(crate) fn read_record<T: DeserializeOwned>(
     folder: &TrustedFolder,
     name: &str,
-) -> Result<Vec<T>, HostError> {
-    match folder.read(name, RECORD_BYTES_MAX)? {
-        None => Ok(Vec::new()),
-        Some(text) if text.is_empty() => Ok(Vec::new()),
-        Some(text) => {
-            serde_json::from_slice(&text).map_err(HostError::system("understand", folder.path().join(name)))
-        }
+) -> Result<Record<T>, HostError> {
+    let text = folder.read(name, RECORD_BYTES_MAX)?;
+    Ok(text.map_or(Record { entries: Vec::new(), damage: None }, |text| entries(&text)))
+}
+
+fn entries<T: DeserializeOwned>(text: &[u8]) -> Record<T> {
+    let error = match serde_json::from_slice(text) {
+        Ok(entries) => return Record { entries, damage: None },
+        Err(_) if text.is_empty() => "it is empty".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let mut entries = Vec::new();
+    let mut left = text.trim_ascii_start();
+    left = left.strip_prefix(b"[").unwrap_or(left);
+    loop {
+        let is_between = |byte: &u8| byte.is_ascii_whitespace() || *byte == b',';
+        left = &left[left.iter().take_while(|byte| is_between(byte)).count()..];
+        let mut values = serde_json::Deserializer::from_slice(left).into_iter::<serde_json::Value>();
+        let Some(Ok(value)) = values.next() else { break };
+        left = &left[values.byte_offset()..];
+        entries.extend(serde_json::from_value(value).ok());
     }
+    Record { entries, damage: Some(error) }
 }
 
 /// Syncs the directory that contains `path`.
@@ -112,37 +91,26 @@ pub(crate) fn sync_folder(path: &Path) -> Result<(), HostError> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     #[test]
-    fn a_replaced_file_keeps_its_mode_and_its_link() {
-        let dir = tempfile::tempdir().expect("dir");
-        let (file, link) = (dir.path().join("fstab"), dir.path().join("link"));
-        fs::write(&file, "old").expect("write");
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("chmod");
-        std::os::unix::fs::symlink(&file, &link).expect("link");
-        fs::write(beside(&file), "left by a killed process").expect("write");
-        replace(&link, "new", |new| {
-            assert_eq!(fs::read_to_string(new).expect("it is written"), "new");
-            assert_eq!(fs::read_to_string(&file).expect("it is there"), "old");
-            Ok(())
-        })
-        .expect("replaced");
-        assert_eq!(fs::read_to_string(&file).expect("it is there"), "new");
-        assert_eq!(file.metadata().expect("it is there").permissions().mode() & 0o777, 0o640);
-        assert!(link.is_symlink() && !beside(&file).exists());
-    }
-
-    #[test]
-    fn a_text_that_does_not_pass_the_check_is_not_put_there() {
-        let dir = tempfile::tempdir().expect("dir");
-        let file = dir.path().join("fstab");
-        fs::write(&file, "old").expect("write");
-        let refused = || HostError::system("check", "x")(ErrorKind::InvalidData);
-        assert!(replace(&file, "new", |_| Err(refused())).is_err());
-        assert_eq!(fs::read_to_string(&file).expect("it is there"), "old");
-        assert!(!beside(&file).exists());
+    fn the_readable_entries_of_a_damaged_record_are_found() {
+        for (text, expected, damage) in [
+            ("[]", &[][..], None),
+            ("[[1, \"a\"], [2, \"b\"]]", &[1, 2], None),
+            ("", &[], Some("it is empty")),
+            ("[[1, \"a\"], [2, \"b", &[1], Some("EOF while parsing a string at line 1 column 17")),
+            (
+                "[[1, \"a\"], {\"new\": 1}, [2, \"b\"]]",
+                &[1, 2],
+                Some("invalid type: map, expected a tuple of size 2 at line 1 column 11"),
+            ),
+            ("[[1, \"a\"]\0\0\0", &[1], Some("expected `,` or `]` at line 1 column 10")),
+            ("\0\0", &[], Some("expected value at line 1 column 1")),
+        ] {
+            let record = entries::<(u32, String)>(text.as_bytes());
+            let found: Vec<u32> = record.entries.iter().map(|(number, _)| *number).collect();
+            assert_eq!((found.as_slice(), record.damage.as_deref()), (expected, damage), "{text:?}");
+        }
     }
 }

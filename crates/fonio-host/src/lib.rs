@@ -18,6 +18,7 @@
 //! # }
 //! ```
 
+mod attributes;
 mod caches;
 mod cleaner;
 mod control_group;
@@ -38,6 +39,7 @@ mod opened;
 mod private_folder;
 mod program;
 mod queue;
+mod replace;
 mod schedulers;
 mod settings;
 mod ublk;

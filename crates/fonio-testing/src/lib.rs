@@ -74,6 +74,7 @@ needs! {
     Python "python" "The program python3 is installed, with its module sqlite3." Programs(&["python3"])
     Fio "fio" "The program fio is installed." Programs(&["fio"])
     Blktrace "blktrace" "The programs blkparse and btt are installed." Programs(&["blkparse", "btt"])
+    Strace "strace" "The program strace is installed, and may trace other programs." Programs(&["strace"])
     Fusermount "fusermount" "The program fusermount3 is installed, and users may open `/dev/fuse`." Programs(&["fusermount3"])
     Qemu "qemu" "The programs qemu-io and qemu-img are installed." Programs(&["qemu-io", "qemu-img"])
     Guests "guests" "QEMU for x86-64 is installed, and Debian's archive can be reached." Programs(&["qemu-system-x86_64"])

@@ -14,6 +14,7 @@ use super::systemd;
 use crate::error::HostError;
 use crate::files;
 use crate::program::run;
+use crate::replace;
 
 const UNTIL_BOOT: &str = "/run/systemd";
 /// Shown as the value of keys that no file sets.
@@ -110,14 +111,14 @@ impl<'u> DropIn<'u> {
         let folder = file.parent().expect("it has one");
         fs::create_dir_all(folder).map_err(HostError::system("make", folder))?;
         let text: String = self.lines(value).iter().map(|line| format!("{line}\n")).collect();
-        files::replace(&file, &format!("{}{text}", HEADER), |_| Ok(()))?;
+        replace::replace(&file, &format!("{}{text}", HEADER))?;
         self.tell()
     }
 
     /// Removes the drop-in that lasts until the next boot, and reloads systemd.
     pub(super) fn take_back(&self) -> Result<(), HostError> {
         let file = self.file();
-        files::remove(&file)?;
+        replace::remove_file(&file)?;
         files::remove_empty_folder(file.parent().expect("it has one"))?;
         self.tell()
     }

@@ -6,12 +6,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use fonio_system::TrustedFolder;
+use fonio_system::{TrustedFolder, say};
 use serde::{Deserialize, Serialize};
 
 use super::applied::{Applied, Undone};
 use crate::error::HostError;
-use crate::files::{lock_own_folder, read_record};
+use crate::files::{Record, lock_own_folder, read_record};
 
 const RECORD: &str = "settings.json";
 /// Maximum time to wait for another process that changes settings.
@@ -36,27 +36,36 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Opens the record in `dir`, which is created if it does not exist. Fails with [`HostError::System`],
-    /// for example if the record cannot be parsed; nothing is changed in this case.
+    /// Opens the record in `dir`, which is created if it does not exist. A damaged record is set aside, and its
+    /// readable entries stay on record. Fails with [`HostError::System`]; nothing is changed in this case.
     pub fn open(dir: &Path) -> Result<Settings, HostError> {
         // Lock the folder rather than the file, because every change replaces the record file.
         let folder = lock_own_folder(dir, PATIENCE)?;
         folder.remove_unfinished(RECORD)?;
-        let recorded: Vec<Recorded> = read_record(&folder, RECORD)?;
-        let was_killed = recorded.iter().any(|entry| entry.instead_of.is_some());
-        let applied = recorded.into_iter().map(now_in_force).collect::<Result<_, _>>()?;
+        let Record { entries, damage } = read_record::<Recorded>(&folder, RECORD)?;
+        let was_killed = entries.iter().any(|entry| entry.instead_of.is_some());
+        let applied = in_force(entries)?;
+        if let Some(damage) = &damage {
+            let aside = folder.set_aside(RECORD)?;
+            tell_damage(&folder.path().join(RECORD), damage, Some(&aside), applied.len());
+        }
         let settings = Settings { folder, applied };
-        if was_killed {
+        if was_killed || damage.is_some() {
             settings.save(None)?;
         }
         Ok(settings)
     }
 
-    /// Reads the record in `dir` without locking it, so that it can be shown. Fails with
-    /// [`HostError::System`] if the record cannot be read or parsed.
+    /// Reads the record in `dir` without locking it, so that it can be shown. Tells the user about damage, and
+    /// returns the readable entries. Fails with [`HostError::System`] if the record cannot be read.
     pub fn on_record(dir: &Path) -> Result<Vec<Applied>, HostError> {
         let Some(folder) = TrustedFolder::open(dir)? else { return Ok(Vec::new()) };
-        read_record(&folder, RECORD)?.into_iter().map(now_in_force).collect()
+        let Record { entries, damage } = read_record(&folder, RECORD)?;
+        let applied = in_force(entries)?;
+        if let Some(damage) = damage {
+            tell_damage(&folder.path().join(RECORD), &damage, None, applied.len());
+        }
+        Ok(applied)
     }
 
     /// Returns the settings that were changed and have not been restored.
@@ -133,6 +142,31 @@ impl Settings {
         let text = serde_json::to_string_pretty(&recorded).expect("fonio's own paths are UTF-8");
         Ok(self.folder.replace(RECORD, text.as_bytes())?)
     }
+}
+
+/// Returns the recorded changes that are in force. Of two entries for one setting, which only another program
+/// writes, the first one has the oldest value.
+fn in_force(recorded: Vec<Recorded>) -> Result<Vec<Applied>, HostError> {
+    let mut applied: Vec<Applied> = Vec::new();
+    for entry in recorded {
+        if !applied.iter().any(|known| known.target == entry.applied.target) {
+            applied.push(now_in_force(entry)?);
+        }
+    }
+    Ok(applied)
+}
+
+/// Tells the user about a damaged record of settings until the next boot.
+fn tell_damage(record: &Path, damage: &str, aside: Option<&Path>, readable: usize) {
+    let what = match aside {
+        Some(aside) => format!("it was set aside as {}", aside.display()),
+        None => "the next `fonio fix undo` sets it aside".to_owned(),
+    };
+    say!(
+        "warning: {} is damaged ({damage}): {what}. fonio can still read {readable} of its settings, which \
+         `fonio fix undo` can undo; a reboot restores the others.",
+        record.display()
+    );
 }
 
 /// Returns the recorded change that is in force. If a process was killed while it set a second value, the
@@ -228,12 +262,34 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_record_is_refused() {
+    fn a_damaged_record_is_set_aside_and_its_readable_settings_stay() {
         let dir = tempfile::tempdir().expect("dir");
         let state = dir.path().join("state");
-        drop(Settings::open(&state).expect("settings"));
-        fs::write(state.join(RECORD), "[{").expect("write");
-        let error = Settings::open(&state).expect_err("damaged");
-        assert!(error.to_string().starts_with("cannot understand"), "{error}");
+        let mut settings = Settings::open(&state).expect("settings");
+        let first = change(r#"{"kind": "scheduler", "device": "mmcblk0"}"#, "none", "bfq");
+        let second = change(r#"{"kind": "queue", "device": "mmcblk0", "of": "read_ahead"}"#, "128", "512");
+        settings.applied = vec![first.clone(), second.clone()];
+        settings.save(None).expect("save");
+        drop(settings);
+        let complete = fs::read_to_string(state.join(RECORD)).expect("record");
+        let cut = &complete[..complete.len() - 9];
+        let twice = complete.replace(']', &format!(",{}]", serde_json::to_string(&first).expect("JSON")));
+        for (text, expected) in [
+            (cut, vec![first.clone()]),
+            ("", vec![]),
+            ("[{", vec![]),
+            (&twice, vec![first.clone(), second.clone()]),
+        ] {
+            fs::write(state.join(RECORD), text).expect("write");
+            assert_eq!(Settings::on_record(&state).expect("shown"), expected, "{text}");
+            assert_eq!(fs::read_to_string(state.join(RECORD)).expect("it stays"), text);
+            let settings = Settings::open(&state).expect("opened");
+            assert_eq!(settings.applied(), expected, "{text}");
+            drop(settings);
+            assert_eq!(Settings::on_record(&state).expect("it is complete again"), expected, "{text}");
+        }
+        let aside = |number: u32| fs::read_to_string(state.join(format!("{RECORD}.damaged-{number}")));
+        assert_eq!([1, 2, 3].map(|number| aside(number).expect("it is kept")), [cut, "", "[{"]);
+        aside(4).expect_err("the last record was not damaged");
     }
 }

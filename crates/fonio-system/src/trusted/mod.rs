@@ -175,6 +175,23 @@ impl TrustedFolder {
         self.names()?.iter().filter(|found| is_unfinished(found)).try_for_each(|found| self.remove(found))
     }
 
+    /// Renames a damaged file to `NAME.damaged-N`, with the first free number, and returns the new path. The
+    /// caller must hold a lock that keeps other processes from renaming the file.
+    pub fn set_aside(&self, name: &str) -> Result<PathBuf, SystemError> {
+        for number in 1_u32.. {
+            let aside = format!("{name}.damaged-{number}");
+            match statat(&self.fd, plain(aside.as_ref()), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(_) => continue,
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(SystemError::on("look at", self.path.join(aside))(error)),
+            }
+            let moved = renameat(&self.fd, plain(name.as_ref()), &self.fd, &aside).and_then(|()| self.sync());
+            moved.map_err(SystemError::on("set aside", self.path.join(name)))?;
+            return Ok(self.path.join(aside));
+        }
+        unreachable!("a folder holds fewer than 2³² files")
+    }
+
     /// Removes a file, or a link in its place. Succeeds if it does not exist.
     pub fn remove(&self, name: impl AsRef<OsStr>) -> Result<(), SystemError> {
         self.unlink(plain(name.as_ref()), AtFlags::empty())

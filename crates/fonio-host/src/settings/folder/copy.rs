@@ -3,18 +3,15 @@
 //! Objects are given by descriptors (`O_PATH` suffices) or by a name in an open folder, never by a path. So a
 //! symbolic link cannot redirect a copy outside the folder.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps, Uid, XattrFlags,
-};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps, Uid};
 use rustix::io::{Errno, Result};
 
+use crate::attributes::copy_attributes;
+
 const BUFFER_BYTES: usize = 256 << 10;
-/// Prefixes of extended attributes that have the same meaning on all file systems; other prefixes are
-/// specific to one file system.
-const ATTRIBUTES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system.posix_acl_"];
 
 /// Returns the `stat` of the object with this name; `None` if the object does not exist.
 pub(in crate::settings) fn look(dir: BorrowedFd<'_>, name: &CStr) -> Result<Option<Stat>> {
@@ -172,44 +169,4 @@ pub(in crate::settings) fn times(stat: &Stat) -> Timestamps {
         last_access: time(stat.st_atime, stat.st_atime_nsec),
         last_modification: time(stat.st_mtime, stat.st_mtime_nsec),
     }
-}
-
-fn copy_attributes(from: &str, to: &str) -> Result<bool> {
-    let (wanted, now) = (attributes(from)?, attributes(to)?);
-    for (name, value) in wanted.iter().filter(|attribute| !now.contains(attribute)) {
-        rustix::fs::setxattr(to, name.as_c_str(), value, XattrFlags::empty())?;
-    }
-    for (name, _) in now.iter().filter(|(name, _)| !wanted.iter().any(|(known, _)| known == name)) {
-        match rustix::fs::removexattr(to, name.as_c_str()) {
-            Err(error) if error != Errno::NODATA => return Err(error),
-            _ => {}
-        }
-    }
-    Ok(wanted != now)
-}
-
-/// Returns the sorted extended attributes of an object.
-pub(in crate::settings) fn attributes(path: &str) -> Result<Vec<(CString, Vec<u8>)>> {
-    // The buffers have the sizes of the kernel's limits (XATTR_LIST_MAX, XATTR_SIZE_MAX).
-    let mut names = vec![0_u8; 64 << 10];
-    let length = match rustix::fs::listxattr(path, names.as_mut_slice()) {
-        Err(Errno::OPNOTSUPP) => 0,
-        length => length?,
-    };
-    names.truncate(length);
-    let mut found = Vec::new();
-    let mut value = Vec::new();
-    for name in names.split(|byte| *byte == 0) {
-        if !ATTRIBUTES.iter().any(|prefix| name.starts_with(prefix)) {
-            continue;
-        }
-        let name = CString::new(name).expect("the name was split at zero bytes");
-        value.resize(64 << 10, 0_u8);
-        match rustix::fs::getxattr(path, name.as_c_str(), value.as_mut_slice()) {
-            Err(Errno::NODATA) => {}
-            length => found.push((name, value[..length?].to_vec())),
-        }
-    }
-    found.sort();
-    Ok(found)
 }

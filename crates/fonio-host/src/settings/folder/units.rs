@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::super::kept::own::{HEADER, OwnFile};
 use super::super::systemd;
 use crate::error::HostError;
-use crate::files;
+use crate::replace;
 
 pub(in crate::settings) struct Units {
     /// Names and lines of the units; the first unit is the one to start.
@@ -70,7 +70,7 @@ pub(in crate::settings) fn put(units: &Units) -> Result<(), HostError> {
     }
     for (name, lines) in &units.units {
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-        files::replace(&Units::file(name), &format!("{HEADER}{text}"), |_| Ok(()))?;
+        replace::replace(&Units::file(name), &format!("{HEADER}{text}"))?;
     }
     systemd::systemctl(&["daemon-reload"])?;
     systemd::systemctl(&["start", "--", &units.units[0].0]).map(drop)
@@ -87,7 +87,7 @@ pub(in crate::settings) fn take(units: &Units) -> Result<(), HostError> {
         }
     }
     for (name, _) in &units.units {
-        files::remove(&Units::file(name))?;
+        replace::remove_file(&Units::file(name))?;
     }
     systemd::systemctl(&["daemon-reload"]).map(drop)
 }

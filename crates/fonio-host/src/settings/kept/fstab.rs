@@ -3,6 +3,13 @@
 use std::ops::Range;
 use std::path::Path;
 
+/// Returns the byte range of the line that contains a place, without its newline.
+pub(super) fn line_at(text: &str, place: usize) -> Range<usize> {
+    let start = text[..place].rfind('\n').map_or(0, |newline| newline + 1);
+    let end = text[place..].find('\n').map_or(text.len(), |newline| place + newline);
+    start..end
+}
+
 /// Options for access times; a mount has exactly one of these options.
 const TIMES: [&str; 3] = ["noatime", "relatime", "strictatime"];
 /// Options for keeping changed timestamps in memory; a mount has at most one of these options.

@@ -1,10 +1,12 @@
 //! Keeps settings across reboots, in the files that Linux reads at boot.
 //!
 //! Invariant: a change is recorded before a file is changed. So even if the process is killed, the record
-//! names every change that the files may contain.
+//! names every change that the files may contain. If the record is lost or damaged, the changes of the mount
+//! table are found by their marks.
 
 pub(super) mod files;
 pub(super) mod fstab;
+mod marks;
 pub(super) mod own;
 mod plan;
 
@@ -12,16 +14,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use fonio_system::TrustedFolder;
+use fonio_system::{TrustedFolder, say};
 use serde::{Deserialize, Serialize};
 
 use self::files::KeptFiles;
+use self::marks::{Mark, MarkedOption, marks, without_marks};
 use self::own::{HEADER, OwnFiles, body};
 use super::applied::{Applied, Undone};
 use super::record::PATIENCE;
 use super::target::Target;
 use crate::error::HostError;
-use crate::files::{lock_own_folder, read, read_record, remove, replace, sync_folder};
+use crate::files::{Record, lock_own_folder, read, read_record, remove, sync_folder};
+use crate::replace;
 
 /// A setting that is kept across reboots, or that a process is about to keep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +70,26 @@ impl Kept {
     }
 }
 
+/// The name of the file with the line that findmnt checks, in the folder of the record.
+const TABLE_TO_CHECK: &str = "fstab-line";
+
+/// Returns the first entry for each setting. Only another program writes several.
+fn once_each(entries: Vec<Kept>) -> Vec<Kept> {
+    let mut kept: Vec<Kept> = Vec::new();
+    for entry in entries {
+        if !kept.iter().any(|known| known.applied.target == entry.applied.target) {
+            kept.push(entry);
+        }
+    }
+    kept
+}
+
+/// Returns whether several lines mount the folder of a mark, so that it is not certain which of them is marked.
+fn is_twice(text: &str, mark: &Mark) -> bool {
+    let dir = mark.applied.target.path();
+    matches!(fstab::options_of(text, &dir.to_string_lossy()), Err(fstab::NoEntry::Twice(..)))
+}
+
 /// The record of kept settings, which is locked while it is open.
 #[derive(Debug)]
 pub struct Keeper {
@@ -73,54 +97,164 @@ pub struct Keeper {
     kept: Vec<Kept>,
     /// The locked folder of the record.
     folder: Option<TrustedFolder>,
+    /// The program that checks lines of the mount table. If it is not installed, they are not checked.
+    findmnt: PathBuf,
 }
 
 impl Keeper {
-    /// Opens the record of kept settings. Until a setting is kept, no file is created. Fails with
-    /// [`HostError::System`], for example if the record cannot be parsed.
+    fn of(files: KeptFiles, kept: Vec<Kept>) -> Keeper {
+        Keeper { files, kept, folder: None, findmnt: "findmnt".into() }
+    }
+
+    /// Opens the record of kept settings. Until a setting is kept, no file is created. A damaged record is set
+    /// aside. Fails with [`HostError::System`].
     pub fn open(files: KeptFiles) -> Result<Keeper, HostError> {
-        let mut keeper = Keeper { files, kept: Vec::new(), folder: None };
-        if keeper.files.state.exists() {
+        let mut keeper = Keeper::of(files, Vec::new());
+        if keeper.files.state.exists() || !marks(&read(&keeper.files.fstab)?).is_empty() {
             keeper.lock()?;
         }
         Ok(keeper)
     }
 
-    /// Reads the record of kept settings without locking it, so that it can be shown. Fails with
-    /// [`HostError::System`] if the record cannot be read or parsed.
+    /// Reads the record of kept settings without locking it, so that it can be shown. Tells the user about
+    /// damage, and returns the settings that can still be undone. Fails with [`HostError::System`] if the
+    /// record cannot be read.
     pub fn on_record(files: &KeptFiles) -> Result<Vec<Kept>, HostError> {
-        match TrustedFolder::open(&files.state)? {
-            Some(folder) => read_record(&folder, KeptFiles::RECORD),
-            None => Ok(Vec::new()),
+        let record = match TrustedFolder::open(&files.state)? {
+            Some(folder) => read_record(&folder, KeptFiles::RECORD)?,
+            None => Record { entries: Vec::new(), damage: None },
+        };
+        let mut keeper = Keeper::of(files.clone(), once_each(record.entries));
+        keeper.add_marked(&read(&files.fstab)?)?;
+        if let Some(damage) = record.damage {
+            keeper.tell_damage(&damage, None);
         }
+        Ok(std::mem::take(&mut keeper.kept))
     }
 
-    /// Creates the record's folder, locks the record and reads it.
+    /// Creates the record's folder, locks the record and reads it. Ends what a killed process began.
     fn lock(&mut self) -> Result<(), HostError> {
         if self.folder.is_some() {
             return Ok(());
         }
         let folder = lock_own_folder(&self.files.state, PATIENCE)?;
         folder.remove_unfinished(KeptFiles::RECORD)?;
-        self.kept = read_record(&folder, KeptFiles::RECORD)?;
-        self.folder = Some(folder);
-        // Drop entries of the record that are not in the files: a user removed these settings, or a process
-        // was killed before it wrote the file or updated the record.
-        let mut is_there = Vec::new();
-        for kept in &self.kept {
-            is_there.push(self.is_in_file(kept)?);
+        folder.remove_unfinished(TABLE_TO_CHECK)?;
+        folder.remove(TABLE_TO_CHECK)?;
+        for file in [&self.files.fstab, &self.backup(), &self.files.udev_rules, &self.files.sysctl] {
+            replace::finish(file)?;
         }
-        if is_there.contains(&false) {
-            for (kept, _) in self.kept.iter().zip(&is_there).filter(|(_, is_there)| !**is_there) {
-                if let Change::Files(own) = &kept.change {
-                    own.take()?;
-                }
-            }
-            let mut is_there = is_there.into_iter();
-            self.kept.retain(|_| is_there.next() == Some(true));
+        let record = read_record(&folder, KeptFiles::RECORD)?;
+        let was_damaged = record.damage.is_some();
+        self.kept = once_each(record.entries);
+        let stale = self.drop_missing()?;
+        let text = read(&self.files.fstab)?;
+        let found = self.add_marked(&text)?;
+        if let Some(damage) = record.damage {
+            let aside = folder.set_aside(KeptFiles::RECORD)?;
+            self.tell_damage(&damage, Some(&aside));
+        }
+        self.folder = Some(folder);
+        let is_known = |mark: &Mark| self.kept.iter().any(|kept| kept.applied.target == mark.applied.target);
+        let without = without_marks(&text, |mark| !is_known(mark) && !is_twice(&text, mark));
+        if without != text {
+            replace::replace(&self.files.fstab, &without)?;
+        }
+        if was_damaged || stale || found {
             self.save()?;
         }
         Ok(())
+    }
+
+    /// Drops entries of the record that are not in the files: a user removed these settings, or a process was
+    /// killed before it wrote the file or updated the record. Returns whether there were such entries.
+    fn drop_missing(&mut self) -> Result<bool, HostError> {
+        let mut there = Vec::new();
+        for kept in &self.kept {
+            if self.is_in_file(kept)? {
+                there.push(kept.clone());
+            } else if let Change::Files(own) = &kept.change {
+                own.take()?;
+            }
+        }
+        let is_stale = there.len() < self.kept.len();
+        self.kept = there;
+        Ok(is_stale)
+    }
+
+    /// Adds the settings that are marked in the mount table but not on record. Returns whether there were such
+    /// settings.
+    fn add_marked(&mut self, text: &str) -> Result<bool, HostError> {
+        let before = self.kept.len();
+        for Mark { applied, option } in marks(text) {
+            if self.kept.iter().any(|kept| kept.applied.target == applied.target) {
+                continue;
+            }
+            let dir = applied.target.path().to_string_lossy().into_owned();
+            let change = match option {
+                Some(MarkedOption { added: option, original }) => {
+                    Change::MountOption { dir, option, original }
+                }
+                None => match fstab::options_of(text, &dir) {
+                    Ok(options) => {
+                        Change::Mount { line: text[fstab::line_at(text, options.start)].to_owned() }
+                    }
+                    Err(_) => continue,
+                },
+            };
+            let kept = Kept { applied, serial: None, change };
+            if self.is_in_file(&kept)? {
+                self.kept.push(kept);
+            }
+        }
+        Ok(self.kept.len() > before)
+    }
+
+    /// Tells the user that the record was damaged, and which files may contain settings that are not on record.
+    fn tell_damage(&self, damage: &str, aside: Option<&Path>) {
+        let what = match aside {
+            Some(aside) => format!("it was set aside as {}", aside.display()),
+            None => "the next `fonio fix undo` sets it aside".to_owned(),
+        };
+        say!(
+            "warning: {} is damaged ({damage}): {what}. fonio still finds {} of its kept settings, which \
+             `fonio fix undo` can undo.",
+            self.files.state.join(KeptFiles::RECORD).display(),
+            self.kept.len()
+        );
+        let files = self.files_off_record();
+        if !files.is_empty() {
+            let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+            say!(
+                "warning: fonio wrote these files, but does not know all their settings any more: {}. To end \
+                 these settings, remove the files, then reboot.",
+                files.join(", ")
+            );
+        }
+    }
+
+    /// Returns the files with fonio's first line that contain settings which are not on record.
+    fn files_off_record(&self) -> Vec<PathBuf> {
+        let mut found = vec![self.files.udev_rules.clone(), self.files.sysctl.clone()];
+        let list = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+        for folder in [&self.files.systemd, &self.files.systemd.join("system")] {
+            let units: Vec<PathBuf> = list(folder).collect();
+            found.extend(units.iter().filter(|path| path.is_dir()).flat_map(|dir| list(dir)));
+            found.extend(units.into_iter().filter(|path| path.is_file()));
+        }
+        let on_record: Vec<(PathBuf, Vec<String>)> =
+            self.kept.iter().flat_map(|kept| kept.places(&self.files)).collect();
+        let known = |file: &Path, line: &str| {
+            on_record.iter().any(|(path, lines)| path == file && lines.iter().any(|known| known == line))
+        };
+        found.retain(|file| {
+            let text = fs::read_to_string(file).unwrap_or_default();
+            let own = body(&text);
+            own.len() < text.len() && own.lines().any(|line| !known(file, line))
+        });
+        found.sort();
+        found.dedup();
+        found
     }
 
     fn is_in_file(&self, kept: &Kept) -> Result<bool, HostError> {
@@ -190,7 +324,16 @@ impl Keeper {
         }
         let kept = self.plan(&applied)?;
         self.kept.push(kept.clone());
-        self.save()?;
+        self.save().and_then(|()| self.put(&kept)).inspect_err(|_| {
+            // Report the first error rather than an error of this call.
+            let _ = self.forget(&applied.target);
+        })?;
+        Ok(kept)
+    }
+
+    /// Writes a setting, which is already on record, to the files that keep it.
+    fn put(&self, kept: &Kept) -> Result<(), HostError> {
+        let mark = |option| Mark { applied: kept.applied.clone(), option };
         match &kept.change {
             Change::Lines { file, lines } => {
                 let mut text = read(file)?;
@@ -199,7 +342,7 @@ impl Keeper {
                 }
                 let new: String = lines.iter().map(|line| format!("{line}\n")).collect();
                 let after_header = text.len() - body(&text).len();
-                if applied.target.comes_first() && after_header > 0 {
+                if kept.applied.target.comes_first() && after_header > 0 {
                     text.insert_str(after_header, &new);
                 } else {
                     if !text.ends_with('\n') {
@@ -207,29 +350,29 @@ impl Keeper {
                     }
                     text.push_str(&new);
                 }
-                replace(file, &text, |_| Ok(()))?;
+                replace::replace(file, &text)
             }
-            Change::MountOption { dir, option, .. } => {
+            Change::MountOption { dir, option, original } => {
                 let mut text = read(&self.files.fstab)?;
                 self.back_up(&text)?;
-                if let Ok(place) = fstab::options_of(&text, dir) {
-                    let options = fstab::with_option(&text[place.clone()], option);
-                    text.replace_range(place, &options);
-                    self.replace_fstab(&text)?;
-                }
+                let Ok(place) = fstab::options_of(&text, dir) else { return Ok(()) };
+                let before = text[fstab::line_at(&text, place.start)].to_owned();
+                let option = MarkedOption { added: option.clone(), original: original.clone() };
+                mark(Some(option)).add_option(&mut text, place);
+                let place = fstab::options_of(&text, dir).expect("its line is still there");
+                self.check_line(&before, &text[fstab::line_at(&text, place.start)])?;
+                replace::replace(&self.files.fstab, &text)
             }
             Change::Mount { line } => {
                 let mut text = read(&self.files.fstab)?;
                 self.back_up(&text)?;
-                if !text.is_empty() && !text.ends_with('\n') {
-                    text.push('\n');
-                }
-                self.replace_fstab(&format!("{text}{line}\n"))?;
+                mark(None).add_line(&mut text, line);
+                self.check_line("", line)?;
+                replace::replace(&self.files.fstab, &text)
             }
-            Change::Files(own) => own.put()?,
-            Change::Itself => {}
+            Change::Files(own) => own.put(),
+            Change::Itself => Ok(()),
         }
-        Ok(kept)
     }
 
     /// Removes a setting from the files that keep it. Does nothing if the setting is not kept. Fails with
@@ -241,7 +384,7 @@ impl Keeper {
         let was_there = match &self.kept[at].change {
             Change::Lines { file, lines } => take_lines(file, lines)?,
             Change::MountOption { dir, .. } => self.take_option(dir, at)?,
-            Change::Mount { line } => self.take_line(line)?,
+            Change::Mount { line } => self.take_line(line, target)?,
             Change::Files(own) => own.take()?,
             Change::Itself => true,
         };
@@ -261,22 +404,31 @@ impl Keeper {
             && let Some(without) = fstab::without(&text[range.clone()], original, &options, place)
         {
             text.replace_range(range, &without);
-            self.replace_fstab(&text)?;
             was_there = true;
         }
+        self.replace_unmarked(&text, &self.kept[at].applied.target)?;
         Ok(was_there)
     }
 
     /// Removes a line from the mount table. Returns whether the table contained this line.
-    fn take_line(&self, line: &str) -> Result<bool, HostError> {
+    fn take_line(&self, line: &str, target: &Target) -> Result<bool, HostError> {
         let text = read(&self.files.fstab)?;
         let mut left: Vec<&str> = text.split_inclusive('\n').collect();
-        let Some(at) = left.iter().rposition(|known| known.trim_end_matches('\n') == line) else {
-            return Ok(false);
-        };
-        left.remove(at);
-        self.replace_fstab(&left.concat())?;
-        Ok(true)
+        let at = left.iter().rposition(|known| known.trim_end_matches('\n') == line);
+        if let Some(at) = at {
+            left.remove(at);
+        }
+        self.replace_unmarked(&left.concat(), target)?;
+        Ok(at.is_some())
+    }
+
+    /// Replaces the mount table with a text, without the marks of a setting.
+    fn replace_unmarked(&self, text: &str, target: &Target) -> Result<(), HostError> {
+        let text = without_marks(text, |mark| mark.applied.target == *target);
+        if text == read(&self.files.fstab)? {
+            return Ok(());
+        }
+        replace::replace(&self.files.fstab, &text)
     }
 
     fn backup(&self) -> PathBuf {
@@ -287,18 +439,27 @@ impl Keeper {
 
     fn back_up(&self, text: &str) -> Result<(), HostError> {
         let backup = self.backup();
-        if backup.exists() { Ok(()) } else { replace(&backup, text, |_| Ok(())) }
+        if backup.exists() { Ok(()) } else { replace::replace(&backup, text) }
     }
 
-    /// Replaces the mount table unless `findmnt` reports a new error in the new mount table.
-    fn replace_fstab(&self, text: &str) -> Result<(), HostError> {
-        replace(&self.files.fstab, text, |new| match (errors_in(&self.files.fstab), errors_in(new)) {
-            (old, new) if new.len() > old.len() => Err(HostError::NotKept {
-                value: "the new option".to_owned(),
-                path: self.files.fstab.clone(),
-                reason: format!("`findmnt --verify` reports in the new table: {}", new.join("; ")),
-            }),
-            _ => Ok(()),
+    /// Fails with [`HostError::NotKept`] if `findmnt` reports more errors in the new line of the mount table than
+    /// in the line before. findmnt reads only this line, because its time grows with the square of the lines.
+    fn check_line(&self, before: &str, new: &str) -> Result<(), HostError> {
+        let folder = self.folder.as_ref().expect("the record is locked before it is changed");
+        let errors = |line: &str| -> Result<Vec<String>, HostError> {
+            folder.replace_without_sync(TABLE_TO_CHECK, format!("{line}\n").as_bytes())?;
+            let errors = errors_in(&folder.path().join(TABLE_TO_CHECK), &self.findmnt);
+            folder.remove(TABLE_TO_CHECK)?;
+            Ok(errors)
+        };
+        let new = errors(new)?;
+        if new.is_empty() || new.len() <= errors(before)?.len() {
+            return Ok(());
+        }
+        Err(HostError::NotKept {
+            value: "the new option".to_owned(),
+            path: self.files.fstab.clone(),
+            reason: format!("`findmnt --verify` reports in the new line: {}", new.join("; ")),
         })
     }
 }
@@ -326,20 +487,20 @@ fn take_lines(file: &Path, lines: &[String]) -> Result<bool, HostError> {
     }
     let left = left.concat();
     if body(&left).is_empty() {
-        remove(file)?;
+        replace::remove_file(file)?;
         if !text.is_empty() {
             sync_folder(file)?;
         }
     } else if left != text {
-        replace(file, &left, |_| Ok(()))?;
+        replace::replace(file, &left)?;
     }
     Ok(were_there)
 }
 
 /// Returns the errors that `findmnt` reports in a mount table; no errors if `findmnt` is not installed.
-fn errors_in(table: &Path) -> Vec<String> {
-    let mut findmnt = Command::new("findmnt");
-    let out = findmnt.args(["--verify", "--tab-file"]).arg(table).stdin(Stdio::null()).output();
+fn errors_in(table: &Path, findmnt: &Path) -> Vec<String> {
+    let mut command = Command::new(findmnt);
+    let out = command.args(["--verify", "--tab-file"]).arg(table).stdin(Stdio::null()).output();
     let said = out.map(|out| out.stdout).unwrap_or_default();
     let said = String::from_utf8_lossy(&said).into_owned();
     let errors = said.lines().map(str::trim).filter(|line| line.starts_with("[E]"));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::HostError;
-use crate::files;
+use crate::{files, replace};
 
 /// The first line of each file that belongs only to fonio.
 pub(in crate::settings) const HEADER: &str =
@@ -85,7 +85,7 @@ impl OwnFiles {
             files::sync_folder(folder)?;
         }
         for file in &self.files {
-            files::replace(&file.path, &format!("{HEADER}{}", file.body()), |_| Ok(()))?;
+            replace::replace(&file.path, &format!("{HEADER}{}", file.body()))?;
         }
         Ok(())
     }
@@ -95,7 +95,7 @@ impl OwnFiles {
         let mut were_there = true;
         for OwnFile { path, .. } in &self.files {
             // A killed process may have left a temporary file.
-            files::remove(&files::beside(path))?;
+            replace::finish(path)?;
         }
         for file in &self.files {
             if file.is_there()? {

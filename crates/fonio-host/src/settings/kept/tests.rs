@@ -1,3 +1,4 @@
+use fonio_testing::skip_without;
 use proptest::prelude::*;
 
 use super::*;
@@ -10,6 +11,10 @@ fn machine(dir: &Path) -> KeptFiles {
     }
     fs::write(dir.join("fstab"), FSTAB).expect("write");
     fs::write(dir.join("udev"), "").expect("write");
+    files_in(dir)
+}
+
+fn files_in(dir: &Path) -> KeptFiles {
     KeptFiles {
         fstab: dir.join("fstab"),
         udev_rules: dir.join("rules.d/90-fonio.rules"),
@@ -77,6 +82,7 @@ fn what_earlier_builds_kept_is_undone() {
     let place = dir.path().display().to_string();
     // Earlier builds wrote a different first line, and a different option in the mount command.
     let as_then = |text: String| {
+        let text = without_marks(&text, |_| true);
         text.replace(HEADER, own::FORMER_HEADER).replace("mount --mount-options mode=", "mount -o mode=")
     };
     for (path, text) in contents(dir.path()) {
@@ -228,6 +234,234 @@ fn another_value_replaces_the_first_and_the_old_one_comes_back() {
     assert!(fs::read_to_string(&files.fstab).expect("fstab").contains("rw,relatime,commit=60 "));
     assert_eq!(keeper.forget(&applied(target, "", "").target).expect("forgotten"), Undone::Restored);
     assert_eq!(fs::read_to_string(&files.fstab).expect("fstab"), FSTAB);
+}
+
+/// A lost or damaged record leaves the settings that are in the mount table.
+#[test]
+fn settings_in_the_mount_table_are_undone_without_the_record() {
+    for damage in [None, Some(""), Some("[{"), Some("\0\0\0")] {
+        let (dir, files, mut keeper) = bed();
+        let options = [
+            (r#"{"kind": "access_times", "dir": "/data"}"#, "relatime", "noatime"),
+            (r#"{"kind": "commit_interval", "dir": "/data"}"#, "5", "30"),
+            (r#"{"kind": "access_times", "dir": "/"}"#, "relatime", "noatime"),
+            (r#"{"kind": "folder_on", "dir": "/usr/share", "to": "/usr/lib"}"#, "none", "bound"),
+        ];
+        let all = options.map(|(target, old, new)| applied(target, old, new));
+        all.iter().for_each(|change| drop(keeper.keep(change).expect("kept")));
+        drop(keeper);
+        let record = files.state.join(KeptFiles::RECORD);
+        match damage {
+            None => fs::remove_dir_all(&files.state).expect("removed"),
+            Some(text) => fs::write(&record, text).expect("write"),
+        }
+        let by_name = |kept: &[Kept]| {
+            let mut found: Vec<Applied> = kept.iter().map(|kept| kept.applied.clone()).collect();
+            found.sort_by_key(|change| all.iter().position(|known| known == change));
+            assert_eq!(found, all, "{damage:?}");
+        };
+        by_name(&Keeper::on_record(&files).expect("shown"));
+        let mut keeper = Keeper::open(files.clone()).expect("keeper");
+        by_name(keeper.kept());
+        drop(keeper);
+        // The record is complete again.
+        keeper = Keeper::open(files.clone()).expect("keeper");
+        by_name(keeper.kept());
+        for change in &all {
+            assert_eq!(keeper.forget(&change.target).expect("forgotten"), Undone::Restored);
+        }
+        drop(keeper);
+        assert_eq!(fs::read_to_string(&files.fstab).expect("fstab"), FSTAB);
+        let left: Vec<PathBuf> = contents(dir.path()).into_iter().map(|(path, _)| path).collect();
+        let mut expected = vec![dir.path().join("fstab")];
+        if damage.is_some() {
+            expected.push(files.state.join("kept.json.damaged-1"));
+        }
+        expected.push(dir.path().join("udev"));
+        assert_eq!(left, expected);
+    }
+}
+
+#[test]
+fn readable_settings_stay_on_record_and_files_with_others_are_named() {
+    let (dir, files, mut keeper) = bed();
+    keeper.keep(&applied(r#"{"kind": "swappiness"}"#, "60", "10")).expect("kept");
+    let scheduler = applied(r#"{"kind": "scheduler", "device": "sda"}"#, "none", "bfq");
+    keeper.keep(&scheduler).expect("kept");
+    keeper
+        .keep(&applied(r#"{"kind": "journal", "of": "sync_interval"}"#, "unset", "SyncIntervalSec=300s"))
+        .expect("kept");
+    drop(keeper);
+    let record = files.state.join(KeptFiles::RECORD);
+    let text = fs::read_to_string(&record).expect("record");
+    // The first entry stays readable.
+    fs::write(&record, &text[..text.find("sda").expect("it is there")]).expect("write");
+    let mut keeper = Keeper::open(files.clone()).expect("keeper");
+    assert_eq!(keeper.kept().len(), 1);
+    let named: Vec<PathBuf> = keeper.files_off_record();
+    let drop_in = dir.path().join("systemd/journald.conf.d/90-fonio-journald-sync.conf");
+    assert_eq!(named, [files.udev_rules.clone(), drop_in]);
+    assert_eq!(
+        keeper.forget(&applied(r#"{"kind": "swappiness"}"#, "", "").target).expect("forgotten"),
+        Undone::Restored
+    );
+    assert!(!files.sysctl.exists());
+}
+
+#[test]
+fn a_mark_whose_option_somebody_removed_goes() {
+    let (_dir, files, mut keeper) = bed();
+    keeper
+        .keep(&applied(r#"{"kind": "access_times", "dir": "/data"}"#, "relatime", "noatime"))
+        .expect("kept");
+    drop(keeper);
+    let text = fs::read_to_string(&files.fstab).expect("fstab");
+    fs::write(&files.fstab, text.replace("rw,noatime", "rw,relatime")).expect("write");
+    let keeper = Keeper::open(files.clone()).expect("keeper");
+    assert!(keeper.kept().is_empty());
+    drop(keeper);
+    assert_eq!(fs::read_to_string(&files.fstab).expect("fstab"), FSTAB);
+    assert!(!files.state.exists());
+}
+
+/// findmnt takes minutes for a table with thousands of lines, so it checks only the changed line.
+#[test]
+fn findmnt_reads_one_line() {
+    let (dir, files, mut keeper) = bed();
+    let filler: String =
+        (0..3000).map(|at| format!("UUID={at:04}-2 /mnt/{at} ext4 defaults 0 1\n")).collect();
+    fs::write(&files.fstab, format!("{FSTAB}{filler}")).expect("write");
+    let tool = dir.path().join("bin");
+    fs::create_dir(&tool).expect("mkdir");
+    let lines = dir.path().join("lines");
+    let script = format!("#!/bin/sh\nwc -l <\"$3\" >>{}\n", lines.display());
+    fs::write(tool.join("findmnt"), script).expect("write");
+    fs::set_permissions(tool.join("findmnt"), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("chmod");
+    keeper.findmnt = tool.join("findmnt");
+    let change = applied(r#"{"kind": "access_times", "dir": "/data"}"#, "relatime", "noatime");
+    keeper.keep(&change).expect("kept");
+    assert_eq!(keeper.forget(&change.target).expect("forgotten"), Undone::Restored);
+    assert_eq!(fs::read_to_string(lines).expect("it ran").trim(), "1");
+    assert_eq!(fs::read_to_string(&files.fstab).expect("fstab"), format!("{FSTAB}{filler}"));
+}
+
+#[test]
+fn a_line_that_findmnt_refuses_is_not_written() {
+    let (_dir, files, mut keeper) = bed();
+    // The first call, for the new line, reports an error; the second, for the line before, none.
+    let tool = files.state.with_file_name("findmnt");
+    fs::write(&tool, "#!/bin/sh\ngrep -q noatime \"$3\" && echo '   [E] no such option'\ntrue\n")
+        .expect("write");
+    fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("chmod");
+    keeper.findmnt = tool;
+    let error = keeper
+        .keep(&applied(r#"{"kind": "access_times", "dir": "/data"}"#, "relatime", "noatime"))
+        .expect_err("refused");
+    assert!(error.to_string().ends_with("reports in the new line: [E] no such option"), "{error}");
+    drop(keeper);
+    assert_eq!(fs::read_to_string(&files.fstab).expect("fstab"), FSTAB);
+    assert!(!files.state.exists() && !files.fstab.with_file_name("fstab.before-fonio").exists());
+}
+
+/// The calls that change files. Not every architecture has all of them.
+const CALLS: &str = "openat write pwrite64 fsync rename renameat renameat2 unlink unlinkat ftruncate fchmod \
+    fchown chmod mkdir mkdirat rmdir";
+/// The calls that need space.
+const NEED_SPACE: [&str; 6] = ["openat", "write", "pwrite64", "fsync", "mkdir", "mkdirat"];
+/// The folder in which `a_helper_keeps_and_forgets` works.
+const BED: &str = "FONIO_TEST_BED";
+
+/// Keeps and forgets settings, as a process that the tests below kill. Does nothing on its own.
+#[test]
+fn a_helper_keeps_and_forgets() {
+    let Some(dir) = std::env::var_os(BED) else { return };
+    let files = files_in(Path::new(&dir));
+    let changes = [
+        applied(r#"{"kind": "access_times", "dir": "/data"}"#, "relatime", "noatime"),
+        applied(r#"{"kind": "swappiness"}"#, "60", "10"),
+    ];
+    let failed = |error: HostError| eprintln!("refused: {error}");
+    let mut keeper = match Keeper::open(files) {
+        Ok(keeper) => keeper,
+        Err(error) => return failed(error),
+    };
+    keeper.findmnt = "true".into();
+    for change in &changes {
+        let _ = keeper.keep(change).map_err(failed);
+    }
+    let _ = keeper.forget(&changes[0].target).map_err(failed);
+}
+
+/// Lets a fault happen at each call of the helper that changes a file. Afterwards, all settings can be undone,
+/// and nothing is left.
+fn leaves_nothing(calls: &[&str], fault: &str, is_linked: bool) {
+    let mut faults = 0;
+    let mut done = None;
+    for (call, at) in calls.iter().flat_map(|call| (1..500).map(move |at| (call, at))) {
+        // The helper made fewer calls of this kind.
+        if done == Some(call) {
+            continue;
+        }
+        let dir = tempfile::tempdir().expect("dir");
+        let (bed, trace) = (dir.path().join("bed"), dir.path().join("trace"));
+        fs::create_dir(&bed).expect("mkdir");
+        let (files, other) = (machine(&bed), bed.join("other-name"));
+        if is_linked {
+            fs::hard_link(&files.fstab, &other).expect("link");
+        }
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "-qq", "--seccomp-bpf", "-o"]).arg(&trace);
+        strace.args(["-e", &format!("inject=?{call}:{fault}:when={at}")]);
+        strace.arg(std::env::current_exe().expect("procfs")).args(["--test-threads=1", "--exact"]);
+        strace.arg("settings::kept::tests::a_helper_keeps_and_forgets").env(BED, &bed);
+        let out = strace.output().expect("strace runs");
+        let is_killed = std::os::unix::process::ExitStatusExt::signal(&out.status) == Some(9);
+        let was_faulty = is_killed || fs::read_to_string(&trace).expect("trace").contains("(INJECTED)");
+        let case = format!("{call} {at} {fault}, linked: {is_linked}");
+        if !was_faulty {
+            assert!(out.status.success(), "{case}: {}", String::from_utf8_lossy(&out.stderr));
+            done = Some(call);
+            continue;
+        }
+        faults += 1;
+        let mut keeper = Keeper::open(files.clone()).unwrap_or_else(|error| panic!("{case}: {error}"));
+        let targets: Vec<Target> = keeper.kept().iter().map(|kept| kept.applied.target.clone()).collect();
+        for target in targets {
+            assert_eq!(keeper.forget(&target).expect("forgotten"), Undone::Restored, "{case}");
+        }
+        drop(keeper);
+        let mut expected = vec![(files.fstab.clone(), FSTAB.to_owned())];
+        if is_linked {
+            expected.push((other, FSTAB.to_owned()));
+        }
+        expected.push((files.udev_control.clone(), String::new()));
+        assert_eq!(contents(&bed), expected, "{case}");
+        assert!(!files.state.exists(), "{case}");
+    }
+    assert!(faults > calls.len(), "only {faults} faults happened");
+    eprintln!("{faults} faults ({fault}) tried");
+}
+
+#[test]
+fn a_kill_at_any_write_leaves_nothing() {
+    skip_without!(Strace);
+    let calls: Vec<&str> = CALLS.split_whitespace().collect();
+    leaves_nothing(&calls, "signal=KILL", false);
+}
+
+#[test]
+fn a_kill_at_any_write_leaves_hard_links_as_they_were() {
+    skip_without!(Strace);
+    let calls: Vec<&str> = CALLS.split_whitespace().collect();
+    leaves_nothing(&calls, "signal=KILL", true);
+}
+
+#[test]
+fn a_full_disk_at_any_write_leaves_nothing() {
+    skip_without!(Strace);
+    leaves_nothing(&NEED_SPACE, "error=ENOSPC", false);
+    leaves_nothing(&NEED_SPACE, "error=EDQUOT", true);
 }
 
 #[derive(Clone, Debug)]

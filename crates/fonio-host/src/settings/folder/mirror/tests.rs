@@ -44,7 +44,8 @@ fn described(dir: &Path) -> BTreeMap<PathBuf, String> {
             let attributes = if stat.is_symlink() {
                 Vec::new()
             } else {
-                copy::attributes(&copy::path_of(object.expect("open").as_fd())).expect("attributes")
+                crate::attributes::attributes(&copy::path_of(object.expect("open").as_fd()))
+                    .expect("attributes")
             };
             let first = if stat.is_dir() {
                 below.clone()

@@ -75,7 +75,7 @@ fn ext4() -> String {
 
 /// The sets of cases, in the order in which they were written. The rules were changed after the runs of the
 /// first set. No rule had been changed for the cases of another set when they ran for the first time.
-pub const SETS: [&str; 4] = ["first", "last", "later", "final"];
+pub const SETS: [&str; 5] = ["first", "last", "later", "final", "closing"];
 
 /// Reads the cases of one set, in the order of their names.
 pub fn read(folder: &Path, set: &str) -> Result<Vec<Case>> {
@@ -116,6 +116,7 @@ mod tests {
             assert!(!case.expected.storage || !case.expected.victim.is_empty(), "{}", case.name);
         }
         let storage = cases.iter().filter(|case| case.expected.storage).count();
-        assert_eq!(storage * 2, cases.len(), "half of the cases are about storage");
+        let tenths = storage * 10 / cases.len();
+        assert!((4..=6).contains(&tenths), "{storage} of {} cases are about storage", cases.len());
     }
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 use fonio_results::database::Location;
+use fonio_results::forwarded::ProxyHeader;
 use fonio_results::limits::Rate;
 use fonio_results::serve;
 use fonio_results::service::{Service, Settings};
@@ -56,9 +57,12 @@ struct Serve {
     /// contain only paths.
     #[arg(long, value_name = "URL", default_value = "")]
     public_url: String,
-    /// The address of a trusted proxy, whose X-Forwarded-For header is used. Can be given several times.
+    /// The address of a trusted proxy, which names its clients in a header. Can be given several times.
     #[arg(long, value_name = "ADDR")]
     proxy: Vec<IpAddr>,
+    /// The header of the trusted proxies: x-forwarded-for, or forwarded (RFC 7239).
+    #[arg(long, value_name = "NAME", default_value = "x-forwarded-for", value_parser = ["x-forwarded-for", "forwarded"])]
+    proxy_header: String,
     /// Requests per second that one address may send; a burst may have four times as many.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     requests_per_second: u32,
@@ -111,7 +115,11 @@ fn run(arguments: Serve) -> Result<()> {
         readers: usize::from(arguments.readers),
         requests: Rate { per_s: requests, burst: 4.0 * requests },
         submissions: Rate { per_s: submissions / 60.0, burst: submissions },
-        proxies: arguments.proxy,
+        proxies: arguments.proxy.iter().map(IpAddr::to_canonical).collect(),
+        proxy_header: match arguments.proxy_header.as_str() {
+            "forwarded" => ProxyHeader::Forwarded,
+            _ => ProxyHeader::XForwardedFor,
+        },
         public_url: arguments.public_url.trim_end_matches('/').to_owned(),
     };
     // Start the database threads outside the runtime, because they must not run inside it.

@@ -80,9 +80,7 @@ async fn wrong_method() -> Response {
 async fn guard(State(service): State<Service>, request: Request, next: Next) -> Response {
     let admitted = match request.extensions().get::<Peer>() {
         Some(Peer(peer)) => {
-            // Each proxy appends an entry, so the nearest proxy added only the last entry of the last header.
-            let forwarded = request.headers().get_all("x-forwarded-for").iter().next_back();
-            let client = service.client(*peer, forwarded.and_then(|value| value.to_str().ok()));
+            let client = service.client(*peer, request.headers());
             let writes = matches!(*request.method(), Method::POST | Method::DELETE);
             service.admit(client, writes)
         }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use axum::http::HeaderMap;
 use tokio::sync::Semaphore;
 
 use crate::database::{Connection, DatabaseError, Location, Pool};
+use crate::forwarded::{self, ProxyHeader};
 use crate::limits::{Limiter, Rate};
 use crate::store::Scope;
 use crate::store::summary::Summary;
@@ -25,8 +27,10 @@ pub struct Settings {
     pub requests: Rate,
     /// Rate limit for submissions and deletions from one client address.
     pub submissions: Rate,
-    /// Addresses of trusted proxies. Their `X-Forwarded-For` headers contain the addresses of the clients.
+    /// Addresses of trusted proxies.
     pub proxies: Vec<IpAddr>,
+    /// The header in which the trusted proxies name their clients.
+    pub proxy_header: ProxyHeader,
     /// The service's public URL without a final slash. If the URL is empty, replies contain only paths.
     pub public_url: String,
 }
@@ -46,6 +50,7 @@ pub struct Service {
     requests: Arc<Limiter>,
     submissions: Arc<Limiter>,
     proxies: Arc<[IpAddr]>,
+    proxy_header: ProxyHeader,
 }
 
 impl Service {
@@ -65,6 +70,7 @@ impl Service {
             requests: Arc::new(Limiter::new(settings.requests)),
             submissions: Arc::new(Limiter::new(settings.submissions)),
             proxies: settings.proxies.as_slice().into(),
+            proxy_header: settings.proxy_header,
         };
         Ok((service, thread))
     }
@@ -79,14 +85,9 @@ impl Service {
         self.reads.run(move |connection| Ok(query(connection, &lookup))).await?
     }
 
-    /// Returns the address of the client. If the peer is a trusted proxy, this is the last entry of
-    /// `X-Forwarded-For`.
-    pub(crate) fn client(&self, peer: IpAddr, forwarded_for: Option<&str>) -> IpAddr {
-        if !self.proxies.contains(&peer.to_canonical()) {
-            return peer;
-        }
-        let named = forwarded_for.and_then(|list| list.rsplit(',').next()?.trim().parse().ok());
-        named.unwrap_or(peer)
+    /// Returns the address of the client, which trusted proxies name in a header.
+    pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        forwarded::client(peer, &self.proxies, self.proxy_header, headers)
     }
 
     /// Counts a request of a client, and refuses the request if the client exceeds its rate limit.

@@ -10,3 +10,4 @@ mod program;
 mod refusals;
 mod service;
 mod support;
+mod texts;

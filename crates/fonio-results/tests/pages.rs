@@ -7,6 +7,7 @@ use crate::chromium;
 use crate::support;
 
 use chromium::Chromium;
+use fonio_core::DeviceKind;
 use fonio_results::database::Location;
 use fonio_results::serve::Times;
 use fonio_storebench_document::document::Document;
@@ -28,7 +29,10 @@ fn pages_fit_and_are_accessible() {
     let mut ids = Vec::new();
     for at in 0..60 {
         let mut document = sample::scaled(0.5 + f64::from(at) * 0.03);
-        document.device.model = Some(format!("A card with an unusually long name, number {}", at % 3));
+        // These names are unusually long.
+        document.device.kind = DeviceKind::Nvme;
+        document.device.firmware = None;
+        document.device.model = Some(format!("Samsung SSD 980 PRO with Heatsink {}TB", 1 + at % 3));
         ids.push(submit(&service, &document));
     }
     let mut hidden = sample::document();

@@ -90,6 +90,11 @@ fn a_flood_is_refused_and_others_are_served() {
     check(&refused, 429, "too many requests came from this address");
     assert!(refused.head.contains("retry-after: "), "{}", refused.head);
     assert_eq!(send("198.51.100.2").status, 201);
+    // Some proxies add the port of the client; each address still has a limit of its own.
+    assert_eq!(send("198.51.100.1:4711").status, 429);
+    for client in ["198.51.100.3:4711", "[2001:db8:1::1]:4711", "[2001:db8:2::1]"] {
+        assert_eq!(send(client).status, 201, "{client}");
+    }
     assert_eq!(service.get("/ranking").status, 200);
 }
 

@@ -16,6 +16,7 @@ use crate::entry;
 use crate::problem::Problem;
 use crate::service::{Lookup, Service};
 use crate::store::{Deletion, order, read};
+use crate::texts::{Accepted, UnknownText};
 use crate::{compression, figures, submission, token};
 
 /// Time limit for receiving a request body. Even on a slow link, the transfer of a document takes only a
@@ -26,7 +27,14 @@ const BODY_TIME: Duration = Duration::from_secs(15);
 pub(super) async fn submit(State(service): State<Service>, headers: HeaderMap, body: Body) -> Answer {
     let received = receive(&headers, body).await?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let entry = submission::read(&received, now)?;
+    let submission::Read { entry, unknown } = submission::read(&received, now, &Accepted::default())?;
+    if let Some(UnknownText { field, text }) = unknown.first() {
+        let sentence = format!(
+            "the document is refused, and nothing was stored: {field}: the service does not know `{text}`, so it could \
+             identify a machine or a person; ask the operator to add it to the known texts"
+        );
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, sentence).into());
+    }
     let reason = entry.hidden_reason.clone();
     let stored = service.writer.store(entry).await?;
     let page = page(&service, &stored.id);

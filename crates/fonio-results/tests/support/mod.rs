@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fonio_results::database::Location;
+use fonio_results::forwarded::ProxyHeader;
 use fonio_results::limits::Rate;
 use fonio_results::serve::{self, Times};
 use fonio_results::service::{Service, Settings};
@@ -121,6 +122,7 @@ pub fn settings(location: Location) -> Settings {
         requests: many,
         submissions: many,
         proxies: Vec::new(),
+        proxy_header: ProxyHeader::XForwardedFor,
         public_url: String::new(),
     }
 }

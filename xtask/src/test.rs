@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result, ensure};
@@ -46,12 +47,9 @@ fn all() -> Result<()> {
         doc.arg("doc").args(process::WHOLE_WORKSPACE).args(["--no-deps", "--document-private-items"]);
         process::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
     })?;
-    if process::cargo().args(["deny", "--version"]).output().is_ok_and(|out| out.status.success()) {
-        part("licences", || {
-            process::run(process::cargo().args(["deny", "check", "licenses", "bans", "sources"]))
-        })?;
-    } else {
-        println!("== licences: skipped, cargo-deny is not installed (`cargo install cargo-deny`)");
+    if let Some(deny) = part("cargo-deny", tools::ensure_cargo_deny)? {
+        part("licences", || process::run(&mut checks(&deny, &["check", "licenses", "bans", "sources"])))?;
+        part("advisories", || advisories(&deny))?;
     }
     part("build of the fuzz targets", fuzz::build)?;
     part("fuzz targets", fuzz::repeat_all)?;
@@ -59,6 +57,27 @@ fn all() -> Result<()> {
     let tally = part("tests", || tally::run(&programs, true))?;
     println!("\n{tally}");
     Ok(())
+}
+
+/// Returns a command of cargo-deny for this workspace.
+fn checks(deny: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(deny);
+    command.args(arguments).current_dir(process::root());
+    command
+}
+
+/// Checks the dependencies against the database of known vulnerabilities. Without the database, says that they
+/// were not checked.
+fn advisories(deny: &Path) -> Result<()> {
+    // cargo-deny keeps the database from earlier calls, but an old database would miss new advisories.
+    let fetched = checks(deny, &["fetch", "db"]).output().context("cannot start cargo-deny")?;
+    if !fetched.status.success() {
+        let why = String::from_utf8_lossy(&fetched.stderr);
+        let why = why.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it gave no reason");
+        println!("Advisories were not checked, because their database cannot be fetched: {}", why.trim());
+        return Ok(());
+    }
+    process::run(&mut checks(deny, &["check", "--disable-fetch", "advisories"]))
 }
 
 /// Fails if the build of a new clone does not fit on the disk. On a full disk, the linker ends with a bus error,

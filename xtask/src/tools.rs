@@ -1,6 +1,6 @@
 //! Lists the programs that the commands need, and their Debian packages.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -143,6 +143,41 @@ fn install(mut packages: Vec<&str>) -> Result<()> {
             .args(["install", "-y", "-qq", "--no-install-recommends"])
             .args(&packages),
     )
+}
+
+/// The version of cargo-deny that is compiled if it is not installed.
+const CARGO_DENY: &str = "0.20.2";
+
+/// Returns the path of cargo-deny. If it is missing, compiles it and keeps it in the target directory. Returns
+/// `None` and prints the reason if that fails, for example without a network.
+pub fn ensure_cargo_deny() -> Result<Option<PathBuf>> {
+    let folder = process::scratch("tools")?;
+    let installed = folder.join("bin/cargo-deny");
+    let found = fonio_testing::find_program("cargo-deny").or_else(|| Some(installed.clone()));
+    if let Some(found) = found.filter(|path| path.is_file()) {
+        return Ok(Some(found));
+    }
+    println!("Compiling cargo-deny in {}", folder.display());
+    let build = process::scratch("cargo-deny")?;
+    let mut command = process::cargo();
+    // Without optimisation, compiling takes less time.
+    command.args([
+        "install",
+        "--quiet",
+        "--locked",
+        "--debug",
+        "--version",
+        CARGO_DENY,
+        "cargo-deny",
+        "--root",
+    ]);
+    let made = process::run(command.arg(&folder).arg("--target-dir").arg(&build));
+    process::remove_folder(&build)?;
+    if let Err(error) = made {
+        println!("cargo-deny cannot be compiled, so licences and advisories are not checked: {error:#}");
+        return Ok(None);
+    }
+    Ok(Some(installed))
 }
 
 /// Installs DuckDB's Python package in a virtual environment in the target directory. Tests look for the

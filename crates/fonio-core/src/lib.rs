@@ -52,4 +52,4 @@ pub use rows::{
 pub use sink::RowSink;
 pub use unit_name::{CgroupUnit, Engine, unit_name};
 pub use units::{ByteCount, DeviceId, Nanos, SECTOR_BYTES, Sector, Timestamp};
-pub use untrusted::{printable, printable_json, printable_line};
+pub use untrusted::{printable, printable_json, printable_line, shortened};

@@ -36,6 +36,15 @@ pub fn is_foreign(c: char) -> bool {
         )
 }
 
+/// Returns the beginning of a text, of at most `bytes_max` bytes.
+pub fn shortened(text: &str, bytes_max: usize) -> &str {
+    if text.len() <= bytes_max {
+        return text;
+    }
+    let end = (0..=bytes_max).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
+}
+
 /// Escapes a name or another text that must stay within its line.
 ///
 /// Tabs and newlines become spaces; other foreign characters become their codes, such as `\x1b`.
@@ -147,6 +156,20 @@ mod tests {
             assert!(!escaped.contains(|c| is_foreign(c) && c != '\n'), "{escaped}");
             let again: Vec<String> = serde_json::from_str(&escaped).expect("it is JSON");
             assert_eq!(again, [text, "plain"]);
+        }
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        for (text, bytes_max, expected) in [
+            ("abc", 3, "abc"),
+            ("abc", 2, "ab"),
+            ("aäb", 2, "a"),
+            ("aäb", 3, "aä"),
+            ("äb", 1, ""),
+            ("", 0, ""),
+        ] {
+            assert_eq!(shortened(text, bytes_max), expected, "{text} {bytes_max}");
         }
     }
 }

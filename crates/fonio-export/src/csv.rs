@@ -25,6 +25,11 @@ impl<W: Write> CsvExport<W> {
         Ok(CsvExport { to, names: Names::default() })
     }
 
+    /// Returns the number of names of threads that were left out, because there are too many.
+    pub fn left_out(&self) -> u64 {
+        self.names.left_out
+    }
+
     /// Writes all buffered data and returns the output. Returns errors of writing to the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.to.flush()?;

@@ -13,6 +13,7 @@
 //! - Operations that fio lacks (write zeroes, secure erase, zones, passthrough) are omitted and counted.
 //! - Requests of a length or at a place that no device can have come from damaged recordings. They are omitted
 //!   and counted too, because one of them could become 10^11 lines.
+//! - Requests of more devices than a machine has are omitted and counted in the same way.
 //! - A recording can come from a stranger, and fio opens the paths in the log as root. Therefore a device name
 //!   becomes a path only if it has the form of a kernel's name.
 //!
@@ -30,6 +31,9 @@ const LINE_BYTES_MAX: u64 = 64 << 20;
 /// Maximum number of bytes of a request: the kernel counts them with 32 bits (`bi_size` in `struct bvec_iter`,
 /// `__data_len` in `struct request`).
 const REQUEST_BYTES_MAX: u64 = 1 << 32;
+
+/// Maximum number of devices in a log.
+const DEVICES_MAX: usize = 4096;
 
 /// Maximum number of characters of a device name, `DISK_NAME_LEN` of the kernel.
 const NAME_CHARS_MAX: usize = 32;
@@ -50,7 +54,8 @@ pub struct Written {
     pub requests: u64,
     /// Number of requests omitted because fio has no action for their operation, by operation.
     pub left_out: BTreeMap<Op, u64>,
-    /// Number of requests omitted because no device can have requests of their length or at their place.
+    /// Number of requests omitted because no device can have requests of their length or at their place, or
+    /// because there are too many devices.
     pub impossible: u64,
 }
 
@@ -142,12 +147,17 @@ impl<W: Write> RowSink for FioIolog<W> {
             self.written.impossible += 1;
             return Ok(());
         }
+        let is_new = !self.opened.contains(&row.device);
+        if is_new && self.opened.len() == DEVICES_MAX {
+            self.written.impossible += 1;
+            return Ok(());
+        }
         let at = row.order_time();
         let first = *self.first.get_or_insert(at);
         // Times never decrease, because fio would treat a decrease as no delay, and base all later delays on
         // the decreased time.
         self.last_us = self.last_us.max(1 + at.0.saturating_sub(first.0) / 1000);
-        if !self.opened.contains(&row.device) {
+        if is_new {
             self.opened.push(row.device);
             self.line(row.device, "add")?;
             self.line(row.device, "open")?;

@@ -37,6 +37,13 @@ const SAMPLES_PID: u32 = 9_000_001;
 /// The first thread number for tracks of queued requests; tracks of requests in flight have lower numbers.
 const QUEUED_TIDS: u32 = 100_000;
 
+/// Maximum number of devices, and of tracks of each kind of a device. Requests beyond them are left out; on real
+/// devices, a few thousand requests are in flight at most.
+const DEVICES_MAX: usize = 4096;
+const TRACKS_MAX: usize = 4096;
+/// Maximum number of threads whose written name is kept. A name can be written again.
+const THREADS_MAX: usize = 1 << 18;
+
 /// Nanoseconds in an hour, and the time up to which microseconds in a double are exact to the nanosecond.
 const HOUR: u64 = 3_600_000_000_000;
 const EXACT_UNTIL: u64 = 1 << 53;
@@ -49,14 +56,18 @@ struct Lanes {
 
 impl Lanes {
     /// Occupies the first track that is free at `begin`, until `end`; also returns whether the track is new.
-    fn take(&mut self, begin: u64, end: u64) -> (u32, bool) {
+    /// Returns `None` if there are too many tracks.
+    fn take(&mut self, begin: u64, end: u64) -> Option<(u32, bool)> {
         let found = self.free_from.iter().position(|free| *free <= begin);
         let lane = found.unwrap_or(self.free_from.len());
+        if lane == TRACKS_MAX {
+            return None;
+        }
         match found {
             Some(lane) => self.free_from[lane] = end,
             None => self.free_from.push(end),
         }
-        (lane as u32, found.is_none())
+        Some((lane as u32, found.is_none()))
     }
 }
 
@@ -82,6 +93,7 @@ pub struct PerfettoJson<W> {
     samples: bool,
     /// For each thread, the track name that was written.
     threads: BTreeMap<u32, Option<String>>,
+    left_out: u64,
 }
 
 impl<W: Write> PerfettoJson<W> {
@@ -100,7 +112,14 @@ impl<W: Write> PerfettoJson<W> {
             marks: Lanes::default(),
             samples: false,
             threads: BTreeMap::new(),
+            left_out: 0,
         }
+    }
+
+    /// Returns the number of requests, marks and names of threads that were left out, because there are too many
+    /// at once.
+    pub fn left_out(&self) -> u64 {
+        self.left_out + self.names.left_out
     }
 
     /// Writes the end of the file and returns the output. Returns errors of writing to the output.
@@ -186,9 +205,13 @@ impl<W: Write> PerfettoJson<W> {
     }
 
     /// Returns the process number of the device; the first call for a device writes the names of its tracks.
-    fn device(&mut self, id: DeviceId) -> io::Result<u32> {
+    /// Returns `None` if there are too many devices.
+    fn device(&mut self, id: DeviceId) -> io::Result<Option<u32>> {
         if let Some(tracks) = self.devices.get(&id) {
-            return Ok(tracks.pid);
+            return Ok(Some(tracks.pid));
+        }
+        if self.devices.len() == DEVICES_MAX {
+            return Ok(None);
         }
         let pid = DEVICE_PIDS + self.devices.len() as u32;
         self.devices.insert(id, DeviceTracks { pid, ..DeviceTracks::default() });
@@ -197,7 +220,7 @@ impl<W: Write> PerfettoJson<W> {
             None => id.to_string(),
         };
         self.name_process(pid, &name)?;
-        Ok(pid)
+        Ok(Some(pid))
     }
 
     fn request_args(&mut self, row: &Request) -> io::Result<()> {
@@ -238,7 +261,7 @@ impl<W: Write> PerfettoJson<W> {
         // Write the header first, because track names must follow it.
         self.micros(at)?;
         let (pid, comm) = match self.names.at(tid, at) {
-            Some(row) => (row.pid.unwrap_or(tid), row.comm.clone()),
+            Some(row) => (row.pid.unwrap_or(tid), row.comm.as_deref().map(str::to_owned)),
             None => (tid, None),
         };
         if self.threads.get(&tid) != Some(&comm) {
@@ -248,6 +271,9 @@ impl<W: Write> PerfettoJson<W> {
                     ",\n{{\"ph\":\"M\",\"pid\":{pid},\"tid\":{tid},\"name\":\"thread_name\",\"args\":{{\"name\":{}}}}}",
                     Json(comm)
                 )?;
+            }
+            if self.threads.len() == THREADS_MAX {
+                self.threads.clear();
             }
             self.threads.insert(tid, comm);
         }
@@ -268,7 +294,10 @@ impl<W: Write> RowSink for PerfettoJson<W> {
 
     fn request(&mut self, row: &Request) -> io::Result<()> {
         self.micros(row.queued.or(row.issued).unwrap_or(row.order_time()))?;
-        let pid = self.device(row.device)?;
+        let Some(pid) = self.device(row.device)? else {
+            self.left_out += 1;
+            return Ok(());
+        };
         let flags = flag_names(row.flags);
         let name =
             if flags.is_empty() { row.op.name().to_owned() } else { format!("{} {flags}", row.op.name()) };
@@ -290,7 +319,10 @@ impl<W: Write> RowSink for PerfettoJson<W> {
             } else {
                 (&mut tracks.in_flight, 1, "in flight")
             };
-            let (lane, new) = lanes.take(from.0, until.0);
+            let Some((lane, new)) = lanes.take(from.0, until.0) else {
+                self.left_out += 1;
+                return Ok(());
+            };
             let tid = first_tid + lane;
             if new {
                 self.name_thread(pid, tid, &format!("{kind} {}", lane + 1))?;
@@ -362,7 +394,10 @@ impl<W: Write> RowSink for PerfettoJson<W> {
     fn mark(&mut self, row: &Mark) -> io::Result<()> {
         self.micros(row.at)?;
         let until = row.until.map(|until| until.max(row.at));
-        let (lane, new) = self.marks.take(row.at.0, until.unwrap_or(row.at).0);
+        let Some((lane, new)) = self.marks.take(row.at.0, until.unwrap_or(row.at).0) else {
+            self.left_out += 1;
+            return Ok(());
+        };
         if new {
             self.name_thread(MARKS_PID, lane + 1, &format!("marks {}", lane + 1))?;
         }

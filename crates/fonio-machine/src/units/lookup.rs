@@ -5,11 +5,11 @@
 //! of a container is read from a file of its container engine, without a request to the engine's daemon. Each
 //! container is looked up once, while the container exists.
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use fonio_core::{CgroupUnit, Engine};
+use fonio_system::regular;
 use rustc_hash::FxHashMap;
 
 use super::names::{self, Packages};
@@ -148,11 +148,10 @@ impl Units {
     }
 }
 
-/// Reads a text file of at most [`FILE_BYTES_MAX`] bytes.
+/// Reads a text file of at most [`FILE_BYTES_MAX`] bytes. A user can put anything in the place of the files below
+/// the own home folder, so only regular files are opened.
 fn read(path: &Path) -> Option<String> {
-    let mut text = String::new();
-    File::open(path).ok()?.take(FILE_BYTES_MAX).read_to_string(&mut text).ok()?;
-    Some(text)
+    regular::read_text(path, FILE_BYTES_MAX).ok()
 }
 
 /// Returns the subfolders of a folder, sorted by name.
@@ -253,6 +252,34 @@ mod tests {
             drop(root);
             assert_eq!(units.of(Some(&cgroup), None).as_deref(), Some(expected), "{cgroup}");
         }
+    }
+
+    #[test]
+    fn files_of_a_hostile_user_are_not_opened() {
+        let home = "home/ana/.local/share/docker/containers";
+        let files = [
+            ("etc/passwd".to_owned(), "ana:x:1000:1000::/home/ana:/bin/sh\n"),
+            (format!("{home}/{ID}/config.v2.json"), include_str!("data/docker.config.v2.json")),
+        ];
+        let root = machine(&files);
+        let file = root.path().join(&files[1].0);
+        let name = || {
+            let cgroup =
+                format!("/user.slice/user-1000.slice/user@1000.service/user.slice/docker-{ID}.scope");
+            Units::below(root.path()).of(Some(&cgroup), None)
+        };
+        assert_eq!(name().as_deref(), Some("docker reverse-proxy"));
+        fs::remove_file(&file).unwrap();
+        // Nobody writes to the FIFO, so opening it would wait.
+        let mode = rustix::fs::Mode::RUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &file, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert_eq!(name().as_deref(), Some("docker id 8ad700d1f711"));
+        fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &file).unwrap();
+        assert_eq!(name().as_deref(), Some("docker id 8ad700d1f711"));
+        fs::remove_file(&file).unwrap();
+        fs::File::create(&file).and_then(|file| file.set_len(FILE_BYTES_MAX + 1)).unwrap();
+        assert_eq!(name().as_deref(), Some("docker id 8ad700d1f711"));
     }
 
     #[test]

@@ -221,6 +221,7 @@ fn tell_ready(arguments: &Emulate, options: &Options, emulated: &Emulated) -> Re
             "floor": emulated.floor(),
             "taken_off": emulated.overheads(),
             "cpus_awake": emulated.cpus_awake(),
+            "memory": emulated.memory(),
             "dilate": options.serve.dilate,
             "seed": options.serve.seed,
             "pid": std::process::id(),
@@ -265,6 +266,26 @@ fn tell_ready(arguments: &Emulate, options: &Options, emulated: &Emulated) -> Re
             micros(overheads.short.write.at(4096)),
             micros(overheads.long.read.at(4096)),
             micros(overheads.long.write.at(4096))
+        )?;
+    }
+    let memory = emulated.memory();
+    match &memory.not_locked {
+        Some(why) => writeln!(out, "  the server's memory can be swapped out: {why}")?,
+        None => writeln!(
+            out,
+            "  {} MiB of memory are locked{}",
+            memory.locked_bytes.0 >> 20,
+            if memory.is_sparse {
+                "; the data take memory as they are written: put no swap on this device"
+            } else {
+                ""
+            }
+        )?,
+    }
+    if let Some(why) = &memory.may_wait {
+        writeln!(
+            out,
+            "  if memory is short, the server may have to wait for write-back: {why} (needs CAP_SYS_RESOURCE)"
         )?;
     }
     if !emulated.cpus_awake() {
@@ -321,6 +342,9 @@ fn tell_end(
         });
         writeln!(out, "{}", json!({ "end": end }))?;
         return Ok(());
+    }
+    if let Some(why) = &report.image_error {
+        writeln!(out, "Commands failed because the device's data could not be read or written: {why}.")?;
     }
     let cpu_s = report.cpu_ns.as_secs_f64();
     let late = &report.lateness;

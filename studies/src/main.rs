@@ -8,6 +8,7 @@ mod asked;
 mod attribution;
 mod casebook;
 mod compare;
+mod cuts_bfuse;
 mod decisions;
 mod documents;
 mod emulator;
@@ -15,15 +16,18 @@ mod fit;
 mod fuse;
 mod fuse_safety;
 mod guests;
+mod histories;
 mod live;
 mod paper;
 mod receipt;
 mod sampled;
 mod schedulers;
+mod shares;
 mod storebench;
 mod sync_policy;
 mod verdicts;
 mod veryquick;
+mod watch_day;
 
 use std::process::ExitCode;
 
@@ -84,13 +88,18 @@ enum Study {
     ///
     /// Example: cargo studies receipt ext4
     Receipt(receipt::Arguments),
-    /// Cut the power of databases under a sync policy, and count the losses.
+    /// Measure the cost of a transaction under a sync policy.
     ///
-    /// Also prints the number of writes and flushes per transaction. Needs root; 10,000 cuts take hours, but an
-    /// interrupted run can be continued.
+    /// Prints the number of writes, flushes and KiB per transaction. Needs root; takes a minute.
     ///
-    /// Example: cargo studies sync-policy --cuts 500
+    /// Example: cargo studies sync-policy
     SyncPolicy(sync_policy::Arguments),
+    /// Cut the power of databases under a sync policy, and of plain files beside them; count the losses.
+    ///
+    /// Each run adds its cuts to the result file. Needs root; 1000 cuts take about five minutes.
+    ///
+    /// Example: cargo studies cuts-sync-policy --cuts 500
+    CutsSyncPolicy(sync_policy::cuts::Arguments),
     /// Run SQLite's own tests under each class of a sync policy.
     ///
     /// Fetches the sources of Debian's SQLite and builds its tests. Needs tcl-dev, a network and an hour.
@@ -104,12 +113,19 @@ enum Study {
     ///
     /// Example: cargo studies fuse --on samsung_s5 --cpu study stock buffered
     Fuse(fuse::Arguments),
-    /// Test the promises of `fonio mount` on devices that fail writes or lose power.
+    /// Cut the power below `fonio mount`, and compare the surviving files with docs/bfuse.md.
+    ///
+    /// Runs random writes, syncs, creations, renames and syncs of directories. Each run adds its cuts to the
+    /// result file. Needs root; 1000 cuts take about five minutes.
+    ///
+    /// Example: cargo studies cuts-bfuse --cuts 500
+    CutsBfuse(cuts_bfuse::Arguments),
+    /// Test the promises of `fonio mount` on devices that fail writes.
     ///
     /// Also runs random operations against a model file system, pjdfstest and fsx, and Debian's kernels in
     /// guests. Needs root, a network for the suites, and QEMU for the kernels; all parts take two hours.
     ///
-    /// Example: cargo studies fuse-safety errors power-cuts
+    /// Example: cargo studies fuse-safety errors sequences
     FuseSafety(fuse_safety::Arguments),
     /// Measure concurrent reads and writes under SmartIO and the kernel's schedulers, and check SmartIO's
     /// goals.
@@ -173,6 +189,21 @@ enum Study {
     ///
     /// Example: cargo studies guests repeatable
     Guests(guests::Arguments),
+    /// Compare a machine's files and settings before and after random histories of fonio's changes.
+    ///
+    /// In a complete Debian guest, commands of fonio are killed at their writes, disks are full, other programs
+    /// change the same files, and the guest reboots or loses power. Each run adds its histories to the result
+    /// file. Needs QEMU; without KVM, a history takes about a minute.
+    ///
+    /// Example: cargo studies histories --histories 20
+    Histories(histories::Arguments),
+    /// Run the watch for a day in a guest, with stalls, a suspended clock and a full disk.
+    ///
+    /// Prints its memory, processor time, written bytes and stalls. The guest's clock skips idle time. Each run
+    /// adds its minutes to the result file. Needs QEMU; a day takes hours.
+    ///
+    /// Example: cargo studies watch-day --minutes 120
+    WatchDay(watch_day::Arguments),
     /// Write the tables of figures in README.md and docs from the results.
     ///
     /// The results are in studies/results, one file per table; each study writes its own files. Takes a
@@ -222,8 +253,10 @@ fn run(study: Study) -> anyhow::Result<()> {
         Study::Sampled(arguments) => sampled::run(&arguments),
         Study::Receipt(arguments) => receipt::run(&arguments),
         Study::SyncPolicy(arguments) => sync_policy::run(&arguments),
+        Study::CutsSyncPolicy(arguments) => sync_policy::cuts::run(&arguments),
         Study::Veryquick(arguments) => veryquick::run(&arguments),
         Study::Fuse(arguments) => fuse::run(&arguments),
+        Study::CutsBfuse(arguments) => cuts_bfuse::run(&arguments),
         Study::FuseSafety(arguments) => fuse_safety::run(&arguments),
         Study::Schedulers(arguments) => schedulers::run(&arguments),
         Study::Applications(arguments) => applications::run(&arguments),
@@ -234,6 +267,8 @@ fn run(study: Study) -> anyhow::Result<()> {
         Study::Live(arguments) => live::run(&arguments),
         Study::Storebench(arguments) => storebench::run(&arguments),
         Study::Guests(arguments) => guests::run(&arguments),
+        Study::Histories(arguments) => histories::run(&arguments),
+        Study::WatchDay(arguments) => watch_day::run(&arguments),
         Study::Documents(arguments) => documents::run(&arguments),
     }
 }

@@ -33,6 +33,20 @@ pub fn build_fonio_for_tests() -> Result<PathBuf> {
     Ok(target().join("debug/fonio"))
 }
 
+/// Returns the path of the fonio program of a study, and the name of its configuration for results: `program`
+/// if it is set, otherwise a new build for tests.
+pub fn fonio_of_study(program: Option<&Path>) -> Result<(PathBuf, &'static str)> {
+    let Some(program) = program else { return Ok((build_fonio_for_tests()?, "Debug build")) };
+    let program = program.canonicalize().with_context(|| format!("cannot find {}", program.display()))?;
+    let folder = program.parent().and_then(Path::file_name).and_then(std::ffi::OsStr::to_str);
+    let build = match folder {
+        Some("debug") => "Debug build",
+        Some("release") => "Release build",
+        _ => "Build of an unknown configuration",
+    };
+    Ok((program, build))
+}
+
 /// Returns a folder for generated files. It is in the target directory, so `cargo clean` removes it.
 pub fn scratch(name: &str) -> Result<PathBuf> {
     let dir = target().join("xtask").join(name);

@@ -211,7 +211,16 @@ impl StudyResult {
             |words: &[&str]| process::output(Command::new("git").args(words).current_dir(process::root()));
         let origin = Origin::Measured {
             commit: git(&["rev-parse", "HEAD"])?,
-            changed: !git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty(),
+            // Results are not measured sources: a study in shares writes its result several times.
+            changed: !git(&[
+                "status",
+                "--porcelain",
+                "--untracked-files=no",
+                "--",
+                ".",
+                ":!studies/results",
+            ])?
+            .is_empty(),
             date: process::output(Command::new("date").args(["--utc", "+%F"]))?,
             machine: Machine::this()?,
         };

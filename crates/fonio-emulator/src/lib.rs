@@ -46,7 +46,8 @@ pub use lateness::LatenessFigures;
 pub use log::{Kind, Log, Record};
 pub use memory::{MemoryReport, SPARSE_VARIABLE};
 pub use power_cuts::{
-    CutOutcome, PowerCutOptions, PowerCuts, RecoveryDevice, WORKLOAD_BEGINS, WORKLOAD_ENDS, scratch,
+    CutOutcome, PowerCutOptions, PowerCuts, RecoveryDevice, WORKLOAD_BEGINS, WORKLOAD_ENDS, after_cuts,
+    scratch,
 };
 pub use report::ServeReport;
 pub use serve::{Answer, Front, Order, ServeConfig, serve};

@@ -132,6 +132,47 @@ impl PowerCuts {
     }
 }
 
+/// Mounts the ext4 file system of each cut's image on a loop device, and calls `look` with the mount point, or
+/// with the message of `mount` if mounting failed. Stops when `look` returns false.
+///
+/// The cuts must be in the order of [`Cut::plan`]. `place` is the directory for the images, as in
+/// [`PowerCutOptions::scratch`]. Fails with [`EmulatorError`] if an image cannot be created or removed.
+pub fn after_cuts(
+    ledger: &mut Ledger,
+    log: &Log,
+    tear: Tear,
+    place: &Path,
+    cuts: &[Cut],
+    look: &mut dyn FnMut(Cut, Result<&Path, &str>) -> bool,
+) -> Result<(), EmulatorError> {
+    let folder = private_folder(ledger, place)?;
+    let base = folder.join(format!("fonio-{}-base", std::process::id()));
+    let image = folder.join(format!("fonio-{}-cut", std::process::id()));
+    let base_entry = ledger.begin(Step::File { path: base.clone() })?;
+    let mut images = CutImages::new(log, tear, &base)?;
+    for cut in cuts {
+        let entry = ledger.begin(Step::File { path: image.clone() })?;
+        images.make(*cut, &image)?;
+        let device = LoopDevice::attach(ledger, &image, &LoopOptions::default())?;
+        let goes_on = match fonio_host::mount(ledger, device.path(), Filesystem::Ext4, None, "") {
+            Ok((dir, mounted)) => {
+                let goes_on = look(*cut, Ok(&dir));
+                ledger.undo(mounted)?;
+                goes_on
+            }
+            Err(HostError::ProgramFailed { output, .. }) => look(*cut, Err(&output)),
+            Err(error) => return Err(error.into()),
+        };
+        device.detach(ledger)?;
+        ledger.undo(entry)?;
+        if !goes_on {
+            break;
+        }
+    }
+    ledger.undo(base_entry)?;
+    Ok(())
+}
+
 /// Mounts the image and runs the check; returns `None` if the check succeeds.
 fn check(
     ledger: &mut Ledger,

@@ -1,7 +1,7 @@
-//! Tests that databases under a sync policy survive power cuts as their class promises, and that the cuts can
-//! do damage.
+//! Tests that databases under a sync policy survive power cuts as their class promises, that plain files in the
+//! same folder keep all synced changes, and that the cuts can do damage.
 //!
-//! `cargo studies sync-policy` runs many more power cuts.
+//! `cargo studies cuts-sync-policy` runs many more power cuts.
 
 use std::time::Duration;
 
@@ -26,11 +26,24 @@ fn every_class_keeps_its_promise() {
     assert!(library.exists(), "{} is missing", library.display());
     for mode in MODES {
         let options = |state: &std::path::Path| bed::options(state, 48);
-        let recorded =
-            Recorded::new(mode, &library, &options, bed::server(), (Duration::from_millis(700), 1), true)
-                .unwrap_or_else(|error| panic!("{}: {error}", mode.name));
-        let outcome = recorded.cut(CUTS, 1, &|| false).expect("cuts").expect("not stopped");
-        eprintln!("{}: {} transactions, {outcome:?}", mode.name, recorded.transactions());
+        let recorded = Recorded::new(
+            mode,
+            &library,
+            &options,
+            bed::server(),
+            (Duration::from_millis(700), 1),
+            true,
+            None,
+        )
+        .unwrap_or_else(|error| panic!("{}: {error}", mode.name));
+        let plan = recorded.plan(CUTS, 1).expect("plan");
+        let outcome = recorded.cut(&plan, &|| false).expect("cuts");
+        let [transactions, changes] = [recorded.transactions(), recorded.plain_changes()];
+        eprintln!(
+            "{}: {transactions} transactions, {changes} changes of plain files, {outcome:?}",
+            mode.name
+        );
+        assert!(changes > 0, "{}: the program changed no plain file", mode.name);
         assert_eq!(outcome.broken, 0, "{}: {outcome:?}", mode.name);
         if mode.promise == Promise::NeverStale {
             assert!(outcome.removed > 0, "{}: {outcome:?}", mode.name);

@@ -3,7 +3,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -12,6 +12,9 @@ use crate::machine::POLL;
 
 /// First byte of the agent's answer to `guest-sync-delimited`; this byte never occurs in JSON.
 const DELIMITER: u8 = 0xff;
+
+/// Time limit of a request without a check.
+const TELL_WITHIN: Duration = Duration::from_secs(60);
 
 /// Number of checks whether QEMU has ended, after QEMU closed the connection.
 const GONE_POLLS: u32 = 100;
@@ -31,9 +34,9 @@ pub(crate) type Check<'a> = &'a mut dyn FnMut() -> Result<(), LabError>;
 
 impl Talk {
     pub(crate) fn new(with: &'static str, stream: UnixStream) -> Result<Talk, LabError> {
+        // With these limits, the checks also run while a guest neither writes nor reads.
         stream.set_read_timeout(Some(POLL)).map_err(LabError::system("talk to", with))?;
-        // Without a time limit, a guest that does not read could block this process.
-        stream.set_write_timeout(Some(Duration::from_secs(60))).map_err(LabError::system("talk to", with))?;
+        stream.set_write_timeout(Some(POLL)).map_err(LabError::system("talk to", with))?;
         Ok(Talk { with, stream, rest: Vec::new() })
     }
 
@@ -59,9 +62,14 @@ impl Talk {
 
     /// Sends a request that has no reply on success.
     pub(crate) fn tell(&mut self, request: &str, arguments: &Value) -> Result<(), LabError> {
+        let began = Instant::now();
+        let with = self.with;
         self.send(
             &json!({ "execute": request, "arguments": arguments }).to_string().into_bytes(),
-            &mut || Ok(()),
+            &mut || match began.elapsed() {
+                elapsed if elapsed < TELL_WITHIN => Ok(()),
+                _ => Err(LabError::system("write to", with)(ErrorKind::TimedOut.into())),
+            },
         )
     }
 
@@ -81,15 +89,27 @@ impl Talk {
     }
 
     fn send(&mut self, message: &[u8], check: Check<'_>) -> Result<(), LabError> {
-        let sent = self.stream.write_all(message).and_then(|()| self.stream.write_all(b"\n"));
-        if sent.as_ref().is_err_and(|error| is_gone(error.kind())) {
-            // The next checks notice that QEMU has ended, and return the reason.
-            for _ in 0..GONE_POLLS {
-                check()?;
-                std::thread::sleep(POLL);
+        let message = [message, b"\n"].concat();
+        let mut rest = message.as_slice();
+        while !rest.is_empty() {
+            match self.stream.write(rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // On a busy machine, a guest on a simulated processor takes minutes to read a request.
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => check()?,
+                Err(error) => {
+                    if is_gone(error.kind()) {
+                        // The next checks notice that QEMU has ended, and return the reason.
+                        for _ in 0..GONE_POLLS {
+                            check()?;
+                            std::thread::sleep(POLL);
+                        }
+                    }
+                    return Err(LabError::system("write to", self.with)(error));
+                }
             }
         }
-        sent.map_err(LabError::system("write to", self.with))
+        Ok(())
     }
 
     fn receive(&mut self, check: Check<'_>) -> Result<Value, LabError> {
@@ -172,6 +192,35 @@ mod tests {
         let (own, _other) = UnixStream::pair().expect("sockets");
         let mut talk = Talk::new("the other side", own).expect("a conversation");
         assert!(matches!(talk.ask("x", &json!({}), &mut closed), Err(LabError::GuestOff)));
+    }
+
+    #[test]
+    fn a_request_to_a_slow_reader_arrives_complete_while_the_checks_run() {
+        let (own, mut other) = UnixStream::pair().expect("sockets");
+        let mut talk = Talk::new("the other side", own).expect("a conversation");
+        let text = "x".repeat(4 << 20);
+        let (looked_enough, begin) = std::sync::mpsc::channel();
+        let reader = std::thread::spawn(move || {
+            begin.recv().expect("the checks run");
+            let mut request = Vec::new();
+            let mut bytes = [0; 65536];
+            while !request.ends_with(b"\n") {
+                let count = other.read(&mut bytes).expect("a read");
+                request.extend_from_slice(&bytes[..count]);
+            }
+            other.write_all(b"{\"return\":{}}\n").expect("an answer");
+            request.len()
+        });
+        let mut looked = 0;
+        let mut check = || {
+            looked += 1;
+            if looked == 3 {
+                looked_enough.send(()).expect("the reader waits");
+            }
+            Ok(())
+        };
+        talk.ask("x", &json!({ "text": text }), &mut check).expect("an answer");
+        assert!(reader.join().expect("the reader") > text.len());
     }
 
     /// A panicking guest closes its end of the connection before the check notices that the guest has ended.

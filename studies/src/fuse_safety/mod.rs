@@ -2,12 +2,12 @@
 //!
 //! - `errors`: an emulated card fails random writes under ext4. Through the mount, `fsync` or `close` reports
 //!   each error to each writer, once per handle. Data for which these calls succeeded is on the card.
-//! - `power-cuts`: the power of an emulated card is cut at random moments; data that `fsync` acknowledged is
-//!   on the card.
 //! - `sequences`: random operations on the mount are compared with a model file system, by default a million
 //!   operations for each mode.
 //! - `suites`: the test suites pjdfstest and fsx of other authors (`suites.rs`).
 //! - `kernels`: the tests of the mount on Debian's kernels in virtual machines, with 100,000 open files.
+//!
+//! Power cuts are a study of their own (`cargo studies cuts-bfuse`).
 
 mod suites;
 
@@ -18,7 +18,6 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -28,13 +27,12 @@ use crate::{emulated, process, tools};
 
 const MODES: [&str; 5] =
     ["mode=extended", "mode=buffered", "mode=buffered,direct=no", "mode=writeback", "mode=auto"];
-const PARTS: [&str; 5] = ["errors", "power-cuts", "sequences", "suites", "kernels"];
+const PARTS: [&str; 4] = ["errors", "sequences", "suites", "kernels"];
 /// Size in bytes of a record in the test of the failing card. The content of a record is its number,
 /// repeated.
 const RECORD_BYTES: usize = 64 << 10;
 const RECORDS: usize = 400;
 const BATCH: usize = 8;
-const POWER_CUTS: &str = "40";
 const OPERATIONS: &str = "1000000";
 /// Number of random operations in a guest. A guest is about twenty times slower than this machine.
 const GUEST_OPERATIONS: &str = "20000";
@@ -57,8 +55,6 @@ pub struct Arguments {
 pub fn run_side(words: &[String]) -> Result<()> {
     match words {
         [side, mode, fonio] if side == "write-on-failing" => write_on_failing(mode, Path::new(fonio)),
-        [side, mode, fonio] if side == "write-and-commit" => write_and_commit(mode, Path::new(fonio)),
-        [side] if side == "check-committed" => check_committed(&folder_of("FONIO_MOUNT")?),
         _ => bail!("there is no side `{}`", words.join(" ")),
     }
 }
@@ -76,14 +72,6 @@ pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
             command.args(["--fault", "error:op=write,range=192M-2G,probability=0.02", "--"]);
             command.arg(&own).args([SIDE, "write-on-failing", mode]).arg(&fonio);
             process::run(&mut command).with_context(|| format!("{mode} on a card that fails writes"))?;
-        }
-        if wanted("power-cuts") {
-            let check = format!("'{}' {SIDE} check-committed", own.display());
-            let mut command = emulate(&fonio);
-            command.args(["--power-cuts", POWER_CUTS, "--check", &check, "--"]);
-            command.arg(&own).args([SIDE, "write-and-commit", mode]).arg(&fonio);
-            process::run(&mut command).with_context(|| format!("{mode} under power cuts"))?;
-            println!("{mode}: {POWER_CUTS} power cuts, all synced data survived");
         }
     }
     if wanted("sequences") {
@@ -290,47 +278,4 @@ fn write_on_failing(mode: &str, fonio: &Path) -> Result<()> {
 fn drop_caches() -> Result<()> {
     process::run(&mut Command::new("sync"))?;
     fs::write("/proc/sys/vm/drop_caches", "1").context("cannot drop the page cache")
-}
-
-/// Writes and syncs a record. Then writes its number to another file and syncs that file.
-fn write_and_commit(mode: &str, fonio: &Path) -> Result<()> {
-    let mounted = Mounted::start(fonio, &folder_of("FONIO_MOUNT")?, mode)?;
-    let data = File::create(mounted.dir.path().join("data"))?;
-    let committed = File::create(mounted.dir.path().join("committed"))?;
-    for number in 0..120 {
-        // Write the record in several calls, as applications do.
-        for (piece, bytes) in record(number).chunks(RECORD_BYTES / 4).enumerate() {
-            let at = number * RECORD_BYTES + piece * (RECORD_BYTES / 4);
-            data.write_all_at(bytes, at as u64)?;
-        }
-        if number % 2 == 0 {
-            data.sync_all()?;
-        } else {
-            data.sync_data()?;
-        }
-        committed.write_all_at(&(number as u64 + 1).to_le_bytes(), 0)?;
-        committed.sync_data()?;
-        std::thread::sleep(Duration::from_millis(3));
-    }
-    Ok(())
-}
-
-fn check_committed(card: &Path) -> Result<()> {
-    let mut count = [0; 8];
-    match File::open(card.join("committed")) {
-        Ok(file) => match file.read_exact_at(&mut count, 0) {
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
-            outcome => outcome?,
-        },
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error.into()),
-    }
-    let data = File::open(card.join("data")).context("records were acknowledged, but their file is gone")?;
-    for number in 0..usize::try_from(u64::from_le_bytes(count))? {
-        let mut found = vec![0; RECORD_BYTES];
-        data.read_exact_at(&mut found, (number * RECORD_BYTES) as u64)
-            .with_context(|| format!("record {number} was acknowledged"))?;
-        ensure!(found == record(number), "record {number} was acknowledged, but its content differs");
-    }
-    Ok(())
 }

@@ -1,210 +1,165 @@
-//! Runs the rounds of the study. Each round runs a program once on an emulated card, with up to 250 power
-//! cuts. The state file lists the finished rounds, so an interrupted study can be continued.
+//! `cargo studies cuts-sync-policy`: cuts the power of databases under a sync policy, and of plain files beside
+//! them.
+//!
+//! A round runs a program for 3 s on an emulated card that logs every command. Each power cut of the round
+//! builds an image that the card may contain after the cut, mounts it on a loop device, and opens the database.
 
-#[allow(dead_code, reason = "the emulator's tests use the other items")]
-#[path = "../../../crates/fonio-emulator/tests/bed/sync_policy.rs"]
-mod sync_policy;
-
-use std::error::Error;
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use fonio_core::ByteCount;
-use fonio_emulator::{Options, ServeConfig, Through};
-use fonio_host::Filesystem;
-use serde::{Deserialize, Serialize};
-use xtask::results::{Cell, StudyResult};
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use fonio_core::random::{mix, seed_for};
+use fonio_emulator::{Cut, scratch};
 
-use sync_policy::{MODES, Mode, Outcome, Promise, Recorded};
+use super::bed::{MODES, Mode, Outcome, Promise, Recorded};
+use super::{record, said};
+use crate::shares::{self, Shares, Study, most, sum};
+use crate::{process, tools};
 
-/// The number of cuts in a complete study, and the command line of such a study.
-pub const CUTS: u32 = 10_000;
-const COMMAND: &str = "cargo studies sync-policy --cuts 10000";
-const ROUND: u32 = 250;
-/// The maximum number of retries of a round after a machine error.
-const ATTEMPTS: u32 = 5;
-const LASTING: Duration = Duration::from_secs(3);
-/// The profile of an A2 card. It has a volatile cache, so a completed write can still be lost.
-const PROFILE: &str = "sd_a2";
+static STUDY: Study = Study {
+    id: "cuts-sync-policy",
+    title: "losses of power cuts under a sync policy",
+    command: "sudo cargo studies cuts-sync-policy",
+    rows: "program and policy",
+    columns: &[
+        sum("cuts"),
+        sum("promise broken"),
+        sum("intact"),
+        sum("corrupt"),
+        sum("removed"),
+        sum("plain files lost"),
+        most("transactions lost at most", "", 0),
+        most("longest span of lost transactions", "ms", 1),
+        sum("transactions"),
+        sum("changes of plain files"),
+    ],
+};
 
-#[derive(Serialize, Deserialize)]
-struct Done {
-    mode: String,
-    round: u32,
-    transactions: usize,
-    outcome: Outcome,
+const ROUND_MAX: u64 = 100;
+/// The maximum number of retries of a round after an error of the machine. For example, a process that has
+/// just created a mount namespace keeps a file system busy.
+const ATTEMPTS: u32 = 3;
+
+#[derive(Args)]
+pub struct Arguments {
+    /// The number of power cuts to add.
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    cuts: u64,
+    /// Run one round of this mode instead, without changing the result.
+    #[arg(long, requires = "seed")]
+    mode: Option<String>,
+    /// The seed of this round.
+    #[arg(long, requires = "mode")]
+    seed: Option<u64>,
+    /// Repeat a failed cut with the log of its round.
+    #[arg(long, value_name = "FILE", requires = "at")]
+    log: Option<PathBuf>,
+    /// The number of log records before this cut, and the seed of the cut.
+    #[arg(long, num_args = 2, value_names = ["RECORDS", "SEED"], requires = "log")]
+    at: Option<Vec<u64>>,
 }
 
-/// The argument with which this program serves an emulated card.
-pub const SERVE: &str = "serve";
-
-pub fn serve(_: &[String]) -> anyhow::Result<()> {
-    Ok(fonio_emulator::serve()?)
-}
-
-/// Performs the power cuts that `state` still lacks.
-pub fn run(library: &Path, state: &Path, cuts: u32, stop: &AtomicBool) -> Result<(), Box<dyn Error>> {
-    let stopped = || stop.load(Ordering::Relaxed);
-    let text = fs::read_to_string(state).unwrap_or_default();
-    let mut done: Vec<Done> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-    if done.is_empty() {
-        costs(library)?;
-    }
-    // The control mode needs only few cuts; the remaining cuts are divided among the modes under the policy.
-    let promising = MODES.iter().filter(|mode| mode.promise != Promise::Nothing).count() as u32;
-    for mode in MODES {
-        let wanted = match mode.promise {
-            Promise::Nothing => ROUND.min(cuts),
-            _ => cuts.div_ceil(promising),
-        };
-        let mut round = 0;
-        let mut made = 0;
-        while made < wanted {
-            let count = ROUND.min(wanted - made);
-            let is_done = done
-                .iter()
-                .any(|done| done.mode == mode.name && done.round == round && done.outcome.cuts >= count);
-            if !is_done {
-                let mut attempts = 0;
-                let new = loop {
-                    match one_round(mode, library, round, count, &stopped) {
-                        Ok(new) => break new,
-                        // This is an error of the machine. For example, a process that has just created a
-                        // mount namespace keeps a file system busy.
-                        Err(error) if attempts < ATTEMPTS && !stopped() => {
-                            attempts += 1;
-                            eprintln!("{}, round {round}: {error}; again", mode.name);
-                        }
-                        Err(error) => return Err(error),
-                    }
-                };
-                let Some(new) = new else {
-                    println!("Interrupted; the same command continues from here.");
-                    return Ok(());
-                };
-                eprintln!("{}, round {round}: {} cuts, {} broken", mode.name, count, new.outcome.broken);
-                done.retain(|done| done.mode != mode.name || done.round != round);
-                done.push(new);
-                let lines: Vec<String> = done.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
-                fs::write(state, lines.join("\n") + "\n")?;
-            }
-            made += count;
-            round += 1;
-        }
-    }
-    keep(&done, cuts >= CUTS)?;
-    if done.iter().any(|done| done.outcome.broken > 0) {
-        return Err("a promise was broken".into());
-    }
-    Ok(())
-}
-
-fn one_round(
-    mode: Mode,
-    library: &Path,
-    round: u32,
-    cuts: u32,
-    stopped: &dyn Fn() -> bool,
-) -> Result<Option<Done>, Box<dyn Error>> {
-    let seed = u64::from(round) + 1;
-    let recorded = Recorded::new(mode, library, &options, server()?, (LASTING, seed), true)?;
-    let Some(outcome) = recorded.cut(cuts, seed, stopped)? else { return Ok(None) };
-    Ok(Some(Done { mode: mode.name.to_owned(), round, transactions: recorded.transactions(), outcome }))
-}
-
-fn options(state: &Path) -> Options {
-    let serve = ServeConfig::of(PROFILE, ByteCount(48 << 20), 1);
-    Options {
-        through: Some(Through::Loop),
-        filesystem: Some(Filesystem::Ext4),
-        mount: Some(PathBuf::new()),
-        ..Options::of(serve, state.to_owned())
-    }
-}
-
-fn server() -> Result<Command, Box<dyn Error>> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.arg(SERVE);
-    Ok(command)
-}
-
-/// Measures the cost of a transaction without power cuts and without the disturbing process.
-fn costs(library: &Path) -> Result<(), Box<dyn Error>> {
-    println!(
-        "Writes, flushes and KiB of the device for each transaction (5 rows, {} s on `{PROFILE}`, ext4):\n",
-        LASTING.as_secs()
-    );
-    let columns = ["program and policy", "transactions", "writes", "flushes", "KiB"];
-    let title = "cost of a transaction under a sync policy";
-    let mut result = StudyResult::begin("sync-policy-cost", title, COMMAND, &columns)?;
-    result.seed = Some(1);
-    let plain = |journal| Mode {
-        name: if journal == "wal" {
-            "WAL FULL, without the library"
+/// Performs more power cuts, and adds their counts to the result.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    ensure!(process::is_root(), "emulated devices and mounts need root: run it with sudo");
+    tools::ensure(&[tools::BUILD])?;
+    let library = process::build_sync_library()?;
+    let stop = process::outlive_signals()?;
+    if let (Some(name), Some(seed)) = (&arguments.mode, arguments.seed) {
+        let mode = mode_of(name)?;
+        let outcome = if let (Some(log), Some(at)) = (&arguments.log, &arguments.at) {
+            let cut = Cut { at: usize::try_from(at[0])?, seed: at[1] };
+            said(said(Recorded::of(mode, &library, log))?.cut(&[cut], &|| false))?
         } else {
-            "TRUNCATE FULL, without the library"
-        },
-        journal,
-        synchronous: "FULL",
-        checkpoint: 60,
-        class: None,
-        promise: Promise::Nothing,
-    };
-    for mode in [plain("wal"), plain("truncate")].into_iter().chain(MODES.into_iter().skip(1)) {
-        let recorded = Recorded::new(mode, library, &options, server()?, (LASTING, 1), false)?;
-        let [writes, flushes, bytes] = recorded.costs()?;
-        let cells = vec![
-            Cell::count(recorded.transactions()),
-            Cell::once(writes, "", 2),
-            Cell::once(flushes, "", 2),
-            Cell::once(bytes / 1024.0, "", 0),
-        ];
-        result.row(mode.name, cells);
+            round(mode, seed, arguments.cuts, &library, &stop)?.0
+        };
+        println!("{name}, seed {seed}: {outcome:?}");
+        return Ok(());
     }
-    result.keep(true)?;
+    let names = MODES.map(|mode| mode.name);
+    let mut counted = Shares::open(&STUDY, &names)?;
+    counted.note("Debug build of the library.");
+    let mut left = arguments.cuts;
+    while left > 0 && !stop.load(Ordering::Relaxed) {
+        let mode = MODES.into_iter().min_by_key(|mode| counted.tried(mode.name) * 10 / weight(mode));
+        let mode = mode.expect("there are modes");
+        let cuts = (arguments.cuts * weight(&mode) / 82).clamp(1, ROUND_MAX).min(left);
+        let seed = mix(seed_for(counted.tried(mode.name), mode.name.len() as u64));
+        let mut attempts = 0;
+        let (outcome, transactions, changes) = loop {
+            match round(mode, seed, cuts, &library, &stop) {
+                Ok(done) => break done,
+                Err(error) if attempts < ATTEMPTS && !stop.load(Ordering::Relaxed) => {
+                    attempts += 1;
+                    eprintln!("{}, seed {seed}: {error:#}; again", mode.name);
+                }
+                Err(error) => return Err(error).with_context(|| format!("{}, seed {seed}", mode.name)),
+            }
+        };
+        println!("{}: {} cuts, {} broke a promise", mode.name, outcome.cuts, outcome.broken);
+        for (cut, why) in &outcome.failures {
+            counted.note(&format!(
+                "Failed: --mode '{}' --seed {seed} --at {} {}: {why}.",
+                mode.name, cut.at, cut.seed
+            ));
+        }
+        let counts = [outcome.cuts, outcome.broken, outcome.intact, outcome.corrupt, outcome.removed];
+        let counts = counts.into_iter().chain([outcome.plain_lost]).map(f64::from);
+        let rest = [outcome.lost_most as f64, outcome.span_ms_most, transactions as f64, changes as f64];
+        counted.add(mode.name, &counts.chain(rest).collect::<Vec<_>>());
+        counted.write()?;
+        left -= u64::from(outcome.cuts).min(left);
+    }
+    counted.print()?;
+    let tried: u64 = names.iter().map(|name| counted.tried(name)).sum();
+    let failed: u64 = names.iter().map(|name| counted.failed(name)).sum();
+    println!("{tried} tried, {failed} failed");
+    ensure!(failed == 0, "{failed} cuts broke a promise");
     Ok(())
 }
 
-fn keep(done: &[Done], is_complete: bool) -> anyhow::Result<()> {
-    println!("Power cuts on `{PROFILE}`, ext4, writes in doubt torn into units of 4 KiB:\n");
-    let columns = [
-        "program and policy",
-        "cuts",
-        "intact",
-        "corrupt",
-        "removed",
-        "transactions lost at most",
-        "longest span of lost transactions",
-        "promise broken",
-    ];
-    let title = "losses of power cuts under a sync policy";
-    let mut result = StudyResult::begin("sync-policy-cuts", title, COMMAND, &columns)?;
-    result.seed = Some(1);
-    for mode in MODES {
-        let mut all = Outcome::default();
-        for done in done.iter().filter(|done| done.mode == mode.name) {
-            all.add(&done.outcome);
-        }
-        if all.cuts == 0 {
-            continue;
-        }
-        let cells = vec![
-            Cell::count(all.cuts),
-            Cell::count(all.intact),
-            Cell::count(all.corrupt),
-            Cell::count(all.removed),
-            Cell::count(all.lost_most),
-            Cell::once(all.span_ms_most, "ms", 1),
-            Cell::count(all.broken),
-        ];
-        result.row(mode.name, cells);
-        if let Some(example) = &all.example {
-            eprintln!("{}: {example}", mode.name);
-        }
+/// The mode without a promise needs few cuts: it only shows that cuts do damage.
+fn weight(mode: &Mode) -> u64 {
+    if mode.promise == Promise::Nothing { 2 } else { 10 }
+}
+
+fn mode_of(name: &str) -> Result<Mode> {
+    let found = MODES.into_iter().find(|mode| mode.name == name);
+    found.with_context(|| {
+        format!(
+            "there is no mode `{name}`; modes: {}",
+            MODES.map(|mode| format!("`{}`", mode.name)).join(", ")
+        )
+    })
+}
+
+/// Runs the program, then cuts the power at random moments. Returns the outcome, the number of transactions,
+/// and the number of changes of plain files.
+fn round(
+    mode: Mode,
+    seed: u64,
+    cuts: u64,
+    library: &Path,
+    stop: &AtomicBool,
+) -> Result<(Outcome, usize, usize)> {
+    let folder = tempfile::tempdir_in(scratch(64 << 20))?;
+    let log = folder.path().join("log");
+    let recorded = record(mode, library, seed, true, Some(&log))?;
+    let plan = said(recorded.plan(u32::try_from(cuts)?, seed))?;
+    let outcome = said(recorded.cut(&plan, &|| stop.load(Ordering::Relaxed)))?;
+    for (cut, why) in &outcome.failures {
+        let name = format!("{}-{seed}", mode.name.replace([' ', ',', '='], "-"));
+        let kept = shares::keep_log(STUDY.id, &name, &log)?;
+        println!("{}, seed {seed}, {cut:?}: {why}", mode.name);
+        println!(
+            "  repeat with: {} --mode '{}' --seed {seed} --log {} --at {} {}",
+            STUDY.command,
+            mode.name,
+            kept.display(),
+            cut.at,
+            cut.seed
+        );
     }
-    result.keep(is_complete)?;
-    Ok(())
+    Ok((outcome, recorded.transactions(), recorded.plain_changes()))
 }

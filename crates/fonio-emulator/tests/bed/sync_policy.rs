@@ -1,9 +1,14 @@
-//! Cuts the power of SQLite databases under a sync policy, and checks for lost transactions and corruption.
+//! Cuts the power of SQLite databases under a sync policy, and of plain files in the same folder. Checks for
+//! lost transactions, corruption, and lost contents of the plain files.
 //!
 //! A program commits transactions, each in two tables, and reports each commit. The test then adds a mark to
 //! the device's log before the program continues. If the mark precedes a cut, the transaction was
 //! acknowledged, and all writes that it required precede the cut too. At the same time, another process makes
 //! the kernel write pages back without a flush, so that at a cut, writes of all files are in doubt.
+//!
+//! Now and then, the program also appends a line to `data.log`, and replaces `data.conf` by a new file. It syncs
+//! both as it should. The rule of the policy covers these files too, but they are no databases, so no class may
+//! drop their syncs.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -13,8 +18,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use fonio_emulator::{Cut, CutImages, Emulated, Kind, Log, Options, Tear, scratch};
-use fonio_host::{Filesystem, Ledger, LoopDevice, LoopOptions, Step};
+use fonio_emulator::{Cut, Emulated, Kind, Log, Options, Tear, after_cuts, scratch};
+use fonio_host::Ledger;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +66,7 @@ const LONG_WAL: (&str, &str, u32) = ("wal", "FULL", 1000);
 const TRUNCATE: (&str, &str, u32) = ("truncate", "FULL", 0);
 
 /// All modes, beginning with the mode without a promise.
-pub const MODES: [Mode; 8] = [
+pub const MODES: [Mode; 9] = [
     mode("synchronous=OFF, without the library", ("truncate", "OFF", 0), None, Promise::Nothing),
     mode("durable, write-ahead log", WAL, Some("class = 'durable'"), Promise::Durable),
     mode("durable, rollback journal", TRUNCATE, Some("class = 'durable'"), Promise::Durable),
@@ -80,6 +85,12 @@ pub const MODES: [Mode; 8] = [
     mode("ordered, rollback journal (stays durable)", TRUNCATE, Some("class = 'ordered'"), Promise::Durable),
     mode("cache, write-ahead log", WAL, Some("class = 'cache'"), Promise::NeverStale),
     mode("cache, rollback journal", TRUNCATE, Some("class = 'cache'"), Promise::NeverStale),
+    mode(
+        "cache with drop-fsync, rollback journal",
+        TRUNCATE,
+        Some("class = 'cache'\ndrop-fsync = true"),
+        Promise::NeverStale,
+    ),
 ];
 
 /// Counts the results of power cuts.
@@ -98,10 +109,12 @@ pub struct Outcome {
     pub span_ms_most: f64,
     /// Maximum time from the first missing transaction to the cut, in milliseconds.
     pub age_ms_most: f64,
-    /// Number of cuts that broke the mode's promise.
+    /// Number of cuts that lost an acknowledged change of a plain file, or damaged the file.
+    pub plain_lost: u32,
+    /// Number of cuts that broke the mode's promise, or lost a synced change of a plain file.
     pub broken: u32,
-    /// Message of the first error.
-    pub example: Option<String>,
+    /// The cuts that broke a promise, with a message.
+    pub failures: Vec<(Cut, String)>,
 }
 
 impl Outcome {
@@ -110,11 +123,12 @@ impl Outcome {
         self.intact += other.intact;
         self.corrupt += other.corrupt;
         self.removed += other.removed;
+        self.plain_lost += other.plain_lost;
         self.broken += other.broken;
         self.lost_most = self.lost_most.max(other.lost_most);
         self.span_ms_most = self.span_ms_most.max(other.span_ms_most);
         self.age_ms_most = self.age_ms_most.max(other.age_ms_most);
-        self.example = self.example.take().or_else(|| other.example.clone());
+        self.failures.extend_from_slice(&other.failures);
     }
 }
 
@@ -147,6 +161,8 @@ pub struct Recorded {
     log: Log,
     /// For each acknowledged transaction: the number of log records up to its mark, and the time of the mark.
     acknowledged: Vec<(usize, Duration)>,
+    /// For each acknowledged change of the plain files: the number of log records up to its mark.
+    plain: Vec<usize>,
     state: tempfile::TempDir,
     library: PathBuf,
     mode: Mode,
@@ -155,7 +171,7 @@ pub struct Recorded {
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 impl Recorded {
-    /// Records the device's writes while the program runs for `lasting`.
+    /// Records the device's writes while the program runs for `lasting`. Keeps the log in `kept`, if it is set.
     pub fn new(
         mode: Mode,
         library: &Path,
@@ -163,19 +179,19 @@ impl Recorded {
         server: Command,
         (lasting, seed): (Duration, u64),
         disturbed: bool,
+        kept: Option<&Path>,
     ) -> Result<Recorded> {
         let state = tempfile::tempdir()?;
         let log = scratch(64 << 20).join(format!("fonio-sync-{}-log", std::process::id()));
+        let log = kept.map_or(log, Path::to_owned);
         let mut options = options(&state.path().join("state"));
         options.serve.log = Some(log.clone());
-        let _log = Removed(log.clone());
+        let _log = kept.is_none().then(|| Removed(log.clone()));
         let mut emulated = Emulated::start(&options, server)?;
         let dir = emulated.mount_dir().ok_or("it is not mounted")?.to_owned();
         let database = dir.join("database");
-        // Match only the file name: the images are mounted elsewhere.
         let policy = state.path().join("policy.toml");
-        let rule = mode.class.map(|class| format!("[[database]]\npath = '/*/database'\n{class}\n"));
-        fs::write(&policy, rule.unwrap_or_default())?;
+        fs::write(&policy, rules(mode))?;
         let prepared = Command::new("sqlite3")
             .arg(&database)
             .arg(format!("PRAGMA journal_mode={};{PREPARE}", mode.journal))
@@ -189,6 +205,7 @@ impl Recorded {
             mode.journal,
             mode.synchronous,
             &mode.checkpoint.to_string(),
+            if mode.promise == Promise::Nothing { "no sync" } else { "sync" },
         ]);
         if mode.class.is_some() {
             writer.env("LD_PRELOAD", library).env("FONIO_SYNC_POLICY", &policy);
@@ -205,14 +222,17 @@ impl Recorded {
         let mut go_on = writer.0.stdin.take().ok_or("no input")?;
         let begun = std::time::Instant::now();
         emulated.mark("begin")?;
-        let mut count = 0u64;
+        let (mut count, mut plain) = (0_u64, 0_u64);
         while begun.elapsed() < lasting {
             let answer = answers.next().ok_or("the writer has ended")??;
             count += 1;
-            if answer != count.to_string() {
-                return Err(format!("the writer reports {answer} instead of {count}").into());
-            }
             emulated.mark("ack")?;
+            if answer == format!("{count} {}", plain + 1) {
+                plain += 1;
+                emulated.mark("plain")?;
+            } else if answer != format!("{count} {plain}") {
+                return Err(format!("the writer reports {answer} instead of {count} {plain}").into());
+            }
             writeln!(go_on)?;
         }
         drop(_disturber);
@@ -220,14 +240,25 @@ impl Recorded {
         drop(writer);
         emulated.mark("end")?;
         emulated.stop()?;
-        let log = Log::open(&log)?;
-        let mut acknowledged = Vec::new();
+        Recorded::of(mode, library, &log)
+    }
+
+    /// Reads the log of an earlier run.
+    pub fn of(mode: Mode, library: &Path, log: &Path) -> Result<Recorded> {
+        let log = Log::open(log)?;
+        let (mut acknowledged, mut plain) = (Vec::new(), Vec::new());
         for (at, record) in log.records.iter().enumerate() {
-            if record.kind == Kind::Mark && log.data(record)? == b"ack" {
-                acknowledged.push((at + 1, Duration::from_nanos(record.time.0)));
+            if record.kind == Kind::Mark {
+                match log.data(record)?.as_slice() {
+                    b"ack" => acknowledged.push((at + 1, Duration::from_nanos(record.time.0))),
+                    b"plain" => plain.push(at + 1),
+                    _ => {}
+                }
             }
         }
-        Ok(Recorded { log, acknowledged, state, library: library.to_owned(), mode })
+        let state = tempfile::tempdir()?;
+        fs::write(state.path().join("policy.toml"), rules(mode))?;
+        Ok(Recorded { log, acknowledged, plain, state, library: library.to_owned(), mode })
     }
 
     /// Returns the mean number of writes, flushes and bytes per transaction.
@@ -252,43 +283,90 @@ impl Recorded {
         self.acknowledged.len()
     }
 
-    /// Cuts the power at random moments and checks the database after each cut.
-    pub fn cut(&self, count: u32, seed: u64, stop: &dyn Fn() -> bool) -> Result<Option<Outcome>> {
+    /// Returns the number of acknowledged changes of the plain files.
+    pub fn plain_changes(&self) -> usize {
+        self.plain.len()
+    }
+
+    /// Chooses random moments of the run for power cuts.
+    pub fn plan(&self, count: u32, seed: u64) -> Result<Vec<Cut>> {
         let from = self.log.mark("begin")?.ok_or("no mark")?;
         let to = self.log.mark("end")?.ok_or("no mark")?;
+        Ok(Cut::plan(from..to, count, seed))
+    }
+
+    /// Cuts the power at the given moments, and checks the database and the plain files after each cut. Ends
+    /// before the next cut when `stop` returns true.
+    pub fn cut(&self, plan: &[Cut], stop: &dyn Fn() -> bool) -> Result<Outcome> {
         let mut ledger = Ledger::open(&self.state.path().join("cuts"))?;
-        let place = fonio_host::private_folder(&mut ledger, &scratch(self.log.capacity.0))?;
-        let base = place.join(format!("fonio-{}-base", std::process::id()));
-        let image = place.join(format!("fonio-{}-cut", std::process::id()));
-        let base_entry = ledger.begin(Step::File { path: base.clone() })?;
-        let mut images = CutImages::new(&self.log, Tear::Page, &base)?;
+        let place = scratch(self.log.capacity.0);
         let mut outcome = Outcome::default();
-        let mut stopped = false;
-        for cut in Cut::plan(from..to, count, seed) {
-            if stop() {
-                stopped = true;
-                break;
-            }
-            let entry = ledger.begin(Step::File { path: image.clone() })?;
-            images.make(cut, &image)?;
-            let device = LoopDevice::attach(&mut ledger, &image, &LoopOptions::default())?;
-            let (dir, mount) = fonio_host::mount(&mut ledger, device.path(), Filesystem::Ext4, None, "")?;
-            self.look(&dir.join("database"), cut, &mut outcome)?;
-            ledger.undo(mount)?;
-            device.detach(&mut ledger)?;
-            ledger.undo(entry)?;
-        }
-        ledger.undo(base_entry)?;
+        let mut looked = Ok(());
+        after_cuts(&mut ledger, &self.log, Tear::Page, &place, plan, &mut |cut, mounted| {
+            looked = match mounted {
+                Ok(dir) => self.look(&dir.join("database"), cut, &mut outcome),
+                Err(why) => {
+                    outcome.cuts += 1;
+                    outcome.corrupt += 1;
+                    outcome.broken += 1;
+                    outcome.failures.push((cut, why.to_owned()));
+                    Ok(())
+                }
+            };
+            looked.is_ok() && !stop()
+        })?;
+        looked?;
         ledger.close()?;
-        Ok((!stopped).then_some(outcome))
+        Ok(outcome)
     }
 
     fn look(&self, database: &Path, cut: Cut, outcome: &mut Outcome) -> Result<()> {
         outcome.cuts += 1;
+        let database_broken = self.look_at_database(database, cut, outcome)?;
+        // Opening a cache may have removed it. The plain files must remain.
+        let plain_broken = self.look_at_plain(database, cut).err();
+        outcome.plain_lost += u32::from(plain_broken.is_some());
+        let is_promised = self.mode.promise != Promise::Nothing;
+        let broken: Vec<String> =
+            [database_broken, plain_broken.filter(|_| is_promised)].into_iter().flatten().collect();
+        if !broken.is_empty() {
+            outcome.broken += 1;
+            outcome.failures.push((cut, broken.join("; ")));
+        }
+        Ok(())
+    }
+
+    /// Compares the plain files with the acknowledged changes. One more change may have started.
+    fn look_at_plain(&self, database: &Path, cut: Cut) -> std::result::Result<(), String> {
+        let acknowledged = self.plain.partition_point(|at| *at <= cut.at);
+        let read = |name: &str| match fs::read(database.with_file_name(name)) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+            read => read.map_err(|error| format!("{name}: {error}")),
+        };
+        let conf = String::from_utf8_lossy(&read("data.conf")?).into_owned();
+        let allowed = [acknowledged, acknowledged + 1].map(|turn| match turn {
+            0 => String::new(),
+            _ => format!("turn {turn}\n").repeat(700),
+        });
+        if !allowed.contains(&conf) {
+            let start: String = conf.chars().take(20).collect();
+            return Err(format!("data.conf has {} bytes, `{start}`, not turn {acknowledged}", conf.len()));
+        }
+        let log = read("data.log")?;
+        let expected: String =
+            (1..=acknowledged).map(|turn| format!("{turn:08} {}\n", "x".repeat(500))).collect();
+        if !log.starts_with(expected.as_bytes()) {
+            return Err(format!("data.log has {} bytes, not the {acknowledged} synced lines", log.len()));
+        }
+        Ok(())
+    }
+
+    /// Returns the broken promise of the database's class.
+    fn look_at_database(&self, database: &Path, cut: Cut, outcome: &mut Outcome) -> Result<Option<String>> {
         let mut broken = None;
         if self.mode.promise == Promise::NeverStale && self.is_removed(database)? {
             outcome.removed += 1;
-            return Ok(());
+            return Ok(None);
         }
         let out = Command::new("sqlite3").arg(database).arg(CHECK).output()?;
         let said = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -326,11 +404,7 @@ impl Recorded {
                 }
             }
         }
-        if let Some(why) = broken {
-            outcome.broken += 1;
-            outcome.example.get_or_insert_with(|| format!("record {}, seed {}: {why}", cut.at, cut.seed));
-        }
-        Ok(())
+        Ok(broken)
     }
 
     /// Opens the database with the library under another boot ID, and returns whether the library removed the
@@ -353,6 +427,12 @@ impl Recorded {
             _ => Err(format!("cannot read the cache database: {out:?}").into()),
         }
     }
+}
+
+/// Returns the policy of a mode. The rule covers the database and the plain files. It has no folder, because
+/// the images are mounted elsewhere.
+fn rules(mode: Mode) -> String {
+    mode.class.map(|class| format!("[[database]]\npath = '/*/data*'\n{class}\n")).unwrap_or_default()
 }
 
 /// A child that is killed when this value is dropped.

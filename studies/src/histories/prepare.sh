@@ -1,0 +1,15 @@
+# Prepares a guest: a file system on the second disk with a typical line in fstab, and a unit.
+set -e
+DISK=/dev/disk/by-id/virtio-disk1
+chmod +x /usr/local/bin/fonio
+mkfs.ext4 -q -F $DISK
+mkdir -p /mnt/card /var/lib/histories
+touch /etc/fstab
+printf '# cards\nUUID=%s\t/mnt/card\text4  rw,relatime,nofail\t0 2\n' $(blkid -s UUID -o value $DISK) >>/etc/fstab
+printf '[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n' >/etc/systemd/system/backup.service
+systemctl daemon-reload
+systemctl enable --now backup.service
+mount /mnt/card
+# fonio remembers nothing yet; these folders exist after any command.
+fonio fix undo >/dev/null 2>&1 || true
+sync

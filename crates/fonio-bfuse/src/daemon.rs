@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use fonio_system::signals;
 use rustix::fs::{Mode, OFlags};
+use rustix::mm::MlockAllFlags;
 
 use crate::error::MountError;
 use crate::mount::Mount;
@@ -14,7 +15,7 @@ use crate::options::Options;
 
 /// Mounts, calls `when_ready`, and serves until the directory is unmounted or SIGTERM, SIGINT or SIGHUP
 /// arrives. Then writes all buffered data to the source files and unmounts. Returns errors of
-/// [`Mount::start`], and of the unmount.
+/// [`Mount::start`], of locking memory, and of the unmount.
 pub fn serve(
     source: &Path,
     dir: &Path,
@@ -22,10 +23,21 @@ pub fn serve(
     when_ready: impl FnOnce(&Mount),
 ) -> Result<(), MountError> {
     let stop = signals::wake_on(&signals::ENDING).map_err(MountError::system("catch signals for", dir))?;
+    lock_memory()?;
     let mount = Mount::start(source, dir, options)?;
     when_ready(&mount);
     mount.wait(Some(stop.as_fd()))?;
     mount.stop()
+}
+
+/// Locks all memory of this process as soon as it is used, so that requests do not wait for swap. An ordinary
+/// user has too low a limit, so only the buffer is locked then, if possible.
+fn lock_memory() -> Result<(), MountError> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    rustix::mm::mlockall(flags).map_err(MountError::not_locked("the daemon"))
 }
 
 /// Detaches the process from the terminal and closes the standard streams. Returns errors of the system calls

@@ -39,6 +39,21 @@ pub enum MountError {
         /// The feature that is missing, and the mode to use instead.
         reason: &'static str,
     },
+    /// The memory of the daemon cannot be locked.
+    #[error(
+        "cannot lock {memory} in memory: the limit of locked memory (RLIMIT_MEMLOCK) is {limit}; raise it with \
+         `ulimit -l unlimited`, run with CAP_IPC_LOCK, or choose a smaller `buffer`. Without the lock, programs that use \
+         the mount could wait for swap"
+    )]
+    NotLocked {
+        /// The memory that cannot be locked.
+        memory: &'static str,
+        /// The limit of locked memory.
+        limit: String,
+        /// The error of the system call.
+        #[source]
+        source: io::Error,
+    },
     /// There is no fonio mount at the path.
     #[error("no fonio mount at {}", path.display())]
     NotMounted {
@@ -57,6 +72,14 @@ pub enum MountError {
 }
 
 impl MountError {
+    /// Returns a function for `map_err` that explains why `memory` cannot be locked.
+    pub(crate) fn not_locked<E: Into<io::Error>>(memory: &'static str) -> impl FnOnce(E) -> Self {
+        use rustix::process::{Resource, getrlimit};
+        let limit = getrlimit(Resource::Memlock).current;
+        let limit = limit.map_or_else(|| "unlimited".to_owned(), |bytes| format!("{} KiB", bytes >> 10));
+        move |source| MountError::NotLocked { memory, limit, source: source.into() }
+    }
+
     /// Returns a function for `map_err` that adds `action` and `path` to a system error.
     pub(crate) fn system<E: Into<io::Error>>(
         action: &'static str,

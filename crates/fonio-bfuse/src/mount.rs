@@ -40,7 +40,8 @@ pub struct Mount {
 
 impl Mount {
     /// Mounts the directory `source` at `dir`. Before this, detaches fonio mounts whose daemon was killed.
-    /// Fails if `source` or `dir` is not a directory, the mode is not available, or the kernel refuses.
+    /// Fails if `source` or `dir` is not a directory, the mode is not available, or the kernel refuses, and
+    /// with [`MountError::NotLocked`] if root cannot lock the memory of the buffer.
     pub fn start(source: &Path, dir: &Path, options: Options) -> Result<Self, MountError> {
         let detached = device::detach_dead(crate::report::is_served);
         crate::report::sweep();
@@ -55,9 +56,13 @@ impl Mount {
         // source. For a user's mount, the options of the source's mount apply.
         let times = kernel::AccessTimes::of(options.flags.bits());
         let root = times.and_then(|times| kernel::with_access_times(&source, times).ok()).unwrap_or(root);
+        // A user's limit of locked memory may be lower than the size of the buffer.
+        let is_root = rustix::process::geteuid().is_root();
+        let buffer = Buffer::new(options.buffer, Arc::new(BufferStatistics::default()), is_root)
+            .map_err(MountError::not_locked("the buffer"))?;
         let allowed = (options.io_uring != IoUring::No).then(RingsAllowed::now);
         let session = Arc::new(device::mount(&source, &dir, &options)?);
-        let outcome = Self::serve(root, session, &dir, options, allowed, limit, detached);
+        let outcome = Self::serve(root, session, &dir, options, Arc::new(buffer), allowed, limit, detached);
         if outcome.is_err() {
             // Ignore errors of the unmount, because only the first error is reported.
             let _ = device::unmount(&dir, true);
@@ -70,14 +75,14 @@ impl Mount {
         session: Arc<OwnedFd>,
         dir: &Path,
         options: Options,
+        buffer: Arc<Buffer>,
         allowed: Option<RingsAllowed>,
         limit: u64,
         detached: Vec<PathBuf>,
     ) -> Result<Self, MountError> {
         let Agreed { chosen, over_ring, minor } = shake_hands(&session, &root, dir, &options)?;
         drop(allowed);
-        let statistics = Arc::new(BufferStatistics::default());
-        let buffer = Arc::new(Buffer::new(options.buffer, Arc::clone(&statistics)));
+        let statistics = Arc::clone(&buffer.statistics);
         let manager = Manager::start(&buffer).map_err(MountError::system("start a thread for", dir))?;
         let prometheus = options.prometheus;
         let descriptors = Descriptors::new(limit, Session::threads_max(&options, over_ring));

@@ -152,6 +152,11 @@ statistics! {
     entry_bytes: Counter => u64,
     /// Whether the buffer's memory is locked, so it cannot be swapped out.
     is_locked: Counter => bool,
+    /// Number of bytes of the buffer's locked memory.
+    locked_bytes: Counter => u64,
+    /// Whether the kernel may make the threads that flush the buffer wait for write-back when memory is short:
+    /// `PR_SET_IO_FLUSHER` needs CAP_SYS_RESOURCE.
+    may_wait: Counter => bool,
     /// Number of bytes that the buffer currently contains.
     fill_bytes: Counter => u64,
     /// Number of writes that the buffer accepted.

@@ -736,3 +736,32 @@ fn little_memory_slows_and_does_not_stop() {
         drop(mounted);
     }
 }
+
+#[test]
+fn roots_daemon_locks_its_memory_or_refuses_to_mount() {
+    let Some(mut mounted) = mount("mode=buffered") else { return };
+    std::fs::write(mounted.path("file"), vec![1; 1 << 20]).expect("write");
+    let report = fonio_bfuse::report(&mounted.dir).expect("statistics");
+    let buffer = &report.buffer;
+    assert!(buffer.is_locked, "{buffer:?}");
+    assert_eq!(buffer.locked_bytes, buffer.entries * buffer.entry_bytes);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", report.pid)).expect("status");
+    let kib = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect(name);
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number")
+    };
+    assert!(kib("VmLck:") << 10 > buffer.locked_bytes, "the program is locked too");
+    assert!(mounted.terminate());
+
+    let folder = tempfile::tempdir().expect("dir");
+    let [source, dir] = ["source", "dir"].map(|name| folder.path().join(name));
+    std::fs::create_dir(&source).and_then(|()| std::fs::create_dir(&dir)).expect("dirs");
+    let mut refused = Command::new("setpriv");
+    let limited =
+        ["--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock", "prlimit", "--memlock=65536:65536", "--"];
+    refused.args(limited).arg(support::program()).args([&source, &dir]).arg("mode=buffered");
+    let out = refused.output().expect("setpriv");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && said.contains("RLIMIT_MEMLOCK"), "{said}");
+    assert!(!is_mounted(&dir));
+}

@@ -34,8 +34,9 @@ impl Manager {
             manager.threads.push(std::thread::Builder::new().name("fonio-flush".to_owned()).spawn(
                 move || {
                     // Without this call, the kernel could reclaim memory for this thread by writing back
-                    // through our own mount. The call needs a capability.
-                    let _ = crate::kernel::forbid_io_recursion();
+                    // through our own mount. The call needs a capability; the statistics report a failure.
+                    let may_wait = crate::kernel::forbid_io_recursion().is_err();
+                    buffer.statistics.may_wait.set(u64::from(may_wait));
                     buffer.manage();
                 },
             )?);

@@ -54,7 +54,7 @@ pub(crate) struct Buffer {
     dirty: Mutex<Dirty>,
     /// Signalled when a manager has something to flush.
     work: Condvar,
-    statistics: Arc<BufferStatistics>,
+    pub(crate) statistics: Arc<BufferStatistics>,
 }
 
 #[derive(Debug, Default)]
@@ -80,12 +80,24 @@ enum Take {
 }
 
 impl Buffer {
-    pub(crate) fn new(options: BufferOptions, statistics: Arc<BufferStatistics>) -> Self {
-        let pool = Pool::new(options.entries(), options.entry_bytes);
+    /// Allocates and locks the memory of the buffer. If the memory cannot be locked and the lock is
+    /// `required`, fails with the error of the lock. If it is not required, the statistics report the failure.
+    pub(crate) fn new(
+        options: BufferOptions,
+        statistics: Arc<BufferStatistics>,
+        required: bool,
+    ) -> std::io::Result<Self> {
+        let mut pool = Pool::new(options.entries(), options.entry_bytes);
+        let lock_error = pool.lock_error();
+        let locked = if lock_error.is_none() { options.entries() * options.entry_bytes } else { 0 };
+        if let Some(error) = lock_error.filter(|_| required) {
+            return Err(error);
+        }
         statistics.entries.set(options.entries() as u64);
         statistics.entry_bytes.set(options.entry_bytes as u64);
-        statistics.is_locked.set(u64::from(pool.is_locked()));
-        Self { options, pool, dirty: Mutex::default(), work: Condvar::new(), statistics }
+        statistics.is_locked.set(u64::from(locked > 0));
+        statistics.locked_bytes.set(locked as u64);
+        Ok(Self { options, pool, dirty: Mutex::default(), work: Condvar::new(), statistics })
     }
 
     /// Writes `data` at `offset` of the inode of `pending`. `file` is the open source file. Data that

@@ -1,5 +1,6 @@
 //! Provides the memory of the buffer: entries of equal size, allocated once.
 
+use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 use crate::kernel;
@@ -43,12 +44,13 @@ pub(super) struct Pool {
     free: Mutex<Vec<Entry>>,
     freed: Condvar,
     entries: usize,
-    is_locked: bool,
+    /// The error of locking the memory; `None` if the memory is locked.
+    lock_error: Option<io::Error>,
 }
 
 impl Pool {
     pub(super) fn new(entries: usize, entry_bytes: usize) -> Self {
-        let mut is_locked = true;
+        let mut lock_error = None;
         let free = (0..entries)
             .map(|_| {
                 let is_huge = entry_bytes.is_multiple_of(HUGE_PAGE_BYTES);
@@ -61,18 +63,18 @@ impl Pool {
                     // optional.
                     let _ = kernel::ask_for_huge_pages(bytes);
                 }
-                // A user's memory-lock limit may be lower than the buffer size; the mount's statistics report
-                // whether the memory is locked.
-                is_locked &= kernel::lock_memory(bytes).is_ok();
+                if let Err(error) = kernel::lock_memory(bytes) {
+                    lock_error.get_or_insert(error);
+                }
                 Entry { memory, from, bytes: entry_bytes, used: 0 }
             })
             .collect();
-        Self { free: Mutex::new(free), freed: Condvar::new(), entries, is_locked }
+        Self { free: Mutex::new(free), freed: Condvar::new(), entries, lock_error }
     }
 
-    /// Returns whether the memory is locked, so that the memory cannot be swapped out.
-    pub(super) fn is_locked(&self) -> bool {
-        self.is_locked
+    /// Returns the reason why the memory can be swapped out; `None` if it is locked.
+    pub(super) fn lock_error(&mut self) -> Option<io::Error> {
+        self.lock_error.take()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {

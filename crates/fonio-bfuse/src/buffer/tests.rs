@@ -87,7 +87,7 @@ impl Oracle {
 fn run(steps: &[Step], options: BufferOptions) {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let statistics = Arc::new(BufferStatistics::default());
-    let buffer = Arc::new(Buffer::new(options, Arc::clone(&statistics)));
+    let buffer = Arc::new(Buffer::new(options, Arc::clone(&statistics), false).expect("memory"));
     let manager = Manager::start(&buffer).expect("a thread");
     let mut files: Vec<_> = (0..FILES).map(|number| Oracle::new(dir.path(), number)).collect();
     for (seed, step) in steps.iter().enumerate() {
@@ -147,7 +147,8 @@ fn several_writers_share_fewer_entries() {
     // pending data.
     for (entries, interval) in [(2, Duration::from_millis(1)), (1, Duration::ZERO)] {
         let dir = tempfile::tempdir().expect("a temporary folder");
-        let buffer = Arc::new(Buffer::new(options(entries, true, interval), Arc::default()));
+        let buffer =
+            Arc::new(Buffer::new(options(entries, true, interval), Arc::default(), false).expect("memory"));
         let manager = Manager::start(&buffer).expect("a thread");
         let mut files: Vec<_> = (0..8).map(|number| Oracle::new(dir.path(), number)).collect();
         std::thread::scope(|scope| {
@@ -172,7 +173,8 @@ fn several_writers_share_fewer_entries() {
 fn each_handle_hears_of_an_error_once() {
     let full = File::options().write(true).open("/dev/full").expect("every Linux system has /dev/full");
     let statistics = Arc::new(BufferStatistics::default());
-    let buffer = Buffer::new(options(4, false, Duration::from_secs(1)), Arc::clone(&statistics));
+    let buffer = Buffer::new(options(4, false, Duration::from_secs(1)), Arc::clone(&statistics), false)
+        .expect("memory");
     let (pending, full) = (Arc::new(Pending::default()), Arc::new(OwnedFd::from(full)));
     let mut first = pending.errors_now();
     let mut second = pending.errors_now();
@@ -191,7 +193,8 @@ fn each_handle_hears_of_an_error_once() {
 #[test]
 fn full_entries_go_below_with_the_write_that_fills_them_and_others_stay() {
     let dir = tempfile::tempdir().expect("a temporary folder");
-    let buffer = Buffer::new(options(4, false, Duration::from_secs(3600)), Arc::default());
+    let buffer =
+        Buffer::new(options(4, false, Duration::from_secs(3600)), Arc::default(), false).expect("memory");
     let mut file = Oracle::new(dir.path(), 0);
     for (bytes, below) in [(3000, 0), (1000, 0), (96, 4096), (100, 4096), (4095, 8192), (5000, 12_288)] {
         file.write(&buffer, file.end, bytes, bytes as u8);
@@ -206,7 +209,8 @@ fn data_younger_than_the_interval_stay_and_older_ones_go() {
     for (number, (interval, below)) in
         [(Duration::from_secs(3600), 0), (Duration::ZERO, 100)].into_iter().enumerate()
     {
-        let buffer = Arc::new(Buffer::new(options(4, true, interval), Arc::default()));
+        let buffer =
+            Arc::new(Buffer::new(options(4, true, interval), Arc::default(), false).expect("memory"));
         let manager = Manager::start(&buffer).expect("a thread");
         let mut file = Oracle::new(dir.path(), number);
         file.write(&buffer, 0, 100, 1);
@@ -246,7 +250,8 @@ fn where_little_space_is_left_nothing_is_buffered() {
     fonio_testing::skip_without!(Root);
     let small = Small::new();
     let statistics = Arc::new(BufferStatistics::default());
-    let buffer = Buffer::new(options(4, false, Duration::from_secs(3600)), Arc::clone(&statistics));
+    let buffer = Buffer::new(options(4, false, Duration::from_secs(3600)), Arc::clone(&statistics), false)
+        .expect("memory");
     let mut file = Oracle::new(small.0.path(), 0);
     for written in 1..=3 {
         file.write(&buffer, file.end, 100, written as u8);
@@ -259,7 +264,8 @@ fn where_little_space_is_left_nothing_is_buffered() {
 fn only_what_touches_pending_data_is_drained() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let statistics = Arc::new(BufferStatistics::default());
-    let buffer = Buffer::new(options(4, false, Duration::from_secs(3600)), Arc::clone(&statistics));
+    let buffer = Buffer::new(options(4, false, Duration::from_secs(3600)), Arc::clone(&statistics), false)
+        .expect("memory");
     let mut file = Oracle::new(dir.path(), 0);
     file.write(&buffer, 0, 100, 1);
     buffer.drain(&file.pending);
@@ -286,7 +292,7 @@ fn a_long_stream_opens_its_file_once_more() {
     }
     for (number, direct) in [true, false].into_iter().enumerate() {
         let options = BufferOptions { direct, ..options(4, false, Duration::from_secs(3600)) };
-        let buffer = Buffer::new(options, Arc::default());
+        let buffer = Buffer::new(options, Arc::default(), false).expect("memory");
         let mut file = Oracle::new(dir.path(), number);
         let path = file.path.clone();
         let open = || {

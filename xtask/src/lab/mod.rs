@@ -2,11 +2,13 @@
 //!
 //! The part *waits* checks how blocked threads are recorded on several kernels, *watch* checks the I/O that
 //! the watch reports, *lives* checks the names of files on f2fs, *keep* checks whether settings are kept across
-//! reboots, *system* checks a complete Debian with systemd, and *sync-policy* checks whether the fix
-//! `sync-policy` survives a reboot and a power cut. `cargo studies guests` measures how repeatable results in guests are.
+//! reboots, *system* checks a complete Debian with systemd, *sync-policy* checks whether the fix
+//! `sync-policy` survives a reboot and a power cut, and *pressure* checks that an emulated card never blocks the
+//! machine. `cargo studies guests` measures how repeatable results in guests are.
 
 mod keep;
 mod lives;
+mod pressure;
 pub mod steps;
 mod sync_policy;
 mod system;
@@ -22,7 +24,7 @@ use clap::{Args, Subcommand};
 use crate::emulated::in_guest;
 use crate::{process, tools};
 
-const PARTS: [&str; 6] = ["waits", "watch", "lives", "keep", "system", "sync-policy"];
+const PARTS: [&str; 7] = ["waits", "watch", "lives", "keep", "system", "sync-policy", "pressure"];
 
 /// The options of `cargo xtask lab`.
 #[derive(Args)]
@@ -68,6 +70,9 @@ pub fn run(Arguments { action: Action::Test { parts } }: &Arguments) -> Result<(
     }
     if wants("sync-policy") {
         broken += sync_policy::run()?;
+    }
+    if wants("pressure") {
+        broken += pressure::run()?;
     }
     ensure!(broken == 0, "{broken} promises were broken (marked *)");
     Ok(())

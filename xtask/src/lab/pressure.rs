@@ -1,0 +1,201 @@
+//! The part *pressure* of `cargo xtask lab test`: puts a complete Debian under pressure while an emulated card
+//! is in use. The machine must go on, whatever happens to the card's server.
+//!
+//! The guest panics if a thread is blocked for two minutes, so a machine that hangs ends the case.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use fonio_lab::{LabError, SystemOptions};
+
+use crate::lab::steps::{Steps, in_debian, shown};
+use crate::process;
+
+/// The script that runs in the guest and prints lines with a name and a value.
+const SCRIPT: &str = include_str!("pressure.sh");
+
+/// The profile of the card.
+const CARD: &str = include_str!("pressure_card.toml");
+
+/// Maximum time after which callers of `sync` and of the card return once the server goes on or is dead.
+const RETURNED_MS_MAX: f64 = 5000.0;
+/// Maximum time by which fonio may take longer to start while the server is stopped.
+const START_MS_MAX: f64 = 1000.0;
+/// Maximum factor by which a writer on another disk may become slower.
+const SLOWER_MAX: f64 = 2.0;
+
+/// The values that the script printed.
+type Values = BTreeMap<String, String>;
+
+/// A fact that must hold, and its test.
+type Promise = (&'static str, fn(&Values) -> bool);
+
+struct Case {
+    /// The name by which the script knows the case.
+    name: &'static str,
+    drivers: &'static [&'static str],
+    what: &'static str,
+    memory_mib: u64,
+    promises: &'static [Promise],
+}
+
+const CASES: &[Case] = &[
+    Case {
+        name: "swap",
+        drivers: &["ublk", "loop"],
+        what: "Swap on the card, and programs that need more memory than the machine has",
+        memory_mib: 640,
+        promises: &[
+            ("at least 32 MiB of the swap are used", |of| number(of, "used_swap_mib") >= 32.0),
+            ("the programs go on with swapped memory", |of| number(of, "rounds") >= 2.0),
+            ("no memory of the server is swapped out", |of| is(of, "server_swap_kib", "0")),
+            ("the card can be removed", |of| of.contains_key("stopped_ms")),
+        ],
+    },
+    Case {
+        name: "dirty",
+        drivers: &["ublk", "loop"],
+        what: "Dirty pages on the card, and nearly no free memory",
+        memory_mib: 1024,
+        promises: &[
+            ("240 MiB are written", |of| is(of, "written_mib", "240")),
+            ("and read back", |of| is(of, "data", "intact")),
+            ("sync returns", |of| of.contains_key("sync_ms")),
+        ],
+    },
+    Case {
+        name: "full",
+        drivers: &["ublk"],
+        what: "A full disk under the image of the card",
+        memory_mib: 1024,
+        promises: &[
+            ("fsync fails", |of| is(of, "fsync", "failed")),
+            ("fonio reports the reason", |of| is(of, "reason", "reported")),
+            ("the card can be removed", |of| of.contains_key("stopped_ms")),
+        ],
+    },
+    Case {
+        name: "stopped",
+        drivers: &["ublk", "loop"],
+        what: "A server that is stopped for a minute, with 64 MiB dirty on the card",
+        memory_mib: 2048,
+        promises: STOPPED,
+    },
+    Case {
+        name: "killed",
+        drivers: &["ublk", "loop"],
+        what: "A server that is stopped for a minute and then killed, with dirty pages up to the machine's limit",
+        memory_mib: 6144,
+        promises: STOPPED,
+    },
+];
+
+const STOPPED: &[Promise] = &[
+    ("the server was stopped", |of| is(of, "state", "T")),
+    ("a writer on another disk keeps half its speed", |of| {
+        number(of, "during_writer_ms") <= SLOWER_MAX * number(of, "before_writer_ms")
+    }),
+    ("and so do its fsyncs", |of| {
+        number(of, "during_fsync_ms") <= SLOWER_MAX * number(of, "before_fsync_ms")
+    }),
+    ("fonio starts, at most 1 s slower", |of| {
+        number(of, "during_fonio_ms") <= START_MS_MAX + number(of, "before_fonio_ms")
+    }),
+    ("then fsync on the card returns within 5 s", |of| number(of, "fsync_returned_ms") <= RETURNED_MS_MAX),
+    ("and so does sync", |of| number(of, "sync_returned_ms") <= RETURNED_MS_MAX),
+];
+
+/// Returns the number with this name, or NaN, which fulfils no promise.
+fn number(values: &Values, name: &str) -> f64 {
+    values.get(name).and_then(|value| value.parse().ok()).unwrap_or(f64::NAN)
+}
+
+fn is(values: &Values, name: &str, expected: &str) -> bool {
+    values.get(name).is_some_and(|value| value == expected)
+}
+
+/// Runs all cases, each in a new guest. Returns the number of promises that were not kept.
+pub fn run() -> Result<u32> {
+    let built = process::build_fonio_for_tests()?;
+    let folder = tempfile::tempdir()?;
+    let fonio = fonio_lab::stripped(&built, &folder.path().join("fonio"))?;
+    let script = folder.path().join("pressure.sh");
+    let card = folder.path().join("card.toml");
+    std::fs::write(&script, SCRIPT)?;
+    std::fs::write(&card, CARD)?;
+    let (mut tried, mut broken) = (0, 0);
+    for case in CASES {
+        for driver in case.drivers {
+            let options = SystemOptions {
+                memory_mib: case.memory_mib,
+                files: vec![
+                    (fonio.clone(), "/usr/bin/fonio".into()),
+                    (script.clone(), "/root/pressure.sh".into()),
+                    (card.clone(), "/root/card.toml".into()),
+                ],
+                ..SystemOptions::default()
+            };
+            broken += in_debian(&format!("{} ({driver})", case.what), &options, |steps| {
+                tried += case.promises.len() + 1;
+                check(steps, case, driver)
+            })?;
+        }
+    }
+    println!("\nPromised: all of these. Tried: {tried}. Failed: {broken}.\n");
+    Ok(broken)
+}
+
+fn check(steps: &mut Steps<'_, '_>, case: &Case, driver: &str) -> Result<()> {
+    process::check_signals()?;
+    let said = match steps.system.run(&["sh", "/root/pressure.sh", case.name, driver]) {
+        Ok(out) => {
+            let errors = String::from_utf8_lossy(&out.stderr).into_owned();
+            steps.broken += u32::from(!shown("no thread was blocked for good", out.code == 0, &errors));
+            String::from_utf8_lossy(&out.stdout).into_owned()
+        }
+        Err(LabError::GuestEnded { lines, .. }) => {
+            steps.broken += u32::from(!shown("no thread was blocked for good", false, &lines.join("\n")));
+            String::new()
+        }
+        Err(other) => return Err(other.into()),
+    };
+    let values = values(&said);
+    for (what, holds) in case.promises {
+        steps.promise(what, holds(&values), "");
+    }
+    for (name, value) in values {
+        println!("  {name} {value}");
+    }
+    Ok(())
+}
+
+/// Reads lines with a name and a value.
+fn values(said: &str) -> Values {
+    let pairs = said.lines().filter_map(|line| line.trim().split_once(' '));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_value_keeps_no_promise() {
+        let empty = Values::new();
+        for case in CASES {
+            for (what, holds) in case.promises {
+                assert!(!holds(&empty), "{}: {what}", case.name);
+            }
+            assert!(SCRIPT.contains(case.name), "the script knows {}", case.name);
+        }
+    }
+
+    #[test]
+    fn the_values_of_the_script_are_read() {
+        let said =
+            "state T\nbefore_writer_ms 100\nduring_writer_ms 199\nbefore_fsync_ms 10\nduring_fsync_ms 30\n";
+        let values = values(said);
+        let kept: Vec<bool> = STOPPED.iter().map(|(_, holds)| holds(&values)).collect();
+        assert_eq!(kept, [true, true, false, false, false, false]);
+    }
+}

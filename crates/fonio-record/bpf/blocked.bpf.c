@@ -10,7 +10,8 @@
 // - the sleeper had made a request: it had woken that thread shortly before it went to sleep, or later; or
 // - the sleeper waited for a lock (a futex that says so); or
 // - that thread was the last one of a process, and the sleeper waited for its child to exit.
-// A sleep in a call that waits for asynchronous I/O is also recorded; user space finds out what ended it.
+// A sleep in a call that waits for asynchronous I/O is also recorded; user space finds out what ended it. With libaio or
+// io_uring, this can also be a call that waits for an eventfd.
 //
 // A wait of at least the threshold goes to user space through the ring buffer `long_waits`, with the stacks of the thread
 // and its waker. All other waits, and long waits that do not fit into the ring buffer, are counted in `short_waits`. Each
@@ -22,7 +23,8 @@
 #include "common.bpf.h"
 
 // include/linux/sched.h
-enum { TASK_INTERRUPTIBLE = 1, TASK_UNINTERRUPTIBLE = 2, TASK_DEAD = 0x80, TASK_NOLOAD = 0x400, PF_KTHREAD = 0x200000 };
+enum { TASK_INTERRUPTIBLE = 1, TASK_UNINTERRUPTIBLE = 2, TASK_DEAD = 0x80, TASK_NOLOAD = 0x400 };
+enum { PF_IO_WORKER = 0x10, PF_KTHREAD = 0x200000 };
 // include/uapi/linux/futex.h
 enum { FUTEX_WAIT = 0, FUTEX_LOCK_PI = 6, FUTEX_WAIT_BITSET = 9, FUTEX_LOCK_PI2 = 13, FUTEX_COMMAND = 0x7f };
 // The value of a lock with a waiting thread: in glibc, bionic, Rust and Go; and in musl.
@@ -33,7 +35,7 @@ enum { ASKERS = 4, ASKED_BEFORE_NS = 1000000000 };
 enum { STACK_MAX = 32, WAKER_STACK_MAX = 24 };
 enum { NO_CALL = -1, COMPAT_CALL = -2, KERNEL_THREAD = -3, NO_REGISTERS = -4 };
 enum { IOWAIT = 1, BEGAN_BEFORE = 2, HAS_FILE = 4, KTHREAD = 8, FOR_ANSWER = 16, FOR_LOCK = 32, ASYNC_IO = 64 };
-enum { NO_WAKER = 128 };
+enum { NO_WAKER = 128, IO_WORKER = 256 };
 
 struct settings {
 	u64 threshold_ns;
@@ -346,11 +348,27 @@ INLINE s32 call_of(struct task_struct *task, struct arguments *arguments)
 	return NO_REGISTERS;
 }
 
+// The file of the request that a worker of io_uring carries out; 0 if the request has none, for example with a path.
+INLINE struct file *file_of_worker(struct task_struct *task)
+{
+	struct io_worker *worker = 0;
+	struct io_wq_work *work = 0;
+	struct file *file = 0;
+
+	if (!EXISTS(struct io_worker, cur_work) || !EXISTS(struct io_kiocb, work))
+		return 0;
+	if (READ(worker, task->worker_private) || !worker || READ(work, worker->cur_work) || !work)
+		return 0;
+	struct io_kiocb *request =
+		(void *)((u64)work - __builtin_preserve_field_info(((struct io_kiocb *)0)->work, FIELD_OFFSET));
+	return READ(file, request->file) ? 0 : file;
+}
+
 // Notes the inode and device if the argument is an open file descriptor. User space decides whether the
 // argument is a file descriptor.
 INLINE void note_file(struct task_struct *task, u64 descriptor, struct long_wait *wait)
 {
-	struct file *file = file_of(task, descriptor);
+	struct file *file = wait->flags & IO_WORKER ? file_of_worker(task) : file_of(task, descriptor);
 	struct inode *inode = 0;
 
 	if (!file || READ(inode, file->f_inode) || !read_identity(inode, &wait->inode, &wait->device))
@@ -402,7 +420,7 @@ INLINE int give(u64 *ctx, struct task_struct *task, u64 began, u64 now, s32 call
 	wait->waker_tid = flags & NO_WAKER ? 0 : (u32)ids;
 	wait->cpu = processor();
 	wait->call = call;
-	wait->flags = flags;
+	wait->flags = task->flags & PF_IO_WORKER ? flags | IO_WORKER : flags;
 	wait->parent = parent_of(task);
 	wait->generation = 0;
 	wait->zero = 0;
@@ -433,6 +451,27 @@ INLINE int is_async_io(s32 call)
 	if (EXISTS(struct pt_regs___x86, orig_ax))
 		return call == 208 || call == 333; // io_getevents, io_pgetevents
 	return call == 4 || call == 292;
+}
+
+// Whether the call can wait for an eventfd: read, poll, select, pselect6, ppoll, epoll_wait, epoll_pwait, epoll_pwait2.
+INLINE int is_poll(s32 call)
+{
+	if (call == 441)
+		return 1;
+	if (EXISTS(struct pt_regs___x86, orig_ax))
+		return call == 0 || call == 7 || call == 23 || call == 232 || call == 270 || call == 271 || call == 281;
+	return call == 63 || call == 72 || call == 73 || call == 22;
+}
+
+// Whether the thread's process has set up libaio, or the thread io_uring.
+INLINE int has_async_io(struct task_struct *task)
+{
+	struct mm_struct *mm = 0;
+	void *contexts = 0, *ring = 0;
+
+	if (EXISTS(struct mm_struct, ioctx_table) && !READ(mm, task->mm) && mm && !READ(contexts, mm->ioctx_table) && contexts)
+		return 1;
+	return EXISTS(struct task_struct, io_uring) && !READ(ring, task->io_uring) && ring;
 }
 
 // Whether the call waits for a child to exit: wait4, waitid.
@@ -548,7 +587,7 @@ INLINE int woken_sleeper(u64 *ctx, struct task_struct *task)
 	}
 	if (flags)
 		sleeper->blocked_until_ns = now;
-	else if (is_async_io(call))
+	else if (is_async_io(call) || (is_poll(call) && has_async_io(task)))
 		flags = ASYNC_IO;
 	else
 		return 0;

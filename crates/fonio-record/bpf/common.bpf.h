@@ -95,6 +95,20 @@ struct sched_entity {
 struct thread_info {
 	u32 status; // x86
 } KERNEL;
+struct mm_struct {
+	void *ioctx_table;
+} KERNEL;
+// A request of io_uring, and the worker (`iou-wrk`) that carries it out.
+struct io_wq_work {
+	s32 cancel_seq;
+} KERNEL;
+struct io_kiocb {
+	struct file *file;
+	struct io_wq_work work;
+} KERNEL;
+struct io_worker {
+	struct io_wq_work *cur_work;
+} KERNEL;
 struct task_struct {
 	struct thread_info thread_info;
 	u32 __state;
@@ -112,6 +126,9 @@ struct task_struct {
 	u64 self_exec_id;
 	struct files_struct *files;
 	struct signal_struct *signal;
+	struct mm_struct *mm;
+	void *io_uring;
+	void *worker_private;
 } KERNEL;
 struct pt_regs___x86 {
 	unsigned long r10;

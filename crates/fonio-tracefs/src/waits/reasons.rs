@@ -184,6 +184,11 @@ impl Reasons {
     pub fn of_waker(&self, stack: impl Iterator<Item = u64>) -> Option<WaitReason> {
         self.woken_by.innermost(stack)
     }
+
+    /// Returns whether any function on the stack ends waits of this kind.
+    pub fn has_waker(&self, mut stack: impl Iterator<Item = u64>, reason: WaitReason) -> bool {
+        stack.any(|address| self.woken_by.innermost(std::iter::once(address)) == Some(reason))
+    }
 }
 
 /// Parses a line such as `ffffffff81000000 T _stext`. The line may end with the name of a module. A part that

@@ -11,7 +11,7 @@ use fonio_tracefs::waits::{Functions, Reasons, Symbols};
 
 use super::calls::{self, Call};
 use super::layout::{
-    ASYNC_IO, FOR_ANSWER, FOR_LOCK, HAS_FILE, IOWAIT, KERNEL_THREAD, LongWait, NO_CALL, NO_WAKER,
+    ASYNC_IO, FOR_ANSWER, FOR_LOCK, HAS_FILE, IO_WORKER, IOWAIT, KERNEL_THREAD, LongWait, NO_CALL, NO_WAKER,
 };
 
 /// Functions that identify the operation, with their names in Linux 5.15 to 6.18. `__folio_lock_or_retry` (in
@@ -44,6 +44,10 @@ const RING_OPERATIONS: &[(BlockedIn, &[&str])] = functions!(BlockedIn {
         io_symlinkat io_getxattr io_fgetxattr io_setxattr io_fsetxattr;
 });
 
+/// Functions in which a FUSE server waits for the next request of a program. The server is idle then, although the
+/// program that ends the sleep may have been blocked.
+const SERVER_IDLE: &[&str] = functions!(fuse_dev_do_read fuse_dev_read fuse_dev_splice_read);
+
 /// Interrupt functions. If the stack of a thread contains one of these functions, an interrupt stopped the
 /// thread, so the thread is not the waker.
 const INTERRUPTS: &[&str] = functions!(
@@ -59,6 +63,7 @@ pub(super) struct StackFunctions {
     operations: Functions<BlockedIn>,
     ring_operations: Functions<BlockedIn>,
     interrupts: Functions<()>,
+    server_idle: Functions<()>,
     reasons: Reasons,
 }
 
@@ -96,6 +101,7 @@ impl StackFunctions {
             operations: Functions::find(&symbols, OPERATIONS),
             ring_operations: Functions::find(&symbols, RING_OPERATIONS),
             interrupts: Functions::find(&symbols, &[((), INTERRUPTS)]),
+            server_idle: Functions::find(&symbols, &[((), SERVER_IDLE)]),
             reasons: Reasons::from_symbols(&symbols),
         }
     }
@@ -121,9 +127,8 @@ impl StackFunctions {
         };
         let blocked_in = match (caller, ring, self.operations.innermost(stack())) {
             (Caller::KernelThread, ..) => BlockedIn::KernelThread,
-            (Caller::Call(Call { blocked_in: BlockedIn::Fsync, .. }), ..) | (_, Some(BlockedIn::Fsync), _) => {
-                BlockedIn::Fsync
-            }
+            (Caller::Call(Call { blocked_in: BlockedIn::Fsync, .. }), ..)
+            | (_, Some(BlockedIn::Fsync), _) => BlockedIn::Fsync,
             (_, _, Some(by_stack)) => by_stack,
             (_, Some(ring), None) => ring,
             (Caller::Call(call), ..) => call.blocked_in,
@@ -151,8 +156,13 @@ impl StackFunctions {
         let waker_stack = || wait.waker_stack().iter().copied();
         let is_interrupt = wait.waker_tid == 0 || self.interrupts.innermost(waker_stack()).is_some();
         let is_for_thread = wait.flags & ASYNC_IO == 0;
-        let by_completion =
-            !is_for_thread && self.reasons.of_waker(waker_stack()) == Some(WaitReason::Storage);
+        // A completion can wake the sleeper through an eventfd, whose functions are further in.
+        let before_interrupt = waker_stack()
+            .take_while(|address| self.interrupts.innermost(std::iter::once(*address)).is_none());
+        let by_completion = !is_for_thread && self.reasons.has_waker(before_interrupt, WaitReason::Storage);
+        if self.server_idle.innermost(wait.stack().iter().copied()).is_some() {
+            return None;
+        }
         // A thread that an interrupt stopped is not the waker, and asynchronous I/O may be socket I/O.
         if (is_for_thread && is_interrupt) || (!is_for_thread && !by_completion) {
             return None;
@@ -177,10 +187,15 @@ impl StackFunctions {
         let reason = self.reasons.of_blocked(stack()).or(woken_by);
         let by_name = if is_iowait { WaitReason::Storage } else { WaitReason::Unknown };
         let is_fault = matches!(blocked_in, BlockedIn::PageFault | BlockedIn::SwapIn);
+        // The file of a worker is that of its request; any other thread has the file of the descriptor.
+        let has_file = match wait.flags & IO_WORKER {
+            0 => call.is_some_and(|call| call.has_file),
+            _ => is_by_ring,
+        };
         Judgement {
             blocked_in,
             reason: reason.unwrap_or(by_name),
-            is_of_file: wait.flags & HAS_FILE != 0 && !is_fault && call.is_some_and(|call| call.has_file),
+            is_of_file: wait.flags & HAS_FILE != 0 && !is_fault && has_file,
             waker_tid: (!is_interrupt).then_some(wait.waker_tid),
             by_completion: wait.flags & NO_WAKER == 0
                 && (is_interrupt || woken_by == Some(WaitReason::Storage)),
@@ -288,21 +303,44 @@ mod tests {
         }
     }
 
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    #[test]
+    fn only_a_worker_of_io_uring_shows_the_file_of_a_request() {
+        let functions = StackFunctions::from_kallsyms(SYMBOLS);
+        for (flags, stack, expected) in [
+            (HAS_FILE | IO_WORKER, &[0x2010, 0x2110][..], true),
+            // The descriptor of the call is that of the ring.
+            (HAS_FILE, &[0x2010, 0x2110], false),
+            (IO_WORKER, &[0x2010, 0x2110], false),
+            (HAS_FILE | IO_WORKER, &[0x1010], false),
+        ] {
+            let mut wait = long_wait(libc::SYS_io_uring_enter as i32, stack, &[]);
+            wait.flags = flags;
+            assert_eq!(functions.of(&wait).unwrap().is_of_file, expected, "{flags} {stack:x?}");
+        }
+    }
+
     #[test]
     fn a_sleep_counts_if_its_end_shows_for_what_it_was() {
         use BlockedIn::{AsyncIo, OtherThread};
-        let symbols = "1000 T io_schedule\n1100 T bio_endio\n1200 T tcp_ack\n1300 T common_interrupt\n1400 T pipe_write\n1500 T _end\n";
+        let symbols = "1000 T io_schedule\n1100 T bio_endio\n1200 T tcp_ack\n1300 T common_interrupt\n1400 T pipe_write\n\
+            1500 T eventfd_signal_mask\n1600 T fuse_dev_do_read\n1700 T _end\n";
         let functions = StackFunctions::from_kallsyms(symbols);
-        for (flags, waker_tid, waker_stack, expected) in [
-            (FOR_ANSWER, 9, &[0x1410][..], Some((OtherThread, WaitReason::Thread, Some(9), false))),
-            (FOR_LOCK, 9, &[], Some((OtherThread, WaitReason::Lock, Some(9), false))),
-            (FOR_ANSWER, 9, &[0x1210, 0x1310, 0x1410], None),
-            (ASYNC_IO, 0, &[0x1110], Some((AsyncIo, WaitReason::Storage, None, true))),
-            (ASYNC_IO, 9, &[0x1110, 0x1310], Some((AsyncIo, WaitReason::Storage, None, true))),
-            (ASYNC_IO, 0, &[], None),
-            (ASYNC_IO, 9, &[0x1210], None),
+        for (flags, stack, waker_tid, waker_stack, expected) in [
+            (FOR_ANSWER, &[][..], 9, &[0x1410][..], Some((OtherThread, WaitReason::Thread, Some(9), false))),
+            // A server that waits for work is idle.
+            (FOR_ANSWER, &[0x1610], 9, &[0x1410], None),
+            (FOR_LOCK, &[], 9, &[], Some((OtherThread, WaitReason::Lock, Some(9), false))),
+            (FOR_ANSWER, &[], 9, &[0x1210, 0x1310, 0x1410], None),
+            (ASYNC_IO, &[], 0, &[0x1110], Some((AsyncIo, WaitReason::Storage, None, true))),
+            (ASYNC_IO, &[], 9, &[0x1110, 0x1310], Some((AsyncIo, WaitReason::Storage, None, true))),
+            // Through an eventfd; and an interrupted thread that has nothing to do with the wake-up.
+            (ASYNC_IO, &[], 0, &[0x1510, 0x1110], Some((AsyncIo, WaitReason::Storage, None, true))),
+            (ASYNC_IO, &[], 9, &[0x1510, 0x1310, 0x1110], None),
+            (ASYNC_IO, &[], 0, &[], None),
+            (ASYNC_IO, &[], 9, &[0x1210], None),
         ] {
-            let mut wait = long_wait(0, &[], waker_stack);
+            let mut wait = long_wait(0, stack, waker_stack);
             (wait.flags, wait.waker_tid) = (flags, waker_tid);
             let judgement = functions.of(&wait);
             let found = judgement.map(|judgement| {

@@ -27,6 +27,7 @@ pub(super) const FOR_ANSWER: u32 = 16;
 pub(super) const FOR_LOCK: u32 = 32;
 pub(super) const ASYNC_IO: u32 = 64;
 pub(super) const NO_WAKER: u32 = 128;
+pub(super) const IO_WORKER: u32 = 256;
 
 /// The settings that the BPF program reads at each event.
 #[repr(C)]

@@ -141,7 +141,9 @@ fn row(
     let blocked_in = match (wait.blocked_in, completed) {
         (BlockedIn::PageFault, Some(Completed { content: Content::Swap, .. })) => BlockedIn::SwapIn,
         (BlockedIn::AsyncIo, Some(Completed { op: Op::Read, .. })) => BlockedIn::AsyncRead,
-        (BlockedIn::AsyncIo, Some(Completed { op: Op::Write | Op::WriteZeroes, .. })) => BlockedIn::AsyncWrite,
+        (BlockedIn::AsyncIo, Some(Completed { op: Op::Write | Op::WriteZeroes, .. })) => {
+            BlockedIn::AsyncWrite
+        }
         (blocked_in, _) => blocked_in,
     };
     // A page fault, for example, has no file descriptor, but the request that ended its wait has a file. BPF

@@ -106,6 +106,13 @@ impl RowSink for Analyser {
     }
 
     fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        let longest = [&row.comm, &row.cgroup, &row.unit].into_iter().flatten().map(String::len).max();
+        let cut = self.left_out.shorten(
+            row,
+            |row| [row.comm.as_mut(), row.cgroup.as_mut(), row.unit.as_mut()],
+            longest.unwrap_or(0),
+        );
+        let row = cut.as_ref().unwrap_or(row);
         self.context.threads.add(row);
         self.row(Row::Thread(row))
     }
@@ -118,6 +125,8 @@ impl RowSink for Analyser {
     }
 
     fn mark(&mut self, row: &Mark) -> io::Result<()> {
+        let cut = self.left_out.shorten(row, |row| [Some(&mut row.name)], row.name.len());
+        let row = cut.as_ref().unwrap_or(row);
         if let (None, Some(until)) = (row.tid, row.until) {
             let (from, last) = self.phases.unwrap_or((row.at, until));
             self.phases = Some((from.min(row.at), last.max(until)));
@@ -138,15 +147,20 @@ impl RowSink for Analyser {
     }
 
     fn sample(&mut self, row: &Sample) -> io::Result<()> {
-        self.row(Row::Sample(row))
+        let longest = row.subject.as_ref().map_or(0, String::len);
+        let cut = self.left_out.shorten(row, |row| [row.subject.as_mut()], longest);
+        self.row(Row::Sample(cut.as_ref().unwrap_or(row)))
     }
 
     fn call(&mut self, row: &Call) -> io::Result<()> {
-        self.row(Row::Call(row))
+        let cut = self.left_out.shorten(row, |row| [Some(&mut row.name)], row.name.len());
+        self.row(Row::Call(cut.as_ref().unwrap_or(row)))
     }
 
     fn statement(&mut self, row: &Statement) -> io::Result<()> {
-        self.row(Row::Statement(row))
+        let longest = row.text.as_ref().map_or(0, String::len);
+        let cut = self.left_out.shorten(row, |row| [row.text.as_mut()], longest);
+        self.row(Row::Statement(cut.as_ref().unwrap_or(row)))
     }
 
     fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {

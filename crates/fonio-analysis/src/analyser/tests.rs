@@ -391,6 +391,68 @@ fn in_little_memory(test: &str) {
 fn hostile_rows_need_little_memory() {
     in_little_memory("feed_many_long_paths");
     in_little_memory("feed_many_devices");
+    in_little_memory("feed_many_long_texts");
+    in_little_memory("feed_many_waits_of_a_launch");
+}
+
+#[test]
+#[ignore = "hostile_rows_need_little_memory starts it, with little memory"]
+fn feed_many_long_texts() {
+    let mut analyser = Analyser::new(AnalysisOptions::default());
+    let mut rest = "a".repeat(64 << 10);
+    for id in 0..10_000_u32 {
+        // The texts differ in their first bytes.
+        rest.replace_range(..10, &format!("{id:010}"));
+        let (text, time) = (Some(rest.clone()), Timestamp(u64::from(id)));
+        let thread =
+            Thread { tid: id, from: time, comm: text.clone(), unit: text.clone(), ..Thread::default() };
+        analyser.thread(&thread).unwrap();
+        analyser.mark(&Mark { at: time, until: Some(time), name: rest.clone(), tid: None }).unwrap();
+        let metric = Metric::ALL[id as usize % Metric::ALL.len()];
+        analyser.sample(&Sample { time, metric, subject: text.clone(), value: 1 }).unwrap();
+        analyser
+            .statement(&Statement {
+                tid: id,
+                connection: None,
+                entered: time,
+                exited: Some(time),
+                steps: 1,
+                stepping: Nanos(0),
+                text,
+            })
+            .unwrap();
+    }
+    let row = Request { tid: Some(9999), ..request(1, "W 64+8 q0 d10 c110 t7") };
+    analyser.request(&row).unwrap();
+    let analysis = analyser.finish(&Meta::default());
+    let cut = "50000 texts were cut, because the analysis keeps the first 4096 bytes of a text";
+    assert!(analysis.validity.input.iter().any(|line| line == cut), "{:?}", analysis.validity.input);
+}
+
+#[test]
+#[ignore = "hostile_rows_need_little_memory starts it, with little memory"]
+fn feed_many_waits_of_a_launch() {
+    let mut analyser = Analyser::new(AnalysisOptions::default());
+    let mark =
+        Mark { at: Timestamp(0), until: Some(Timestamp(1 << 40)), name: "launch".to_owned(), tid: Some(1) };
+    analyser.mark(&mark).unwrap();
+    for id in 0..5_000_000_u32 {
+        let began = Timestamp(u64::from(id));
+        let wait = Wait {
+            tid: id / 70,
+            began,
+            ended: None,
+            reason: WaitReason::Storage,
+            request_id: Some(1),
+            waker_tid: Some(id),
+            blocked_in: Some(BlockedIn::Read),
+            file_id: None,
+        };
+        analyser.wait(&wait).unwrap();
+    }
+    analyser.request(&request(1, "W 64+8 q0 d10 c110 t7")).unwrap();
+    // There are too many waits for a critical path.
+    assert!(analyser.finish(&Meta::default()).launch.is_none());
 }
 
 #[test]

@@ -24,6 +24,8 @@ use crate::question::{Question, Row};
 const MARK: &str = "launch";
 /// Maximum number of waits stored. If a launch has more waits, no critical path is computed.
 const WAITS_MAX: usize = 4_000_000;
+/// Maximum number of threads whose waits are stored; the same applies to them.
+const THREADS_MAX: usize = 1 << 16;
 /// The verdict mentions storage if its share is at least this value. Courville and Chen call smaller shares
 /// light.
 const LIGHT_BELOW: f64 = 0.09;
@@ -174,6 +176,10 @@ impl Question for LaunchTally {
             }
             Row::Wait(row) => {
                 self.count += 1;
+                if self.count == WAITS_MAX + 1 || self.threads.len() > THREADS_MAX {
+                    self.count = self.count.max(WAITS_MAX + 1);
+                    self.threads = FxHashMap::default();
+                }
                 if self.count <= WAITS_MAX {
                     self.threads.entry(row.tid).or_default().push(Interval {
                         began: row.began,

@@ -193,7 +193,7 @@ enum Study {
     ///
     /// In a complete Debian guest, commands of fonio are killed at their writes, disks are full, other programs
     /// change the same files, and the guest reboots or loses power. Each run adds its histories to the result
-    /// file. Needs QEMU; without KVM, a history takes about a minute.
+    /// file. Needs QEMU; without KVM, a boot alone takes minutes.
     ///
     /// Example: cargo studies histories --histories 20
     Histories(histories::Arguments),

@@ -46,6 +46,9 @@ const AGENT_PORT: &str = "org.qemu.guest_agent.0";
 /// Kernel parameters for a guest without a terminal. No user logs in, so the parameters skip the login
 /// prompts, which would add seconds to each boot.
 const NO_LOGIN: &str = "systemd.show_status=false systemd.getty_auto=false systemd.mask=getty@tty1.service";
+/// On a busy machine, a simulated processor may get no timer interrupt for so long that the kernel's test of its
+/// timer fails, and the kernel panics ("IO-APIC + timer doesn't work"). This parameter skips the test.
+const TIMER: &str = "no_timer_check";
 const FILES_PORT: &str = "fonio.files";
 /// Text that the kernel prints at the end of a reboot.
 const RESTARTING: &str = "reboot: Restarting system";
@@ -186,7 +189,7 @@ impl Prepared {
         let mut machine = machine::qemu(architecture, self.memory_mib)?;
         machine.args(self.accelerator.options(architecture)?);
         let initramfs = self.place.folder.join("initramfs");
-        machine::add_kernel(&mut machine, &self.kernel, &initramfs, parameters);
+        machine::add_kernel(&mut machine, &self.kernel, &initramfs, &format!("{parameters} {TIMER}"));
         for name in &self.disks {
             machine::add_disk(&mut machine, name, "qcow2", &self.place.folder.join(name), Durability::Flush);
         }

@@ -26,6 +26,9 @@ const ROW: &str = "the watch";
 /// `sysconf(_SC_CLK_TCK)` of the guest.
 const TICKS_PER_S: f64 = 100.0;
 
+/// The exit code of the watch after SIGTERM, with which the script ends it.
+const AFTER_SIGTERM: i32 = 143;
+
 static STUDY: Study = Study {
     id: "watch-day",
     title: "a day of the watch in a guest",
@@ -89,7 +92,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         day.memory_kib,
         day.suspended
     );
-    let is_wrong = day.exit_code != 0 || reported < day.stalls;
+    let is_wrong = day.exit_code != AFTER_SIGTERM || reported < day.stalls;
     counted.note(&format!("{build} of fonio."));
     counted.add(
         ROW,
@@ -128,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_figures_of_the_script_are_read() {
-        let day = "{\"exit_code\": 0, \"elapsed_s\": 60, \"stalls\": 2, \"kept\": 1, \"memory_kib\": 9000, \
+        let day = "{\"exit_code\": 143, \"elapsed_s\": 60, \"stalls\": 2, \"kept\": 1, \"memory_kib\": 9000, \
                    \"cpu_ticks\": 12, \"written\": 4096, \"suspended\": \"none\"}";
         let said = format!("x\nDAY {day}\nREPORT {{\"stalls\": {{\"stalls_in_all\": 3}}}}\n");
         let (day, reported) = parse(&said).expect("figures");

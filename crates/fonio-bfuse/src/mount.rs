@@ -62,8 +62,10 @@ impl Mount {
             .map_err(MountError::not_locked("the buffer"))?;
         let allowed = (options.io_uring != IoUring::No).then(RingsAllowed::now);
         let session = Arc::new(device::mount(&source, &dir, &options)?);
-        let outcome = Self::serve(root, session, &dir, options, Arc::new(buffer), allowed, limit, detached);
-        if outcome.is_err() {
+        let mut outcome = Self::serve(root, session, &dir, options, Arc::new(buffer), allowed, limit);
+        if let Ok(mount) = &mut outcome {
+            mount.detached = detached;
+        } else {
             // Ignore errors of the unmount, because only the first error is reported.
             let _ = device::unmount(&dir, true);
         }
@@ -78,7 +80,6 @@ impl Mount {
         buffer: Arc<Buffer>,
         allowed: Option<RingsAllowed>,
         limit: u64,
-        detached: Vec<PathBuf>,
     ) -> Result<Self, MountError> {
         let Agreed { chosen, over_ring, minor } = shake_hands(&session, &root, dir, &options)?;
         drop(allowed);
@@ -115,7 +116,7 @@ impl Mount {
             manager: Some(manager),
             pruner: Some(pruner),
             writer,
-            detached,
+            detached: Vec::new(),
         };
         Ok(mount)
     }

@@ -158,6 +158,80 @@ fn what_a_killed_process_left_is_undone_at_the_next_start() {
     assert_eq!(fs::read_dir(&state).expect("state").count(), 0, "{recovery:?}");
 }
 
+/// A device that another program has open is tried once, named with this program, and removed when the program
+/// has ended.
+#[test]
+fn a_device_in_use_is_named_and_removed_later() {
+    if !can() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("dir");
+    let (own, state) = (dir.path().join("own"), dir.path().join("state"));
+    let mut ledger = Ledger::open(&own).expect("ledger");
+    let backing = image(dir.path(), 16);
+    let device = LoopDevice::attach(&mut ledger, &backing, &LoopOptions::default()).expect("loop");
+    // The ledger of a process that has ended.
+    fs::create_dir(&state).expect("mkdir");
+    fs::set_permissions(&state, std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("chmod");
+    let number: u32 = device
+        .path()
+        .to_str()
+        .and_then(|path| path.strip_prefix("/dev/loop"))
+        .expect("name")
+        .parse()
+        .expect("number");
+    let step = fonio_host::Step::Loop { number, backing };
+    let begin =
+        format!("{{\"begin\":{{\"at\":0,\"step\":{}}}}}", serde_json::to_string(&step).expect("JSON"));
+    let text = format!("{{\"owner\":{{\"pid\":4194303,\"started_ticks\":1}}}}\n{begin}\n");
+    fs::write(state.join("4194303-0.ledger"), text).expect("write");
+
+    let open = File::open(device.path()).expect("open");
+    let mut user = Command::new("sleep").arg("600").stdin(open).spawn().expect("sleep");
+    let first = Ledger::recover(&state).expect("recover");
+    let named = format!("process {} (sleep) has the device open", user.id());
+    assert!(first.failed.len() == 1 && first.failed[0].contains(&named), "{first:?}");
+    let second = Ledger::recover(&state).expect("recover");
+    assert!(
+        second.failed.is_empty() && second.left.len() == 1 && second.left[0].contains(&named),
+        "{second:?}"
+    );
+    user.kill().expect("kill");
+    user.wait().expect("wait");
+    let third = Ledger::recover(&state).expect("recover");
+    assert_eq!(third.undone, [device.path().display().to_string()], "{third:?}");
+    assert_eq!(fs::read_dir(&state).expect("state").count(), 0);
+    ledger.close().expect("nothing is left");
+}
+
+/// A line that did not fit does not damage the ledger: later lines, such as the end of a step, are complete.
+#[test]
+fn a_full_file_system_does_not_damage_a_ledger() {
+    if !has(&[Need::Root]) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("dir");
+    rustix::mount::mount("tmpfs", dir.path(), "tmpfs", rustix::mount::MountFlags::empty(), Some(c"size=32k"))
+        .expect("tmpfs");
+    let state = dir.path().join("state");
+    let mut ledger = Ledger::open(&state).expect("ledger");
+    let begin = |ledger: &mut Ledger, at: usize| {
+        // Lines of different lengths end at different places of a page.
+        let path = ledger.own_path(&format!("{}-{at}", "x".repeat(at % 97)));
+        ledger.begin(fonio_host::Step::File { path })
+    };
+    let entries: Vec<_> = (0..4000).map_while(|at| begin(&mut ledger, at).ok()).collect();
+    assert!(entries.len() > 100 && entries.len() < 4000, "{} steps fit", entries.len());
+    for at in 4000..4100 {
+        let _ = begin(&mut ledger, at);
+    }
+    let recovery = Ledger::recover(&state).expect("each line is complete");
+    assert!(recovery.failed.is_empty() && recovery.undone.is_empty(), "its owner runs: {recovery:?}");
+    ledger.close().expect("nothing is left");
+    assert_eq!(fs::read_dir(&state).expect("state").count(), 0);
+    rustix::mount::unmount(dir.path(), rustix::mount::UnmountFlags::empty()).expect("unmounted");
+}
+
 fn be_killed(state: &Path) {
     let mut ledger = Ledger::open(state).expect("ledger");
     let backing = ledger.own_path("image");

@@ -30,5 +30,8 @@ pub fn recover() -> Result<()> {
     for failed in &recovery.failed {
         say!("warning: after an interrupted run, {failed}");
     }
+    for left in &recovery.left {
+        say!("note: after an interrupted run, {left}");
+    }
     Ok(())
 }

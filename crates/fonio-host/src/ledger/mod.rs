@@ -9,18 +9,22 @@
 //! executed and undone only if it names something that fonio itself makes, such as a file next to the ledger
 //! or a device with one of fonio's numbers. So a forged ledger cannot remove or write other files.
 //!
+//! A step that a later process cannot undo is noted with the users of its device ([`leftovers`]), and tried again
+//! only when they have changed.
+//!
 //! The steps of a ledger are undone in reverse order. The owner undoes all steps when it drops the ledger,
 //! and can undo individual steps earlier. [`Ledger::recover`] undoes the steps of owners that no longer run.
 //!
 //! This module has no code for devices, mounts or processes. The functions that check and undo a step
 //! ([`Kinds`]) are passed when a ledger is opened.
 
+mod leftovers;
 mod targets;
 mod undo;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -28,6 +32,7 @@ use std::time::{Duration, Instant};
 use fonio_system::{ProcessId, TrustedFolder, chain, lock, read_from, state};
 use serde::{Deserialize, Serialize};
 
+use self::leftovers::{BLIND_PAUSE, Holder};
 use crate::error::HostError;
 use crate::settings::{Applied, LOCK, remove_free_lock};
 
@@ -81,6 +86,18 @@ pub struct Recovery {
     pub undone: Vec<String>,
     /// One sentence for each step that could not be undone. These steps stay in their ledgers.
     pub failed: Vec<String>,
+    /// One sentence for each step that failed before, and was not tried now because the same programs still
+    /// use its device.
+    pub left: Vec<String>,
+}
+
+/// The result of going through the ledgers once. Failed and left steps are pairs of the step, and the error or
+/// the users of the step's device.
+#[derive(Debug, Default)]
+struct Found {
+    undone: Vec<String>,
+    failed: Vec<(String, String)>,
+    left: Vec<(String, String)>,
 }
 
 /// The ledger of a process: its steps that are not yet undone.
@@ -90,8 +107,18 @@ pub struct Ledger {
     name: OsString,
     file: File,
     owner: ProcessId,
-    steps: Vec<Option<Step>>,
+    steps: Vec<Option<Open>>,
+    /// Whether the remaining steps stay for a later process.
+    is_left: bool,
     kinds: Kinds,
+}
+
+/// A step that is not yet undone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Open {
+    step: Step,
+    /// What kept the step's device in use when the step could not be undone.
+    holder: Option<Holder>,
 }
 
 /// Checks and undoes the steps of each kind.
@@ -101,6 +128,8 @@ struct Kinds {
     check: fn(&Step, &Maker<'_>) -> Result<(), &'static str>,
     /// Undoes a step. The function also succeeds if there is nothing to undo.
     undo: fn(&Step) -> Result<(), HostError>,
+    /// Returns what uses the device of a step; `None` if the step has no device.
+    holder: fn(&Step) -> Option<Holder>,
 }
 
 /// The process that made the steps of a ledger, and the file of this ledger.
@@ -113,6 +142,8 @@ struct Maker<'l> {
 
 /// Maximum size of a ledger: a run with 10,000 power cuts writes about 10 MB.
 const LEDGER_BYTES_MAX: u64 = 64 << 20;
+/// Age up to which a ledger without an owner is new.
+const YOUNG: Duration = Duration::from_secs(60);
 /// Maximum time for which a start waits for other processes that undo ledgers.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -120,8 +151,18 @@ const PATIENCE: Duration = Duration::from_secs(3);
 #[serde(rename_all = "snake_case")]
 enum Line {
     Owner(ProcessId),
-    Begin { at: usize, step: Step },
-    End { at: usize },
+    Begin {
+        at: usize,
+        step: Step,
+    },
+    End {
+        at: usize,
+    },
+    /// The step could not be undone.
+    Left {
+        at: usize,
+        holder: Holder,
+    },
 }
 
 impl Ledger {
@@ -142,7 +183,7 @@ impl Ledger {
             };
             // Hold the lock while the ledger is open, so that two processes never undo the same ledger.
             lock::wait(&file, &folder.path().join(&name), PATIENCE)?;
-            let mut ledger = Ledger { folder, name, file, owner, steps: Vec::new(), kinds };
+            let mut ledger = Ledger { folder, name, file, owner, steps: Vec::new(), is_left: false, kinds };
             ledger.write(&Line::Owner(owner))?;
             return Ok(ledger);
         }
@@ -175,10 +216,10 @@ impl Ledger {
     pub fn begin(&mut self, step: Step) -> Result<Entry, HostError> {
         self.check(&step)?;
         let at = self.steps.len();
-        let is_open = self.steps.iter().flatten().any(|open| *open == step);
+        let is_open = self.steps.iter().flatten().any(|open| open.step == step);
         assert!(!is_open, "{step} is already in the ledger, and would be undone twice");
         self.write(&Line::Begin { at, step: step.clone() })?;
-        self.steps.push(Some(step));
+        self.steps.push(Some(Open { step, holder: None }));
         Ok(Entry(at))
     }
 
@@ -208,7 +249,7 @@ impl Ledger {
     /// Undoes one step unless the step is already undone. Fails if the step cannot be undone. The step then
     /// stays in the ledger.
     pub fn undo(&mut self, entry: Entry) -> Result<(), HostError> {
-        let Some(step) = &self.steps[entry.0] else { return Ok(()) };
+        let Some(Open { step, .. }) = &self.steps[entry.0] else { return Ok(()) };
         self.check(step)?;
         (self.kinds.undo)(step)?;
         self.end(entry)
@@ -227,7 +268,9 @@ impl Ledger {
     /// Undoes the remaining steps in reverse order and removes the ledger. Fails with
     /// [`HostError::NotUndone`] if some steps could not be undone. The ledger keeps only these steps.
     pub fn close(mut self) -> Result<(), HostError> {
-        self.undo_all()
+        let closed = self.undo_all();
+        self.is_left = closed.is_err();
+        closed
     }
 
     fn undo_all(&mut self) -> Result<(), HostError> {
@@ -237,36 +280,44 @@ impl Ledger {
                 failures.push(chain(&error));
             }
         }
-        if !failures.is_empty() {
+        if self.steps.iter().any(Option::is_some) {
             return Err(HostError::NotUndone { failures });
         }
-        assert!(self.steps.iter().all(Option::is_none), "a ledger is removed only when it is empty");
+        // On a full file system, the ends of the steps could not be recorded. Removing the ledger needs no space.
         Ok(self.folder.remove(&self.name)?)
     }
 
     fn undo_left(dir: &Path, kinds: Kinds) -> Result<Recovery, HostError> {
-        let mut recovery = Recovery::default();
         let deadline = Instant::now() + PATIENCE;
-        Self::undo_once(dir, kinds, deadline, &mut recovery)?;
-        if !recovery.failed.is_empty() && !recovery.undone.is_empty() {
+        let mut found = Found::default();
+        Self::undo_once(dir, kinds, deadline, &mut found)?;
+        if !found.failed.is_empty() && !found.undone.is_empty() {
             // Try failed steps again, because another step may have had to be undone first. For example, an
             // array whose server was killed is busy until the requests to its devices fail.
-            recovery.failed.clear();
-            Self::undo_once(dir, kinds, deadline, &mut recovery)?;
+            let mut again = Found::default();
+            Self::undo_once(dir, kinds, deadline, &mut again)?;
+            found.undone.append(&mut again.undone);
+            // A step whose users have not changed since its failure is not tried again.
+            let is_left = |step: &str| again.left.iter().any(|(left, _)| left == step);
+            found.failed.retain(|(step, _)| is_left(step));
+            let is_new = |step: &str| !found.failed.iter().any(|(failed, _)| failed == step);
+            found.left = again.left.iter().filter(|(step, _)| is_new(step)).cloned().collect();
+            found.failed.append(&mut again.failed);
         }
-        Ok(recovery)
+        let sentence =
+            |(step, holder): &(String, String)| format!("{step} stays until this changes: {holder}");
+        Ok(Recovery {
+            undone: found.undone,
+            left: found.left.iter().map(sentence).collect(),
+            failed: found.failed.into_iter().map(|(_, error)| error).collect(),
+        })
     }
 
-    fn undo_once(
-        dir: &Path,
-        kinds: Kinds,
-        deadline: Instant,
-        recovery: &mut Recovery,
-    ) -> Result<(), HostError> {
+    fn undo_once(dir: &Path, kinds: Kinds, deadline: Instant, found: &mut Found) -> Result<(), HostError> {
         let Some(folder) = TrustedFolder::open(dir)? else { return Ok(()) };
         for name in folder.names()? {
             match Path::new(&name).extension().and_then(OsStr::to_str) {
-                Some("ledger") => recover_one(dir, &name, kinds, deadline, recovery)?,
+                Some("ledger") => recover_one(dir, &name, kinds, deadline, found)?,
                 Some(LOCK) => remove_free_lock(&folder, &name),
                 _ => {}
             }
@@ -274,20 +325,45 @@ impl Ledger {
         Ok(())
     }
 
+    /// Records what keeps the device of a step in use.
+    fn note_holder(&mut self, at: usize) -> Result<(), HostError> {
+        let Some(open) = &self.steps[at] else { return Ok(()) };
+        match (self.kinds.holder)(&open.step) {
+            Some(holder) => self.write(&Line::Left { at, holder }),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes the ledger if all steps are undone, and does not try the others again.
+    fn leave(mut self) -> Result<(), HostError> {
+        self.is_left = self.steps.iter().any(Option::is_some);
+        if self.is_left { Ok(()) } else { self.undo_all() }
+    }
+
     /// Writes a line with its newline to the ledger in one call. So if the process is killed, at most the
-    /// last line is incomplete.
+    /// last line is incomplete. If the file system is full, no part of the line stays, so that later lines are
+    /// complete.
     fn write(&mut self, line: &Line) -> Result<(), HostError> {
         let mut text = serde_json::to_string(line).expect("fonio's own paths are UTF-8");
         assert!(!text.contains('\n'), "a ledger entry has several lines: {text}");
         text.push('\n');
-        self.file.write_all(text.as_bytes()).map_err(HostError::system("write", self.path()))
+        let mut write = || {
+            let before = self.file.seek(SeekFrom::End(0))?;
+            self.file.write_all(text.as_bytes()).inspect_err(|_| {
+                // Report the first error rather than an error of this call.
+                let _ = self.file.set_len(before);
+            })
+        };
+        write().map_err(HostError::system("write", self.path()))
     }
 }
 
 impl Drop for Ledger {
     fn drop(&mut self) {
-        // Callers that need the error call `close`. If a step was not undone, the ledger file stays.
-        let _ = self.undo_all();
+        if !self.is_left {
+            // Callers that need the error call `close`. If a step was not undone, the ledger file stays.
+            let _ = self.undo_all();
+        }
     }
 }
 
@@ -296,23 +372,38 @@ fn recover_one(
     name: &OsStr,
     kinds: Kinds,
     deadline: Instant,
-    recovery: &mut Recovery,
+    found: &mut Found,
 ) -> Result<(), HostError> {
     let Some(folder) = TrustedFolder::open(dir)? else { return Ok(()) };
     let Some(file) = folder.open_for_append(name)? else { return Ok(()) };
     let path = folder.path().join(name);
     let read = || parse(&path, &read_from(&file, &path, LEDGER_BYTES_MAX)?);
-    match read()? {
+    let (owner, steps) = read()?;
+    match owner {
         // The file is new, so its owner may be about to write the first line.
-        (None, _) if is_young(&file) => return Ok(()),
-        (Some(owner), _) if owner.runs() => return Ok(()),
+        None if age(&file).is_some_and(|age| age < YOUNG) => return Ok(()),
+        Some(owner) if owner.runs() => return Ok(()),
         _ => {}
     }
+    let is_left = |open: &Open| still_held(open, &file, kinds);
+    let left = |steps: &[Option<Open>]| -> Vec<(String, String)> {
+        let left = steps.iter().flatten().filter(|open| is_left(open));
+        left.filter_map(|open| Some((open.step.to_string(), open.holder.as_ref()?.named.clone()))).collect()
+    };
+    let still_left = left(&steps);
+    if !still_left.is_empty() && still_left.len() == steps.iter().flatten().count() {
+        found.left.extend(still_left);
+        return Ok(());
+    }
     // The owner's lock on the ledger ended with the owner's process. Another process may be undoing this
-    // ledger. If that takes long, this process continues without waiting for it.
-    match lock::wait(&file, &path, deadline.saturating_duration_since(Instant::now())) {
+    // ledger. If that takes long, this process continues without waiting for it. It does not wait at all for
+    // another try of a step that failed before.
+    let was_tried = steps.iter().flatten().any(|open| open.holder.is_some());
+    let patience =
+        if was_tried { Duration::ZERO } else { deadline.saturating_duration_since(Instant::now()) };
+    match lock::wait(&file, &path, patience) {
         Err(error) if error.source.kind() == ErrorKind::TimedOut => {
-            recovery.failed.push(chain(&error));
+            found.failed.push((path.display().to_string(), chain(&error)));
             return Ok(());
         }
         locked => locked?,
@@ -321,27 +412,51 @@ fn recover_one(
         return Ok(());
     }
     let (Some(owner), steps) = read()? else { return Ok(folder.remove(name)?) };
-    let mut ledger = Ledger { folder, name: name.to_owned(), file, owner, steps, kinds };
-    for at in (0..ledger.steps.len()).rev() {
-        let Some(step) = ledger.steps[at].clone() else { continue };
+    remove_incomplete_line(&file, &path)?;
+    found.left.extend(left(&steps));
+    let held: Vec<bool> = steps.iter().map(|open| open.as_ref().is_some_and(is_left)).collect();
+    let file = file.try_clone().map_err(HostError::system("open", &path))?;
+    let mut ledger = Ledger { folder, name: name.to_owned(), file, owner, steps, is_left: false, kinds };
+    for at in (0..ledger.steps.len()).rev().filter(|at| !held[*at]) {
+        let Some(Open { step, .. }) = ledger.steps[at].clone() else { continue };
         match ledger.undo(Entry(at)) {
-            Ok(()) => recovery.undone.push(step.to_string()),
-            Err(error) => recovery.failed.push(chain(&error)),
+            Ok(()) => found.undone.push(step.to_string()),
+            Err(error) => {
+                found.failed.push((step.to_string(), chain(&error)));
+                // Without the note, the next start only tries once more.
+                let _ = ledger.note_holder(at);
+            }
         }
     }
-    // Dropping the ledger removes its file unless steps remain.
-    drop(ledger);
-    Ok(())
+    ledger.leave()
 }
 
-/// Returns whether the ledger file was modified within the last minute.
-fn is_young(file: &File) -> bool {
-    let changed = file.metadata().and_then(|metadata| metadata.modified());
-    changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age.as_secs() < 60))
+/// Removes an incomplete last line, so that another line can follow.
+fn remove_incomplete_line(file: &File, path: &Path) -> Result<(), HostError> {
+    let text = read_from(file, path, LEDGER_BYTES_MAX)?;
+    let complete = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    if complete == text.len() {
+        return Ok(());
+    }
+    file.set_len(complete as u64).map_err(HostError::system("write", path))
+}
+
+/// Returns whether a step failed before, and the same users still have its device.
+fn still_held(open: &Open, ledger: &File, kinds: Kinds) -> bool {
+    let Some(noted) = &open.holder else { return false };
+    // Invisible users may have changed, but trying at each start would take too long.
+    let is_recent = || age(ledger).is_some_and(|age| age < BLIND_PAUSE);
+    (kinds.holder)(&open.step).is_some_and(|now| now.identity == noted.identity)
+        && (!noted.identity.is_empty() || is_recent())
+}
+
+/// Returns the time since the ledger file was written.
+fn age(file: &File) -> Option<Duration> {
+    file.metadata().and_then(|metadata| metadata.modified()).ok()?.elapsed().ok()
 }
 
 /// Returns the owner and the steps that have not been undone. Ignores an incomplete last line.
-fn parse(path: &Path, text: &[u8]) -> Result<(Option<ProcessId>, Vec<Option<Step>>), HostError> {
+fn parse(path: &Path, text: &[u8]) -> Result<(Option<ProcessId>, Vec<Option<Open>>), HostError> {
     let mut owner = None;
     let mut steps = Vec::new();
     let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(&[][..], |end| &text[..end]);
@@ -354,9 +469,16 @@ fn parse(path: &Path, text: &[u8]) -> Result<(Option<ProcessId>, Vec<Option<Step
         })?;
         match line {
             Line::Owner(id) => owner = Some(id),
-            Line::Begin { at, step } if at == steps.len() && owner.is_some() => steps.push(Some(step)),
+            Line::Begin { at, step } if at == steps.len() && owner.is_some() => {
+                steps.push(Some(Open { step, holder: None }));
+            }
             Line::End { at } if at < steps.len() => steps[at] = None,
-            Line::Begin { .. } | Line::End { .. } => {
+            Line::Left { at, holder } if at < steps.len() => {
+                if let Some(open) = &mut steps[at] {
+                    open.holder = Some(holder);
+                }
+            }
+            Line::Begin { .. } | Line::End { .. } | Line::Left { .. } => {
                 let source = serde::de::Error::custom("the step has no owner, or its number is out of order");
                 return Err(HostError::Ledger { path: path.to_owned(), line: number + 1, source });
             }
@@ -368,6 +490,8 @@ fn parse(path: &Path, text: &[u8]) -> Result<(Option<ProcessId>, Vec<Option<Step
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     use expect_test::expect;
     use proptest::prelude::*;
@@ -480,14 +604,73 @@ mod tests {
         let ledger = left(dir.path(), file(dir.path().join("1-0.left")));
         let holder = File::open(&ledger).expect("it is there");
         holder.lock().expect("nobody has it");
-        let mut recovery = Recovery::default();
-        let kinds = Kinds { check: |_, _| Ok(()), undo: |_| Ok(()) };
-        Ledger::undo_once(dir.path(), kinds, Instant::now(), &mut recovery).expect("it goes on");
+        let mut found = Found::default();
+        let kinds = Kinds { check: |_, _| Ok(()), undo: |_| Ok(()), holder: |_| None };
+        Ledger::undo_once(dir.path(), kinds, Instant::now(), &mut found).expect("it goes on");
         let begin = format!("cannot lock {}: process {} (", ledger.display(), std::process::id());
-        assert!(recovery.failed[0].starts_with(&begin), "{recovery:?}");
+        assert!(found.failed[0].1.starts_with(&begin), "{found:?}");
         drop(holder);
-        Ledger::undo_once(dir.path(), kinds, Instant::now(), &mut recovery).expect("it is free");
-        assert!(recovery.undone.len() == 1 && !ledger.exists());
+        Ledger::undo_once(dir.path(), kinds, Instant::now(), &mut found).expect("it is free");
+        assert!(found.undone.len() == 1 && !ledger.exists());
+    }
+
+    /// A device that cannot be removed is tried once, and again only when its users have changed. Meanwhile, its
+    /// ledger needs no lock.
+    #[test]
+    fn what_cannot_be_undone_is_tried_once() {
+        static TRIES: AtomicU32 = AtomicU32::new(0);
+        static USERS: Mutex<&str> = Mutex::new("process 1");
+        let users = |text| *USERS.lock().expect("own lock") = text;
+        let undo = |step: &Step| match step {
+            Step::Loop { .. } if *USERS.lock().expect("own lock") != "nobody" => {
+                TRIES.fetch_add(1, Ordering::Relaxed);
+                Err(HostError::InUse { path: "/dev/loop700".into(), by: "a test".to_owned() })
+            }
+            _ => Ok(()),
+        };
+        let holder = |step: &Step| {
+            let identity = (*USERS.lock().expect("own lock")).to_owned();
+            let named = format!("{identity} has it open");
+            matches!(step, Step::Loop { .. }).then_some(Holder { named, identity })
+        };
+        let kinds = Kinds { check: |_, _| Ok(()), undo, holder };
+        let dir = tempfile::tempdir().expect("dir");
+        let ledger = left(dir.path(), Step::Loop { number: 700, backing: "/x".into() });
+        let other = Line::Begin { at: 1, step: file(dir.path().join("1-0.x")) };
+        let text = fs::read_to_string(&ledger).expect("ledger");
+        fs::write(&ledger, format!("{text}{}\n", serde_json::to_string(&other).expect("JSON")))
+            .expect("write");
+        let recover = || Ledger::undo_left(dir.path(), kinds).expect("recover");
+        let tries = || TRIES.load(Ordering::Relaxed);
+
+        let first = recover();
+        assert_eq!((first.failed.len(), first.undone.len()), (1, 1));
+        let tried = tries();
+        for _ in 0..3 {
+            let holder = File::open(&ledger).expect("it is there");
+            holder.lock().expect("nobody has it");
+            let again = recover();
+            let expected = ["/dev/loop700 stays until this changes: process 1 has it open"];
+            assert_eq!((again.left.as_slice(), again.failed.len()), (&expected.map(str::to_owned)[..], 0));
+            assert_eq!(tries(), tried);
+        }
+        users("process 2");
+        assert_eq!((recover().failed.len(), tries()), (1, tried + 1));
+        assert_eq!((recover().left.len(), tries()), (1, tried + 1));
+        // Without a visible user, the device is tried again, but not at each start.
+        users("");
+        assert_eq!((recover().failed.len(), tries()), (1, tried + 2));
+        assert_eq!((recover().left.len(), tries()), (1, tried + 2));
+        let long_ago = std::time::SystemTime::now() - 2 * BLIND_PAUSE;
+        File::options()
+            .append(true)
+            .open(&ledger)
+            .and_then(|file| file.set_modified(long_ago))
+            .expect("own file");
+        assert_eq!((recover().failed.len(), tries()), (1, tried + 3));
+        users("nobody");
+        assert_eq!(recover().undone, ["/dev/loop700"]);
+        assert!(!ledger.exists());
     }
 
     proptest! {

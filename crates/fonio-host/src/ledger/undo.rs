@@ -6,13 +6,14 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
+use super::leftovers::holder;
 use super::targets::check;
 use super::{Kinds, Ledger, Recovery, Step};
 use crate::error::HostError;
 use crate::files::{remove, remove_empty_folder};
 use crate::{control_group, link, loop_device, md, ublk, unmount};
 
-const KINDS: Kinds = Kinds { check, undo };
+const KINDS: Kinds = Kinds { check, undo, holder };
 
 impl Ledger {
     /// Creates a ledger for this process in `dir`, which is created if missing. Fails with
@@ -22,7 +23,8 @@ impl Ledger {
     }
 
     /// Undoes the steps in ledgers that dead processes have left in `dir`. If another process undoes a ledger
-    /// and takes longer than three seconds, this ledger is among the failures. Fails with
+    /// and takes longer than three seconds, this ledger is among the failures. A step that failed before is tried
+    /// again only if the users of its device have changed. Fails with
     /// [`HostError::Ledger`] if a ledger is damaged, or [`HostError::System`] if `dir` cannot be read, other
     /// users can change `dir` or a ledger, or a signal such as Ctrl-C arrives.
     pub fn recover(dir: &Path) -> Result<Recovery, HostError> {

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use crate::store::content;
 use crate::{compression, figures};
 
 /// Placeholder for a manufacturer that the device does not report.
@@ -23,6 +24,8 @@ pub struct Entry {
     pub hidden_reason: Option<String>,
     /// The ranked figures that were measured, each as its index in [`figures::ranked`] and its value.
     pub figures: Vec<(usize, f64)>,
+    /// The hash of the measurement, which tells whether the result was sent before.
+    pub content_hash: Vec<u8>,
     /// The compressed document.
     pub document: Vec<u8>,
 }
@@ -75,6 +78,7 @@ impl Entry {
             device: device(document),
             hidden_reason: plausibility::reason_to_hide(document, now_unix_s),
             figures: ranked_figures(document),
+            content_hash: content::hash(document),
             document: compression::compress(json.as_bytes()),
         }
     }

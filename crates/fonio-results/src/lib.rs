@@ -19,6 +19,7 @@ pub mod limits;
 pub mod pages;
 pub mod problem;
 pub mod query;
+pub mod review;
 pub mod serve;
 pub mod service;
 pub mod store;

@@ -1,5 +1,6 @@
 //! The program `fonio-results`, which serves results and backs up their database.
 
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,8 +10,10 @@ use clap::{Args, Parser, Subcommand};
 use fonio_results::database::Location;
 use fonio_results::forwarded::ProxyHeader;
 use fonio_results::limits::Rate;
+use fonio_results::review::{self, Decided};
 use fonio_results::serve;
 use fonio_results::service::{Service, Settings};
+use fonio_results::store::Verdict;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Receive, rank and show results of `fonio storebench`.
@@ -25,6 +28,11 @@ struct Cli {
 enum Command {
     /// Serve pages and the API until SIGTERM. Example: fonio-results serve --data /var/lib/fonio-results --listen 127.0.0.1:8080
     Serve(Serve),
+    /// Review results with texts that the service does not know. Example: fonio-results review list --data /var/lib/fonio-results
+    Review {
+        #[command(subcommand)]
+        action: Review,
+    },
     /// Copy the database into a new file; the service can keep running. Example: fonio-results backup --data
     /// /var/lib/fonio-results copy.sqlite
     Backup {
@@ -32,6 +40,46 @@ enum Command {
         place: Place,
         /// The new file.
         file: PathBuf,
+    },
+}
+
+#[derive(Subcommand)]
+enum Review {
+    /// List the results that wait for review, with their unknown texts. Example: fonio-results review list --data results
+    List {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Print the document of a result that waits for review. Example: fonio-results review show --data results ID
+    Show {
+        #[command(flatten)]
+        place: Place,
+        /// The id of the result.
+        id: String,
+    },
+    /// Publish a result, and accept its texts in all results. Example: fonio-results review publish --data results ID
+    Publish {
+        #[command(flatten)]
+        place: Place,
+        /// Do not accept the texts in other results.
+        #[arg(long)]
+        once: bool,
+        /// The id of the result.
+        id: String,
+    },
+    /// Delete a result that waits for review. Example: fonio-results review reject --data results ID
+    Reject {
+        #[command(flatten)]
+        place: Place,
+        /// The id of the result.
+        id: String,
+    },
+    /// Hold a published result back, so that it waits for review. Example: fonio-results review withhold --data results ID
+    Withhold {
+        #[command(flatten)]
+        place: Place,
+        /// The id of the result.
+        id: String,
     },
 }
 
@@ -69,6 +117,13 @@ struct Serve {
     /// Submissions and deletions per minute that one address may send; all of them may come in one burst.
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     submissions_per_minute: u32,
+    /// Submissions that are read and written at the same time; further clients are told to try again later. At
+    /// 1,000 submissions a second, the last one of 256 waits a quarter of a second.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    submissions_at_once: u16,
+    /// Publish all texts without review. Only for a service that nobody else can reach.
+    #[arg(long)]
+    no_review: bool,
     /// Threads that read the database.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     readers: u8,
@@ -92,6 +147,7 @@ impl Place {
 fn main() -> ExitCode {
     let run = match Cli::parse().command {
         Command::Serve(arguments) => run(arguments),
+        Command::Review { action } => review(action),
         Command::Backup { place, file } => {
             place.location().and_then(|location| Ok(location.back_up(&file)?)).map(|()| {
                 println!("Backup: {}", file.display());
@@ -107,6 +163,34 @@ fn main() -> ExitCode {
     }
 }
 
+fn review(action: Review) -> Result<()> {
+    let out = &mut std::io::stdout().lock();
+    let (place, id, verdict, done) = match action {
+        Review::List { place } => return Ok(review::list(&place.location()?, out)?),
+        Review::Show { place, id } => {
+            if !review::show(&place.location()?, &id, out)? {
+                bail!("no result with the id {id} waits for review; see fonio-results review list");
+            }
+            return Ok(());
+        }
+        Review::Publish { place, once: false, id } => (place, id, Verdict::Publish, "Published"),
+        Review::Publish { place, once: true, id } => (place, id, Verdict::PublishOnce, "Published"),
+        Review::Reject { place, id } => (place, id, Verdict::Reject, "Deleted"),
+        Review::Withhold { place, id } => (place, id, Verdict::Withhold, "Held back"),
+    };
+    match review::decide(&place.location()?, &id, verdict)? {
+        Decided::Done => writeln!(out, "{done}: {id}")?,
+        Decided::Pending => bail!(
+            "the decision is stored, but the service has not carried it out yet; see its log for the reason"
+        ),
+        Decided::Unknown if verdict == Verdict::Withhold => bail!("no published result has the id {id}"),
+        Decided::Unknown => {
+            bail!("no result with the id {id} waits for review; see fonio-results review list")
+        }
+    }
+    Ok(())
+}
+
 fn run(arguments: Serve) -> Result<()> {
     let submissions = f64::from(arguments.submissions_per_minute);
     let requests = f64::from(arguments.requests_per_second);
@@ -115,6 +199,8 @@ fn run(arguments: Serve) -> Result<()> {
         readers: usize::from(arguments.readers),
         requests: Rate { per_s: requests, burst: 4.0 * requests },
         submissions: Rate { per_s: submissions / 60.0, burst: submissions },
+        reviews: !arguments.no_review,
+        submissions_at_once: arguments.submissions_at_once,
         proxies: arguments.proxy.iter().map(IpAddr::to_canonical).collect(),
         proxy_header: match arguments.proxy_header.as_str() {
             "forwarded" => ProxyHeader::Forwarded,

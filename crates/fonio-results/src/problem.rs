@@ -54,6 +54,10 @@ impl Problem {
         Problem::new(StatusCode::NOT_FOUND, sentence)
     }
 
+    pub(crate) fn held() -> Problem {
+        Problem::unknown("this result waits for review, and is not public yet")
+    }
+
     /// Creates the problem for a client address that has sent too many requests.
     pub fn too_many(wait: Duration) -> Problem {
         let seconds = wait.as_secs_f64().ceil();
@@ -63,6 +67,13 @@ impl Problem {
 
     fn later(sentence: &str) -> Problem {
         let retry_after = Some(Duration::from_secs(1));
+        Problem { retry_after, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, sentence) }
+    }
+
+    /// Creates the problem of a request that may succeed after a number of seconds.
+    pub(crate) fn later_than(seconds: u64, sentence: &str) -> Problem {
+        let sentence = format!("{sentence}; try again in {seconds} s");
+        let retry_after = Some(Duration::from_secs(seconds));
         Problem { retry_after, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, sentence) }
     }
 

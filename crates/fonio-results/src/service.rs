@@ -2,11 +2,12 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use axum::http::HeaderMap;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::database::{Connection, DatabaseError, Location, Pool};
 use crate::forwarded::{self, ProxyHeader};
@@ -14,6 +15,7 @@ use crate::limits::{Limiter, Rate};
 use crate::store::Scope;
 use crate::store::summary::Summary;
 use crate::store::{Summaries, Writer, read};
+use crate::texts::Accepted;
 use crate::{figures, problem::Problem};
 
 /// Settings of the results service.
@@ -27,6 +29,11 @@ pub struct Settings {
     pub requests: Rate,
     /// Rate limit for submissions and deletions from one client address.
     pub submissions: Rate,
+    /// Maximum number of submissions that are read, written and answered at the same time. The clients of other
+    /// submissions are told to try again later.
+    pub submissions_at_once: u16,
+    /// Whether results with unknown texts wait for review.
+    pub reviews: bool,
     /// Addresses of trusted proxies.
     pub proxies: Vec<IpAddr>,
     /// The header in which the trusted proxies name their clients.
@@ -38,6 +45,9 @@ pub struct Settings {
 /// Maximum number of concurrent dumps. A dump reads the complete database.
 const DUMPS: usize = 2;
 
+/// Clients that are refused because of overload try again within this number of seconds, each at another second.
+const RETRY_SPREAD_S: u64 = 5;
+
 /// A running service, without its sockets.
 #[derive(Clone)]
 pub struct Service {
@@ -46,6 +56,11 @@ pub struct Service {
     pub(crate) summaries: Summaries,
     pub(crate) figure_ids: Arc<Vec<i64>>,
     pub(crate) dumps: Arc<Semaphore>,
+    pub(crate) accepted: Accepted,
+    pub(crate) reviews: bool,
+    intake: Arc<Semaphore>,
+    /// The number of submissions that were refused because too many were in progress.
+    refused: Arc<AtomicU64>,
     pub(crate) public_url: Arc<str>,
     requests: Arc<Limiter>,
     submissions: Arc<Limiter>,
@@ -57,7 +72,8 @@ impl Service {
     /// Opens the database. The writer thread ends when the service and all its clones are dropped.
     pub fn start(settings: &Settings) -> Result<(Service, JoinHandle<()>), DatabaseError> {
         let summaries = Summaries::default();
-        let (writer, thread) = Writer::start(&settings.location, summaries.clone())?;
+        let accepted = Accepted::default();
+        let (writer, thread) = Writer::start(&settings.location, summaries.clone(), accepted.clone())?;
         let reads = Pool::start(&settings.location, settings.readers)?;
         let figure_ids = read::figure_ids(settings.location.open_reader()?.as_mut())?;
         let service = Service {
@@ -66,6 +82,10 @@ impl Service {
             summaries,
             figure_ids: Arc::new(figure_ids),
             dumps: Arc::new(Semaphore::new(DUMPS)),
+            accepted,
+            reviews: settings.reviews,
+            intake: Arc::new(Semaphore::new(settings.submissions_at_once.into())),
+            refused: Arc::default(),
             public_url: settings.public_url.as_str().into(),
             requests: Arc::new(Limiter::new(settings.requests)),
             submissions: Arc::new(Limiter::new(settings.submissions)),
@@ -88,6 +108,19 @@ impl Service {
     /// Returns the address of the client, which trusted proxies name in a header.
     pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         forwarded::client(peer, &self.proxies, self.proxy_header, headers)
+    }
+
+    /// Admits a submission to be read and written, unless too many are in progress. The submission counts until the
+    /// returned permit is dropped.
+    pub(crate) fn admit_submission(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        Arc::clone(&self.intake).try_acquire_owned().map_err(|_| {
+            // Spread the next attempts of the clients over some seconds.
+            let refused = self.refused.fetch_add(1, Ordering::Relaxed);
+            Problem::later_than(
+                1 + refused % RETRY_SPREAD_S,
+                "the service receives more results than it can store",
+            )
+        })
     }
 
     /// Counts a request of a client, and refuses the request if the client exceeds its rate limit.

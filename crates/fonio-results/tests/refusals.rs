@@ -79,9 +79,13 @@ fn a_flood_is_refused_and_others_are_served() {
         },
         Times::default(),
     );
+    let number = std::cell::Cell::new(0);
     let send = |client: &str| {
         let client = format!("X-Forwarded-For: 192.0.2.99, {client}");
-        service.ask("POST", "/api/v1/results", &["Content-Type: application/json", &client], &sample())
+        // A result counts only once, so each one is different.
+        number.set(number.get() + 1);
+        let body = serde_json::to_vec(&sample::scaled(1.0 + f64::from(number.get()) / 100.0)).unwrap();
+        service.ask("POST", "/api/v1/results", &["Content-Type: application/json", &client], &body)
     };
     for _ in 0..3 {
         assert_eq!(send("198.51.100.1").status, 201);

@@ -19,6 +19,11 @@ use crate::{process, tools};
 const PAGE_P99_MS: f64 = 50.0;
 const PAGES_PER_S: u32 = 200;
 const SUBMISSIONS_PER_S: u32 = 1000;
+/// At a moderate rate, a submission must not wait for others.
+const MODERATE_PER_S: u32 = 100;
+const MODERATE_P50_MS: f64 = 50.0;
+/// A rate beyond what the service can sustain.
+const OVERLOAD_PER_S: u32 = 10 * SUBMISSIONS_PER_S;
 
 /// Number of results in the database that is seeded for a complete measurement.
 const RESULTS: u64 = 10_000_000;
@@ -71,7 +76,7 @@ pub fn run(options: &Arguments) -> Result<()> {
         eprintln!("bench results: {part} …");
         verdicts.extend(match *part {
             "ranking" => vec![ranking(options)?],
-            "submissions" => vec![submissions(options)?],
+            "submissions" => submissions(options)?,
             "kill" => vec![kill(options)?],
             "full" => vec![full()?],
             _ => vec![schema()?],
@@ -176,35 +181,101 @@ fn ranking(options: &Arguments) -> Result<Verdict> {
     ))
 }
 
-/// Measures submissions to a service with the seeded database.
-fn submissions(options: &Arguments) -> Result<Verdict> {
+/// Measures submissions to a service with the seeded database: at a moderate rate, at the goal, and beyond it.
+fn submissions(options: &Arguments) -> Result<Vec<Verdict>> {
     let folder = seeded(options.results)?;
     let file = folder.join("acknowledged");
-    let _ = fs::remove_file(&file);
-    let shown = file.display().to_string();
     let service = Service::start(&folder, None)?;
+    let moderate = Sent::at(&service, MODERATE_PER_S, options.seconds, &file)?;
     // The rate is slightly above the goal, so the service limits the throughput.
-    let rate = (SUBMISSIONS_PER_S + SUBMISSIONS_PER_S / 20).to_string();
-    let before = service.processor_time()?;
-    let sent = answer(&mut load_on(&service, &["submit", &rate, &options.seconds.to_string(), &shown]))?;
-    let spent_s = (service.processor_time()? - before).as_secs_f64();
-    let checked = answer(&mut load_on(&service, &["check", &shown]))?;
-    let (per_s, lost) = (number(&sent, "per_s"), number(&checked, "lost"));
-    let refused = number(&sent, "refused") + number(&sent, "failed");
-    Ok(Verdict::of(
-        per_s >= f64::from(SUBMISSIONS_PER_S) && lost == 0.0 && refused == 0.0,
-        format!(
-            "submissions to {} results: {per_s:.0}/s acknowledged for {} s (goal {SUBMISSIONS_PER_S}/s), p50 {:.1} ms, \
-             p99 {:.1} ms, {refused:.0} refused, {lost:.0} lost; processor time: the service {:.2} ms for each, the load generator \
-             {:.2} ms",
-            options.results,
-            options.seconds,
-            number(&sent, "p50_ms"),
-            number(&sent, "p99_ms"),
-            1e3 * spent_s / number(&sent, "answers"),
-            1e3 * number(&sent, "processor_s") / number(&sent, "answers"),
+    let goal = Sent::at(&service, SUBMISSIONS_PER_S + SUBMISSIONS_PER_S / 20, options.seconds, &file)?;
+    let overload = Sent::at(&service, OVERLOAD_PER_S, options.seconds, &file)?;
+    let all = options.results;
+    Ok(vec![
+        Verdict::of(
+            moderate.p50_ms < MODERATE_P50_MS && moderate.lost == 0.0 && moderate.not_stored() == 0.0,
+            format!(
+                "submissions to {all} results at {MODERATE_PER_S}/s: {} (goal: p50 below {MODERATE_P50_MS:.0} ms, none refused)",
+                moderate.shown()
+            ),
         ),
-    ))
+        Verdict::of(
+            goal.per_s >= f64::from(SUBMISSIONS_PER_S) && goal.lost == 0.0 && goal.not_stored() == 0.0,
+            format!("submissions to {all} results at the goal of {SUBMISSIONS_PER_S}/s: {}", goal.shown()),
+        ),
+        Verdict::of(
+            overload.lost == 0.0 && overload.failed == 0.0 && overload.refused == overload.told_to_wait,
+            format!(
+                "submissions to {all} results at {OVERLOAD_PER_S}/s, beyond what is sustained: {}; {:.0} of the refused \
+                 were told with 503 and Retry-After when to try again",
+                overload.shown(),
+                overload.told_to_wait
+            ),
+        ),
+    ])
+}
+
+/// The outcome of submissions at a constant rate.
+struct Sent {
+    per_s: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    acknowledged: f64,
+    refused: f64,
+    /// Refused submissions with the status 503 and the header `Retry-After`.
+    told_to_wait: f64,
+    failed: f64,
+    /// Acknowledged submissions that the service does not have afterwards.
+    lost: f64,
+    /// Processor time for each acknowledged submission, of the service and of the load generator.
+    service_ms: f64,
+    load_ms: f64,
+}
+
+impl Sent {
+    fn at(service: &Service, rate: u32, seconds: u32, file: &Path) -> Result<Sent> {
+        process::check_signals()?;
+        let _ = fs::remove_file(file);
+        let shown = file.display().to_string();
+        let before = service.processor_time()?;
+        let sent =
+            answer(&mut load_on(service, &["submit", &rate.to_string(), &seconds.to_string(), &shown]))?;
+        let spent_s = (service.processor_time()? - before).as_secs_f64();
+        let checked = answer(&mut load_on(service, &["check", &shown]))?;
+        let acknowledged = number(&sent, "answers");
+        Ok(Sent {
+            per_s: number(&sent, "per_s"),
+            p50_ms: number(&sent, "p50_ms"),
+            p99_ms: number(&sent, "p99_ms"),
+            acknowledged,
+            refused: number(&sent, "refused"),
+            told_to_wait: number(&sent, "refused_with_retry_after"),
+            failed: number(&sent, "failed"),
+            lost: number(&checked, "lost"),
+            service_ms: 1e3 * spent_s / acknowledged,
+            load_ms: 1e3 * number(&sent, "processor_s") / acknowledged,
+        })
+    }
+
+    fn not_stored(&self) -> f64 {
+        self.refused + self.failed
+    }
+
+    fn shown(&self) -> String {
+        format!(
+            "{:.0}/s acknowledged ({:.0} in all), p50 {:.1} ms, p99 {:.1} ms, {:.0} refused, {:.0} failed, {:.0} lost; \
+             processor time: the service {:.2} ms for each, the load generator {:.2} ms",
+            self.per_s,
+            self.acknowledged,
+            self.p50_ms,
+            self.p99_ms,
+            self.refused,
+            self.failed,
+            self.lost,
+            self.service_ms,
+            self.load_ms,
+        )
+    }
 }
 
 /// Repeatedly kills the service while it acknowledges submissions. After each restart, requests every

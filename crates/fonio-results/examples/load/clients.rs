@@ -6,22 +6,32 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use fonio_core::Random;
 use fonio_results::database::Location;
 use fonio_results::figures;
 use fonio_results::store::read::{self, Of};
 use fonio_results::store::{Scope, Summaries};
+use fonio_storebench_document::document::Measure;
 use fonio_storebench_document::sample;
 use serde_json::{Value, json};
 
-/// Number of connections of the load generator. This is also the maximum number of outstanding requests.
-const CONNECTIONS: u64 = 64;
+/// Number of connections of the load generator. This is also the maximum number of outstanding requests. It is
+/// larger than the number of submissions that the service admits, so an overload shows.
+const CONNECTIONS: u64 = 320;
 
 /// Maximum rate in requests per second. Higher rates are assumed to be a mistake.
 const RATE_MAX: f64 = 20_000.0;
+
+/// A response of the service.
+struct Answer {
+    status: u16,
+    /// The seconds in the header `Retry-After`.
+    retry_after_s: Option<u64>,
+    body: Vec<u8>,
+}
 
 /// A client with one persistent connection.
 struct Client {
@@ -30,7 +40,7 @@ struct Client {
 }
 
 impl Client {
-    fn ask(&mut self, head: &str, body: &[u8]) -> Result<(u16, Vec<u8>)> {
+    fn ask(&mut self, head: &str, body: &[u8]) -> Result<Answer> {
         // The service closes idle connections, so a failed request is sent again on a new connection.
         match self.try_ask(head, body) {
             Ok(answer) => Ok(answer),
@@ -41,7 +51,7 @@ impl Client {
         }
     }
 
-    fn try_ask(&mut self, head: &str, body: &[u8]) -> Result<(u16, Vec<u8>)> {
+    fn try_ask(&mut self, head: &str, body: &[u8]) -> Result<Answer> {
         if self.stream.is_none() {
             let stream = TcpStream::connect(("127.0.0.1", self.port))?;
             stream.set_nodelay(true)?;
@@ -52,7 +62,7 @@ impl Client {
         let bytes =
             [format!("{head}Host: x\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat();
         stream.get_mut().write_all(&bytes)?;
-        let (mut status, mut length) = (0, 0);
+        let (mut status, mut length, mut retry_after_s) = (0, 0, None);
         loop {
             let mut line = String::new();
             ensure!(stream.read_line(&mut line)? > 0, "the connection has ended");
@@ -64,14 +74,16 @@ impl Client {
                 status = rest.split(' ').next().unwrap_or("").parse()?;
             } else if let Some(value) = line.strip_prefix("content-length: ") {
                 length = value.parse()?;
+            } else if let Some(value) = line.strip_prefix("retry-after: ") {
+                retry_after_s = Some(value.parse()?);
             }
         }
         let mut body = vec![0; length];
         stream.read_exact(&mut body)?;
-        Ok((status, body))
+        Ok(Answer { status, retry_after_s, body })
     }
 
-    fn get(&mut self, path: &str) -> Result<(u16, Vec<u8>)> {
+    fn get(&mut self, path: &str) -> Result<Answer> {
         self.ask(&format!("GET {path} HTTP/1.1\r\n"), b"")
     }
 }
@@ -141,7 +153,7 @@ fn summary(mut times: Vec<f64>, failed: u64, took_s: f64) -> Value {
 
 /// Requests pages of rankings at a constant rate.
 pub fn ranking(port: u16, rate: f64, seconds: f64) -> Result<Value> {
-    let (status, body) = Client { port, stream: None }.get("/api/v1/keys")?;
+    let Answer { status, body, .. } = Client { port, stream: None }.get("/api/v1/keys")?;
     ensure!(status == 200, "cannot read the keys of the service: {status}");
     let answer: Value = serde_json::from_slice(&body)?;
     let names = |list: &str, name: &str| -> Vec<String> {
@@ -176,7 +188,7 @@ pub fn ranking(port: u16, rate: f64, seconds: f64) -> Result<Value> {
                     format!("/ranking?key={key}&figure={figure}{behind}")
                 }
             };
-            let (status, body) = client.get(&path)?;
+            let Answer { status, body, .. } = client.get(&path)?;
             let page = String::from_utf8(body)?;
             let link = page.split("rel=\"next\" href=\"").nth(1).and_then(|rest| rest.split('"').next());
             next = link.map(|link| link.replace("&amp;", "&").replace("&#38;", "&"));
@@ -188,23 +200,26 @@ pub fn ranking(port: u16, rate: f64, seconds: f64) -> Result<Value> {
 
 /// Submits results, and writes the ids of acknowledged results to a file.
 pub fn submit(port: u16, rate: f64, seconds: f64, file: &str) -> Result<Value> {
-    let bodies: Vec<Vec<u8>> = (0..50)
-        .map(|at| serde_json::to_vec(&sample::scaled(0.5 + f64::from(at) * 0.03)))
-        .collect::<Result<_, _>>()?;
+    let bodies: Vec<(String, String)> =
+        (0..50).map(|at| body(0.5 + f64::from(at) * 0.03)).collect::<Result<_>>()?;
+    // The service counts a result only once, so each body is different, also from those of earlier runs.
+    let run = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64;
     let acknowledged = Mutex::new(File::options().create(true).append(true).open(file)?);
-    let (refused, words) = (AtomicU64::new(0), Mutex::new(String::new()));
+    let (refused, later, words) = (AtomicU64::new(0), AtomicU64::new(0), Mutex::new(String::new()));
     let send = |client: &mut Client, at: u64| {
-        let body = &bodies[at as usize % bodies.len()];
+        let (before, after) = &bodies[at as usize % bodies.len()];
+        let body = format!("{before}{}{after}", unique(run, at));
         let head = "POST /api/v1/results HTTP/1.1\r\nContent-Type: application/json\r\n";
         // A submission is never sent twice, because the first attempt may have been stored.
-        let (status, answer) = client.try_ask(head, body)?;
-        let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
+        let Answer { status, retry_after_s, body } = client.try_ask(head, body.as_bytes())?;
+        let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
         if let (201, Some(id)) = (status, answer["id"].as_str()) {
             let line = format!("{id}\n");
             acknowledged.lock().expect("no thread panics").write_all(line.as_bytes())?;
             return Ok(true);
         }
         refused.fetch_add(1, Ordering::Relaxed);
+        later.fetch_add(u64::from(status == 503 && retry_after_s.is_some()), Ordering::Relaxed);
         let error = answer["error"].as_str().unwrap_or_default();
         *words.lock().expect("no thread panics") = format!("{status}: {error}");
         Ok(false)
@@ -213,9 +228,32 @@ pub fn submit(port: u16, rate: f64, seconds: f64, file: &str) -> Result<Value> {
     let refused = refused.into_inner();
     printed["failed"] = (printed["failed"].as_u64().unwrap_or(0) - refused).into();
     printed["refused"] = refused.into();
+    printed["refused_with_retry_after"] = later.into_inner().into();
     printed["words"] = words.into_inner()?.into();
     printed["processor_s"] = processor_s()?.into();
     Ok(printed)
+}
+
+/// A number that does not occur in the sample, and a figure that has this value in a body.
+const MARK: f64 = 31.062_5;
+const MARKED: &str = "cpu.active";
+
+/// Returns the parts of a document's JSON before and after the value that differs in each body.
+fn body(speed: f64) -> Result<(String, String)> {
+    let mut document = sample::scaled(speed);
+    let Some(Measure::Measured(value)) = document.figures.get_mut(MARKED) else {
+        bail!("the sample lacks {MARKED}")
+    };
+    (value.value, value.low, value.high) = (MARK, 0.0, 100.0);
+    let json = serde_json::to_string(&document)?;
+    let (before, after) = json.split_once(&MARK.to_string()).context("the value is in the document")?;
+    Ok((before.to_owned(), after.to_owned()))
+}
+
+/// Returns a percentage that is different for each request of each run. It has at most 15 digits, so a float
+/// represents it exactly enough.
+fn unique(run: u64, at: u64) -> String {
+    format!("{}.{:06}{:07}", 10 + run / 1_000_000 % 80, run % 1_000_000, at % 10_000_000)
 }
 
 fn processor_s() -> Result<f64> {
@@ -238,8 +276,8 @@ pub fn check(port: u16, file: &str) -> Result<Value> {
     let mut client = Client { port, stream: None };
     let mut lost = 0;
     for id in &ids {
-        let (status, _) = client.get(&format!("/api/v1/results/{id}"))?;
-        lost += i32::from(status != 200);
+        let answer = client.get(&format!("/api/v1/results/{id}"))?;
+        lost += i32::from(answer.status != 200);
     }
     Ok(json!({ "acknowledged": ids.len(), "lost": lost }))
 }

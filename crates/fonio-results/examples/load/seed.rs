@@ -10,8 +10,10 @@ use fonio_core::Random;
 use fonio_results::database::{Connection, Location};
 use fonio_results::entry::Entry;
 use fonio_results::figures;
+use fonio_results::store::Summaries;
+use fonio_results::store::book::{Book, Submitted};
 use fonio_results::store::seeding::{self, Seed};
-use fonio_results::store::{Summaries, book::Book};
+use fonio_results::texts::Accepted;
 use fonio_storebench_document::Submission;
 use fonio_storebench_document::document::{Document, Measure};
 use fonio_storebench_document::sample;
@@ -175,10 +177,11 @@ pub fn compare(folder: &Path, results: u64) -> Result<()> {
     let other = tempfile::tempdir()?;
     let location = Location::Folder(other.path().to_owned());
     let mut connection = location.open_writer()?;
-    let mut book = Book::open(connection.as_mut(), Summaries::default())?;
+    let mut book = Book::open(connection.as_mut(), Summaries::default(), Accepted::default())?;
     let base = base();
     for number in 0..results {
-        book.store(connection.as_mut(), &[entry(&base, number)], seeding::RECEIVED_AT)?;
+        let submitted = vec![Submitted { entry: entry(&base, number), unknown: Vec::new() }];
+        book.store(connection.as_mut(), submitted, seeding::RECEIVED_AT)?;
     }
     let mut seeded = Location::Folder(folder.to_owned()).open_reader()?;
     for table in seeding::TABLES {

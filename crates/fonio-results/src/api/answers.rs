@@ -17,6 +17,8 @@ pub enum State {
     Received,
     /// The result is not ranked; `reason` says why.
     Hidden,
+    /// The result is not public until a person has reviewed the texts in `reason`.
+    Held,
 }
 
 /// The response to a submission.
@@ -26,7 +28,7 @@ pub struct Submitted {
     pub id: String,
     /// Whether the result is ranked.
     pub state: State,
-    /// Why the result is hidden.
+    /// Why the result is hidden or held.
     pub reason: Option<String>,
     /// The secret token that deletes the result. Only this response contains the token.
     pub delete_token: String,

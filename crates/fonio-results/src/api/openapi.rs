@@ -130,8 +130,9 @@ fn figure() -> Value {
 }
 
 fn submit(schemas: &mut Schemas) -> Value {
-    let created =
-        schemas.answer::<answers::Submitted>("The result is stored on disk, and is ranked or hidden.");
+    let created = schemas.answer::<answers::Submitted>(
+        "The result is stored on disk, and is ranked, hidden or held for review.",
+    );
     json!({
         "summary": "Submit a result",
         "operationId": "submit",
@@ -143,6 +144,7 @@ fn submit(schemas: &mut Schemas) -> Value {
         "responses": schemas.answers(vec![("201", created)], &[
             ("400", "The body is not UTF-8, not JSON, or not a result."),
             ("408", "The body did not arrive in time."),
+            ("409", "The same result was received before."),
             ("413", "The body is too large."),
             ("415", "The Content-Type of the body is not JSON."),
             ("422", "Values are out of range, or texts name a person, a machine or a single device."),

@@ -15,8 +15,8 @@ use crate::database::Connection;
 use crate::entry;
 use crate::problem::Problem;
 use crate::service::{Lookup, Service};
-use crate::store::{Deletion, order, read};
-use crate::texts::{Accepted, UnknownText};
+use crate::store::{Deletion, Outcome, book, held, order, read};
+use crate::texts::UnknownText;
 use crate::{compression, figures, submission, token};
 
 /// Time limit for receiving a request body. Even on a slow link, the transfer of a document takes only a
@@ -27,21 +27,37 @@ const BODY_TIME: Duration = Duration::from_secs(15);
 pub(super) async fn submit(State(service): State<Service>, headers: HeaderMap, body: Body) -> Answer {
     let received = receive(&headers, body).await?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let submission::Read { entry, unknown } = submission::read(&received, now, &Accepted::default())?;
-    if let Some(UnknownText { field, text }) = unknown.first() {
-        let sentence = format!(
-            "the document is refused, and nothing was stored: {field}: the service does not know `{text}`, so it could \
-             identify a machine or a person; ask the operator to add it to the known texts"
-        );
-        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, sentence).into());
-    }
-    let reason = entry.hidden_reason.clone();
-    let stored = service.writer.store(entry).await?;
+    let _admitted = service.admit_submission()?;
+    let submission::Read { entry, unknown } = submission::read(&received, now, &service.accepted)?;
+    let unknown = if service.reviews { unknown } else { Vec::new() };
+    let (reason, state) = match unknown.as_slice() {
+        [] => (entry.hidden_reason.clone(), state(entry.hidden_reason.as_deref())),
+        texts => (Some(review_reason(texts)), Listed::Held),
+    };
+    let stored = match service.writer.store(book::Submitted { entry, unknown }).await? {
+        Outcome::Stored(stored) => stored,
+        Outcome::Known { id } => {
+            let sentence =
+                format!("this result was sent before and has the id {id}; a result counts only once");
+            return Err(Problem::new(StatusCode::CONFLICT, sentence).into());
+        }
+        Outcome::QueueFull => {
+            let sentence = "too many results wait for review, and nothing was stored";
+            return Err(Problem::later_than(REVIEW_S, sentence).into());
+        }
+    };
     let page = page(&service, &stored.id);
-    let state = state(reason.as_deref());
     let location = [(header::LOCATION, format!("/api/v1/results/{}", stored.id))];
     let answer = Submitted { id: stored.id, state, reason, delete_token: stored.delete_token, page };
     Ok((location, json(StatusCode::CREATED, &answer)).into_response())
+}
+
+/// The time after which a client tries again if too many results wait for review.
+const REVIEW_S: u64 = 3600;
+
+fn review_reason(texts: &[UnknownText]) -> String {
+    let texts: Vec<String> = texts.iter().map(|text| format!("{} `{}`", text.field, text.text)).collect();
+    format!("a person must first review texts that the service does not know: {}", texts.join(", "))
 }
 
 fn page(service: &Service, id: &str) -> String {
@@ -112,10 +128,15 @@ pub(crate) struct Found {
 
 /// Reads the stored result with this id.
 pub(crate) fn find(connection: &mut dyn Connection, lookup: &Lookup, id: &str) -> Result<Found, Problem> {
-    let stored = read::result(connection, id)?.ok_or_else(Problem::no_result)?;
+    let Some(stored) = read::result(connection, id)? else {
+        return Err(match held::find(connection, id)? {
+            Some(_) => Problem::held(),
+            None => Problem::no_result(),
+        });
+    };
     let document = document(&stored.document);
-    let key = read::key_by_id(connection, stored.key_id)?;
-    let device = read::device_by_id(connection, stored.device_id)?;
+    let key = read::key_by_id(connection, stored.key_id)?.ok_or_else(Problem::no_result)?;
+    let device = read::device_by_id(connection, stored.device_id)?.ok_or_else(Problem::no_result)?;
     let percentiles = match stored.hidden_reason {
         Some(_) => Vec::new(),
         None => percentiles(connection, lookup, stored.key_id, &document)?,

@@ -1,7 +1,11 @@
 //! Migrates the database schema to newer versions in numbered steps. Each step is committed together with its
 //! number, in one transaction.
 
+use fonio_storebench_document::document::JSON_BYTES_MAX;
+
 use super::{Connection, DatabaseError};
+use crate::compression;
+use crate::store::content;
 
 /// The database for which SQL statements are written.
 #[derive(Clone, Copy, Debug)]
@@ -15,13 +19,23 @@ pub(super) enum Dialect {
 pub(super) struct Step {
     sqlite: &'static str,
     postgres: &'static str,
+    /// Fills new columns with values that SQL cannot compute.
+    fill: fn(&mut dyn Connection) -> Result<(), DatabaseError>,
 }
 
 /// All migration steps; the first step creates version 1 of the schema.
-pub(super) const ALL: &[Step] = &[Step {
-    sqlite: include_str!("migrations/0001.sqlite.sql"),
-    postgres: include_str!("migrations/0001.postgres.sql"),
-}];
+pub(super) const ALL: &[Step] = &[
+    Step {
+        sqlite: include_str!("migrations/0001.sqlite.sql"),
+        postgres: include_str!("migrations/0001.postgres.sql"),
+        fill: |_| Ok(()),
+    },
+    Step {
+        sqlite: include_str!("migrations/0002.sqlite.sql"),
+        postgres: include_str!("migrations/0002.postgres.sql"),
+        fill: add_content_hashes,
+    },
+];
 
 /// Applies the missing steps. Afterwards, the tables have the newest version.
 pub(super) fn apply(
@@ -43,6 +57,7 @@ pub(super) fn apply(
                 Dialect::Sqlite => step.sqlite,
                 Dialect::Postgres => step.postgres,
             })?;
+            (step.fill)(connection)?;
             connection.query("INSERT INTO tables_version (version) VALUES ($1)", &[version.into()])?;
             connection.commit()
         };
@@ -52,4 +67,32 @@ pub(super) fn apply(
         }
     }
     Ok(())
+}
+
+/// Number of results that are read at once.
+const PIECE: i64 = 1000;
+
+/// Adds the hashes of results that were stored by a version without hashes. Of equal results, only the first one
+/// gets a hash; the others keep their places in the rankings.
+fn add_content_hashes(connection: &mut dyn Connection) -> Result<(), DatabaseError> {
+    let mut seq = 0;
+    loop {
+        let rows = connection.query(
+            "SELECT seq, document FROM documents WHERE seq > $1 ORDER BY seq LIMIT $2",
+            &[seq.into(), PIECE.into()],
+        )?;
+        let Some(last) = rows.last() else { return Ok(()) };
+        seq = last.int(0);
+        for row in &rows {
+            let json = compression::decompress(row.bytes(1), JSON_BYTES_MAX)
+                .expect("the service stored the document");
+            let document = serde_json::from_slice(&json).expect("the service stored the document");
+            let hash = content::hash(&document);
+            connection.query(
+                "UPDATE results SET content_hash = $1 WHERE seq = $2 \
+                 AND NOT EXISTS (SELECT 1 FROM results other WHERE other.content_hash = $3)",
+                &[hash.clone().into(), row.int(0).into(), hash.into()],
+            )?;
+        }
+    }
 }

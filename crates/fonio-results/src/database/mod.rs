@@ -46,6 +46,12 @@ impl From<f64> for Value {
     }
 }
 
+impl From<Vec<u8>> for Value {
+    fn from(bytes: Vec<u8>) -> Value {
+        Value::Bytes(bytes)
+    }
+}
+
 impl From<&str> for Value {
     fn from(text: &str) -> Value {
         Value::Text(text.to_owned())
@@ -152,6 +158,23 @@ pub trait Connection: Send {
 
     /// Returns whether the connection can no longer be used.
     fn is_closed(&self) -> bool;
+
+    /// Overwrites the copies of deleted rows that the database still has in its files. Returns false if other
+    /// connections prevent this at the moment. A database server does this by itself.
+    fn wipe(&mut self) -> Result<bool, DatabaseError> {
+        Ok(true)
+    }
+
+    /// Prepares for a full disk: keeps space in reserve, and lets the log of a nearly full disk stay small.
+    /// Returns false if there is no space for the reserve. A database server has its own means.
+    fn keep_reserve(&mut self) -> Result<bool, DatabaseError> {
+        Ok(true)
+    }
+
+    /// Gives the reserved space to the database. Returns whether there was a reserve.
+    fn use_reserve(&mut self) -> bool {
+        false
+    }
 }
 
 /// Where the results are stored.
@@ -191,6 +214,15 @@ impl Location {
         };
         migrations::apply(connection.as_mut(), dialect, migrations::ALL)?;
         Ok(connection)
+    }
+
+    /// Opens a connection that can write, next to the service that owns the database. Only the tables that the
+    /// service does not keep in memory may be changed.
+    pub fn open_beside(&self) -> Result<Box<dyn Connection>, DatabaseError> {
+        match self {
+            Location::Folder(folder) => sqlite::open_beside(folder),
+            Location::Server(url) => postgres::open_beside(url),
+        }
     }
 
     /// Copies a database into a new file; the database may be in use. Fails if the file exists or cannot be

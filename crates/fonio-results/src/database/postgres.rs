@@ -48,6 +48,11 @@ pub(super) fn open_reader(url: &str) -> Result<Box<dyn Connection>, DatabaseErro
     Ok(Box::new(postgres))
 }
 
+/// Opens a connection that can write, without the lock of the database.
+pub(super) fn open_beside(url: &str) -> Result<Box<dyn Connection>, DatabaseError> {
+    Ok(Box::new(open(url)?))
+}
+
 /// Locks the database for this process, and opens it for writing.
 pub(super) fn open_writer(url: &str) -> Result<Box<dyn Connection>, DatabaseError> {
     let mut postgres = open(url)?;

@@ -1,6 +1,7 @@
 //! Stores results in SQLite in a folder, with a write-ahead log that is synced at each commit.
 
 use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,6 +15,16 @@ pub(super) const FILE: &str = "results.sqlite";
 /// Name of the file that the owning process locks.
 const LOCK: &str = "results.lock";
 
+/// Name of the file that keeps space in reserve.
+const RESERVE: &str = "results.reserve";
+
+/// Size of the reserve. Deleting a result changes a few hundred pages of 4 KiB, which must fit into the log. A
+/// checkpoint of a small log must fit as well.
+const RESERVE_BYTES: usize = 4 << 20;
+
+/// The free space below which the disk counts as nearly full. It is more than the log needs on other disks.
+const SCARCE_BYTES: u64 = 96 << 20;
+
 /// The maximum time for which SQLite waits for a lock. Only backups and checkpoints lock the database for
 /// long.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
@@ -26,7 +37,17 @@ const SETTINGS: &str = "PRAGMA cache_size = -65536; PRAGMA temp_store = MEMORY; 
 /// checkpoint copies the log into the database. The checkpoint writes each changed page only once, no matter
 /// how often the page changed.
 const WRITER: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 16384; \
-     PRAGMA journal_size_limit = 134217728;";
+     PRAGMA journal_size_limit = 134217728; PRAGMA secure_delete = ON;";
+
+/// Checkpoints after 64 MiB of log, as in [`WRITER`].
+const LARGE_LOG: &str = "PRAGMA wal_autocheckpoint = 16384;";
+
+/// Checkpoints after each commit. On a nearly full disk, the log is then as small as one transaction, and fits into
+/// the reserve.
+const SMALL_LOG: &str = "PRAGMA wal_autocheckpoint = 1;";
+
+/// How long [`Connection::wipe`] waits for other connections, because the writer waits, too.
+const WIPE_WAIT: Duration = Duration::from_millis(100);
 
 struct Sqlite {
     connection: rusqlite::Connection,
@@ -34,12 +55,21 @@ struct Sqlite {
     place: PathBuf,
     /// The lock file, which is locked while the connection is open.
     _lock: Option<File>,
+    /// Whether the log is kept small, because the disk is nearly full.
+    has_small_log: bool,
 }
 
 /// Opens a connection that only reads.
 pub(super) fn open_reader(folder: &Path) -> Result<Box<dyn Connection>, DatabaseError> {
     let sqlite = open(folder, OpenFlags::SQLITE_OPEN_READ_WRITE, None)?;
     sqlite.setting("PRAGMA query_only = ON;")?;
+    Ok(Box::new(sqlite))
+}
+
+/// Opens a connection that can write, without the lock of the folder.
+pub(super) fn open_beside(folder: &Path) -> Result<Box<dyn Connection>, DatabaseError> {
+    let sqlite = open(folder, OpenFlags::SQLITE_OPEN_READ_WRITE, None)?;
+    sqlite.setting("PRAGMA synchronous = FULL;")?;
     Ok(Box::new(sqlite))
 }
 
@@ -88,7 +118,7 @@ fn open(folder: &Path, flags: OpenFlags, lock: Option<File>) -> Result<Sqlite, D
         rusqlite::Connection::open_with_flags(&place, flags).map_err(|error| explain(error, &place))?;
     connection.set_prepared_statement_cache_capacity(64);
     connection.busy_timeout(LOCK_WAIT).map_err(|error| explain(error, &place))?;
-    let sqlite = Sqlite { connection, place, _lock: lock };
+    let sqlite = Sqlite { connection, place, _lock: lock, has_small_log: false };
     sqlite.setting(SETTINGS)?;
     Ok(sqlite)
 }
@@ -204,5 +234,50 @@ impl Connection for Sqlite {
 
     fn is_closed(&self) -> bool {
         false
+    }
+
+    fn wipe(&mut self) -> Result<bool, DatabaseError> {
+        // `secure_delete` overwrites deleted rows, but the log and the database keep older versions of a page
+        // until a checkpoint copies the newest version, and cuts the log.
+        let run = || {
+            self.connection.busy_timeout(WIPE_WAIT)?;
+            let busy =
+                self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+            self.connection.busy_timeout(LOCK_WAIT)?;
+            Ok(busy? == 0)
+        };
+        run().map_err(|error| self.error(error))
+    }
+
+    fn keep_reserve(&mut self) -> Result<bool, DatabaseError> {
+        let file = self.place.with_file_name(RESERVE);
+        let failed = |source| DatabaseError::File { path: file.clone(), source };
+        let folder = self.place.parent().unwrap_or(Path::new("."));
+        let space = rustix::fs::statvfs(folder).map_err(|error| failed(error.into()))?;
+        let is_scarce = space.f_bavail.saturating_mul(space.f_frsize) < SCARCE_BYTES;
+        if is_scarce != self.has_small_log {
+            self.setting(if is_scarce { SMALL_LOG } else { LARGE_LOG })?;
+            self.has_small_log = is_scarce;
+        }
+        if std::fs::metadata(&file).is_ok_and(|found| found.len() == RESERVE_BYTES as u64) {
+            return Ok(true);
+        }
+        // Random bytes, because a file system that compresses would store zeros without space.
+        let mut bytes = vec![0; RESERVE_BYTES];
+        getrandom::fill(&mut bytes).expect("the kernel provides random numbers");
+        let written = std::fs::write(&file, &bytes).and_then(|()| File::open(&file)?.sync_all());
+        match written {
+            Ok(()) => Ok(true),
+            Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
+                // The file does not exist if not even an empty file fits.
+                let _ = std::fs::remove_file(&file);
+                Ok(false)
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    fn use_reserve(&mut self) -> bool {
+        std::fs::remove_file(self.place.with_file_name(RESERVE)).is_ok()
     }
 }

@@ -8,6 +8,7 @@ use fonio_storebench_document::document::Document;
 
 use super::{Page, html};
 use crate::api::document;
+use crate::database::Connection;
 use crate::problem::Problem;
 use crate::query::Parameters;
 use crate::service::Service;
@@ -47,8 +48,10 @@ pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
             let one = read::result(connection, &a)?.ok_or_else(Problem::no_result)?;
             let other = read::result(connection, &b)?.ok_or_else(Problem::no_result)?;
             if one.key_id != other.key_id {
-                let (one, other) =
-                    (read::key_by_id(connection, one.key_id)?, read::key_by_id(connection, other.key_id)?);
+                let key = |connection: &mut dyn Connection, id| {
+                    read::key_by_id(connection, id)?.ok_or_else(Problem::no_result)
+                };
+                let (one, other) = (key(connection, one.key_id)?, key(connection, other.key_id)?);
                 return Err(Problem::new(
                     StatusCode::CONFLICT,
                     format!(
@@ -57,8 +60,11 @@ pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
                     ),
                 ));
             }
-            let name_a = read::device_by_id(connection, one.device_id)?.name();
-            let name_b = read::device_by_id(connection, other.device_id)?.name();
+            let name = |connection: &mut dyn Connection, id| {
+                let device = read::device_by_id(connection, id)?.ok_or_else(Problem::no_result)?;
+                Ok::<_, Problem>(device.name())
+            };
+            let (name_a, name_b) = (name(connection, one.device_id)?, name(connection, other.device_id)?);
             let rows = rows(&document(&one.document), &document(&other.document));
             let of = |word: &str| rows.iter().filter(|row| row.outcome.starts_with(word)).count();
             let verdict = format!(

@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::bins::Scored;
 use super::cache::{Scope, Summaries};
+use super::held::{self, NewResult};
 use super::read;
 use crate::database::{Bulk, Column, Connection, DatabaseError};
 use crate::entry::{DeviceRevision, Entry, Key};
+use crate::texts::{Accepted, UnknownText};
 use crate::{figures, token};
 
 /// Maximum number of cached keys and devices; a full cache is emptied, and entries are read from the database
@@ -23,6 +25,29 @@ pub struct Stored {
     pub delete_token: String,
 }
 
+/// The outcome of a submission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The result was stored.
+    Stored(Stored),
+    /// The same result was stored before.
+    Known {
+        /// The id of the stored result.
+        id: String,
+    },
+    /// The result needs a review, but too many results wait for one.
+    QueueFull,
+}
+
+/// A submission for the writer thread.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Submitted {
+    /// The result.
+    pub entry: Entry,
+    /// The texts that must be reviewed before the result is published.
+    pub unknown: Vec<UnknownText>,
+}
+
 /// Changes to the counts of bins within a transaction.
 pub(super) type Changes = BTreeMap<(Scope, i64), i64>;
 
@@ -31,16 +56,19 @@ pub struct Book {
     pub(super) summaries: Summaries,
     figure_ids: Vec<i64>,
     next_seq: i64,
-    keys: HashMap<String, i64>,
-    devices: HashMap<DeviceRevision, i64>,
+    pub(super) keys: HashMap<String, i64>,
+    pub(super) devices: HashMap<DeviceRevision, i64>,
+    /// The number of results that wait for review.
+    pub(super) held: i64,
+    pub(super) accepted: Accepted,
 }
 
 pub(super) const ADD_RESULTS: Bulk = Bulk {
-    sqlite: "INSERT INTO results (seq, id, received_at, key_id, device_id, token_hash, hidden_reason) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7)",
-    postgres: "INSERT INTO results (seq, id, received_at, key_id, device_id, token_hash, hidden_reason) \
+    sqlite: "INSERT INTO results (seq, id, received_at, key_id, device_id, token_hash, hidden_reason, content_hash) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+    postgres: "INSERT INTO results (seq, id, received_at, key_id, device_id, token_hash, hidden_reason, content_hash) \
                SELECT * FROM UNNEST($1::BIGINT[], $2::TEXT[], $3::BIGINT[], $4::BIGINT[], $5::BIGINT[], $6::BYTEA[], \
-               $7::TEXT[])",
+               $7::TEXT[], $8::BYTEA[])",
 };
 
 pub(super) const ADD_DOCUMENTS: Bulk = Bulk {
@@ -87,7 +115,11 @@ const COUNT_DEVICES: Bulk = Bulk {
 
 impl Book {
     /// Reads the state of the writer thread from the database.
-    pub fn open(connection: &mut dyn Connection, summaries: Summaries) -> Result<Book, DatabaseError> {
+    pub fn open(
+        connection: &mut dyn Connection,
+        summaries: Summaries,
+        accepted: Accepted,
+    ) -> Result<Book, DatabaseError> {
         for figure in figures::ranked() {
             connection.query(
                 "INSERT INTO figures (figure_id, name) SELECT COALESCE(MAX(figure_id), 0) + 1, $1 FROM figures \
@@ -96,12 +128,16 @@ impl Book {
             )?;
         }
         let last = connection.query("SELECT COALESCE(MAX(seq), 0) FROM results", &[])?;
+        held::load_accepted(connection, &accepted)?;
+        let held = connection.query("SELECT COUNT(*) FROM held", &[])?[0].int(0);
         Ok(Book {
             summaries,
             figure_ids: read::figure_ids(connection)?,
             next_seq: last[0].int(0) + 1,
             keys: HashMap::new(),
             devices: HashMap::new(),
+            held,
+            accepted,
         })
     }
 
@@ -109,24 +145,62 @@ impl Book {
         self.figure_ids[figure]
     }
 
-    /// Stores entries in one transaction.
+    /// Stores submissions in one transaction.
     pub fn store(
         &mut self,
         connection: &mut dyn Connection,
-        entries: &[Entry],
+        submitted: Vec<Submitted>,
         now_unix_s: i64,
-    ) -> Result<Vec<Stored>, DatabaseError> {
+    ) -> Result<Vec<Outcome>, DatabaseError> {
+        let held = self.held;
         let outcome =
-            self.transact(connection, |book, connection| book.write(connection, entries, now_unix_s));
-        match &outcome {
-            Ok(_) => self.next_seq += i64::try_from(entries.len()).expect("a batch is small"),
-            Err(_) => {
-                // The failed transaction may have created ids that are now in the cache.
-                self.keys.clear();
-                self.devices.clear();
-            }
+            self.transact(connection, |book, connection| book.receive(connection, submitted, now_unix_s));
+        if outcome.is_err() {
+            self.held = held;
         }
         outcome
+    }
+
+    /// Stores each submission: publishes it, holds it back for review, or finds that it is known.
+    fn receive(
+        &mut self,
+        connection: &mut dyn Connection,
+        submitted: Vec<Submitted>,
+        now_unix_s: i64,
+    ) -> Result<(Vec<Outcome>, Changes), DatabaseError> {
+        let (mut outcomes, mut new) = (Vec::new(), Vec::new());
+        let mut ids: HashMap<Vec<u8>, String> = HashMap::new();
+        for Submitted { entry, unknown } in submitted {
+            let known = match ids.get(&entry.content_hash) {
+                Some(id) => Some(id.clone()),
+                None => find_content(connection, &entry.content_hash)?,
+            };
+            if let Some(id) = known {
+                outcomes.push(Outcome::Known { id });
+                continue;
+            }
+            let stored = Stored { id: token::new_id(), delete_token: token::new_token() };
+            let row = NewResult {
+                id: stored.id.clone(),
+                token_hash: token::hash(&stored.delete_token),
+                received_at: now_unix_s,
+                entry,
+            };
+            if !unknown.is_empty() && self.held >= held::HELD_MAX {
+                outcomes.push(Outcome::QueueFull);
+                continue;
+            }
+            ids.insert(row.entry.content_hash.clone(), row.id.clone());
+            if unknown.is_empty() {
+                new.push(row);
+            } else {
+                self.held += 1;
+                held::hold(connection, &row, &unknown)?;
+            }
+            outcomes.push(Outcome::Stored(stored));
+        }
+        let changes = self.publish(connection, &new)?;
+        Ok((outcomes, changes))
     }
 
     /// Runs a transaction. After its commit, updates the summaries in memory.
@@ -140,6 +214,7 @@ impl Book {
             Ok(done) => done,
             Err(error) => {
                 connection.rollback();
+                self.forget_ids();
                 return Err(error);
             }
         };
@@ -147,57 +222,57 @@ impl Book {
         let committed = connection.commit();
         if committed.is_err() {
             connection.rollback();
+            self.forget_ids();
         }
         let applied = if committed.is_ok() { changes } else { Changes::new() };
         self.summaries.end(applied.iter().map(|((scope, bin), results)| (scope, *bin, *results)));
         committed.map(|()| value)
     }
 
-    fn write(
+    /// Adds results to all tables of published results.
+    pub(super) fn publish(
         &mut self,
         connection: &mut dyn Connection,
-        entries: &[Entry],
-        now_unix_s: i64,
-    ) -> Result<(Vec<Stored>, Changes), DatabaseError> {
-        let stored: Vec<Stored> = entries
-            .iter()
-            .map(|_| Stored { id: token::new_id(), delete_token: token::new_token() })
-            .collect();
+        new: &[NewResult],
+    ) -> Result<Changes, DatabaseError> {
         let (mut keys, mut devices) = (Vec::new(), Vec::new());
-        for entry in entries {
-            let (key_id, device_id) = self.ids(connection, entry)?;
+        for row in new {
+            let (key_id, device_id) = self.ids(connection, &row.entry)?;
             keys.push(key_id);
             devices.push(device_id);
         }
-        let seqs: Vec<i64> = (self.next_seq..).take(entries.len()).collect();
+        let seqs: Vec<i64> = (self.next_seq..).take(new.len()).collect();
+        // Numbers of a failed transaction are not used again.
+        self.next_seq += i64::try_from(new.len()).expect("a batch is small");
         connection.bulk(
             ADD_RESULTS,
             &[
                 Column::Ints(seqs.clone()),
-                Column::Texts(stored.iter().map(|stored| Some(stored.id.clone())).collect()),
-                Column::Ints(vec![now_unix_s; entries.len()]),
+                Column::Texts(new.iter().map(|row| Some(row.id.clone())).collect()),
+                Column::Ints(new.iter().map(|row| row.received_at).collect()),
                 Column::Ints(keys.clone()),
                 Column::Ints(devices.clone()),
-                Column::Bytes(stored.iter().map(|stored| token::hash(&stored.delete_token)).collect()),
-                Column::Texts(entries.iter().map(|entry| entry.hidden_reason.clone()).collect()),
+                Column::Bytes(new.iter().map(|row| row.token_hash.clone()).collect()),
+                Column::Texts(new.iter().map(|row| row.entry.hidden_reason.clone()).collect()),
+                Column::Bytes(new.iter().map(|row| row.entry.content_hash.clone()).collect()),
             ],
         )?;
         connection.bulk(
             ADD_DOCUMENTS,
             &[
                 Column::Ints(seqs.clone()),
-                Column::Bytes(entries.iter().map(|entry| entry.document.clone()).collect()),
+                Column::Bytes(new.iter().map(|row| row.entry.document.clone()).collect()),
             ],
         )?;
-        let changes = self.rank(connection, entries, &keys, &devices, &seqs)?;
-        Ok((stored, changes))
+        let entries: Vec<&Entry> = new.iter().map(|row| &row.entry).collect();
+        self.rank(connection, &entries, &keys, &devices, &seqs)
     }
 
     /// Adds the entries that are not hidden to the ranks, bins, best results and counts.
     fn rank(
         &mut self,
         connection: &mut dyn Connection,
-        entries: &[Entry],
+        entries: &[&Entry],
         keys: &[i64],
         devices: &[i64],
         seqs: &[i64],
@@ -249,6 +324,12 @@ impl Book {
         )?;
         count(connection, &of_key, &of_device)?;
         Ok(changes)
+    }
+
+    /// Empties the caches of ids after a transaction has failed, because the transaction may have created ids.
+    fn forget_ids(&mut self) {
+        self.keys.clear();
+        self.devices.clear();
     }
 
     /// Returns the ids of an entry's key and device. Creates the ids of a new key or device.
@@ -318,6 +399,18 @@ impl Book {
         self.devices.insert(device.clone(), found[0].int(0));
         Ok(found[0].int(0))
     }
+}
+
+/// Returns the id of the published or held result with this content.
+fn find_content(connection: &mut dyn Connection, hash: &[u8]) -> Result<Option<String>, DatabaseError> {
+    for sql in
+        ["SELECT id FROM results WHERE content_hash = $1", "SELECT id FROM held WHERE content_hash = $1"]
+    {
+        if let Some(row) = connection.query(sql, &[hash.to_vec().into()])?.first() {
+            return Ok(Some(row.text(0).to_owned()));
+        }
+    }
+    Ok(None)
 }
 
 pub(super) fn add_to_bins(connection: &mut dyn Connection, changes: &Changes) -> Result<(), DatabaseError> {

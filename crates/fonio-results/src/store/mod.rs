@@ -4,6 +4,9 @@
 pub mod bins;
 pub mod book;
 mod cache;
+pub mod content;
+pub mod decisions;
+pub mod held;
 pub mod order;
 pub mod read;
 mod remove;
@@ -11,7 +14,8 @@ pub mod seeding;
 pub mod summary;
 pub mod write;
 
-pub use book::Stored;
+pub use book::{Outcome, Stored};
 pub use cache::{Scope, Summaries};
+pub use held::Verdict;
 pub use remove::Deletion;
 pub use write::{Refusal, Writer};

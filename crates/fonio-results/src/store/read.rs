@@ -163,13 +163,13 @@ pub fn key_by_name(connection: &mut dyn Connection, name: &str) -> Result<Option
     Ok(rows.first().map(key))
 }
 
-/// Reads the comparison key with this id, which must exist.
-pub fn key_by_id(connection: &mut dyn Connection, key_id: i64) -> Result<StoredKey, DatabaseError> {
+/// Reads the comparison key with this id; `None` if its last result has just been deleted.
+pub fn key_by_id(connection: &mut dyn Connection, key_id: i64) -> Result<Option<StoredKey>, DatabaseError> {
     let rows = connection.query(
         "SELECT key_id, name, test_version, file_system, mode, size_class, results FROM keys WHERE key_id = $1",
         &[key_id.into()],
     )?;
-    Ok(key(&rows[0]))
+    Ok(rows.first().map(key))
 }
 
 /// Reads a device from a row's columns, starting with column `at`.
@@ -186,14 +186,17 @@ fn device(row: &Row, at: usize) -> StoredDevice {
     StoredDevice { device_id: row.int(at), of, results: row.int(at + 7) }
 }
 
-/// Reads the device with this id, which must exist.
-pub fn device_by_id(connection: &mut dyn Connection, device_id: i64) -> Result<StoredDevice, DatabaseError> {
+/// Reads the device with this id; `None` if its last result has just been deleted.
+pub fn device_by_id(
+    connection: &mut dyn Connection,
+    device_id: i64,
+) -> Result<Option<StoredDevice>, DatabaseError> {
     let rows = connection.query(
         "SELECT device_id, slug, revision_slug, kind, maker, model, revision, results FROM devices \
          WHERE device_id = $1",
         &[device_id.into()],
     )?;
-    Ok(device(&rows[0], 0))
+    Ok(rows.first().map(|row| device(row, 0)))
 }
 
 /// Reads all revisions of a device model.

@@ -1,4 +1,6 @@
-//! Deletes a result from every table. After the commit, pages, API and dumps no longer contain the result.
+//! Deletes a result from every table, together with the device and the key that only this result had. After the
+//! commit, pages, API and dumps no longer contain the result, and [`Connection::wipe`] removes its last copies from
+//! the files of the database.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +9,7 @@ use fonio_storebench_document::document::{Document, JSON_BYTES_MAX};
 use super::bins::Scored;
 use super::book::{self, ADD_BEST, Book, Changes};
 use super::cache::Scope;
+use super::held;
 use crate::database::{Column, Connection, DatabaseError};
 use crate::{compression, entry, figures, token};
 
@@ -29,7 +32,13 @@ pub(super) fn delete(
     id: &str,
     token: &str,
 ) -> Result<Deletion, DatabaseError> {
-    book.transact(connection, |book, connection| delete_in_transaction(book, connection, id, token))
+    let held = book.held;
+    let outcome =
+        book.transact(connection, |book, connection| delete_in_transaction(book, connection, id, token));
+    if outcome.is_err() {
+        book.held = held;
+    }
+    outcome
 }
 
 fn delete_in_transaction(
@@ -38,19 +47,39 @@ fn delete_in_transaction(
     id: &str,
     token: &str,
 ) -> Result<(Deletion, Changes), DatabaseError> {
+    let found = connection.query("SELECT token_hash FROM results WHERE id = $1", &[id.into()])?;
+    let owns = match found.first() {
+        Some(row) => Some(token::matches(token, row.bytes(0))),
+        None => held::owns(connection, id, token)?,
+    };
+    match owns {
+        None => Ok((Deletion::Unknown, Changes::new())),
+        Some(false) => Ok((Deletion::WrongToken, Changes::new())),
+        Some(true) if held::forget(connection, id)? => {
+            book.held -= 1;
+            Ok((Deletion::Deleted, Changes::new()))
+        }
+        Some(true) => Ok((Deletion::Deleted, remove(book, connection, id)?)),
+    }
+}
+
+/// Removes a published result from every table, together with its device and its key if they have no other
+/// result. Returns the changes to the bins.
+pub(super) fn remove(
+    book: &mut Book,
+    connection: &mut dyn Connection,
+    id: &str,
+) -> Result<Changes, DatabaseError> {
     let found = connection.query(
-        "SELECT r.seq, r.token_hash, r.key_id, r.device_id, r.hidden_reason, d.document \
+        "SELECT r.seq, r.key_id, r.device_id, r.hidden_reason, d.document \
          FROM results r JOIN documents d ON d.seq = r.seq WHERE r.id = $1",
         &[id.into()],
     )?;
-    let Some(row) = found.first() else { return Ok((Deletion::Unknown, Changes::new())) };
-    if !token::matches(token, row.bytes(1)) {
-        return Ok((Deletion::WrongToken, Changes::new()));
-    }
-    let (seq, key_id, device_id) = (row.int(0), row.int(2), row.int(3));
+    let Some(row) = found.first() else { return Ok(Changes::new()) };
+    let (seq, key_id, device_id) = (row.int(0), row.int(1), row.int(2));
     let mut changes = Changes::new();
-    if row.optional_text(4).is_none() {
-        let values = values(row.bytes(5));
+    if row.optional_text(3).is_none() {
+        let values = values(row.bytes(4));
         let mut result = Gone { book, connection: &mut *connection, seq, key_id, device_id };
         for (figure, value) in &values {
             changes.extend(result.unrank(*figure, *value)?);
@@ -65,7 +94,36 @@ fn delete_in_transaction(
     }
     connection.query("DELETE FROM documents WHERE seq = $1", &[seq.into()])?;
     connection.query("DELETE FROM results WHERE seq = $1", &[seq.into()])?;
-    Ok((Deletion::Deleted, changes))
+    remove_unused(book, connection, key_id, device_id)?;
+    Ok(changes)
+}
+
+/// Removes the rows of a key and of a device that no longer have a result, because their texts came from the
+/// deleted result.
+fn remove_unused(
+    book: &mut Book,
+    connection: &mut dyn Connection,
+    key_id: i64,
+    device_id: i64,
+) -> Result<(), DatabaseError> {
+    let gone = connection.query(
+        "DELETE FROM devices WHERE device_id = $1 \
+         AND NOT EXISTS (SELECT 1 FROM results r WHERE r.device_id = $2) RETURNING device_id",
+        &[device_id.into(), device_id.into()],
+    )?;
+    if !gone.is_empty() {
+        book.devices.retain(|_, id| *id != device_id);
+    }
+    let gone = connection.query(
+        "DELETE FROM keys WHERE key_id = $1 AND results <= 0 \
+         AND NOT EXISTS (SELECT 1 FROM results r WHERE r.key_id = $2 AND r.hidden_reason IS NOT NULL) \
+         RETURNING key_id",
+        &[key_id.into(), key_id.into()],
+    )?;
+    if !gone.is_empty() {
+        book.keys.retain(|_, id| *id != key_id);
+    }
+    Ok(())
 }
 
 fn values(document: &[u8]) -> Vec<(usize, f64)> {

@@ -9,6 +9,7 @@ use super::book::{ADD_BEST, ADD_DOCUMENTS, ADD_RANKS, ADD_RESULTS, Book, Changes
 use super::cache::{Scope, Summaries};
 use crate::database::{Column, Connection, DatabaseError};
 use crate::entry::Entry;
+use crate::texts::Accepted;
 use crate::{figures, token};
 
 /// The time at which the seeded results were received, in seconds since 1970.
@@ -47,7 +48,7 @@ pub struct Seed {
 impl Seed {
     /// Begins with an empty database. Panics if the database already contains results.
     pub fn begin(connection: &mut dyn Connection, summaries: Summaries) -> Result<Seed, DatabaseError> {
-        let book = Book::open(connection, summaries)?;
+        let book = Book::open(connection, summaries, Accepted::default())?;
         let found = connection.query("SELECT COUNT(*) FROM results", &[])?;
         assert_eq!(found[0].int(0), 0, "only an empty database can be seeded");
         connection.begin()?;
@@ -83,6 +84,7 @@ impl Seed {
                 Column::Ints(devices),
                 Column::Bytes(entries.iter().map(|_| token::hash(&token::new_token())).collect()),
                 Column::Texts(vec![None; rows]),
+                Column::Bytes(entries.iter().map(|entry| entry.content_hash.clone()).collect()),
             ],
         )?;
         let documents = entries.into_iter().map(|entry| entry.document).collect();

@@ -36,7 +36,7 @@ impl Accepted {
         self.0.write().unwrap_or_else(PoisonError::into_inner).extend(texts);
     }
 
-    fn contains(&self, text: &UnknownText) -> bool {
+    pub(crate) fn contains(&self, text: &UnknownText) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).contains(text)
     }
 }
@@ -46,6 +46,16 @@ pub fn unknown(document: &Document, accepted: &Accepted) -> Vec<UnknownText> {
     let mut finder = Finder { kind: document.device.kind, accepted, found: Vec::new() };
     finder.document(document);
     finder.found
+}
+
+/// The field of [`withheld`], which no list and no decision accepts.
+pub const WITHHELD: &str = "withheld by the operator";
+
+/// Returns the entry that keeps a document held until the operator publishes this document itself. Its text is the
+/// model of the device.
+pub fn withheld(document: &Document) -> UnknownText {
+    let text = document.device.model.clone().unwrap_or_else(|| "unknown model".to_owned());
+    UnknownText { field: WITHHELD.to_owned(), text }
 }
 
 struct Finder<'a> {

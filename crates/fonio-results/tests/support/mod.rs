@@ -121,6 +121,8 @@ pub fn settings(location: Location) -> Settings {
         readers: 2,
         requests: many,
         submissions: many,
+        submissions_at_once: 256,
+        reviews: true,
         proxies: Vec::new(),
         proxy_header: ProxyHeader::XForwardedFor,
         public_url: String::new(),

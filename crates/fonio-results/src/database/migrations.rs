@@ -96,3 +96,43 @@ fn add_content_hashes(connection: &mut dyn Connection) -> Result<(), DatabaseErr
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fonio_storebench_document::sample;
+
+    use super::*;
+    use crate::database::sqlite;
+
+    #[test]
+    fn results_of_the_first_version_get_hashes_and_equal_ones_only_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut connection = sqlite::open_writer(folder.path()).unwrap();
+        let connection = connection.as_mut();
+        apply(connection, Dialect::Sqlite, &ALL[..1]).unwrap();
+        let documents = [sample::document(), sample::scaled(2.0), sample::document()];
+        for (document, seq) in documents.iter().zip(1i64..) {
+            let json = serde_json::to_vec(document).unwrap();
+            connection
+                .query(
+                    "INSERT INTO results (seq, id, received_at, key_id, device_id, token_hash) VALUES ($1, $2, 0, 1, 1, $3)",
+                    &[seq.into(), seq.to_string().as_str().into(), vec![0].into()],
+                )
+                .unwrap();
+            connection
+                .query(
+                    "INSERT INTO documents (seq, document) VALUES ($1, $2)",
+                    &[seq.into(), compression::compress(&json).into()],
+                )
+                .unwrap();
+        }
+        apply(connection, Dialect::Sqlite, ALL).unwrap();
+        let rows =
+            connection.query("SELECT COALESCE(content_hash, x'00') FROM results ORDER BY seq", &[]).unwrap();
+        let expected = [content::hash(&documents[0]), content::hash(&documents[1]), vec![0]];
+        for (row, expected) in rows.iter().zip(&expected) {
+            assert_eq!(row.bytes(0), &expected[..]);
+        }
+        assert_eq!(rows.len(), 3);
+    }
+}

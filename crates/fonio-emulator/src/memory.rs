@@ -72,8 +72,8 @@ impl ProcessMemory {
     /// Locks the memory of this process, now and in future, and fills the heap's reserve. Fails with
     /// [`EmulatorError::NotLocked`] if this is not possible. If the lock is not `required`, a failure is only
     /// reported.
-    pub(crate) fn lock(required: bool) -> Result<ProcessMemory, EmulatorError> {
-        let is_sparse = std::env::var_os(SPARSE_VARIABLE).is_some_and(|value| !value.is_empty());
+    pub(crate) fn lock(required: bool, is_sparse: bool) -> Result<ProcessMemory, EmulatorError> {
+        let is_sparse = is_sparse || std::env::var_os(SPARSE_VARIABLE).is_some_and(|value| !value.is_empty());
         let allocation = if is_sparse { Allocation::AsWritten } else { Allocation::Complete };
         let flushes = rustix::process::configure_io_flusher_behavior(true);
         let may_wait = flushes.err().map(|error| format!("PR_SET_IO_FLUSHER failed: {error}"));

@@ -46,6 +46,9 @@ pub struct ServeConfig {
     pub dilate: f64,
     /// The file with the device's data; `None` to keep the data in memory.
     pub image: Option<PathBuf>,
+    /// Whether data in memory get their memory only when they are first written. This is for devices that one
+    /// command of fonio makes, uses and removes: such a device must not hold swap space.
+    pub is_sparse: bool,
     /// The file for the log of all writes and flushes; `None` for no log.
     pub log: Option<PathBuf>,
     /// Faults to inject, in their textual form.
@@ -64,6 +67,7 @@ impl ServeConfig {
             written: ByteCount(0),
             dilate: 1.0,
             image: None,
+            is_sparse: false,
             log: None,
             faults: Vec::new(),
             // The owner later replaces the path or the front end.
@@ -150,7 +154,7 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
     become_a_server();
     // The client of an NBD server is usually a virtual machine, so this machine does not depend on the server.
     let is_required = !matches!(config.front, Front::Nbd(_));
-    let memory = ProcessMemory::lock(is_required)?;
+    let memory = ProcessMemory::lock(is_required, config.is_sparse)?;
     // Without permission to keep the CPUs awake, this step is skipped and reported to the owner.
     let awake = Awake::ask().ok();
     let make = || profile::device(&config.profile, config.capacity, config.seed);

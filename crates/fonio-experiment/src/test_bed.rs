@@ -435,6 +435,8 @@ impl TestBed {
             written: device.size,
             dilate: setup.dilate,
             faults: device.faults.to_vec(),
+            // Nobody else uses the device, and it may have more bytes than the machine has memory.
+            is_sparse: true,
             ..ServeConfig::of(profile.clone(), device.size, device.seed)
         };
         let plain = Options::of(serve, Ledger::default_dir());

@@ -68,7 +68,8 @@ pub fn start(
         filesystem.check_kernel()?;
     }
     fonio_host::check_scheduler(&wanted.scheduler)?;
-    let serve = ServeConfig::of(profile, ByteCount(wanted.size), seed);
+    // Nobody else uses the device, and a large one may have more bytes than the machine has memory.
+    let serve = ServeConfig { is_sparse: true, ..ServeConfig::of(profile, ByteCount(wanted.size), seed) };
     let options = Options {
         filesystem,
         confirmation: Confirmation::NamedTwice,

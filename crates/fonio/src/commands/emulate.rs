@@ -113,6 +113,7 @@ fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Resu
             written: ByteCount(arguments.written),
             dilate: arguments.dilate,
             image: whole(image)?,
+            is_sparse: false,
             log: whole(log)?,
             faults: arguments.fault.clone(),
             front: Front::Fuse(PathBuf::new()),

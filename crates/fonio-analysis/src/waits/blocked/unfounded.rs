@@ -6,7 +6,9 @@
 //! the file has no path, or a thread of another program ended the wait. Files of btrfs, overlays and network
 //! file systems are on anonymous devices too, but the kernel ends waits for them.
 //!
-//! Waits that were only counted are left out in the same proportion as the longest waits.
+//! The file and the end of a wait that is open at the end of the recording are unknown; such a wait is treated like the
+//! thread's other reads and writes without requests. Waits that were only counted are left out in the same proportion as the
+//! longest waits.
 
 use fonio_core::{BlockedIn, Nanos};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -27,16 +29,19 @@ pub(super) fn remove(
     // For the other threads, it is unknown whether there were requests.
     let watched: FxHashSet<Key> = watch.threads().collect();
     for (&key, count) in threads.iter_mut().filter(|(key, _)| watched.contains(key)) {
-        let is_unfounded = |kept: &Kept| {
+        let is_without_request = |kept: &Kept| {
             let is_on_file = matches!(kept.operation, BlockedIn::Read | BlockedIn::Write);
+            kept.through.is_none() && is_on_file && watch.behind(key, kept.began).is_none()
+        };
+        let is_known = |kept: &Kept| {
             let of_program = kept.waker.is_some_and(&is_of_program);
-            let is_without_device = kept.file.is_some_and(|file| files.is_without_device(file, of_program));
-            kept.through.is_none()
-                && is_on_file
-                && is_without_device
-                && watch.behind(key, kept.began).is_none()
+            kept.file.map(|file| is_without_request(kept) && files.is_without_device(file, of_program))
         };
         let direct = count.kept.iter().filter(|kept| kept.through.is_none());
+        let mut known = direct.clone().filter_map(is_known).peekable();
+        let are_all = known.peek().is_some() && known.all(|unfounded| unfounded);
+        let is_unfounded =
+            |kept: &Kept| is_known(kept).unwrap_or_else(|| are_all && is_without_request(kept));
         let all: Nanos = direct.clone().map(Kept::time).sum();
         let unfounded: Nanos = direct.filter(|kept| is_unfounded(kept)).map(Kept::time).sum();
         if let Some(share) = ratio(unfounded, all).filter(|share| *share > 0.0) {

@@ -52,9 +52,9 @@ pub enum EmulatorError {
     /// The data of the device do not fit in memory.
     #[error(
         "the device's data need {} MiB of memory, but only {} MiB are available; choose a smaller --size, put the data \
-         on a disk with --image FILE, or set {}=1, so that only written data take memory (such a device must not \
+         on a disk with --image FILE, or set FONIO_SPARSE_MEMORY=1, so that only written data take memory (such a device must not \
          hold swap space)",
-        wanted.0 >> 20, available.0 >> 20, crate::memory::SPARSE_VARIABLE
+        wanted.0 >> 20, available.0 >> 20
     )]
     NoMemory { wanted: ByteCount, available: ByteCount },
     /// The memory of the serving process cannot be locked.

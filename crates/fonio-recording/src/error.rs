@@ -47,8 +47,8 @@ pub enum RecordingError {
         #[source]
         source: ParquetError,
     },
-    /// A file of the recording would need too much memory.
-    #[error("{} would need too much memory: {why}", path.display())]
+    /// A file of the recording would need too much memory or time.
+    #[error("{} would need too much memory or time: {why}", path.display())]
     TooLarge {
         /// The path of the file.
         path: PathBuf,

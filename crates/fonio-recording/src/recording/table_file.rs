@@ -22,6 +22,12 @@ use crate::schema::{self, Row, TABLE_KEY, VERSION_KEY};
 use super::footer::{self, Budget};
 use super::pages;
 
+/// Number of rows that a table of any length may have.
+const ROWS_MAX: u64 = 256 << 10;
+/// Maximum number of rows for each further byte of a table. Rows differ at least in their times, so real tables
+/// have less than one row per byte.
+const ROWS_PER_BYTE_MAX: u64 = 64;
+
 /// A table whose footer has been read and checked.
 #[derive(Debug)]
 pub(super) struct TableFile<R> {
@@ -66,6 +72,7 @@ impl<R: Row> TableFile<R> {
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let metadata = guarded(|| ArrowReaderMetadata::load(&file, options)).map_err(damaged)?;
         check_places(&metadata, length).map_err(damaged)?;
+        check_rows(&metadata, length).map_err(|why| RecordingError::TooLarge { path: path.clone(), why })?;
         check_key_values::<R>(&metadata, &path)?;
         let (file_schema, places) = schema::match_columns::<R>(metadata.schema(), &path)?;
         let options = ArrowReaderOptions::new().with_schema(file_schema);
@@ -146,6 +153,18 @@ fn check_places(metadata: &ArrowReaderMetadata, length: u64) -> Result<(), Parqu
         }
     }
     Ok(())
+}
+
+/// Checks the number of rows, because a few bytes can stand for any number of equal rows, and reading them would
+/// take any amount of time. Returns the reason for a refusal.
+fn check_rows(metadata: &ArrowReaderMetadata, length: u64) -> Result<(), String> {
+    let groups = metadata.metadata().row_groups().iter();
+    let rows = groups.map(|group| group.num_rows().max(0) as u64).fold(0, u64::saturating_add);
+    let limit = ROWS_MAX.saturating_add(length.saturating_mul(ROWS_PER_BYTE_MAX));
+    if rows <= limit {
+        return Ok(());
+    }
+    Err(format!("it has {rows} rows in {length} bytes, and the limit for this length is {limit}"))
 }
 
 /// Checks the table's name and version in its metadata. Without this check, a renamed table or a table of a

@@ -46,6 +46,10 @@ pub(crate) trait Cell: Sized {
         <Self::Value as Value>::data_type()
     }
     fn get(&self) -> Option<&Self::Value>;
+    /// Returns the number of bytes of a text; 0 for other values.
+    fn text_bytes(&self) -> usize {
+        self.get().map_or(0, Value::text_bytes)
+    }
     /// Returns `None` if `value` is null but the cell cannot be null.
     fn from_value(value: Option<Self::Value>) -> Option<Self>;
 }
@@ -83,6 +87,10 @@ pub(crate) trait Value: Sized {
     fn encode<'r>(cells: impl ExactSizeIterator<Item = Option<&'r Self>>) -> ArrayRef
     where
         Self: 'r;
+    /// Returns the number of bytes of a text; 0 for other values.
+    fn text_bytes(&self) -> usize {
+        0
+    }
     fn open(array: &ArrayRef) -> Self::Column;
     /// Reads the value at `row`, which must not be null. The error contains the invalid value.
     fn read(column: &Self::Column, row: usize) -> Result<Self, String>;
@@ -171,6 +179,9 @@ impl Value for String {
             builder.append_option(cell);
         }
         Arc::new(builder.finish())
+    }
+    fn text_bytes(&self) -> usize {
+        self.len()
     }
     fn open(array: &ArrayRef) -> StringArray {
         array.as_string::<i32>().clone()

@@ -56,6 +56,9 @@ pub(crate) trait Row: Clone {
     /// Builds one array for each column, in the order of [`columns`](Row::columns).
     fn encode(rows: &[Self]) -> Vec<ArrayRef>;
 
+    /// Returns the number of bytes of the row's texts.
+    fn text_bytes(&self) -> usize;
+
     /// Appends `count` rows to `rows`, from arrays in the order of [`columns`](Row::columns).
     fn decode(columns: &[ArrayRef], count: usize, rows: &mut Vec<Self>) -> Result<(), BadCell>;
 }

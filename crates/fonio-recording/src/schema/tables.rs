@@ -45,6 +45,10 @@ macro_rules! tables {
                 vec![$(cell::encode::<$row, $cell>(rows, |row| &row.$field)),*]
             }
 
+            fn text_bytes(&self) -> usize {
+                0 $(+ Cell::text_bytes(&self.$field))*
+            }
+
             fn decode(columns: &[ArrayRef], count: usize, rows: &mut Vec<$row>) -> Result<(), BadCell> {
                 let mut columns = columns.iter();
                 $(let mut $field = cell::open::<$cell>($name, columns.next());)*

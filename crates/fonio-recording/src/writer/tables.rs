@@ -27,6 +27,11 @@ pub(crate) const DIAGNOSTICS_FILE: &str = "diagnostics.jsonl";
 /// Number of rows that are converted to columns at a time: large enough to make the cost per batch small, but
 /// small enough for the processor's cache.
 const BATCH_ROWS: usize = 4096;
+/// Number of bytes of texts from which gathered rows are written. A recording of a stranger can have texts of 64
+/// KiB, and its rows are written again when it is redacted.
+const BATCH_TEXT_BYTES: usize = 4 << 20;
+/// Encoded size in bytes from which a row group is written. The row groups of ordinary tables are smaller.
+const GROUP_BYTES_MAX: usize = 24 << 20;
 /// Estimated encoded size of a row in bytes; only few rows are larger.
 const GATHERED_ROW_BYTES: usize = 48;
 
@@ -231,6 +236,8 @@ struct TableWriter<R> {
     path: PathBuf,
     schema: SchemaRef,
     gathered: Vec<R>,
+    /// Number of bytes of the texts of the gathered rows.
+    gathered_text_bytes: usize,
     parquet: Option<ArrowWriter<OsFile>>,
     rows: u64,
     is_closed: bool,
@@ -246,6 +253,7 @@ impl<R: Row> TableWriter<R> {
             path,
             schema,
             gathered: Vec::new(),
+            gathered_text_bytes: 0,
             parquet: None,
             rows: 0,
             is_closed: false,
@@ -274,7 +282,8 @@ impl<R: Row> TableWriter<R> {
             self.gathered.reserve_exact(BATCH_ROWS);
         }
         self.gathered.push(row.clone());
-        if self.gathered.len() < BATCH_ROWS {
+        self.gathered_text_bytes += row.text_bytes();
+        if self.gathered.len() < BATCH_ROWS && self.gathered_text_bytes < BATCH_TEXT_BYTES {
             return Ok(Pushed::Gathered);
         }
         self.flush()?;
@@ -289,9 +298,13 @@ impl<R: Row> TableWriter<R> {
         }
         let parquet = self.parquet.as_mut().expect("opened above");
         parquet.write(&batch).map_err(|error| not_written(error, &self.path))?;
+        if parquet.in_progress_size() > GROUP_BYTES_MAX {
+            parquet.flush().map_err(|error| not_written(error, &self.path))?;
+        }
         assert!(self.gathered.len() <= BATCH_ROWS, "a batch is written when it is full");
         self.rows += self.gathered.len() as u64;
         self.gathered.clear();
+        self.gathered_text_bytes = 0;
         Ok(())
     }
 }

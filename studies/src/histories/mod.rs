@@ -2,9 +2,13 @@
 //!
 //! A history is a sequence of commands of fonio, of changes by other programs, of reboots and of power cuts
 //! (`steps.rs`). Commands of fonio are killed at one of their calls that write, or run on a full disk. Each
-//! history begins from a snapshot of the prepared guest. It ends with one command of fonio that nothing
-//! disturbs: for settings `fonio fix undo`, otherwise a complete recording or run of the watch. Then the files
-//! are compared byte for byte with those of the snapshot, and the settings with the former ones.
+//! history ends with one command of fonio that nothing disturbs: for settings `fonio fix undo`, otherwise a
+//! complete recording or run of the watch. Then the files are compared byte for byte with those of the prepared
+//! guest, and the settings with the former ones.
+//!
+//! One boot serves many histories. If everything was as before at the end of a history, only the changes of
+//! other programs and the recordings are taken back, and the next history begins from there. After a history
+//! with a boot or a wrong end, the guest is restored from a snapshot.
 //!
 //! In a power cut, QEMU ends at once: the guest's page cache is lost, and its disk keeps all flushed data.
 
@@ -45,6 +49,8 @@ const SNAPSHOT: &str = "prepared";
 const KILLED: u8 = 137;
 const PREPARE: &str = include_str!("prepare.sh");
 const FUNCTIONS: &str = include_str!("functions.sh");
+/// Begins the line with the exit code of a script.
+const MARK: &str = "--- exit code ";
 /// The path of the functions in the guest.
 const FUNCTIONS_AT: &str = "/usr/local/lib/functions.sh";
 
@@ -135,6 +141,24 @@ impl Outcome {
         [1, wrong, self.steps, self.killed, self.full, self.foreign, self.reboots, self.cuts].map(f64::from)
     }
 
+    /// Counts a step, and keeps what it printed.
+    fn count(&mut self, step: &Step, code: u8, said: &str) {
+        self.steps += 1;
+        let _ = writeln!(self.said, "{step:?}: exit code {code}\n{said}");
+        match step {
+            Step::Reboot => self.reboots += 1,
+            Step::PowerCut => self.cuts += 1,
+            Step::AppendToFstab(_) | Step::SetSwappiness(_) => self.foreign += 1,
+            Step::Fonio(_, harm) => {
+                self.killed += u32::from(matches!(harm, Harm::Kill(_)) && code == KILLED);
+                self.full += u32::from(matches!(harm, Harm::Full(_)));
+                if said.contains("panicked at") || [101, 134, 139].contains(&code) {
+                    self.fail(format!("{step:?} panicked"));
+                }
+            }
+        }
+    }
+
     fn fail(&mut self, why: String) {
         self.wrong.get_or_insert(why);
     }
@@ -145,6 +169,8 @@ struct Guest<'s, 'a> {
     system: &'s mut System<'a>,
     files: String,
     in_force: String,
+    /// Whether the guest's state is equal to the snapshot.
+    is_prepared: bool,
 }
 
 impl<'s, 'a> Guest<'s, 'a> {
@@ -155,119 +181,142 @@ impl<'s, 'a> Guest<'s, 'a> {
         let functions = folder.path().join("functions.sh");
         std::fs::write(&functions, FUNCTIONS)?;
         system.put(&functions, FUNCTIONS_AT)?;
-        let mut guest = Guest { system, files: String::new(), in_force: String::new() };
-        let (code, said) = guest.shell(PREPARE)?;
-        ensure!(code == 0, "the guest cannot be prepared: {said}");
-        guest.files = guest.text("files")?;
-        guest.in_force = guest.text("in_force")?;
+        let mut guest = Guest { system, files: String::new(), in_force: String::new(), is_prepared: true };
+        // `reset` must change nothing in the prepared guest.
+        let answers = guest.shell(&[PREPARE, "files", "in_force", "reset", "files", "in_force"])?;
+        for (code, said) in &answers {
+            ensure!(*code == 0, "the guest cannot be prepared: {said}");
+        }
+        guest.files.clone_from(&answers[1].1);
+        guest.in_force.clone_from(&answers[2].1);
+        ensure!(answers[1..3] == answers[4..6], "the reset changes the guest: {answers:?}");
         guest.system.snapshot(SNAPSHOT)?;
         Ok(guest)
     }
 
-    /// Runs a script with the functions of the steps. Returns its exit code and its output.
-    fn shell(&mut self, script: &str) -> Result<(u8, String)> {
+    /// Runs scripts with the functions of the steps, each in its own shell. Returns their exit codes and output.
+    ///
+    /// All scripts run as one command of the agent, because on a busy machine each command takes seconds.
+    fn shell(&mut self, scripts: &[&str]) -> Result<Vec<(u8, String)>> {
         process::check_signals()?;
         // The agent reads slowly, so the functions are in a file of the guest.
-        let script = format!("{{ . {FUNCTIONS_AT}\n{script}\n}} 2>&1");
+        let mut script = format!("exec 2>&1; . {FUNCTIONS_AT}\n");
+        for part in scripts {
+            let _ = writeln!(script, "(\n{part}\n); printf '\\n{MARK}%s\\n' $?");
+        }
         let out = self.system.run(&["sh", "-c", &script])?;
-        Ok((out.code, String::from_utf8_lossy(&out.stdout).into_owned()))
-    }
-
-    fn text(&mut self, function: &str) -> Result<String> {
-        let (code, said) = self.shell(function)?;
-        ensure!(code == 0, "`{function}` failed: {said}");
-        Ok(said)
+        let said = String::from_utf8_lossy(&out.stdout);
+        let answers = answers(&said);
+        ensure!(answers.len() == scripts.len(), "a script ended its shell: {said}\n{script}");
+        Ok(answers)
     }
 
     fn history(&mut self, subject: Subject, seed: u64) -> Result<Outcome> {
-        self.system.restore(SNAPSHOT)?;
+        if !self.is_prepared {
+            self.system.restore(SNAPSHOT)?;
+        }
+        self.is_prepared = false;
         let mut outcome = Outcome::default();
-        let (mut appended, mut swappiness) = (String::new(), None);
-        for step in steps(subject, seed) {
-            outcome.steps += 1;
-            match &step {
-                Step::Reboot => {
-                    outcome.reboots += 1;
-                    swappiness = None;
+        let mut foreign = Foreign::default();
+        let steps = steps(subject, seed);
+        for part in steps.split_inclusive(|step| step.script().is_none()) {
+            let with_scripts: Vec<(&Step, String)> =
+                part.iter().filter_map(|step| Some((step, step.script()?))).collect();
+            let scripts: Vec<&str> = with_scripts.iter().map(|(_, script)| script.as_str()).collect();
+            let answers = if scripts.is_empty() { Vec::new() } else { self.shell(&scripts)? };
+            for ((step, _), (code, said)) in with_scripts.iter().zip(&answers) {
+                outcome.count(step, *code, said);
+                foreign.apply(step);
+            }
+            if let Some(boot) = part.last().filter(|step| step.script().is_none()) {
+                outcome.count(boot, 0, "");
+                foreign.apply(boot);
+                if *boot == Step::Reboot {
                     self.system.reboot()?;
-                    self.settle()?;
-                }
-                Step::PowerCut => {
-                    outcome.cuts += 1;
-                    swappiness = None;
+                } else {
                     self.system.cut();
                     self.system.power_on()?;
-                    self.settle()?;
                 }
-                Step::AppendToFstab(number) => {
-                    outcome.foreign += 1;
-                    let _ = writeln!(appended, "{}", foreign_line(*number));
-                }
-                Step::SetSwappiness(value) => {
-                    outcome.foreign += 1;
-                    swappiness = Some(*value);
-                }
-                Step::Fonio(..) => {}
-            }
-            let Some(script) = step.script() else {
-                let _ = writeln!(outcome.said, "{step:?}");
-                continue;
-            };
-            let (code, said) = self.shell(&script)?;
-            let _ = writeln!(outcome.said, "{step:?}: exit code {code}\n{said}");
-            if let Step::Fonio(_, harm) = step {
-                outcome.killed += u32::from(matches!(harm, Harm::Kill(_)) && code == KILLED);
-                outcome.full += u32::from(matches!(harm, Harm::Full(_)));
-                if said.contains("panicked at") || [101, 134, 139].contains(&code) {
-                    outcome.fail(format!("{step:?} panicked"));
-                }
+                self.settle()?;
             }
         }
-        let (end, code, said) = self.end(subject)?;
+        let end = end(subject);
+        let answers = self.shell(&[end, "files", "in_force", "reset"])?;
+        let [(code, said), (_, files), (_, in_force), (reset, why)] = answers.as_slice() else {
+            unreachable!("there is an answer for each script")
+        };
         let _ = writeln!(outcome.said, "{end}: exit code {code}\n{said}");
-        if code != 0 {
+        if *code != 0 {
             outcome.fail(format!("`{end}` failed with exit code {code}"));
         }
-        let files = self.text("files")?;
-        if let Some(difference) = different(&with_appended(&self.files, &appended), &files) {
+        ensure!(*reset == 0, "the guest cannot be reset: {why}");
+        if let Some(difference) = different(&with_appended(&self.files, &foreign.appended), files) {
             outcome.fail(format!("files differ: {difference}"));
         }
-        let in_force = self.text("in_force")?;
-        let foreign = swappiness.map(|value| with_swappiness(&self.in_force, value));
-        if in_force != self.in_force && Some(&in_force) != foreign.as_ref() {
-            let difference = different(&self.in_force, &in_force).unwrap_or_default();
+        let expected = foreign.swappiness.map(|value| with_swappiness(&self.in_force, value));
+        if *in_force != self.in_force && Some(in_force) != expected.as_ref() {
+            let difference = different(&self.in_force, in_force).unwrap_or_default();
             outcome.fail(format!("settings differ: {difference}"));
         }
+        self.is_prepared = outcome.wrong.is_none() && outcome.reboots + outcome.cuts == 0;
         Ok(outcome)
     }
 
     fn settle(&mut self) -> Result<()> {
         let script = "systemctl is-system-running --wait >/dev/null; udevadm settle; findmnt -n /mnt/card";
-        let (code, said) = self.shell(script)?;
-        ensure!(code == 0, "the file system of fstab is not mounted after the boot: {said}");
+        let answers = self.shell(&[script])?;
+        let (code, said) = &answers[0];
+        ensure!(*code == 0, "the file system of fstab is not mounted after the boot: {said}");
         Ok(())
     }
+}
 
-    /// Runs the last command of a history, without harm.
-    fn end(&mut self, subject: Subject) -> Result<(&'static str, u8, String)> {
-        let script = match subject {
-            Subject::Settings => "fonio fix undo",
-            Subject::Recordings => {
-                "cd /var/lib/histories; for old in recording*; do [ ! -e $old ] || fonio report $old >/dev/shm/report 2>&1; \
-                 code=$?; ! grep -q 'panicked at' /dev/shm/report || exit 101; [ $code -lt 128 ] || exit $code; done; \
-                 fonio record --for 1s --overwrite -o recording0 >&2 && fonio report recording0 >/dev/null && \
-                 rm -r recording* && [ -z \"$(ls -A .)\" ] && [ -z \"$(ls /sys/kernel/tracing/instances)\" ]"
-            }
-            Subject::Watch => {
-                "mkdir -p /run/histories; cd /var/lib/histories; \
-                 fonio watch run --state /var/lib/histories/watch --run /run/histories & pid=$!; sleep 4; pkill -TERM -x fonio; \
-                 wait $pid; [ $? = 143 ] && fonio watch report --state /var/lib/histories/watch --run /run/histories --json >/dev/null && \
-                 ! find watch /run/histories -name '*.new' -o -name '*.tmp' | grep ."
-            }
-        };
-        let (code, said) = self.shell(script)?;
-        Ok((script, code, said))
+/// Returns the last command of a history, which runs without harm.
+fn end(subject: Subject) -> &'static str {
+    match subject {
+        Subject::Settings => "fonio fix undo",
+        Subject::Recordings => "end_of_recordings",
+        Subject::Watch => "end_of_watch",
     }
+}
+
+/// The changes of other programs that must be there at the end of a history.
+#[derive(Default)]
+struct Foreign {
+    /// Lines at the end of fstab.
+    appended: String,
+    swappiness: Option<u64>,
+}
+
+impl Foreign {
+    fn apply(&mut self, step: &Step) {
+        match step {
+            Step::AppendToFstab(number) => {
+                let _ = writeln!(self.appended, "{}", foreign_line(*number));
+            }
+            Step::SetSwappiness(value) => self.swappiness = Some(*value),
+            Step::Reboot | Step::PowerCut => self.swappiness = None,
+            Step::Fonio(..) => {}
+        }
+    }
+}
+
+/// Splits the output of several scripts at the lines with their exit codes. Without a code that is a number,
+/// the script was ended together with its shell.
+fn answers(said: &str) -> Vec<(u8, String)> {
+    let mut answers = Vec::new();
+    let mut text = String::new();
+    for line in said.lines() {
+        match line.strip_prefix(MARK).and_then(|code| code.parse().ok()) {
+            // An empty line is printed before the mark, in case the output has no line break at its end.
+            Some(code) => {
+                let trimmed = std::mem::take(&mut text).trim_end().to_owned();
+                answers.push((code, trimmed + "\n"));
+            }
+            None => text = text + line + "\n",
+        }
+    }
+    answers
 }
 
 /// Returns the list of files with lines appended to fstab. The list begins with fstab's text.
@@ -322,5 +371,35 @@ mod tests {
         assert_eq!(different(&files, &more).as_deref(), Some("+ # note 1"));
         assert_eq!(different(&more, &files).as_deref(), Some("- # note 1"));
         assert_eq!(with_swappiness("a\nswappiness 60\n", 20), "a\nswappiness 20\n");
+    }
+
+    #[test]
+    fn answers_are_split_at_the_exit_codes() {
+        let said = format!("a\nb\n\n{MARK}0\n\n{MARK}137\nno line break\n{MARK}1\nnot complete");
+        let answer = |code, text: &str| (code, text.to_owned());
+        assert_eq!(answers(&said), [answer(0, "a\nb\n"), answer(137, "\n"), answer(1, "no line break\n")]);
+    }
+
+    #[test]
+    fn a_history_counts_its_steps_and_remembers_foreign_changes() {
+        let (mut outcome, mut foreign) = (Outcome::default(), Foreign::default());
+        let fonio = |harm| Step::Fonio("fix undo".to_owned(), harm);
+        for (step, code, said) in [
+            (fonio(Harm::Kill(1)), KILLED, ""),
+            (fonio(Harm::Kill(70)), 0, ""),
+            (fonio(Harm::Full(0)), 1, ""),
+            (Step::AppendToFstab(5), 0, ""),
+            (Step::SetSwappiness(30), 0, ""),
+        ] {
+            outcome.count(&step, code, said);
+            foreign.apply(&step);
+        }
+        assert_eq!(outcome.counts(), [1.0, 0.0, 5.0, 1.0, 1.0, 2.0, 0.0, 0.0]);
+        assert_eq!((foreign.appended.as_str(), foreign.swappiness), ("# note 5\n", Some(30)));
+        // fstab survives a power cut, the swappiness does not.
+        foreign.apply(&Step::PowerCut);
+        assert_eq!((foreign.appended.as_str(), foreign.swappiness), ("# note 5\n", None));
+        outcome.count(&fonio(Harm::None), 101, "thread 'main' panicked at x");
+        assert!(outcome.wrong.is_some());
     }
 }

@@ -1,5 +1,7 @@
 # Prepares a guest: a file system on the second disk with a typical line in fstab, and a unit.
 set -e
+# The boot must be complete, because it writes files, too.
+systemctl is-system-running --wait >/dev/null || true
 DISK=/dev/disk/by-id/virtio-disk1
 chmod +x /usr/local/bin/fonio
 mkfs.ext4 -q -F $DISK
@@ -10,6 +12,8 @@ printf '[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-
 systemctl daemon-reload
 systemctl enable --now backup.service
 mount /mnt/card
+cp /etc/fstab /root/fstab
+cat /proc/sys/vm/swappiness >/root/swappiness
 # fonio remembers nothing yet; these folders exist after any command.
 fonio fix undo >/dev/null 2>&1 || true
 sync

@@ -60,8 +60,8 @@ pub fn steps(subject: Subject, seed: u64) -> Vec<Step> {
     let mut random = Random::labelled(seed, subject.name());
     let count = random.between(3, 7);
     let mut steps: Vec<Step> = (0..count).map(|number| step(subject, number, &mut random)).collect();
-    // One history in eight ends its boot, because a boot takes much longer than all other steps.
-    if random.below(8) == 0 {
+    // One history in twenty ends its boot, because a boot takes much longer than all other steps.
+    if random.below(20) == 0 {
         let at = 1 + random.below(count) as usize;
         steps.insert(at, if random.below(2) == 0 { Step::Reboot } else { Step::PowerCut });
     }
@@ -113,7 +113,7 @@ impl Step {
     }
 }
 
-/// Runs the watch for some seconds while a file is written. At its end, the watch writes its history.
+/// Runs the watch while a file is written. At its end, the watch writes its history.
 fn watched(words: &str, harm: Harm) -> String {
     let (before, run, after) = match harm {
         Harm::None => (String::new(), format!("fonio {words}"), ""),
@@ -121,7 +121,7 @@ fn watched(words: &str, harm: Harm) -> String {
         Harm::Full(left) => (format!("fill / {left}; "), format!("fonio {words}"), "rm -f /filling.* /rest;"),
     };
     format!(
-        "mkdir -p /run/histories; {run} & pid=$!; sleep 4; dd if=/dev/zero of=/mnt/card/file bs=64k count=16 \
+        "mkdir -p /run/histories; {run} & pid=$!; started $pid; dd if=/dev/zero of=/mnt/card/file bs=64k count=16 \
          conv=fsync 2>/dev/null; {before} pkill -TERM -x fonio; code=0; wait $pid || code=$?; {after} (exit $code)"
     )
 }
@@ -176,6 +176,30 @@ mod tests {
                 .output();
             let checked = checked.expect("sh");
             assert!(checked.status.success(), "{script}: {}", String::from_utf8_lossy(&checked.stderr));
+        }
+    }
+
+    #[test]
+    fn a_killed_command_ends_at_the_chosen_write() {
+        let dir = tempfile::tempdir().expect("dir");
+        let fonio = dir.path().join("fonio");
+        std::fs::write(&fonio, "#!/bin/sh\nfor name in a b c; do echo $name >$name; done\n").expect("script");
+        std::fs::set_permissions(&fonio, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("mode");
+        if fonio_testing::find_program("strace").is_none() {
+            println!("skipped: `strace` is not installed");
+            return;
+        }
+        for (words, at, code, written) in
+            [("fix undo", 2, 137, "a\n"), ("record", 3, 137, "a\nb\n"), ("fix undo", 4, 0, "a\nb\nc\n")]
+        {
+            let script = format!(
+                "PATH=.:$PATH; rm -f a b c; {}\nkilled {at} {words}; echo $?; cat a b c 2>/dev/null",
+                include_str!("functions.sh")
+            );
+            let out = std::process::Command::new("sh").args(["-c", &script]).current_dir(dir.path()).output();
+            let out = out.expect("sh");
+            let said = String::from_utf8_lossy(&out.stdout);
+            assert_eq!(said, format!("{code}\n{written}"), "{}", String::from_utf8_lossy(&out.stderr));
         }
     }
 }

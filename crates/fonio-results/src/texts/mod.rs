@@ -3,7 +3,7 @@
 //! A text that a client sent can identify a person or a machine in more ways than a filter can recognise: a
 //! host name, a serial number or an encoded address looks like a model's name. Therefore, the rules are
 //! positive. A text is known if `data/texts` lists it or has a pattern for it, if it is a sentence of fonio's
-//! own words ([`sentences`]), or if the operator has accepted it. All other texts are unknown, and a document
+//! own words (`sentences`), or if the operator has accepted it. All other texts are unknown, and a document
 //! with an unknown text waits for review.
 
 mod lists;

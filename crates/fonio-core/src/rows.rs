@@ -297,18 +297,20 @@ named! {
         /// A call (futex, pipe, socket) that waits for another thread or process, which is itself blocked.
         OtherThread = "other_thread",
         /// A call that waits for asynchronous I/O: io_getevents, io_uring_enter. The kind of I/O is unknown, or
-        /// the recording is older than the next two values.
+        /// the recording is older than the values for reads
+        /// and writes.
         AsyncIo = "async_io",
-        /// A call that waits for asynchronous reads.
-        AsyncRead = "async_read",
-        /// A call that waits for asynchronous writes.
-        AsyncWrite = "async_write",
         /// The work of a kernel thread: write-back, journal commits, swap-out.
         KernelThread = "kernel_thread",
         /// Any other system call.
         Other = "other",
         /// The operation is unknown.
         Unknown = "unknown",
+        // Files of the watch (`.stall`) store the position in this list, so new values come last.
+        /// A call that waits for asynchronous reads.
+        AsyncRead = "async_read",
+        /// A call that waits for asynchronous writes.
+        AsyncWrite = "async_write",
     }
 }
 

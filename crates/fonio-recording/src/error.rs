@@ -127,6 +127,17 @@ pub enum RecordingError {
         /// Why the file or directory is not a recording.
         why: String,
     },
+    /// The file system is full, or a quota is used up, before a recording has begun.
+    #[error(
+        "the file system or your quota has no room for a recording in {}: it needs at least {kib} KiB; make room there, or name another folder with --output",
+        dir.display()
+    )]
+    NoRoom {
+        /// The folder of the recording.
+        dir: PathBuf,
+        /// The size of the smallest recording, in KiB.
+        kib: u64,
+    },
     /// A system call failed.
     #[error("cannot {action} {}", path.display())]
     Io {

@@ -25,4 +25,4 @@ pub use recording::{Recording, is_recording};
 pub use redact::{Key, KeyError, Redactor, redacted_meta};
 pub use sequencer::{Sequencer, SequencerOptions};
 pub use table::{Table, Tables};
-pub use writer::{FinishedRecording, Incomplete, Writer, WriterOptions};
+pub use writer::{FinishedRecording, Incomplete, Room, Writer, WriterOptions};

@@ -16,6 +16,7 @@ use crate::table::Table;
 use staging::Staging;
 use tables::TableSet;
 
+pub use room::Room;
 pub(crate) use tables::{DIAGNOSTICS_FILE, META_FILE};
 
 /// The options with which a recording is written.
@@ -28,9 +29,12 @@ pub struct WriterOptions {
     /// Directory for the unlinked files with the rows that do not fit into `memory_bytes`. `None` means the
     /// directory of the recording. The file system of this directory needs room for the rows anyway.
     pub spill_dir: Option<PathBuf>,
-    /// If the file system becomes full, keep a recording with the rows that fit. Without this option, no part
-    /// of the recording remains.
+    /// If the file system becomes full or a quota is used up, keep a recording with the rows that fit. Without
+    /// this option, no part of the recording remains.
     pub keep_what_fits: bool,
+    /// The room that was held for this recording before its rows were known. If it is missing,
+    /// `keep_what_fits` holds room when the writer is created.
+    pub room: Option<Room>,
     /// If the recording's name is in use when the recording is finished, use `NAME-2`, or the next free
     /// number. If this option is not set, a name in use is an error, and nothing remains.
     pub other_name_if_taken: bool,
@@ -77,6 +81,7 @@ impl Default for WriterOptions {
             memory_bytes: 64 << 20,
             spill_dir: None,
             keep_what_fits: false,
+            room: None,
             other_name_if_taken: false,
             owner: None,
         }
@@ -94,6 +99,7 @@ pub struct Writer {
     ordered: Ordered,
     tables: TableSet,
     staging: Staging,
+    room: Option<Room>,
     began: Option<Timestamp>,
 }
 
@@ -101,6 +107,7 @@ impl Writer {
     /// Begins to write a recording with the final path `dir`. The parent directory must exist. Fails with
     /// [`RecordingError::Exists`] if `dir` is a recording and `overwrite` is not set;
     /// [`RecordingError::NotOurs`] if `dir` is neither a recording nor an empty directory;
+    /// [`RecordingError::NoRoom`] if `keep_what_fits` is set and not even a small recording fits;
     /// [`RecordingError::Io`].
     pub fn create(dir: &Path, options: WriterOptions) -> Result<Writer, RecordingError> {
         let staging = Staging::create(dir, options.overwrite, options.other_name_if_taken, options.owner)?;
@@ -109,8 +116,12 @@ impl Writer {
         // and temporarily exists twice.
         let row_bytes = size_of::<Request>().max(size_of::<Bio>()) + size_of::<(u64, u64, u32)>();
         let ordered = Ordered::new(options.memory_bytes / 2 / (2 * row_bytes), spill_dir);
-        let tables = TableSet::create(staging.path(), options.keep_what_fits)?;
-        Ok(Writer { ordered, tables, staging, began: None })
+        let room = match options.room {
+            None if options.keep_what_fits => Some(Room::hold(staging.path())?),
+            room => room,
+        };
+        let tables = TableSet::create(staging.path(), room.clone())?;
+        Ok(Writer { ordered, tables, staging, room, began: None })
     }
 
     /// Writes the last rows and `meta.json`, makes all files durable and renames the recording to its final
@@ -137,7 +148,10 @@ impl Writer {
         if meta.writer.is_empty() {
             meta.writer = concat!("fonio ", env!("CARGO_PKG_VERSION")).to_owned();
         }
-        tables::write_meta(self.staging.path(), &meta)?;
+        tables::write_meta(self.staging.path(), &meta, self.room.as_ref())?;
+        if let Some(room) = self.room {
+            room.give_up_all();
+        }
         let path = self.staging.install()?;
         Ok(FinishedRecording { path, meta, incomplete })
     }

@@ -1,9 +1,7 @@
 //! Writes the table files of a recording.
 
 use std::collections::BTreeMap;
-use std::fs::File as OsFile;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
@@ -16,7 +14,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::errors::ParquetError;
 
 use super::Incomplete;
-use super::room::{Room, Takes};
+use super::room::{Room, RoomyFile, Takes};
 use crate::error::RecordingError;
 use crate::schema::{self, Row};
 use crate::table::{Table, with_tables};
@@ -42,8 +40,8 @@ macro_rules! table_writers {
         }
 
         impl TableWriters {
-            fn create(dir: &Path) -> Result<TableWriters, RecordingError> {
-                Ok(TableWriters { $($rows: TableWriter::create(dir)?,)* })
+            fn create(dir: &Path, room: Option<&Room>) -> Result<TableWriters, RecordingError> {
+                Ok(TableWriters { $($rows: TableWriter::create(dir, room)?,)* })
             }
 
             /// Returns every table, in the order of [`Table::ALL`].
@@ -62,9 +60,9 @@ const TABLES_OF_EVENTS: usize = 7;
 /// Writes rows that are already in the order of their tables.
 pub(super) struct TableSet {
     writers: TableWriters,
-    diagnostics: BufWriter<OsFile>,
+    diagnostics: BufWriter<RoomyFile>,
     diagnostics_path: PathBuf,
-    /// Measures the free space; `None` unless rows that do not fit are left out.
+    /// The room for the rest of the recording; `None` unless rows that do not fit are left out.
     room: Option<Room>,
     takes: Takes,
     /// The times of the first and last omitted request or bio.
@@ -72,15 +70,15 @@ pub(super) struct TableSet {
 }
 
 impl TableSet {
-    pub(super) fn create(dir: &Path, keep_what_fits: bool) -> Result<TableSet, RecordingError> {
+    pub(super) fn create(dir: &Path, room: Option<Room>) -> Result<TableSet, RecordingError> {
         let diagnostics_path = dir.join(DIAGNOSTICS_FILE);
-        let diagnostics =
-            create_new(&diagnostics_path).map_err(RecordingError::io("create", &diagnostics_path))?;
+        let diagnostics = RoomyFile::create_new(&diagnostics_path, room.as_ref())
+            .map_err(RecordingError::io("create", &diagnostics_path))?;
         Ok(TableSet {
-            writers: TableWriters::create(dir)?,
+            writers: TableWriters::create(dir, room.as_ref())?,
             diagnostics: BufWriter::new(diagnostics),
             diagnostics_path,
-            room: keep_what_fits.then(|| Room::of(dir)),
+            room,
             takes: Takes::All,
             missing_events: None,
         })
@@ -159,7 +157,7 @@ impl TableSet {
     /// table.
     pub(super) fn finish(&mut self) -> Result<BTreeMap<String, u64>, RecordingError> {
         let failed = RecordingError::io("write", &self.diagnostics_path);
-        self.diagnostics.flush().and_then(|()| self.diagnostics.get_ref().sync_all()).map_err(failed)?;
+        self.diagnostics.flush().and_then(|()| self.diagnostics.get_ref().file.sync_all()).map_err(failed)?;
         let tables = self.writers.all();
         let written = tables.iter().filter_map(|table| table.written());
         Ok(written.map(|(table, rows)| (table.name().to_owned(), rows)).collect())
@@ -238,7 +236,8 @@ struct TableWriter<R> {
     gathered: Vec<R>,
     /// Number of bytes of the texts of the gathered rows.
     gathered_text_bytes: usize,
-    parquet: Option<ArrowWriter<OsFile>>,
+    parquet: Option<ArrowWriter<RoomyFile>>,
+    room: Option<Room>,
     rows: u64,
     is_closed: bool,
     /// Number of rows that arrived after the table was closed.
@@ -246,7 +245,7 @@ struct TableWriter<R> {
 }
 
 impl<R: Row> TableWriter<R> {
-    fn create(dir: &Path) -> Result<TableWriter<R>, RecordingError> {
+    fn create(dir: &Path, room: Option<&Room>) -> Result<TableWriter<R>, RecordingError> {
         let path = dir.join(R::TABLE.file_name());
         let schema = schema::arrow_schema::<R>();
         let mut table = TableWriter {
@@ -255,6 +254,7 @@ impl<R: Row> TableWriter<R> {
             gathered: Vec::new(),
             gathered_text_bytes: 0,
             parquet: None,
+            room: room.cloned(),
             rows: 0,
             is_closed: false,
             left_out: 0,
@@ -265,8 +265,9 @@ impl<R: Row> TableWriter<R> {
         Ok(table)
     }
 
-    fn open(&mut self) -> Result<&mut ArrowWriter<OsFile>, RecordingError> {
-        let file = create_new(&self.path).map_err(RecordingError::io("create", &self.path))?;
+    fn open(&mut self) -> Result<&mut ArrowWriter<RoomyFile>, RecordingError> {
+        let file = RoomyFile::create_new(&self.path, self.room.as_ref())
+            .map_err(RecordingError::io("create", &self.path))?;
         let properties = schema::writer_properties::<R>();
         let parquet = ArrowWriter::try_new(file, self.schema.clone(), Some(properties));
         Ok(self.parquet.insert(parquet.map_err(|error| not_written(error, &self.path))?))
@@ -331,7 +332,7 @@ impl<R: Row> OpenTable for TableWriter<R> {
         }
         let Some(parquet) = self.parquet.take() else { return Ok(()) };
         let file = parquet.into_inner().map_err(|error| not_written(error, &self.path))?;
-        file.sync_all().map_err(RecordingError::io("write", &self.path))
+        file.file.sync_all().map_err(RecordingError::io("write", &self.path))
     }
 
     fn incomplete(&self) -> Option<Incomplete> {
@@ -357,19 +358,14 @@ fn not_written(error: ParquetError, path: &Path) -> RecordingError {
     RecordingError::Io { action: "write", path: path.to_owned(), source }
 }
 
-/// Creates a file that only its user can read.
-fn create_new(path: &Path) -> io::Result<OsFile> {
-    OsFile::options().write(true).create_new(true).mode(0o600).open(path)
-}
-
-pub(super) fn write_meta(dir: &Path, meta: &Meta) -> Result<(), RecordingError> {
+pub(super) fn write_meta(dir: &Path, meta: &Meta, room: Option<&Room>) -> Result<(), RecordingError> {
     let path = dir.join(META_FILE);
     let write = || {
-        let mut file = BufWriter::new(create_new(&path)?);
+        let mut file = BufWriter::new(RoomyFile::create_new(&path, room)?);
         serde_json::to_writer_pretty(&mut file, meta)?;
         file.write_all(b"\n")?;
         file.flush()?;
-        file.get_ref().sync_all()
+        file.get_ref().file.sync_all()
     };
     write().map_err(RecordingError::io("write", &path))
 }

@@ -212,7 +212,7 @@ fn a_quota_leaves_a_readable_recording() {
     let Some(quota) = Quota::of(3) else {
         return fonio_testing::skip(Need::Filesystems, "btrfs with a quota cannot be made here");
     };
-    let stat = rustix::fs::statvfs(&quota.path()).unwrap();
+    let stat = rustix::fs::statvfs(quota.path()).unwrap();
     assert!(stat.f_bavail * stat.f_frsize > 64 << 20, "statvfs does not show the quota");
     let finished = write(&quota.path().join("run"), true).unwrap();
     assert!(finished.incomplete.iter().any(|one| one.table == Table::Requests), "{:?}", finished.incomplete);

@@ -160,7 +160,7 @@ impl Held {
             return false;
         }
         // btrfs counts the blocks as used until its next transaction.
-        let _ = File::open(&self.dir).map(|dir| syncfs(dir));
+        let _ = File::open(&self.dir).map(syncfs);
         true
     }
 }

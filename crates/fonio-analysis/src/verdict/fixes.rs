@@ -249,10 +249,12 @@ impl Database {
                 .iter()
                 .filter(|row| row.content == content.name())
                 .map(|row| row.write_bytes.0)
-                .sum::<u64>()
+                .fold(0, u64::saturating_add)
         };
         let of = [Content::SqliteDb, Content::SqliteJournal, Content::SqliteWal].map(written);
-        if of.iter().sum::<u64>() * 2 < analysis.totals.write_bytes.0.max(1) {
+        // In a hostile recording, the sums can exceed 64 bits.
+        let of_database = of.iter().copied().fold(0, u64::saturating_add);
+        if of_database.saturating_mul(2) < analysis.totals.write_bytes.0.max(1) {
             return None;
         }
         match of {

@@ -134,9 +134,9 @@ pub enum RecordError {
         #[source]
         source: io::Error,
     },
-    /// The file system became full while the recording was written. The recording has the rows that fit.
+    /// The file system became full, or a quota was used up, while the recording was written. The recording has the rows that fit.
     #[error(
-        "the file system of {} is full: the recording there lacks {missing}; make room, or choose a directory on another file system, and record again",
+        "the file system of {} is full, or your quota is used up: the recording there lacks {missing}; make room, or choose a directory on another file system, and record again",
         out.display()
     )]
     DiskFull {

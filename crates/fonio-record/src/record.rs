@@ -3,6 +3,7 @@
 use fonio_core::meta::Device;
 use fonio_core::{ByteCount, DeviceId};
 use fonio_machine::Machine;
+use fonio_recording::Room;
 use fonio_system::ProcessId;
 use fonio_system::signals::{Listener, Signal};
 
@@ -62,6 +63,7 @@ struct Prepared<'a> {
     /// The tracefs instance and page store for waits, if waits are recorded.
     waits: Option<(Instance, PageStore)>,
     probes: Probes,
+    room: Room,
     /// Dropped after the tracefs instances, which must be removed before tracefs is unmounted.
     tracefs: Tracefs,
 }
@@ -76,7 +78,7 @@ impl<'a> Prepared<'a> {
         if options.command.as_ref().is_some_and(Vec::is_empty) {
             return Err(RecordError::EmptyCommand);
         }
-        writer::check_place(&options.out, options.overwrite)?;
+        let room = writer::hold_place(&options.out, options.overwrite)?;
         let watched = disks::resolve(&machine, &options.select)?;
         let mut notes = Vec::new();
         if let Watched::AllBut(left_out) = &watched
@@ -136,7 +138,7 @@ impl<'a> Prepared<'a> {
             processes: followed_processes(&machine, &options.calls_of)?,
         };
         let capture = Capture { options, machine, notes, signals, layout, decoder, files, sched };
-        Ok(Prepared { capture, watched, block, waits, probes, tracefs })
+        Ok(Prepared { capture, watched, block, waits, probes, room, tracefs })
     }
 
     /// Captures until there is a reason to stop, and then removes the tracefs instances.
@@ -144,7 +146,7 @@ impl<'a> Prepared<'a> {
         self,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<(FinishedCapture<'a>, Pages), RecordError> {
-        let Prepared { capture, watched, block: (instance, store), waits, probes, tracefs } = self;
+        let Prepared { capture, watched, block: (instance, store), waits, probes, room, tracefs } = self;
         let machine = &capture.machine;
         let devices: Vec<Device> = watched.named().iter().filter_map(|&id| machine.device(id)).collect();
         progress(Progress::Started { devices: &devices });
@@ -157,7 +159,7 @@ impl<'a> Prepared<'a> {
         drop(instance);
         drop(waits_instance);
         drop(tracefs);
-        Ok((FinishedCapture { capture, captured, waits, swap }, pages))
+        Ok((FinishedCapture { capture, captured, waits, swap, room }, pages))
     }
 }
 

@@ -612,6 +612,108 @@ fn ctrl_c_leaves_a_recording() {
     }
 }
 
+/// Set in the process of a test that runs in a mount namespace of its own.
+const OWN_MOUNTS: &str = "FONIO_TEST_OWN_MOUNTS";
+
+/// Runs the calling test once more, in a mount namespace of its own. Returns whether this process is that run.
+fn has_own_mounts(test: &str) -> bool {
+    if std::env::var_os(OWN_MOUNTS).is_some() {
+        return true;
+    }
+    let mut command = Command::new("unshare");
+    command.arg("--mount").arg(std::env::current_exe().unwrap());
+    let out = command.args(["--exact", test, "--nocapture"]).env(OWN_MOUNTS, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.success(), "{}{said}", String::from_utf8_lossy(&out.stdout));
+    eprint!("{said}");
+    false
+}
+
+fn mount_here(source: &str, dir: &Path, options: Option<&std::ffi::CStr>) -> bool {
+    rustix::mount::mount(source, dir, source, rustix::mount::MountFlags::empty(), options).is_ok()
+}
+
+/// Somebody unmounts tracefs during a recording. The recording goes on, and its instances are removed.
+#[test]
+fn tracefs_may_be_unmounted_during_a_recording() {
+    skip_without!(Root);
+    if !has_own_mounts("live::tracefs_may_be_unmounted_during_a_recording") {
+        return;
+    }
+    let tracing = Path::new("/sys/kernel/tracing");
+    if !mount_here("tracefs", tracing, None) {
+        return skip(Need::Tracefs, "tracefs cannot be mounted");
+    }
+    for blocked in [BlockedBy::No, BlockedBy::Tracefs] {
+        let _ = tracing.join("events").exists() || mount_here("tracefs", tracing, None);
+        let dir = scratch();
+        let script =
+            "umount --lazy /sys/kernel/tracing && dd if=/dev/zero of=file bs=64K count=16 conv=fsync 2>&1";
+        let script = format!("cd {} && {script}", dir.path().display());
+        let options = RecordOptions {
+            select: vec![Selector::Path(dir.path().to_owned())],
+            command: words(&["sh", "-c", &script]),
+            blocked,
+            ..RecordOptions::new(dir.path().join("recording"))
+        };
+        let Some(summary) = try_record(&options) else { return };
+        assert_eq!(summary.command_exit, Some(0));
+        assert!(!tracing.join("events").exists(), "it is unmounted");
+        let (meta, rows) = read(&summary.out);
+        assert!(meta.lost.is_nothing(), "{:?}", meta.lost);
+        assert!(rows.requests.iter().any(|request| request.op == Op::Write), "its writes are recorded");
+        let own = format!("fonio-{}-", std::process::id());
+        assert_eq!(instances().iter().filter(|name| name.starts_with(&own)).count(), 0);
+    }
+}
+
+/// If there is no room for a recording, the command is not started. If the command fills the file system, the
+/// recording has the rows that fit into the room that was held.
+#[test]
+fn a_command_may_fill_the_file_system_of_its_recording() {
+    skip_without!(Root);
+    if !has_own_mounts("live::a_command_may_fill_the_file_system_of_its_recording") {
+        return;
+    }
+    let dir = scratch();
+    let (small, disk) = (dir.path().join("small"), dir.path().join("written"));
+    fs::create_dir(&small).unwrap();
+    fs::create_dir(&disk).unwrap();
+    assert!(mount_here("tmpfs", &small, Some(c"size=8m")));
+    let options = |script: &str, name: &str| RecordOptions {
+        select: vec![Selector::Path(disk.clone())],
+        command: words(&["sh", "-c", script]),
+        ..RecordOptions::new(small.join(name))
+    };
+    let filled = format!(
+        "cat /dev/zero >{}/foreign; dd if=/dev/zero of={}/file bs=64K count=16 conv=fsync 2>&1",
+        small.display(),
+        disk.display()
+    );
+    let Some(summary) = try_record(&options(&filled, "filled")) else { return };
+    let (_, rows) = read(&summary.out);
+    assert!(rows.requests.iter().any(|request| request.op == Op::Write), "its writes are recorded");
+    // As much as 20 and 80 KiB free.
+    for kib in [20, 80] {
+        fs::File::options().write(true).open(small.join("foreign")).unwrap().set_len(0).unwrap();
+        let free = || {
+            let stat = rustix::fs::statvfs(&small).unwrap();
+            stat.f_bfree * stat.f_frsize
+        };
+        let file = fs::File::create(small.join("foreign")).unwrap();
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, free() - (kib << 10)).unwrap();
+        let marker = disk.join("started");
+        let error =
+            record(&options(&format!("touch {}", marker.display()), "small"), &mut |_| {}).unwrap_err();
+        let said = format!(
+            "the file system or your quota has no room for a recording in {}: it needs at least 256 KiB",
+            small.display()
+        );
+        assert!(error.to_string().starts_with(&said), "{error}");
+        assert!(!marker.exists() && !small.join("small").exists());
+    }
+}
+
 #[test]
 fn a_second_ctrl_c_gives_it_up() {
     let dir = scratch();
@@ -696,13 +798,13 @@ fn a_full_disk_keeps_what_fits_and_says_what_is_missing() {
     assert!(!rows.samples.is_empty() && !rows.threads.is_empty() && !rows.marks.is_empty());
     assert_eq!(meta.lost.total(), None, "the number of lost events is unknown");
 
-    // On a full disk, the error message names only files that exist, and no part of the recording remains.
+    // On a full disk, the command is not started, and no part of the recording remains.
     let Some(disk) = Tmpfs::of(8 << 10) else { return };
     let out = disk.0.path().join("recording");
     let error = record(&options(&out), &mut |_| {}).unwrap_err();
-    assert_eq!(error.to_string(), format!("the recording {} could not be written", out.display()));
-    let cause = std::error::Error::source(&error).unwrap().to_string();
-    assert!(!cause.contains("partial"), "{cause}");
+    let said =
+        format!("the file system or your quota has no room for a recording in {}: ", disk.0.path().display());
+    assert!(error.to_string().starts_with(&said), "{error}");
     assert_eq!(fs::read_dir(disk.0.path()).unwrap().count(), 0);
 }
 

@@ -15,6 +15,7 @@ use fonio_core::{
     ByteCount, Content, DeviceId, Diagnostic, File, Meta, RowSink, Severity, Thread, Timestamp,
 };
 use fonio_machine::Machine;
+use fonio_recording::Room;
 use fonio_system::signals::{Listener, Signal};
 use rustix::time::ClockId;
 
@@ -26,7 +27,7 @@ use crate::error::RecordError;
 use crate::monitor::Monitor;
 use crate::options::{Progress, RecordOptions, RecordSummary, StopReason};
 use crate::tracefs::disks;
-use crate::write::writer::{RecordingWriter, check_place, not_written};
+use crate::write::writer::{RecordingWriter, hold_place, not_written};
 pub(crate) use look::Looker;
 pub(crate) use tally::Tally;
 
@@ -65,7 +66,7 @@ pub fn record_sampled(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<RecordSummary, RecordError> {
     let machine = Machine::here();
-    check_place(&options.out, options.overwrite)?;
+    let room = hold_place(&options.out, options.overwrite)?;
     let mut devices: Vec<_> = disks::resolve(&machine, &options.select)?.named().to_vec();
     if devices.is_empty() {
         devices = machine.devices().iter().map(|device| device.id).collect();
@@ -79,7 +80,7 @@ pub fn record_sampled(
     progress(Progress::Note(&note));
     let mut sampled = Sampled::begin(machine, options);
     let stopped_by = sampled.watch(&signals, progress)?;
-    sampled.write(options, stopped_by, (devices, note), progress)
+    sampled.write((options, room), stopped_by, (devices, note), progress)
 }
 
 /// A recording for which procfs is being sampled.
@@ -174,7 +175,7 @@ impl Sampled {
     /// Ends the capture, and writes the recording.
     fn write(
         mut self,
-        options: &RecordOptions,
+        (options, room): (&RecordOptions, Room),
         stopped_by: StopReason,
         (devices, note): (Vec<DeviceId>, String),
         progress: &mut dyn FnMut(Progress<'_>),
@@ -186,7 +187,7 @@ impl Sampled {
         }
         let capture_cpu = cpu_time().saturating_sub(self.cpu_began);
         let write_began = cpu_time();
-        let mut out = RecordingWriter::create(options)?;
+        let mut out = RecordingWriter::create(options, room)?;
         let rate =
             self.tally.looks as f64 / ended.since(self.began).unwrap_or_default().as_secs_f64().max(1e-9);
         let message = format!("{note}; the lengths of waits are estimates from {rate:.0} samples a second");

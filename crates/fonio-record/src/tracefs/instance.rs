@@ -4,6 +4,9 @@
 //! not change the settings of the machine or of other tracers. The kernel keeps an instance until the
 //! instance is removed, even if its creator is killed. Therefore, the name of an instance contains the
 //! creator's process id and start time, and the next run removes instances whose creator no longer exists.
+//!
+//! Files of an instance are opened through a descriptor of its directory. So if somebody unmounts tracefs during
+//! a recording (`umount --lazy`), the recording goes on, and the instance is still removed.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -17,6 +20,7 @@ use fonio_tracefs::ring_buffer::{
     BLOCKED_EVENTS, BlockDecoder, ByteOrder, EventFormat, FILE_EVENTS, FileDecoder, PageLayout,
     RUNTIME_EVENT, SCHED_EVENTS, STACK_EVENT, SchedDecoder,
 };
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags, fsconfig_create, fsmount, fsopen,
@@ -220,10 +224,17 @@ impl Tracefs {
             maker.started_ticks,
             MADE.fetch_add(1, Ordering::Relaxed)
         );
-        let dir = self.root.join("instances").join(name);
-        fs::create_dir(&dir).map_err(|error| refusal(machine, &dir, error, "making the directory"))?;
+        let all = self.root.join("instances");
+        let shown = all.join(&name);
+        let all = open_dir(&all)?;
+        let made = rustix::fs::mkdirat(&all, &name, Mode::RWXU);
+        made.map_err(|errno| refusal(machine, &shown, errno.into(), "making the directory"))?;
+        let own = open_dir(&shown).inspect_err(|_| {
+            let _ = rustix::fs::unlinkat(&all, &name, AtFlags::REMOVEDIR);
+        })?;
         // From here on, dropping the instance removes the directory.
-        let instance = Instance { dir, cpus: Vec::new(), buffers: Vec::new() };
+        let dir = PathBuf::from(format!("/proc/self/fd/{}", own.as_raw_fd()));
+        let instance = Instance { all, name, shown, _own: own, dir, cpus: Vec::new(), buffers: Vec::new() };
         instance.write("tracing_on", "0")?;
         instance.write("trace_clock", "mono").map_err(|error| match error {
             RecordError::File { source, .. }
@@ -305,6 +316,13 @@ fn read_whole(path: &Path) -> Result<String, RecordError> {
     Ok(String::from_utf8_lossy(&text[..length]).into_owned())
 }
 
+/// Opens a directory only to open its entries.
+fn open_dir(path: &Path) -> Result<OwnedFd, RecordError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(path, flags, Mode::empty());
+    opened.map_err(|errno| file_error(path, "opening")(errno.into()))
+}
+
 fn mount_private() -> Result<OwnedFd, Errno> {
     let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&context)?;
@@ -354,6 +372,14 @@ pub(crate) struct CpuStats {
 /// A tracefs instance of this process. Dropping this value removes the instance.
 #[derive(Debug)]
 pub(crate) struct Instance {
+    /// The directory of all instances, and the name of this one there.
+    all: OwnedFd,
+    name: String,
+    /// The path of the directory for messages.
+    shown: PathBuf,
+    /// The open directory of the instance.
+    _own: OwnedFd,
+    /// The path of the open directory, which stays valid when tracefs is unmounted.
     dir: PathBuf,
     /// The processors of the instance, sorted by number.
     pub cpus: Vec<u32>,
@@ -363,8 +389,7 @@ pub(crate) struct Instance {
 
 impl Instance {
     fn write(&self, name: &str, value: &str) -> Result<(), RecordError> {
-        let path = self.dir.join(name);
-        fs::write(&path, value).map_err(file_error(&path, "writing"))
+        fs::write(self.dir.join(name), value).map_err(file_error(&self.shown.join(name), "writing"))
     }
 
     fn enable(&self, watched: &Watched) -> Result<(), RecordError> {
@@ -475,9 +500,8 @@ impl Instance {
                 continue;
             };
             let path = entry.path().join("trace_pipe_raw");
-            let flags =
-                rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
-            let fd = rustix::fs::open(&path, flags, rustix::fs::Mode::empty())
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let fd = rustix::fs::open(&path, flags, Mode::empty())
                 .map_err(|errno| file_error(&path, "opening")(errno.into()))?;
             self.cpus.push(cpu);
             self.buffers.push((cpu, File::from(fd)));
@@ -530,7 +554,7 @@ impl Drop for Instance {
         let _ = self.write("events/enable", "0");
         self.buffers.clear();
         // If removal fails now, the next run removes the instance.
-        let _ = fs::remove_dir(&self.dir);
+        let _ = rustix::fs::unlinkat(&self.all, &self.name, AtFlags::REMOVEDIR);
     }
 }
 

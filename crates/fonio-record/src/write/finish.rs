@@ -8,6 +8,7 @@ use std::time::Duration;
 use fonio_core::meta::{BLOCKED_PARTLY, SHOWS_BLOCKED, SHOWS_CALLS, SHOWS_STATEMENTS};
 use fonio_core::{DeviceId, Diagnostic, Meta, RowSink, Severity};
 use fonio_machine::{Machine, read_text};
+use fonio_recording::Room;
 use fonio_system::signals::{Listener, Signal};
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
@@ -41,6 +42,8 @@ pub(crate) struct FinishedCapture<'a> {
     pub waits: Option<Pages>,
     /// The swap areas at the beginning of the capture.
     pub swap: Vec<(DeviceId, Range<u64>)>,
+    /// The room that is held for the recording.
+    pub room: Room,
 }
 
 /// The results of assembling and writing the block events.
@@ -67,7 +70,7 @@ impl FinishedCapture<'_> {
     ) -> Result<RecordSummary, RecordError> {
         wait_for_command(&mut self.captured, &self.capture.signals)?;
         let cpu_began = cpu_time();
-        let mut writer = RecordingWriter::create(self.capture.options)?;
+        let mut writer = RecordingWriter::create(self.capture.options, self.room.clone())?;
         self.write_non_trace_rows(other_rows, &mut writer).map_err(|source| self.not_written(source))?;
         let completions = match &self.captured.blocked {
             Some(Ok(blocked)) => Some(RefCell::new(Completions::before_wake_ups(blocked.wake_ups()))),

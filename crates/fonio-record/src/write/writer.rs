@@ -5,7 +5,7 @@ use std::path::Path;
 
 use fonio_core::{Meta, RowSink, forward_rows};
 use fonio_recording::{
-    FinishedRecording, Key, RecordingError, Redactor, Writer, WriterOptions, redacted_meta,
+    FinishedRecording, Key, RecordingError, Redactor, Room, Writer, WriterOptions, redacted_meta,
 };
 
 use fonio_system::Caller;
@@ -20,11 +20,13 @@ pub(crate) enum RecordingWriter {
 }
 
 impl RecordingWriter {
-    /// Begins a recording. If the disk becomes full, keeps the rows that fit: the capture cannot be repeated.
-    pub(crate) fn create(options: &RecordOptions) -> Result<RecordingWriter, RecordError> {
+    /// Begins a recording in the `room` that was held for it. If the disk becomes full, keeps the rows that fit:
+    /// the capture cannot be repeated.
+    pub(crate) fn create(options: &RecordOptions, room: Room) -> Result<RecordingWriter, RecordError> {
         let settings = WriterOptions {
             overwrite: options.overwrite,
             keep_what_fits: true,
+            room: Some(room),
             other_name_if_taken: true,
             owner: Caller::through_sudo().map(|caller| (caller.user, caller.group)),
             ..WriterOptions::default()
@@ -93,8 +95,8 @@ fn not_finished(out: &Path, error: RecordingError) -> RecordError {
     }
 }
 
-/// Checks before the capture that the recording can be written afterwards.
-pub(crate) fn check_place(out: &Path, overwrite: bool) -> Result<(), RecordError> {
+/// Checks before the capture that the recording can be written afterwards, and holds room for it.
+pub(crate) fn hold_place(out: &Path, overwrite: bool) -> Result<Room, RecordError> {
     let is_empty = |dir: &Path| std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none());
     if !overwrite && out.symlink_metadata().is_ok() && !is_empty(out) {
         return Err(RecordingError::Exists { path: out.to_owned() }.into());
@@ -105,5 +107,6 @@ pub(crate) fn check_place(out: &Path, overwrite: bool) -> Result<(), RecordError
     };
     let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
     rustix::fs::access(parent, access)
-        .map_err(|errno| RecordError::Write { out: out.to_owned(), source: errno.into() })
+        .map_err(|errno| RecordError::Write { out: out.to_owned(), source: errno.into() })?;
+    Room::hold(parent).map_err(|error| not_finished(out, error))
 }

@@ -119,6 +119,7 @@ fn is_hardware_address(word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample;
     use fonio_testing::cases::lines;
 
     #[test]
@@ -129,14 +130,14 @@ mod tests {
 
     #[test]
     fn every_text_of_a_document_is_looked_at() {
-        let clean = serde_json::to_value(crate::sample::document()).unwrap();
+        let clean = serde_json::to_value(sample::document()).unwrap();
         assert_eq!(problems(&clean.to_string()), []);
         // Replace each text in turn by a host name.
         let mut texts = 0;
         for at in 0.. {
             let mut document = clean.clone();
             let mut left = at;
-            if !replace(&mut document, &mut left) {
+            if !sample::replace_text(&mut document, &mut left, "ann.local") {
                 break;
             }
             texts += 1;
@@ -154,21 +155,5 @@ mod tests {
         let found = problems(r#"{"a":"\u0070i.local","b":"x\"y","c":["on \"pi.local\""]}"#);
         let paths: Vec<&str> = found.iter().map(|problem| problem.path.as_str()).collect();
         assert_eq!(paths, ["a", "c[0]"]);
-    }
-
-    fn replace(value: &mut Value, left: &mut usize) -> bool {
-        match value {
-            Value::String(text) if *left == 0 => {
-                *text = "ann.local".to_owned();
-                true
-            }
-            Value::String(_) => {
-                *left -= 1;
-                false
-            }
-            Value::Array(values) => values.iter_mut().any(|value| replace(value, left)),
-            Value::Object(map) => map.values_mut().any(|value| replace(value, left)),
-            _ => false,
-        }
     }
 }

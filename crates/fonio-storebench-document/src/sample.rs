@@ -109,3 +109,22 @@ fn measure(figure: &CatalogueFigure, speed: f64) -> Measure {
     let (low, high) = (value * 0.96875, (value * 1.03125).min(figure.max));
     Measure::Measured(Value { value, unit: figure.unit, runs: 5, low, high, stable: true })
 }
+
+/// Replaces the text at position `left` of a JSON value with `text`, and counts `left` down. Returns false if the
+/// value has fewer texts.
+pub fn replace_text(value: &mut serde_json::Value, left: &mut usize, text: &str) -> bool {
+    use serde_json::Value;
+    match value {
+        Value::String(old) if *left == 0 => {
+            text.clone_into(old);
+            true
+        }
+        Value::String(_) => {
+            *left -= 1;
+            false
+        }
+        Value::Array(values) => values.iter_mut().any(|value| replace_text(value, left, text)),
+        Value::Object(map) => map.values_mut().any(|value| replace_text(value, left, text)),
+        _ => false,
+    }
+}

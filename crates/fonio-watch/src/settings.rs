@@ -1,18 +1,24 @@
 //! Reads the settings of a watch from a TOML file.
 
 use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read};
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fonio_core::ByteCount;
 use fonio_core::quantity::{parse_bytes, parse_duration};
+use fonio_system::{TrustedFolder, regular};
 use serde::{Deserialize, Deserializer};
 
 use crate::error::WatchError;
 
 /// Default path of the settings file.
 pub const DEFAULT_FILE: &str = "/etc/fonio/watch.toml";
+
+/// Maximum size of a settings file.
+const SETTINGS_BYTES_MAX: u64 = 1 << 20;
 
 /// Settings of a watch.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -75,17 +81,18 @@ impl Default for Settings {
 
 impl Settings {
     /// Reads a settings file. Returns the defaults if [`DEFAULT_FILE`] is missing; any other missing file is
-    /// an error.
+    /// an error. A file that a user other than root and this user owns or can write is refused, because it
+    /// decides to which addresses the watch sends figures.
     ///
     /// # Errors
-    /// Returns [`WatchError::Settings`] with the mistake, its position and the correct form.
+    /// Returns [`WatchError::Settings`] with the mistake, its position and the correct form;
+    /// [`WatchError::File`] if the file cannot be read or is refused.
     pub fn read(file: Option<&Path>) -> Result<Settings, WatchError> {
         let path = file.unwrap_or(Path::new(DEFAULT_FILE));
-        let text = match std::fs::read_to_string(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && file.is_none() => String::new(),
-            read => read.map_err(WatchError::file(path, "read"))?,
-        };
-        Settings::parse(&text, path)
+        match trusted_text(path, file.is_some())? {
+            None if file.is_some() => Err(WatchError::file(path, "read")(ErrorKind::NotFound.into())),
+            text => Settings::parse(&text.unwrap_or_default(), path),
+        }
     }
 
     /// Parses settings. Error messages name `path`.
@@ -103,6 +110,50 @@ impl Settings {
         }
         Ok(settings)
     }
+}
+
+/// Returns the text of a file that only root and this user can change; `None` if it does not exist. A link is
+/// followed if it belongs to one of them. If nobody named the file, others can also change none of its folders.
+fn trusted_text(path: &Path, is_named: bool) -> Result<Option<String>, WatchError> {
+    let path = &std::path::absolute(path).map_err(WatchError::file(path, "found"))?;
+    let own = rustix::process::geteuid().as_raw();
+    let refused =
+        |why: String| WatchError::file(path, "read")(io::Error::new(ErrorKind::PermissionDenied, why));
+    let link = std::fs::symlink_metadata(path).ok().filter(std::fs::Metadata::is_symlink);
+    let real = match link {
+        Some(link) if ![0, own].contains(&link.uid()) => {
+            return Err(refused(format!("it is a symbolic link of user {}; remove the link", link.uid())));
+        }
+        Some(_) => std::fs::canonicalize(path).map_err(WatchError::file(path, "followed"))?,
+        None => path.clone(),
+    };
+    // The folder of a link decides who can exchange the link.
+    for folder in [path, &real].iter().filter(|_| !is_named).filter_map(|path| path.parent()) {
+        if TrustedFolder::open(folder).map_err(WatchError::used(folder, "used"))?.is_none() {
+            return Ok(None);
+        }
+    }
+    let (file, bytes) = match regular::open(&real) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(WatchError::file(path, "read"))?,
+    };
+    let found = file.metadata().map_err(WatchError::file(path, "read"))?;
+    if ![0, own].contains(&found.uid()) {
+        return Err(refused(format!("it belongs to user {}; make it your own, or remove it", found.uid())));
+    }
+    let is_private_group =
+        own != 0 && found.uid() == own && found.gid() == rustix::process::getegid().as_raw();
+    if found.mode() & 0o002 != 0 || (found.mode() & 0o020 != 0 && !is_private_group) {
+        let way = format!("check its contents, then run `chmod go-w {}`", real.display());
+        return Err(refused(format!("other users can write to it; {way}")));
+    }
+    let read = || {
+        regular::check_size(bytes, SETTINGS_BYTES_MAX)?;
+        let mut text = String::new();
+        file.take(SETTINGS_BYTES_MAX).read_to_string(&mut text)?;
+        io::Result::Ok(text)
+    };
+    read().map(Some).map_err(WatchError::file(path, "read"))
 }
 
 fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
@@ -147,6 +198,23 @@ mod tests {
         assert_eq!(settings.endurance["mmcblk0"], ByteCount(30_000_000_000_000));
         assert_eq!(settings.mqtt.unwrap().discovery_prefix, "homeassistant");
         assert_eq!(Settings::parse("", Path::new("x")).unwrap(), Settings::default());
+    }
+
+    #[test]
+    fn a_link_is_followed_and_a_file_that_others_can_write_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("real.toml"), dir.path().join("watch.toml"));
+        assert!(Settings::read(Some(&file)).unwrap_err().to_string().contains("real.toml cannot be read"));
+        std::fs::write(&file, "stall = \"1s\"\n").unwrap();
+        std::os::unix::fs::symlink("real.toml", &link).unwrap();
+        for path in [&file, &link] {
+            assert_eq!(Settings::read(Some(path)).unwrap().stall, Duration::from_secs(1));
+        }
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+        for path in [&file, &link] {
+            let error = Settings::read(Some(path)).unwrap_err().to_string();
+            assert!(error.contains("other users can write to it"), "{error}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Tests fonio against a hostile local user, who was there first.
 //!
-//! The victim is a user without rights, with a temporary folder that everybody can write to, as `/tmp`. Each
+//! The victim is a user without rights, or root where the command line names the folders. The victim has a
+//! temporary folder that everybody can write to, as `/tmp`. Each
 //! case puts something in the place of a file or folder that fonio opens by itself: another user's object, a
 //! link, a named pipe, a device, a huge file, or an object that others can write to. Then fonio must end
 //! within seconds with an error that names the object, and must not change anything.
@@ -63,7 +64,10 @@ const OPENED: &[(&str, &[Plant], &str)] = &[
     ("run/running", OF_FILE.split_at(5).0, "watch run --state watch --run run"),
     ("watch/", OF_FOLDER, "watch report --state watch --run run"),
     ("watch/rings", OF_FILE, "watch report --state watch --run run"),
+    ("etc/watch.toml", OF_FILE, CONFIGURED),
 ];
+
+const CONFIGURED: &str = "watch run --state watch --run run --config etc/watch.toml";
 
 const EMULATE: &str = "device emulate kingston --size 16MiB --nbd tmp/disk -- true";
 
@@ -94,19 +98,20 @@ impl Program {
 /// A home of the victim, in a folder in which everybody can make files.
 struct Home<'p> {
     program: &'p Program,
+    victim: u32,
     dir: tempfile::TempDir,
 }
 
 impl Home<'_> {
-    fn new(program: &Program) -> Home<'_> {
+    fn new(program: &Program, victim: u32) -> Home<'_> {
         let dir = tempfile::tempdir().expect("a temporary folder");
         fs::set_permissions(dir.path(), Permissions::from_mode(0o1777)).expect("own folder");
-        let home = Home { program, dir };
+        let home = Home { program, victim, dir };
         home.folder("tmp", 0o1777);
         fs::write(home.at("precious"), "precious").expect("a new file");
         home.folder("elsewhere", 0o700);
         for name in ["precious", "elsewhere"] {
-            chown(home.at(name), Some(VICTIM), Some(VICTIM)).expect("root");
+            chown(home.at(name), Some(victim), Some(victim)).expect("root");
         }
         home
     }
@@ -127,7 +132,7 @@ impl Home<'_> {
             if !path.exists() {
                 fs::create_dir(&path).expect("a new folder");
                 fs::set_permissions(&path, Permissions::from_mode(0o700)).expect("own folder");
-                chown(&path, Some(VICTIM), Some(VICTIM)).expect("root");
+                chown(&path, Some(self.victim), Some(self.victim)).expect("root");
             }
         }
     }
@@ -144,8 +149,8 @@ impl Home<'_> {
         let path = self.at(name.trim_end_matches('/'));
         self.make_above(name.trim_end_matches('/'));
         let (owner, mode) = match plant {
-            Plant::Open => (VICTIM, 0o777),
-            Plant::Huge => (VICTIM, 0o600),
+            Plant::Open => (self.victim, 0o777),
+            Plant::Huge => (self.victim, 0o600),
             Plant::Link | Plant::Pipe | Plant::Device | Plant::Foreign => (HOSTILE, 0o755),
         };
         let node =
@@ -172,7 +177,8 @@ impl Home<'_> {
 
     fn fonio(&self, words: &str) -> Command {
         let mut command = Command::new(&self.program.path);
-        command.args(words.split(' ')).current_dir(self.dir.path()).uid(VICTIM).gid(VICTIM).env_clear();
+        command.args(words.split(' ')).current_dir(self.dir.path()).env_clear();
+        command.uid(self.victim).gid(self.victim);
         command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("TMPDIR", self.at("tmp"));
         command.env("HOME", self.dir.path()).env("XDG_STATE_HOME", self.at("state"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -227,12 +233,15 @@ fn nothing_of_another_user_is_believed() {
     let program = Program::new();
     let mut wrong = Vec::new();
     let mut cases = 0;
-    for (name, plants, words) in OPENED {
+    // The folders of root are those of the machine, except for those that the command line names.
+    let of_root = OPENED.iter().filter(|(_, _, words)| words.starts_with("watch"));
+    let all = OPENED.iter().map(|case| (VICTIM, case)).chain(of_root.map(|case| (0, case)));
+    for (victim, (name, plants, words)) in all {
         for plant in *plants {
-            let home = Home::new(&program);
+            let home = Home::new(&program, victim);
             home.plant(name, *plant);
             let before = home.state();
-            let case = format!("{name} {plant:?}, fonio {words}");
+            let case = format!("user {victim}: {name} {plant:?}, fonio {words}");
             let Some(out) = output(&mut home.fonio(words)) else {
                 wrong.push(format!("{case}: does not end"));
                 continue;
@@ -261,7 +270,7 @@ fn nothing_of_another_user_is_believed() {
 fn a_forged_step_in_the_own_folder_is_reported_and_not_undone() {
     skip_without!(Root);
     let program = Program::new();
-    let home = Home::new(&program);
+    let home = Home::new(&program, VICTIM);
     home.make_above(LEDGER);
     fs::write(home.at(LEDGER), home.forged()).expect("a new file");
     chown(home.at(LEDGER), Some(VICTIM), Some(VICTIM)).expect("root");
@@ -276,7 +285,7 @@ fn a_forged_step_in_the_own_folder_is_reported_and_not_undone() {
 fn a_held_ledger_is_named_and_a_signal_ends_the_wait() {
     skip_without!(Root);
     let program = Program::new();
-    let home = Home::new(&program);
+    let home = Home::new(&program, VICTIM);
     home.make_above(LEDGER);
     fs::write(home.at(LEDGER), home.forged()).expect("a new file");
     chown(home.at(LEDGER), Some(VICTIM), Some(VICTIM)).expect("root");

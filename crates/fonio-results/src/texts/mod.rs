@@ -180,7 +180,7 @@ mod tests {
             let clean = serde_json::to_value(&document).unwrap();
             for at in 0.. {
                 let (mut value, mut left) = (clean.clone(), at);
-                if !replace(&mut value, &mut left) {
+                if !sample::replace_text(&mut value, &mut left, NAME) {
                     break;
                 }
                 // Other fields have a fixed set of values, so serde or the check refuses the text.
@@ -198,22 +198,6 @@ mod tests {
 
     /// A text that no rule refuses, and no list contains. It is also valid as the name of a file system.
     const NAME: &str = "anna_schmidt";
-
-    fn replace(value: &mut Value, left: &mut usize) -> bool {
-        match value {
-            Value::String(text) if *left == 0 => {
-                *text = NAME.to_owned();
-                true
-            }
-            Value::String(_) => {
-                *left -= 1;
-                false
-            }
-            Value::Array(values) => values.iter_mut().any(|value| replace(value, left)),
-            Value::Object(map) => map.values_mut().any(|value| replace(value, left)),
-            _ => false,
-        }
-    }
 
     #[test]
     fn an_accepted_text_is_known_in_its_field_only() {

@@ -265,6 +265,23 @@ fn many_rows_in_few_bytes_are_refused() {
     );
 }
 
+/// The library would allocate memory for all values that the header announces.
+#[test]
+fn a_dictionary_with_more_values_than_bytes_is_refused() {
+    let said = read_after(|dir| {
+        write_marks(dir, &["a", "b"], 1, WriterProperties::builder());
+        let path = dir.join("marks.parquet");
+        let mut bytes = fs::read(&path).unwrap();
+        // The dictionary of `at_ns` has one value of 8 bytes: field 1 of the field 7 of its header, in Thrift's
+        // compact protocol. It becomes 63 values.
+        let one_value = [0x4c, 0x15, 0x02];
+        let at = bytes.windows(one_value.len()).position(|found| found == one_value).unwrap();
+        bytes[at + 2] = 126;
+        fs::write(&path, bytes).unwrap();
+    });
+    expect!["RUN/marks.parquet cannot be read as Parquet, because it is truncated or damaged; copy it again or record anew: Parquet error: the page header at byte 4 is not valid"].assert_eq(&said);
+}
+
 #[test]
 fn the_longest_texts_are_read_in_little_memory() {
     let zstd = WriterProperties::builder().set_compression(Compression::ZSTD(Default::default()));

@@ -6,7 +6,7 @@
 //!
 //! - the size of its largest pages, in the headers of the pages; of gzip, Brotli and LZ4 pages, also the size
 //!   that decompression gives;
-//! - the length of the texts in its dictionaries;
+//! - the number of values and the length of the texts in its dictionaries;
 //! - that no page of texts has an encoding in which a few bytes can mean many long texts.
 //!
 //! From the lengths of the texts follows the number of rows that can be decoded at a time.
@@ -156,6 +156,13 @@ fn check_chunk(
         if header.kind == DICTIONARY_PAGE && at != begin {
             return Err(invalid(at));
         }
+        // The library allocates memory for the values of a dictionary before it reads them.
+        let width = value_bytes(chunk.column_type(), chunk.column_descr().type_length());
+        if header.kind == DICTIONARY_PAGE
+            && header.values().saturating_mul(width) > header.uncompressed.max(0) as u64
+        {
+            return Err(invalid(at));
+        }
         let sizes = (u64::try_from(header.compressed), u64::try_from(header.uncompressed));
         let (Ok(compressed), Ok(uncompressed)) = sizes else { return Err(invalid(at)) };
         let next = body.saturating_add(compressed);
@@ -193,6 +200,18 @@ fn check_chunk(
         largest.text = largest.text.max(longest_in_dictionary(file, chunk, rows, &name())?);
     }
     Ok(())
+}
+
+/// Returns the smallest number of bytes of a plain value. A text begins with its length.
+fn value_bytes(kind: Type, fixed_length: i32) -> u64 {
+    match kind {
+        // Several of them share a byte, but no dictionary contains them.
+        Type::BOOLEAN => 1,
+        Type::INT32 | Type::FLOAT | Type::BYTE_ARRAY => 4,
+        Type::INT64 | Type::DOUBLE => 8,
+        Type::INT96 => 12,
+        Type::FIXED_LEN_BYTE_ARRAY => u64::try_from(fixed_length).unwrap_or(0).max(1),
+    }
 }
 
 fn invalid(at: u64) -> Refused {

@@ -146,7 +146,6 @@ impl Finder<'_> {
 #[cfg(test)]
 mod tests {
     use fonio_storebench_document::{models, sample};
-    use serde_json::Value;
 
     use super::*;
 

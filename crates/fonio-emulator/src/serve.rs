@@ -135,15 +135,14 @@ pub enum Answer {
 const PANIC_REPORT_S: u32 = 2;
 
 /// Runs a serving process: reads its configuration and orders from standard input, and serves the device
-/// until the input ends. Fails with an [`EmulatorError`], which was also sent to the owner as
-/// [`Answer::Failed`].
+/// until the input ends. Sends an error to the owner as [`Answer::Failed`], and fails only if that is not possible,
+/// because the owner prints it.
 pub fn serve() -> Result<(), EmulatorError> {
     let mut out = io::stdout().lock();
-    let served = run(&mut out);
-    if let Err(error) = &served {
-        say(&mut out, &Answer::Failed(fonio_system::chain(error)))?;
+    match run(&mut out) {
+        Err(error) => say(&mut out, &Answer::Failed(fonio_system::chain(&error))).map_err(|_| error),
+        Ok(()) => Ok(()),
     }
-    served
 }
 
 fn run(out: &mut impl Write) -> Result<(), EmulatorError> {

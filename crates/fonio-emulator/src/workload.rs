@@ -2,19 +2,21 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
-use std::thread;
-use std::time::Duration;
 
 use fonio_host::Step;
 use fonio_system::ProcessId;
 use fonio_system::command::start;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::emulator::Emulated;
 use crate::error::EmulatorError;
 use crate::power_cuts::{WORKLOAD_BEGINS, WORKLOAD_ENDS};
 
-/// Interval of the checks whether the workload or the server has ended, or the user has pressed Ctrl-C.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Interval of the checks whether the server has ended, or the user has pressed Ctrl-C. The end of the workload
+/// ends a wait at once. More frequent checks would keep an idle machine awake.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// How a workload ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +59,7 @@ impl Emulated {
             Some(id) => Some(self.ledger().begin(Step::Process { id, leads_group: true })?),
             None => None,
         };
+        let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
         let end = loop {
             let exited = child.try_wait().map_err(EmulatorError::system("wait for", program))?;
             if let Some(status) = exited {
@@ -68,7 +71,14 @@ impl Emulated {
             if !self.runs() {
                 break Err(EmulatorError::ServerGone);
             }
-            thread::sleep(LOOK_EVERY);
+            let waited = ended
+                .as_ref()
+                .map_err(|error| *error)
+                .and_then(|ended| poll(&mut [PollFd::new(ended, PollFlags::IN)], Some(&LOOK_EVERY)));
+            match waited {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => break Err(EmulatorError::system("wait for", program)(error)),
+            }
         };
         if let Some(entry) = entry {
             self.ledger().undo(entry)?;

@@ -40,9 +40,23 @@ impl Accelerator {
         }
     }
 
-    /// Returns QEMU options for a guest with two processors at full speed.
-    pub(crate) fn options(self, architecture: Architecture) -> Result<Vec<&'static str>, LabError> {
-        let mut options = vec!["-smp", "2"];
+    /// Returns the number of processors with which a complete Debian is fastest. QEMU versions with stale code
+    /// execute the processors in turn, so a second one only makes the guest wait for itself: Debian then boots
+    /// in half the time with one processor.
+    pub(crate) fn fastest_processors(self, architecture: Architecture) -> Result<&'static str, LabError> {
+        let is_in_turn = self == Accelerator::Tcg
+            && architecture == Architecture::Amd64
+            && has_stale_code(&version(architecture)?);
+        Ok(if is_in_turn { "1" } else { "2" })
+    }
+
+    /// Returns QEMU options for a guest with this number of processors at full speed.
+    pub(crate) fn options(
+        self,
+        architecture: Architecture,
+        processors: &'static str,
+    ) -> Result<Vec<&'static str>, LabError> {
+        let mut options = vec!["-smp", processors];
         match architecture {
             Architecture::Amd64 => {}
             Architecture::Arm64 => options.extend(["-machine", "virt"]),
@@ -118,7 +132,7 @@ fn probe(archive: &Archive, kernel: &KernelFiles, busybox: &Initramfs) -> Result
     let initramfs = place.folder.join("initramfs");
     files.write(&initramfs)?;
     let mut command: Command = machine::qemu(kernel.architecture, PROBE_MEMORY_MIB)?;
-    command.args(Accelerator::Kvm.options(kernel.architecture)?);
+    command.args(Accelerator::Kvm.options(kernel.architecture, "2")?);
     machine::add_kernel(&mut command, kernel, &initramfs, "");
     command.args(["-serial", &format!("file:{}", place.console().display())]);
     let mut machine = Machine::start(command)?;

@@ -289,7 +289,7 @@ impl Guest {
         self.files.write(&initramfs)?;
         match accelerator {
             None => machine.args(BENCH_OPTIONS),
-            Some(accelerator) => machine.args(accelerator.options(architecture)?),
+            Some(accelerator) => machine.args(accelerator.options(architecture, "2")?),
         };
         machine::add_kernel(&mut machine, &self.kernel, &initramfs, "nokaslr norandmaps");
         for (number, disk) in self.disks.iter().enumerate() {

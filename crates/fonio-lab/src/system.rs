@@ -187,7 +187,8 @@ impl Prepared {
     fn command(&self, parameters: &str) -> Result<Command, LabError> {
         let architecture = self.kernel.architecture;
         let mut machine = machine::qemu(architecture, self.memory_mib)?;
-        machine.args(self.accelerator.options(architecture)?);
+        let processors = self.accelerator.fastest_processors(architecture)?;
+        machine.args(self.accelerator.options(architecture, processors)?);
         let initramfs = self.place.folder.join("initramfs");
         machine::add_kernel(&mut machine, &self.kernel, &initramfs, &format!("{parameters} {TIMER}"));
         for name in &self.disks {

@@ -1,13 +1,14 @@
 # Functions of the steps. A step leaves its exit code and its last lines in the output.
-WRITES=write,pwrite64,writev,rename,renameat,renameat2,unlink,unlinkat,fsync,fdatasync,ftruncate,mkdir,mkdirat,link,linkat,fchown,fchmod,mount,umount2
 
-# Runs fonio, and kills it at its call $1 that writes. The files of recordings and of the watch are written by
-# any thread, and each thread counts its own calls. The commands that `fonio fix` runs are not killed.
-# (`strace --seccomp-bpf` would be faster, but it does not send the signal.)
+# Loads programs always at the same addresses, so that QEMU can use its translation of their code again.
+quick() {
+    echo 0 >/proc/sys/kernel/randomize_va_space
+}
+
+# Runs fonio, and kills it at its call $1 that writes.
 killed() {
     at=$1; shift
-    case $1 in fix) threads= ;; *) threads=-f ;; esac
-    strace $threads -o /dev/null -e trace=$WRITES -e inject=$WRITES:signal=KILL:when=$at fonio "$@"
+    killed_at $at fonio "$@"
 }
 
 # Fills the file system of the folder $1, except for $2 blocks.
@@ -15,16 +16,14 @@ fill() {
     folder=$1; left=$2
     for hole in $(seq $left); do head -c 4096 /dev/zero >$folder/hole.$hole; done
     sync -f $folder
-    size=$(stat -f -c %S $folder)
-    count=$(stat -f -c %f $folder)
-    while [ $count -gt 0 ] && ! fallocate -l $((count * size)) $folder/filling.$count 2>/dev/null; do
-        count=$((count * 15 / 16))
-    done
-    # The rest, block by block.
+    # All but the last 8 MiB at once, and these block by block.
+    fallocate -l $(($(stat -f -c '%f * %S' $folder) - (8 << 20))) $folder/filling || exit $NOT_FULL
     head -c 64M /dev/zero >>$folder/rest 2>/dev/null
     rm -f $folder/hole.*
     sync -f $folder
+    [ $(stat -f -c %f $folder) -le $((left + 16)) ] || exit $NOT_FULL
 }
+NOT_FULL=98
 
 # Runs fonio while the root file system is full, except for $1 blocks.
 on_full_disk() {
@@ -32,7 +31,7 @@ on_full_disk() {
     fill / $left
     code=0
     fonio "$@" >/dev/shm/said 2>&1 || code=$?
-    rm -f /filling.* /rest
+    rm -f /filling /rest
     cat /dev/shm/said
     return $code
 }
@@ -41,7 +40,7 @@ on_full_disk() {
 files() {
     cat /etc/fstab
     find /etc /var/lib/fonio -type f ! -path /etc/fstab 2>/dev/null | sort | xargs -r sha256sum
-    find /etc /var/lib/fonio -type l 2>/dev/null | sort | while read link; do echo "$link -> $(readlink $link)"; done
+    find /etc /var/lib/fonio -type l -printf '%p -> %l\n' 2>/dev/null | sort
 }
 
 # Prints the settings that are in force.
@@ -65,7 +64,7 @@ started() {
     until watch=$(sed -n 's/.*"pid":\([0-9]*\).*"is_ready":true.*/\1/p' /run/histories/running 2>/dev/null) &&
         [ -n "$watch" ] && kill -0 $watch 2>/dev/null; do
         kill -0 $1 2>/dev/null || return 0
-        sleep 0.2
+        sleep 0.05
     done
 }
 
@@ -79,8 +78,11 @@ end_of_recordings() {
         ! grep -q 'panicked at' /dev/shm/report || return 101
         [ $code -lt 128 ] || return $code
     done
-    fonio record --for 1s --overwrite -o recording0 || return
-    fonio report recording0 >/dev/null || return
+    # The remains of a killed recording go with the next recording of the same name.
+    for name in recording0 $(ls -A | sed -n 's/^\.\(recording1\)\..*/\1/p' | head -n 1); do
+        fonio record --for 300ms --overwrite --blocked none -o $name || return
+        fonio report $name >/dev/null || return
+    done
     rm -r recording*
     [ -z "$(ls -A .)" ] || { echo "files are left:"; ls -A .; return 90; }
     [ -z "$(ls -A /sys/kernel/tracing/instances)" ] || { echo "trace instances are left"; return 91; }

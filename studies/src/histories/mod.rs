@@ -12,10 +12,12 @@
 //!
 //! In a power cut, QEMU ends at once: the guest's page cache is lost, and its disk keeps all flushed data.
 
+mod killed_at;
 mod steps;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -51,6 +53,8 @@ const PREPARE: &str = include_str!("prepare.sh");
 const FUNCTIONS: &str = include_str!("functions.sh");
 /// The exit code of `fonio fix undo` if it left a setting alone that another program had changed.
 const LEFT_ALONE: u8 = 3;
+/// The exit code of a step that could not fill the disk.
+const NOT_FULL: u8 = 98;
 /// Begins the line with the exit code of a script.
 const MARK: &str = "--- exit code ";
 /// The path of the functions in the guest.
@@ -78,11 +82,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let (fonio, build) = process::fonio_of_study(arguments.program.as_deref())?;
     let mut counted = Shares::open(&STUDY, &SUBJECTS.map(Subject::name))?;
     let archive = Archive::open()?;
-    let options = SystemOptions {
-        packages: vec!["strace".to_owned()],
-        disks: vec![DISK_BYTES],
-        ..SystemOptions::default()
-    };
+    let options = SystemOptions { disks: vec![DISK_BYTES], ..SystemOptions::default() };
     let mut system = System::start(&archive, &options, &|text| eprintln!("{text}"), &stop)?;
     let mut guest = Guest::prepare(&mut system, &fonio)?;
     if let (Some(seed), Some(of)) = (arguments.seed, &arguments.of) {
@@ -97,18 +97,25 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         if process::check_signals().is_err() {
             break;
         }
-        // Half of the histories change settings.
+        // Of eight histories, four change settings, three record, and one runs the watch, which starts slowly.
         let cost = |subject: &Subject| {
-            counted.tried(subject.name()) * if *subject == Subject::Settings { 1 } else { 2 }
+            counted.tried(subject.name())
+                * match subject {
+                    Subject::Settings => 3,
+                    Subject::Recordings => 4,
+                    Subject::Watch => 12,
+                }
         };
         let subject = SUBJECTS.into_iter().min_by_key(cost).expect("there are subjects");
         let seed = mix(seed_for(counted.tried(subject.name()), subject as u64));
+        let began = Instant::now();
         let outcome = match guest.history(subject, seed) {
             Err(_) if process::check_signals().is_err() => break,
             outcome => outcome.with_context(|| format!("{subject:?}, seed {seed}"))?,
         };
         let repeat = format!("--of {} --seed {seed}", format!("{subject:?}").to_lowercase());
-        println!("{repeat}: {}", outcome.wrong.as_deref().map_or("as before", |_| "WRONG"));
+        let end = outcome.wrong.as_deref().map_or("as before", |_| "WRONG");
+        println!("{repeat}: {end}, {} s", began.elapsed().as_secs());
         if let Some(why) = &outcome.wrong {
             println!("{}\n{why}", outcome.said);
             counted.note(&format!("Wrong: {repeat}: {}.", why.lines().next().unwrap_or_default()));
@@ -154,6 +161,9 @@ impl Outcome {
             Step::Fonio(_, harm) => {
                 self.killed += u32::from(matches!(harm, Harm::Kill(_)) && code == KILLED);
                 self.full += u32::from(matches!(harm, Harm::Full(_)));
+                if code == NOT_FULL {
+                    self.fail(format!("{step:?} could not fill the disk"));
+                }
                 if said.contains("panicked at") || [101, 134, 139].contains(&code) {
                     self.fail(format!("{step:?} panicked"));
                 }
@@ -183,6 +193,9 @@ impl<'s, 'a> Guest<'s, 'a> {
         let functions = folder.path().join("functions.sh");
         std::fs::write(&functions, FUNCTIONS)?;
         system.put(&functions, FUNCTIONS_AT)?;
+        let killed_at = folder.path().join("killed_at");
+        killed_at::compile(&killed_at)?;
+        system.put(&killed_at, "/usr/local/bin/killed_at")?;
         let mut guest = Guest { system, files: String::new(), in_force: String::new(), is_prepared: true };
         // `reset` must change nothing in the prepared guest.
         let answers = guest.shell(&[PREPARE, "files", "in_force", "reset", "files", "in_force"])?;
@@ -199,11 +212,15 @@ impl<'s, 'a> Guest<'s, 'a> {
     /// Runs scripts with the functions of the steps, each in its own shell. Returns their exit codes and output.
     ///
     /// All scripts run as one command of the agent, because on a busy machine each command takes seconds.
-    fn shell(&mut self, scripts: &[&str]) -> Result<Vec<(u8, String)>> {
+    fn shell(&mut self, scripts: &[impl AsRef<str>]) -> Result<Vec<(u8, String)>> {
         process::check_signals()?;
+        if scripts.is_empty() {
+            return Ok(Vec::new());
+        }
         // The agent reads slowly, so the functions are in a file of the guest.
         let mut script = format!("exec 2>&1; . {FUNCTIONS_AT}\n");
         for part in scripts {
+            let part = part.as_ref();
             let _ = writeln!(script, "(\n{part}\n); printf '\\n{MARK}%s\\n' $?");
         }
         let out = self.system.run(&["sh", "-c", &script])?;
@@ -220,30 +237,34 @@ impl<'s, 'a> Guest<'s, 'a> {
         self.is_prepared = false;
         let mut outcome = Outcome::default();
         let mut foreign = Foreign::default();
-        let steps = steps(subject, seed);
-        for part in steps.split_inclusive(|step| step.script().is_none()) {
-            let with_scripts: Vec<(&Step, String)> =
-                part.iter().filter_map(|step| Some((step, step.script()?))).collect();
-            let scripts: Vec<&str> = with_scripts.iter().map(|(_, script)| script.as_str()).collect();
-            let answers = if scripts.is_empty() { Vec::new() } else { self.shell(&scripts)? };
-            for ((step, _), (code, said)) in with_scripts.iter().zip(&answers) {
+        let (steps, end) = (steps(subject, seed), end(subject));
+        let mut rest = steps.as_slice();
+        // The steps up to a boot are one command of the agent, and so are the last steps with the comparison.
+        let answers = loop {
+            let count = rest.iter().position(|step| step.script().is_none()).unwrap_or(rest.len());
+            let (part, after) = rest.split_at(count);
+            let mut scripts: Vec<String> = part.iter().filter_map(Step::script).collect();
+            if after.is_empty() {
+                scripts.extend([end, "files", "in_force", "reset"].map(str::to_owned));
+            }
+            let mut answers = self.shell(&scripts)?;
+            let ends = answers.split_off(part.len());
+            for (step, (code, said)) in part.iter().zip(&answers) {
                 outcome.count(step, *code, said);
                 foreign.apply(step);
             }
-            if let Some(boot) = part.last().filter(|step| step.script().is_none()) {
-                outcome.count(boot, 0, "");
-                foreign.apply(boot);
-                if *boot == Step::Reboot {
-                    self.system.reboot()?;
-                } else {
-                    self.system.cut();
-                    self.system.power_on()?;
-                }
-                self.settle()?;
+            let Some((boot, after)) = after.split_first() else { break ends };
+            outcome.count(boot, 0, "");
+            foreign.apply(boot);
+            if *boot == Step::Reboot {
+                self.system.reboot()?;
+            } else {
+                self.system.cut();
+                self.system.power_on()?;
             }
-        }
-        let end = end(subject);
-        let answers = self.shell(&[end, "files", "in_force", "reset"])?;
+            self.settle()?;
+            rest = after;
+        };
         let [(code, said), (_, files), (_, in_force), (reset, why)] = answers.as_slice() else {
             unreachable!("there is an answer for each script")
         };
@@ -267,7 +288,9 @@ impl<'s, 'a> Guest<'s, 'a> {
     }
 
     fn settle(&mut self) -> Result<()> {
-        let script = "systemctl is-system-running --wait >/dev/null; udevadm settle; findmnt -n /mnt/card";
+        // On a busy machine, the boot may give up waiting for the disk.
+        let script = "quick; systemctl is-system-running --wait >/dev/null; udevadm settle; \
+                      findmnt -n /mnt/card || { systemctl start mnt-card.mount; findmnt -n /mnt/card; }";
         let answers = self.shell(&[script])?;
         let (code, said) = &answers[0];
         ensure!(*code == 0, "the file system of fstab is not mounted after the boot: {said}");

@@ -88,10 +88,12 @@ fn step(subject: Subject, number: u64, random: &mut Random) -> Step {
                 _ => Step::SetSwappiness(random.between(20, 40)),
             }
         }
-        Subject::Recordings => Step::Fonio(
-            format!("record --for 1s --overwrite -o /var/lib/histories/recording{}", number % 2),
-            harm,
-        ),
+        Subject::Recordings => {
+            // On a simulated processor, starting the record of waits takes many seconds.
+            let waits = if random.below(3) == 0 { "" } else { " --blocked none" };
+            let file = format!("/var/lib/histories/recording{}", number % 2);
+            Step::Fonio(format!("record --for 300ms --overwrite{waits} -o {file}"), harm)
+        }
         Subject::Watch => {
             Step::Fonio("watch run --state /var/lib/histories/watch --run /run/histories".to_owned(), harm)
         }
@@ -118,7 +120,7 @@ fn watched(words: &str, harm: Harm) -> String {
     let (before, run, after) = match harm {
         Harm::None => (String::new(), format!("fonio {words}"), ""),
         Harm::Kill(at) => (String::new(), format!("killed {at} {words}"), ""),
-        Harm::Full(left) => (format!("fill / {left}; "), format!("fonio {words}"), "rm -f /filling.* /rest;"),
+        Harm::Full(left) => (format!("fill / {left}; "), format!("fonio {words}"), "rm -f /filling /rest;"),
     };
     format!(
         "mkdir -p /run/histories; {run} & pid=$!; started $pid; dd if=/dev/zero of=/mnt/card/file bs=64k count=16 \
@@ -185,10 +187,11 @@ mod tests {
         let fonio = dir.path().join("fonio");
         std::fs::write(&fonio, "#!/bin/sh\nfor name in a b c; do echo $name >$name; done\n").expect("script");
         std::fs::set_permissions(&fonio, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("mode");
-        if fonio_testing::find_program("strace").is_none() {
-            println!("skipped: `strace` is not installed");
+        if fonio_testing::find_program("cc").is_none() {
+            println!("skipped: `cc` is not installed");
             return;
         }
+        crate::histories::killed_at::compile(&dir.path().join("killed_at")).expect("it compiles");
         for (words, at, code, written) in
             [("fix undo", 2, 137, "a\n"), ("record", 3, 137, "a\nb\n"), ("fix undo", 4, 0, "a\nb\nc\n")]
         {

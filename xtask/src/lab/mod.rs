@@ -40,11 +40,14 @@ enum Action {
         /// Check only these parts.
         #[arg(value_parser = PARTS)]
         parts: Vec<String>,
+        /// Run only these cases of the part `pressure`; the results of its other cases are kept.
+        #[arg(long, value_name = "CASE", value_parser = pressure::names())]
+        only: Vec<String>,
     },
 }
 
 /// Checks the named parts. If no part is named, checks all parts.
-pub fn run(Arguments { action: Action::Test { parts } }: &Arguments) -> Result<()> {
+pub fn run(Arguments { action: Action::Test { parts, only } }: &Arguments) -> Result<()> {
     tools::ensure(&[tools::BUILD, tools::GUEST])?;
     let wants = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
     process::outlive_signals()?;
@@ -72,7 +75,7 @@ pub fn run(Arguments { action: Action::Test { parts } }: &Arguments) -> Result<(
         broken += sync_policy::run()?;
     }
     if wants("pressure") {
-        broken += pressure::run()?;
+        broken += pressure::run(only)?;
     }
     ensure!(broken == 0, "{broken} promises were broken (marked *)");
     Ok(())

@@ -10,6 +10,7 @@ use fonio_lab::{LabError, SystemOptions};
 
 use crate::lab::steps::{Steps, in_debian, shown};
 use crate::process;
+use xtask::results::{Cell, Row, StudyResult, folder};
 
 /// The script that runs in the guest and prints lines with a name and a value.
 const SCRIPT: &str = include_str!("pressure.sh");
@@ -114,8 +115,29 @@ fn is(values: &Values, name: &str, expected: &str) -> bool {
     values.get(name).is_some_and(|value| value == expected)
 }
 
-/// Runs all cases, each in a new guest. Returns the number of promises that were not kept.
-pub fn run() -> Result<u32> {
+/// The file of the results.
+const ID: &str = "lab-pressure";
+
+/// The columns with two times: those before the server was stopped, and those while it was.
+const BEFORE_AND_DURING: [(&str, &str); 3] = [
+    ("another disk: 64 MiB and fsync", "writer_ms"),
+    ("another disk: 20 fsyncs", "fsync_ms"),
+    ("start of fonio", "fonio_ms"),
+];
+
+/// The columns with one time, from the moment in which the server went on or died.
+const AFTERWARDS: [(&str, &str); 2] =
+    [("fsync on the card returned after", "fsync_returned_ms"), ("sync returned after", "sync_returned_ms")];
+
+/// Returns the names of the cases.
+pub fn names() -> Vec<&'static str> {
+    CASES.iter().map(|case| case.name).collect()
+}
+
+/// Runs the named cases, or all, each in a new guest. Returns the number of promises that were not kept.
+///
+/// The result file gets a row for each case when the case has ended, and keeps the rows of the other cases.
+pub fn run(only: &[String]) -> Result<u32> {
     let built = process::build_fonio_for_tests()?;
     let folder = tempfile::tempdir()?;
     let fonio = fonio_lab::stripped(&built, &folder.path().join("fonio"))?;
@@ -124,7 +146,7 @@ pub fn run() -> Result<u32> {
     std::fs::write(&script, SCRIPT)?;
     std::fs::write(&card, CARD)?;
     let (mut tried, mut broken) = (0, 0);
-    for case in CASES {
+    for case in CASES.iter().filter(|case| only.is_empty() || only.iter().any(|name| name == case.name)) {
         for driver in case.drivers {
             let options = SystemOptions {
                 memory_mib: case.memory_mib,
@@ -135,17 +157,52 @@ pub fn run() -> Result<u32> {
                 ],
                 ..SystemOptions::default()
             };
-            broken += in_debian(&format!("{} ({driver})", case.what), &options, |steps| {
-                tried += case.promises.len() + 1;
-                check(steps, case, driver)
+            let mut values = Values::new();
+            let broken_here = in_debian(&format!("{} ({driver})", case.what), &options, |steps| {
+                values = check(steps, case, driver)?;
+                Ok(())
             })?;
+            tried += case.promises.len() + 1;
+            broken += broken_here;
+            keep(row(case, driver, broken_here, &values))?;
         }
     }
     println!("\nPromised: all of these. Tried: {tried}. Failed: {broken}.\n");
     Ok(broken)
 }
 
-fn check(steps: &mut Steps<'_, '_>, case: &Case, driver: &str) -> Result<()> {
+fn row(case: &Case, driver: &str, broken: u32, values: &Values) -> Row {
+    let seconds = |name: &str| number(values, name) / 1000.0;
+    let mut cells = vec![Cell::count(case.promises.len() + 1), Cell::count(broken)];
+    cells.extend(BEFORE_AND_DURING.map(|(_, name)| {
+        let [before, during] = ["before", "during"].map(|when| seconds(&format!("{when}_{name}")));
+        if during.is_nan() { "".into() } else { format!("{before:.2} s, {during:.2} s").into() }
+    }));
+    cells.extend(AFTERWARDS.map(|(_, name)| match seconds(name) {
+        time if time.is_nan() => "".into(),
+        time => Cell::once(time, "s", 2),
+    }));
+    Row { name: format!("{} ({driver})", case.what), cells }
+}
+
+/// Replaces the row with this name in the result file, or adds it.
+fn keep(row: Row) -> Result<()> {
+    let mut columns = vec!["case", "promises", "not kept"];
+    columns.extend(BEFORE_AND_DURING.iter().chain(&AFTERWARDS).map(|(title, _)| *title));
+    let title = "a machine under pressure while an emulated card is in use";
+    let mut result = StudyResult::begin(ID, title, "cargo xtask lab test pressure", &columns)?;
+    let path = folder().join(ID).with_extension("json");
+    if path.exists() {
+        result.rows = StudyResult::read(&path)?.rows;
+    }
+    match result.rows.iter_mut().find(|known| known.name == row.name) {
+        Some(known) => *known = row,
+        None => result.rows.push(row),
+    }
+    result.keep(true).map(drop)
+}
+
+fn check(steps: &mut Steps<'_, '_>, case: &Case, driver: &str) -> Result<Values> {
     process::check_signals()?;
     let said = match steps.system.run(&["sh", "/root/pressure.sh", case.name, driver]) {
         Ok(out) => {
@@ -163,10 +220,10 @@ fn check(steps: &mut Steps<'_, '_>, case: &Case, driver: &str) -> Result<()> {
     for (what, holds) in case.promises {
         steps.promise(what, holds(&values), "");
     }
-    for (name, value) in values {
+    for (name, value) in &values {
         println!("  {name} {value}");
     }
-    Ok(())
+    Ok(values)
 }
 
 /// Reads lines with a name and a value.

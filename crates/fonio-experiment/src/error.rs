@@ -112,6 +112,12 @@ pub enum ExperimentError {
         /// The folder in which the replay would create its data.
         place: PathBuf,
     },
+    /// A recorded stall cannot be recreated.
+    #[error("the stall cannot be recreated: {reason}")]
+    NotRecreated {
+        /// The reason why the stall cannot be recreated.
+        reason: String,
+    },
     /// A measured command failed.
     #[error("`{command}` failed, so nothing was measured, and all settings are restored")]
     CommandFailed {

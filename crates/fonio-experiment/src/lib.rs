@@ -8,6 +8,7 @@
 //! - [`run_command_series`] compares setups in the same way with a user's command, or with a recording's I/O
 //!   ([`replay`]);
 //! - [`run_live`] switches a setting of the machine in use, in slices of time, and compares pairs of slices;
+//! - [`recreate()`] repeats the calls of a recorded stall with and without a setting;
 //! - [`launch_series`] launches a command on several setups and divides its time into parts;
 //! - [`measure_layers`] measures the throughput at each layer between a file and the device.
 //!
@@ -24,6 +25,7 @@ mod layers;
 mod live;
 mod matrix;
 mod recorded;
+mod recreate;
 pub mod replay;
 mod report;
 mod rounds;
@@ -49,6 +51,10 @@ pub use live::{
     MeasuredSlice, OfArm, PressureShares, run_live,
 };
 pub use matrix::{Combination, Matrix};
+pub use recreate::{
+    Program, RecreateChange, RecreateOptions, RecreateProgress, Recreated, RecreatedRun, Scene, SceneLimits,
+    recreate,
+};
 pub use report::document;
 pub use rounds::{Arm, Design, Measurement, PILOT_ROUNDS, Rounds, RunTimes, Timed};
 pub use run::{Run, RunOptions, run_once};

@@ -1,20 +1,26 @@
-//! Reads and sets the I/O class of a running process or of a command. Each thread has its own class, which
-//! `ionice` of util-linux sets.
+//! Reads and sets the I/O class of running processes or of a command. Each thread has its own class. A new thread or
+//! process inherits the class of the thread that started it.
 
 use std::ffi::OsString;
 use std::fs;
+use std::io;
+use std::path::Path;
 use std::process::Command;
 
+use fonio_system::{ProcessId, Task};
+use serde::{Deserialize, Serialize};
+
 use crate::error::HostError;
+use crate::ledger::{Entry, Ledger, Step};
 use crate::program::{find_in_system, run};
 
 /// Names of the I/O classes that fonio sets, as in `ionice`.
 const CLASSES: [&str; 2] = ["idle", "best-effort"];
 
-/// The threads and I/O class of a running process.
+/// The threads and I/O class of a running process and its descendants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IoPriority {
-    /// The ids of the process's threads.
+    /// The ids of the threads of the process and of its descendants.
     pub threads: Vec<u32>,
     /// I/O class and priority of the process's first thread, such as `none: prio 4` or `idle`.
     pub now: String,
@@ -25,10 +31,8 @@ impl IoPriority {
     /// not exist, or with an error of running `ionice`.
     pub fn of(pid: u32) -> Result<IoPriority, HostError> {
         let folder = format!("/proc/{pid}/task");
-        let entries = fs::read_dir(&folder).map_err(HostError::system("find the process in", folder))?;
-        let ids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let mut threads: Vec<u32> = ids.collect();
-        threads.sort_unstable();
+        fs::read_dir(&folder).map_err(HostError::system("find the process in", folder))?;
+        let threads = threads_of_tree(pid);
         let now = run("ionice", "util-linux", &["-p".to_owned(), pid.to_string()])?.trim().to_owned();
         Ok(IoPriority { threads, now })
     }
@@ -42,6 +46,103 @@ impl IoPriority {
         let threads = self.threads.iter().map(u32::to_string);
         run("ionice", "util-linux", &words.chain(threads).collect::<Vec<_>>()).map(drop)
     }
+}
+
+/// Gives this thread, and the threads that it starts later, an I/O class. Fails with the kernel's error.
+pub fn set_own_io_class(class: &str) -> io::Result<()> {
+    set(0, Encoded::of_class(class))
+}
+
+/// Gives processes and their descendants an I/O class until the ledger restores the former classes. Processes that
+/// have ended, or that have the class already, are left out.
+pub fn borrow_io_class(pids: &[u32], class: &str, ledger: &mut Ledger) -> Result<Vec<Entry>, HostError> {
+    let set_to = Encoded::of_class(class);
+    let mut entries = Vec::new();
+    for pid in pids {
+        let Some(id) = ProcessId::of(*pid) else { continue };
+        let Some(was) = get(id.pid).filter(|was| *was != set_to) else { continue };
+        entries.push(ledger.begin(Step::IoClass { id, was, set_to })?);
+        for thread in threads_of_tree(id.pid) {
+            // A thread may have ended.
+            let _ = set(thread, set_to);
+        }
+    }
+    Ok(entries)
+}
+
+/// Restores the class of a process and of its descendants, unless another program has changed it since.
+pub(crate) fn restore(id: ProcessId, was: Encoded, set_to: Encoded) {
+    if !id.runs() {
+        return;
+    }
+    for thread in threads_of_tree(id.pid) {
+        if get(thread) == Some(set_to) {
+            let _ = set(thread, was);
+        }
+    }
+}
+
+/// An I/O class and the priority in it, as the kernel encodes them (include/uapi/linux/ioprio.h).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Encoded(libc::c_int);
+
+impl Encoded {
+    const CLASS_SHIFT: u32 = 13;
+    const REALTIME: libc::c_int = 1;
+
+    fn of_class(class: &str) -> Encoded {
+        Encoded(match class {
+            "idle" => 3 << Encoded::CLASS_SHIFT,
+            "best-effort" => (2 << Encoded::CLASS_SHIFT) | 4,
+            _ => panic!("`{class}` is not an I/O class"),
+        })
+    }
+
+    /// Returns whether any user may set it.
+    pub(crate) fn is_unprivileged(self) -> bool {
+        (0..4 << Encoded::CLASS_SHIFT).contains(&self.0)
+            && self.0 >> Encoded::CLASS_SHIFT != Encoded::REALTIME
+    }
+}
+
+const IOPRIO_WHO_PROCESS: libc::c_int = 1;
+
+fn get(thread: u32) -> Option<Encoded> {
+    // SAFETY: the call takes two numbers.
+    let value = unsafe { libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, thread) };
+    libc::c_int::try_from(value).ok().filter(|value| *value >= 0).map(Encoded)
+}
+
+/// Sets the class of a thread; 0 is this thread.
+fn set(thread: u32, to: Encoded) -> io::Result<()> {
+    // SAFETY: the call takes three numbers.
+    match unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, thread, to.0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Returns the threads of a process and of its descendants, sorted; empty if the process has ended.
+fn threads_of_tree(pid: u32) -> Vec<u32> {
+    let parents: Vec<(u32, u32)> = Task::all_below(Path::new("/proc"))
+        .filter_map(|process| Some((process, Task::of(process).stat()?.parent)))
+        .collect();
+    let mut processes = vec![pid];
+    let mut at = 0;
+    while at < processes.len() {
+        let children = parents.iter().filter(|(_, parent)| *parent == processes[at]).map(|(child, _)| *child);
+        let children: Vec<u32> = children.filter(|child| !processes.contains(child)).collect();
+        processes.extend(children);
+        at += 1;
+    }
+    let threads = |process: &u32| {
+        let entries = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect::<Vec<u32>>()
+    };
+    let mut all: Vec<u32> = processes.iter().flat_map(threads).collect();
+    all.sort_unstable();
+    all
 }
 
 /// Returns the command that runs `words` with this I/O class.
@@ -58,6 +159,44 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+
+    #[test]
+    fn a_thread_gets_a_class_of_its_own() {
+        let (of_thread, of_test) = std::thread::spawn(|| {
+            set_own_io_class("idle").expect("any user may have it");
+            let own = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+            let said =
+                |id: u32| run("ionice", "util-linux", &["-p".to_owned(), id.to_string()]).expect("ionice");
+            (said(own), said(std::process::id()))
+        })
+        .join()
+        .expect("it ends");
+        assert_eq!(of_thread.trim(), "idle");
+        assert_ne!(of_test.trim(), "idle", "the first thread of the process keeps its class");
+    }
+
+    #[test]
+    fn a_tree_of_processes_gets_the_class_until_the_ledger_ends() {
+        let dir = tempfile::tempdir().expect("dir");
+        let mut shell = Command::new("sh").args(["-c", "sleep 60; true"]).spawn().expect("sh starts");
+        let classes =
+            || -> Vec<Option<Encoded>> { threads_of_tree(shell.id()).into_iter().map(get).collect() };
+        while classes().len() < 2 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let before = classes();
+        let mut ledger = Ledger::open(&dir.path().join("state")).expect("ledger");
+        let entries = borrow_io_class(&[shell.id()], "idle", &mut ledger).expect("they are ours");
+        assert_eq!(classes(), [Some(Encoded::of_class("idle")); 2]);
+        assert_eq!(entries.len(), 1);
+        ledger.close().expect("it is undone");
+        assert_eq!(classes(), before);
+        for thread in threads_of_tree(shell.id()).into_iter().rev() {
+            let pid = rustix::process::Pid::from_raw(thread.cast_signed()).expect("not zero");
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        shell.wait().expect("it ends");
+    }
 
     #[test]
     fn a_process_gets_the_class_and_gives_it_to_its_children() {

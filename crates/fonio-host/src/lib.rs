@@ -51,7 +51,7 @@ pub use control_group::{Confined, Limits};
 pub use cpu_share::CpuShare;
 pub use error::HostError;
 pub use filesystem::{Confirmation, Filesystem, check_empty, claim};
-pub use io_priority::{IoPriority, with_io_class};
+pub use io_priority::{IoPriority, borrow_io_class, set_own_io_class, with_io_class};
 pub use kernel::{check_scheduler, has_scheduler};
 pub use ledger::{Entry, Ledger, Recovery, Step};
 pub use link::{Link, LinkRates};

@@ -20,6 +20,11 @@ pub fn rfc3339(at: UnixSeconds) -> String {
     formatted(at, TimeZone::UTC, "%Y-%m-%dT%H:%M:%SZ")
 }
 
+/// Formats the day of a time as `2026-11-24` in the machine's time zone.
+pub fn day(at: UnixSeconds) -> String {
+    formatted(at, TimeZone::system(), "%F")
+}
+
 /// Returns the machine's local time in seconds since 1970, computed as if the local time were UTC.
 pub fn on_clock(at: UnixSeconds) -> i64 {
     let offset = Timestamp::from_second(at).map(|instant| TimeZone::system().to_offset(instant).seconds());

@@ -22,8 +22,8 @@ use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 use crate::commands::{
-    bench, check, compare, device, export, fix, folder, import, lab, launch, manual, mount, record, replay,
-    report, run, status, storebench, sync_policy, watch,
+    bench, check, compare, cure, device, export, fix, folder, import, lab, launch, manual, mount, record,
+    replay, report, run, status, storebench, sync_policy, watch,
 };
 use crate::exit::Exit;
 
@@ -56,6 +56,7 @@ fn run(cli: &Cli) -> Result<Exit> {
     match &cli.command {
         None => status::run(cli.json, cli.color),
         Some(Command::Check(arguments)) => check::run(arguments, cli.color),
+        Some(Command::Cure(arguments)) => cure::run(arguments),
         Some(Command::Record(arguments)) => record::run(arguments),
         Some(Command::Report(arguments)) => report::run(arguments, cli.color),
         Some(Command::Compare(arguments)) => compare::run(arguments, cli.color),

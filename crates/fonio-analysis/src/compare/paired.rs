@@ -80,20 +80,31 @@ impl PairedAnswer {
 ///
 /// If a blocked time is negative or not a number.
 pub fn compare_pairs(pairs: &[(f64, f64)]) -> Paired {
+    compare_one_of(1, pairs)
+}
+
+/// Compares pairs of one of several figures of the same test. All intervals of the test are valid together.
+///
+/// # Panics
+///
+/// As [`compare_pairs`], and if `figures` is 0.
+pub fn compare_one_of(figures: u32, pairs: &[(f64, f64)]) -> Paired {
+    assert!(figures > 0, "the figure itself counts");
+    let level = FAMILY_LEVEL / f64::from(figures);
     let ratios = log_ratios(pairs);
     let mut paired = Paired {
         pairs: pairs.len(),
         ratio: None,
         low: None,
         high: None,
-        confidence: 1.0 - FAMILY_LEVEL,
+        confidence: 1.0 - level,
         answer: PairedAnswer::NotShown,
         pairs_needed: pairs_needed(&ratios),
     };
     if ratios.is_empty() {
         return paired;
     }
-    let Interval { low, value, high } = sequential::interval(&ratios, FAMILY_LEVEL);
+    let Interval { low, value, high } = sequential::interval(&ratios, level);
     paired.ratio = Some(libm::exp(value));
     paired.low = low.is_finite().then(|| libm::exp(low));
     paired.high = high.is_finite().then(|| libm::exp(high));

@@ -117,7 +117,7 @@ impl DeviceInfo {
     }
 
     /// Returns the device's name, or `major:minor` if the name is unknown.
-    pub(crate) fn shown(&self) -> &str {
+    pub fn shown(&self) -> &str {
         self.name.as_ref().unwrap_or(&self.device)
     }
 }

@@ -28,6 +28,9 @@ pub struct Diagnosis {
     /// The program whose requests were in the way, if its share of the request time is at least three tenths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub culprit: Option<String>,
+    /// Its systemd unit or container, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub culprit_unit: Option<String>,
     /// The name of the mechanism, such as `commit-per-change`; absent if none fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mechanism: Option<String>,

@@ -72,6 +72,7 @@ pub(super) fn diagnosis(analysis: &Analysis, cause: Option<&Finding>) -> Diagnos
         all.map(|(kind, text)| Remedy { kind: *kind, text: text.clone() }).collect()
     });
     let device = victim.and_then(|victim| analysis.devices.get(victim.device? as usize));
+    let culprit = victim.and_then(Victim::culprit);
     Diagnosis {
         is_storage: victim.is_some(),
         program: victim.map(|victim| owned(victim.program)),
@@ -79,7 +80,8 @@ pub(super) fn diagnosis(analysis: &Analysis, cause: Option<&Finding>) -> Diagnos
         operation: victim.and_then(|victim| victim.operations.first().map(|(operation, _)| owned(operation))),
         file: victim.and_then(|victim| victim.file.map(owned)),
         device: device.map(|device| owned(device.shown())),
-        culprit: victim.and_then(Victim::culprit).map(|culprit| culprit.process.clone()),
+        culprit: culprit.map(|culprit| culprit.process.clone()),
+        culprit_unit: culprit.and_then(|culprit| culprit.unit.clone()),
         mechanism: cause.map(|cause| cause.id.clone()),
         remedies: remedies.unwrap_or_default(),
     }

@@ -85,13 +85,20 @@ impl Shared {
         };
         if !self.fast {
             let due = after + Duration::from_nanos(pause.0);
-            thread::sleep(due.saturating_duration_since(Instant::now()));
+            while !self.has_failed() && Instant::now() < due {
+                thread::sleep(due.saturating_duration_since(Instant::now()).min(LONGEST_SLEEP));
+            }
         }
         !self.has_failed()
     }
 
     fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Makes all threads end before their next access.
+    fn halt(&self) {
+        self.has_failed.store(true, Ordering::Relaxed);
     }
 
     fn fail(&self, error: io::Error) {
@@ -107,6 +114,9 @@ impl Shared {
 fn since(later: Timestamp, earlier: Timestamp) -> Nanos {
     later.since(earlier).unwrap_or_default()
 }
+
+/// A thread that pauses for longer looks from time to time whether the replay has failed.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
 /// The size of the chunks of accessed data in the replay's files.
 const CHUNK: u64 = 1 << 20;

@@ -34,6 +34,7 @@ use serde::{Deserialize, Serialize};
 
 use self::leftovers::{BLIND_PAUSE, Holder};
 use crate::error::HostError;
+use crate::io_priority::Encoded;
 use crate::settings::{Applied, LOCK, remove_free_lock};
 
 /// A change that remains after the process that made the change has ended.
@@ -73,6 +74,9 @@ pub enum Step {
     Borrowed { setting: Applied },
     /// A network namespace was created with this name in `/run/netns`.
     Namespace { name: String },
+    /// The I/O class of a process and its descendants was changed. Undoing restores it in those threads that still have
+    /// the class that fonio set.
+    IoClass { id: ProcessId, was: Encoded, set_to: Encoded },
 }
 
 /// The index of a step in its ledger.

@@ -10,6 +10,7 @@
 //! | device | fonio's own numbers; ublk devices with the owner's tag |
 //! | mount | on a folder next to the ledger, or of one of fonio's own devices |
 //! | setting | the scheduler of a disk, and the settings of fixes that can be tried |
+//! | I/O class | any process, with a class that any user may set |
 //! | control group, namespace | the owner's process id is in the name |
 
 use std::ffi::OsStr;
@@ -20,7 +21,8 @@ use crate::{link, numbered, ublk};
 
 /// Names of folders that fonio makes in folders of the user. `PID` stands for the owner's process id, and a
 /// final `*` for a random part.
-const TREES: [&str; 4] = ["fonio-run-PID", ".fonio-layers-PID", "fonio-replay", "fonio-scratch-PID-*"];
+const TREES: [&str; 5] =
+    ["fonio-run-PID", ".fonio-layers-PID", ".fonio-recreate-PID", "fonio-replay", "fonio-scratch-PID-*"];
 /// Names of files that fonio makes in folders of the user. The last three are from earlier builds.
 const FILES: [&str; 4] = ["fonio-replay.dat", "fonio-PID-base", "fonio-PID-cut", "fonio-PID-log"];
 
@@ -66,6 +68,9 @@ pub(super) fn check(step: &Step, maker: &Maker<'_>) -> Checked {
             so(is_scheduler(path) && is_word(was), "it is not the scheduler of a disk")
         }
         Step::Borrowed { setting } => setting.check_borrowed(),
+        Step::IoClass { was, set_to, .. } => {
+            so(was.is_unprivileged() && set_to.is_unprivileged(), "the class is not one that fonio sets")
+        }
         Step::Namespace { name } => {
             so(*name == link::namespace_of(maker.owner.pid), "the name is not one of fonio's namespaces")
         }

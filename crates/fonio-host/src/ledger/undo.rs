@@ -11,7 +11,7 @@ use super::targets::check;
 use super::{Kinds, Ledger, Recovery, Step};
 use crate::error::HostError;
 use crate::files::{remove, remove_empty_folder};
-use crate::{control_group, link, loop_device, md, ublk, unmount};
+use crate::{control_group, io_priority, link, loop_device, md, ublk, unmount};
 
 const KINDS: Kinds = Kinds { check, undo, holder };
 
@@ -47,6 +47,10 @@ fn undo(step: &Step) -> Result<(), HostError> {
                 kill_group(id.pid);
             }
             id.kill();
+            Ok(())
+        }
+        Step::IoClass { id, was, set_to } => {
+            io_priority::restore(*id, *was, *set_to);
             Ok(())
         }
         Step::Loop { number, backing } => loop_device::driver::remove(*number, backing),
@@ -110,6 +114,7 @@ impl fmt::Display for Step {
             Step::Setting { path, was } => write!(f, "{} restored to {was}", path.display()),
             Step::Borrowed { setting } => write!(f, "{} restored to {}", setting.target, setting.old),
             Step::Namespace { name } => write!(f, "network namespace {name}"),
+            Step::IoClass { id, .. } => write!(f, "I/O class of process {} restored", id.pid),
         }
     }
 }

@@ -120,7 +120,7 @@ pub struct FixApply {
     ///
     /// A setting of the whole machine needs no target.
     pub target: Option<PathBuf>,
-    /// Apply the fix to this running process and its threads.
+    /// Apply the fix to this running process, its threads and its descendants.
     ///
     /// This is possible only for fixes that Linux applies per thread, such as io-class.
     #[arg(long, value_name = "PID", conflicts_with = "target")]

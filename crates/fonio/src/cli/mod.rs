@@ -1,5 +1,6 @@
 //! Defines the command line; `commands` implements it.
 
+pub mod cure;
 #[cfg(test)]
 mod documented;
 pub mod emulate;
@@ -72,6 +73,13 @@ pub enum Command {
     ///
     /// Example: sudo fonio check
     Check(Check),
+    /// Cure a stall: record it, say its cause, try the fixes for this cause, and keep the one that helps.
+    ///
+    /// Records for a while, or takes a recording. Writes the recording, and files of its own on the disk of the stall while it
+    /// tries a fix; changes a setting only for a trial, and keeps it only if you say so. Needs root.
+    ///
+    /// Example: sudo fonio cure
+    Cure(Box<cure::Cure>),
     /// Record block I/O: while a command runs, for a given time, or until Ctrl-C.
     ///
     /// Reads the kernel's trace events (needs root). Writes a recording that `fonio report` explains.

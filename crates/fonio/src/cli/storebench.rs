@@ -121,7 +121,7 @@ pub enum StoreBenchCommand {
         /// There is no default.
         #[arg(long, value_name = "URL")]
         server: String,
-        /// Send the result without asking.
+        /// Go on without asking.
         #[arg(long)]
         yes: bool,
         /// The result.

@@ -62,7 +62,7 @@ fn next(arguments: &Check, input: &Path, is_recorded: bool, is_kept: bool) -> Ve
         (true, false) => vec!["fonio check --output recording, then fonio report recording --all".to_owned()],
     };
     if is_recorded && !is_named {
-        next.push("fonio fix (the fixes, and how to measure them)".to_owned());
+        next.push("sudo fonio cure (tries the fixes for the cause, and keeps the one that helps)".to_owned());
     }
     next
 }
@@ -78,7 +78,7 @@ fn is_to_be_recorded(what: &Path) -> bool {
 const EARLIER: dated::Limits = dated::Limits { folders: 4, bytes: ByteCount(1 << 30) };
 
 /// Returns the path of a recording for which the user named none, and removes old recordings there.
-fn place() -> Result<PathBuf> {
+pub(super) fn place() -> Result<PathBuf> {
     let folder = state::lasting_folder().context("this user has no home folder")?.join("checks");
     dated::make_room(&folder, EARLIER).with_context(|| format!("cannot use {}", folder.display()))?;
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod bench_target;
 pub mod check;
 pub mod compare;
+pub mod cure;
 pub mod device;
 pub mod emulate;
 pub mod export;

@@ -52,6 +52,8 @@ pub(crate) struct BlockedTally {
     is_known: bool,
     /// Whether the filter drops requests. If it does, the owners of outstanding requests are unknown.
     is_filtered: bool,
+    /// The unit to which the programs of interest belong, if the user named one.
+    unit_of_interest: Option<String>,
 }
 
 /// The waits for a file, and the waiting time, name and unit of the program that waited longest for it.
@@ -62,7 +64,8 @@ impl Question for BlockedTally {
 
     fn with(options: &AnalysisOptions) -> BlockedTally {
         let is_filtered = options.filter.as_ref().is_some_and(FilterOptions::is_partial);
-        BlockedTally { is_filtered, ..BlockedTally::default() }
+        let unit_of_interest = options.unit_of_interest.clone();
+        BlockedTally { is_filtered, unit_of_interest, ..BlockedTally::default() }
     }
 
     /// Takes a row of any table except requests; waits come before requests.
@@ -134,7 +137,10 @@ impl Question for BlockedTally {
         }
         self.end_chains(Timestamp::MAX);
         self.threads.values_mut().for_each(|count| count.end_open(began + span));
-        let mut roles = self.roles(span, command);
+        let unit_of_interest = self.unit_of_interest.as_deref();
+        let is_unit = |unit: Option<u32>| unit.map(|unit| threads.unit(unit)) == unit_of_interest;
+        let is_unit = unit_of_interest.is_some().then_some(&is_unit as &dyn Fn(Option<u32>) -> bool);
+        let mut roles = self.roles(span, command, is_unit);
         servers::assign(&mut roles, &self.threads, threads);
         let mut elsewhere = FxHashMap::default();
         if !meta.watched.is_empty() && !self.is_filtered {
@@ -369,9 +375,18 @@ impl BlockedTally {
         None
     }
 
-    fn role(&self, key: Key, count: &Count, span: Nanos, command: Option<u32>) -> Role {
+    fn role(
+        &self,
+        key: Key,
+        count: &Count,
+        (span, command): (Nanos, Option<u32>),
+        is_unit: Option<&dyn Fn(Option<u32>) -> bool>,
+    ) -> Role {
         if count.is_kernel {
             return Role::Kernel;
+        }
+        if let Some(is_unit) = is_unit {
+            return if is_unit(count.unit) { Role::OfInterest } else { Role::Other };
         }
         match command.and_then(|command| self.is_of(key.0, command)) {
             Some(true) => return Role::OfInterest,
@@ -396,8 +411,13 @@ impl BlockedTally {
     /// Returns each thread's role. A program that only waits for bulk work, such as the shell of a copy,
     /// is bulk work too. Threads are compared by their own names, because a program may have threads that do
     /// bulk work and others that do not.
-    fn roles(&self, span: Nanos, command: Option<u32>) -> FxHashMap<Key, Role> {
-        let role = |(&key, count): (&Key, &Count)| (key, self.role(key, count, span, command));
+    fn roles(
+        &self,
+        span: Nanos,
+        command: Option<u32>,
+        is_unit: Option<&dyn Fn(Option<u32>) -> bool>,
+    ) -> FxHashMap<Key, Role> {
+        let role = |(&key, count): (&Key, &Count)| (key, self.role(key, count, (span, command), is_unit));
         let mut roles: FxHashMap<Key, Role> = self.threads.iter().map(role).collect();
         let is_bulk = |(key, _): &(&Key, &Count)| roles.get(*key) == Some(&Role::BulkWork);
         let bulk: FxHashSet<(u32, Option<u32>)> =

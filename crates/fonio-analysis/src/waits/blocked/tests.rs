@@ -486,3 +486,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn only_the_unit_of_interest_is_of_interest() {
+    let found = |unit: Option<&str>| {
+        let unit_of_interest = unit.map(str::to_owned);
+        let mut analyser = Analyser::new(AnalysisOptions { unit_of_interest, ..AnalysisOptions::default() });
+        analyser.began(Timestamp(0)).unwrap();
+        for (tid, unit) in [(1, Some("notes.service")), (7, Some("mail.service")), (8, None)] {
+            let (pid, comm, unit) = (Some(tid), Some(format!("p{tid}")), unit.map(str::to_owned));
+            analyser.thread(&Thread { tid, pid, comm, unit, ..Thread::default() }).unwrap();
+            analyser.wait(&wait(&format!("{tid} fsync {} {}", tid * 1000, tid * 2_000_000))).unwrap();
+        }
+        let meta =
+            Meta { began: Some(Timestamp(0)), ended: Some(Timestamp(20_000_000_000)), ..Meta::default() };
+        let found = analyser.finish(&meta);
+        let roles = roles(found.blocked.as_ref().unwrap());
+        (roles[0].0.to_owned(), roles.iter().filter(|(_, role)| *role == Role::OfInterest).count())
+    };
+    assert_eq!(found(None), ("p8".to_owned(), 3));
+    assert_eq!(found(Some("notes.service")), ("p1".to_owned(), 1));
+    assert_eq!(found(Some("no.service")).1, 0);
+}

@@ -4,9 +4,12 @@ mod play;
 mod prepare;
 mod sequence;
 
+pub use play::Felt;
 pub(super) use play::play;
+pub(crate) use play::{Part, play_together};
 pub(super) use prepare::prepare;
-pub(super) use sequence::Collected;
+pub(crate) use prepare::renew;
+pub(crate) use sequence::Collected;
 pub use sequence::{Act, Before, Call, LeftOut, Sequence};
 
 /// Returns the name of a recorded file in the replay's folder.

@@ -6,13 +6,15 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fonio_bench::aligned::Buffer;
 use fonio_core::{ByteCount, FileFlags};
+use fonio_host::set_own_io_class;
 use rustc_hash::FxHashMap;
 use rustix::fs::{FallocateFlags, OFlags, fallocate, syncfs};
 use rustix::process::{Resource, getrlimit, setrlimit};
+use serde::{Deserialize, Serialize};
 
 use super::super::{Replayed, Shared};
 use super::{Act, Call, Sequence, file_name};
@@ -43,7 +45,7 @@ pub(in crate::replay) fn play(sequence: &Sequence, folder: &Path, fast: bool) ->
         let each = handles
             .into_iter()
             .map(|handle| handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        each.fold(Replayed::default(), |sum, one| Replayed {
+        each.fold(Replayed::default(), |sum, (one, _)| Replayed {
             accesses: sum.accesses + one.accesses,
             bytes: ByteCount(sum.bytes.0 + one.bytes.0),
             short_reads: sum.short_reads + one.short_reads,
@@ -51,6 +53,105 @@ pub(in crate::replay) fn play(sequence: &Sequence, folder: &Path, fast: bool) ->
         })
     });
     stage.shared.into_failure().map_or(Ok(done), Err)
+}
+
+/// One of several sequences that are played at the same time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'a> {
+    pub(crate) sequence: &'a Sequence,
+    pub(crate) folder: &'a Path,
+    /// The I/O class of the part's threads; `None` for the class of this process.
+    pub(crate) io_class: Option<&'a str>,
+}
+
+/// What the threads of a part did, and how long their calls took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Felt {
+    /// Number of calls.
+    pub calls: u64,
+    /// Number of bytes read and written.
+    pub bytes: ByteCount,
+    /// The time spent in calls, summed over all threads.
+    pub in_calls: Duration,
+    /// The longest call.
+    pub longest: Duration,
+    /// The time from the start to the end of the last call.
+    pub took: Duration,
+}
+
+impl Felt {
+    fn add(&mut self, (one, felt): (Replayed, Felt)) {
+        self.calls += one.accesses;
+        self.bytes.0 += one.bytes.0;
+        self.in_calls += felt.in_calls;
+        self.longest = self.longest.max(felt.longest);
+        self.took = self.took.max(felt.took);
+    }
+}
+
+/// The time until the threads of all parts have started.
+const STARTING: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Plays several parts at the same time until the first part has ended, `within` has passed, or `stop` is set. Returns
+/// what each part did until then. A call that is running is always finished.
+pub(crate) fn play_together(
+    parts: &[Part<'_>],
+    within: Duration,
+    stop: &AtomicBool,
+) -> io::Result<Vec<Felt>> {
+    raise_open_files();
+    let began = Instant::now() + STARTING;
+    let stages: Vec<Stage<'_>> = parts
+        .iter()
+        .map(|part| Stage {
+            folder: part.folder,
+            files: part.sequence.files.iter().map(|_| Shown::default()).collect(),
+            shared: Shared { began, ..Shared::new(part.sequence.signals, false) },
+        })
+        .collect();
+    let felt = thread::scope(|scope| {
+        let mut started = Vec::new();
+        for (part, stage) in parts.iter().zip(&stages) {
+            let mut handles = Vec::new();
+            for calls in &part.sequence.threads {
+                let class = part.io_class;
+                let work = move || {
+                    if let Some(Err(error)) = class.map(set_own_io_class) {
+                        stage.shared.fail(error);
+                    }
+                    stage.follow(calls)
+                };
+                match thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work) {
+                    Ok(handle) => handles.push(handle),
+                    Err(error) => stage.shared.fail(error),
+                }
+            }
+            started.push(handles);
+        }
+        let is_going = || {
+            started.first().is_some_and(|first| first.iter().any(|thread| !thread.is_finished()))
+                && began.elapsed() < within
+                && !stop.load(Ordering::Relaxed)
+        };
+        while is_going() {
+            thread::sleep(LOOK);
+        }
+        stages.iter().for_each(|stage| stage.shared.halt());
+        let mut felt = Vec::new();
+        for handles in started {
+            let mut sum = Felt::default();
+            for handle in handles {
+                sum.add(handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            }
+            felt.push(sum);
+        }
+        felt
+    });
+    match stages.into_iter().find_map(|stage| stage.shared.into_failure()) {
+        Some(error) => Err(error),
+        None => Ok(felt),
+    }
 }
 
 /// Raises the limit of open files, because many threads can have many files open. If this fails, the first
@@ -76,7 +177,8 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    fn follow(&self, calls: &[Call]) -> Replayed {
+    fn follow(&self, calls: &[Call]) -> (Replayed, Felt) {
+        let mut felt = Felt::default();
         let mut player = Player {
             stage: self,
             open: FxHashMap::default(),
@@ -97,8 +199,12 @@ impl Stage<'_> {
             ended = Instant::now();
             self.shared.signals.set(call.signal);
             player.done.accesses += 1;
+            let took = ended - began;
+            felt.in_calls += took;
+            felt.longest = felt.longest.max(took);
+            felt.took = ended.saturating_duration_since(self.shared.began);
         }
-        player.done
+        (player.done, felt)
     }
 
     fn path(&self, file: usize) -> PathBuf {

@@ -19,6 +19,7 @@ use crate::cli::fix::{Choice, Fix, FixCommand};
 use crate::exit::Exit;
 use apply::apply;
 pub use apply::apply_now;
+pub(super) use trial::tell as tell_live;
 use undo::undo;
 
 /// A setting that was applied or restored, as JSON output.

@@ -121,7 +121,7 @@ fn new_seed() -> u64 {
     RandomState::new().build_hasher().finish() % 1_000_000
 }
 
-fn tell(plan: &LivePlan, progress: &LiveProgress<'_>) {
+pub(in crate::commands) fn tell(plan: &LivePlan, progress: &LiveProgress<'_>) {
     match progress {
         LiveProgress::Slice { slice, blocked, left } => {
             let value = if slice.with_setting { &plan.setting.new } else { &plan.setting.old };

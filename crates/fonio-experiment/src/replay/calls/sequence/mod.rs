@@ -145,7 +145,7 @@ impl Sequence {
     }
 
     /// Returns the space that the replay's files occupy if no file is removed.
-    pub(in crate::replay) fn room(&self) -> ByteCount {
+    pub(crate) fn room(&self) -> ByteCount {
         let of_file = |file: &Before| -> u64 {
             let chunks = file.chunks.iter().map(|chunk| CHUNK.min(file.end.saturating_sub(chunk * CHUNK)));
             file.allocated.saturating_add(chunks.sum())
@@ -156,7 +156,7 @@ impl Sequence {
 
 /// Collects the rows of a recording. Calls must come in time order; rows of files may come at any time.
 #[derive(Debug, Default)]
-pub(in crate::replay) struct Collected {
+pub(crate) struct Collected {
     began: Option<Timestamp>,
     calls: Vec<fonio_core::Call>,
     files: FxHashMap<u32, (Option<DeviceId>, bool)>,
@@ -199,10 +199,42 @@ impl RowSink for Collected {
 }
 
 impl Collected {
-    pub(in crate::replay) fn sequence(mut self) -> Sequence {
+    pub(in crate::replay) fn sequence(self) -> Sequence {
+        let place = self.place();
+        self.sequence_on(place)
+    }
+
+    /// Returns the collected calls, in the order in which they came.
+    pub(crate) fn calls(&self) -> &[fonio_core::Call] {
+        &self.calls
+    }
+
+    /// Returns the file system of a file.
+    pub(crate) fn filesystem_of(&self, file_id: u32) -> Option<DeviceId> {
+        self.files.get(&file_id)?.0
+    }
+
+    /// Returns the sequence of those calls that `is_chosen` chooses, on the file system `place`, as if the recording
+    /// had begun at `from`. No thread waits for another thread.
+    pub(crate) fn part(
+        &self,
+        from: Timestamp,
+        place: DeviceId,
+        is_chosen: impl Fn(&fonio_core::Call) -> bool,
+    ) -> Sequence {
+        let chosen = self.calls.iter().filter(|call| is_chosen(call)).cloned().collect();
+        let part = Collected {
+            began: Some(from),
+            calls: chosen,
+            files: self.files.clone(),
+            causes: Causes::default(),
+        };
+        part.sequence_on(Some(place))
+    }
+
+    fn sequence_on(mut self, place: Option<DeviceId>) -> Sequence {
         self.calls.sort_by_key(|call| call.entered);
         let began = self.began.or(self.calls.first().map(|call| call.entered)).unwrap_or_default();
-        let place = self.place();
         let mut making = Making::default();
         let mut threads: BTreeMap<u32, Threaded<Call>> = BTreeMap::new();
         let mut may_wait = Vec::new();

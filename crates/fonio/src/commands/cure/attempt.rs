@@ -1,0 +1,376 @@
+//! The fourth step of a cure: a fix is tried, on the recreated stall if possible.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use fonio_analysis::compare::paired::{PAIRS_MIN, Paired, PairedAnswer};
+use fonio_core::Unit;
+use fonio_experiment::{
+    Ended, LiveOptions, LivePlan, Program, RecreateChange, RecreateOptions, RecreateProgress, Recreated,
+    RecreatedRun, Scene, SceneLimits, recreate, run_live,
+};
+use fonio_host::WriteBack;
+use fonio_system::device::from_dev;
+use fonio_system::{MountTable, say};
+use serde::Serialize;
+
+use super::choices::{Choice, How};
+use super::said::Said;
+use super::seen::Seen;
+use crate::cli::cure::Cure;
+use crate::cli::{Cli, Colour, Command, fix};
+use crate::commands::fix as fixes;
+use crate::output;
+use crate::results::results_directory;
+
+/// The way in which a fix is tried.
+pub(super) enum Way {
+    /// The calls of the stall are repeated with and without the fix.
+    Recreate { scene: Box<Scene>, folder: PathBuf },
+    /// The setting is switched on and off while the machine does its work.
+    Live { plan: Box<LivePlan>, lasting: Duration, why: String },
+    /// The command is run with and without the fix.
+    Prove { words: Vec<String>, results: PathBuf },
+    /// The fix cannot be tried here, for this reason.
+    None { why: String },
+}
+
+/// The result of a trial.
+#[derive(Serialize)]
+pub(super) struct Attempt {
+    fix: String,
+    /// The way of the trial: `recreated`, `live` or `command`.
+    pub(super) way: &'static str,
+    pub(super) helps: bool,
+    /// The time with the fix divided by the time without it, and its interval.
+    pub(super) ratio: Option<f64>,
+    pub(super) low: Option<f64>,
+    pub(super) high: Option<f64>,
+    /// The figures in sentences.
+    pub(super) lines: Vec<String>,
+}
+
+/// The most pairs of runs of a recreated stall.
+const PAIRS: usize = 8;
+/// The measured time of each slice of a trial on the machine in use.
+const SLICE: Duration = Duration::from_secs(10);
+
+impl Way {
+    pub(super) fn of(seen: &Seen, said: &Said, choice: &Choice, arguments: &Cure) -> Result<Way> {
+        if !arguments.command.is_empty() {
+            return Way::prove(choice, arguments);
+        }
+        let not = match &choice.how {
+            How::Database { file } => {
+                return Ok(Way::None {
+                    why: format!(
+                        "The setting stays in {}, so it is tried with a command on a copy: fonio cure -- COMMAND",
+                        file.display()
+                    ),
+                });
+            }
+            How::Setting { .. } | How::IoClass { .. } => match Way::recreate(seen, choice) {
+                Ok(way) => return Ok(way),
+                Err(error) => format!("{error:#}"),
+            },
+        };
+        let _ = said;
+        match &choice.how {
+            How::Setting { planned, .. } => {
+                if let Some(reason) = planned.target.cannot_switch() {
+                    return Ok(Way::None {
+                        why: format!("It cannot be tried while the machine is in use: {reason}."),
+                    });
+                }
+                let write_back = WriteBack::of_machine()?;
+                let carry_over =
+                    if planned.target.disk().is_some() { write_back.interval } else { write_back.longest() };
+                let plan = LivePlan {
+                    version: LivePlan::VERSION,
+                    fix: choice.name.clone(),
+                    setting: (**planned).clone(),
+                    unit: arguments.unit.clone(),
+                    slice_s: SLICE.as_secs_f64(),
+                    carry_over_s: carry_over.as_secs_f64(),
+                    order_seed: 1,
+                };
+                let pairs = u32::try_from(2 * PAIRS_MIN).unwrap_or(u32::MAX);
+                let lasting = plan.pair_time() * pairs + Duration::from_secs(30);
+                Ok(Way::Live { plan: Box::new(plan), lasting, why: not })
+            }
+            _ => Ok(Way::None { why: format!("It cannot be tried: {not}.") }),
+        }
+    }
+
+    fn recreate(seen: &Seen, choice: &Choice) -> Result<Way> {
+        let diagnosis = seen.analysis.diagnosis.as_ref().context("no program waited")?;
+        let name = diagnosis.program.as_deref().context("no program waited")?;
+        let victim = Program { name, unit: diagnosis.unit.as_deref() };
+        let culprit = diagnosis
+            .culprit
+            .as_deref()
+            .map(|name| Program { name, unit: diagnosis.culprit_unit.as_deref() });
+        let scene = Scene::of_recording(&seen.recording, victim, culprit, SceneLimits::DEFAULT)?;
+        if matches!(choice.how, How::IoClass { .. }) && !scene.has_culprit() {
+            bail!("the recording has no calls of the program in the way");
+        }
+        let folder = folder_on(&scene).context("the file system of the stall has no folder for the trial")?;
+        Ok(Way::Recreate { scene: Box::new(scene), folder })
+    }
+
+    fn prove(choice: &Choice, arguments: &Cure) -> Result<Way> {
+        let on = match &choice.how {
+            How::Setting { path: Some(path), .. } if path.is_dir() => path.clone(),
+            _ => std::env::current_dir().context("cannot find the current folder")?,
+        };
+        let results = results_directory(None, "fonio-cure")?;
+        let mut words = ["fix", "prove", &choice.name, "--on"].map(str::to_owned).to_vec();
+        words.push(on.display().to_string());
+        if let How::Database { file } = &choice.how {
+            words.extend(["--database".to_owned(), file.display().to_string()]);
+        }
+        words.extend(["--output".to_owned(), results.join("proof").display().to_string(), "--".to_owned()]);
+        words.extend(arguments.command.iter().map(|word| word.to_string_lossy().into_owned()));
+        Ok(Way::Prove { words, results })
+    }
+
+    pub(super) fn can_be_tried(&self) -> bool {
+        !matches!(self, Way::None { .. })
+    }
+
+    pub(super) fn lines(&self, choice: &Choice) -> Vec<String> {
+        match self {
+            Way::Recreate { scene, folder } => {
+                let runs = 1 + 2 * PAIRS_MIN;
+                let most = 1 + 2 * PAIRS;
+                let seconds = scene.span.as_secs_f64() * 1.5;
+                vec![
+                    format!(
+                        "The calls of {:.0} s of the recording are repeated below {}, {runs} to {most} times, with and \
+                         without {}.",
+                        scene.span.as_secs_f64(),
+                        folder.display(),
+                        choice.name
+                    ),
+                    format!(
+                        "Each time writes at most {}; the trial takes about {}. Nobody's data is touched.",
+                        output::bytes(scene.bytes),
+                        Unit::S.format((runs as f64 * seconds).round())
+                    ),
+                ]
+            }
+            Way::Live { plan, lasting, why } => vec![
+                format!("The stall is not repeated: {why}."),
+                format!(
+                    "{} is switched between {} and {} while the machine does its work, for at most {}.",
+                    plan.setting.target,
+                    plan.setting.old,
+                    plan.setting.new,
+                    Unit::S.format(lasting.as_secs_f64())
+                ),
+                format!("The same by hand: fonio fix trial {}", choice.words[2..].join(" ")),
+            ],
+            Way::Prove { words, .. } => {
+                let line = shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default();
+                vec![format!("fonio {line}")]
+            }
+            Way::None { why } => vec![why.clone()],
+        }
+    }
+
+    /// Tries the fix. Afterwards, the machine is as before.
+    pub(super) fn perform(self, choice: &Choice, stop: &AtomicBool) -> Result<Attempt> {
+        match self {
+            Way::Recreate { scene, folder } => recreated(&scene, &folder, choice, stop),
+            Way::Live { plan, lasting, .. } => live(&plan, lasting, stop),
+            Way::Prove { words, results } => proved(choice, &words, &results),
+            Way::None { why } => bail!("{why}"),
+        }
+    }
+}
+
+/// Returns a folder on the file system of a scene: the folder for temporary files that survive a reboot, or the mount
+/// point.
+fn folder_on(scene: &Scene) -> Option<PathBuf> {
+    let is_on =
+        |folder: &Path| fs::metadata(folder).is_ok_and(|found| from_dev(found.dev()) == scene.filesystem);
+    let temporary = Path::new("/var/tmp");
+    if is_on(temporary) {
+        return Some(temporary.to_owned());
+    }
+    MountTable::read().ok()?.iter().map(|mount| mount.dir.clone()).find(|dir| is_on(dir))
+}
+
+fn recreated(scene: &Scene, folder: &Path, choice: &Choice, stop: &AtomicBool) -> Result<Attempt> {
+    let change = match &choice.how {
+        How::Setting { planned, .. } => RecreateChange::Setting(planned),
+        How::IoClass { pids, .. } => RecreateChange::IoClass { class: "idle", pids },
+        How::Database { .. } => bail!("a setting of a database is not tried on repeated calls"),
+    };
+    let options = RecreateOptions { folder, pairs: PAIRS, seed: 1, stop };
+    let spent = |run: &RecreatedRun| Unit::S.format(run.victim.in_calls.as_secs_f64());
+    let mut pairs = 1..=PAIRS;
+    let result = recreate(scene, change, &options, &mut |progress| match progress {
+        RecreateProgress::First(run) => say!(
+            "as it was: {} in calls (in the recording {}), the longest {}",
+            spent(run),
+            Unit::S.format(scene.recorded.in_calls.as_secs_f64()),
+            Unit::S.format(run.victim.longest.as_secs_f64())
+        ),
+        RecreateProgress::Pair(without, with) => say!(
+            "pair {}: {} in calls without the fix, {} with it",
+            pairs.next().unwrap_or_default(),
+            spent(without),
+            spent(with)
+        ),
+        _ => {}
+    })?;
+    Ok(of_recreated(&result, choice))
+}
+
+fn of_recreated(result: &Recreated, choice: &Choice) -> Attempt {
+    let time = |seconds: f64| Unit::S.format(seconds);
+    let recorded = &result.recorded;
+    if !result.is_like_recorded() {
+        return Attempt {
+            fix: choice.name.clone(),
+            way: "recreated",
+            helps: false,
+            ratio: None,
+            low: None,
+            high: None,
+            lines: vec![format!(
+                "The stall did not come back: the repeated calls took {}, in the recording {}. So nothing is shown.",
+                time(result.first.victim.in_calls.as_secs_f64()),
+                time(recorded.in_calls.as_secs_f64())
+            )],
+        };
+    }
+    let mut lines = vec![format!(
+        "{:<34} {:>12} {:>12} {:>12}",
+        "medians of the repeated stall", "recorded", "without", "with the fix"
+    )];
+    let mut row =
+        |what: &str, recorded: String, figures: Option<(f64, f64)>, text: &dyn Fn(f64) -> String| {
+            if let Some((without, with)) = figures {
+                lines.push(format!("{what:<34} {recorded:>12} {:>12} {:>12}", text(without), text(with)));
+            }
+        };
+    row(
+        "longest call",
+        time(recorded.longest.as_secs_f64()),
+        result.medians(|run| Some(run.victim.longest.as_secs_f64())),
+        &time,
+    );
+    row(
+        "time in calls, in all threads",
+        time(recorded.in_calls.as_secs_f64()),
+        result.medians(|run| Some(run.victim.in_calls.as_secs_f64())),
+        &time,
+    );
+    row(
+        "rate of the program in the way",
+        "–".to_owned(),
+        result.medians(RecreatedRun::culprit_rate),
+        &|rate| Unit::BytesPerS.format(rate),
+    );
+    lines.push(format!(
+        "{} Time in calls: {}. Longest calls: {}.",
+        opening(result),
+        ratio(&result.paired),
+        ratio(&result.longest)
+    ));
+    // The figure that shows something is the one that is remembered.
+    let shown = if result.paired.answer.is_claimed() { &result.paired } else { &result.longest };
+    let Paired { ratio, low, high, .. } = *shown;
+    Attempt { fix: choice.name.clone(), way: "recreated", helps: result.helps(), ratio, low, high, lines }
+}
+
+/// Says what the pairs show.
+fn opening(result: &Recreated) -> String {
+    let pairs = result.pairs.len();
+    let answers = [result.paired.answer, result.longest.answer];
+    if result.helps() {
+        format!("It helps, in {pairs} pairs of runs.")
+    } else if answers.contains(&PairedAnswer::Higher) {
+        format!("It makes things worse, in {pairs} pairs of runs.")
+    } else if answers == [PairedAnswer::LittleDifference; 2] {
+        format!("It changes little, in {pairs} pairs of runs.")
+    } else {
+        format!("{pairs} pairs of runs do not show whether it helps.")
+    }
+}
+
+/// Returns the ratio of a figure with its interval, in words.
+fn ratio(paired: &Paired) -> String {
+    let Some(ratio) = paired.ratio else { return "unknown".to_owned() };
+    let interval = match (paired.low, paired.high) {
+        (Some(low), Some(high)) => format!(" ({low:.2} to {high:.2})"),
+        _ => String::new(),
+    };
+    format!("{ratio:.2} times as long with the fix{interval}")
+}
+
+fn live(plan: &LivePlan, lasting: Duration, stop: &AtomicBool) -> Result<Attempt> {
+    let folder = results_directory(None, "fonio-cure")?;
+    let options = LiveOptions { lasting, folder: &folder, stop };
+    let outcome = run_live(plan, &options, &mut |progress| fixes::tell_live(plan, &progress))?;
+    if let Ended::Error(error) = outcome.ended {
+        return Err(error).context("the trial ended early");
+    }
+    let mut lines = vec![outcome.result.verdict.clone()];
+    if let (Some(without), Some(with)) = (&outcome.result.without, &outcome.result.with) {
+        lines.push(format!(
+            "Waits of at least 100 ms, per minute: {:.1} without the fix, {:.1} with it.",
+            without.long_per_min, with.long_per_min
+        ));
+    }
+    lines.push(format!("The slices are in {}.", folder.display()));
+    let Paired { ratio, low, high, answer, .. } = outcome.result.paired;
+    Ok(Attempt {
+        fix: plan.fix.clone(),
+        way: "live",
+        helps: answer == PairedAnswer::Lower,
+        ratio,
+        low,
+        high,
+        lines,
+    })
+}
+
+/// Runs `fonio fix prove`, and reads its result.
+fn proved(choice: &Choice, words: &[String], results: &Path) -> Result<Attempt> {
+    let cli = Cli::try_parse_from(["fonio".to_owned()].iter().chain(words))
+        .context("the proof cannot be started")?;
+    let Some(Command::Fix(arguments)) = cli.command else {
+        bail!("the words are not those of `fonio fix prove`")
+    };
+    let fix::FixCommand::Prove(_) = arguments.command.as_ref().context("no command")? else {
+        bail!("the words are not those of `fonio fix prove`")
+    };
+    fixes::run(&arguments, Colour::Auto)?;
+    let summary = results.join("proof/summary.json");
+    let text = fs::read(&summary).with_context(|| format!("cannot read {}", summary.display()))?;
+    let series: fonio_experiment::Series =
+        serde_json::from_slice(&text).with_context(|| format!("cannot understand {}", summary.display()))?;
+    let tried = series.variations.last().context("the proof has no result")?;
+    let change = tried.times.change.as_ref();
+    let (ratio, low, high) = match change {
+        Some(change) => (change.ratio, change.low, change.high),
+        None => (None, None, None),
+    };
+    Ok(Attempt {
+        fix: choice.name.clone(),
+        way: "command",
+        helps: high.is_some_and(|high| high < 1.0),
+        ratio,
+        low,
+        high,
+        lines: vec![format!("The runs are in {}.", results.display())],
+    })
+}

@@ -1,0 +1,169 @@
+//! Implements `fonio cure`: records a stall, says its cause, tries the fixes for this cause on the stall, and keeps
+//! the fix that helps.
+//!
+//! Each step is also a command that a person can run alone: `fonio check`, `fonio fix show`, `fonio fix trial`,
+//! `fonio fix prove`, `fonio fix apply` and `fonio fix undo`. The steps print these commands.
+
+mod attempt;
+mod choices;
+mod keep;
+mod said;
+mod seen;
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Result, bail, ensure};
+use serde::Serialize;
+
+use crate::cli::cure::Cure;
+use crate::exit::Exit;
+use crate::{output, signals};
+use attempt::{Attempt, Way};
+use choices::{Choices, Listed};
+use keep::Kept;
+use said::Said;
+use seen::Seen;
+
+/// Everything that a cure did, as JSON output.
+#[derive(Serialize)]
+struct Document<'a> {
+    /// The recording with the stall.
+    recording: String,
+    #[serde(flatten)]
+    said: &'a Said,
+    #[serde(flatten)]
+    choices: Listed<'a>,
+    attempts: &'a [Attempt],
+    kept: Option<Kept>,
+    /// One sentence on the result.
+    outcome: String,
+}
+
+/// The largest number of fixes that are tried.
+const ATTEMPTS_MAX: usize = 3;
+
+pub fn run(arguments: &Cure) -> Result<Exit> {
+    let is_root = rustix::process::geteuid().is_root();
+    ensure!(
+        is_root || arguments.dry_run,
+        "recording and changing settings need root: run it with sudo; with --dry-run and --from, any user can run it"
+    );
+    let stop = if is_root { signals::begin()? } else { signals::watch()? };
+    let teller = Teller { is_json: arguments.json };
+    let seen = Seen::of(arguments, &stop)?;
+    // Until here, Ctrl-C ended only the recording.
+    stop.store(false, Ordering::Relaxed);
+    let said = Said::of(&seen, arguments.unit.as_deref());
+    teller.screen(1, "What was seen", &said.lines(&seen))?;
+    let choices = Choices::of(&seen, &said, arguments);
+    let end = |attempts: &[Attempt], kept: Option<Kept>, outcome: &str, exit: Exit| -> Result<Exit> {
+        if arguments.json {
+            output::json(&Document {
+                recording: seen.recording.display().to_string(),
+                said: &said,
+                choices: choices.listed(),
+                attempts,
+                kept,
+                outcome: outcome.to_owned(),
+            })?;
+        } else {
+            teller.lines(&[outcome.to_owned()])?;
+        }
+        Ok(exit)
+    };
+    if !seen.is_valid() {
+        return end(&[], None, "The recording cannot be trusted, so nothing is tried.", Exit::NotValid);
+    }
+    if !said.is_problem {
+        return end(&[], None, "Nothing was changed.", Exit::Fine);
+    }
+    teller.screen(2, "Fixes for this cause", &choices.lines())?;
+    if choices.to_try.is_empty() {
+        return end(&[], None, "fonio has no setting for this cause here. Nothing was changed.", Exit::Fine);
+    }
+    let mut attempts: Vec<Attempt> = Vec::new();
+    for (number, choice) in choices.to_try.iter().take(ATTEMPTS_MAX).enumerate() {
+        let way = Way::of(&seen, &said, choice, arguments)?;
+        teller.screen(3, &format!("Trying fix {}", number + 1), &way.lines(choice))?;
+        if arguments.dry_run {
+            return end(&attempts, None, "Nothing was changed (--dry-run).", Exit::Fine);
+        }
+        if !way.can_be_tried() {
+            continue;
+        }
+        if !arguments.yes && !confirmed("Try it?")? {
+            return end(&attempts, None, "Nothing was changed.", Exit::Fine);
+        }
+        let attempt = way.perform(choice, &stop)?;
+        check(&stop)?;
+        teller.screen(4, "What it changed", &attempt.lines)?;
+        let helps = attempt.helps;
+        attempts.push(attempt);
+        let attempt = attempts.last().expect("it was just added");
+        keep::remember(&seen, &said, choice, attempt);
+        if !helps {
+            continue;
+        }
+        let question = choice.question();
+        teller.screen(5, "Keep it?", &choice.keep_lines())?;
+        let is_kept = if arguments.yes { choice.is_kept_with_yes() } else { confirmed(&question)? };
+        if !is_kept {
+            return end(&attempts, None, "Everything is as before.", Exit::Fine);
+        }
+        let kept = keep::keep(choice, teller.is_json)?;
+        let outcome = format!("Kept. `{}` undoes it.", kept.undo);
+        return end(&attempts, Some(kept), &outcome, Exit::Fine);
+    }
+    let outcome = if attempts.is_empty() {
+        "None of the fixes can be tried here. Nothing was changed."
+    } else {
+        "No fix was shown to help. Everything is as before."
+    };
+    end(&attempts, None, outcome, Exit::Fine)
+}
+
+fn check(stop: &AtomicBool) -> Result<()> {
+    if stop.load(Ordering::Relaxed) {
+        bail!("interrupted; everything is as before");
+    }
+    Ok(())
+}
+
+/// Prints the screens of a cure: on standard output or, with --json, on standard error.
+#[derive(Clone, Copy)]
+struct Teller {
+    is_json: bool,
+}
+
+impl Teller {
+    fn screen(self, number: u32, title: &str, lines: &[String]) -> Result<()> {
+        if number > 1 {
+            self.lines(&[String::new()])?;
+        }
+        self.lines(&[format!("{number}. {title}")])?;
+        self.lines(&lines.iter().map(|line| format!("   {line}")).collect::<Vec<_>>())
+    }
+
+    fn lines(self, lines: &[String]) -> Result<()> {
+        let mut errors = output::errors();
+        let mut screen = output::screen();
+        let out: &mut dyn Write = if self.is_json { &mut errors } else { &mut screen };
+        for line in lines {
+            writeln!(out, "{}", fonio_core::printable(line))?;
+        }
+        Ok(out.flush()?)
+    }
+}
+
+/// Asks a question on the terminal. Without a terminal, the answer is no.
+fn confirmed(question: &str) -> Result<bool> {
+    if !io::stdin().is_terminal() {
+        fonio_system::say!("{question} No: there is no terminal to ask on; --yes goes on without asking.");
+        return Ok(false);
+    }
+    eprint!("   {question} [y/N] ");
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
+}

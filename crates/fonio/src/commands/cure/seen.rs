@@ -1,0 +1,110 @@
+//! The first step of a cure: a recording with a stall, and its analysis.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use fonio_analysis::{Analyser, Analysis, AnalysisOptions};
+use fonio_core::Meta;
+use fonio_host::WriteBack;
+use fonio_record::{RecordError, RecordOptions, RecordSummary};
+use fonio_system::{Task, say};
+
+use crate::cli::Reading;
+use crate::cli::cure::Cure;
+use crate::commands::{check, record};
+use crate::filter::UntilStopped;
+use crate::input::Subject;
+
+/// The recording with the stall.
+pub(super) struct Seen {
+    pub(super) recording: PathBuf,
+    pub(super) analysis: Analysis,
+    pub(super) meta: Meta,
+    /// Whether the recording was made now, so that its processes may still run.
+    pub(super) is_new: bool,
+}
+
+/// Time added to the kernel's write-back delay, so that a recording includes all of the write-back.
+const BESIDE_WRITE_BACK: Duration = Duration::from_secs(5);
+
+impl Seen {
+    /// Makes a recording, or opens the named one, and analyses it.
+    pub(super) fn of(arguments: &Cure, stop: &AtomicBool) -> Result<Seen> {
+        let (recording, is_new) = match &arguments.from {
+            Some(named) => (named.clone(), false),
+            None => (record(arguments)?.out, true),
+        };
+        let (analysis, meta) = analyse(&recording, arguments.unit.clone(), stop)?;
+        Ok(Seen { recording, analysis, meta, is_new })
+    }
+
+    /// Returns whether the figures of the recording can be trusted.
+    pub(super) fn is_valid(&self) -> bool {
+        self.analysis.validity.ok
+    }
+
+    /// Returns whether the recording was made on this machine.
+    pub(super) fn is_from_here(&self) -> bool {
+        self.meta.host.name.as_deref() == rustix::system::uname().nodename().to_str().ok()
+    }
+}
+
+fn analyse(path: &Path, unit_of_interest: Option<String>, stop: &AtomicBool) -> Result<(Analysis, Meta)> {
+    let reading = Reading { format: None, csv: None, horizon: Duration::from_secs(600) };
+    let subject = Subject::resolve(&[path.to_owned()])?;
+    let mut analyser = Analyser::new(AnalysisOptions { unit_of_interest, ..AnalysisOptions::default() });
+    let meta = subject.pour(&reading, &mut UntilStopped::new(&mut analyser, stop))?;
+    Ok((analyser.finish(&meta), meta))
+}
+
+/// Makes a recording of the command or of the machine, with the file-system calls of the programs. Without BPF, the
+/// calls are missing, and the fixes cannot be tried on the stall itself.
+fn record(arguments: &Cure) -> Result<RecordSummary> {
+    let out = match &arguments.out {
+        Some(out) => out.clone(),
+        None => check::place().context("cannot keep the recording; name a folder with --output")?,
+    };
+    let mut options = RecordOptions::new(&out);
+    options.duration = arguments.time;
+    if arguments.command.is_empty() {
+        let write_back = WriteBack::of_machine()?.longest() + BESIDE_WRITE_BACK;
+        options.duration = Some(arguments.time.unwrap_or(write_back));
+        options.calls_of = programs();
+        // The programs' calls are enough; their SQL statements would say nothing about a stall.
+        options.statements = false;
+    } else {
+        options.command = Some(arguments.command.clone());
+        options.calls = true;
+    }
+    for _ in 0..TRIES {
+        let outcome = fonio_recorder::capture(&options, record::words);
+        let Err(error) = &outcome else { return outcome };
+        match error.downcast_ref::<RecordError>() {
+            // A process ended after it was listed.
+            Some(RecordError::NoProcess { .. }) => options.calls_of = programs(),
+            Some(problem)
+                if problem.is_about_tracing() && (options.calls || !options.calls_of.is_empty()) =>
+            {
+                say!("note: the programs' calls are not recorded: {error:#}");
+                options.calls = false;
+                options.calls_of.clear();
+            }
+            _ => return outcome,
+        }
+    }
+    fonio_recorder::capture(&options, record::words)
+}
+
+const TRIES: u32 = 5;
+
+/// Returns the ids of all running processes except this one and kernel threads.
+fn programs() -> Vec<u32> {
+    let own = std::process::id();
+    let is_program = |pid: &u32| {
+        // A kernel thread has no program.
+        *pid != own && std::fs::read_link(Task::of(*pid).file("exe")).is_ok()
+    };
+    Task::all_below(Path::new("/proc")).filter(is_program).collect()
+}

@@ -6,7 +6,7 @@ use fonio_report::document::{
     Axis, Cell, Chart, Column, Document, Fact, Mark, Plot, Role, Section, Series, Table, Term, Tone, Verdict,
 };
 
-use crate::answers::{self, StallsAnswer, WearAnswer, WornDevice};
+use crate::answers::{self, StallGroup, StallsAnswer, WearAnswer, WornDevice};
 use crate::histogram::Histogram;
 use crate::rings::History;
 use crate::settings::Settings;
@@ -17,6 +17,8 @@ use crate::times;
 const CURVES_MAX: usize = 6;
 /// Maximum number of stalls marked in the chart of blocked time.
 const MARKS_MAX: usize = 5;
+/// Maximum number of causes in the table of causes.
+const GROUPS_MAX: usize = 20;
 /// Maximum number of rows in the table of stalls.
 const ROWS_MAX: usize = 100;
 /// Maximum gap between two spans, in seconds, for which the watch counts as uninterrupted.
@@ -128,14 +130,36 @@ fn stall_section(about: &About<'_>) -> Section {
         whole: true,
         ..Table::default()
     };
+    let by_cause = Table {
+        caption: "Stalls by cause, longest total time first".to_owned(),
+        columns: vec![
+            Column::new("What happened").wordy(),
+            Column::new("Stalls"),
+            Column::new("In all"),
+            Column::new("Longest"),
+        ],
+        rows: about.stalls.groups.iter().take(GROUPS_MAX).map(group_row).collect(),
+        left_out: about.stalls.groups.len().saturating_sub(GROUPS_MAX) as u64,
+        whole: true,
+        ..Table::default()
+    };
     Section {
         id: "stalls".to_owned(),
         question: "What stalled?".to_owned(),
         answer,
-        tables: if told.is_empty() { Vec::new() } else { vec![table] },
+        tables: if told.is_empty() { Vec::new() } else { vec![by_cause, table] },
         notes: about.stalls.notes.clone(),
         ..Section::default()
     }
+}
+
+fn group_row(group: &StallGroup) -> Vec<Cell> {
+    vec![
+        Cell::Text(group.sentence.clone()),
+        Cell::count(group.stalls, Unit::Count),
+        Cell::Number(group.total_ms as f64 / 1000.0, Unit::S),
+        Cell::Number(group.longest_ms as f64 / 1000.0, Unit::S),
+    ]
 }
 
 fn wait_section(load: &Summary, stalls: &StallsAnswer, curves: &Curves<'_>) -> Section {

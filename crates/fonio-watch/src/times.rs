@@ -25,6 +25,12 @@ pub fn day(at: UnixSeconds) -> String {
     formatted(at, TimeZone::system(), "%F")
 }
 
+/// Parses a time in the machine's time zone, such as `2026-11-24T02:13:05`.
+pub fn parse_local(text: &str) -> Option<UnixSeconds> {
+    let time: jiff::civil::DateTime = text.parse().ok()?;
+    Some(time.to_zoned(TimeZone::system()).ok()?.timestamp().as_second())
+}
+
 /// Returns the machine's local time in seconds since 1970, computed as if the local time were UTC.
 pub fn on_clock(at: UnixSeconds) -> i64 {
     let offset = Timestamp::from_second(at).map(|instant| TimeZone::system().to_offset(instant).seconds());

@@ -5,6 +5,7 @@ use fonio_core::{BlockedIn, Op};
 use fonio_record::observer::{Party, PartyKind};
 use serde::Serialize;
 
+use super::groups::{StallGroup, groups};
 use crate::rings::History;
 use crate::summary::{Event, Stall, Summary, UnixSeconds, Why};
 use crate::times;
@@ -18,8 +19,12 @@ pub struct StallsAnswer {
     pub is_problem: bool,
     /// Start of the period for which stalls were requested.
     pub since: UnixSeconds,
+    /// Start of the first span since `since` in which the watch was running; `None` if nothing was watched.
+    pub watched_from: Option<UnixSeconds>,
     /// Number of seconds since `since` in which the watch was running.
     pub watched_s: u64,
+    /// The stalls that the history still lists, grouped by cause; the group with the longest total time first.
+    pub groups: Vec<StallGroup>,
     /// Stalls that the history still lists, longest first.
     pub stalls: Vec<ToldStall>,
     /// Number of all stalls since `since`, including stalls that the history no longer lists.
@@ -76,8 +81,10 @@ pub fn stalls(history: &History, since: UnixSeconds) -> StallsAnswer {
         verdict,
         is_problem: in_all > 0,
         since,
+        watched_from: (sum.watched_s > 0).then_some(sum.began),
         watched_s: sum.watched_s,
         notes: notes(&sum, history.damaged),
+        groups: groups(&stalls),
         stalls: stalls.into_iter().map(told).collect(),
         stalls_in_all: in_all,
     }

@@ -36,6 +36,17 @@ pub enum Watch {
     ///
     /// Example: sudo fonio watch report
     Report(Report),
+    /// Show in one screen whether the watch runs, what stalled most, which fix is ready, and what wears out.
+    ///
+    /// Example: sudo fonio watch status
+    Status(Status),
+    /// Print the last week in a few short lines, for the screen of a phone.
+    ///
+    /// Example: sudo fonio watch digest
+    Digest {
+        #[command(flatten)]
+        place: Place,
+    },
     /// Stop the watch and remove its service.
     ///
     /// Example: sudo fonio watch uninstall --purge
@@ -104,6 +115,16 @@ pub struct Report {
     /// Write a page with charts to this file.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    #[command(flatten)]
+    pub place: Place,
+}
+
+/// `fonio watch status`.
+#[derive(Debug, Args)]
+pub struct Status {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub place: Place,
 }

@@ -1,6 +1,9 @@
 //! `fonio watch`: the service that watches storage continuously, and its reports.
 
+mod changes;
+mod remedy;
 mod report;
+mod status;
 
 use std::io::Write;
 
@@ -17,6 +20,8 @@ pub fn run(command: &Command, colour: Colour) -> Result<Exit> {
     match command {
         Command::Run { place } => watch(place),
         Command::Report(arguments) => report::run(arguments, colour),
+        Command::Status(arguments) => status::run(arguments),
+        Command::Digest { place } => status::digest(place),
         Command::Install { place } => install(place),
         Command::Start { place } => start(place),
         Command::Stop { place } => stop(place),

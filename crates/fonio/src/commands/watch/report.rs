@@ -11,12 +11,14 @@ use fonio_watch::answers::{self, StallsAnswer, WearAnswer};
 use fonio_watch::{Folders, Histogram, History, Settings, Summary, page, times};
 use serde::Serialize;
 
+use super::remedy;
 use crate::cli::Colour;
 use crate::cli::watch::{Report, What};
 use crate::exit::Exit;
 use crate::output;
 
 const ROWS_MAX: usize = 12;
+const GROUPS_MAX: usize = 5;
 
 #[derive(Serialize)]
 struct Document {
@@ -74,12 +76,12 @@ pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
     Ok(if is_empty { Exit::NotValid } else { Exit::Fine })
 }
 
-fn history_is_empty(history: &History) -> bool {
+pub(super) fn history_is_empty(history: &History) -> bool {
     history.minutes.is_empty() && history.hours.is_empty() && history.days.is_empty()
 }
 
 /// Reads the history on disk, and the minutes in memory that are not in the history yet.
-fn history(folders: &Folders) -> Result<History> {
+pub(super) fn history(folders: &Folders) -> Result<History> {
     for folder in [&folders.state, &folders.run] {
         if let Err(error) = std::fs::read_dir(folder)
             && error.kind() == io::ErrorKind::PermissionDenied
@@ -157,6 +159,16 @@ fn print_stalls(
 ) -> io::Result<()> {
     if answer.stalls.is_empty() {
         return Ok(());
+    }
+    writeln!(out, "\n{bold}Stalls by cause{plain} (longest total time first)")?;
+    for (number, group) in answer.groups.iter().take(GROUPS_MAX).enumerate() {
+        writeln!(out, "  {}. {}", number + 1, printable(&group.sentence))?;
+        for line in remedy::lines(group, answer.watched_from, folders) {
+            writeln!(out, "     {}", printable(&line))?;
+        }
+    }
+    if answer.groups.len() > GROUPS_MAX {
+        writeln!(out, "  … and {} more causes; --json lists them", answer.groups.len() - GROUPS_MAX)?;
     }
     writeln!(out, "\n{bold}Stalls{plain} (longest first)")?;
     for told in answer.stalls.iter().take(ROWS_MAX) {

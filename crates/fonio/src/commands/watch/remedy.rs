@@ -1,0 +1,111 @@
+//! Says for a group of stalls what had changed before it began, which fix is ready, and which command explains it.
+
+use std::path::Path;
+
+use fonio_experiment::Candidate;
+use fonio_record::observer::PartyKind;
+use fonio_watch::Folders;
+use fonio_watch::answers::{CauseKind, StallGroup};
+
+use super::changes;
+
+/// A cause is new if no such stall happened for this long before.
+const QUIET_S: i64 = 6 * 3600;
+
+/// Returns the lines below the sentence of a group.
+///
+/// Changes are named only if the watch ran for hours before without such a stall. Otherwise, nothing shows that the
+/// first listed stall was the first one. `watched_from` is when the watch began.
+pub(super) fn lines(group: &StallGroup, watched_from: Option<i64>, folders: &Folders) -> Vec<String> {
+    let has_begun = watched_from.is_some_and(|from| group.first >= from + QUIET_S);
+    let mut lines: Vec<String> =
+        has_begun.then(|| changes::before(group.first)).flatten().into_iter().collect();
+    lines.extend(fix(group).map(|command| format!("Fix: sudo {command}")));
+    if let Some(path) = group.kept.as_ref().and_then(|name| folders.find_kept(name)) {
+        lines.push(format!("Explained by: sudo fonio report {}", path.display()));
+    }
+    lines
+}
+
+/// Returns the command that applies the fix for a group; `None` if no fix is known for its cause, if the fix is in
+/// force, or if this machine cannot have it.
+pub(super) fn fix(group: &StallGroup) -> Option<String> {
+    match group.cause {
+        CauseKind::Behind => behind(group),
+        CauseKind::OwnSyncs => {
+            let file = group.file.as_deref()?;
+            let database = file.strip_suffix("-journal").unwrap_or(file);
+            ready("wal-full", database).map(|command| command_of(&command, false))
+        }
+        CauseKind::SlowRequest | CauseKind::OwnRequests | CauseKind::NoRequest | CauseKind::Unknown => None,
+    }
+}
+
+/// Lets a service wait for others if the disk's scheduler heeds that; otherwise, changes the scheduler.
+fn behind(group: &StallGroup) -> Option<String> {
+    let culprit = group.culprit.as_ref()?;
+    let is_service = culprit.kind == PartyKind::Unit && culprit.name.ends_with(".service");
+    let device = format!("/dev/{}", group.device.as_deref()?);
+    let scheduler = ["mq-deadline", "bfq"].iter().find_map(|name| ready(name, &device));
+    let class = is_service.then(|| ready("io-class=idle", &culprit.name)).flatten();
+    class.or(scheduler).map(|command| command_of(&command, true))
+}
+
+/// Returns a fix with its target if it can be applied and is not in force.
+fn ready(fix: &str, target: &str) -> Option<String> {
+    let setting = Candidate::parse(fix).ok()?.setting()?;
+    let planned = setting.plan(Path::new(target)).ok().filter(|planned| planned.is_new());
+    planned.map(|_| format!("{fix} {}", shlex::try_quote(target).unwrap_or_default()))
+}
+
+fn command_of(fix: &str, keep: bool) -> String {
+    format!("fonio fix apply {fix}{}", if keep { " --keep" } else { "" })
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_record::observer::Party;
+
+    use super::*;
+
+    fn group(cause: CauseKind, culprit: Option<&str>, file: Option<&str>) -> StallGroup {
+        let party = |name: &str| Party { name: name.to_owned(), kind: PartyKind::Unit };
+        StallGroup {
+            party: party("notes.service"),
+            cause,
+            culprit: culprit.map(party),
+            operations: Vec::new(),
+            file: file.map(str::to_owned),
+            device: Some("no-such-disk".to_owned()),
+            stalls: 3,
+            total_ms: 3000,
+            longest_ms: 1000,
+            first: 0,
+            last: 10,
+            kept: None,
+            sentence: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_fix_is_ready_only_for_its_cause_and_where_it_can_be_had() {
+        let dir = tempfile::tempdir().expect("dir");
+        let path = dir.path().join("notes.db");
+        let database = rusqlite::Connection::open(&path).expect("a database");
+        database.execute_batch("PRAGMA journal_mode=DELETE; CREATE TABLE t(x)").expect("a table");
+        let journal = format!("{}-journal", path.display());
+        let of = |cause| fix(&group(cause, Some("backup.service"), Some(&journal)));
+        assert_eq!(of(CauseKind::OwnSyncs), Some(format!("fonio fix apply wal-full {}", path.display())));
+        for other in
+            [CauseKind::OwnRequests, CauseKind::SlowRequest, CauseKind::NoRequest, CauseKind::Unknown]
+        {
+            assert_eq!(of(other), None);
+        }
+        assert_eq!(of(CauseKind::Behind), None, "the disk does not exist");
+        database.execute_batch("PRAGMA journal_mode=WAL").expect("a write-ahead log");
+        assert_eq!(of(CauseKind::OwnSyncs), None, "the fix is in force");
+        let text = dir.path().join("notes.txt");
+        std::fs::write(&text, "x").expect("a file");
+        assert_eq!(fix(&group(CauseKind::OwnSyncs, None, text.to_str())), None, "not a database");
+    }
+}

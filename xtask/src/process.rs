@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use fonio_system::signals::{self, Signal};
 use wait4::Wait4;
 
@@ -72,7 +72,10 @@ pub const WHOLE_WORKSPACE: [&str; 1] = ["--workspace"];
 /// Builds the sync-policy library and returns the library's path.
 pub fn build_sync_library() -> Result<PathBuf> {
     run(cargo().args(["build", "--package", "fonio-sqlite-sync"]))?;
-    Ok(target().join("debug/libfonio_sqlite_sync.so"))
+    let library = target().join("debug/libfonio_sqlite_sync.so");
+    // The loader ignores a missing library, and then the programs would sync as without a policy.
+    ensure!(library.exists(), "cargo did not build {}", library.display());
+    Ok(library)
 }
 
 /// Returns a command for `program` that receives SIGTERM when this process ends for any reason.

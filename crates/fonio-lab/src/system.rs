@@ -46,6 +46,9 @@ const AGENT_PORT: &str = "org.qemu.guest_agent.0";
 /// Kernel parameters for a guest without a terminal. No user logs in, so the parameters skip the login
 /// prompts, which would add seconds to each boot.
 const NO_LOGIN: &str = "systemd.show_status=false systemd.getty_auto=false systemd.mask=getty@tty1.service";
+/// On a busy machine, a simulated processor needs minutes for a boot. systemd's default of 90 seconds would leave
+/// file systems unmounted and units failed.
+const PATIENCE: &str = "systemd.default_timeout_start_sec=600 systemd.default_device_timeout_sec=600";
 /// On a busy machine, a simulated processor may get no timer interrupt for so long that the kernel's test of its
 /// timer fails, and the kernel panics ("IO-APIC + timer doesn't work"). This parameter skips the test.
 const TIMER: &str = "no_timer_check";
@@ -190,7 +193,12 @@ impl Prepared {
         let processors = self.accelerator.fastest_processors(architecture)?;
         machine.args(self.accelerator.options(architecture, processors)?);
         let initramfs = self.place.folder.join("initramfs");
-        machine::add_kernel(&mut machine, &self.kernel, &initramfs, &format!("{parameters} {TIMER}"));
+        machine::add_kernel(
+            &mut machine,
+            &self.kernel,
+            &initramfs,
+            &format!("{parameters} {PATIENCE} {TIMER}"),
+        );
         for name in &self.disks {
             machine::add_disk(&mut machine, name, "qcow2", &self.place.folder.join(name), Durability::Flush);
         }

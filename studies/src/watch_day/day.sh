@@ -34,9 +34,13 @@ while [ $minute -lt $end ]; do
         if rtcwake -m freeze -s 600 >&2; then suspended=suspended; else
             date -s "@$(($(date +%s) + 600))" >&2 && suspended='set forward'
         fi ;;
-    240) dd if=/dev/zero of=$FONIO_MOUNT/filling bs=1M 2>/dev/null ;;
-    300) rm -f $FONIO_MOUNT/filling ;;
     esac
+    # A share can begin within this hour.
+    if [ $of_day -ge 240 ] && [ $of_day -lt 300 ]; then
+        [ -e $FONIO_MOUNT/filling ] || dd if=/dev/zero of=$FONIO_MOUNT/filling bs=1M 2>/dev/null
+    else
+        rm -f $FONIO_MOUNT/filling
+    fi
     now=$(value status RssAnon)
     [ ${now:-0} -le $memory ] || memory=$now
     if ! kill -0 $watch; then echo "the watch has ended in minute $minute" >&2; exit 1; fi

@@ -1,5 +1,6 @@
 # Puts a guest with an emulated card under pressure. Usage: sh pressure.sh CASE DRIVER
-# Prints lines `NAME VALUE`. A thread that is blocked for two minutes panics the guest.
+# Prints lines `NAME VALUE`. A thread that is blocked for four minutes panics the
+# guest: the server is stopped for a minute and a half, and a simulated processor can be slow.
 case=$1
 driver=$2
 card=/root/card.toml
@@ -7,7 +8,7 @@ mkdir -p /mnt/card
 modprobe ublk_drv 2>/dev/null
 modprobe loop 2>/dev/null
 modprobe fuse 2>/dev/null
-sysctl -q -w kernel.hung_task_timeout_secs=120 kernel.hung_task_panic=1
+sysctl -q -w kernel.hung_task_timeout_secs=240 kernel.hung_task_panic=1
 
 say() { echo "$1 $2"; }
 
@@ -135,18 +136,24 @@ stopped | killed)
     : >/mnt/card/synced
     sync
     other before
+    # Each commit of the journal would block the writer from then on.
+    mount -o remount,commit=600 /mnt/card
     kill -STOP "$server"
-    dirty=1100
-    test "$case" = stopped && dirty=64
-    dd if=/dev/zero of=/mnt/card/file bs=1M count=$dirty conv=notrunc 2>/dev/null &
+    wanted=1024
+    test "$case" = stopped && wanted=64
+    dd if=/dev/zero of=/mnt/card/file bs=1M count=$((wanted + 16)) conv=notrunc 2>/dev/null &
     writer=$!
-    sleep 20
+    for i in $(seq 120); do
+        dirty=$((($(field /proc/meminfo Dirty) + $(field /proc/meminfo Writeback)) / 1024))
+        test $dirty -ge $wanted && break
+        sleep 1
+    done
+    say dirty_mib $dirty
+    test $dirty -ge $wanted && say dirty enough
     (echo text >>/mnt/card/synced && sync /mnt/card/synced) &
     synced=$!
     sync &
     all=$!
-    say dirty_mib $((($(field /proc/meminfo Dirty) + $(field /proc/meminfo Writeback)) / 1024))
-    since=$(now)
     other during
     sleep 60
     say state "$(sed -n 's/^State:.\(.\).*/\1/p' /proc/$server/status)"

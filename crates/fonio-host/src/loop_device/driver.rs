@@ -15,6 +15,9 @@ use crate::error::HostError;
 /// Number of attempts to use a device that is still busy after its last user has ended, or that has no node
 /// yet.
 const TRIES: u32 = 500;
+/// Number of attempts to add a device. The kernel does not wait for the memory of the device's requests
+/// (`blk_mq_alloc_rqs`), so an attempt can fail while the page cache has nearly all memory.
+const TRIES_FOR_MEMORY: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
 pub(super) const CONTROL: &str = "/dev/loop-control";
@@ -60,8 +63,14 @@ pub(super) fn control() -> Result<File, HostError> {
 }
 
 pub(super) fn add(control: &File, number: u32) -> Result<(), Errno> {
-    // SAFETY: LOOP_CTL_ADD takes a number, not a pointer.
-    unsafe { ioctl::ioctl(control, IntegerSetter::<LOOP_CTL_ADD>::new_usize(number as usize)) }
+    for _ in 0..TRIES_FOR_MEMORY {
+        // SAFETY: LOOP_CTL_ADD takes a number, not a pointer.
+        match unsafe { ioctl::ioctl(control, IntegerSetter::<LOOP_CTL_ADD>::new_usize(number as usize)) } {
+            Err(Errno::NOMEM) => thread::sleep(PAUSE),
+            added => return added,
+        }
+    }
+    Err(Errno::NOMEM)
 }
 
 pub(super) fn configure(device: &File, file: &File, block_bytes: u32, flags: u32) -> Result<(), Errno> {

@@ -10,7 +10,7 @@ use crate::answers::{self, StallGroup, StallsAnswer, WearAnswer, WornDevice};
 use crate::histogram::Histogram;
 use crate::rings::History;
 use crate::settings::Settings;
-use crate::summary::{DeviceFigures, OTHERS, Summary, Traffic, UnixSeconds};
+use crate::summary::{DeviceFigures, OTHERS, Stall, Summary, Traffic, UnixSeconds};
 use crate::times;
 
 /// Maximum number of parties that have their own curve in a chart.
@@ -106,9 +106,7 @@ fn stall_section(about: &About<'_>) -> Section {
             Cell::words(times::shown(stall.began)),
             if stall.goes_on { Cell::AtLeast(seconds, Unit::S) } else { Cell::Number(seconds, Unit::S) },
             Cell::Name(answers::party_name(&stall.party)),
-            Cell::words(answers::stall_operation(stall)),
-            stall.file.clone().map_or(Cell::Unknown, Cell::Name),
-            stall.device.clone().map_or(Cell::Unknown, Cell::Name),
+            Cell::Text(place(stall)),
             answers::stall_reason(stall).map_or(Cell::Unknown, Cell::Text),
             stall.kept.clone().map_or(Cell::Unknown, Cell::Name),
         ]
@@ -119,9 +117,7 @@ fn stall_section(about: &About<'_>) -> Section {
             Column::new("Began"),
             Column::new("Blocked for"),
             Column::new("Who").whose(),
-            Column::new("In"),
-            Column::new("File").whose(),
-            Column::new("Device"),
+            Column::new("In").wordy(),
             Column::noted("Why", "Derived from the requests during the stall.").wordy(),
             Column::noted("Kept as", "`fonio report` explains this file in the watch's folder `kept`."),
         ],
@@ -151,6 +147,13 @@ fn stall_section(about: &About<'_>) -> Section {
         notes: about.stalls.notes.clone(),
         ..Section::default()
     }
+}
+
+/// Returns the operation, file and device of a stall.
+fn place(stall: &Stall) -> String {
+    let file = stall.file.as_ref().map(|file| format!(" of {file}")).unwrap_or_default();
+    let device = stall.device.as_ref().map(|device| format!(" on {device}")).unwrap_or_default();
+    format!("{}{file}{device}", answers::stall_operation(stall))
 }
 
 fn group_row(group: &StallGroup) -> Vec<Cell> {

@@ -39,6 +39,8 @@ pub struct Settings {
     pub listen: Option<SocketAddr>,
     /// MQTT broker to which figures are published; `None` means that figures are not published.
     pub mqtt: Option<Mqtt>,
+    /// How a person is told about stalls; `None` means that nobody is told.
+    pub notify: Option<Notify>,
     /// Endurance of each device: the number of written bytes, as stated by its maker.
     #[serde(deserialize_with = "endurances")]
     pub endurance: BTreeMap<String, ByteCount>,
@@ -61,6 +63,65 @@ pub struct Mqtt {
     pub discovery_prefix: String,
 }
 
+/// How a person is told about stalls, once a day at most for each cause.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Notify {
+    /// The time of day, in the machine's time zone: `HH:MM`.
+    #[serde(default = "morning")]
+    pub at: String,
+    /// A program with its arguments, which gets the text on standard input.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// An address for e-mail, sent by `sendmail`.
+    pub mail: Option<String>,
+    /// The address of Home Assistant, such as `http://homeassistant.local:8123`, which shows a persistent notification.
+    pub home_assistant: Option<String>,
+    /// The path of the file with an access token for Home Assistant.
+    pub token_file: Option<PathBuf>,
+    /// Also publish the text to the MQTT broker, under the topic `fonio/NAME/notification`.
+    #[serde(default)]
+    pub mqtt: bool,
+    /// The day on which the digest of the week is sent, such as `monday`; `None` for no digest.
+    pub weekly: Option<String>,
+}
+
+/// The days of a week, in the order of ISO 8601.
+pub const DAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
+
+impl Notify {
+    /// Returns the minute of the day at which a person is told.
+    pub fn minute(&self) -> Option<i64> {
+        let (hour, minute) = self.at.split_once(':')?;
+        let (hour, minute): (i64, i64) = (hour.parse().ok()?, minute.parse().ok()?);
+        ((0..24).contains(&hour) && (0..60).contains(&minute)).then_some(hour * 60 + minute)
+    }
+
+    /// Returns a sentence on the first mistake; `has_broker` tells whether there is an MQTT broker.
+    fn mistake(&self, has_broker: bool) -> Option<String> {
+        if self.minute().is_none() {
+            return Some(format!("`at` of [notify] is `{}`; write a time of day such as 08:00", self.at));
+        }
+        if let Some(day) = self.weekly.as_ref().filter(|day| !DAYS.contains(&day.as_str())) {
+            return Some(format!("`weekly` of [notify] is `{day}`; write one of {}", DAYS.join(", ")));
+        }
+        if self.home_assistant.is_some() != self.token_file.is_some() {
+            return Some("`home-assistant` and `token-file` of [notify] need each other".to_owned());
+        }
+        if self.mqtt && !has_broker {
+            return Some("`mqtt` of [notify] needs a broker: add the section [mqtt]".to_owned());
+        }
+        let has_way =
+            !self.command.is_empty() || self.mail.is_some() || self.home_assistant.is_some() || self.mqtt;
+        (!has_way)
+            .then(|| "[notify] names no way: add `command`, `mail`, `home-assistant` or `mqtt`".to_owned())
+    }
+}
+
+fn morning() -> String {
+    "08:00".to_owned()
+}
+
 fn discovery_prefix() -> String {
     "homeassistant".to_owned()
 }
@@ -74,6 +135,7 @@ impl Default for Settings {
             write_at_most: ByteCount(1 << 20),
             listen: None,
             mqtt: None,
+            notify: None,
             endurance: BTreeMap::new(),
         }
     }
@@ -108,7 +170,10 @@ impl Settings {
                 "`write-every` must be at least 1min: minutes are the finest resolution".to_owned(),
             ));
         }
-        Ok(settings)
+        match settings.notify.as_ref().and_then(|notify| notify.mistake(settings.mqtt.is_some())) {
+            Some(mistake) => Err(wrong(mistake)),
+            None => Ok(settings),
+        }
     }
 }
 
@@ -229,7 +294,7 @@ mod tests {
                   |
                 1 | stal = "1s"
                   | ^^^^
-                unknown field `stal`, expected one of `devices`, `stall`, `write-every`, `write-at-most`, `listen`, `mqtt`, `endurance`"#]],
+                unknown field `stal`, expected one of `devices`, `stall`, `write-every`, `write-at-most`, `listen`, `mqtt`, `notify`, `endurance`"#]],
         );
         check(
             "stall = \"10\"",
@@ -244,6 +309,20 @@ mod tests {
             "stall = \"1ms\"",
             expect!["/etc/w.toml: `stall` must be at least 10ms; shorter waits are only counted"],
         );
+        for (text, expected) in [
+            ("at = \"8\"", "`at` of [notify] is `8`; write a time of day such as 08:00"),
+            ("mail = \"root\"\nweekly = \"Mon\"", "`weekly` of [notify] is `Mon`; write one of monday"),
+            (
+                "home-assistant = \"http://h:8123\"",
+                "`home-assistant` and `token-file` of [notify] need each other",
+            ),
+            ("mqtt = true", "`mqtt` of [notify] needs a broker"),
+            ("", "[notify] names no way"),
+        ] {
+            let error =
+                Settings::parse(&format!("[notify]\n{text}\n"), Path::new("/etc/w.toml")).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+        }
         check(
             "write-every = \"5s\"",
             expect!["/etc/w.toml: `write-every` must be at least 1min: minutes are the finest resolution"],

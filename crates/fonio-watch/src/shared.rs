@@ -27,6 +27,8 @@ pub struct Figures {
     pub minutes: u64,
     /// Bytes that the watch wrote to the medium in the last 24 hours, as counted by the watch itself.
     pub written: ByteCount,
+    /// The number of notifications so far, and the last one.
+    pub notification: (u64, String),
 }
 
 impl Shared {
@@ -46,6 +48,12 @@ impl Shared {
 
     pub(crate) fn written(&self, bytes: ByteCount) {
         self.lock().written = bytes;
+    }
+
+    /// Hands a notification to the servers, which publish it with the next minute.
+    pub fn notify(&self, text: &str) {
+        let mut figures = self.lock();
+        figures.notification = (figures.notification.0 + 1, text.to_owned());
     }
 
     /// Returns a copy of the present figures.

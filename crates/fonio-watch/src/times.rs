@@ -25,6 +25,12 @@ pub fn day(at: UnixSeconds) -> String {
     formatted(at, TimeZone::system(), "%F")
 }
 
+/// Returns the day of the week of a time in the machine's time zone: 0 for Monday.
+pub fn day_of_week(at: UnixSeconds) -> usize {
+    let day = Timestamp::from_second(at).map(|at| at.to_zoned(TimeZone::system()).weekday());
+    day.map_or(0, |day| usize::from(day.to_monday_zero_offset().unsigned_abs()))
+}
+
 /// Parses a time in the machine's time zone, such as `2026-11-24T02:13:05`.
 pub fn parse_local(text: &str) -> Option<UnixSeconds> {
     let time: jiff::civil::DateTime = text.parse().ok()?;

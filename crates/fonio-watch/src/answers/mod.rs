@@ -1,12 +1,14 @@
 //! Answers questions from a watch's history. Each answer has data fields and a sentence for the user.
 
 mod groups;
+mod kept;
 mod stalls;
 mod wear;
 
 use crate::rings::History;
 use crate::summary::{Summary, UnixSeconds};
 pub use groups::{CauseKind, StallGroup, groups};
+pub use kept::{Followed, FollowedSpan, followed};
 pub use stalls::{
     StallsAnswer, ToldStall, party_name, stall_operation, stall_reason, stall_sentence, stalls,
 };

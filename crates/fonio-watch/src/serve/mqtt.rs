@@ -89,7 +89,7 @@ impl Publisher {
     fn publish(&self, shared: &Shared, stop: &AtomicBool) -> io::Result<()> {
         let mut stream = self.connect()?;
         let mut described: Vec<String> = Vec::new();
-        let mut minutes = 0;
+        let (mut minutes, mut notified) = (0, shared.figures().notification.0);
         self.send(&mut stream, &self.topic("availability"), "online", true)?;
         while !stop.load(Ordering::Relaxed) {
             let figures = shared.wait(minutes, Duration::from_millis(500));
@@ -98,6 +98,11 @@ impl Publisher {
             }
             minutes = figures.minutes;
             self.send_figures(&mut stream, &figures, &mut described)?;
+            let (number, text) = &figures.notification;
+            if *number != notified {
+                notified = *number;
+                self.send(&mut stream, &self.topic("notification"), text, false)?;
+            }
         }
         self.send(&mut stream, &self.topic("availability"), "offline", true)?;
         let mut bytes = BytesMut::new();

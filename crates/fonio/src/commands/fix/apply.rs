@@ -8,7 +8,7 @@ use fonio_experiment::Real;
 use fonio_host::{Applied, KeptFiles, Made, Planned, Scope, Setting, Trim};
 use serde::Serialize;
 
-use super::{Done, NEEDS_ROOT, Place, changes, list, places, setting, with_hint};
+use super::{Done, NEEDS_ROOT, Place, changes, followed, list, places, setting, with_hint};
 use crate::cli::fix::FixApply;
 use crate::exit::Exit;
 use crate::{output, signals};
@@ -51,6 +51,10 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
         let Made { kept, brings_back } = changes()?.make(&planned).map_err(with_hint)?;
         (kept, brings_back)
     };
+    if *keep && !arguments.dry_run {
+        let target = arguments.target.as_ref().map(|path| format!(" {}", path.display())).unwrap_or_default();
+        followed::begin(&format!("{}{target}", change.name()), &planned.change);
+    }
     let kept_in: Vec<Place> = kept.iter().flat_map(places).collect();
     let mut out = output::screen();
     if arguments.json {

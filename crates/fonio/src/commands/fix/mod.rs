@@ -1,6 +1,7 @@
 //! Implements `fonio fix`, which shows, measures, applies, keeps and undoes fixes of the machine.
 
 mod apply;
+pub mod followed;
 mod list;
 mod process;
 mod prove;

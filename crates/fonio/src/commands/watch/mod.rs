@@ -1,6 +1,7 @@
 //! `fonio watch`: the service that watches storage continuously, and its reports.
 
 mod changes;
+mod notify;
 mod remedy;
 mod report;
 mod status;
@@ -88,11 +89,13 @@ fn watch(place: &Place) -> Result<Exit> {
     let folders = place.paths().folders()?;
     let watch = Watch::begin(settings, folders.clone(), tell)?;
     let servers = serve::start(watch.settings(), watch.shared(), tell)?;
+    let notifier = notify::start(watch.settings(), &folders, watch.shared(), tell)?;
     tell(&format!(
         "watching; the history is in {}, and `fonio watch report` shows it",
         folders.state.display()
     ));
     let ended = watch.run(&stop);
+    drop(notifier);
     drop(servers);
     if let Err(error) = ended {
         // The watch was ended by a signal, so its exit code does not show this error; print it for the user.

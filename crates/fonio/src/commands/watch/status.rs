@@ -6,12 +6,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use fonio_core::printable;
 use fonio_core::quantity::Unit;
-use fonio_watch::answers::{self, StallGroup, StallsAnswer, WearAnswer};
-use fonio_watch::{Folders, Settings};
+use fonio_watch::answers::{self, Followed, StallGroup, StallsAnswer, WearAnswer};
+use fonio_watch::{Folders, History, Settings};
 use serde::Serialize;
 
 use super::{remedy, report};
 use crate::cli::watch::{Place, Status};
+use crate::commands::fix::followed;
 use crate::exit::Exit;
 use crate::output;
 
@@ -29,6 +30,8 @@ struct Document {
     /// The command that fixes each group of stalls, in the order of the groups.
     fixes: Vec<Option<String>>,
     wear: WearAnswer,
+    /// The fixes that were kept in the last month, with the figures before and after.
+    kept: Vec<Followed>,
 }
 
 fn now() -> Result<i64> {
@@ -38,6 +41,7 @@ fn now() -> Result<i64> {
 
 struct Seen {
     folders: Folders,
+    kept: Vec<Followed>,
     stalls: StallsAnswer,
     wear: WearAnswer,
     is_empty: bool,
@@ -49,6 +53,7 @@ impl Seen {
         let history = report::history(&folders)?;
         let settings = Settings::read(place.config.as_deref())?;
         Ok(Seen {
+            kept: followed_all(&history, now()?),
             is_empty: report::history_is_empty(&history),
             stalls: answers::stalls(&history, since),
             wear: answers::wear(&history, since, &settings.endurance),
@@ -57,13 +62,19 @@ impl Seen {
     }
 }
 
+/// Returns the kept fixes that are followed.
+pub(super) fn followed_all(history: &History, now: i64) -> Vec<Followed> {
+    let kept = followed::kept();
+    kept.iter().filter_map(|entry| answers::followed(history, &entry.fix, entry.at, now)).collect()
+}
+
 pub(super) fn run(arguments: &Status) -> Result<Exit> {
-    let Seen { folders, stalls, wear, is_empty } = Seen::since(&arguments.place, now()? - DAY_S)?;
+    let Seen { folders, kept, stalls, wear, is_empty } = Seen::since(&arguments.place, now()? - DAY_S)?;
     let runs = folders.runs().is_some();
     let exit = if is_empty { Exit::NotValid } else { Exit::Fine };
     if arguments.json {
         let fixes = stalls.groups.iter().map(remedy::fix).collect();
-        output::json(&Document { schema: "fonio.watch-status/1", runs, stalls, fixes, wear })?;
+        output::json(&Document { schema: "fonio.watch-status/1", runs, stalls, fixes, wear, kept })?;
         return Ok(exit);
     }
     let mut out = output::screen();
@@ -91,6 +102,7 @@ pub(super) fn run(arguments: &Status) -> Result<Exit> {
             }
         }
     }
+    kept.iter().try_for_each(|fix| writeln!(out, "• {}", printable(&fix.sentence)))?;
     for line in wear.verdict.lines() {
         writeln!(out, "• {}", printable(line))?;
     }
@@ -113,7 +125,7 @@ pub(super) fn digest(place: &Place) -> Result<Exit> {
 }
 
 /// Returns at most twelve lines of at most [`PHONE`] letters.
-fn digest_lines(stalls: &StallsAnswer, wear: &WearAnswer) -> Vec<String> {
+pub(super) fn digest_lines(stalls: &StallsAnswer, wear: &WearAnswer) -> Vec<String> {
     let mut lines = vec![format!("fonio: {} watched this week", Unit::S.format(stalls.watched_s as f64))];
     match stalls.stalls_in_all {
         0 => lines.push("No stalls.".to_owned()),

@@ -4,9 +4,9 @@ use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use fonio_core::{BlockedCount, BlockedIn, Content, DeviceId, Request, SeenFile, Timestamp, Wait};
+use fonio_core::{BlockedCount, BlockedIn, ByteCount, Content, DeviceId, Request, SeenFile, Timestamp, Wait};
 use fonio_machine::Machine;
-use fonio_record::observer::{ObservedRequest, ObservedWait, Observer, PartyKind};
+use fonio_record::observer::{ObservedRequest, ObservedWait, Observer, Party, PartyId, PartyKind};
 use fonio_system::TrustedFolder;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -17,7 +17,7 @@ use crate::folders::{Folders, kept_in};
 use crate::own_file;
 use crate::recent::Recent;
 use crate::stall_file::{self, Head, KeptFile, KeptThread};
-use crate::stalls::FoundStall;
+use crate::stalls::{FoundStall, lasted};
 use crate::summary::{Stall, Why};
 use crate::tally::{Tally, shortened};
 use crate::why::device_and_why;
@@ -86,7 +86,9 @@ fn files_of(recent: &Recent, found: &FoundStall, observer: &mut Observer) -> Fil
     let mut files: Vec<(SeenFile, u64)> = bytes.into_iter().collect();
     files.sort_by_key(|(file, bytes)| (std::cmp::Reverse(*bytes), *file));
     let mut seen = FxHashSet::default();
-    let waited = found.worst.file.into_iter().chain(recent.waits().filter_map(|wait| wait.file));
+    let of_stall = found.others.iter().filter_map(|wait| wait.file);
+    let waited =
+        found.worst.file.into_iter().chain(of_stall).chain(recent.waits().filter_map(|wait| wait.file));
     let by_bytes = files.into_iter().map(|(file, _)| file);
     let chosen: Vec<SeenFile> =
         waited.chain(by_bytes).filter(|file| seen.insert(*file)).take(PATHS_MAX).collect();
@@ -101,15 +103,18 @@ fn stall(
     (devices, tally): (&Devices, &Tally),
     files: &Files,
 ) -> Stall {
-    let worst = &found.worst;
-    let span = (worst.row.began, worst.row.ended.unwrap_or(found.ended));
-    let of_file = worst.file.and_then(|file| observer.disk_of(file.inode.fs).or_else(|| tally.disk_of(file)));
     let name = |id| observer.party(id).clone();
-    let (device, mut why) = device_and_why(recent.requests(), worst, span, of_file, &name);
-    // Without BPF, no requests are observed. The requests at the start of a long wait are no longer stored.
-    if observer.limited_because().is_some() || span.0 < recent.complete_since(span.1) {
-        why = Why::Unknown;
-    }
+    let judge = |wait: &ObservedWait| {
+        let span = (wait.row.began, wait.row.ended.unwrap_or(found.ended));
+        let disk_of = |file: SeenFile| observer.disk_of(file.inode.fs).or_else(|| tally.disk_of(file));
+        let (device, why) = device_and_why(recent.requests(), wait, span, wait.file.and_then(disk_of), &name);
+        // Without BPF, no requests are observed. The requests at the start of a long wait are no longer stored.
+        let is_known = observer.limited_because().is_none() && span.0 >= recent.complete_since(span.1);
+        (device, if is_known { why } else { Why::Unknown })
+    };
+    let Felt { wait: worst, device, why } = felt(found, &name, &judge);
+    let span = (worst.row.began, worst.row.ended.unwrap_or(found.ended));
+    let others = found.others.iter().chain([&found.worst]).map(|wait| wait.party);
     Stall {
         began: wall.of(found.began),
         lasted_ms: span.1.since(span.0).unwrap_or_default().0 / 1_000_000,
@@ -119,10 +124,42 @@ fn stall(
         blocked_in: worst.row.blocked_in.unwrap_or(BlockedIn::Unknown),
         file: files.path(worst.file).map(shortened),
         device: device.and_then(|device| device_name(device, devices)),
-        others: found.others.iter().map(|id| name(*id)).collect(),
+        others: others.filter(|party| *party != worst.party).map(name).collect(),
         why,
         kept: None,
     }
+}
+
+/// The wait after which a stall is named, with its device and reason.
+struct Felt<'a> {
+    wait: &'a ObservedWait,
+    device: Option<DeviceId>,
+    why: Why,
+}
+
+/// A party that moves at least this much during its own wait works in bulk, such as a copy.
+const BULK: ByteCount = ByteCount(8 << 20);
+
+/// Returns the longest wait. If it is a copy's wait for its own data, and another party waited behind this copy, returns
+/// the longest wait of such a party instead: it is what a person notices.
+fn felt<'a>(
+    found: &'a FoundStall,
+    name: &dyn Fn(PartyId) -> Party,
+    judge: &dyn Fn(&ObservedWait) -> (Option<DeviceId>, Why),
+) -> Felt<'a> {
+    let (device, why) = judge(&found.worst);
+    if matches!(why, Why::Own { bytes, .. } if bytes >= BULK) {
+        let copy = name(found.worst.party);
+        let mut others: Vec<&ObservedWait> = found.others.iter().collect();
+        others.sort_by_key(|wait| std::cmp::Reverse(lasted(wait, found.ended)));
+        for wait in others {
+            let (device, why) = judge(wait);
+            if matches!(&why, Why::Behind { party, .. } if *party == copy) {
+                return Felt { wait, device, why };
+            }
+        }
+    }
+    Felt { wait: &found.worst, device, why }
 }
 
 fn head(
@@ -145,7 +182,7 @@ fn head(
     for request in recent.requests() {
         tids.extend([request.row.tid, request.row.cause_tid].into_iter().flatten());
     }
-    for wait in recent.waits().chain([&found.worst]) {
+    for wait in recent.waits().chain([&found.worst]).chain(&found.others) {
         tids.extend([Some(wait.row.tid), wait.row.waker_tid].into_iter().flatten());
     }
     tids.extend(recent.counts().map(|count| count.row.tid));
@@ -264,9 +301,43 @@ pub fn names_in(folder: &Path) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use fonio_core::Op;
+
     use super::*;
     use crate::recent::tests::seen;
     use crate::stalls::tests::wait;
+
+    #[test]
+    fn a_stall_is_named_after_the_program_behind_a_copy() {
+        let name = |id: PartyId| Party { name: format!("unit{}", id.0), kind: PartyKind::Unit };
+        let own = |mib: u64| Why::Own { op: Op::Write, bytes: ByteCount(mib << 20), requests: 50 };
+        let behind = |party: u32| Why::Behind {
+            party: name(PartyId(party)),
+            op: Op::Write,
+            bytes: ByteCount(24 << 20),
+            share_thousandths: 900,
+        };
+        // Party 1 waits longest, then party 3, then party 2.
+        let found = FoundStall {
+            began: Timestamp(0),
+            ended: Timestamp(9_000_000_000),
+            worst: wait(1, 0, 9000),
+            others: vec![wait(2, 0, 2000), wait(3, 0, 3000)],
+            goes_on: false,
+        };
+        let chosen = |first: Why, second: Why, third: Why| {
+            let judge = |wait: &ObservedWait| {
+                let why = [&first, &second, &third][wait.party.0 as usize - 1].clone();
+                (None, why)
+            };
+            felt(&found, &name, &judge).wait.party.0
+        };
+        assert_eq!(chosen(own(24), behind(1), behind(1)), 3, "the longest wait behind the copy");
+        assert_eq!(chosen(own(24), behind(1), own(1)), 2);
+        assert_eq!(chosen(own(24), behind(3), Why::Unknown), 1, "nobody waited behind the copy");
+        assert_eq!(chosen(own(1), behind(1), behind(1)), 1, "small writes are no copy");
+        assert_eq!(chosen(behind(3), behind(1), behind(1)), 1);
+    }
 
     #[test]
     fn the_name_of_a_later_file_is_not_the_name_of_an_earlier_one() {

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use fonio_core::{Nanos, Timestamp};
-use fonio_record::observer::{ObservedWait, PartyId};
+use fonio_record::observer::ObservedWait;
 use rustc_hash::FxHashMap;
 
 /// Maximum pause between two waits of a thread that are counted as one wait, if the thread is blocked most of
@@ -34,8 +34,8 @@ pub struct FoundStall {
     pub ended: Timestamp,
     /// The longest wait in the stall.
     pub worst: ObservedWait,
-    /// The parties with long waits, except the party with the longest wait.
-    pub others: Vec<PartyId>,
+    /// The longest wait of each other party with long waits.
+    pub others: Vec<ObservedWait>,
     /// Whether the stall had not ended when it was reported.
     pub goes_on: bool,
 }
@@ -67,6 +67,11 @@ pub struct StallFinder {
     chains: FxHashMap<u32, Chain>,
     /// Waits that were reported before they ended, each with its thread and start time.
     told: Vec<(u32, Timestamp)>,
+}
+
+/// Returns the length of a wait; `until` is its end if it has not ended.
+pub fn lasted(wait: &ObservedWait, until: Timestamp) -> u64 {
+    wait.row.ended.unwrap_or(until).0.saturating_sub(wait.row.began.0)
 }
 
 impl StallFinder {
@@ -119,18 +124,20 @@ impl StallFinder {
         let Some(open) = self.open.as_mut().filter(|open| wait.row.began.0 <= open.ended.0 + GAP.0) else {
             return self.open.replace(new);
         };
-        let lasted = |wait: &ObservedWait, until: Timestamp| {
-            wait.row.ended.unwrap_or(until).0.saturating_sub(wait.row.began.0)
-        };
-        let mut other = wait.party;
+        let mut other = wait.clone();
         if lasted(wait, ended) > lasted(&open.worst, open.ended) {
-            other = open.worst.party;
-            open.worst = wait.clone();
+            other = std::mem::replace(&mut open.worst, wait.clone());
         }
-        if other != open.worst.party && !open.others.contains(&other) && open.others.len() < PARTIES_MAX {
-            open.others.push(other);
+        if other.party != open.worst.party {
+            match open.others.iter().position(|known| known.party == other.party) {
+                Some(at) if lasted(&other, ended) > lasted(&open.others[at], ended) => {
+                    open.others[at] = other
+                }
+                None if open.others.len() < PARTIES_MAX => open.others.push(other),
+                _ => {}
+            }
         }
-        open.others.retain(|party| *party != open.worst.party);
+        open.others.retain(|other| other.party != open.worst.party);
         open.began = open.began.min(wait.row.began);
         open.ended = open.ended.max(ended);
         open.goes_on |= goes_on;
@@ -166,6 +173,7 @@ impl StallFinder {
 #[cfg(test)]
 pub(crate) mod tests {
     use fonio_core::{BlockedIn, Wait, WaitReason};
+    use fonio_record::observer::PartyId;
 
     use super::*;
 
@@ -202,7 +210,8 @@ pub(crate) mod tests {
         assert_eq!(finder.ripe(at(8000)), None);
         let next = finder.see(&wait(3, 20_000, 22_000)).unwrap();
         assert_eq!((next.began, next.ended, next.worst.party), (at(1000), at(5000), PartyId(2)));
-        assert_eq!(next.others, [PartyId(1)]);
+        let others: Vec<_> = next.others.iter().map(|wait| (wait.party, wait.row.began)).collect();
+        assert_eq!(others, [(PartyId(1), at(3000))], "its longest wait");
         assert_eq!(finder.ripe(at(28_001)).unwrap().worst.party, PartyId(3));
         assert_eq!(finder.finish(), None);
     }

@@ -61,12 +61,15 @@ pub enum CauseKind {
     Unknown,
 }
 
+/// The blocked party, the kind of the cause, and the party in the way.
+type Cause<'a> = (&'a Party, CauseKind, Option<&'a Party>);
+
 /// Groups stalls by cause, the group with the longest total time first. Of two groups with the same total time, the
 /// one with the earlier first stall comes first.
 pub fn groups(stalls: &[Stall]) -> Vec<StallGroup> {
     let mut sorted: Vec<&Stall> = stalls.iter().collect();
     sorted.sort_by_key(|stall| (stall.began, Reverse(stall.lasted_ms)));
-    let mut by_cause: Vec<((&Party, CauseKind, Option<&Party>), Vec<&Stall>)> = Vec::new();
+    let mut by_cause: Vec<(Cause<'_>, Vec<&Stall>)> = Vec::new();
     for stall in sorted {
         let cause = (&stall.party, kind(stall), culprit(stall));
         match by_cause.iter_mut().find(|(known, _)| *known == cause) {
@@ -107,7 +110,7 @@ fn culprit(stall: &Stall) -> Option<&Party> {
     }
 }
 
-fn group((party, cause, culprit): (&Party, CauseKind, Option<&Party>), stalls: &[&Stall]) -> StallGroup {
+fn group((party, cause, culprit): Cause<'_>, stalls: &[&Stall]) -> StallGroup {
     let by_length = |stall: &&&Stall| (stall.lasted_ms, Reverse(stall.began));
     let longest = stalls.iter().max_by_key(by_length).expect("a group has a stall");
     let kept = stalls.iter().filter(|stall| stall.kept.is_some()).max_by_key(by_length);
@@ -234,7 +237,7 @@ mod tests {
             stall(70, 1000, "mail", BlockedIn::Read, Why::NoRequest),
             stall(80, 1000, "mail", BlockedIn::Read, Why::Unknown),
         ];
-        let found: Vec<(String, CauseKind, Option<String>, u64, u64, i64, i64)> = groups(&stalls)
+        let found: Vec<_> = groups(&stalls)
             .into_iter()
             .map(|group| {
                 let culprit = group.culprit.map(|party| party.name);

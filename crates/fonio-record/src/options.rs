@@ -38,6 +38,9 @@ pub struct RecordOptions {
     /// Also record the file-system calls of the processes with these ids, and of descendants that these
     /// processes start later.
     pub calls_of: Vec<u32>,
+    /// Also record the file-system calls of all programs that run when the capture begins, except this process, and of
+    /// processes that they start later.
+    pub calls_of_all: bool,
     /// With calls, also record the SQL statements of SQLite, without their values.
     pub statements: bool,
     /// Also record the file, the kind of data and the causing thread of each request.
@@ -74,6 +77,7 @@ impl RecordOptions {
             blocked: BlockedBy::Best,
             calls: false,
             calls_of: Vec::new(),
+            calls_of_all: false,
             statements: true,
             files: true,
             until_idle: None,

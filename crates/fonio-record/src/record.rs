@@ -1,11 +1,13 @@
 //! Creates one recording from beginning to end.
 
+use std::path::Path;
+
 use fonio_core::meta::Device;
 use fonio_core::{ByteCount, DeviceId};
 use fonio_machine::Machine;
 use fonio_recording::Room;
-use fonio_system::ProcessId;
 use fonio_system::signals::{Listener, Signal};
+use fonio_system::{ProcessId, Task};
 
 use crate::attribution::swap;
 use crate::capture::{Capture, Feed, Probes};
@@ -128,14 +130,18 @@ impl<'a> Prepared<'a> {
         } else {
             (None, None)
         };
-        let has_calls = options.calls || !options.calls_of.is_empty();
+        let has_calls = options.calls || options.calls_of_all || !options.calls_of.is_empty();
+        let mut processes = followed_processes(&machine, &options.calls_of)?;
+        if options.calls_of_all {
+            processes.extend(running_programs(&machine));
+        }
         let probes = Probes {
             blocked: match waits {
                 Some(_) => None,
                 None => Probe::load(options.blocked, &machine, &tracefs, (&layout, kib_per_cpu)),
             },
             calls: has_calls.then(|| CallsProbe::load(options.statements)),
-            processes: followed_processes(&machine, &options.calls_of)?,
+            processes,
         };
         let capture = Capture { options, machine, notes, signals, layout, decoder, files, sched };
         Ok(Prepared { capture, watched, block, waits, probes, room, tracefs })
@@ -170,6 +176,15 @@ fn followed_processes(machine: &Machine, pids: &[u32]) -> Result<Vec<ProcessId>,
         process.and_then(|process| machine.process(process)).ok_or(RecordError::NoProcess { pid: *pid })
     };
     pids.iter().map(process).collect()
+}
+
+/// Returns all running processes except this one and kernel threads, which have no program.
+fn running_programs(machine: &Machine) -> Vec<ProcessId> {
+    let own = std::process::id();
+    let is_program = |pid: &u32| *pid != own && std::fs::read_link(Task::of(*pid).file("exe")).is_ok();
+    let pids = Task::all_below(Path::new("/proc")).filter(is_program);
+    // A process may end meanwhile.
+    pids.filter_map(|pid| machine.process(pid)).collect()
 }
 
 fn left_out_note(machine: &Machine, left_out: &[DeviceId]) -> String {

@@ -10,6 +10,7 @@ use serde_json::Value;
 mod behaviour;
 mod bench;
 mod cli;
+mod cure;
 mod emulate;
 mod folders;
 mod hostile;

@@ -9,7 +9,7 @@ use fonio_analysis::{Analyser, Analysis, AnalysisOptions};
 use fonio_core::Meta;
 use fonio_host::WriteBack;
 use fonio_record::{RecordError, RecordOptions, RecordSummary};
-use fonio_system::{Task, say};
+use fonio_system::say;
 
 use crate::cli::Reading;
 use crate::cli::cure::Cure;
@@ -71,40 +71,20 @@ fn record(arguments: &Cure) -> Result<RecordSummary> {
     if arguments.command.is_empty() {
         let write_back = WriteBack::of_machine()?.longest() + BESIDE_WRITE_BACK;
         options.duration = Some(arguments.time.unwrap_or(write_back));
-        options.calls_of = programs();
+        options.calls_of_all = true;
         // The programs' calls are enough; their SQL statements would say nothing about a stall.
         options.statements = false;
     } else {
         options.command = Some(arguments.command.clone());
         options.calls = true;
     }
-    for _ in 0..TRIES {
-        let outcome = fonio_recorder::capture(&options, record::words);
-        let Err(error) = &outcome else { return outcome };
-        match error.downcast_ref::<RecordError>() {
-            // A process ended after it was listed.
-            Some(RecordError::NoProcess { .. }) => options.calls_of = programs(),
-            Some(problem)
-                if problem.is_about_tracing() && (options.calls || !options.calls_of.is_empty()) =>
-            {
-                say!("note: the programs' calls are not recorded: {error:#}");
-                options.calls = false;
-                options.calls_of.clear();
-            }
-            _ => return outcome,
-        }
+    let outcome = fonio_recorder::capture(&options, record::words);
+    let Err(error) = &outcome else { return outcome };
+    let has_calls = options.calls || options.calls_of_all;
+    if !(has_calls && error.downcast_ref::<RecordError>().is_some_and(RecordError::is_about_tracing)) {
+        return outcome;
     }
+    say!("note: the programs' calls are not recorded: {error:#}");
+    (options.calls, options.calls_of_all) = (false, false);
     fonio_recorder::capture(&options, record::words)
-}
-
-const TRIES: u32 = 5;
-
-/// Returns the ids of all running processes except this one and kernel threads.
-fn programs() -> Vec<u32> {
-    let own = std::process::id();
-    let is_program = |pid: &u32| {
-        // A kernel thread has no program.
-        *pid != own && std::fs::read_link(Task::of(*pid).file("exe")).is_ok()
-    };
-    Task::all_below(Path::new("/proc")).filter(is_program).collect()
 }

@@ -78,6 +78,10 @@ pub(super) fn run(arguments: &Status) -> Result<Exit> {
         return Ok(exit);
     }
     let mut out = output::screen();
+    if is_empty {
+        writeln!(out, "The watch started less than a minute ago; run this again after its first minute.")?;
+        return Ok(exit);
+    }
     let state = if runs { "The watch runs." } else { "No watch runs; `sudo fonio watch start` starts one." };
     writeln!(
         out,
@@ -118,10 +122,14 @@ pub(super) fn run(arguments: &Status) -> Result<Exit> {
 pub(super) fn digest(place: &Place) -> Result<Exit> {
     let Seen { stalls, wear, is_empty, .. } = Seen::since(place, now()? - 7 * DAY_S)?;
     let mut out = output::screen();
+    if is_empty {
+        writeln!(out, "The watch started less than a minute ago.")?;
+        return Ok(Exit::NotValid);
+    }
     for line in digest_lines(&stalls, &wear) {
         writeln!(out, "{}", printable(&line))?;
     }
-    Ok(if is_empty { Exit::NotValid } else { Exit::Fine })
+    Ok(Exit::Fine)
 }
 
 /// Returns at most twelve lines of at most [`PHONE`] letters.

@@ -1,6 +1,7 @@
 //! Limits the memory of one input, and tells panics of fonio from panics that fonio expects.
 
 use std::alloc::System;
+use std::backtrace::Backtrace;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
@@ -13,8 +14,8 @@ const BYTES_MAX: usize = 384 << 20;
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// The message of the latest panic in another project's crate.
-static FOREIGN_PANIC: Mutex<String> = Mutex::new(String::new());
+/// The message of the latest panic in another project's crate or in the standard library, and its callers.
+static FOREIGN_PANIC: Mutex<Option<(String, Backtrace)>> = Mutex::new(None);
 
 /// Prepares a fuzz target. libFuzzer's hook ends the process at each panic, but fonio handles the panics of the
 /// Parquet library. So this hook ends the process only at panics in fonio's own code.
@@ -29,7 +30,8 @@ pub fn begin() {
         if is_own {
             end(panic);
         }
-        *FOREIGN_PANIC.lock().expect("no panic holds the lock") = panic.to_string();
+        let panic = (panic.to_string(), Backtrace::force_capture());
+        *FOREIGN_PANIC.lock().expect("no panic holds the lock") = Some(panic);
     }));
 }
 
@@ -40,7 +42,9 @@ pub fn bounded<T>(call: impl FnOnce() -> T) -> T {
     let result = catch_unwind(AssertUnwindSafe(call));
     ALLOCATOR.set_limit(usize::MAX).expect("the limit exceeds the memory in use");
     result.unwrap_or_else(|_| {
-        eprintln!("{}", FOREIGN_PANIC.lock().expect("no panic holds the lock"));
+        if let Some((message, callers)) = &*FOREIGN_PANIC.lock().expect("no panic holds the lock") {
+            eprintln!("{message}\n{callers}");
+        }
         std::process::abort()
     })
 }

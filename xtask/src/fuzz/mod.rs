@@ -9,6 +9,7 @@ mod shares;
 mod totals;
 
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -33,6 +34,9 @@ pub struct Arguments {
     /// Targets with less time in earlier calls get more time. 24 hours can be divided into any number of calls.
     #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = hours)]
     hours: Option<Duration>,
+    /// Run this many targets at a time. Without this option, each processor runs one.
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZero<usize>>,
     /// Run one target on the input in this file.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seconds", "hours"])]
     input: Option<PathBuf>,
@@ -48,7 +52,7 @@ fn hours(text: &str) -> Result<Duration, String> {
 const SLICE: Duration = Duration::from_secs(300);
 
 /// Runs the named fuzz targets. If none is named, runs all fuzz targets.
-pub fn run(Arguments { targets: chosen, seconds, hours, input }: &Arguments) -> Result<()> {
+pub fn run(Arguments { targets: chosen, seconds, hours, jobs, input }: &Arguments) -> Result<()> {
     let targets = targets()?;
     if let Some(unknown) = chosen.iter().find(|name| !targets.contains(name)) {
         bail!("there is no fuzz target `{unknown}`; use one of: {}", targets.join(", "));
@@ -81,7 +85,7 @@ pub fn run(Arguments { targets: chosen, seconds, hours, input }: &Arguments) -> 
     // A target with a finding would find the same again.
     left.retain(|(name, _)| totals.of(name).open.is_empty());
     while !left.is_empty() {
-        for group in left.chunks_mut(process_count()) {
+        for group in left.chunks_mut(jobs.map_or_else(process_count, NonZero::get)) {
             let works = group.iter().map(|(name, left)| {
                 let options = vec![format!("-max_total_time={}", (*left).min(SLICE).as_secs().max(1))];
                 Work { name, options, corpus: corpora.join(name) }

@@ -372,6 +372,19 @@ proptest! {
     }
 }
 
+#[test]
+fn sums_of_hostile_requests_saturate() {
+    let devices = [0, 1].map(|minor| Device { id: DeviceId::new(179, minor), ..Device::default() });
+    let meta = Meta { devices: devices.into(), ..Meta::default() };
+    let lines = ["W 64+8 q0 d10 c110 t7", "W 64+8 dev1 q5 d15 c115 t8", "R 64+8 q20 d30 c1110 t7"];
+    let mut rows = rows(&lines);
+    for row in &mut rows {
+        (row.bytes, row.content) = (ByteCount(u64::MAX - 1), Content::SqliteDb);
+    }
+    let analysis = analyse_rows(&rows, &meta);
+    assert_eq!(analysis.totals.write_bytes, ByteCount(u64::MAX));
+}
+
 /// Runs an ignored test of this file in a process with 512 MiB of address space.
 fn in_little_memory(test: &str) {
     let program = std::env::current_exe().unwrap();

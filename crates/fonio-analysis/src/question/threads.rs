@@ -1,5 +1,8 @@
 //! Keeps the names that threads and their programs had over time.
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
 use fonio_core::{Thread, Timestamp, unit_name};
 use rustc_hash::FxHashMap;
 
@@ -39,8 +42,9 @@ pub(crate) const UNKNOWN_NAME: &str = "(unknown)";
 /// Number that stands for all names beyond [`NAMES_MAX`].
 pub(crate) const OTHER: u32 = 1;
 
-/// Values of a thread over time, each with the time from which it applies, in time order.
-type Rows = Vec<(Timestamp, u32)>;
+/// The values of threads over time: for each thread id, the values with the times from which they apply. One map
+/// for all threads, because the rows of one thread may come in any order, and a recording can have many threads.
+type Rows = BTreeMap<(u32, Timestamp), u32>;
 
 /// The thread names, processes and units of a recording over time.
 #[derive(Debug)]
@@ -49,14 +53,14 @@ pub(crate) struct Threads {
     numbers: FxHashMap<String, u32>,
     pub(crate) beyond_cap: u64,
     /// The number that stands for each thread's name.
-    rows: FxHashMap<u32, Rows>,
+    rows: Rows,
     /// Numbers that stand for the missing names of threads.
     unnamed: FxHashMap<u32, u32>,
     /// The process of each thread.
-    pids: FxHashMap<u32, Rows>,
+    pids: Rows,
     row_count: usize,
     units: Vec<String>,
-    in_units: FxHashMap<u32, Rows>,
+    in_units: Rows,
     /// Recent look-ups of threads, and of the programs of threads.
     slots: Box<[Slot; SLOTS]>,
     programs: Box<[Slot; SLOTS]>,
@@ -74,16 +78,22 @@ struct Slot {
 const EMPTY: Slot = Slot { tid: 0, from: Timestamp(1), until: Timestamp(0), value: UNKNOWN };
 
 impl Slot {
-    /// Looks up the value at `time` in `rows`, the rows of thread `tid`. There must be at least one row.
-    /// Before the first row, the first row's value is used.
-    fn at(tid: u32, rows: &[(Timestamp, u32)], time: Timestamp) -> Slot {
-        let next = rows.partition_point(|(from, _)| *from <= time);
-        Slot {
+    /// Looks up the value of the thread `tid` at `time`; `None` if the thread has no rows. Before its first row,
+    /// the first row's value is used.
+    fn at(rows: &Rows, tid: u32, time: Timestamp) -> Option<Slot> {
+        let mut until_now = rows.range((tid, Timestamp(0))..=(tid, time));
+        let mut later = rows.range((Bound::Excluded((tid, time)), Bound::Included((tid, Timestamp::MAX))));
+        let (from, value) = match until_now.next_back() {
+            Some(((_, from), value)) => (*from, *value),
+            None => (Timestamp(0), *later.next()?.1),
+        };
+        let is_first = until_now.next_back().is_none();
+        Some(Slot {
             tid,
-            from: if next <= 1 { Timestamp(0) } else { rows[next - 1].0 },
-            until: rows.get(next.max(1)).map_or(Timestamp::MAX, |(from, _)| *from),
-            value: rows[next.saturating_sub(1)].1,
-        }
+            from: if is_first { Timestamp(0) } else { from },
+            until: later.next().map_or(Timestamp::MAX, |((_, from), _)| *from),
+            value,
+        })
     }
 
     fn is_for(&self, tid: u32, time: Timestamp) -> bool {
@@ -93,12 +103,11 @@ impl Slot {
 
 /// Inserts a value of the row's thread, and returns whether the value differs from the thread's previous
 /// value.
-fn insert(all: &mut FxHashMap<u32, Rows>, row: &Thread, value: u32) -> bool {
-    let rows = all.entry(row.tid).or_default();
-    let at = rows.partition_point(|(from, _)| *from <= row.from);
-    let is_new = at == 0 || rows[at - 1].1 != value;
+fn insert(all: &mut Rows, row: &Thread, value: u32) -> bool {
+    let mut until_now = all.range((row.tid, Timestamp(0))..=(row.tid, row.from));
+    let is_new = until_now.next_back().is_none_or(|(_, previous)| *previous != value);
     if is_new {
-        rows.insert(at, (row.from, value));
+        all.insert((row.tid, row.from), value);
     }
     is_new
 }
@@ -109,12 +118,12 @@ impl Default for Threads {
             names: vec![UNKNOWN_NAME.to_owned(), "(other)".to_owned()],
             numbers: FxHashMap::default(),
             beyond_cap: 0,
-            rows: FxHashMap::default(),
+            rows: Rows::new(),
             unnamed: FxHashMap::default(),
-            pids: FxHashMap::default(),
+            pids: Rows::new(),
             row_count: 0,
             units: Vec::new(),
-            in_units: FxHashMap::default(),
+            in_units: Rows::new(),
             slots: Box::new([EMPTY; SLOTS]),
             programs: Box::new([EMPTY; SLOTS]),
         }
@@ -163,7 +172,7 @@ impl Threads {
     /// Returns the number of the thread's unit at `time`, if known. Before the thread's first row, the first
     /// row's unit is used.
     pub(crate) fn unit_at(&self, tid: u32, time: Timestamp) -> Option<u32> {
-        Some(Slot::at(tid, self.in_units.get(&tid)?, time).value)
+        Some(Slot::at(&self.in_units, tid, time)?.value)
     }
 
     pub(crate) fn unit(&self, number: u32) -> &str {
@@ -214,8 +223,8 @@ impl Threads {
     }
 
     fn look_up(&mut self, tid: u32, time: Timestamp) -> Slot {
-        if let Some(rows) = self.rows.get(&tid) {
-            return Slot::at(tid, rows, time);
+        if let Some(slot) = Slot::at(&self.rows, tid, time) {
+            return slot;
         }
         let known = self.unnamed.get(&tid).copied();
         let value = known.unwrap_or_else(|| self.number(&format!("tid {tid}")));
@@ -227,10 +236,8 @@ impl Threads {
     }
 
     fn look_up_program(&mut self, tid: u32, time: Timestamp) -> Slot {
-        let Some(pid) = self.pids.get(&tid).map(|rows| Slot::at(tid, rows, time)) else {
-            return self.look_up(tid, time);
-        };
-        let first_thread = self.rows.get(&pid.value).map(|rows| Slot::at(tid, rows, time));
+        let Some(pid) = Slot::at(&self.pids, tid, time) else { return self.look_up(tid, time) };
+        let first_thread = Slot::at(&self.rows, pid.value, time).map(|slot| Slot { tid, ..slot });
         let is_named = |slot: &Slot| !PROXIES.contains(&self.names[slot.value as usize].as_str());
         let is_proxy = first_thread.is_some_and(|slot| !is_named(&slot));
         let mut name = first_thread.filter(is_named).unwrap_or_else(|| self.look_up(tid, time));
@@ -295,6 +302,23 @@ mod tests {
         threads.add(&row(7, 15, "make"));
         let number = threads.name_at(Some(7), Timestamp(19));
         assert_eq!(threads.name(number), "make");
+    }
+
+    #[test]
+    fn rows_may_come_in_any_order() {
+        // The rows of one thread, the last one first: inserting each before all others took minutes.
+        let rows: Vec<Thread> =
+            (0..300_000).map(|at| row(7, 10 * at, ["sh", "fio", "make"][at as usize % 3])).collect();
+        let (mut forwards, mut backwards) = (Threads::default(), Threads::default());
+        rows.iter().for_each(|row| forwards.add(row));
+        rows.iter().rev().for_each(|row| backwards.add(row));
+        for at in [0, 5, 10, 1_500_007, 2_999_980, 2_999_999] {
+            let name = |threads: &mut Threads| {
+                let number = threads.name_at(Some(7), Timestamp(at));
+                threads.name(number).to_owned()
+            };
+            assert_eq!(name(&mut forwards), name(&mut backwards), "{at}");
+        }
     }
 
     #[test]

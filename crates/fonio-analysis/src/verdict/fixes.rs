@@ -99,7 +99,8 @@ impl Devices<'_> {
     /// Returns the device to which at least nine tenths of `amount` belong, or, without such a device, a
     /// device about which nothing is known.
     fn with_most(&self, amount: fn(&DeviceInfo) -> u64) -> DeviceInfo {
-        let all: u64 = self.0.iter().map(amount).sum();
+        // In a hostile recording, this sum and those below can exceed 64 bits.
+        let all = self.0.iter().map(amount).fold(0, u64::saturating_add);
         if all == 0 && self.0.len() == 1 {
             return self.0[0].clone();
         }
@@ -252,7 +253,6 @@ impl Database {
                 .fold(0, u64::saturating_add)
         };
         let of = [Content::SqliteDb, Content::SqliteJournal, Content::SqliteWal].map(written);
-        // In a hostile recording, the sums can exceed 64 bits.
         let of_database = of.iter().copied().fold(0, u64::saturating_add);
         if of_database.saturating_mul(2) < analysis.totals.write_bytes.0.max(1) {
             return None;
@@ -269,15 +269,15 @@ impl Database {
 /// all dirty pages then takes about a second.
 fn dirty_limit(series: &Series) -> String {
     let bins = usize::try_from(SECOND_NS.div_ceil(series.bin_ns.0.max(1))).unwrap_or(usize::MAX);
-    let most: u64 =
-        series.write_bytes.windows(bins).map(|second| second.iter().sum()).max().unwrap_or_default();
+    let sum = |second: &[u64]| second.iter().copied().fold(0, u64::saturating_add);
+    let most = series.write_bytes.windows(bins).map(sum).max().unwrap_or_default();
     let command = |mib: u64| format!("`fonio fix apply dirty-limit={mib}MiB`");
     if most == 0 {
         return command(DIRTY_MIB_DEFAULT);
     }
     let rate = most as f64 / (bins as f64 * series.bin_ns.0 as f64 / SECOND_NS as f64);
     let mib = (rate / f64::from(1 << 20)).round() as u64;
-    let limit = mib.next_power_of_two().clamp(DIRTY_MIB.0, DIRTY_MIB.1);
+    let limit = mib.clamp(DIRTY_MIB.0, DIRTY_MIB.1).next_power_of_two();
     format!("{} (at most {} MiB/s were written here)", command(limit), mib.max(1))
 }
 
@@ -420,6 +420,11 @@ mod tests {
         assert_eq!(told(SECOND_NS / 2, &[1, 20, 30, 3]), seen(64, 50));
         assert_eq!(told(4 * SECOND_NS, &[4, 8]), seen(8, 2));
         assert_eq!(told(SECOND_NS, &[2000]), seen(256, 2000));
+        // A hostile recording can have requests of any length.
+        let huge = Series { bin_ns: Nanos(1), write_bytes: vec![u64::MAX; 1 << 20], ..Series::default() };
+        assert!(dirty_limit(&huge).contains("=32MiB"), "the recording is shorter than a second");
+        let huge = Series { bin_ns: Nanos(SECOND_NS / 2), ..huge };
+        assert_eq!(dirty_limit(&huge), seen(256, 1 << 44));
         // In the following cases, nothing was written, or the recording is shorter than a second.
         for series in [&[0, 0][..], &[]] {
             assert_eq!(told(SECOND_NS, series), "`fonio fix apply dirty-limit=32MiB`");

@@ -13,6 +13,8 @@ use fonio_system::SystemError;
 use fonio_system::command::Failure;
 use fonio_workload::WorkloadError;
 
+use crate::replay::TooLarge;
+
 /// An experiment did not start or did not finish. All changes of the experiment are undone.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -98,6 +100,17 @@ pub enum ExperimentError {
     NoCalls {
         /// The recording without file-system calls.
         recording: PathBuf,
+    },
+    /// A replay of a recording would need too much memory.
+    #[error(
+        "{0} is too large to replay: {why}; replay a part of it, which `fonio import {0} --until 10m -o PART` writes",
+        recording.display()
+    )]
+    TooLarge {
+        /// The recording.
+        recording: PathBuf,
+        /// The part of the replay that is too large.
+        why: TooLarge,
     },
     /// The data that a recording accesses do not fit on the device.
     #[error(

@@ -9,7 +9,7 @@ use fonio_recording::{Recording, Table, Tables};
 use rustc_hash::FxHashMap;
 
 use crate::error::ExperimentError;
-use crate::replay::calls::{Act, Collected, Felt, Sequence};
+use crate::replay::calls::{Act, Collected, Felt, Recorded, Sequence};
 
 /// A program by its name and unit, as an analysis names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +70,11 @@ impl Scene {
         let mut rows = Rows::default();
         let tables = Tables::NONE.with(Table::Threads).with(Table::Calls).with(Table::Files);
         Recording::open(dir)?.replay(&mut rows, tables)?;
+        let too_large = |why| ExperimentError::TooLarge { recording: dir.to_owned(), why };
+        rows.calls.check().map_err(too_large)?;
         let not = |reason: String| ExperimentError::NotRecreated { reason };
-        let own: Vec<&Call> = rows.calls.calls().iter().filter(|call| rows.is_of(call.tid, victim)).collect();
+        let own: Vec<&Recorded> =
+            rows.calls.calls().iter().filter(|call| rows.is_of(call.tid, victim)).collect();
         if own.is_empty() {
             return Err(not(format!("the recording has no calls of {}", victim.name)));
         }
@@ -90,8 +93,10 @@ impl Scene {
                     call.entered >= from && call.entered < until && rows.is_of(call.tid, program)
                 })
             };
-            let mut parts = vec![chosen(victim)];
-            parts.extend(culprit.map(chosen).filter(|part| !part.is_empty()));
+            let mut parts = vec![chosen(victim).map_err(too_large)?];
+            if let Some(culprit) = culprit {
+                parts.extend(Some(chosen(culprit).map_err(too_large)?).filter(|part| !part.is_empty()));
+            }
             let bytes = ByteCount(parts.iter().map(written).fold(0, u64::saturating_add));
             if bytes <= limits.bytes && !parts[0].is_empty() {
                 return Ok(Scene {
@@ -128,12 +133,12 @@ fn length(time: Option<Nanos>) -> Duration {
     Duration::from_nanos(time.unwrap_or_default().0)
 }
 
-fn took(call: &Call) -> Duration {
+fn took(call: &Recorded) -> Duration {
     length(call.exited.and_then(|exited| exited.since(call.entered)))
 }
 
 /// Returns where a part of this length must begin so that the calls in it take longest.
-fn busiest(calls: &[&Call], began: Timestamp, ended: Timestamp, span: Duration) -> Timestamp {
+fn busiest(calls: &[&Recorded], began: Timestamp, ended: Timestamp, span: Duration) -> Timestamp {
     let within = |from: Timestamp| -> Duration {
         let until = after(from, span);
         calls.iter().filter(|call| call.entered >= from && call.entered < until).map(|call| took(call)).sum()
@@ -145,7 +150,7 @@ fn busiest(calls: &[&Call], began: Timestamp, ended: Timestamp, span: Duration) 
     begins.rev().max_by_key(|from| within(*from)).unwrap_or(began)
 }
 
-fn felt(calls: &[&Call], from: Timestamp, until: Timestamp) -> Felt {
+fn felt(calls: &[&Recorded], from: Timestamp, until: Timestamp) -> Felt {
     let mut felt = Felt::default();
     for call in calls.iter().filter(|call| call.entered >= from && call.entered < until) {
         felt.calls += 1;
@@ -165,7 +170,7 @@ fn written(sequence: &Sequence) -> u64 {
         _ => 0,
     });
     let before = sequence.files.iter().filter(|file| file.is_there).map(|file| {
-        let chunks = u64::try_from(file.chunks.len()).unwrap_or(u64::MAX);
+        let chunks = file.chunks.ranges().map(|range| range.end - range.start).sum::<u64>();
         file.bytes.min(chunks.saturating_mul(1 << 20))
     });
     calls.chain(before).fold(0, u64::saturating_add)
@@ -197,7 +202,7 @@ impl Rows {
     }
 
     /// Returns the file system on which the calls took longest.
-    fn slowest_filesystem(&self, calls: &[&Call]) -> Option<DeviceId> {
+    fn slowest_filesystem(&self, calls: &[&Recorded]) -> Option<DeviceId> {
         let mut times: Vec<(DeviceId, Duration)> = Vec::new();
         for call in calls {
             let Some(on) = call.file_id.and_then(|id| self.calls.filesystem_of(id)) else { continue };
@@ -295,7 +300,7 @@ mod tests {
             (11, "fsync", 9_500, 1_500),
             (10, "fsync", 30_000, 1_000),
         ]);
-        let own: Vec<&Call> = rows.calls.calls().iter().collect();
+        let own: Vec<&Recorded> = rows.calls.calls().iter().collect();
         let span = Duration::from_secs(4);
         let from = busiest(&own, Timestamp(0), Timestamp(31_000 * MS), span);
         let found = felt(&own, from, after(from, span));

@@ -272,7 +272,7 @@ mod tests {
             files: vec![Before {
                 is_there: true,
                 bytes: 8192,
-                chunks: [0].into(),
+                chunks: crate::replay::Chunks::of_bytes(0, 1),
                 end: 8192,
                 ..Before::default()
             }],

@@ -5,6 +5,8 @@
 
 use fonio_core::Timestamp;
 
+use super::budget::{LANES_MAX, TooLarge};
+
 #[derive(Debug)]
 pub(super) struct Threaded<A> {
     /// When the thread's first access began.
@@ -16,22 +18,24 @@ pub(super) struct Threaded<A> {
 }
 
 /// Returns lists of successive accesses. There are as many lists as threads ran at the same time.
-pub(super) fn lanes<A>(mut threads: Vec<Threaded<A>>) -> Vec<Vec<A>> {
+pub(super) fn lanes<A>(mut threads: Vec<Threaded<A>>) -> Result<Vec<Vec<A>>, TooLarge> {
     threads.retain(|thread| !thread.accesses.is_empty());
     threads.sort_by_key(|thread| thread.began);
     let mut lanes: Vec<Threaded<A>> = Vec::new();
     for mut thread in threads {
         // This thread most likely waited for the thread that ended last.
+        let is_full = lanes.len() == LANES_MAX;
         let free = lanes.iter_mut().filter(|lane| lane.ended <= thread.began).max_by_key(|lane| lane.ended);
         match free {
             Some(lane) => {
                 lane.ended = thread.ended;
                 lane.accesses.append(&mut thread.accesses);
             }
+            None if is_full => return Err(TooLarge::Threads),
             None => lanes.push(thread),
         }
     }
-    lanes.into_iter().map(|lane| lane.accesses).collect()
+    Ok(lanes.into_iter().map(|lane| lane.accesses).collect())
 }
 
 #[cfg(test)]
@@ -53,6 +57,8 @@ mod tests {
             thread(21, 25, 'd'),
             Threaded { accesses: Vec::new(), ..thread(0, 99, 'x') },
         ];
-        assert_eq!(lanes(threads), [vec!['a', 'd'], vec!['b', 'c']]);
+        assert_eq!(lanes(threads).expect("there are few"), [vec!['a', 'd'], vec!['b', 'c']]);
+        let at_once = (0..=LANES_MAX as u64).map(|at| thread(at, 9999, 'x')).collect();
+        assert_eq!(lanes(at_once), Err(TooLarge::Threads));
     }
 }

@@ -10,8 +10,10 @@
 //! access if the recording shows that the other thread woke or started the thread of the access.
 
 pub mod blocks;
+mod budget;
 pub mod calls;
 mod causes;
+mod chunks;
 mod lanes;
 pub mod model;
 mod signals;
@@ -32,6 +34,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::ExperimentError;
 use crate::filling::Space;
 use signals::Signals;
+
+pub use budget::TooLarge;
+pub use chunks::Chunks;
 
 /// The part of a recording that is replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,13 +129,14 @@ const CHUNK: u64 = 1 << 20;
 /// Computes a replay's sequence from the recording in `dir`.
 pub fn sequence(dir: &Path, what: What) -> Result<Sequence, ExperimentError> {
     let recording = Recording::open(dir)?;
+    let too_large = |why| ExperimentError::TooLarge { recording: dir.to_owned(), why };
     let both = Tables::NONE.with(Table::Threads).with(Table::Waits);
     match what {
         What::Blocks => {
             let mut collected = blocks::Collected::default();
             let tables = both.with(Table::Bios).with(Table::Requests);
             recording.replay(&mut collected, tables)?;
-            let sequence = collected.sequence();
+            let sequence = collected.sequence().map_err(too_large)?;
             if sequence.is_empty() {
                 return Err(ExperimentError::NothingToReplay { recording: dir.to_owned() });
             }
@@ -139,7 +145,7 @@ pub fn sequence(dir: &Path, what: What) -> Result<Sequence, ExperimentError> {
         What::Calls => {
             let mut collected = calls::Collected::default();
             recording.replay(&mut collected, both.with(Table::Calls).with(Table::Files))?;
-            let sequence = collected.sequence();
+            let sequence = collected.sequence().map_err(too_large)?;
             if sequence.is_empty() {
                 return Err(ExperimentError::NoCalls { recording: dir.to_owned() });
             }
@@ -233,3 +239,6 @@ impl Replayed {
             .map_err(|error| ExperimentError::system("understand", file)(error.into()))
     }
 }
+
+#[cfg(test)]
+mod tests;

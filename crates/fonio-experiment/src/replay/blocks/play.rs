@@ -19,7 +19,7 @@ use super::super::{Replayed, Shared};
 use super::{Access, Kind, Sequence};
 
 /// Maximum number of accesses in flight for which no thread waits.
-const POOL: usize = 32;
+pub(super) const POOL: usize = 32;
 const STACK_BYTES: usize = 256 << 10;
 
 pub(in crate::replay) fn play(sequence: &Sequence, path: &Path, fast: bool) -> io::Result<Replayed> {

@@ -11,14 +11,19 @@ use fonio_core::{
 use fonio_sim::engine::Begins;
 use rustc_hash::FxHashMap;
 
+use super::super::budget::{self, Budget, LANES_MAX, TooLarge, check_buffers};
 use super::super::causes::{Causes, MayWait, Waits, link};
+use super::super::chunks::Chunks;
 use super::super::lanes::{Threaded, lanes};
 use super::super::{CHUNK, since};
+use super::play::POOL;
 
 /// The alignment of direct I/O: the block size of file systems.
 const BLOCK: u64 = 4096;
 /// The size of the largest single access. The kernel splits larger accesses anyway.
 const BYTES_MAX: u64 = 4 << 20;
+/// Maximum number of characters of a thread's name. The kernel's names have at most 64.
+const NAME_CHARS_MAX: usize = 64;
 
 /// The operation of a replayed access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +111,7 @@ pub(in crate::replay) struct Collected {
     background: BTreeSet<u32>,
     names: BTreeMap<u32, String>,
     causes: Causes,
+    budget: Budget,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -128,6 +134,9 @@ impl RowSink for Collected {
     }
 
     fn request(&mut self, row: &Request) -> io::Result<()> {
+        if !self.budget.take_thread(row.tid.unwrap_or(0)) || !self.budget.take(budget::ROW) {
+            return Ok(());
+        }
         if let Some(completed) = row.completed {
             self.completed.insert(row.request_id, completed);
         }
@@ -148,7 +157,10 @@ impl RowSink for Collected {
     fn bio(&mut self, row: &Bio) -> io::Result<()> {
         // Skip bios of partitions and stacked devices, because each of these bios continues as a bio of the
         // device below.
-        if row.request_id.is_some() {
+        if row.request_id.is_some()
+            && self.budget.take_thread(row.tid.unwrap_or(0))
+            && self.budget.take(budget::ROW)
+        {
             self.bios.push(Row {
                 device: row.device,
                 op: row.op,
@@ -165,18 +177,23 @@ impl RowSink for Collected {
     }
 
     fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        if !self.budget.take_thread(row.tid) {
+            return Ok(());
+        }
         if row.comm.as_ref().is_some_and(|comm| comm.starts_with("kworker/")) {
             self.background.insert(row.tid);
         }
         if let Some(comm) = &row.comm {
-            self.names.insert(row.tid, comm.to_string());
+            self.names.insert(row.tid, comm.chars().take(NAME_CHARS_MAX).collect());
         }
         self.causes.add_thread(row);
         Ok(())
     }
 
     fn wait(&mut self, row: &Wait) -> io::Result<()> {
-        self.causes.add_wait(row);
+        if self.budget.take_thread(row.tid) && self.budget.take(budget::WAIT) {
+            self.causes.add_wait(row);
+        }
         Ok(())
     }
 
@@ -187,22 +204,27 @@ impl RowSink for Collected {
 
 impl Collected {
     /// Computes the sequence for the device with the most accesses.
-    pub(in crate::replay) fn sequence(mut self) -> Sequence {
+    pub(in crate::replay) fn sequence(mut self) -> Result<Sequence, TooLarge> {
+        self.budget.check()?;
         // Replay bios rather than requests, because another device merges and flushes differently. Not
         // every source records bios.
+        let requests = std::mem::take(&mut self.requests);
         let mut rows = if self.bios.is_empty() {
-            std::mem::take(&mut self.requests)
+            requests
         } else {
+            self.budget.give_back(requests.len() as u64 * budget::ROW);
+            drop(requests);
             std::mem::take(&mut self.bios)
         };
         for row in &mut rows {
             let of_request = row.request_id.and_then(|id| self.completed.get(&id).copied());
             row.completed = row.completed.or(of_request);
         }
+        self.completed = FxHashMap::default();
         let mut by_device: BTreeMap<DeviceId, u64> = BTreeMap::new();
         rows.iter().for_each(|row| *by_device.entry(row.device).or_default() += 1);
         let Some((device, count)) = by_device.into_iter().max_by_key(|(_, count)| *count) else {
-            return Sequence::default();
+            return Ok(Sequence::default());
         };
         let of_other_devices = rows.len() as u64 - count;
         rows.retain(|row| row.device == device);
@@ -220,6 +242,9 @@ impl Collected {
             if accesses.is_empty() {
                 sequence.left_out += 1;
                 continue;
+            }
+            if !self.budget.take(accesses.len() as u64 * budget::ACCESS) {
+                return Err(TooLarge::Memory);
             }
             let is_background = self.background.contains(&row.tid);
             let mut begins = match last.insert(row.tid, row) {
@@ -260,9 +285,14 @@ impl Collected {
         // times even if the other threads are late.
         let (workers, others): (Vec<_>, Vec<_>) =
             threads.into_iter().partition(|(tid, _)| self.background.contains(tid));
-        sequence.threads = lanes(others.into_iter().map(|(_, own)| own).collect());
+        sequence.threads = lanes(others.into_iter().map(|(_, own)| own).collect())?;
         sequence.threads.extend(workers.into_iter().map(|(_, own)| own.accesses));
-        sequence
+        if sequence.threads.len() > LANES_MAX {
+            return Err(TooLarge::Threads);
+        }
+        let largest = |accesses: &Vec<Access>| accesses.iter().map(|access| access.bytes).max().unwrap_or(0);
+        check_buffers(sequence.threads.iter().map(largest).chain([POOL as u64 * BYTES_MAX]))?;
+        Ok(sequence)
     }
 }
 
@@ -288,8 +318,10 @@ fn accesses(row: &Row, places: &Places) -> Vec<(Kind, u64, u64)> {
     if kind == Kind::Flush || has(Flags::PREFLUSH) {
         found.push((Kind::Flush, 0, 0));
     }
-    let (Some(sector), false) = (row.sector, kind == Kind::Flush || row.bytes == 0) else { return found };
-    let (mut from, end) = blocks(sector, row.bytes);
+    if kind == Kind::Flush {
+        return found;
+    }
+    let Some((mut from, end)) = blocks(row) else { return found };
     while from < end {
         // Chunks that are adjacent on the device are adjacent in the file.
         let bytes = (end - from).min(BYTES_MAX);
@@ -299,34 +331,49 @@ fn accesses(row: &Row, places: &Places) -> Vec<(Kind, u64, u64)> {
     found
 }
 
-/// Returns the start and end of an access in bytes, rounded to blocks.
-fn blocks(sector: Sector, bytes: u64) -> (u64, u64) {
-    let from = sector.0 * SECTOR_BYTES;
-    (from / BLOCK * BLOCK, (from + bytes).div_ceil(BLOCK) * BLOCK)
+/// Returns the start and end of an access in bytes, rounded to blocks. Returns `None` if the row has no data, or
+/// is damaged: the kernel's sizes have 32 bits, and no device ends after 2^63 bytes.
+fn blocks(row: &Row) -> Option<(u64, u64)> {
+    let (sector, bytes) = (row.sector?, u64::from(u32::try_from(row.bytes).ok()?));
+    let from = sector.0.checked_mul(SECTOR_BYTES).filter(|from| *from < 1 << 63)?;
+    (bytes > 0).then_some((from / BLOCK * BLOCK, (from + bytes).div_ceil(BLOCK) * BLOCK))
 }
 
 /// The accessed chunks of the device, placed next to each other in the file in address order. Offsets
 /// within a chunk stay the same.
 #[derive(Debug)]
-struct Places(BTreeMap<u64, u64>);
+struct Places {
+    /// The first chunk of each range of chunks, and its place in the file.
+    ranges: BTreeMap<u64, u64>,
+    /// Number of chunks.
+    count: u64,
+}
 
 impl Places {
     fn of(rows: &[Row]) -> Places {
-        let mut chunks = BTreeSet::new();
+        let mut chunks = Chunks::default();
         for row in rows.iter().filter(|row| matches!(row.op, Op::Read | Op::Write)) {
-            let Some(sector) = row.sector else { continue };
-            let (from, end) = blocks(sector, row.bytes);
-            chunks.extend(from / CHUNK..end.div_ceil(CHUNK));
+            if let Some((from, end)) = blocks(row) {
+                chunks.add_bytes(from, end);
+            }
         }
-        Places(chunks.into_iter().zip(0..).collect())
+        let mut places = Places { ranges: BTreeMap::new(), count: 0 };
+        for range in chunks.ranges() {
+            places.ranges.insert(range.start, places.count);
+            places.count += range.end - range.start;
+        }
+        places
     }
 
     fn bytes(&self) -> ByteCount {
-        ByteCount(self.0.len() as u64 * CHUNK)
+        ByteCount(self.count * CHUNK)
     }
 
+    /// Returns the offset in the file of the accessed byte `at` of the device.
     fn offset(&self, at: u64) -> u64 {
-        self.0.get(&(at / CHUNK)).copied().unwrap_or(0) * CHUNK + at % CHUNK
+        let range = self.ranges.range(..=at / CHUNK).next_back();
+        let (first, place) = range.expect("each accessed byte is in a range");
+        (place + at / CHUNK - first) * CHUNK + at % CHUNK
     }
 }
 
@@ -350,7 +397,7 @@ mod tests {
         let worker = Thread { tid: 9, comm: Some("kworker/u8:1".into()), ..Thread::default() };
         collected.thread(&worker).expect("it only collects");
         rows.iter().for_each(|row| collected.request(row).expect("it only collects"));
-        collected.sequence()
+        collected.sequence().expect("it is small")
     }
 
     #[test]

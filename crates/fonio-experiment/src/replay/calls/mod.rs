@@ -9,8 +9,8 @@ pub(super) use play::play;
 pub(crate) use play::{Part, play_together};
 pub(super) use prepare::prepare;
 pub(crate) use prepare::renew;
-pub(crate) use sequence::Collected;
 pub use sequence::{Act, Before, Call, LeftOut, Sequence};
+pub(crate) use sequence::{Collected, Recorded};
 
 /// Returns the name of a recorded file in the replay's folder.
 fn file_name(file: usize) -> String {

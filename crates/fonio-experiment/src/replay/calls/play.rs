@@ -17,6 +17,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
 use super::super::{Replayed, Shared};
+use super::sequence::PIECE_MAX;
 use super::{Act, Call, Sequence, file_name};
 
 /// The flags of an open file that affect how long calls take.
@@ -232,7 +233,7 @@ impl Player<'_> {
             Act::Write { offset, bytes } => {
                 self.done.bytes.0 += bytes;
                 let mut buffer = std::mem::take(&mut self.buffer);
-                let written = self.file(call)?.write_all_at(buffer.of(bytes), offset);
+                let written = self.write(call, offset, bytes, &mut buffer);
                 self.buffer = buffer;
                 written
             }
@@ -280,17 +281,28 @@ impl Player<'_> {
 
     fn read(&mut self, call: &Call, offset: u64, bytes: u64) -> io::Result<()> {
         let mut buffer = std::mem::take(&mut self.buffer);
-        let into = buffer.of(bytes);
         let mut got = 0;
-        while got < into.len() {
-            match self.file(call)?.read_at(&mut into[got..], offset + got as u64)? {
+        while got < bytes {
+            let into = buffer.of((bytes - got).min(PIECE_MAX));
+            match self.file(call)?.read_at(into, offset.saturating_add(got))? {
                 0 => break,
-                more => got += more,
+                more => got += more as u64,
             }
         }
-        self.done.short_reads += u64::from(got < into.len());
-        self.done.bytes.0 += got as u64;
+        self.done.short_reads += u64::from(got < bytes);
+        self.done.bytes.0 += got;
         self.buffer = buffer;
+        Ok(())
+    }
+
+    fn write(&mut self, call: &Call, offset: u64, bytes: u64, buffer: &mut Buffer) -> io::Result<()> {
+        let file = self.file(call)?;
+        let mut done = 0;
+        while done < bytes {
+            let piece = (bytes - done).min(PIECE_MAX);
+            file.write_all_at(buffer.of(piece), offset.saturating_add(done))?;
+            done += piece;
+        }
         Ok(())
     }
 
@@ -349,8 +361,8 @@ mod tests {
     fn files_are_as_the_calls_leave_them() {
         let dir = tempfile::tempdir().expect("a folder");
         let folder = dir.path().join("replay");
-        let there =
-            Before { is_there: true, bytes: 5000, chunks: [0].into(), end: 6000, ..Before::default() };
+        let chunks = crate::replay::Chunks::of_bytes(0, 6000);
+        let there = Before { is_there: true, bytes: 5000, chunks, end: 6000, ..Before::default() };
         let folder_flags = FileFlags::FOLDER;
         let sequence = Sequence {
             files: vec![

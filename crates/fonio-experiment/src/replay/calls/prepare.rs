@@ -38,10 +38,13 @@ pub(crate) fn renew(sequence: &Sequence, folder: &Path) -> io::Result<()> {
         }
         let file = File::create(path)?;
         file.set_len(before.bytes)?;
-        for chunk in &before.chunks {
-            let from = chunk * CHUNK;
-            if from < before.bytes {
-                file.write_all_at(buffer.of(CHUNK.min(before.bytes - from)), from)?;
+        for range in before.chunks.ranges() {
+            let end = before.bytes.min(range.end.saturating_mul(CHUNK));
+            let mut from = range.start * CHUNK;
+            while from < end {
+                let bytes = CHUNK.min(end - from);
+                file.write_all_at(buffer.of(bytes), from)?;
+                from += bytes;
             }
         }
     }

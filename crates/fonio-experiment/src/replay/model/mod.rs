@@ -20,6 +20,9 @@ use crate::error::ExperimentError;
 
 pub use report::model_document;
 
+/// Maximum number of commands of one replay, so that it needs less than 512 MiB of memory.
+const STEPS_MAX: u64 = 2 << 20;
+
 /// The device on which a recording is replayed.
 #[derive(Clone, Copy, Debug)]
 pub struct Model<'a> {
@@ -112,7 +115,8 @@ pub fn replay_in_model(
     let mut collected = Collected::default();
     let tables = Tables::NONE.with(Table::Threads).with(Table::Waits).with(Table::Requests);
     Recording::open(dir)?.replay(&mut collected, tables)?;
-    let sequence = collected.sequence();
+    let too_large = |why| ExperimentError::TooLarge { recording: dir.to_owned(), why };
+    let sequence = collected.sequence().map_err(too_large)?;
     if sequence.is_empty() {
         return Err(ExperimentError::NothingToReplay { recording: dir.to_owned() });
     }
@@ -141,6 +145,15 @@ fn run(sequence: &Sequence, model: &Model<'_>, policy: Policy) -> Result<ModelRu
         )));
     }
     let from = write_in_order(device.as_mut(), sequence.file_bytes, Timestamp(0));
+    // The engine holds all steps in memory, as the sequence holds all accesses.
+    let count = |access: &Access| access.bytes.div_ceil(limits.command_max.0).max(1);
+    let steps_all = sequence.threads.iter().flatten().map(count).fold(0, u64::saturating_add);
+    if steps_all > STEPS_MAX {
+        return Err(ExperimentError::InModel(format!(
+            "the device splits the accesses into {steps_all} commands, and the model can run at most {STEPS_MAX}; \
+             replay a part of the recording, which `fonio import RECORDING --until 10m -o PART` writes"
+        )));
+    }
     let steps = |thread: &Vec<Access>| steps(thread, limits.command_max.0, model.fast);
     let sources = sequence.threads.iter().map(|thread| Source::Linked(steps(thread))).collect();
     let host = Host { depth: limits.depth, seed: model.seed };

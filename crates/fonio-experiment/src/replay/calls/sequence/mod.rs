@@ -1,20 +1,25 @@
 //! Computes the sequence for a replay of calls: the calls of each recorded thread, and the files that they
 //! use.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 
 use fonio_core::{ByteCount, DeviceId, File, FileFlags, RowSink, Thread, Timestamp, Wait, ignore_rows};
 use fonio_sim::engine::Begins;
 use rustc_hash::FxHashMap;
 
+use super::super::budget::{self, Budget, TooLarge, check_buffers};
 use super::super::causes::{Causes, MayWait, Waits, link};
+use super::super::chunks::Chunks;
 use super::super::lanes::{Threaded, lanes};
 use super::super::{CHUNK, since};
 
 /// Maximum number of bytes that one call reads or writes (the kernel's `MAX_RW_COUNT`); a larger row is
 /// damaged.
 const TRANSFER_MAX: u64 = 0x7fff_f000;
+/// Maximum number of bytes that the replay reads or writes at once; larger calls are split.
+pub(super) const PIECE_MAX: u64 = 1 << 20;
 /// Folders with files that the kernel generates. Calls on these files are not replayed.
 const KERNEL_FOLDERS: [&str; 2] = ["/proc/", "/sys/"];
 
@@ -99,7 +104,7 @@ pub struct Before {
     /// The length of the file before the recording.
     pub bytes: u64,
     /// The numbers of the file's accessed chunks. All other chunks are holes.
-    pub chunks: BTreeSet<u64>,
+    pub chunks: Chunks,
     /// The end of the data: the offset after the last byte that existed before the recording or is accessed.
     pub end: u64,
     /// Number of bytes that `fallocate` calls allocate.
@@ -147,8 +152,11 @@ impl Sequence {
     /// Returns the space that the replay's files occupy if no file is removed.
     pub(crate) fn room(&self) -> ByteCount {
         let of_file = |file: &Before| -> u64 {
-            let chunks = file.chunks.iter().map(|chunk| CHUNK.min(file.end.saturating_sub(chunk * CHUNK)));
-            file.allocated.saturating_add(chunks.sum())
+            let bytes = |range: Range<u64>| {
+                let end = range.end.saturating_mul(CHUNK).min(file.end);
+                end.saturating_sub(range.start.saturating_mul(CHUNK))
+            };
+            file.chunks.ranges().map(bytes).fold(file.allocated, u64::saturating_add)
         };
         ByteCount(self.files.iter().map(of_file).fold(0, u64::saturating_add))
     }
@@ -158,9 +166,25 @@ impl Sequence {
 #[derive(Debug, Default)]
 pub(crate) struct Collected {
     began: Option<Timestamp>,
-    calls: Vec<fonio_core::Call>,
+    calls: Vec<Recorded>,
     files: FxHashMap<u32, (Option<DeviceId>, bool)>,
     causes: Causes,
+    budget: Budget,
+}
+
+/// The parts of a recorded call that the sequence needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recorded {
+    pub tid: u32,
+    pub entered: Timestamp,
+    pub exited: Option<Timestamp>,
+    pub file_id: Option<u32>,
+    pub result: Option<i64>,
+    file_flags: Option<FileFlags>,
+    /// The effect of the call, even if the call failed.
+    act: Option<Act>,
+    /// The reason why the call itself cannot be replayed.
+    refused: Option<LeftOut>,
 }
 
 impl RowSink for Collected {
@@ -170,7 +194,19 @@ impl RowSink for Collected {
     }
 
     fn call(&mut self, row: &fonio_core::Call) -> io::Result<()> {
-        self.calls.push(row.clone());
+        if !self.budget.take_thread(row.tid) || !self.budget.take(budget::ROW) {
+            return Ok(());
+        }
+        let act = act_of(row);
+        let refused = if row.result.is_some_and(|result| result < 0) {
+            Some(LeftOut::Failed)
+        } else if !is_known(&row.name) {
+            Some(LeftOut::Kind)
+        } else {
+            None
+        };
+        let fonio_core::Call { tid, entered, exited, file_id, result, file_flags, .. } = *row;
+        self.calls.push(Recorded { tid, entered, exited, file_id, result, file_flags, act, refused });
         Ok(())
     }
 
@@ -179,17 +215,23 @@ impl RowSink for Collected {
             .path
             .as_ref()
             .is_some_and(|path| KERNEL_FOLDERS.iter().any(|folder| path.starts_with(folder)));
-        self.files.insert(row.file_id, (row.device, is_kernels));
+        if self.files.contains_key(&row.file_id) || self.budget.take(budget::FILE) {
+            self.files.insert(row.file_id, (row.device, is_kernels));
+        }
         Ok(())
     }
 
     fn thread(&mut self, row: &Thread) -> io::Result<()> {
-        self.causes.add_thread(row);
+        if self.budget.take_thread(row.tid) {
+            self.causes.add_thread(row);
+        }
         Ok(())
     }
 
     fn wait(&mut self, row: &Wait) -> io::Result<()> {
-        self.causes.add_wait(row);
+        if self.budget.take_thread(row.tid) && self.budget.take(budget::WAIT) {
+            self.causes.add_wait(row);
+        }
         Ok(())
     }
 
@@ -199,13 +241,18 @@ impl RowSink for Collected {
 }
 
 impl Collected {
-    pub(in crate::replay) fn sequence(self) -> Sequence {
+    pub(in crate::replay) fn sequence(self) -> Result<Sequence, TooLarge> {
         let place = self.place();
         self.sequence_on(place)
     }
 
+    /// Fails if not all rows were collected.
+    pub(crate) fn check(&self) -> Result<(), TooLarge> {
+        self.budget.check()
+    }
+
     /// Returns the collected calls, in the order in which they came.
-    pub(crate) fn calls(&self) -> &[fonio_core::Call] {
+    pub(crate) fn calls(&self) -> &[Recorded] {
         &self.calls
     }
 
@@ -220,19 +267,21 @@ impl Collected {
         &self,
         from: Timestamp,
         place: DeviceId,
-        is_chosen: impl Fn(&fonio_core::Call) -> bool,
-    ) -> Sequence {
-        let chosen = self.calls.iter().filter(|call| is_chosen(call)).cloned().collect();
+        is_chosen: impl Fn(&Recorded) -> bool,
+    ) -> Result<Sequence, TooLarge> {
+        let chosen = self.calls.iter().filter(|call| is_chosen(call)).copied().collect();
         let part = Collected {
             began: Some(from),
             calls: chosen,
             files: self.files.clone(),
             causes: Causes::default(),
+            budget: Budget::default(),
         };
         part.sequence_on(Some(place))
     }
 
-    fn sequence_on(mut self, place: Option<DeviceId>) -> Sequence {
+    fn sequence_on(mut self, place: Option<DeviceId>) -> Result<Sequence, TooLarge> {
+        self.budget.check()?;
         self.calls.sort_by_key(|call| call.entered);
         let began = self.began.or(self.calls.first().map(|call| call.entered)).unwrap_or_default();
         let mut making = Making::default();
@@ -246,6 +295,9 @@ impl Collected {
                     continue;
                 }
             };
+            if !self.budget.take(budget::ACCESS) {
+                return Err(TooLarge::Memory);
+            }
             let file = making.file(file_id, row.file_flags);
             making.files[file].add(act);
             let (entered, exited) = (row.entered, row.exited.unwrap_or(row.entered));
@@ -263,12 +315,13 @@ impl Collected {
         }
         let signals = link(&mut threads, self.causes, &may_wait);
         let files = making.files.into_iter().map(|following| following.before).collect();
-        Sequence {
-            files,
-            threads: lanes(threads.into_values().collect()),
-            signals,
-            left_out: making.left_out,
-        }
+        let threads = lanes(threads.into_values().collect())?;
+        let piece = |call: &Call| match call.act {
+            Act::Read { bytes, .. } | Act::Write { bytes, .. } => bytes.min(PIECE_MAX),
+            _ => 0,
+        };
+        check_buffers(threads.iter().map(|calls| calls.iter().map(piece).max().unwrap_or(0)))?;
+        Ok(Sequence { files, threads, signals, left_out: making.left_out })
     }
 
     /// Returns the file system with the most calls that change data or, if no calls change data, with the
@@ -280,25 +333,18 @@ impl Collected {
             let Some((Some(device), false)) = file else { continue };
             let (changing, all) = counts.entry(*device).or_default();
             *all += 1;
-            *changing += u64::from(!matches!(act_of(call), Some(Act::Open { .. } | Act::Read { .. }) | None));
+            *changing += u64::from(!matches!(call.act, Some(Act::Open { .. } | Act::Read { .. }) | None));
         }
         counts.into_iter().max_by_key(|(_, count)| *count).map(|(device, _)| device)
     }
 
     /// Returns how to replay a row: the action and its file, which is `None` for a call on the complete
     /// file system.
-    fn replayed(
-        &self,
-        row: &fonio_core::Call,
-        place: Option<DeviceId>,
-    ) -> Result<(Act, Option<u32>), LeftOut> {
-        if row.result.is_some_and(|result| result < 0) {
-            return Err(LeftOut::Failed);
+    fn replayed(&self, row: &Recorded, place: Option<DeviceId>) -> Result<(Act, Option<u32>), LeftOut> {
+        if let Some(refused) = row.refused {
+            return Err(refused);
         }
-        if !is_known(&row.name) {
-            return Err(LeftOut::Kind);
-        }
-        let Some(act) = act_of(row) else { return Err(LeftOut::Unknown) };
+        let Some(act) = row.act else { return Err(LeftOut::Unknown) };
         let Some(file_id) = row.file_id else {
             return if act == Act::SyncFilesystem { Ok((act, None)) } else { Err(LeftOut::Unknown) };
         };
@@ -413,7 +459,7 @@ impl Following {
 fn touch(before: &mut Before, offset: u64, bytes: u64) {
     let end = offset.saturating_add(bytes);
     before.end = before.end.max(end);
-    before.chunks.extend(offset / CHUNK..end.div_ceil(CHUNK));
+    before.chunks.add_bytes(offset, end);
 }
 
 #[cfg(test)]

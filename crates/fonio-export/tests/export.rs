@@ -416,3 +416,95 @@ proptest! {
         prop_assert_eq!(&batch.requests, &[row]);
     }
 }
+
+/// Runs an ignored test of this file in a process with 512 MiB of address space.
+fn in_little_memory(test: &str) {
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -v 524288; exec \"$0\" \"$@\""])
+        .arg(std::env::current_exe().expect("the test runs"))
+        .args(["--exact", test, "--ignored", "--test-threads=1"])
+        .env("MALLOC_ARENA_MAX", "1")
+        .output()
+        .expect("sh runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("1 passed"), "{text}");
+}
+
+#[test]
+fn hostile_rows_need_little_memory() {
+    in_little_memory("export_hostile_rows_as_perfetto");
+    in_little_memory("export_hostile_rows_as_csv");
+    in_little_memory("export_hostile_rows_as_iolog");
+}
+
+/// Passes long names of many threads, many devices, and many requests, calls and marks at once.
+fn pour_hostile_rows(sink: &mut dyn RowSink) {
+    const COUNT: u32 = 600_000;
+    let works = "there is no output";
+    let long = "n".repeat(64 << 10);
+    for tid in 0..COUNT {
+        let comm = Some(if tid % 300 == 0 { long.clone() } else { format!("{tid}{}", &long[..300]) });
+        let row = Thread { tid, pid: Some(tid), comm, ..Thread::default() };
+        sink.thread(&row).expect(works);
+    }
+    let far = Some(Timestamp(u64::MAX));
+    for at in 0..COUNT {
+        let from = Timestamp(at.into());
+        if at % 100 == 0 {
+            sink.mark(&Mark { at: from, until: far, name: long.clone(), tid: None }).expect(works);
+        }
+        let call = Call {
+            call_id: at.into(),
+            name: if at % 100 == 0 { long.clone() } else { "fsync".to_owned() },
+            tid: at,
+            file_id: None,
+            offset: None,
+            bytes: None,
+            entered: from,
+            exited: far,
+            result: None,
+            sqlite_write: None,
+            file_flags: None,
+        };
+        sink.call(&call).expect(works);
+        // Half of the requests are to one device, which never completes them.
+        let device = if at % 2 == 0 { DEVICE } else { DeviceId(at) };
+        let row = Request {
+            device,
+            queued: Some(from),
+            issued: Some(from),
+            completed: far,
+            tid: Some(at),
+            ..request(at.into(), Op::Write, u64::from(at) * 8, 4096, [None; 3])
+        };
+        sink.request(&row).expect(works);
+    }
+}
+
+#[test]
+#[ignore = "hostile_rows_need_little_memory starts it, with little memory"]
+fn export_hostile_rows_as_perfetto() {
+    let mut sink = PerfettoJson::new(io::sink(), &devices());
+    pour_hostile_rows(&mut sink);
+    assert!(sink.left_out() > 600_000, "{}", sink.left_out());
+    sink.finish().expect("there is no output");
+}
+
+#[test]
+#[ignore = "hostile_rows_need_little_memory starts it, with little memory"]
+fn export_hostile_rows_as_csv() {
+    let mut sink = CsvExport::new(io::sink()).expect("there is no output");
+    pour_hostile_rows(&mut sink);
+    assert_eq!(sink.left_out(), 600_000 - (1 << 18));
+    sink.finish().expect("there is no output");
+}
+
+#[test]
+#[ignore = "hostile_rows_need_little_memory starts it, with little memory"]
+fn export_hostile_rows_as_iolog() {
+    let mut sink = FioIolog::new(io::sink(), Version::V3, &devices()).expect("there is no output");
+    pour_hostile_rows(&mut sink);
+    let written = sink.finish().expect("there is no output");
+    assert_eq!((written.requests, written.impossible), (304_095, 295_905));
+}

@@ -53,6 +53,7 @@ pub fn run(arguments: &Export) -> Result<Exit> {
         ExportFormat::Perfetto => {
             let mut sink = PerfettoJson::new(&mut out, &devices);
             pour(&mut sink)?;
+            say_left_out(sink.left_out());
             sink.finish()?;
         }
         ExportFormat::Iolog | ExportFormat::IologV2 => {
@@ -70,7 +71,7 @@ pub fn run(arguments: &Export) -> Result<Exit> {
             if written.impossible > 0 {
                 say!(
                     "note: {} requests are left out, because no device can have requests of their length or at their \
-                     place; the recording is damaged",
+                     place, or because there are too many devices; the recording is damaged",
                     written.impossible
                 );
             }
@@ -78,6 +79,7 @@ pub fn run(arguments: &Export) -> Result<Exit> {
         ExportFormat::Csv => {
             let mut sink = CsvExport::new(&mut out)?;
             pour(&mut sink)?;
+            say_left_out(sink.left_out());
             sink.finish()?;
         }
         ExportFormat::Recording => {}
@@ -87,6 +89,14 @@ pub fn run(arguments: &Export) -> Result<Exit> {
         writeln!(output::screen(), "Written to {}.", arguments.out.display())?;
     }
     Ok(Exit::Fine)
+}
+
+fn say_left_out(rows: u64) {
+    if rows > 0 {
+        say!(
+            "note: {rows} requests, marks or names of threads are left out, because there are too many at once"
+        );
+    }
 }
 
 /// Writes a recording of the rows that pass the filters. If a `key` is given, names are replaced by tokens.

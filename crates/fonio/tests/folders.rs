@@ -17,6 +17,9 @@ const TELL: &str = "tell() { (cd $1 && find . -type d -printf '%P %y %m %U:%G %T
     find . ! -type d -printf '%P %y %m %U:%G %n %s %T@ %l\\n' | sort && \
     find . -type f | sort | xargs -r sha1sum); }";
 
+/// A shell function that ends the script if a command succeeds. (With `set -e`, a command after `!` never ends it.)
+const FAILS: &str = "fails() { if \"$@\"; then echo \"this must fail: $*\" >&2; exit 1; fi; }";
+
 /// Runs a shell script that stops at the first failing command. Returns `None` if the machine does not
 /// support mount namespaces.
 #[track_caller]
@@ -26,7 +29,7 @@ fn run(script: &str) -> Option<Output> {
     }
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let prepare = "mount -t tmpfs none /run && mount -t tmpfs none /var/lib && echo ready >&2";
-    let whole = format!("set -e; {prepare}; mkdir $LOG; {TELL}; {FILL}; {script}");
+    let whole = format!("set -e; {prepare}; mkdir $LOG; {TELL}; {FAILS}; {FILL}; {script}");
     let out = Command::new("unshare")
         .args(["--mount", "--propagation", "private", "--", "bash", "-c", &whole])
         .env("FONIO", assert_cmd::cargo::cargo_bin!("fonio"))

@@ -4,15 +4,15 @@ $FONIO fix apply bfuse $LOG
 findmnt -n -o FSTYPE $LOG
 echo three >>$LOG/app.log; rm $LOG/sub/deep; echo new >$LOG/new
 sleep 1000 3>>$LOG/new & WRITER=$!; sleep 0.3
-! $FONIO fix undo
+fails $FONIO fix undo
 kill $WRITER; wait $WRITER || true
-! $FONIO fix apply bfuse $LOG
-! $FONIO fix apply bfuse $LOG --keep
+fails $FONIO fix apply bfuse $LOG
+fails $FONIO fix apply bfuse $LOG --keep
 $FONIO fix undo bfuse
-! findmnt $LOG
+fails findmnt $LOG
 cat $LOG/app.log $LOG/new
 rm $LOG/new
-! test -e /run/fonio/settings.json
+fails test -e /run/fonio/settings.json
 echo all is back
 
 #= none -> mounted

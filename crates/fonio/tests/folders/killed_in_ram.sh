@@ -9,8 +9,8 @@ for round in 1 2 3 4 5 6 7 8 9; do
     tell $LOG | cmp - $DIR/before
     if test -e /run/fonio/settings.json; then $FONIO fix undo; fi
     tell $LOG | cmp - $DIR/before
-    ! findmnt $LOG
-    ! test -e /run/fonio/settings.json
+    fails findmnt $LOG
+    fails test -e /run/fonio/settings.json
 done
 echo each time
 

@@ -12,7 +12,7 @@ for round in 1 2 3 4 5 6 7 8; do
 done
 $FONIO folder write-out $LOG >/dev/null
 tell $LOG >$DIR/memory; tell /run/below/log | cmp - $DIR/memory
-! ls -A /run/below/log | grep fonio
+fails sh -c 'ls -A /run/below/log | grep fonio'
 umount /run/below
 
 #= round 8

@@ -1,10 +1,10 @@
 mkdir $CARD/log $CARD/full; touch $CARD/full/file
 tell $LOG >$DIR/before
-! $FONIO fix apply folder-on $LOG
-! $FONIO fix apply folder-on=log $LOG
-! $FONIO fix apply folder-on=$CARD/none $LOG
-! $FONIO fix apply folder-on=$CARD/full $LOG
-! $FONIO fix apply folder-on=$DIR $LOG
+fails $FONIO fix apply folder-on $LOG
+fails $FONIO fix apply folder-on=log $LOG
+fails $FONIO fix apply folder-on=$CARD/none $LOG
+fails $FONIO fix apply folder-on=$CARD/full $LOG
+fails $FONIO fix apply folder-on=$DIR $LOG
 $FONIO fix apply folder-on=$CARD/log $LOG --dry-run
 cmp /etc/fstab $DIR/fstab
 $FONIO fix apply folder-on=$CARD/log $LOG
@@ -13,18 +13,18 @@ tail -n 1 /etc/fstab
 echo three >>$LOG/app.log; rm $LOG/sub/deep; echo new >$LOG/new
 tell $LOG >$DIR/during
 sleep 1000 3>>$LOG/new & WRITER=$!; sleep 0.3
-! $FONIO fix undo
+fails $FONIO fix undo
 kill $WRITER; wait $WRITER || true
 umount $LOG
-! $FONIO fix undo
+fails $FONIO fix undo
 mount $LOG
 $FONIO fix undo --dry-run
 $FONIO fix undo
 tell $LOG | cmp - $DIR/during
-! findmnt $LOG
+fails findmnt $LOG
 test -z "$(ls -A $CARD/log)"
 cmp /etc/fstab $DIR/fstab
-! ls /etc/fstab.* /var/lib/fonio
+fails ls /etc/fstab.*; fails ls /var/lib/fonio
 for round in 1 2 3 4 5 6; do
     $FONIO fix apply folder-on=$CARD/log $LOG >/dev/null & APPLY=$!
     sleep 0.0$round; kill -9 $APPLY 2>/dev/null || true; wait $APPLY 2>/dev/null || true
@@ -33,7 +33,7 @@ for round in 1 2 3 4 5 6; do
     sleep 0.0$round; kill -9 $UNDO 2>/dev/null || true; wait $UNDO 2>/dev/null || true
     $FONIO fix undo || true
     tell $LOG | cmp - $DIR/during
-    ! findmnt $LOG
+    fails findmnt $LOG
     test -z "$(ls -A $CARD/log)"
     cmp /etc/fstab $DIR/fstab
 done

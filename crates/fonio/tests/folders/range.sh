@@ -17,7 +17,7 @@ chmod o+w $CARD
 refused apply hot-range=12MiB $HOT
 chmod o-w $CARD
 $FONIO fix apply hot-range=12MiB $HOT --dry-run
-! test -e $IMAGES; cmp /etc/fstab $DIR/fstab
+fails test -e $IMAGES; cmp /etc/fstab $DIR/fstab
 $FONIO fix apply hot-range=12MiB $HOT
 tell $HOT | cmp - $DIR/before
 findmnt -n -o FSTYPE,SOURCE $HOT; losetup -n -O AUTOCLEAR,DIO,BACK-FILE $(findmnt -n -o SOURCE $HOT)
@@ -43,8 +43,8 @@ kill $WRITER; wait $WRITER || true
 $FONIO fix undo --dry-run
 $FONIO fix undo
 tell $HOT | cmp - $DIR/during
-! findmnt $HOT; ! test -e $IMAGES; cmp /etc/fstab $DIR/fstab
-! test -e /run/fonio/settings.json; ! losetup -n -O BACK-FILE | grep hot-range
+fails findmnt $HOT; fails test -e $IMAGES; cmp /etc/fstab $DIR/fstab
+fails test -e /run/fonio/settings.json; fails sh -c "losetup -n -O BACK-FILE | grep $DIR.*hot-range"
 echo all is back
 
 #= write the size of the range, such as hot-range=16MiB: `fonio bench address-range FOLDER` measures

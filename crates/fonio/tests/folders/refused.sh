@@ -4,7 +4,7 @@ refused apply folder-in-ram /var
 refused apply folder-in-ram
 refused apply folder-in-ram=100 $LOG
 refused apply folder-in-ram $LOG --keep
-! findmnt $LOG
+fails findmnt $LOG
 head -c 3M /dev/urandom >$LOG/large
 refused apply folder-in-ram=2MiB $LOG
 refused apply folder-in-ram=64GiB $LOG
@@ -15,7 +15,7 @@ mkdir $LOG/mnt; mount -t tmpfs none $LOG/mnt
 refused apply folder-in-ram $LOG
 refused apply folder-in-ram $LOG/mnt
 umount $LOG/mnt
-! test -e /run/fonio/settings.json
+fails test -e /run/fonio/settings.json
 
 #= on /etc: the system starts from this folder
 #= is in this folder: name a folder below it

@@ -17,6 +17,7 @@
 //! | processes and files that cause requests | [`causes`] |
 //! | critical path of a launch | [`launch`] |
 //! | cost of SQLite transactions | [`sqlite`] |
+//! | counts of calls that repeat exactly, against a baseline | [`counts`] |
 //! | the rest of the machine | [`machine`] |
 //! | changes over time | [`over_time`] |
 //! | validity of the figures, verdict and findings | [`verdict`] |
@@ -26,6 +27,7 @@ pub mod addresses;
 pub mod analyser;
 pub mod causes;
 pub mod compare;
+pub mod counts;
 pub mod device;
 pub mod distribution;
 pub mod figures;

@@ -82,6 +82,15 @@ pub const SOURCE_PROCFS: &str = "procfs";
 /// The value of [`Source::format`] in the recording of a stall that `fonio watch` saved.
 pub const SOURCE_WATCH: &str = "watch";
 
+/// The value of [`Source::format`] in a recording of file-system calls by `ptrace`, which has no requests.
+pub const SOURCE_PTRACE: &str = "ptrace";
+
+/// The code of the diagnostic that counts rings of io_uring, whose reads and writes are not recorded.
+pub const UNSEEN_RINGS: &str = "unseen-rings";
+
+/// The code of the diagnostic that counts files mapped for shared writing; writes through a mapping are not recorded.
+pub const MAPPED_WRITES: &str = "mapped-writes";
+
 /// In [`Source::shows`]: the recording has the file-system calls of the followed processes.
 pub const SHOWS_CALLS: &str = "calls";
 

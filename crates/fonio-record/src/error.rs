@@ -103,6 +103,24 @@ pub enum RecordError {
         #[source]
         source: NotStarted,
     },
+    /// This process may not trace its own children.
+    #[error(
+        "this system does not allow ptrace ({source}), by which fonio sees the calls of a command; in a container, allow it with `--cap-add SYS_PTRACE` or `--security-opt seccomp=unconfined`; elsewhere, set kernel.yama.ptrace_scope to at most 1"
+    )]
+    NoPtrace {
+        /// The kernel's error.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel refused the filter that stops a command at its calls.
+    #[error(
+        "this system does not allow seccomp filters ({source}), with which fonio selects the calls of a command: it needs CONFIG_SECCOMP_FILTER=y and Linux 5.3 or later, and a container that does not forbid the call seccomp"
+    )]
+    NoSeccomp {
+        /// The kernel's error.
+        #[source]
+        source: io::Error,
+    },
     /// The command after `--` is empty.
     #[error("no program was named after `--`")]
     EmptyCommand,

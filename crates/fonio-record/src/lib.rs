@@ -3,7 +3,8 @@
 //! [`record()`] creates a recording. The recorder enables the kernel's block tracepoints in its own tracefs
 //! instance. During the capture, the recorder keeps the raw ring-buffer pages in memory, so it writes nothing
 //! to the watched disks. At the end, the recorder writes the recording. If the kernel cannot trace,
-//! [`record_sampled()`] samples procfs for blocked threads.
+//! [`record_sampled()`] samples procfs for blocked threads. [`record_by_ptrace()`] records only the file-system calls
+//! of a command, without privileges.
 
 mod attribution;
 mod capture;
@@ -13,6 +14,7 @@ mod monitor;
 pub mod observer;
 mod options;
 mod probes;
+mod ptraced;
 mod record;
 mod sampled;
 mod tracefs;
@@ -24,5 +26,6 @@ pub use options::{
     BlockedBy, BlockedSoFar, CommandOutput, CommandSetting, OtherRows, Progress, Quiet, RecordOptions,
     RecordSummary, Selector, StopReason,
 };
+pub use ptraced::record_by_ptrace;
 pub use record::{record, record_with};
 pub use sampled::record_sampled;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fonio_core::meta::{Device, Lost};
@@ -117,6 +119,8 @@ pub struct CommandSetting {
     pub cgroups: Vec<PathBuf>,
     /// Where the command's standard output goes.
     pub output: CommandOutput,
+    /// A descriptor to which the command's standard output goes instead, such as the end of a pipe.
+    pub stdout: Option<Arc<OwnedFd>>,
 }
 
 /// Where a command's standard output goes.

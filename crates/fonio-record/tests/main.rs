@@ -7,5 +7,6 @@ mod calls;
 mod live;
 mod lives;
 mod loop_ext4;
+mod ptraced;
 mod statements;
 mod whose;

@@ -8,6 +8,7 @@
 
 pub mod budget;
 mod comparison;
+pub mod costs;
 pub mod document;
 pub mod html;
 pub mod json;

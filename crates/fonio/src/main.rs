@@ -22,7 +22,7 @@ use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 use crate::commands::{
-    bench, check, compare, cure, device, export, fix, folder, import, lab, launch, manual, mount, record,
+    bench, check, ci, compare, cure, device, export, fix, folder, import, lab, launch, manual, mount, record,
     replay, report, run, status, storebench, sync_policy, watch,
 };
 use crate::exit::Exit;
@@ -60,6 +60,7 @@ fn run(cli: &Cli) -> Result<Exit> {
         Some(Command::Record(arguments)) => record::run(arguments),
         Some(Command::Report(arguments)) => report::run(arguments, cli.color),
         Some(Command::Compare(arguments)) => compare::run(arguments, cli.color),
+        Some(Command::Ci(arguments)) => ci::run(arguments, cli.color),
         Some(Command::Import(arguments)) => import::run(arguments),
         Some(Command::Bench(what)) => bench::run(what, cli.color),
         Some(Command::StoreBench(arguments)) => storebench::run(arguments, cli.color),

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 mod behaviour;
 mod bench;
+mod ci;
 mod cli;
 mod cure;
 mod emulate;

@@ -1,6 +1,6 @@
 //! State shared by several questions: times, devices, names and counts.
 
-use fonio_core::meta::{SOURCE_PROCFS, SOURCE_WATCH};
+use fonio_core::meta::{SOURCE_PROCFS, SOURCE_PTRACE, SOURCE_WATCH};
 use fonio_core::{DeviceId, Flags, Meta, Nanos, Request, Timestamp};
 use rustc_hash::FxHashMap;
 
@@ -245,6 +245,11 @@ impl<'a> Ending<'a> {
     /// nothing happened.
     pub(crate) fn is_live(&self) -> bool {
         [LIVE, SOURCE_PROCFS, SOURCE_WATCH].contains(&self.meta.source.format.as_str())
+    }
+
+    /// Returns whether fonio recorded only file-system calls. The absence of requests then shows nothing.
+    pub(crate) fn is_calls_only(&self) -> bool {
+        self.meta.source.format == SOURCE_PTRACE
     }
 
     pub(crate) fn duration(&self) -> Nanos {

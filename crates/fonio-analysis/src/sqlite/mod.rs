@@ -102,7 +102,7 @@ pub struct ModeCount {
     pub transactions: u64,
 }
 
-/// Maximum number of transactions of all databases: 34 MB at 136 bytes each.
+/// Maximum number of transactions of all databases: 38 MB at 144 bytes each.
 const SLOTS_MAX: usize = 1 << 18;
 const LISTED_MAX: usize = 256;
 /// Maximum number of groups of statements in the table of a database.
@@ -185,7 +185,10 @@ impl SqliteTally {
                 cost.syncs += 1;
                 cost.sync += exited - entered;
             }
-            Act::Write(_) => cost.written += bytes,
+            Act::Write(_) => {
+                cost.write_calls += 1;
+                cost.written += bytes;
+            }
             _ => {}
         }
     }

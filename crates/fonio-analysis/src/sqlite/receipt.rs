@@ -33,6 +33,12 @@ pub struct MeanCost {
     pub sync_ns: f64,
     /// Time for which threads were blocked on storage, in nanoseconds; absent if not recorded.
     pub blocked_ns: Option<f64>,
+    /// Number of calls that write to the database, its journal or its WAL.
+    #[serde(default)]
+    pub write_calls: f64,
+    /// Bytes that these calls wrote.
+    #[serde(default)]
+    pub written_bytes: f64,
     /// Write requests to the device. This and the following fields are absent if the device was not recorded.
     pub writes: Option<f64>,
     /// Flush requests to the device.
@@ -146,6 +152,8 @@ impl Sums {
         let mean = (self.commits > 0).then(|| MeanCost {
             syncs: per(committed.syncs),
             sync_ns: per(committed.sync.0),
+            write_calls: per(committed.write_calls),
+            written_bytes: per(committed.written.0),
             blocked_ns: has_blocked.then(|| per(blocked.0)),
             writes: on_device(committed.writes),
             flushes: on_device(committed.flushes),

@@ -25,7 +25,8 @@ pub(super) struct Cost {
     /// Number of sync calls; `sync` is the time in these calls.
     pub syncs: u64,
     pub sync: Nanos,
-    /// Number of bytes written by the calls.
+    /// Number of calls that write, and of the bytes that they wrote.
+    pub write_calls: u64,
     pub written: ByteCount,
     /// Number of write requests; `flushes` counts flush requests.
     pub writes: u64,
@@ -39,6 +40,7 @@ impl Cost {
     pub(super) fn add(&mut self, other: &Cost) {
         self.syncs += other.syncs;
         self.sync += other.sync;
+        self.write_calls += other.write_calls;
         self.written += other.written;
         self.writes += other.writes;
         self.flushes += other.flushes;

@@ -91,6 +91,10 @@ const INCOMPLETE_MAX: usize = 64 * 1024;
 /// Minimum number of events of a request in a trace: issue and completion.
 const EVENTS_OF_REQUEST: u64 = 2;
 
+/// What a recording by ptrace does not show.
+const CALLS_ONLY: &str =
+    "Only file-system calls were recorded, so requests to devices and the waits of threads are unknown.";
+
 /// Code of the diagnostic for a completion whose issue was not seen.
 const UNISSUED: &str = "completions-without-issue";
 /// Maximum number of diagnostics shown; the recording contains all diagnostics.
@@ -167,7 +171,7 @@ impl Question for ValidityTally {
         // lacks the required events.
         let idle = end.is_live() && self.requests == 0 && lost.gaps == 0 && lost.events == 0;
         if self.requests == 0 {
-            if !idle {
+            if !idle && !end.is_calls_only() {
                 problems.push("There are no requests to analyse.".to_owned());
             }
         } else if self.without_completion == self.requests {
@@ -210,9 +214,13 @@ impl Question for ValidityTally {
         }
         Validity {
             ok: problems.is_empty(),
-            is_foreign: !end.is_live() && !meta.source.format.is_empty(),
+            is_foreign: !end.is_live() && !end.is_calls_only() && !meta.source.format.is_empty(),
             problems,
-            unknown: if self.requests == 0 { Vec::new() } else { self.unknown(end) },
+            unknown: match self.requests {
+                0 if end.is_calls_only() => vec![CALLS_ONLY.to_owned()],
+                0 => Vec::new(),
+                _ => self.unknown(end),
+            },
             input: self.input(meta),
             requests: self.requests,
             with_service: self.with_service,

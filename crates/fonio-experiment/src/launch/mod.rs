@@ -185,6 +185,7 @@ fn record_options(
             own_group: true,
             cgroups: confined.iter().flat_map(|group| group.dirs().map(Path::to_owned)).collect(),
             output: if options.show_output { CommandOutput::ToError } else { CommandOutput::Discard },
+            ..CommandSetting::default()
         },
         waits: true,
         until_idle: options.until_idle,

@@ -11,8 +11,7 @@ use fonio_system::{Cgroups, MountTable};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
 use crate::error::RecordError;
-use crate::options::CommandOutput;
-use crate::options::RecordOptions;
+use crate::options::{CommandOutput, CommandSetting, RecordOptions};
 use crate::tracefs::file_error;
 
 /// Time between two checks for the end of a killed command.
@@ -36,24 +35,7 @@ impl Command {
         let Some(words) = &options.command else { return Ok(None) };
         let (program, arguments) = words.split_first().ok_or(RecordError::EmptyCommand)?;
         let setting = &options.setting;
-        let prepare = |command: &mut Program| {
-            command.envs(setting.environment.iter().map(|(name, value)| (name, value)));
-            if let Some(dir) = &setting.dir {
-                command.current_dir(dir);
-            }
-            if setting.own_group {
-                command.process_group(0);
-            }
-            match setting.output {
-                CommandOutput::Inherit => {}
-                CommandOutput::ToError => {
-                    command.stdin(Stdio::null()).stdout(std::io::stderr());
-                }
-                CommandOutput::Discard => {
-                    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-                }
-            }
-        };
+        let prepare = |command: &mut Program| setting.prepare(command);
         let joined: Vec<Joined> =
             setting.cgroups.iter().map(|dir| Joined::join(dir)).collect::<Result<_, _>>()?;
         let cpu_before = children_cpu();
@@ -124,6 +106,32 @@ impl Command {
 
     pub(crate) fn exit_signal(&self) -> Option<i32> {
         self.status?.signal()
+    }
+}
+
+impl CommandSetting {
+    /// Sets the options of a program that is about to be started, except its control groups.
+    pub(crate) fn prepare(&self, command: &mut Program) {
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        if let Some(dir) = &self.dir {
+            command.current_dir(dir);
+        }
+        if self.own_group {
+            command.process_group(0);
+        }
+        match self.output {
+            CommandOutput::Inherit => {}
+            CommandOutput::ToError => {
+                command.stdin(Stdio::null()).stdout(std::io::stderr());
+            }
+            CommandOutput::Discard => {
+                command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            }
+        }
+        // A reader that gets no copy sees the end of the output at once.
+        if let Some(Ok(copy)) = self.stdout.as_ref().map(|stdout| stdout.try_clone()) {
+            command.stdout(copy);
+        }
     }
 }
 

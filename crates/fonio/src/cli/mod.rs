@@ -1,5 +1,6 @@
 //! Defines the command line; `commands` implements it.
 
+pub mod ci;
 pub mod cure;
 #[cfg(test)]
 mod documented;
@@ -98,6 +99,13 @@ pub enum Command {
     ///
     /// Example: fonio compare before after
     Compare(Compare),
+    /// Count what a command writes and syncs, and compare it with a baseline, for continuous integration.
+    ///
+    /// Counts the file-system calls of the command and its children, without root. Reads and writes the baseline. The exit
+    /// code is 1 if a cost is higher than in the baseline.
+    ///
+    /// Example: fonio ci --update -- ./test-suite
+    Ci(Box<ci::Ci>),
     /// Convert a trace of another tool into a recording (Parquet).
     ///
     /// Reads the trace. Writes the recording.

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod bench_target;
 pub mod check;
+pub mod ci;
 pub mod compare;
 pub mod cure;
 pub mod device;

@@ -15,8 +15,8 @@
 
 mod layout;
 mod recorded;
-mod sqlite;
-mod table;
+pub(crate) mod sqlite;
+pub(crate) mod table;
 
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, RingBuf};
@@ -196,17 +196,18 @@ impl CallsProbe {
     }
 }
 
+/// The kernel's flags of an open file, and fonio's bits. The value of `O_SYNC` is `O_DSYNC` plus another bit.
+pub(crate) const OPEN_FLAGS: [(libc::c_int, FileFlags); 4] = [
+    (libc::O_APPEND, FileFlags::APPEND),
+    (libc::O_DIRECT, FileFlags::DIRECT),
+    (libc::O_DSYNC, FileFlags::DSYNC),
+    (libc::O_SYNC, FileFlags::SYNC),
+];
+
 /// Converts the kernel's flags of an open file to fonio's bits.
 fn file_flags(raw: &RawCall) -> FileFlags {
-    // The value of `O_SYNC` is `O_DSYNC` plus another bit.
-    const KNOWN: [(libc::c_int, FileFlags); 4] = [
-        (libc::O_APPEND, FileFlags::APPEND),
-        (libc::O_DIRECT, FileFlags::DIRECT),
-        (libc::O_DSYNC, FileFlags::DSYNC),
-        (libc::O_SYNC, FileFlags::SYNC),
-    ];
     let mut flags = FileFlags::NONE;
-    for (bits, flag) in KNOWN {
+    for (bits, flag) in OPEN_FLAGS {
         if raw.file_flags & bits as u32 == bits as u32 {
             flags |= flag;
         }

@@ -30,6 +30,20 @@ pub(super) fn sqlite_write(call: &RawCall) -> Option<SqliteWrite> {
     }
 }
 
+/// Returns the type of a write of these bytes to the file at `path`; `head` has the first bytes of the write.
+pub(crate) fn sqlite_write_to(path: &[u8], offset: u64, bytes: u64, head: &[u8]) -> Option<SqliteWrite> {
+    if path.ends_with(b"-journal") {
+        of_journal(offset, bytes, head)
+    } else if path.ends_with(b"-wal") {
+        of_wal(offset, bytes, head)
+    } else {
+        None
+    }
+}
+
+/// Maximum number of bytes at the beginning of a write that show its type.
+pub(crate) const HEAD_BYTES: usize = 32;
+
 fn of_journal(offset: u64, bytes: u64, head: &[u8]) -> Option<SqliteWrite> {
     if head.starts_with(&JOURNAL_MAGIC) {
         return Some(SqliteWrite::JournalHeader);

@@ -1,10 +1,13 @@
 //! Lists the recorded calls by number: the name, and the arguments that the program reads.
 
+/// A recorded call: its number, its name, the kind of its arguments, and whether it writes from its buffer.
+pub(crate) type Listed = (libc::c_long, &'static str, Kind, bool);
+
 /// Kinds of arguments that a call can have, numbered as in `bpf/calls.bpf.c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only x86-64 has calls without a folder"))]
-enum Kind {
+pub(crate) enum Kind {
     File = 1,
     AtPosition = 2,
     AtOffset = 3,
@@ -23,19 +26,18 @@ enum Kind {
 }
 
 /// A flag in the kind of a call that writes from its buffer.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const WRITES: u8 = 64;
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! calls {
     ($($kind:ident $writes:literal: $($number:ident $name:literal)*;)*) => {
-        &[$($((libc::$number, $name, Kind::$kind as u8 + if $writes { WRITES } else { 0 })),*),*]
+        &[$($((libc::$number, $name, Kind::$kind, $writes)),*),*]
     };
 }
 
 /// System calls that both x86-64 and arm64 have.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-const CALLS: &[(libc::c_long, &str, u8)] = calls! {
+const CALLS: &[Listed] = calls! {
     AtPosition false: SYS_read "read";
     AtPosition true: SYS_write "write";
     AtOffset false: SYS_pread64 "pread64";
@@ -55,32 +57,34 @@ const CALLS: &[(libc::c_long, &str, u8)] = calls! {
     OpenAt false: SYS_openat "openat" SYS_openat2 "openat2";
 };
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-const CALLS: &[(libc::c_long, &str, u8)] = &[];
+const CALLS: &[Listed] = &[];
 
 /// Older system calls, most of which exist only on x86-64.
 #[cfg(target_arch = "x86_64")]
-const OLDER_CALLS: &[(libc::c_long, &str, u8)] = calls! {
+const OLDER_CALLS: &[Listed] = calls! {
     Path false: SYS_unlink "unlink" SYS_rename "rename";
     PathAt false: SYS_renameat "renameat";
     Open false: SYS_open "open" SYS_creat "creat";
 };
 #[cfg(target_arch = "aarch64")]
-const OLDER_CALLS: &[(libc::c_long, &str, u8)] = calls! { PathAt false: SYS_renameat "renameat"; };
+const OLDER_CALLS: &[Listed] = calls! { PathAt false: SYS_renameat "renameat"; };
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-const OLDER_CALLS: &[(libc::c_long, &str, u8)] = &[];
+const OLDER_CALLS: &[Listed] = &[];
+
+/// Returns all recorded calls.
+pub(crate) fn all() -> impl Iterator<Item = Listed> {
+    CALLS.iter().chain(OLDER_CALLS).copied()
+}
 
 /// Returns the number of each call, with the kind of its arguments.
 pub(super) fn kinds() -> impl Iterator<Item = (u32, u8)> {
-    CALLS
-        .iter()
-        .chain(OLDER_CALLS)
-        .filter_map(|(number, _, kind)| Some((u32::try_from(*number).ok()?, *kind)))
+    let kind = |kind: Kind, writes| kind as u8 + if writes { WRITES } else { 0 };
+    all().filter_map(move |(number, _, of, writes)| Some((u32::try_from(number).ok()?, kind(of, writes))))
 }
 
 /// Returns the name of a system call by its number.
 pub(super) fn name(number: i32) -> Option<&'static str> {
-    let mut all = CALLS.iter().chain(OLDER_CALLS);
-    all.find(|(known, ..)| *known == libc::c_long::from(number)).map(|(_, name, _)| *name)
+    all().find(|(known, ..)| *known == libc::c_long::from(number)).map(|(_, name, ..)| name)
 }
 
 /// Returns whether the call removes or moves the file at its path.

@@ -20,7 +20,7 @@ const FIELD_MAX: u32 = 4096;
 
 /// The offsets in a copy of SQLite that the BPF programs need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Library {
+pub(crate) struct Library {
     /// Byte offset of `sqlite3_step` in the file.
     pub step: u64,
     /// Byte offsets of the text pointer and the connection pointer in a statement; `None` if unknown.
@@ -38,7 +38,7 @@ impl Library {
 
 /// Looks for SQLite in an executable file. Returns `None` if the file is not an executable for this
 /// processor, or has no symbol `sqlite3_step`. Fails if the file cannot be read.
-pub(super) fn find(file: File) -> io::Result<Option<Library>> {
+pub(crate) fn find(file: File) -> io::Result<Option<Library>> {
     let mut magic = [0; 20];
     if std::os::unix::fs::FileExt::read_at(&file, &mut magic, 0)? < magic.len()
         || &magic[..5] != b"\x7fELF\x02"

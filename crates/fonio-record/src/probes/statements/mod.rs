@@ -15,7 +15,7 @@
 
 mod layout;
 mod libraries;
-mod library;
+pub(crate) mod library;
 mod recorded;
 
 use std::ffi::OsStr;

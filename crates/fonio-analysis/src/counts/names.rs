@@ -8,6 +8,7 @@
 //! | the id of any recorded process, if it has 3 or more digits | `*` |
 //! | the folder and name of a git object | `*/*` |
 //! | the random end of a name by `mktemp`, Python, SQLite, git or Rust (`tmp.Xa3…`, `tmpabc_123`, `etilqs_…`) | `*` |
+//! | a name of 8 lower-case letters, digits and `_` in the folder for temporary files, as Python's `tempfile` makes them | `*` |
 //! | the number in `pytest-3`, and the user in `pytest-of-alice` | `*` |
 
 use rustc_hash::FxHashSet;
@@ -22,6 +23,10 @@ pub const IGNORED: [&str; 7] =
 const RANDOM_AFTER: [&str; 10] =
     ["tmp_obj_", "tmp_pack_", "tmp_idx_", "packs_", "refs_", "etilqs_", ".tmp-", "tmp.", ".tmp", "tmp"];
 const RANDOM_MIN: usize = 6;
+/// The name of the folder for temporary files in counts.
+pub const TEMPORARY: &str = "$TMP";
+/// Length of the random names by which Python tests whether it can write to the folder for temporary files.
+const PYTHON_RANDOM: usize = 8;
 const HEX_MIN: usize = 16;
 const DIGITS_MIN: usize = 5;
 const PROCESS_DIGITS_MIN: usize = 3;
@@ -68,6 +73,13 @@ impl Places {
         };
         let (start, rest) = self.folders.iter().find_map(below).unwrap_or(("", path.to_owned()));
         let parts: Vec<&str> = rest.split('/').collect();
+        if let ["", only] = parts[..]
+            && start == TEMPORARY
+            && only.len() == PYTHON_RANDOM
+            && only.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_')
+        {
+            return Some(format!("{start}/*"));
+        }
         let mut named: Vec<String> = Vec::with_capacity(parts.len());
         for part in &parts {
             let is_object = [38, 62].contains(&part.len()) && part.bytes().all(|c| c.is_ascii_hexdigit());
@@ -184,6 +196,8 @@ mod tests {
             ("/tmp/tmpab_3x9q1/x.db", "$TMP/tmp*/x.db"),
             ("/tmp/tmp.Xk3p9QwLmN", "$TMP/tmp.*"),
             ("/tmp/.tmpAbC123/x", "$TMP/.tmp*/x"),
+            ("/tmp/an_w4pk_", "$TMP/*"),
+            ("/tmp/an_w4pk_/x", "$TMP/an_w4pk_/x"),
             ("/tmp/tmpfile", "$TMP/tmpfile"),
             ("/tmp/tmp-orders", "$TMP/tmp-orders"),
             ("/var/tmp/etilqs_0a1b2c3d4e5f", "/var/tmp/etilqs_*"),

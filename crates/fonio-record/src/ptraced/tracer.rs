@@ -402,7 +402,7 @@ impl Tracer {
         noted.file_flags = current.map(|(_, raw)| flags(raw, open.is_folder));
         // The call has moved the position.
         let result = noted.result;
-        let moved = || Some(current?.0.checked_sub(u64::try_from(result).ok()?)?);
+        let moved = || current?.0.checked_sub(u64::try_from(result).ok()?);
         match entered.how {
             How::Send => (noted.offset, noted.bytes) = (moved(), Some(arguments[3])),
             How::Copy => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use fonio_analysis::counts::baseline::{Baseline, Judgement, Measured, Work};
-use fonio_analysis::counts::names::Places;
+use fonio_analysis::counts::names::{Places, TEMPORARY};
 use fonio_analysis::counts::{CREATED, Counts, CountsTally, TRANSACTIONS};
 use fonio_analysis::{Analyser, AnalysisOptions};
 use fonio_core::meta::{LOST_CALLS, MAPPED_WRITES, SHOWS_STATEMENTS, UNSEEN_RINGS};
@@ -204,7 +204,7 @@ fn counts(recording: &Recording, ignored: &[String]) -> Result<Counts> {
     };
     let folders = [
         folder(std::env::current_dir().ok(), "."),
-        folder(Some(std::env::temp_dir()), "$TMP"),
+        folder(Some(std::env::temp_dir()), TEMPORARY),
         folder(std::env::var_os("HOME").map(Into::into).filter(|home| *home != Path::new("/")), "~"),
     ];
     let places = Places::new(folders.into_iter().flatten(), ignored.iter().map(String::as_str));

@@ -107,7 +107,7 @@ impl Choices {
         let mut lines = Vec::new();
         for (number, choice) in self.to_try.iter().enumerate() {
             lines.push(format!("{}. {}", number + 1, choice.command));
-            lines.push(format!("   It {}. {}", choice.does, choice.loses.sentence()));
+            lines.push(format!("   {}. {}", capital(&choice.does), choice.loses.sentence()));
             lines.push(format!("   {}", choice.order()));
         }
         lines.extend(self.by_hand.iter().map(|text| format!("By hand: {text}")));
@@ -183,6 +183,12 @@ impl Choice {
         };
         vec![format!("{}{keep}", self.command), self.loses.sentence().to_owned()]
     }
+}
+
+/// Begins a phrase, such as `lets the I/O wait` or `the scheduler BFQ`, as a line.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// Returns the commands of fonio in a remedy, as words without `fonio`. They are in backquotes.

@@ -76,11 +76,22 @@ impl Machine {
         let mut below = self.mapped_to(id);
         let dir = self.device_dir(self.disk_of(id));
         if let Some(file) = read_text(&dir.join("loop/backing_file")) {
-            below.extend(device_of_path(Path::new(&file)).map(|id| self.disk_of(id)));
+            below.extend(self.device_of_backing(Path::new(&file)).map(|id| self.disk_of(id)));
         }
         below.sort_unstable();
         below.dedup();
         below
+    }
+
+    /// Returns the device that holds the file of a loop device. For a file on a FUSE file system, only the mount
+    /// table is asked: if the server of the file system hangs, a look at its files blocks for good.
+    fn device_of_backing(&self, file: &Path) -> Option<DeviceId> {
+        let table = self.mounts();
+        let holding = table.iter().filter(|mount| file.starts_with(&mount.dir));
+        match holding.max_by_key(|mount| mount.dir.components().count()) {
+            Some(mount) if mount.filesystem.starts_with("fuse") => mounts::block_device(mount),
+            _ => device_of_path(file),
+        }
     }
 
     /// Returns the disks that a device-mapper or RAID device maps to. The bios of the device become requests
@@ -201,4 +212,29 @@ fn device_of_path(path: &Path) -> Option<DeviceId> {
     let stat = rustix::fs::stat(path).ok()?;
     let id = device::from_dev(stat.st_dev);
     (id.major() != 0).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_of_a_loop_device_is_not_examined_on_fuse() {
+        let machine = tempfile::tempdir().expect("dir");
+        std::fs::create_dir_all(machine.path().join("proc/self")).expect("dir");
+        // A file of this machine on a file system with a device of its own.
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        let of_file = device_of_path(&file);
+        let folder = file.parent().expect("a folder").display();
+        for (filesystem, numbers, expected) in [
+            ("ext4", "0:44", of_file),
+            ("fuse.fonio", "0:44", None),
+            ("fuseblk", "8:17", Some(DeviceId::new(8, 17))),
+        ] {
+            let root = "1 0 253:1 / / rw - ext4 /dev/root rw\n";
+            let mounts = format!("{root}2 1 {numbers} / {folder} rw - {filesystem} none rw\n");
+            std::fs::write(machine.path().join("proc/self/mountinfo"), mounts).expect("write");
+            assert_eq!(Machine::at(machine.path()).device_of_backing(&file), expected, "{filesystem}");
+        }
+    }
 }

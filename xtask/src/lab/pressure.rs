@@ -119,7 +119,8 @@ fn is(values: &Values, name: &str, expected: &str) -> bool {
 /// The file of the results.
 const ID: &str = "lab-pressure";
 
-/// The columns with two times: those before the server was stopped, and those while it was.
+/// The columns with two times, each the least of three: those before the server was stopped, and those while
+/// it was.
 const BEFORE_AND_DURING: [(&str, &str); 3] = [
     ("another disk: 64 MiB and fsync", "writer_ms"),
     ("another disk: 20 fsyncs", "fsync_ms"),

@@ -84,7 +84,8 @@ fn wrong_test(package: &str, rest: &[&str]) -> Option<String> {
         }
         [name, ..] if !name.starts_with('-') => {
             let is_in = |part: &str, text: &str| contains(&folder.join(part), text);
-            let exists = is_in("src", &format!("fn {name}(")) || is_in("tests", &format!("mod {name};"));
+            let exists = ["src", "tests"].iter().any(|part| is_in(part, &format!("fn {name}(")))
+                || is_in("tests", &format!("mod {name};"));
             (!exists).then(|| format!("`{package}` has no test `{name}`"))
         }
         _ => None,

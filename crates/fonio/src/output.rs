@@ -199,6 +199,13 @@ pub fn text(text: &str) -> io::Result<()> {
     write!(io::stdout(), "{}", printable_line(text))
 }
 
+/// Prints a question on standard error, without a line break. Characters that could command the terminal are escaped.
+pub fn prompt(question: &str) -> io::Result<()> {
+    let mut out = io::stderr();
+    write!(out, "{}", printable(question))?;
+    out.flush()
+}
+
 /// Formats a byte count in the same way as reports.
 pub fn bytes(count: ByteCount) -> String {
     Unit::Bytes.format(count.0 as f64)

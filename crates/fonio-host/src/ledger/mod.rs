@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 
 use self::leftovers::{BLIND_PAUSE, Holder};
 use crate::error::HostError;
-use crate::io_priority::Encoded;
+use crate::io_class::Encoded;
 use crate::settings::{Applied, LOCK, remove_free_lock};
 
 /// A change that remains after the process that made the change has ended.

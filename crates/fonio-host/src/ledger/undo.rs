@@ -11,7 +11,7 @@ use super::targets::check;
 use super::{Kinds, Ledger, Recovery, Step};
 use crate::error::HostError;
 use crate::files::{remove, remove_empty_folder};
-use crate::{control_group, io_priority, link, loop_device, md, ublk, unmount};
+use crate::{control_group, io_class, link, loop_device, md, ublk, unmount};
 
 const KINDS: Kinds = Kinds { check, undo, holder };
 
@@ -50,7 +50,7 @@ fn undo(step: &Step) -> Result<(), HostError> {
             Ok(())
         }
         Step::IoClass { id, was, set_to } => {
-            io_priority::restore(*id, *was, *set_to);
+            io_class::restore(*id, *was, *set_to);
             Ok(())
         }
         Step::Loop { number, backing } => loop_device::driver::remove(*number, backing),

@@ -8,7 +8,7 @@ use fonio_core::{BlockedIn, Op};
 use fonio_record::observer::Party;
 use serde::Serialize;
 
-use super::stalls::{party_name, stall_operation};
+use super::names::{party_name, stall_operation};
 use crate::summary::{Stall, UnixSeconds, Why};
 use crate::times;
 

@@ -2,6 +2,7 @@
 
 mod groups;
 mod kept;
+mod names;
 mod stalls;
 mod wear;
 
@@ -9,9 +10,8 @@ use crate::rings::History;
 use crate::summary::{Summary, UnixSeconds};
 pub use groups::{CauseKind, StallGroup, groups};
 pub use kept::{Followed, FollowedSpan, followed};
-pub use stalls::{
-    StallsAnswer, ToldStall, party_name, stall_operation, stall_reason, stall_sentence, stalls,
-};
+pub use names::{party_name, stall_operation};
+pub use stalls::{StallsAnswer, ToldStall, stall_reason, stall_sentence, stalls};
 pub use wear::{
     Basis, Estimate, FileShare, PartyShare, WearAnswer, WornDevice, health_facts, wear, wear_sentence,
 };

@@ -1,11 +1,12 @@
 //! Answers which stalls happened: the blocked party, its operation, and the reason.
 
+use fonio_core::Op;
 use fonio_core::quantity::Unit;
-use fonio_core::{BlockedIn, Op};
-use fonio_record::observer::{Party, PartyKind};
+use fonio_record::observer::Party;
 use serde::Serialize;
 
 use super::groups::{StallGroup, groups};
+use super::names::{party_name, stall_operation};
 use crate::rings::History;
 use crate::summary::{Event, Stall, Summary, UnixSeconds, Why};
 use crate::times;
@@ -169,33 +170,6 @@ fn others(others: &[Party]) -> String {
     format!(" Also blocked: {}.", names.join(", "))
 }
 
-/// Returns the name under which answers mention a party.
-pub fn party_name(party: &Party) -> String {
-    match party.kind {
-        PartyKind::Kernel => format!("{} (kernel)", party.name),
-        _ => party.name.clone(),
-    }
-}
-
-/// Returns the operation in which the party was blocked longest.
-pub fn stall_operation(stall: &Stall) -> &'static str {
-    match stall.blocked_in {
-        BlockedIn::Read => "read",
-        BlockedIn::Write => "write",
-        BlockedIn::Fsync => "fsync",
-        BlockedIn::Metadata => "an operation on file names",
-        BlockedIn::PageFault => "a page fault",
-        BlockedIn::SwapIn => "swapping in",
-        BlockedIn::DirtyLimit => "a write throttled by the kernel (dirty limit)",
-        BlockedIn::Journal => "waiting for the journal",
-        BlockedIn::OtherThread => "waiting for another thread",
-        BlockedIn::AsyncIo => "waiting for asynchronous I/O",
-        BlockedIn::AsyncRead => "waiting for asynchronous reads",
-        BlockedIn::AsyncWrite => "waiting for asynchronous writes",
-        BlockedIn::KernelThread | BlockedIn::Other | BlockedIn::Unknown => "a wait for storage",
-    }
-}
-
 pub(crate) fn notes(sum: &Summary, damaged: u64) -> Vec<String> {
     let mut notes = Vec::new();
     for event in &sum.events {
@@ -236,7 +210,8 @@ pub(crate) fn notes(sum: &Summary, damaged: u64) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
-    use fonio_core::ByteCount;
+    use fonio_core::{BlockedIn, ByteCount};
+    use fonio_record::observer::PartyKind;
 
     use super::*;
 

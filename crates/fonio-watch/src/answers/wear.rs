@@ -10,7 +10,8 @@ use fonio_core::quantity::Unit;
 use fonio_core::{ByteCount, Content};
 use serde::Serialize;
 
-use super::stalls::{notes, party_name};
+use super::names::party_name;
+use super::stalls::notes;
 use crate::rings::History;
 use crate::summary::{DeviceFigures, HealthReading, Summary, Target, UnixSeconds};
 use crate::times;

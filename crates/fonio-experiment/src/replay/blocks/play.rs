@@ -16,10 +16,9 @@ use rustix::fs::OFlags;
 use rustix::io::ReadWriteFlags;
 
 use super::super::{Replayed, Shared};
+use super::sequence::POOL;
 use super::{Access, Kind, Sequence};
 
-/// Maximum number of accesses in flight for which no thread waits.
-pub(super) const POOL: usize = 32;
 const STACK_BYTES: usize = 256 << 10;
 
 pub(in crate::replay) fn play(sequence: &Sequence, path: &Path, fast: bool) -> io::Result<Replayed> {

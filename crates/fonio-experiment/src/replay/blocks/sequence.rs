@@ -16,7 +16,6 @@ use super::super::causes::{Causes, MayWait, Waits, link};
 use super::super::chunks::Chunks;
 use super::super::lanes::{Threaded, lanes};
 use super::super::{CHUNK, since};
-use super::play::POOL;
 
 /// The alignment of direct I/O: the block size of file systems.
 const BLOCK: u64 = 4096;
@@ -24,6 +23,9 @@ const BLOCK: u64 = 4096;
 const BYTES_MAX: u64 = 4 << 20;
 /// Maximum number of characters of a thread's name. The kernel's names have at most 64.
 const NAME_CHARS_MAX: usize = 64;
+
+/// Maximum number of accesses in flight for which no thread waits.
+pub(super) const POOL: usize = 32;
 
 /// The operation of a replayed access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,9 +10,9 @@ use fonio_machine::Units;
 use fonio_system::Task;
 use serde::Serialize;
 
-use super::keep::{Known, known};
 use super::said::Said;
 use super::seen::Seen;
+use super::trials::{Known, known};
 use crate::cli::cure::Cure;
 
 /// The fixes for a cause.

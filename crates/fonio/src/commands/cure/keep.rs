@@ -1,19 +1,12 @@
-//! The last step of a cure: a fix is kept, and the results of trials are remembered for the next time.
-
-use std::time::{SystemTime, UNIX_EPOCH};
+//! The last step of a cure: a fix is kept.
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use fonio_core::Unit;
 use fonio_host::IoPriority;
-use fonio_system::{TrustedFolder, say, state};
-use fonio_watch::times;
-use serde::{Deserialize, Serialize};
+use fonio_system::say;
+use serde::Serialize;
 
-use super::attempt::Attempt;
 use super::choices::{Choice, How};
-use super::said::Said;
-use super::seen::Seen;
 use crate::cli::{Cli, Colour, Command};
 use crate::commands::fix;
 
@@ -63,98 +56,4 @@ pub(super) fn keep(choice: &Choice, is_json: bool) -> Result<Kept> {
     fix::run(&arguments, Colour::Auto)?;
     let name = choice.name.split('=').next().unwrap_or(&choice.name);
     Ok(Kept { command: format!("fonio {line}"), undo: format!("fonio fix undo {name}") })
-}
-
-/// The file with the results of trials, in the folder that survives a reboot.
-const FILE: &str = "trials.json";
-const FILE_BYTES_MAX: u64 = 1 << 20;
-/// The newest results that are kept.
-const RESULTS_MAX: usize = 200;
-
-/// The result of an earlier trial of a fix on this machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Known {
-    fix: String,
-    mechanism: String,
-    device: String,
-    way: String,
-    date: String,
-    pub(super) ratio: Option<f64>,
-    low: Option<f64>,
-    high: Option<f64>,
-}
-
-impl Known {
-    pub(super) fn sentence(&self) -> String {
-        let Known { date, ratio, low, high, .. } = self;
-        let interval = match (low, high) {
-            (Some(low), Some(high)) => format!(" ({low:.2} to {high:.2})"),
-            _ => String::new(),
-        };
-        match ratio {
-            Some(ratio) => {
-                format!(
-                    "A trial here on {date}: the waits took {} of their time{interval}.",
-                    Unit::Share.format(*ratio)
-                )
-            }
-            None => format!("A trial here on {date} showed nothing."),
-        }
-    }
-}
-
-/// Returns the newest result of a fix for the same cause on the same device.
-pub(super) fn known(seen: &Seen, said: &Said, fix: &str) -> Option<Known> {
-    let folder = TrustedFolder::open(&state::lasting_folder()?).ok()??;
-    let (mechanism, device) = of(seen, said)?;
-    let all = read(&folder);
-    all.into_iter()
-        .rev()
-        .find(|known| known.fix == fix && known.mechanism == mechanism && known.device == device)
-}
-
-/// Remembers a result. If that is not possible, the next cure knows less, which a note says.
-pub(super) fn remember(seen: &Seen, said: &Said, choice: &Choice, attempt: &Attempt) {
-    let Some((mechanism, device)) = of(seen, said) else { return };
-    let Some(place) = state::lasting_folder() else { return };
-    let written = TrustedFolder::make(&place).and_then(|folder| {
-        let mut all = read(&folder);
-        all.push(Known {
-            fix: choice.name.clone(),
-            mechanism,
-            device,
-            way: attempt.way.to_owned(),
-            date: times::day(now()),
-            ratio: attempt.ratio,
-            low: attempt.low,
-            high: attempt.high,
-        });
-        let from = all.len().saturating_sub(RESULTS_MAX);
-        folder.replace(FILE, &serde_json::to_vec_pretty(&all[from..]).expect("the results are JSON"))
-    });
-    if let Err(error) = written {
-        say!("note: the result of this trial is not remembered: {error}");
-    }
-}
-
-fn read(folder: &TrustedFolder) -> Vec<Known> {
-    let Ok(Some(text)) = folder.read(FILE, FILE_BYTES_MAX) else { return Vec::new() };
-    serde_json::from_slice(&text).unwrap_or_else(|error| {
-        let path = folder.path().join(FILE);
-        say!("note: {} cannot be understood and is written anew: {error}", path.display());
-        Vec::new()
-    })
-}
-
-fn now() -> i64 {
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX)
-}
-
-/// Returns the mechanism and the device of a stall. The device is named by its model, because numbers change.
-fn of(seen: &Seen, said: &Said) -> Option<(String, String)> {
-    let name = seen.analysis.diagnosis.as_ref()?.device.as_deref()?;
-    let device = seen.analysis.devices.iter().find(|device| device.shown() == name);
-    let model = device.and_then(|device| device.model.clone()).unwrap_or_else(|| name.to_owned());
-    Some((said.mechanism.clone()?, model))
 }

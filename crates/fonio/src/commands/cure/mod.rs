@@ -9,6 +9,7 @@ mod choices;
 mod keep;
 mod said;
 mod seen;
+mod trials;
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +25,7 @@ use choices::{Choices, Listed};
 use keep::Kept;
 use said::Said;
 use seen::Seen;
+use trials::Trial;
 
 /// Everything that a cure did, as JSON output.
 #[derive(Serialize)]
@@ -101,7 +103,8 @@ pub fn run(arguments: &Cure) -> Result<Exit> {
         let helps = attempt.helps;
         attempts.push(attempt);
         let attempt = attempts.last().expect("it was just added");
-        keep::remember(&seen, &said, choice, attempt);
+        let Attempt { way, ratio, low, high, .. } = *attempt;
+        trials::remember(&seen, &said, Trial { fix: &choice.name, way, ratio, low, high });
         if !helps {
             continue;
         }
@@ -162,7 +165,7 @@ fn confirmed(question: &str) -> Result<bool> {
         fonio_system::say!("{question} No: there is no terminal to ask on; --yes goes on without asking.");
         return Ok(false);
     }
-    eprint!("   {question} [y/N] ");
+    output::prompt(&format!("   {question} [y/N] "))?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))

@@ -2,21 +2,26 @@
 //! [`run_series`](crate::run_series) does for workloads.
 
 use std::ffi::OsString;
+use std::fs;
 use std::io;
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use fonio_core::{Mark, RowSink, ignore_rows};
-use fonio_host::Confined;
+use fonio_host::{Confined, DatabaseCopies, FreshCopies, View};
 use fonio_record::{CommandOutput, CommandSetting, RecordOptions, Selector};
 use fonio_recording::{Recording, Table, Tables};
 use fonio_system::command::Failure;
 use fonio_system::{private, say};
+use fonio_workload::definition::Journal;
 
 use crate::analysed::Analysed;
 use crate::error::ExperimentError;
 use crate::filling::write_back;
+use crate::proof::connections::{Pragmas, Report};
+use crate::proof::transactions::Joinable;
 use crate::recorded::{Notes, record_command};
 use crate::replay::{Replayed, Sequence, What};
 use crate::rounds::{Arm, Design, Measurement, Rounds, check_stop};
@@ -30,6 +35,13 @@ const COMMAND_MARK: &str = "command";
 /// The file to which a replay writes its result. This file is not on the devices under test.
 const RESULT: &str = "replayed.json";
 
+/// The file to which the library writes its report on the command's connections.
+const REPORT: &str = "sqlite-report";
+
+/// The reason why no setting of a connection can be made.
+pub(crate) const NO_LIBRARY: &str = "fonio's library libfonio_sqlite_sync.so is neither next to the program fonio nor in \
+     /usr/lib/fonio; fonio's Debian package has it";
+
 /// A command to measure.
 #[derive(Clone, Debug)]
 pub struct CommandOptions<'a> {
@@ -39,6 +51,11 @@ pub struct CommandOptions<'a> {
     pub replay: Option<Replay<'a>>,
     /// A shell command that runs before each measurement, to put the files into the same state.
     pub before_each: Option<&'a str>,
+    /// The databases that every run gets as fresh copies, in a view of its own; `None` for a command that uses
+    /// the original files.
+    pub databases: Option<&'a DatabaseCopies>,
+    /// The library that sets what connections of SQLite keep; `None` if no setup changes it.
+    pub library: Option<&'a Path>,
     /// The seed of the device model.
     pub seed: u64,
     /// The command lines with which this program starts its own processes.
@@ -102,8 +119,25 @@ impl CommandOptions<'_> {
             let name = replay.recording.file_name().unwrap_or(replay.recording.as_os_str());
             return format!("the recording {}", name.display());
         }
-        self.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+        line(self.command)
     }
+
+    /// Returns the words of the command that a setup runs.
+    fn words<'s>(&'s self, setup: &'s Setup) -> &'s [OsString] {
+        setup.instead.as_deref().unwrap_or(self.command)
+    }
+
+    fn words_line(&self, setup: &Setup) -> String {
+        match &setup.instead {
+            Some(words) => line(words),
+            None => self.line(),
+        }
+    }
+}
+
+/// Returns the words of a command on one line.
+pub(crate) fn line(words: &[OsString]) -> String {
+    words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
 /// Runs the command in rounds, once per round in every setup, records and analyses each run, and compares the
@@ -130,10 +164,18 @@ pub fn run_command_series(
     // warm page cache.
     let in_folder = arms.iter().find(|arm| matches!(arm.setup.setup.storage, Storage::Directory(_)));
     // A replay starts without its files in the page cache, so it needs no unmeasured run.
-    if let Some(arm) = in_folder.filter(|_| options.replay.is_none()) {
-        say!("Running the command once without measuring it …");
+    let mut joinable = None;
+    let warmed = in_folder.filter(|_| options.replay.is_none());
+    let another = arms.iter().find(|arm| arm.setup.setup.instead != arms[0].setup.setup.instead);
+    for arm in warmed.into_iter().chain(another) {
+        say!("Running `{}` once without measuring it …", options.words_line(&arm.setup.setup));
         let unmeasured = out.join("unmeasured");
-        let run = run_once(&arm.setup.setup, options, &unmeasured, &mut notes);
+        // The calls cost time, so only a run that is not measured shows the transactions.
+        let calls = options.databases.is_some();
+        let run = run_once(&arm.setup.setup, options, &unmeasured, calls, &mut notes);
+        if calls && run.is_ok() && joinable.is_none() {
+            joinable = Joinable::of(&unmeasured)?;
+        }
         std::fs::remove_dir_all(&unmeasured).or_else(|error| match error.kind() {
             io::ErrorKind::NotFound => Ok(()),
             _ => Err(ExperimentError::system("remove", &unmeasured)(error)),
@@ -144,16 +186,21 @@ pub fn run_command_series(
     let runs = design.run(begins, &mut |measurement| {
         let of_round = CommandOptions { seed: measurement.seed, ..options.clone() };
         let (figures, analysed) =
-            run_once(&measurement.setup.setup, &of_round, &measurement.recording(out), &mut notes)?;
+            run_once(&measurement.setup.setup, &of_round, &measurement.recording(out), false, &mut notes)?;
         first.get_or_insert(analysed);
         Ok(figures)
     })?;
     let series = Series {
-        workload: options.line(),
+        workload: match another {
+            Some(_) => "the command".to_owned(),
+            None => options.line(),
+        },
         scale: 1.0,
         seed: options.seed,
         conditions: Conditions::of(&arms[0].setup.setup),
         variations: results(arms, runs),
+        databases: Vec::new(),
+        joinable,
     };
     Ok((series, first.expect("a design has at least one measurement")))
 }
@@ -162,20 +209,40 @@ fn run_once(
     setup: &Setup,
     options: &CommandOptions<'_>,
     out: &Path,
+    calls: bool,
     notes: &mut Notes,
 ) -> Result<(RunFigures, Analysed), ExperimentError> {
     let mut bed = TestBed::for_command(setup, &[], options.seed, options.roles, options.stop)?;
     let dir = bed.places["dir"].clone();
     let is_users = matches!(setup.storage, Storage::Directory(_));
     let starts_in = (!is_users).then(|| dir.clone());
+    let fresh = options.databases.map(|databases| databases.fresh(bed.ledger())).transpose()?;
     if let Some(line) = options.before_each {
-        prepare(&mut bed, line, starts_in.as_deref())?;
+        let view = fresh.as_ref().map(FreshCopies::view).transpose()?;
+        prepare(&mut bed, line, starts_in.as_deref(), view.as_ref())?;
     }
+    let change = &setup.of_command;
+    let created = match (&fresh, change.journal) {
+        (Some(fresh), Some(journal)) => fresh.set_journal(journal == Journal::Wal)?,
+        _ => Vec::new(),
+    };
+    let pragmas = Pragmas::of(change, !created.is_empty());
+    let report = bed.scratch.join(REPORT);
+    let environment = match (options.library, options.databases) {
+        (Some(library), Some(databases)) => {
+            fs::write(&report, "").map_err(ExperimentError::system("make", &report))?;
+            pragmas.environment(library, &databases.paths().collect::<Vec<_>>(), &report)
+        }
+        _ if pragmas.is_empty() => Vec::new(),
+        _ => return Err(pragmas.not_from_outside(change, &options.words_line(setup), NO_LIBRARY.to_owned())),
+    };
     let command = match &options.replay {
         Some(replay) => replay.prepare(&mut bed, &dir, options.roles)?,
-        None => options.command.to_vec(),
+        None => options.words(setup).to_vec(),
     };
-    write_back(&dir)?;
+    let view = fresh.as_ref().map(FreshCopies::view).transpose()?;
+    let folders = options.databases.into_iter().flat_map(DatabaseCopies::folders);
+    folders.chain([dir.as_path()]).try_for_each(write_back)?;
     let confined = Confined::make(bed.ledger(), setup.limits)?;
     bed.pace()?;
     let record_options = RecordOptions {
@@ -184,11 +251,15 @@ fn run_once(
         told_command: options.replay.as_ref().map(Replay::told),
         setting: CommandSetting {
             dir: starts_in,
+            mounts: view.as_ref().map(|view| Arc::clone(view.namespace())),
+            overlays: view.as_ref().map(|view| view.overlays().to_vec()).unwrap_or_default(),
+            environment,
             own_group: true,
             cgroups: confined.dirs().map(Path::to_owned).collect(),
             output: CommandOutput::ToError,
             ..CommandSetting::default()
         },
+        calls,
         overwrite: true,
         ..RecordOptions::new(out)
     };
@@ -198,7 +269,13 @@ fn run_once(
         return Err(ExperimentError::OutOfMemory { limit });
     }
     if let Some(failure) = Failure::of(summary.command_exit, summary.command_signal) {
-        return Err(ExperimentError::CommandFailed { command: options.line(), failure });
+        return Err(ExperimentError::CommandFailed { command: options.words_line(setup), failure });
+    }
+    if let (Some(fresh), Some(journal)) = (&fresh, change.journal) {
+        check_journals(fresh, journal)?;
+    }
+    if !pragmas.is_empty() {
+        pragmas.check(change, &Report::read(&report), &options.words_line(setup))?;
     }
     // A replay first reads its recording from a file. The time for reading is not part of the run time.
     let replayed = options.replay.as_ref().map(|_| Replayed::load(&bed.scratch.join(RESULT))).transpose()?;
@@ -220,24 +297,57 @@ fn command_took(recording: &Path, options: &CommandOptions<'_>) -> Result<f64, E
     })
 }
 
-/// Runs a shell command, which is killed when this process ends.
-fn prepare(bed: &mut TestBed, line: &str, dir: Option<&Path>) -> Result<(), ExperimentError> {
-    let mut shell = Command::new("sh");
-    shell.args(["-c", line]).stdin(Stdio::null()).stdout(std::io::stderr());
-    if let Some(dir) = dir {
-        shell.current_dir(dir);
+/// Fails if a copy does not have the journal mode that it had before the command.
+fn check_journals(fresh: &FreshCopies, journal: Journal) -> Result<(), ExperimentError> {
+    let is_wal = journal == Journal::Wal;
+    match fresh.journals()?.into_iter().find(|(_, found)| found.is_some_and(|found| found != is_wal)) {
+        None => Ok(()),
+        Some((database, _)) => Err(ExperimentError::OwnJournal { database }),
     }
+}
+
+/// Runs a shell command, which is killed when this process ends.
+fn prepare(
+    bed: &mut TestBed,
+    line: &str,
+    dir: Option<&Path>,
+    view: Option<&View>,
+) -> Result<(), ExperimentError> {
+    let mut child = start_shell(line, dir, view)?;
     let failed = |status: &dyn std::fmt::Display| ExperimentError::NotPrepared {
         line: line.to_owned(),
         status: status.to_string(),
     };
-    let mut child = shell.spawn().map_err(|error| failed(&error))?;
     let entry = enter_process(bed.ledger(), &child)?;
     let status: ExitStatus = child.wait().map_err(|error| failed(&error))?;
     if let Some(entry) = entry {
         bed.ledger().end(entry)?;
     }
     if status.success() { Ok(()) } else { Err(failed(&status)) }
+}
+
+/// Starts a shell command in a folder, or in this process's folder.
+pub(crate) fn start_shell(
+    line: &str,
+    dir: Option<&Path>,
+    view: Option<&View>,
+) -> Result<Child, ExperimentError> {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", line]).stdin(Stdio::null()).stdout(std::io::stderr());
+    match (view, dir) {
+        (Some(view), Some(dir)) => view.enter(&mut shell, dir),
+        (Some(view), None) => view.enter(&mut shell, &own_dir()?),
+        (None, Some(dir)) => drop(shell.current_dir(dir)),
+        (None, None) => {}
+    }
+    shell
+        .spawn()
+        .map_err(|error| ExperimentError::NotPrepared { line: line.to_owned(), status: error.to_string() })
+}
+
+/// Returns the working directory of this process.
+pub(crate) fn own_dir() -> Result<std::path::PathBuf, ExperimentError> {
+    std::env::current_dir().map_err(ExperimentError::system("find", "."))
 }
 
 /// Finds the run time of the command in the rows of a recording, in seconds.

@@ -150,6 +150,60 @@ pub enum ExperimentError {
         /// The exit code of the shell command, or the signal that ended it.
         status: String,
     },
+    /// The command uses several databases, and the user named none.
+    #[error(
+        "`{command}` changes several SQLite databases; name those to copy with --database:{}",
+        listed(databases)
+    )]
+    SeveralDatabases {
+        /// The command.
+        command: String,
+        /// The databases.
+        databases: Vec<PathBuf>,
+    },
+    /// The command changed no SQLite database in its first run.
+    #[error("`{command}` changed no SQLite database in a first run, whose changes were thrown away{other}")]
+    NoDatabase {
+        /// The command.
+        command: String,
+        /// What the command used instead, as the rest of the sentence; or a remedy.
+        other: String,
+    },
+    /// The first run of the command failed.
+    #[error(
+        "the first run of `{command}`, whose changes are thrown away, failed, so nothing was measured. If the command works without fonio, name its database with --database FILE{}",
+        could_only_read(read_only)
+    )]
+    FirstRunFailed {
+        /// The command.
+        command: String,
+        /// The mounts that the command could only read.
+        read_only: Vec<PathBuf>,
+        /// How the command failed.
+        #[source]
+        failure: Failure,
+    },
+    /// The command sets the journal mode itself.
+    #[error(
+        "the command itself sets the journal mode of {}, so its file does not keep another mode: change `PRAGMA journal_mode` in the program, and compare both programs with --versus",
+        database.display()
+    )]
+    OwnJournal {
+        /// The database.
+        database: PathBuf,
+    },
+    /// A setting of connections cannot be changed from outside of the program.
+    #[error("{setting} cannot be set from outside of `{command}`: {reason}\n{remedy}")]
+    NotFromOutside {
+        /// The setting.
+        setting: String,
+        /// The command.
+        command: String,
+        /// The reason.
+        reason: String,
+        /// What the user can do.
+        remedy: String,
+    },
     /// A measured command ran, but the recording does not show where its time went.
     #[error("the recording does not show where the time of {command} went: {reason}")]
     NotSeen {
@@ -197,6 +251,20 @@ pub enum ExperimentError {
     /// The user asked to stop.
     #[error("stopped; the setup of the run was undone")]
     Interrupted,
+}
+
+fn listed(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| format!("\n  --database {}", path.display())).collect()
+}
+
+fn could_only_read(mounts: &[PathBuf]) -> String {
+    match mounts {
+        [] => String::new(),
+        mounts => {
+            let shown: Vec<String> = mounts.iter().map(|dir| dir.display().to_string()).collect();
+            format!(". In the first run, the command can only read {}", shown.join(", "))
+        }
+    }
 }
 
 fn seen_units(seen: &[String]) -> String {

@@ -7,6 +7,7 @@
 //!   [`document()`] turns the series into a report;
 //! - [`run_command_series`] compares setups in the same way with a user's command, or with a recording's I/O
 //!   ([`replay`]);
+//! - [`ProofPlan`] does so with fresh copies of the databases that the command changes;
 //! - [`run_live`] switches a setting of the machine in use, in slices of time, and compares pairs of slices;
 //! - [`recreate()`] repeats the calls of a recorded stall with and without a setting;
 //! - [`launch_series`] launches a command on several setups and divides its time into parts;
@@ -24,6 +25,7 @@ mod launch;
 mod layers;
 mod live;
 mod matrix;
+mod proof;
 mod recorded;
 mod recreate;
 pub mod replay;
@@ -40,7 +42,7 @@ pub use analysed::Analysed;
 pub use background::{BackgroundFigures, OwnFigures};
 pub use command::{CommandOptions, Replay, run_command_series};
 pub use error::ExperimentError;
-pub use fix::{Candidate, FIXES, Fix, MeasuredWith, Real};
+pub use fix::{Candidate, FIXES, Fix, Measured, MeasuredWith, Real};
 pub use launch::{
     CacheState, Dropped, Kept, LaunchFigures, LaunchOptions, LaunchPart, LaunchResult, LaunchSeries,
     PartKind, launch_document, launch_series,
@@ -51,6 +53,9 @@ pub use live::{
     MeasuredSlice, OfArm, PressureShares, run_live,
 };
 pub use matrix::{Combination, Matrix};
+pub use proof::{
+    FirstRun, Found, Joinable, Proof, ProofOptions, ProofPlan, changes_databases, find_databases,
+};
 pub use recreate::{
     Program, RecreateChange, RecreateOptions, RecreateProgress, Recreated, RecreatedRun, Scene, SceneLimits,
     recreate,

@@ -12,6 +12,7 @@ use fonio_report::document::{
 
 use crate::background::{BackgroundFigures, OwnFigures};
 use crate::matrix::SEPARATOR;
+use crate::proof::transactions::Joinable;
 use crate::rounds::RunTimes;
 use crate::series::{RunFigures, Series, VariationResult};
 
@@ -190,6 +191,12 @@ fn section(series: &Series) -> Section {
         .zip(labels(series))
         .filter_map(|(variation, label)| Some(format!("{label}: {}", variation.power_cut.as_ref()?)))
         .collect();
+    let keeps = |(variation, label): (&VariationResult, &str)| {
+        Some(format!("{label}, to keep it: {}", variation.keep.as_ref()?))
+    };
+    notes.extend(series.variations.iter().zip(labels(series)).filter_map(keeps));
+    notes.extend(of_databases(series));
+    notes.extend(series.joinable.as_ref().map(Joinable::sentence));
     notes.extend(ended_early(series));
     if !on_each_place(series).is_empty() {
         notes.push(
@@ -214,6 +221,17 @@ fn section(series: &Series) -> Section {
         notes,
         hints: Vec::new(),
     }
+}
+
+/// Returns a sentence on the databases that each run got as fresh copies.
+fn of_databases(series: &Series) -> Option<String> {
+    let shown: Vec<String> = series.databases.iter().map(|path| path.display().to_string()).collect();
+    (!shown.is_empty()).then(|| {
+        format!(
+            "Each run began with a fresh copy of {} on the same file system. The originals were not changed.",
+            shown.join(", ")
+        )
+    })
 }
 
 fn usable(variation: &VariationResult) -> Option<u64> {
@@ -412,6 +430,7 @@ mod tests {
             compared_with: (!is_base).then(|| "card".to_owned()),
             power_cut: (!is_base).then(|| "A power cut can lose data.".to_owned()),
             safe,
+            keep: None,
             times: RunTimes {
                 wall_s: mean,
                 wall_s_min: min,
@@ -432,6 +451,8 @@ mod tests {
             seed: 1,
             conditions: Conditions { cpu_share: None, memory_bytes: None, dilate: 1.0, full: None },
             variations,
+            databases: Vec::new(),
+            joinable: None,
         }
     }
 

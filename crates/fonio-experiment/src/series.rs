@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use fonio_analysis::Analysis;
 use fonio_host::Loss;
 use fonio_system::private;
-use fonio_workload::definition::Workload;
 use fonio_workload::{FilesOutcome, Mark};
 use serde::{Deserialize, Serialize};
 
 use crate::analysed::Analysed;
 use crate::background::{BackgroundFigures, OwnFigures};
 use crate::error::ExperimentError;
-use crate::fix::Candidate;
+use crate::fix::{Candidate, Measured};
+use crate::proof::transactions::Joinable;
 use crate::rounds::{Arm, Design, Measurement, Rounds, RunTimes, Timed, run_times};
 use crate::run::{Run, RunOptions, run_once};
 use crate::setup::{Conditions, Setup};
@@ -25,10 +25,12 @@ pub struct Variation {
     pub loses: Option<Loss>,
     /// The setup, with the fix applied.
     pub setup: Setup,
+    /// A sentence or commands that tell how to keep the fix; `None` if the series does not tell this.
+    pub keep: Option<String>,
 }
 
 /// Returns the arms of a comparison: each of `setups`, unchanged and with each of `candidates`. A candidate
-/// changes the setup, and also `workload`, which is `None` if a command runs. A setup with a fix is compared
+/// changes the setup, and with it the measured program. A setup with a fix is compared
 /// with the same setup without the fix. Any other setup is compared with the first setup on the same storage
 /// or, if there is none, with the first setup. `possible` checks whether this machine supports a setup, as
 /// [`Setup::check_kernel`] does. `refused` is called for a fix that does not apply to a setup, is not
@@ -37,7 +39,7 @@ pub struct Variation {
 pub fn variations(
     setups: &[(String, Setup)],
     candidates: &[Candidate],
-    workload: Option<&Workload>,
+    measured: Measured<'_>,
     possible: &dyn Fn(&Setup) -> Result<(), ExperimentError>,
     refused: &mut dyn FnMut(ExperimentError) -> Result<(), ExperimentError>,
 ) -> Result<Vec<Arm<Variation>>, ExperimentError> {
@@ -51,11 +53,11 @@ pub fn variations(
         arms.push(Arm {
             name: name.clone(),
             compared_with: first_there.or((base > 0).then_some(0)),
-            setup: Variation { loses: None, setup: plain.clone() },
+            setup: Variation { loses: None, setup: plain.clone(), keep: None },
         });
         for candidate in candidates {
             let mut setup = plain.clone();
-            let applied = candidate.apply(&mut setup, workload).and_then(|()| {
+            let applied = candidate.apply(&mut setup, measured).and_then(|()| {
                 if setups.iter().any(|(_, plain)| *plain == setup) {
                     let reason = "the plan already has this setup".to_owned();
                     return Err(ExperimentError::NotApplicable { fix: candidate.name(), reason });
@@ -66,7 +68,7 @@ pub fn variations(
                 Ok(()) => arms.push(Arm {
                     name: format!("{name}, {}", candidate.name()),
                     compared_with: Some(base),
-                    setup: Variation { loses: Some(candidate.loses()), setup },
+                    setup: Variation { loses: Some(candidate.loses()), setup, keep: None },
                 }),
                 Err(error) => refused(error)?,
             }
@@ -89,6 +91,12 @@ pub struct Series {
     pub conditions: Conditions,
     /// The results of each setup.
     pub variations: Vec<VariationResult>,
+    /// The databases of the command that each run got as fresh copies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub databases: Vec<PathBuf>,
+    /// The transactions of the command that could be one transaction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joinable: Option<Joinable>,
 }
 
 /// The results of one setup of a series.
@@ -105,6 +113,9 @@ pub struct VariationResult {
     pub power_cut: Option<String>,
     /// Whether a power cut loses at most the most recent writes and leaves older data intact.
     pub safe: bool,
+    /// How to keep the fix, if the series tells this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<String>,
     /// The run times of the setup.
     #[serde(flatten)]
     pub times: RunTimes,
@@ -248,6 +259,8 @@ pub fn run_series(
         seed: options.seed,
         conditions: Conditions::of(&arms[0].setup.setup),
         variations: results(arms, runs),
+        databases: Vec::new(),
+        joinable: None,
     };
     Ok((series, first.expect("a design has at least one measurement")))
 }
@@ -260,6 +273,7 @@ pub(crate) fn results(arms: &[Arm<Variation>], runs: Vec<Vec<RunFigures>>) -> Ve
         compared_with: arm.compared_with.map(|at| arms[at].name.clone()),
         power_cut: arm.setup.loses.map(|loss| loss.sentence().to_owned()),
         safe: arm.setup.loses.is_none_or(Loss::is_safe),
+        keep: arm.setup.keep.clone(),
         times,
         runs,
     };
@@ -297,6 +311,7 @@ pub fn fastest(arms: &[Arm<Variation>], once: &Series, count: usize) -> Vec<Arm<
 #[cfg(test)]
 mod tests {
     use fonio_host::{Filesystem, HostError};
+    use fonio_workload::definition::Workload;
 
     use super::*;
     use crate::setup::Storage;
@@ -308,6 +323,7 @@ mod tests {
             compared_with: None,
             power_cut: None,
             safe: true,
+            keep: None,
             times: RunTimes { wall_s, wall_s_min: wall_s, wall_s_max: wall_s, speedup: None, change: None },
             runs: Vec::new(),
         }
@@ -319,7 +335,7 @@ mod tests {
         let arm = |name: &str, compared_with, loses| Arm {
             name: name.to_owned(),
             compared_with,
-            setup: Variation { loses, setup: setup.clone() },
+            setup: Variation { loses, setup: setup.clone(), keep: None },
         };
         let fix = Some(Loss::Nothing);
         let arms = [
@@ -336,6 +352,8 @@ mod tests {
             seed: 1,
             conditions: Conditions::of(&setup),
             variations: [5.0, 4.0, 1.0, 9.0, 8.0, 7.0].map(result).into(),
+            databases: Vec::new(),
+            joinable: None,
         };
         let kept = fastest(&arms, &once, 1);
         let kept: Vec<_> = kept.iter().map(|arm| (arm.name.as_str(), arm.compared_with)).collect();
@@ -359,11 +377,11 @@ mod tests {
             _ => Ok(()),
         };
         let mut left_out = Vec::new();
-        let arms = variations(&setups, &candidates, Some(&workload), &has, &mut |error| {
+        let arms = variations(&setups, &candidates, Measured::Workload(&workload), &has, &mut |error| {
             left_out.push(error.to_string());
             Ok(())
         })?;
-        let strict = variations(&setups, &candidates, Some(&workload), &has, &mut Err);
+        let strict = variations(&setups, &candidates, Measured::Workload(&workload), &has, &mut Err);
         assert_eq!(strict.is_err(), !left_out.is_empty());
         let with = |arm: &Arm<Variation>| arm.compared_with.map_or("", |with| arms[with].name.as_str());
         Ok((arms.iter().map(|arm| format!("{} / {}", arm.name, with(arm))).collect(), left_out))
@@ -429,6 +447,8 @@ mod tests {
             seed: 7,
             conditions: Conditions { cpu_share: None, memory_bytes: None, dilate: 2.5, full: Some(0.9) },
             variations: vec![result(2.0)],
+            databases: Vec::new(),
+            joinable: None,
         };
         let text = serde_json::to_string(&series).expect("it can be written");
         assert!(text.contains(r#""wall_s":2.0"#), "the run times are missing: {text}");

@@ -1,14 +1,15 @@
 //! Describes a setup: everything between a workload and the flash. A fix is a change of a setup.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
 use fonio_core::quantity::parse_bytes;
 use fonio_core::{ByteCount, Unit};
 use fonio_host::{Confirmation, CpuShare, Filesystem, Limits, LinkRates, Scope, Setting};
-use fonio_workload::Overrides;
 use fonio_workload::definition::Workload;
+use fonio_workload::{DatabaseOverride, Overrides};
 use serde::{Deserialize, Serialize};
 
 use crate::error::ExperimentError;
@@ -151,6 +152,10 @@ pub struct Setup {
     pub limits: Limits,
     /// The parameters of the workload that the setup changes.
     pub overrides: Overrides,
+    /// The settings of SQLite databases that a command uses, instead of the command's own settings.
+    pub of_command: DatabaseOverride,
+    /// The command to run instead of the measured one, to compare two commands.
+    pub instead: Option<Vec<OsString>>,
 }
 
 /// A workload that runs concurrently with the measured workload.
@@ -228,6 +233,8 @@ impl Setup {
             at_floor: false,
             limits: Limits::default(),
             overrides: Overrides::default(),
+            of_command: DatabaseOverride::default(),
+            instead: None,
         }
     }
 

@@ -39,6 +39,12 @@ pub enum HostError {
     /// A device is in use.
     #[error("{} is in use: {by}", path.display())]
     InUse { path: PathBuf, by: String },
+    /// Another program keeps a database locked.
+    #[error(
+        "{} cannot be copied, because {by} has it locked: stop that program, or try again when it is idle",
+        path.display()
+    )]
+    DatabaseBusy { path: PathBuf, by: String },
     /// The kernel's ublk driver cannot be used.
     #[error("ublk devices cannot be created here: {reason}")]
     NoUblk { reason: String },

@@ -23,7 +23,9 @@ mod caches;
 mod cleaner;
 mod control_group;
 mod cpu_share;
+mod database_copies;
 mod device_users;
+mod engine;
 mod error;
 mod files;
 mod filesystem;
@@ -45,11 +47,14 @@ mod schedulers;
 mod settings;
 mod ublk;
 mod unmount;
+mod view;
 
 pub use caches::{cached_bytes, drop_device_cache, drop_file_cache};
 pub use cleaner::Cleaner;
 pub use control_group::{Confined, Limits};
 pub use cpu_share::CpuShare;
+pub use database_copies::{DatabaseCopies, FreshCopies};
+pub use engine::Engine;
 pub use error::HostError;
 pub use filesystem::{Confirmation, Filesystem, check_empty, claim};
 pub use io_class::set_own_io_class;
@@ -68,7 +73,9 @@ pub use schedulers::{SMARTIO, how_to_get};
 pub use settings::{
     Applied, Changes, Concurrency, Group, Keeper, Kept, KeptFiles, Loss, Made, Mirrored, OnlyChanger,
     Planned, Scope, Setting, SettingFix, Settings, Target, Trial, Trim, Undoing, Undone, WriteBack,
-    borrow_scheduler, borrow_setting, start_folder_in_ram, trim, trim_plan, write_out_folder,
+    borrow_scheduler, borrow_setting, is_sqlite, start_folder_in_ram, sync_library, trim, trim_plan,
+    write_out_folder,
 };
 pub use ublk::{UBLK_DEPTH_MAX, UblkDevice, UblkOptions, check_ublk};
 pub use unmount::mounts_under;
+pub use view::{View, Written, WrittenFile};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fonio_core::meta::{Device, Lost};
-use fonio_core::{BlockedIn, ByteCount, Nanos, RowSink, Timestamp};
+use fonio_core::{BlockedIn, ByteCount, DeviceId, Nanos, RowSink, Timestamp};
 use fonio_recording::Key;
 
 /// The options for creating a recording.
@@ -111,6 +111,11 @@ pub enum BlockedBy {
 pub struct CommandSetting {
     /// The command's working directory; `None` for the recorder's directory.
     pub dir: Option<PathBuf>,
+    /// The mount namespace in which the command starts; `None` for the recorder's namespace. The working
+    /// directory is looked up in it.
+    pub mounts: Option<Arc<OwnedFd>>,
+    /// The overlays in this namespace: the device number and the upper folder of each.
+    pub overlays: Vec<(DeviceId, PathBuf)>,
     /// Environment variables added to the recorder's environment variables.
     pub environment: Vec<(OsString, OsString)>,
     /// Make the command the leader of a new process group, which ends when the command ends.

@@ -86,6 +86,9 @@ fn decide_with(database: &Path, not_stale: impl FnOnce(&Boots) -> Result<(), Dec
     if let Some(treatment) = world.databases.treatment(database) {
         return Decision::Treated(treatment);
     }
+    if let Some(pinned) = world.pins.of_database(database) {
+        return Decision::Treated(Treatment::Pinned(pinned));
+    }
     let class = world.policy().class(database);
     let shown = database.display();
     if class == Class::Durable {
@@ -132,7 +135,7 @@ fn decide_with(database: &Path, not_stale: impl FnOnce(&Boots) -> Result<(), Dec
 pub fn is_possible(database: &Path, treatment: &Treatment) -> bool {
     let world = World::get();
     let error = match treatment {
-        Treatment::Watched(_) | Treatment::Unsynced(_) => return true,
+        Treatment::Watched(_) | Treatment::Unsynced(_) | Treatment::Pinned(_) => return true,
         Treatment::Ordered { .. } => {
             world.syncer.enter().err().map(|error| format!("cannot start a thread: {error}"))
         }

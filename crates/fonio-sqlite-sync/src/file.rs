@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::guarded;
 use crate::log::Log;
 use crate::open_databases::Treatment;
+use crate::pins::Pinned;
 use crate::seen::{Part, Seen};
 use crate::sqlite::*;
 use crate::unsynced::Unsynced;
@@ -32,6 +33,8 @@ pub enum Role {
     },
     /// A write-ahead log that this library syncs.
     Wal(Log),
+    /// The main file of a database whose connections get settings.
+    Pinned(Arc<Pinned>),
     /// A file whose syncs are counted.
     Watched(Part, Arc<Seen>),
 }

@@ -37,6 +37,8 @@ mod log;
 mod open_databases;
 mod ordered;
 mod patched;
+mod pinned;
+mod pins;
 pub mod preload;
 mod replaced;
 mod say;

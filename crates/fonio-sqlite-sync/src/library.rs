@@ -4,7 +4,9 @@
 //! and a process can load several SQLite libraries. The right library is the one that the caller would have
 //! called without our library.
 
-use std::ffi::{CStr, CString, c_int, c_void};
+use std::ffi::{CStr, CString, OsStr, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::ptr;
 
 /// Returns the function `name` that the code at `caller` would call without this library. Returns null if no
@@ -30,6 +32,13 @@ fn module_at(address: *const c_void) -> Option<(usize, *const libc::c_char)> {
         let found = libc::dladdr(address, &raw mut info) != 0;
         found.then_some((info.dli_fbase.addr(), info.dli_fname))
     }
+}
+
+/// Returns the path of the module that contains an address, as the linker knows it.
+pub fn path_of(address: *const c_void) -> Option<PathBuf> {
+    let (_, path) = module_at(address)?;
+    // SAFETY: the path is a string owned by the linker.
+    (!path.is_null()).then(|| OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()).into())
 }
 
 /// Keeps the module that contains an address loaded until the process ends, even after dlclose(3).

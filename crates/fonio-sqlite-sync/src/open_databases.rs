@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::pins::Pinned;
 use crate::seen::Seen;
 use crate::unsynced::Unsynced;
 
@@ -23,6 +24,8 @@ pub enum Treatment {
     },
     /// The database is not synced once its header and its marker are on the disk.
     Unsynced(Arc<Unsynced>),
+    /// The database's connections get settings.
+    Pinned(Arc<Pinned>),
     /// The database's syncs are counted.
     Watched(Arc<Seen>),
 }

@@ -10,7 +10,8 @@ use std::ptr;
 use crate::api::Api;
 use crate::guarded;
 use crate::library;
-use crate::sqlite::{SQLITE_ERROR, sqlite3};
+use crate::pinned;
+use crate::sqlite::{SQLITE_ERROR, SQLITE_OK, sqlite3};
 use crate::vfs;
 use crate::world::World;
 
@@ -77,7 +78,9 @@ unsafe extern "C" fn open_v2(
 ) -> c_int {
     let Some(theirs) = found(c"sqlite3_open_v2", caller) else { return refused(db) };
     // SAFETY: SQLite's function of this name has this type, and the arguments come from the caller.
-    unsafe { transmute::<*mut c_void, OpenV2>(theirs)(name, db, flags, vfs) }
+    let code = unsafe { transmute::<*mut c_void, OpenV2>(theirs)(name, db, flags, vfs) };
+    // SAFETY: the program does not know the connection yet.
+    unsafe { opened(theirs, code, db) }
 }
 
 unsafe extern "C" fn open_utf8(name: *const c_void, db: *mut *mut sqlite3, caller: *const c_void) -> c_int {
@@ -98,7 +101,30 @@ unsafe fn open_plain(
 ) -> c_int {
     let Some(theirs) = found(function, caller) else { return refused(db) };
     // SAFETY: both functions have this type, and the arguments come from the caller.
-    unsafe { transmute::<*mut c_void, OpenPlain>(theirs)(name, db) }
+    let code = unsafe { transmute::<*mut c_void, OpenPlain>(theirs)(name, db) };
+    // SAFETY: the program does not know the connection yet.
+    unsafe { opened(theirs, code, db) }
+}
+
+/// Makes the settings of [`crate::pins`] on a connection that SQLite's function `theirs` has opened with the result
+/// `code`, and returns this result.
+unsafe fn opened(theirs: *mut c_void, code: c_int, db: *mut *mut sqlite3) -> c_int {
+    guarded(
+        || {
+            // SAFETY: the caller passed the pointer for the connection.
+            let connection = if db.is_null() { ptr::null_mut() } else { unsafe { *db } };
+            if code == SQLITE_OK
+                && !connection.is_null()
+                && !World::get().pins.is_empty()
+                && let Some(api) = Api::by_name(|name| library::function(name, theirs))
+            {
+                // SAFETY: SQLite has just opened the connection.
+                unsafe { pinned::set(&api, connection) };
+            }
+        },
+        || (),
+    );
+    code
 }
 
 /// Attaches to the caller's SQLite library, and returns the library's own `function`.

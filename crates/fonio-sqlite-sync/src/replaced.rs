@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use crate::file::{Hooked, Role};
 use crate::guarded;
 use crate::ordered;
+use crate::pinned;
 use crate::seen::Part;
 use crate::sqlite::*;
 
@@ -12,6 +13,7 @@ use crate::sqlite::*;
 pub fn replace(methods: &mut sqlite3_io_methods, role: &Role) {
     match role {
         Role::Unsynced(..) => methods.sync = Some(sync_until_marked),
+        Role::Pinned(_) => methods.file_control = Some(pinned::file_control),
         Role::Ordered { .. } => methods.file_control = Some(ordered::file_control),
         Role::Wal(_) => {
             methods.write = Some(ordered::write);

@@ -151,6 +151,7 @@ unsafe fn hook_main(api: &Api, file: *mut sqlite3_file, path: &Path, treatment: 
     let role = match treatment {
         Treatment::Unsynced(unsynced) => Role::Unsynced(Part::Database, unsynced),
         Treatment::Watched(seen) => Role::Watched(Part::Database, seen),
+        Treatment::Pinned(pinned) => Role::Pinned(pinned),
         Treatment::Ordered { to_wal, .. } => {
             api.call_when_opened(crate::ordered::opened);
             Role::Ordered { is_relaxed: AtomicBool::new(false), to_wal }
@@ -170,6 +171,7 @@ unsafe fn hook_other(file: *mut sqlite3_file, path: &Path, is_log: bool, treatme
     let role = match treatment {
         Treatment::Unsynced(unsynced) => Role::Unsynced(part, unsynced),
         Treatment::Watched(seen) => Role::Watched(part, seen),
+        Treatment::Pinned(_) => return true,
         Treatment::Ordered { .. } if !is_log => return true,
         Treatment::Ordered { window, .. } => {
             match Wal::new(path, window, |said| World::get().said.once(said)).and_then(Log::new) {

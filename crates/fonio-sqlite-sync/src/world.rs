@@ -17,6 +17,7 @@ use fonio_sync_policy::{DEFAULT, Policy, Source, VARIABLE};
 
 use crate::library;
 use crate::open_databases::OpenDatabases;
+use crate::pins::Pins;
 use crate::say::{self, Said};
 use crate::syncer::Syncer;
 
@@ -26,6 +27,8 @@ pub struct World {
     /// The thread that syncs write-ahead logs.
     pub syncer: Syncer,
     pub said: Said,
+    /// Settings that the environment gives connections.
+    pub pins: Pins,
     /// Held while this library replaces functions of SQLite.
     pub attaching: Mutex<()>,
 }
@@ -67,6 +70,7 @@ impl World {
             databases: before.map(|before| before.databases.inherited()).unwrap_or_default(),
             syncer: Syncer::default(),
             said: Said::default(),
+            pins: before.map_or_else(Pins::of_environment, |before| before.pins.clone()),
             attaching: Mutex::default(),
         }
     }
@@ -78,6 +82,10 @@ impl World {
 
     /// Returns the current policy.
     pub fn policy(&self) -> Arc<Policy> {
+        // A proof measures the given settings alone.
+        if !self.pins.is_empty() {
+            return Arc::default();
+        }
         let Ok(mut source) = self.policy.lock() else { return Arc::default() };
         let (policy, error) = source.current();
         drop(source);

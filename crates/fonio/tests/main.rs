@@ -18,6 +18,7 @@ mod hostile;
 mod lab;
 mod live;
 mod mount;
+mod prove;
 mod run;
 mod storebench;
 mod sync_policy;

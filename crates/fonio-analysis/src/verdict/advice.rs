@@ -135,14 +135,26 @@ const ADVICE: &[Advice] = &[
         ..ANY
     },
     Advice {
-        concerns: |path| name_of(path) == "data.mdb" || path.ends_with(".mdb"),
+        // Other programs, such as Microsoft Access, also use the ending.
+        concerns: |path| name_of(path) == "data.mdb",
         texts: &[
             (LargerTransactions, "LMDB: put several changes into one write transaction."),
             (
                 LowerDurability,
-                "LMDB: open it with `MDB_NOMETASYNC`, or with `MDB_NOSYNC`, if the last changes may be lost.",
+                "LMDB: open it with `MDB_NOMETASYNC`; a power cut can then lose the last transaction. `MDB_NOSYNC` can \
+                 damage the database.",
             ),
         ],
+        ..ANY
+    },
+    Advice {
+        programs: &["etcd", "k3s", "k3s-server"],
+        concerns: |path| path.ends_with("/member/snap/db"),
+        texts: &[(
+            SyncLess,
+            "bbolt in etcd: raise `--backend-batch-interval` and `--backend-batch-limit`; nothing is lost, because etcd's \
+             own log is synced first.",
+        )],
         ..ANY
     },
     Advice {
@@ -226,10 +238,32 @@ mod tests {
             ("chain", "/chain/db/12.log", None),
             ("ldap", "/db/log.0000000003", Some("Berkeley")),
             ("embedder", "/index/data.mdb", Some("LMDB")),
+            ("access", "/access/people.mdb", None),
+            ("etcd", "/var/lib/etcd/member/snap/db", Some("bbolt")),
             ("umount", "", Some("See")),
             ("python3", "/notes.db-journal", None),
         ] {
             assert_eq!(begin(program, file), expected, "{program} {file}");
+        }
+        // Whatever the program, a file never gets the advice of another engine.
+        let files = [
+            ("PostgreSQL", "/var/lib/postgresql/15/main/pg_wal/00000001000000000000000A"),
+            ("MariaDB", "/var/lib/mysql/ib_logfile0"),
+            ("MariaDB", "/var/lib/mysql/#innodb_redo/#ib_redo7"),
+            ("Redis", "/data/appendonlydir/appendonly.aof.1.incr.aof"),
+            ("LevelDB", "/chain/db/000012.log"),
+            ("LMDB", "/index/data.mdb"),
+            ("bbolt", "/var/lib/etcd/member/snap/db"),
+            ("Berkeley", "/db/log.0000000003"),
+            ("SQLite", "/home/u/notes.db-wal"),
+        ];
+        let programs = ["postgres", "mariadbd", "mysqld", "redis-server", "valkey-server", "etcd", "app"];
+        let known = ["PostgreSQL", "MariaDB", "Redis", "LevelDB", "LMDB", "bbolt", "Berkeley"];
+        for (engine, file) in files {
+            for program in programs {
+                let found = begin(program, file).filter(|word| known.contains(word));
+                assert!(found.is_none_or(|found| found == engine), "{program} {file}: {found:?}");
+            }
         }
     }
 }

@@ -7,8 +7,20 @@ use fonio_host::{Filesystem, Group, Loss, Setting, SettingFix, Trial};
 use fonio_workload::definition::{Journal, Synchronous};
 
 use super::changes::{OF_PROGRAM, another_device, another_filesystem, each_database, move_place};
-use super::{Change, Fix, Real};
+use super::{Change, Fix, Measured, Pragma, Real};
 use crate::setup::Medium;
+
+/// What a power cut can lose with synchronous=NORMAL.
+pub(super) const OF_NORMAL: Loss = Loss::Recent(
+    "With a write-ahead log, a power cut can lose the last transactions, never the database. With a rollback journal, it can in rare cases also corrupt the database.",
+);
+/// What a power cut can lose without a journal on the disk.
+pub(super) const OF_NO_JOURNAL: Loss = Loss::Content(
+    "A power cut or a killed program can corrupt the database. Use it only for data that can be fetched again.",
+);
+/// What a power cut can lose without syncs.
+pub(super) const OF_NO_SYNC: Loss =
+    Loss::Content("A power cut can corrupt these files. Use it only for data that can be fetched again.");
 
 const KIM: &str = "Kim et al. (TOS 2012)";
 
@@ -33,9 +45,52 @@ const OTHERS: &[Fix] = &[
         real: Real::ByHand(
             "In the app, after each opening of the database: PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL. `fonio fix apply wal-full DATABASE` sets the journal mode, which stays in the file; each connection must set `synchronous` itself.",
         ),
-        change: Change::Setup(|setup, workload| {
-            each_database(setup, workload, Journal::Wal, Synchronous::Normal)
-        }),
+        change: Change::Databases(
+            |change| {
+                change.journal = Some(Journal::Wal);
+                change.synchronous = Some(Synchronous::Normal);
+            },
+            None,
+        ),
+    },
+    Fix {
+        name: "journal-mode",
+        changes: Group::Application,
+        does: "SQLite keeps the file of its rollback journal and overwrites its header at each commit (PERSIST), or uses another mode with journal-mode=MODE",
+        loses: Loss::Nothing,
+        source: "SQLite's documentation",
+        real: Real::ByHand(
+            "In the app, after each opening of the database: PRAGMA journal_mode=PERSIST (or another mode). The file keeps only WAL, which `fonio fix apply wal-full DATABASE` sets.",
+        ),
+        change: Change::Databases(
+            |change| change.journal = Some(Journal::Persist),
+            Some(Pragma::JournalMode),
+        ),
+    },
+    Fix {
+        name: "synchronous",
+        changes: Group::Application,
+        does: "runs SQLite with synchronous=NORMAL in its present journal mode, or with another level with synchronous=LEVEL",
+        loses: OF_NORMAL,
+        source: "SQLite's documentation",
+        real: Real::ByHand(
+            "In the app, after each opening of the database: PRAGMA synchronous=NORMAL (or another level). The file does not keep this setting.",
+        ),
+        change: Change::Databases(
+            |change| change.synchronous = Some(Synchronous::Normal),
+            Some(Pragma::Synchronous),
+        ),
+    },
+    Fix {
+        name: "autocheckpoint",
+        changes: Group::Application,
+        does: "lets SQLite's write-ahead log grow to 4000 pages instead of 1000 before a checkpoint, or to N with autocheckpoint=N; the log becomes that much larger",
+        loses: Loss::Nothing,
+        source: "SQLite's documentation",
+        real: Real::ByHand(
+            "In the app, after each opening of the database: PRAGMA wal_autocheckpoint=4000 (or another number of pages). The file does not keep this setting, and it has no effect without a write-ahead log.",
+        ),
+        change: Change::Databases(|change| change.autocheckpoint = Some(4000), Some(Pragma::Autocheckpoint)),
     },
     Fix {
         name: "cache-in-ram",
@@ -46,7 +101,7 @@ const OTHERS: &[Fix] = &[
         real: Real::ByHand(
             "`fonio fix apply folder-in-ram CACHE --keep` keeps the cache directory in memory and saves it to storage from time to time. For a cache that is empty after each boot: mount -t tmpfs -o size=64M,uid=USER tmpfs CACHE, and the same in /etc/fstab.",
         ),
-        change: Change::Setup(|setup, workload| move_place(setup, workload, "cache", Medium::Memory)),
+        change: Change::Setup(|setup, measured| move_place(setup, measured, "cache", Medium::Memory)),
     },
     Fix {
         name: "db-in-ram",
@@ -59,7 +114,7 @@ const OTHERS: &[Fix] = &[
         real: Real::ByHand(
             "In the app: open the database on a tmpfs (such as /dev/shm), and fill it again after each boot.",
         ),
-        change: Change::Setup(|setup, workload| move_place(setup, workload, "database", Medium::Memory)),
+        change: Change::Setup(|setup, measured| move_place(setup, measured, "database", Medium::Memory)),
     },
     Fix {
         name: "all-in-ram",
@@ -68,8 +123,8 @@ const OTHERS: &[Fix] = &[
         loses: Loss::Content("A power cut or reboot loses everything. This shows a limit; it is not a fix."),
         source: KIM,
         real: Real::ByHand("This shows the most that any storage fix can gain; there is nothing to set."),
-        change: Change::Setup(|setup, workload| {
-            for place in workload.ok_or(OF_PROGRAM)?.places.keys() {
+        change: Change::Setup(|setup, measured| {
+            for place in measured.workload().ok_or(OF_PROGRAM)?.places.keys() {
                 setup.moved.insert(place.clone(), Medium::Memory);
             }
             Ok(())
@@ -79,15 +134,15 @@ const OTHERS: &[Fix] = &[
         name: "no-sync",
         changes: Group::Application,
         does: "skips all syncs of databases and of files in `cache` and `database`",
-        loses: Loss::Content(
-            "A power cut can corrupt these files. Use it only for data that can be fetched again.",
-        ),
+        loses: OF_NO_SYNC,
         source: KIM,
         real: Real::ByHand(
             "In the app, for databases that can be fetched again: PRAGMA synchronous=OFF, and delete them after an unclean shutdown.",
         ),
-        change: Change::Setup(|setup, workload| {
-            let workload = workload.ok_or(OF_PROGRAM)?;
+        change: Change::Setup(|setup, measured| {
+            let Measured::Workload(workload) = measured else {
+                return each_database(setup, measured, &|change| change.synchronous = Some(Synchronous::Off));
+            };
             let places = ["cache", "database"].map(str::to_owned);
             setup
                 .overrides
@@ -106,9 +161,9 @@ const OTHERS: &[Fix] = &[
         real: Real::ByHand(
             "This needs a second, faster device: mount it, and move the folder of the database there (`fonio fix apply folder-on=DIR FOLDER`).",
         ),
-        change: Change::Setup(|setup, workload| {
+        change: Change::Setup(|setup, measured| {
             setup.at_floor = true;
-            move_place(setup, workload, "database", Medium::Profile("pcm".to_owned()))
+            move_place(setup, measured, "database", Medium::Profile("pcm".to_owned()))
         }),
     },
     Fix {

@@ -10,9 +10,10 @@ mod catalogue;
 mod changes;
 
 use fonio_host::{Group, Loss, Setting, SettingFix, Trial};
-use fonio_workload::definition::Workload;
+use fonio_workload::DatabaseOverride;
+use fonio_workload::definition::{Journal, Synchronous, Workload};
 
-use self::changes::{OF_FOLDER, OF_PROGRAM, another_device, try_setting};
+use self::changes::{OF_FOLDER, OF_PROGRAM, another_device, each_database, merge, try_setting};
 use crate::error::ExperimentError;
 use crate::setup::{Setup, Storage};
 pub use catalogue::FIXES;
@@ -39,9 +40,40 @@ pub struct Fix {
 enum Change {
     /// A trial applies the fix in the way in which it applies a setting of the machine.
     Setting(Trial),
-    /// The fix is tried by a function that changes the setup and its workload. The workload is `None` if a
-    /// user's command runs, because the I/O of a command cannot be changed.
-    Setup(fn(&mut Setup, Option<&Workload>) -> Result<(), &'static str>),
+    /// The fix is tried by a function that changes the setup and the measured program.
+    Setup(fn(&mut Setup, Measured<'_>) -> Result<(), &'static str>),
+    /// The fix is tried by a function that changes the settings of SQLite databases. With a value, other
+    /// settings are tried.
+    Databases(fn(&mut DatabaseOverride), Option<Pragma>),
+}
+
+/// A setting of SQLite whose value the user can choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pragma {
+    JournalMode,
+    Synchronous,
+    Autocheckpoint,
+}
+
+/// The program that an experiment measures.
+#[derive(Clone, Copy, Debug)]
+pub enum Measured<'a> {
+    /// A workload, whose parameters a fix can change.
+    Workload(&'a Workload),
+    /// A user's command. A fix can change the SQLite databases that it uses.
+    Command,
+    /// The recorded I/O of a program, which no fix changes.
+    Replay,
+}
+
+impl<'a> Measured<'a> {
+    /// Returns the workload, if it is one.
+    pub fn workload(self) -> Option<&'a Workload> {
+        match self {
+            Measured::Workload(workload) => Some(workload),
+            Measured::Command | Measured::Replay => None,
+        }
+    }
 }
 
 /// The kinds of experiment that can measure a fix's gain.
@@ -49,6 +81,8 @@ enum Change {
 pub enum MeasuredWith {
     /// The gain can be measured with a workload or a command.
     WorkloadOrCommand,
+    /// The gain can be measured with a workload, or with the databases of a command.
+    WorkloadOrDatabases,
     /// The gain can be measured with a workload, in a directory or on an emulated device.
     Workload,
     /// The gain can be measured only with a workload on an emulated device.
@@ -67,6 +101,42 @@ pub enum Real {
     Trim,
     /// The user changes the app or buys a device, following these instructions.
     ByHand(&'static str),
+}
+
+impl Pragma {
+    /// Parses a value. Returns the settings of the databases, and the data that a power cut can lose.
+    fn parse(self, text: &str) -> Result<(DatabaseOverride, Loss), String> {
+        let plain = DatabaseOverride::default();
+        match self {
+            Pragma::JournalMode => {
+                let (journal, loses) = match text.to_ascii_lowercase().as_str() {
+                    "wal" => (Journal::Wal, Loss::Nothing),
+                    "delete" => (Journal::Delete, Loss::Nothing),
+                    "truncate" => (Journal::Truncate, Loss::Nothing),
+                    "persist" => (Journal::Persist, Loss::Nothing),
+                    "memory" => (Journal::Memory, catalogue::OF_NO_JOURNAL),
+                    "off" => (Journal::Off, catalogue::OF_NO_JOURNAL),
+                    _ => return Err("write WAL, DELETE, TRUNCATE, PERSIST, MEMORY or OFF".to_owned()),
+                };
+                Ok((DatabaseOverride { journal: Some(journal), ..plain }, loses))
+            }
+            Pragma::Synchronous => {
+                let (level, loses) = match text.to_ascii_lowercase().as_str() {
+                    "extra" | "3" => (Synchronous::Extra, Loss::Nothing),
+                    "full" | "2" => (Synchronous::Full, Loss::Nothing),
+                    "normal" | "1" => (Synchronous::Normal, catalogue::OF_NORMAL),
+                    "off" | "0" => (Synchronous::Off, catalogue::OF_NO_SYNC),
+                    _ => return Err("write EXTRA, FULL, NORMAL or OFF".to_owned()),
+                };
+                Ok((DatabaseOverride { synchronous: Some(level), ..plain }, loses))
+            }
+            Pragma::Autocheckpoint => {
+                let pages = text.parse().ok().filter(|pages| (1..=1_000_000).contains(pages));
+                let pages = pages.ok_or("write a number of pages from 1 to 1,000,000")?;
+                Ok((DatabaseOverride { autocheckpoint: Some(pages), ..plain }, Loss::Nothing))
+            }
+        }
+    }
 }
 
 impl Fix {
@@ -100,12 +170,13 @@ impl Fix {
         &self,
         setting: Option<Setting>,
         setup: &mut Setup,
-        workload: Option<&Workload>,
+        measured: Measured<'_>,
     ) -> Result<(), &'static str> {
         match (self.change, setting) {
-            (Change::Setting(trial), Some(setting)) => try_setting(trial, setting, setup, workload),
+            (Change::Setting(trial), Some(setting)) => try_setting(trial, setting, setup, measured),
             (Change::Setting(_), None) => unreachable!("a fix that is tried as a setting has a setting"),
-            (Change::Setup(change), _) => change(setup, workload),
+            (Change::Setup(change), _) => change(setup, measured),
+            (Change::Databases(change, _), _) => each_database(setup, measured, &change),
         }
     }
 
@@ -113,7 +184,10 @@ impl Fix {
     /// setup.
     pub fn measured_with(&self) -> MeasuredWith {
         let mut setup = Setup::on(Storage::Directory("/".into()));
-        match (self.try_on(self.setting(), &mut setup, None), self.real) {
+        match (self.try_on(self.setting(), &mut setup, Measured::Command), self.real) {
+            (Ok(()), _) if setup.of_command != DatabaseOverride::default() => {
+                MeasuredWith::WorkloadOrDatabases
+            }
             (Ok(()), _) => MeasuredWith::WorkloadOrCommand,
             (Err(OF_PROGRAM | OF_FOLDER), _) => MeasuredWith::Workload,
             (Err(_), Real::ByHand(_)) => MeasuredWith::Emulated,
@@ -136,6 +210,17 @@ pub enum Candidate {
         /// The setting with the parsed value.
         setting: Setting,
     },
+    /// A listed setting of SQLite with the user's own value, such as `synchronous=NORMAL`.
+    WithPragma {
+        /// The listed fix.
+        fix: &'static Fix,
+        /// The value as the user wrote it.
+        value: String,
+        /// The settings of the databases.
+        databases: DatabaseOverride,
+        /// The data that a power cut can lose with this value.
+        loses: Loss,
+    },
     /// The same setup on an emulated device with another profile.
     Device(String),
 }
@@ -154,6 +239,12 @@ impl Candidate {
             nearest: fonio_core::nearest(name, FIXES.iter().map(|fix| fix.name)),
         })?;
         let Some(value) = value else { return Ok(Candidate::Listed(fix)) };
+        if let Change::Databases(_, Some(pragma)) = fix.change {
+            let (databases, loses) = pragma
+                .parse(value)
+                .map_err(|reason| ExperimentError::NotApplicable { fix: text.to_owned(), reason })?;
+            return Ok(Candidate::WithPragma { fix, value: value.to_owned(), databases, loses });
+        }
         let setting = match fix.real {
             Real::Setting(_) => Setting::parse(text),
             Real::ByHand(_) | Real::Trim => Err("this fix takes no value".to_owned()),
@@ -168,7 +259,9 @@ impl Candidate {
     pub fn name(&self) -> String {
         match self {
             Candidate::Listed(fix) => fix.name.to_owned(),
-            Candidate::WithValue { fix, value, .. } => format!("{}={value}", fix.name),
+            Candidate::WithValue { fix, value, .. } | Candidate::WithPragma { fix, value, .. } => {
+                format!("{}={value}", fix.name)
+            }
             Candidate::Device(profile) => format!("device={profile}"),
         }
     }
@@ -176,7 +269,9 @@ impl Candidate {
     /// Returns the candidate's fix; `None` if the candidate is another device.
     pub fn fix(&self) -> Option<&'static Fix> {
         match self {
-            Candidate::Listed(fix) | Candidate::WithValue { fix, .. } => Some(fix),
+            Candidate::Listed(fix) | Candidate::WithValue { fix, .. } | Candidate::WithPragma { fix, .. } => {
+                Some(fix)
+            }
             Candidate::Device(_) => None,
         }
     }
@@ -186,21 +281,26 @@ impl Candidate {
         match self {
             Candidate::Listed(fix) => fix.setting(),
             Candidate::WithValue { setting, .. } => Some(setting.clone()),
-            Candidate::Device(_) => None,
+            Candidate::WithPragma { .. } | Candidate::Device(_) => None,
         }
     }
 
     /// Returns the data that a power cut can lose with the candidate.
     pub fn loses(&self) -> Loss {
-        self.fix().map_or(Loss::Nothing, |fix| fix.loses)
+        match self {
+            Candidate::WithPragma { loses, .. } => *loses,
+            _ => self.fix().map_or(Loss::Nothing, |fix| fix.loses),
+        }
     }
 
-    /// Applies the candidate to `setup`, and to `workload` if the fix changes the workload. A command has no
-    /// workload, so only fixes of the setup apply.
-    pub fn apply(&self, setup: &mut Setup, workload: Option<&Workload>) -> Result<(), ExperimentError> {
+    /// Applies the candidate to `setup`, which also has the changes of the measured program.
+    pub fn apply(&self, setup: &mut Setup, measured: Measured<'_>) -> Result<(), ExperimentError> {
         let changed = match self {
             Candidate::Listed(fix) | Candidate::WithValue { fix, .. } => {
-                fix.try_on(self.setting(), setup, workload)
+                fix.try_on(self.setting(), setup, measured)
+            }
+            Candidate::WithPragma { databases, .. } => {
+                each_database(setup, measured, &|change| merge(change, databases))
             }
             Candidate::Device(profile) => another_device(setup, |_| profile.clone()),
         };
@@ -246,7 +346,8 @@ mod tests {
         for (name, expected) in [
             ("bfq", MeasuredWith::WorkloadOrCommand),
             ("discard-size", MeasuredWith::WorkloadOrCommand),
-            ("wal-full", MeasuredWith::Workload),
+            ("wal-full", MeasuredWith::WorkloadOrDatabases),
+            ("synchronous", MeasuredWith::WorkloadOrDatabases),
             ("hot-range", MeasuredWith::Workload),
             ("db-on-pcm", MeasuredWith::Workload),
             ("raid0", MeasuredWith::Emulated),
@@ -263,7 +364,10 @@ mod tests {
     fn a_fix_of_services_is_not_tried_with_any_value() {
         for name in ["io-weight", "io-weight=20", "journald-in-ram=8MiB"] {
             let mut setup = Setup::on(Storage::Directory("/".into()));
-            let error = Candidate::parse(name).expect("listed").apply(&mut setup, None).expect_err("refused");
+            let error = Candidate::parse(name)
+                .expect("listed")
+                .apply(&mut setup, Measured::Command)
+                .expect_err("refused");
             assert!(error.to_string().contains("system services"), "{error}");
         }
     }

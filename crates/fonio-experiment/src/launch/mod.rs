@@ -180,6 +180,8 @@ fn record_options(
     RecordOptions {
         command: Some(options.command.to_vec()),
         setting: CommandSetting {
+            mounts: None,
+            overlays: Vec::new(),
             dir: bed.places.get("dir").cloned(),
             environment: http.into_iter().collect(),
             own_group: true,

@@ -21,8 +21,14 @@ use crate::{link, numbered, ublk};
 
 /// Names of folders that fonio makes in folders of the user. `PID` stands for the owner's process id, and a
 /// final `*` for a random part.
-const TREES: [&str; 5] =
-    ["fonio-run-PID", ".fonio-layers-PID", ".fonio-recreate-PID", "fonio-replay", "fonio-scratch-PID-*"];
+const TREES: [&str; 6] = [
+    "fonio-run-PID",
+    ".fonio-layers-PID",
+    ".fonio-recreate-PID",
+    "fonio-replay",
+    "fonio-scratch-PID-*",
+    ".fonio-proof-PID-*",
+];
 /// Names of files that fonio makes in folders of the user. The last three are from earlier builds.
 const FILES: [&str; 4] = ["fonio-replay.dat", "fonio-PID-base", "fonio-PID-cut", "fonio-PID-log"];
 
@@ -166,6 +172,7 @@ mod tests {
 {{"kind":"tree","path":"/mnt/card/.fonio-layers-7"}}
 {{"kind":"tree","path":"/mnt/card/fonio-replay"}}
 {{"kind":"tree","path":"/dev/shm/fonio-scratch-7-0123abcd"}}
+{{"kind":"tree","path":"/home/u/.fonio-proof-7-run3"}}
 {{"kind":"file","path":"/mnt/card/fonio-replay.dat"}}
 {{"kind":"file","path":"/dev/shm/fonio-7-log"}}
 {{"kind":"socket","path":"/tmp/disk"}}
@@ -187,7 +194,7 @@ mod tests {
         let found = check_all(&steps);
         let wrong: Vec<&str> =
             steps.lines().zip(&found).filter(|(_, known)| !**known).map(|(line, _)| line).collect();
-        assert!(wrong.is_empty() && found.len() == 23, "{wrong:#?}");
+        assert!(wrong.is_empty() && found.len() == 24, "{wrong:#?}");
     }
 
     #[test]
@@ -200,6 +207,7 @@ mod tests {
 {"kind":"tree","path":"/dev/shm/fonio-scratch-7-"}
 {"kind":"tree","path":"/dev/shm/fonio-scratch-7-a/../b"}
 {"kind":"tree","path":"fonio-replay"}
+{"kind":"tree","path":"/home/u/.fonio-proof-8-run3"}
 {"kind":"tree","path":"/mnt/card/fonio-run-8"}
 {"kind":"file","path":"/etc/passwd"}
 {"kind":"file","path":"/run/fonio/settings.json"}
@@ -239,6 +247,6 @@ mod tests {
         let found = check_all(steps);
         let wrong: Vec<&str> =
             steps.lines().zip(&found).filter(|(_, known)| **known).map(|(line, _)| line).collect();
-        assert!(wrong.is_empty() && found.len() == 44, "{wrong:#?}");
+        assert!(wrong.is_empty() && found.len() == 45, "{wrong:#?}");
     }
 }

@@ -42,8 +42,10 @@ pub use self::kept::files::KeptFiles;
 pub use self::kept::{Keeper, Kept};
 pub use self::kind::{Group, Loss, SettingFix, Trial};
 pub use self::kinds::{
-    Concurrency, Trim, start as start_folder_in_ram, trim, trim_plan, write_out as write_out_folder,
+    Concurrency, Trim, is_sqlite, start as start_folder_in_ram, sync_library, trim, trim_plan,
+    write_out as write_out_folder,
 };
+pub(crate) use self::kinds::{journal_mode, set_journal_mode};
 pub use self::object::Scope;
 pub use self::only::OnlyChanger;
 pub(crate) use self::only::{LOCK, remove_free_lock};

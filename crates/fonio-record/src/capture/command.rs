@@ -1,14 +1,18 @@
 //! Runs the command during the capture.
 
-use std::os::fd::OwnedFd;
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fonio_system::command::start;
 use fonio_system::{Cgroups, MountTable};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+use rustix::thread::LinkNameSpaceType;
 
 use crate::error::RecordError;
 use crate::options::{CommandOutput, CommandSetting, RecordOptions};
@@ -113,8 +117,10 @@ impl CommandSetting {
     /// Sets the options of a program that is about to be started, except its control groups.
     pub(crate) fn prepare(&self, command: &mut Program) {
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        if let Some(dir) = &self.dir {
-            command.current_dir(dir);
+        match (&self.mounts, &self.dir) {
+            (Some(mounts), dir) => enter_mounts(command, mounts, dir.as_deref()),
+            (None, Some(dir)) => drop(command.current_dir(dir)),
+            (None, None) => {}
         }
         if self.own_group {
             command.process_group(0);
@@ -133,6 +139,21 @@ impl CommandSetting {
             command.stdout(copy);
         }
     }
+}
+
+/// Makes a command start in a mount namespace, in the folder `dir` there, or in this process's folder.
+fn enter_mounts(command: &mut Program, mounts: &Arc<OwnedFd>, dir: Option<&Path>) {
+    let mounts = Arc::clone(mounts);
+    let dir = dir.map(Path::to_owned).or_else(|| std::env::current_dir().ok()).unwrap_or_else(|| "/".into());
+    // A path contains no null byte.
+    let dir = CString::new(dir.into_os_string().into_vec()).unwrap_or_default();
+    let enter = move || {
+        rustix::thread::move_into_link_name_space(mounts.as_fd(), Some(LinkNameSpaceType::Mount))?;
+        // The old working directory belongs to the old namespace.
+        Ok(rustix::process::chdir(dir.as_c_str())?)
+    };
+    // SAFETY: between fork and exec, the closure only makes two system calls, and allocates nothing.
+    unsafe { command.pre_exec(enter) };
 }
 
 /// Keeps this thread in a control group, so that new processes start there. Joining a control group takes

@@ -189,7 +189,10 @@ impl Capture<'_> {
     ) -> Result<Running<'a>, RecordError> {
         let monitor = self.options.sample_interval.map(|_| Monitor::new(&self.machine));
         let mut threads = Threads::default();
-        let files = self.files.as_ref().map(|(scope, _)| Files::watching(&self.machine, |fs| scope.has(fs)));
+        let overlays = &self.options.setting.overlays;
+        let files = self.files.as_ref().map(|(scope, _)| {
+            Files::watching(&self.machine, |fs| scope.has(fs)).with_overlays(overlays, &self.machine)
+        });
         let process_times = probes.blocked.as_ref().map(|_| ProcessTimes::begin(&self.machine));
         let began = now();
         let unix_ns_at_zero = i64::try_from(clock(ClockId::Realtime)).unwrap_or(0) - began.0 as i64;

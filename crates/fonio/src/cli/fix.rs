@@ -75,7 +75,8 @@ pub enum FixCommand {
     ///
     /// Runs the workload or command in rounds, with and without each fix, and reports each gain with its
     /// confidence interval. Writes recordings and a page. A command runs on your own disk: name a folder on
-    /// this disk with --on. The setting is changed before each measurement and restored after it.
+    /// this disk with --on. The setting is changed before each measurement and restored after it. For fixes of
+    /// SQLite, each measurement gets a fresh copy of the command's databases; the originals are not changed.
     ///
     /// Example: fonio fix prove --safe webbench --on ridata
     Prove(Box<FixProve>),
@@ -166,7 +167,9 @@ pub struct FixUndo {
 #[derive(Debug, Args)]
 #[command(override_usage = "fonio fix prove [OPTIONS] NAME[,NAME…]|all WORKLOAD --on PLACE\n       \
     fonio fix prove [OPTIONS] --safe|--no-hardware WORKLOAD --on PLACE\n       \
-    fonio fix prove [OPTIONS] NAME[,NAME…] --on PLACE -- CMD")]
+    fonio fix prove [OPTIONS] NAME[,NAME…] --on PLACE -- CMD\n       \
+    fonio fix prove [OPTIONS] wal-full|wal-normal|synchronous|… [--database FILE] -- CMD\n       \
+    fonio fix prove [OPTIONS] --versus LINE -- CMD")]
 pub struct FixProve {
     /// The fixes, separated by commas, or `all`; then the workload (`fonio run` lists the workloads). With
     /// --safe or --no-hardware, name only the workload.
@@ -187,6 +190,22 @@ pub struct FixProve {
     /// The time of this command is not measured.
     #[arg(long, value_name = "LINE", requires = "command")]
     pub prepare: Option<String>,
+    /// Give each measurement a fresh copy of this SQLite database. Repeatable.
+    ///
+    /// The copy is on the same file system, and the command finds it in the place of the original. Default: the
+    /// database that the command changes in a first run, whose changes are thrown away.
+    #[arg(long, value_name = "FILE", requires = "command")]
+    pub database: Vec<PathBuf>,
+    /// Compare the command with this shell command: the program before a change.
+    ///
+    /// Both get fresh copies of the databases that the shell command changes.
+    #[arg(long, value_name = "LINE", requires = "command")]
+    pub versus: Option<String>,
+    /// Print what would be done, and change nothing.
+    ///
+    /// Runs the command once to find its databases; what it changes is thrown away.
+    #[arg(long, requires = "command")]
+    pub dry_run: bool,
     #[command(flatten)]
     pub setup: SetupArgs,
     #[command(flatten)]
@@ -219,6 +238,7 @@ impl FixProve {
                     "--safe and --no-hardware already choose the fixes: omit either the names of fixes or these options"
                 )
             }
+            (false, []) if self.versus.is_some() => (Some(""), None),
             (false, []) => anyhow::bail!("name the fix to prove: `fonio fix prove bfq webbench --on PLACE`"),
             (false, [names, rest @ ..]) => (Some(*names), rest.first().copied()),
         };
@@ -229,7 +249,11 @@ impl FixProve {
             }
             _ => {}
         }
-        let names = names.filter(|names| *names != "all").map(str::parse).transpose();
+        let names = match names {
+            // Two commands can be compared without a fix.
+            Some("") if self.versus.is_some() => Ok(Some(Candidates::default())),
+            names => names.filter(|names| *names != "all").map(str::parse).transpose(),
+        };
         Ok(Proof { names: names.map_err(anyhow::Error::msg)?, workload: workload.map(str::to_owned) })
     }
 }

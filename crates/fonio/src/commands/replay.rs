@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::{Context, Result};
-use fonio_experiment::{CommandOptions, Replay as Replayed, replay};
+use fonio_experiment::{CommandOptions, Measured, Replay as Replayed, replay};
 use fonio_system::say;
 
 use crate::cli::Colour;
@@ -33,12 +33,14 @@ pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
     let setups = setups(at)?;
     let fixes = arguments.fix.as_ref().map_or(&[][..], |fixes| &fixes.0);
     let arms = Tried { candidates: fixes, refusal: Refusal::Error, best: None, verbose: false }
-        .arms(&setups, None)?;
+        .arms(&setups, Measured::Replay)?;
     let roles = roles()?;
     let options = CommandOptions {
         command: &[],
         replay: Some(Replayed { recording: &recording, sequence: &sequence, fast: arguments.fast }),
         before_each: None,
+        databases: None,
+        library: None,
         seed: at.seed,
         roles: &roles,
         stop: &stop,

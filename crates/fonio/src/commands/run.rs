@@ -8,8 +8,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use fonio_experiment::{
-    Analysed, Arm, Background, Candidate, CommandOptions, ExperimentError, Rounds, RunOptions, Series, Setup,
-    Variation, document, fastest, run_command_series, run_series, variations,
+    Analysed, Arm, Background, Candidate, CommandOptions, ExperimentError, Measured, ProofOptions, ProofPlan,
+    Rounds, RunOptions, Series, Setup, Variation, document, fastest, run_command_series, run_series,
+    variations,
 };
 use fonio_report::Document;
 use fonio_system::say;
@@ -90,6 +91,19 @@ pub(super) fn run_and_publish(
     publish(&series, &first, at, &out, colour)
 }
 
+/// Runs a proof with a command and shows its results.
+pub(super) fn run_proof(plan: &ProofPlan<'_>, at: &SetupArgs, colour: Colour) -> Result<Exit> {
+    let out = results_directory(at.out.as_deref(), RESULTS)?;
+    let mut estimate = Estimate::new();
+    let proof = plan.run(&out, &mut |measurement| estimate.announce(measurement, measurement.name));
+    let proof = proof.inspect_err(|_| {
+        // Remove the results folder if no run ended. If the folder contains a recording, removing it fails,
+        // and the folder stays.
+        let _ = fs::remove_dir(&out);
+    })?;
+    publish(&proof.series, &proof.first, at, &out, colour)
+}
+
 /// The fixes to compare with the plain setup.
 pub(super) struct Tried<'a> {
     pub candidates: &'a [Candidate],
@@ -103,11 +117,26 @@ pub(super) struct Tried<'a> {
 impl Tried<'_> {
     /// Returns each setup without a fix, and with each fix that can be tested on it. Prints the fixes that
     /// are left out.
-    pub fn arms(
+    pub fn arms(&self, setups: &[(String, Setup)], measured: Measured<'_>) -> Result<Vec<Arm<Variation>>> {
+        let planned = self
+            .telling(|refused| variations(setups, self.candidates, measured, &Setup::check_kernel, refused));
+        planned.map_err(|error| kernel::explain(error, setups.iter().map(|(_, setup)| setup)))
+    }
+
+    /// Plans a proof with a command. Prints the fixes that are left out.
+    pub fn proof<'p>(&self, options: ProofOptions<'p>) -> Result<ProofPlan<'p>> {
+        let setups = options.setups;
+        let planned = self.telling(|refused| ProofPlan::of(options, refused));
+        planned.map_err(|error| kernel::explain(error, setups.iter().map(|(_, setup)| setup)))
+    }
+
+    /// Plans with a function that is called for each refused fix, and prints the fixes that are left out.
+    fn telling<T>(
         &self,
-        setups: &[(String, Setup)],
-        workload: Option<&Workload>,
-    ) -> Result<Vec<Arm<Variation>>> {
+        plan: impl FnOnce(
+            &mut dyn FnMut(ExperimentError) -> Result<(), ExperimentError>,
+        ) -> Result<T, ExperimentError>,
+    ) -> Result<T, ExperimentError> {
         let mut left_out = LeftOut::default();
         let mut refused = |error| match self.refusal {
             Refusal::Error => Err(error),
@@ -116,9 +145,9 @@ impl Tried<'_> {
                 Ok(())
             }
         };
-        let planned = variations(setups, self.candidates, workload, &Setup::check_kernel, &mut refused);
+        let planned = plan(&mut refused);
         left_out.tell(self.verbose);
-        planned.map_err(|error| kernel::explain(error, setups.iter().map(|(_, setup)| setup)))
+        planned
     }
 }
 
@@ -169,7 +198,7 @@ pub(super) fn measure(
     colour: Colour,
 ) -> Result<Exit> {
     let stop = begin()?;
-    let mut arms = tried.arms(&setups(arguments)?, Some(workload))?;
+    let mut arms = tried.arms(&setups(arguments)?, Measured::Workload(workload))?;
     let roles = roles()?;
     let other = work.background.as_deref().map(Workload::load).transpose()?;
     let background = other.as_ref().map(|workload| Background { workload, scale: work.background_scale });
@@ -208,7 +237,7 @@ pub(super) fn measure(
     publish(&series, &first, arguments, &out, colour)
 }
 
-fn rounds(runs: Runs) -> Rounds {
+pub(super) fn rounds(runs: Runs) -> Rounds {
     match runs {
         Runs::Number(number) => Rounds::Fixed(number),
         Runs::Auto(budget) => Rounds::Pilot { factor: AUTO_FACTOR, budget },

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
+use crate::engine::Engine;
 use crate::settings::kind::*;
 
 /// The values are a write-ahead log and a rollback journal. Each connection chooses the mode of a rollback
@@ -66,7 +67,12 @@ fn database_at(path: &Path) -> Result<PathBuf, String> {
     }
     match mode(&path) {
         Ok(Some(_)) => Ok(path),
-        Ok(None) => Err("this file is not an SQLite database".to_owned()),
+        Ok(None) => Err(match Engine::at(&path, &path) {
+            Some(engine) => {
+                format!("this file belongs to {}, not to SQLite. {}", engine.name(), engine.setting())
+            }
+            None => "this file is not an SQLite database".to_owned(),
+        }),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -84,6 +90,23 @@ fn mode(path: &Path) -> Result<Option<String>, HostError> {
     }
     let is_database = header.starts_with(b"SQLite format 3\0");
     Ok(is_database.then(|| if header[18] == 2 { WAL } else { ROLLBACK }.to_owned()))
+}
+
+/// Returns whether the database at a path has a write-ahead log; `None` if the file is gone or not a database.
+/// Fails with [`HostError::System`] if the file cannot be read.
+pub(crate) fn journal_mode(path: &Path) -> Result<Option<bool>, HostError> {
+    Ok(mode(path)?.map(|mode| mode == WAL))
+}
+
+/// Gives the database at a path a write-ahead log or a rollback journal. Fails with [`HostError::NotSettable`]
+/// if SQLite refuses the change.
+pub(crate) fn set_journal_mode(path: &Path, is_wal: bool) -> Result<(), HostError> {
+    set_mode(path, if is_wal { WAL } else { ROLLBACK })
+}
+
+/// Returns whether the file at a path is an SQLite database; false if it cannot be read.
+pub fn is_sqlite(path: &Path) -> bool {
+    mode(path).is_ok_and(|mode| mode.is_some())
 }
 
 /// Changes the journal mode. SQLite refuses the change while another program uses the database.

@@ -28,7 +28,10 @@ mod trim_timer;
 mod zram;
 
 pub use self::concurrency::Concurrency;
+pub use self::database::is_sqlite;
+pub(crate) use self::database::{journal_mode, set_journal_mode};
 pub use self::folder_in_ram::{start, write_out};
+pub use self::sync_policy::sync_library;
 pub use self::trim_timer::{Trim, trim, trim_plan};
 
 use super::kind::{Kind, SettingFix};

@@ -61,6 +61,12 @@ const PLACE: &str = "/usr/lib/fonio";
 /// The unit that removes databases of class `cache` after an unclean shutdown.
 const BOOT_UNIT: &str = "fonio-sync-policy.service";
 
+/// Returns the path of the library that intercepts SQLite, with the place in which it was found; `None` if it is
+/// neither in the folder of fonio's package nor in this program's folder.
+pub fn sync_library() -> Option<PathBuf> {
+    Some(library()).filter(|path| path.is_file())
+}
+
 /// Returns the path of the library: in the folder of fonio's package, or in this program's folder.
 fn library() -> PathBuf {
     let beside = std::env::current_exe().ok().map(|program| program.with_file_name(LIBRARY));

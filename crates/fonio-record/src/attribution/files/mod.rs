@@ -134,6 +134,14 @@ impl Files {
         Files { names, ..Files::default() }
     }
 
+    /// Adds overlays that this process does not see: their device numbers and upper folders.
+    pub(crate) fn with_overlays(mut self, overlays: &[(DeviceId, PathBuf)], machine: &Machine) -> Files {
+        for (id, upper) in overlays {
+            self.overlays.insert(*id, Overlay::with_upper(&machine.mounts(), upper.clone()));
+        }
+        self
+    }
+
     /// Notes the files in the records of this page. Adds the threads that may have caused I/O of these files
     /// to `threads`.
     pub(crate) fn note(

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use fonio_core::DeviceId;
 use fonio_machine::Machine;
+use fonio_system::MountTable;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Overlay {
@@ -30,6 +31,11 @@ impl Overlay {
         if !upper.is_absolute() {
             return None;
         }
+        Overlay::with_upper(&mounts, upper)
+    }
+
+    /// Returns the overlay with this upper folder; `None` if the recorder cannot see the folder.
+    pub(super) fn with_upper(mounts: &MountTable, upper: PathBuf) -> Option<Overlay> {
         let holding = mounts.iter().filter(|mount| upper.starts_with(&mount.dir));
         // If several mounts are on one folder, the last mount is visible.
         let below = holding.max_by_key(|mount| mount.dir.components().count())?;

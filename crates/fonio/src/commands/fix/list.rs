@@ -344,6 +344,10 @@ fn next(change: &Candidate, fix: &Listed) -> Vec<String> {
         MeasuredWith::WorkloadOrCommand => lines.push(format!(
             "`fonio fix prove {name} WORKLOAD --on PLACE` or `fonio fix prove {name} --on FOLDER -- CMD` measures the gain."
         )),
+        MeasuredWith::WorkloadOrDatabases => lines.push(format!(
+            "`fonio fix prove {name} WORKLOAD --on PLACE` or `fonio fix prove {name} -- CMD` measures the gain; \
+             CMD gets copies of its databases."
+        )),
         MeasuredWith::Workload => {
             lines.push(format!("`fonio fix prove {name} WORKLOAD --on PLACE` measures the gain."));
         }

@@ -1,15 +1,22 @@
 //! `fonio fix prove`: measures a workload or a command with and without fixes.
 
+use std::ffi::OsString;
+use std::io::Write;
+
 use anyhow::{Result, ensure};
-use fonio_experiment::{Candidate, CommandOptions};
+use fonio_core::ByteCount;
+use fonio_experiment::{Candidate, ExperimentError, ProofOptions, ProofPlan, changes_databases};
+use fonio_host::Limits;
+use fonio_system::say;
 use fonio_workload::definition::Workload;
 
 use crate::cli::Colour;
 use crate::cli::fix::FixProve;
 use crate::cli::run::Candidates;
 use crate::commands::lab;
-use crate::commands::run::{Refusal, Tried, measure, run_and_publish};
+use crate::commands::run::{Refusal, Tried, measure, rounds, run_proof};
 use crate::exit::Exit;
+use crate::output;
 use crate::roles::roles;
 use crate::setups::setups;
 use crate::signals::begin;
@@ -41,21 +48,70 @@ fn of_command(arguments: &FixProve, tried: &Tried<'_>, colour: Colour) -> Result
         at.guest.is_none(),
         "fixes cannot be measured with a command in a guest yet; name a workload, or leave out --in"
     );
+    let of_databases = arguments.versus.is_some() || tried.candidates.iter().any(changes_databases);
     ensure!(
-        !at.on.is_empty(),
+        !at.on.is_empty() || of_databases || !arguments.database.is_empty(),
         "name a folder on the disk to change with --on, such as --on /mnt/sd (or --on . for the current folder)"
     );
     let stop = begin()?;
-    let setups = setups(at)?;
-    let arms = tried.arms(&setups, None)?;
+    let setups = if at.on.is_empty() { Vec::new() } else { setups(at)? };
     let roles = roles()?;
-    let options = CommandOptions {
+    let library = fonio_host::sync_library();
+    let against = arguments.versus.as_ref().map(|line| ["sh", "-c", line].map(OsString::from));
+    let options = ProofOptions {
         command: &arguments.command,
-        replay: None,
+        against: against.as_ref().map(|words| &words[..]),
+        candidates: tried.candidates,
+        setups: &setups,
+        limits: Limits { cpu: at.cpu, memory: at.memory.map(ByteCount) },
+        databases: &arguments.database,
+        library: library.as_deref(),
         before_each: arguments.prepare.as_deref(),
+        rounds: rounds(at.runs),
         seed: at.seed,
         roles: &roles,
         stop: &stop,
     };
-    run_and_publish(&arms, &options, at, colour)
+    let others: Vec<Candidate>;
+    let plan = match tried.proof(options.clone()) {
+        // If the user named no fix, fixes that cannot be tested here are skipped.
+        Err(error) if tried.refusal == Refusal::LeaveOut && is_about_databases(&error) => {
+            say!("left out, because they change a database: {error}");
+            others = tried.candidates.iter().filter(|fix| !changes_databases(fix)).cloned().collect();
+            tried.proof(ProofOptions { candidates: &others, ..options })?
+        }
+        plan => plan?,
+    };
+    if arguments.dry_run {
+        return dry_run(&plan);
+    }
+    run_proof(&plan, at, colour)
+}
+
+/// Returns whether a proof cannot be planned only because of the command's databases.
+fn is_about_databases(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref(),
+        Some(
+            ExperimentError::NoDatabase { .. }
+                | ExperimentError::SeveralDatabases { .. }
+                | ExperimentError::NotFromOutside { .. }
+        )
+    )
+}
+
+fn dry_run(plan: &ProofPlan<'_>) -> Result<Exit> {
+    let mut out = output::screen();
+    for database in &plan.databases {
+        writeln!(out, "Each run would get a fresh copy of {}.", database.display())?;
+    }
+    for sqlite in &plan.sqlite {
+        writeln!(out, "The command's connections use the SQLite library {}.", sqlite.display())?;
+    }
+    if let Some(library) = fonio_host::sync_library().filter(|_| plan.is_preloaded) {
+        writeln!(out, "Their settings would be made by {} (LD_PRELOAD).", library.display())?;
+    }
+    let names: Vec<&str> = plan.arms.iter().map(|arm| arm.name.as_str()).collect();
+    writeln!(out, "These would be measured in turn: {}.", names.join("; "))?;
+    Ok(Exit::Fine)
 }

@@ -4,6 +4,7 @@
 mod bounded;
 mod damage;
 mod documentation;
+mod faults;
 mod full_disk;
 mod generated;
 mod long;

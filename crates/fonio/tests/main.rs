@@ -15,6 +15,7 @@ mod cure;
 mod emulate;
 mod folders;
 mod hostile;
+mod kills;
 mod lab;
 mod live;
 mod mount;

@@ -70,7 +70,13 @@ impl Staging {
             let partial = parent.join(beside(name, "partial", &suffix));
             match fs::DirBuilder::new().mode(0o700).create(&partial) {
                 Ok(()) => {
-                    let folder = open_new(&partial).map_err(RecordingError::io("open", &partial))?;
+                    let folder = open_new(&partial).map_err(|error| {
+                        // A directory that replaced this one is not ours.
+                        if error.kind() != ErrorKind::Other {
+                            let _ = fs::remove_dir(&partial);
+                        }
+                        RecordingError::io("open", &partial)(error)
+                    })?;
                     // Some file systems do not support locks.
                     let _ = folder.try_lock();
                     return Ok(Staging {

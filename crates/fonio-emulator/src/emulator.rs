@@ -7,6 +7,7 @@ use std::time::Duration;
 use fonio_core::Nanos;
 use fonio_host::{Confirmation, Entry, Filesystem, HostError, Ledger, Step};
 use fonio_sim::device::Limits;
+use fonio_system::emulated;
 
 use crate::block_device::{BlockDevice, Through};
 use crate::error::EmulatorError;
@@ -146,6 +147,7 @@ impl Emulated {
 
     fn prepare(&mut self, device: BlockDevice, options: &Options) -> Result<(), EmulatorError> {
         let node = device.path().to_owned();
+        note_profile(&mut self.ledger, &node, &options.serve.profile)?;
         self.depth = device.depth;
         self.device = Some(device);
         let floor = self.measure_floor(&node, options)?;
@@ -313,6 +315,16 @@ impl Emulated {
     fn server(&mut self) -> Result<&mut Server, EmulatorError> {
         self.server.as_mut().ok_or(EmulatorError::ServerGone)
     }
+}
+
+/// Notes the profile of the device in the state folder, so that reports and lists can name it.
+fn note_profile(ledger: &mut Ledger, node: &Path, profile: &str) -> Result<(), EmulatorError> {
+    let path = ledger.own_path(emulated::EXTENSION);
+    let name = node.file_name().unwrap_or_default().to_string_lossy();
+    let sequence = std::fs::read_to_string(Path::new("/sys/block").join(&*name).join("diskseq"));
+    let sequence = sequence.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    ledger.begin(Step::File { path: path.clone() })?;
+    emulated::note(&path, &name, sequence, profile).map_err(EmulatorError::system("write", &path))
 }
 
 fn usual() -> Through {

@@ -201,6 +201,7 @@ pub fn run_command_series(
         variations: results(arms, runs),
         databases: Vec::new(),
         joinable,
+        notes: Vec::new(),
     };
     Ok((series, first.expect("a design has at least one measurement")))
 }

@@ -2,7 +2,7 @@
 //! report on the first setup's first run.
 
 use fonio_analysis::Answer;
-use fonio_analysis::compare::interval::RUNS_MIN;
+use fonio_analysis::compare::interval::{RUNS_MIN, Side};
 use fonio_core::Unit;
 use fonio_core::statistics::sample::mean;
 use fonio_report::Document;
@@ -21,8 +21,15 @@ use crate::series::{RunFigures, Series, VariationResult};
 pub fn document(series: &Series, explained: Option<Document>) -> Document {
     let name = series.variations.first().map_or("", |first| first.name.as_str());
     let mut verdict = verdict(series);
-    let explained = explained.unwrap_or_default();
+    let mut explained = explained.unwrap_or_default();
     if !explained.verdict.sentence.is_empty() {
+        // The recording begins before the work and ends after it.
+        let first = series.variations.first().and_then(|variation| variation.runs.first());
+        let recorded = explained.facts.iter_mut().find(|fact| fact.label == "Recorded");
+        if let (Some(fact), Some(run)) = (recorded, first) {
+            let took = Unit::S.format(run.wall_s);
+            fact.note = format!("the first run, which took {took}, and the time around it");
+        }
         verdict.reasons.push(format!("Recorded on {name}: {}", explained.verdict.sentence));
         verdict.reasons.extend(explained.verdict.reasons);
     }
@@ -65,6 +72,7 @@ fn verdict(series: &Series) -> Verdict {
         })
         // Leave out a sentence that is already part of the first sentence.
         .chain(on_each_place(series).into_iter().filter(|told| !sentence.contains(told)))
+        .chain(series.notes.iter().cloned())
         .collect();
     Verdict { tone, sentence, reasons }
 }
@@ -94,9 +102,13 @@ fn shown(series: &Series) -> (Tone, String) {
             format!("{took}; the only fixes shown to be faster can lose or corrupt data at a power cut."),
         ),
         _ if others.iter().all(|variation| variation.power_cut.is_none()) => {
-            (Tone::Plain, format!("{took}; no other setup was shown to be faster."))
+            let sides = with_sides(compared.iter().copied());
+            (Tone::Plain, format!("{took}; no other setup was shown to be at least 5 % faster{sides}."))
         }
-        _ => (Tone::Plain, format!("{took}; no tested fix was shown to be faster.")),
+        _ => {
+            let sides = with_sides(compared.iter().copied());
+            (Tone::Plain, format!("{took}; no tested fix was shown to be at least 5 % faster{sides}."))
+        }
     }
 }
 
@@ -147,6 +159,27 @@ fn faster_than_base(variation: &VariationResult) -> String {
 
 fn answer(variation: &VariationResult) -> Answer {
     variation.times.change.as_ref().map_or(Answer::Unknown, |change| change.answer)
+}
+
+/// Returns the direction of a difference that was shown, but may be smaller than 5 %.
+fn side(variation: &VariationResult) -> Option<Side> {
+    variation.times.change.as_ref()?.side()
+}
+
+/// Returns a clause that names the setups whose difference was shown, but may be smaller than 5 %.
+fn with_sides<'a>(setups: impl Iterator<Item = &'a VariationResult>) -> String {
+    let clause = |variation: &VariationResult| {
+        let base = variation.compared_with.as_deref()?;
+        let words = match side(variation)? {
+            Side { is_little: true, is_higher: false } => "a little faster than",
+            Side { is_little: true, is_higher: true } => "a little slower than",
+            Side { is_little: false, is_higher: false } => "faster by an unclear amount than",
+            Side { is_little: false, is_higher: true } => "slower by an unclear amount than",
+        };
+        let name = &variation.name;
+        Some(format!("; {name} is {words} {base} ({} times as fast)", gain(variation)))
+    };
+    setups.filter_map(clause).collect()
 }
 
 fn gain(variation: &VariationResult) -> String {
@@ -250,7 +283,10 @@ fn table(series: &Series) -> Table {
             _ if variation.compared_with.is_none() => Cell::Unknown,
             Answer::Lower => Cell::Judgement(Tone::Good, "faster".into()),
             Answer::Higher => Cell::Judgement(Tone::Bad, "slower".into()),
-            Answer::NoDifference | Answer::Unknown => Cell::Judgement(Tone::Plain, "not shown".into()),
+            Answer::NoDifference | Answer::Unknown => {
+                let words = side(variation).map(|side| side.words("faster", "slower"));
+                Cell::Judgement(Tone::Plain, words.unwrap_or_else(|| "not shown".to_owned()))
+            }
         };
         let gain = match (faster(variation), variation.times.speedup) {
             (Some((low, point, high)), _) => {
@@ -453,6 +489,7 @@ mod tests {
             variations,
             databases: Vec::new(),
             joinable: None,
+            notes: Vec::new(),
         }
     }
 
@@ -471,7 +508,7 @@ mod tests {
         );
         assert_eq!(
             of(vec![result("c", true, &BASE)]),
-            "web on card took 10 s; no tested fix was shown to be faster."
+            "web on card took 10 s; no tested fix was shown to be at least 5 % faster."
         );
         assert_eq!(
             of(vec![VariationResult {
@@ -479,9 +516,29 @@ mod tests {
                 place: "disk".to_owned(),
                 ..result("disk", true, &BASE)
             }]),
-            "web on card took 10 s; no other setup was shown to be faster."
+            "web on card took 10 s; no other setup was shown to be at least 5 % faster."
         );
         assert!(of(vec![result("c", true, &[5.0])]).contains("(--runs auto)"));
+        // The intervals exclude 1, but not a difference of less than 5 %.
+        let times = |factor: f64| BASE.map(|time| time * factor);
+        let mut slower = times(1.03);
+        slower[0] *= 1.001;
+        assert_eq!(
+            of(vec![result("d", true, &slower), result("e", true, &times(1.0))]),
+            "web on card took 10 s; no tested fix was shown to be at least 5 % faster; d is a little slower than \
+             card (0.97 (0.97 to 0.97) times as fast)."
+        );
+        let rows =
+            table(&series(vec![result("d", true, &slower), result("e", true, &[9.9, 10.1, 10.0])])).rows;
+        let answers: Vec<&Cell> = rows.iter().map(|row| &row[3]).collect();
+        assert_eq!(
+            answers,
+            [
+                &Cell::Unknown,
+                &Cell::Judgement(Tone::Plain, "a little slower".into()),
+                &Cell::Judgement(Tone::Plain, "not shown".into())
+            ]
+        );
     }
 
     #[test]
@@ -515,6 +572,18 @@ mod tests {
             let variations = names.iter().map(|name| result(name, true, &BASE)).collect();
             assert_eq!(labels(&Series { variations, ..series(Vec::new()) }), expected);
         }
+    }
+
+    /// The report has two times: that of the run, and that of its recording.
+    #[test]
+    fn the_length_of_the_recording_is_told_apart_from_the_run() {
+        let mut explained = Document {
+            facts: vec![Fact::new("Recorded", Cell::Number(11.0, Unit::S))],
+            ..Document::default()
+        };
+        explained.verdict.sentence = "Storage is not the problem.".to_owned();
+        let document = document(&series(Vec::new()), Some(explained));
+        assert_eq!(document.facts[0].note, "the first run, which took 10 s, and the time around it");
     }
 
     #[test]

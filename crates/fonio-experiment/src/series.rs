@@ -97,6 +97,9 @@ pub struct Series {
     /// The transactions of the command that could be one transaction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joinable: Option<Joinable>,
+    /// What the runs do not show.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// The results of one setup of a series.
@@ -261,6 +264,7 @@ pub fn run_series(
         variations: results(arms, runs),
         databases: Vec::new(),
         joinable: None,
+        notes: Vec::new(),
     };
     Ok((series, first.expect("a design has at least one measurement")))
 }
@@ -354,6 +358,7 @@ mod tests {
             variations: [5.0, 4.0, 1.0, 9.0, 8.0, 7.0].map(result).into(),
             databases: Vec::new(),
             joinable: None,
+            notes: Vec::new(),
         };
         let kept = fastest(&arms, &once, 1);
         let kept: Vec<_> = kept.iter().map(|arm| (arm.name.as_str(), arm.compared_with)).collect();
@@ -449,6 +454,7 @@ mod tests {
             variations: vec![result(2.0)],
             databases: Vec::new(),
             joinable: None,
+            notes: vec!["The replay has no flushes.".to_owned()],
         };
         let text = serde_json::to_string(&series).expect("it can be written");
         assert!(text.contains(r#""wall_s":2.0"#), "the run times are missing: {text}");

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use fonio_core::ByteCount;
 use fonio_core::meta::Device;
-use fonio_system::{MountTable, device};
+use fonio_system::{MountTable, device, emulated, state};
 
 use crate::machine::Machine;
 use crate::sysfs::{chosen, entries, read_number, read_text, scheduler_names};
@@ -24,7 +24,7 @@ impl Machine {
         Some(Device {
             id,
             name: own.file_name().map(|name| name.to_string_lossy().into_owned()),
-            model: model(&disk),
+            model: model(&disk).or_else(|| self.emulated(&disk)),
             size_bytes: read_number::<u64>(&own.join("size")).map(ByteCount::from_sectors),
             rotational: flag(&queue.join("rotational")),
             removable: flag(&disk.join("removable")),
@@ -45,6 +45,18 @@ impl Machine {
             mounts: self.mounts_of(id, mounts),
             below: self.below(id),
         })
+    }
+
+    /// Returns the model of one of fonio's emulated devices, such as `emulated kingston`; `None` for other
+    /// devices, and without permission to read fonio's state folder.
+    fn emulated(&self, disk: &Path) -> Option<String> {
+        let name = disk.file_name()?.to_str().filter(|name| {
+            let number = name.strip_prefix("loop").or_else(|| name.strip_prefix("ublkb"));
+            number.is_some_and(|number| number.parse::<u32>().is_ok())
+        })?;
+        let sequence = read_number(&disk.join("diskseq")).unwrap_or(0);
+        let profile = emulated::profile_of(&self.file(state::folder()), name, sequence)?;
+        Some(format!("emulated {profile}"))
     }
 
     /// Returns the loaded schedulers in name order. A scheduler is loaded if at least one device offers it.

@@ -136,9 +136,10 @@ fn blocked_so_far(blocked: &BlockedSoFar, words: Words) -> String {
 }
 
 fn sentence(summary: &RecordSummary) -> String {
-    let seconds = summary.ended.since(summary.began).unwrap_or_default().as_secs_f64();
+    // Written as in the report.
+    let length = summary.ended.since(summary.began).unwrap_or_default();
     let requests = summary.rows.get("requests").copied().unwrap_or(0);
-    let mut text = format!("Recorded {requests} requests in {seconds:.1} s to {}", summary.out.display());
+    let mut text = format!("Recorded {requests} requests in {length} to {}", summary.out.display());
     match summary.stopped_by {
         StopReason::Interrupted => text.push_str("; interrupted, but valid up to that point"),
         StopReason::Terminated => text.push_str("; terminated, but valid up to that point"),

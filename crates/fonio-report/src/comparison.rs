@@ -1,7 +1,7 @@
 //! Converts a comparison into a document: the differences with their sizes, and the figures without a
 //! difference.
 
-use fonio_analysis::compare::interval::LEAST_EFFECT;
+use fonio_analysis::compare::interval::{self, LEAST_EFFECT};
 use fonio_analysis::{Answer, Change, Comparison, ComparisonRow, Side, Unknown};
 
 use crate::document::{
@@ -117,7 +117,20 @@ fn pair(comparison: &Comparison, at: usize, first: &Side, side: &Side) -> (Tone,
     };
     let value = |at: usize| row.texts.get(at).cloned().flatten().unwrap_or_else(|| "unknown".to_owned());
     let values = format!("{} {}, before {}", row.label, value(at + 1), value(0));
-    let (tone, sentence) = match change.answer {
+    let little = |found: interval::Side| {
+        let word = match (found.is_little, found.is_higher) {
+            (true, false) => "a little faster than",
+            (true, true) => "a little slower than",
+            (false, false) => "faster, by an unclear amount, than",
+            (false, true) => "slower, by an unclear amount, than",
+        };
+        let range = relative(change).map(|range| format!("; {range}")).unwrap_or_default();
+        match is_judged {
+            true => (Tone::Plain, format!("{} is {word} {}: {values}{range}.", side.name, first.name)),
+            false => differ(&format!(": {values}{range}")),
+        }
+    };
+    let (tone, sentence) = change.side().map(little).unwrap_or_else(|| match change.answer {
         Answer::Lower | Answer::Higher if !is_judged => differ(&format!(": {values}")),
         Answer::Lower => (Tone::Good, format!("{} is faster than {}: {values}.", side.name, first.name)),
         Answer::Higher => (Tone::Bad, format!("{} is slower than {}: {values}.", side.name, first.name)),
@@ -130,13 +143,23 @@ fn pair(comparison: &Comparison, at: usize, first: &Side, side: &Side) -> (Tone,
             }
             _ => (Tone::Plain, against(&format!("{values}; the runs vary too much to tell"))),
         },
-    };
+    });
     // The recordings may contain different requests, so the response times do not show which run was faster.
     let more = responses.map(|(_, said)| match is_judged {
         true => format!("By request: {said}."),
         false => format!("By request: they differ {said}."),
     });
     (tone, sentence, more)
+}
+
+/// Returns the interval of a change in percent: "+1.2 % to +4.0 %".
+fn relative(change: &Change) -> Option<String> {
+    let percent = |ratio: f64| format!("{:+.1} %", 100.0 * (ratio - 1.0));
+    Some(format!(
+        "{} to {}",
+        percent(change.low?),
+        change.high.map_or_else(|| "any change".to_owned(), percent)
+    ))
 }
 
 /// Returns whether the first sentence states the change in run time. Nearly equal run times are often fixed
@@ -187,19 +210,37 @@ fn section(comparison: &Comparison, at: usize, first: &Side, side: &Side) -> Sec
         rows.iter().copied().filter(|of| wanted(of.change)).collect()
     };
     let differ = of(Change::is_claimed);
-    let same = of(|change| change.answer == Answer::NoDifference);
-    let unknown = of(|change| change.answer == Answer::Unknown);
+    let little = of(|change| change.side().is_some());
+    let same = of(|change| change.answer == Answer::NoDifference && change.side().is_none());
+    let counted = of(|change| change.unknown == Some(Unknown::Counted));
+    let unknown = of(|change| {
+        change.answer == Answer::Unknown
+            && change.side().is_none()
+            && change.unknown != Some(Unknown::Counted)
+    });
     let answer = format!(
-        "{} differ{}, {} {} no difference, {} cannot be determined.",
+        "{} differ{}, {}{} {} no difference, {}{} cannot be determined.",
         Unit::Count.format(differ.len() as f64),
         if differ.len() == 1 { "s" } else { "" },
+        match little.len() {
+            0 => String::new(),
+            1 => "1 differs a little or by an unclear amount, ".to_owned(),
+            many => format!("{} differ a little or by an unclear amount, ", Unit::Count.format(many as f64)),
+        },
         Unit::Count.format(same.len() as f64),
         if same.len() == 1 { "shows" } else { "show" },
+        match counted.len() {
+            0 => String::new(),
+            1 => "1 is an exact count, ".to_owned(),
+            many => format!("{} are exact counts, ", Unit::Count.format(many as f64)),
+        },
         Unit::Count.format(unknown.len() as f64),
     );
     let tables = [
         ("What differs", differ, true),
+        ("What differs a little, or by an unclear amount", little, true),
         ("No difference was shown", same, false),
+        ("Exact counts of these recordings, not tested", counted, true),
         ("Cannot be told", unknown, false),
     ];
     Section {
@@ -214,8 +255,9 @@ fn section(comparison: &Comparison, at: usize, first: &Side, side: &Side) -> Sec
             .collect(),
         hints: Vec::new(),
         notes: vec![
-            "A figure differs if the complete interval of its change lies beyond 5 % in one direction. \"No \
-             difference\" rules out a doubling and a halving, not a small difference."
+            "A figure differs if the complete interval of its change lies beyond 5 % in one direction. It \
+             differs a little if the interval excludes 0 %, but not 5 %. \"No difference\" rules out a doubling \
+             and a halving, not a small difference."
                 .into(),
         ],
     }
@@ -265,6 +307,9 @@ fn table(caption: &str, rows: &[Changed<'_>], at: usize, [first, side]: [&Side; 
 
 fn answer(of: &Changed<'_>) -> Cell {
     let change = of.change;
+    if let Some(side) = change.side() {
+        return Cell::Judgement(Tone::Plain, side.words("lower", "higher"));
+    }
     let word = match (change.answer, change.unknown) {
         (Answer::Lower, _) => "lower",
         (Answer::Higher, _) => "higher",
@@ -301,7 +346,7 @@ fn intervals(rows: &[Changed<'_>], at: usize) -> Option<Chart> {
         let series = &mut series[match better {
             Some(true) => 0,
             Some(false) => 1,
-            None if change.answer == Answer::NoDifference => 3,
+            None if change.answer == Answer::NoDifference && change.side().is_none() => 3,
             None => 2,
         }];
         let shown = |ratio: f64| ratio.clamp(1.0 / WIDEST, WIDEST);

@@ -6,8 +6,11 @@
 use std::io;
 
 use fonio_analysis::{Analysis, Comparison, Figure};
+use fonio_core::Unit;
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
+
+use crate::budget::Outcome;
 
 /// The name and version of the schema of [`Report`].
 pub const REPORT_SCHEMA: &str = "fonio.report/2";
@@ -23,6 +26,9 @@ pub struct Report {
     pub verdict: String,
     /// All figures for findings and budgets; docs/figures.md lists the names.
     pub figures: Vec<Figure>,
+    /// The budgets of the call, with their results; absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub budgets: Vec<CheckedBudget>,
     /// The analysis.
     pub analysis: Analysis,
 }
@@ -32,8 +38,42 @@ pub struct Report {
 pub struct ComparisonReport {
     /// `fonio.comparison/2`.
     pub schema: String,
+    /// The budgets of the call, with their results for each recording; absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub budgets: Vec<CheckedBudget>,
     /// Every difference.
     pub comparison: Comparison,
+}
+
+/// A budget and its result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CheckedBudget {
+    /// The name of the recording; absent if there is only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recording: Option<String>,
+    /// The budget of the call: `FIGURE<=LIMIT`.
+    pub budget: String,
+    /// The complete name of the figure.
+    pub figure: String,
+    /// The unit of `actual` and `limit`.
+    pub unit: Unit,
+    /// The value of the figure.
+    pub actual: f64,
+    /// The threshold.
+    pub limit: f64,
+    /// Whether the figure is within the budget.
+    pub passed: bool,
+    /// The result in one sentence.
+    pub sentence: String,
+}
+
+impl CheckedBudget {
+    /// Creates the JSON of a checked budget. `recording` is the name of the recording, if there are several.
+    pub fn of(outcome: &Outcome, recording: Option<&str>) -> CheckedBudget {
+        let Outcome { passed, path, budget, unit, actual, limit, sentence } = outcome.clone();
+        let recording = recording.map(str::to_owned);
+        CheckedBudget { recording, budget, figure: path, unit, actual, limit, passed, sentence }
+    }
 }
 
 /// What `--json` may print.
@@ -53,27 +93,36 @@ struct ReportRef<'a> {
     schema: &'static str,
     verdict: &'a str,
     figures: Vec<Figure>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    budgets: &'a [CheckedBudget],
     analysis: &'a Analysis,
 }
 
 #[derive(Serialize)]
 struct ComparisonRef<'a> {
     schema: &'static str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    budgets: &'a [CheckedBudget],
     comparison: &'a Comparison,
 }
 
-/// Writes an analysis as one line of JSON. Returns errors of writing to `out`.
-pub fn render_json(analysis: &Analysis, out: &mut dyn io::Write) -> io::Result<()> {
-    line(&report(analysis), out)
+/// Writes an analysis as one line of JSON, with the results of budgets. Returns errors of writing to `out`.
+pub fn render_json(
+    analysis: &Analysis,
+    budgets: &[CheckedBudget],
+    out: &mut dyn io::Write,
+) -> io::Result<()> {
+    let (verdict, figures) = (&analysis.verdict, analysis.figures());
+    line(&ReportRef { schema: REPORT_SCHEMA, verdict, figures, budgets, analysis }, out)
 }
 
-/// Writes a comparison as one line of JSON. Returns errors of writing to `out`.
-pub fn render_comparison_json(comparison: &Comparison, out: &mut dyn io::Write) -> io::Result<()> {
-    line(&ComparisonRef { schema: COMPARISON_SCHEMA, comparison }, out)
-}
-
-fn report(analysis: &Analysis) -> ReportRef<'_> {
-    ReportRef { schema: REPORT_SCHEMA, verdict: &analysis.verdict, figures: analysis.figures(), analysis }
+/// Writes a comparison as one line of JSON, with the results of budgets. Returns errors of writing to `out`.
+pub fn render_comparison_json(
+    comparison: &Comparison,
+    budgets: &[CheckedBudget],
+    out: &mut dyn io::Write,
+) -> io::Result<()> {
+    line(&ComparisonRef { schema: COMPARISON_SCHEMA, budgets, comparison }, out)
 }
 
 fn line(value: &impl Serialize, out: &mut dyn io::Write) -> io::Result<()> {
@@ -99,8 +148,18 @@ mod tests {
     #[test]
     fn the_envelope_comes_back() {
         let analysis = Analysis { verdict: "Storage is not the problem.".into(), ..Analysis::default() };
+        let budgets = [CheckedBudget {
+            recording: None,
+            budget: "totals.requests<=5".into(),
+            figure: "totals.requests".into(),
+            unit: Unit::Count,
+            actual: 7.0,
+            limit: 5.0,
+            passed: false,
+            sentence: "totals.requests is 7, outside the budget of <= 5".into(),
+        }];
         let mut out = Vec::new();
-        render_json(&analysis, &mut out).expect("memory takes everything");
+        render_json(&analysis, &budgets, &mut out).expect("memory takes everything");
         let report: Report = serde_json::from_slice(&out).expect("written JSON can be parsed");
         assert_eq!(
             report,
@@ -108,6 +167,7 @@ mod tests {
                 schema: REPORT_SCHEMA.into(),
                 verdict: analysis.verdict.clone(),
                 figures: analysis.figures(),
+                budgets: budgets.into(),
                 analysis
             }
         );

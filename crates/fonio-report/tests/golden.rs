@@ -118,6 +118,30 @@ fn three_recordings_per_side_are_judged() {
     );
 }
 
+/// An interval that excludes 1, but not a difference of 5 %, is not "no difference".
+#[test]
+fn a_small_difference_is_called_small() {
+    let mut comparison = sample::comparison();
+    for side in &mut comparison.sides {
+        side.recordings = vec![side.name.clone(); 3];
+    }
+    for (low, high, expected) in [
+        (1.01, 1.04, "wal is a little slower than before: run time 2.2 s, before 6.4 s; +1.0 % to +4.0 %."),
+        (0.93, 0.99, "wal is a little faster than before: run time 2.2 s, before 6.4 s; -7.0 % to -1.0 %."),
+        (1.04, 1.9, "wal is slower, by an unclear amount, than before: run time 2.2 s"),
+        (0.99, 1.04, "wal against before: no difference was shown in run time."),
+    ] {
+        let change = &mut comparison.rows[0].changes[0];
+        (change.low, change.high, change.answer, change.unknown) =
+            (Some(low), Some(high), Answer::NoDifference, None);
+        let text = terminal(&Document::from_comparison(&comparison), TerminalStyle::PLAIN);
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(expected), "{expected}:\n{text}");
+        let is_small = low > 1.0 || high < 1.0;
+        assert_eq!(text.contains("1 differs a little or by an unclear amount"), is_small, "{text}");
+    }
+}
+
 #[test]
 fn what_is_unknown_leaves_no_section_that_lies() {
     let nothing = Document::from_analysis(&fonio_analysis::Analysis::default(), &fonio_core::Meta::default());

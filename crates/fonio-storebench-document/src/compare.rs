@@ -157,11 +157,17 @@ fn verdict(figures: &[Compared]) -> String {
         .filter(|compared| matches!(compared.answer, Answer::Better | Answer::Worse))
         .filter_map(|compared| Some((compared, compared.ratio.filter(|ratio| *ratio > 0.0)?)))
         .max_by(|left, right| distance(left.1).total_cmp(&distance(right.1)));
+    let untested = untested(figures);
     let Some((compared, ratio)) = largest else {
+        let once = untested.as_ref().map_or("", |_| "; figures with one run were not tested");
+        let untested = untested.unwrap_or_default();
         return match equal {
-            0 => "The results cannot be compared: no figure was measured more than once in both.".to_owned(),
-            1 => "No difference was shown in the only common figure.".to_owned(),
-            _ => format!("No difference was shown in any of {equal} figures."),
+            0 if !once.is_empty() => format!(
+                "One run of each figure cannot show whether the devices differ; measure without --quick{untested}."
+            ),
+            0 => "The results cannot be compared: no figure was measured in both.".to_owned(),
+            1 => format!("No difference was shown in the only figure with several runs{once}{untested}."),
+            _ => format!("No difference was shown in any of {equal} figures{once}{untested}."),
         };
     };
     let overall = match (better, worse) {
@@ -173,6 +179,22 @@ fn verdict(figures: &[Compared]) -> String {
         "{overall}; {equal} show no difference. The largest difference is in {}: the second's value is {:.2} times the first's.",
         compared.figure.label, ratio
     )
+}
+
+/// Returns the largest ratio of the figures that were measured only once in one of the results; `None` if there
+/// are no such figures.
+fn untested(figures: &[Compared]) -> Option<String> {
+    let once = || figures.iter().filter(|compared| compared.answer == Answer::OneRun);
+    once().next()?;
+    let largest = once()
+        .filter_map(|compared| Some((compared, compared.ratio.filter(|ratio| *ratio > 0.0)?)))
+        .max_by(|left, right| distance(left.1).total_cmp(&distance(right.1)));
+    Some(largest.map_or_else(String::new, |(compared, ratio)| {
+        format!(
+            ". The largest ratio is in {}: the second's value is {ratio:.2} times the first's",
+            compared.figure.label
+        )
+    }))
 }
 
 /// Returns a ratio's distance from 1, in either direction.
@@ -214,6 +236,26 @@ mod tests {
         assert_eq!(of("response.rand_write.4k.mean"), Some(Answer::Better));
         assert_eq!(of("launch.cold.total"), None);
         assert!(comparison.verdict.starts_with("The second result is better in "), "{}", comparison.verdict);
+    }
+
+    #[test]
+    fn one_run_each_cannot_show_a_difference() {
+        let once = |name: &str| {
+            let mut document = of_model(name);
+            for measure in document.figures.values_mut() {
+                if let Measure::Measured(value) = measure {
+                    value.runs = 1;
+                }
+            }
+            document
+        };
+        let comparison = compare(&once("kingston"), &once("sd_a2"));
+        assert!(comparison.figures.iter().all(|compared| compared.answer != Answer::NoDifference));
+        let verdict = &comparison.verdict;
+        let begin = "One run of each figure cannot show whether the devices differ; measure without --quick. The largest \
+                     ratio is in ";
+        assert!(verdict.starts_with(begin) && verdict.ends_with(" times the first's."), "{verdict}");
+        assert!(!verdict.contains("No difference"), "{verdict}");
     }
 
     #[test]

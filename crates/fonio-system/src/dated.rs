@@ -28,8 +28,31 @@ pub struct Limits {
 pub fn make_room(dir: &Path, limits: Limits) -> io::Result<()> {
     state::make(dir)?;
     access(dir, Access::WRITE_OK | Access::EXEC_OK)?;
+    let filesystem = statvfs(dir)?;
+    let bytes_max = match filesystem.f_blocks.saturating_mul(filesystem.f_frsize) / 10 {
+        // Some file systems do not report their size.
+        0 => limits.bytes.0,
+        tenth => tenth.min(limits.bytes.0),
+    };
+    let mut bytes = 0;
+    for (at, path) in newest_first(dir)?.iter().enumerate() {
+        bytes += size(path)?;
+        if at >= limits.folders || bytes > bytes_max {
+            fs::remove_dir_all(path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the folders in `dir` with a name that begins with a time, the newest first; also the unfinished
+/// ones. A missing `dir` has none. Fails if `dir` cannot be read.
+pub fn newest_first(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut dated: Vec<(String, PathBuf)> = Vec::new();
-    for entry in fs::read_dir(dir)? {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    for entry in entries {
         let entry = entry?;
         if let Ok(name) = entry.file_name().into_string()
             && let Some(time) = time_of(&name)
@@ -39,20 +62,7 @@ pub fn make_room(dir: &Path, limits: Limits) -> io::Result<()> {
         }
     }
     dated.sort_unstable_by(|one, other| other.cmp(one));
-    let filesystem = statvfs(dir)?;
-    let bytes_max = match filesystem.f_blocks.saturating_mul(filesystem.f_frsize) / 10 {
-        // Some file systems do not report their size.
-        0 => limits.bytes.0,
-        tenth => tenth.min(limits.bytes.0),
-    };
-    let mut bytes = 0;
-    for (at, (_, path)) in dated.iter().enumerate() {
-        bytes += size(path)?;
-        if at >= limits.folders || bytes > bytes_max {
-            fs::remove_dir_all(path)?;
-        }
-    }
-    Ok(())
+    Ok(dated.into_iter().map(|(_, path)| path).collect())
 }
 
 /// Returns the name of a folder without the dot of an unfinished folder; `None` if the name does not begin

@@ -8,6 +8,7 @@ mod cgroups;
 pub mod command;
 pub mod dated;
 pub mod device;
+pub mod emulated;
 mod error;
 pub mod lock;
 mod mounts;

@@ -18,6 +18,7 @@ use fonio_watch::Kept;
 use fonio_watch::stall_file::is_kept;
 
 use crate::cli::Reading;
+use crate::last;
 use crate::progress::{Done, Progress};
 
 /// An input from which fonio reads rows.
@@ -39,6 +40,7 @@ impl Subject {
     /// Determines whether `paths` are one recording or the files of one trace.
     pub fn resolve(paths: &[PathBuf]) -> Result<Subject> {
         if let [path] = paths {
+            let path = &last::resolve(path)?;
             if path.is_dir() {
                 return Subject::resolve_dir(path);
             }
@@ -55,8 +57,15 @@ impl Subject {
             return Ok(Subject::Trace(Trace { paths: vec![path.clone()] }));
         }
         for path in paths {
-            if path.is_dir() {
-                bail!("{} is a directory; several inputs must be the files of one trace", path.display());
+            if path != Path::new("-") && (path.is_dir() || is_kept(path)) {
+                let what = if path.is_dir() { "a directory" } else { "a stall that the watch kept" };
+                let all: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+                bail!(
+                    "{} is {what}; several inputs must be the files of one trace. Read one recording or stall at a \
+                     time, or compare them: `fonio compare {}`",
+                    path.display(),
+                    all.join(" ")
+                );
             }
             if path != Path::new("-") && !path.exists() {
                 bail!("{}: there is no such file", path.display());

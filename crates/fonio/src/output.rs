@@ -1,5 +1,6 @@
 //! Prints reports and other documents in the requested format.
 
+use std::fs;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
@@ -8,9 +9,10 @@ use fonio_analysis::Analysis;
 use fonio_core::Unit;
 use fonio_core::{ByteCount, Meta, printable, printable_json, printable_line};
 use fonio_report::budget::{Budget, BudgetError, Outcome};
+use fonio_report::json::CheckedBudget;
 use fonio_report::terminal::WIDTH_MIN;
 use fonio_report::{Document, Fitted, TerminalStyle, json, render_html, render_markdown, render_terminal};
-use fonio_system::{private, say};
+use fonio_system::{Caller, private, say};
 use serde::Serialize;
 
 use crate::cli::{Colour, Output};
@@ -37,6 +39,8 @@ pub enum Extent<'a> {
     FirstScreen(&'a [String]),
     /// The complete report.
     All,
+    /// The complete report, with all rows of its tables.
+    EveryRow,
 }
 
 /// Shows the analysis and checks it against the budgets.
@@ -50,7 +54,7 @@ pub fn show(
     let outcomes = evaluate(&explained.analysis, budgets)?;
     if output.json {
         let mut text = Vec::new();
-        json::render_json(&explained.analysis, &mut text)?;
+        json::render_json(&explained.analysis, &checked(&outcomes, None), &mut text)?;
         json_text(&text)?;
     } else {
         let mut document = Document::from_analysis(&explained.analysis, &explained.meta);
@@ -67,13 +71,13 @@ pub fn show(
     judge(explained, &outcomes, None)
 }
 
-/// Checks the budgets for one of several recordings, prints the results with the name of the recording, and
-/// returns the exit code.
-pub fn verdict(explained: &Explained, budgets: &[Budget]) -> Result<Exit> {
-    judge(explained, &evaluate(&explained.analysis, budgets)?, Some(&explained.name))
+/// Returns the results of budgets for JSON. `recording` is the name of the recording, if there are several.
+pub fn checked(outcomes: &[Outcome], recording: Option<&str>) -> Vec<CheckedBudget> {
+    outcomes.iter().map(|outcome| CheckedBudget::of(outcome, recording)).collect()
 }
 
-fn judge(explained: &Explained, outcomes: &[Outcome], name: Option<&str>) -> Result<Exit> {
+/// Prints the results of budgets, with the name of the recording, and returns the exit code.
+pub fn judge(explained: &Explained, outcomes: &[Outcome], name: Option<&str>) -> Result<Exit> {
     for outcome in outcomes {
         let of = name.map(|name| format!(" of {name}")).unwrap_or_default();
         // Standard output may be JSON or Markdown, so budgets go to standard error.
@@ -88,7 +92,8 @@ fn judge(explained: &Explained, outcomes: &[Outcome], name: Option<&str>) -> Res
     })
 }
 
-fn evaluate(analysis: &Analysis, budgets: &[Budget]) -> Result<Vec<Outcome>> {
+/// Checks the budgets for one recording. Fails if the recording does not show a figure.
+pub fn evaluate(analysis: &Analysis, budgets: &[Budget]) -> Result<Vec<Outcome>> {
     if budgets.is_empty() {
         return Ok(Vec::new());
     }
@@ -105,16 +110,22 @@ pub fn show_document(document: &Document, output: &Output, extent: Extent<'_>, c
     let mut out = BufWriter::new(io::stdout().lock());
     if output.markdown {
         render_markdown(document, &mut out)?;
-    } else if let Some(path) = &output.html {
-        let mut out = screen();
-        writeln!(out, "{}", printable(&document.verdict.sentence))?;
-        writeln!(out, "The report is in {}.", path.display())?;
+    } else if output.html.is_some() {
+        writeln!(screen(), "{}", printable(&document.verdict.sentence))?;
     } else {
         let first_screen = matches!(extent, Extent::FirstScreen(_));
-        render_terminal(document, TerminalStyle { first_screen, ..terminal_style(colour) }, &mut out)?;
+        let mut style = TerminalStyle { first_screen, ..terminal_style(colour) };
+        if matches!(extent, Extent::EveryRow) {
+            style.rows = usize::MAX;
+        }
+        render_terminal(document, style, &mut out)?;
     }
     out.flush()?;
-    write_html(document, output.html.as_deref())
+    write_html(document, output.html.as_deref())?;
+    if let (Some(path), false) = (&output.html, output.markdown) {
+        writeln!(screen(), "The report is in {}.", path.display())?;
+    }
+    Ok(())
 }
 
 /// Shows the document on the terminal, regardless of other outputs.
@@ -127,11 +138,45 @@ pub fn show_on_terminal(document: &Document, colour: Colour) -> Result<()> {
 /// Writes the HTML report if the user gave a path for it.
 pub fn write_html(document: &Document, path: Option<&Path>) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
-    let file = private::create_file(path).with_context(|| format!("{} cannot be written", path.display()))?;
-    let mut file = BufWriter::new(file);
-    render_html(document, &mut file)
-        .and_then(|()| file.flush())
-        .with_context(|| format!("{} cannot be written", path.display()))
+    let mut page = Vec::new();
+    render_html(document, &mut page)?;
+    write_completely(path, &page).with_context(|| {
+        format!(
+            "{} cannot be written, and is as before; name a file on another file system with --html",
+            path.display()
+        )
+    })
+}
+
+/// Writes a file for a result completely, or not at all: if the disk is full, an earlier file stays, and there
+/// is no part of the new one.
+fn write_completely(path: &Path, content: &[u8]) -> io::Result<()> {
+    // A link stays a link.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let before = fs::metadata(&target).ok();
+    if before.as_ref().is_some_and(|before| !before.is_file()) {
+        // A device or a pipe, such as /dev/stdout.
+        return private::write_file(path, content);
+    }
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = match tempfile::Builder::new().prefix(".fonio-").tempfile_in(folder) {
+        // The user may change only the file, not its folder.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && before.is_some() => {
+            return private::write_file(path, content);
+        }
+        file => file?,
+    };
+    file.write_all(content)?;
+    match before {
+        Some(before) => file.as_file().set_permissions(before.permissions())?,
+        None => {
+            if let Some(caller) = Caller::through_sudo() {
+                caller.own(file.as_file())?;
+            }
+        }
+    }
+    file.persist(&target).map_err(|error| error.error)?;
+    Ok(())
 }
 
 /// Returns whether to use colours on standard output (<https://no-color.org>).

@@ -250,12 +250,16 @@ fn a_user_without_rights_gets_a_verdict_from_samples() {
     std::os::unix::fs::chown(dir.path(), Some(65534), Some(65534)).expect("root can change the owner");
     // The user may have no access to the folder of the program, but can run the open file.
     let program = fs::File::open(env!("CARGO_BIN_EXE_fonio")).expect("the program");
-    let check = |arguments: &[&str]| {
+    let run = |words: &[&str]| {
         let mut command = std::process::Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
-        command.args(["check", "--for", "1s"]).args(arguments).current_dir(dir.path()).uid(65534).gid(65534);
+        command.args(words).current_dir(dir.path()).uid(65534).gid(65534);
         command.env("FONIO_LASTING_STATE", dir.path().join("state"));
         command.output().expect("fonio runs")
     };
+    let check = |arguments: &[&str]| run(&[&["check", "--for", "1s"], arguments].concat());
+    let none = run(&["report", "last"]);
+    assert_eq!(code(&none), 2, "{}", stdout(&none));
+    assert!(stderr(&none).contains("has none: run `fonio check`"), "{}", stderr(&none));
     let output = check(&["--output", "recording", "--json"]);
     let (said, json) = (stderr(&output), stdout(&output));
     assert_eq!(code(&output), 0, "{said}{json}");
@@ -288,12 +292,36 @@ fn a_user_without_rights_gets_a_verdict_from_samples() {
         assert_eq!(new.len(), 1, "{before:?} {new:?}");
         let path = dir.path().join("state/checks").join(&new[0]);
         let shown = stdout(&output);
-        assert!(shown.contains(&format!("fonio report {} --all", path.display())), "{shown}");
+        let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        let expected = format!("fonio report last --all (`last` is {})", path.display());
+        assert!(words.contains(&expected), "{expected}: {shown}");
+        for read in [&["report", "last"][..], &["check", "last"]] {
+            let again = stdout(&run(read));
+            assert_eq!(again.lines().next(), shown.lines().next(), "{read:?}: the same verdict");
+            assert!(again.contains("fonio report last --all"), "{read:?}: {again}");
+        }
         let again = stdout(&super::fonio(&["report".as_ref(), path.as_os_str()]));
         assert_eq!(again.lines().next(), shown.lines().next(), "the same verdict");
         made.extend(new);
     }
     assert_eq!(kept(), made[1..]);
+    // Every command that reads a recording accepts `last`.
+    let earlier = format!("state/checks/{}", made[4]);
+    for words in
+        [&["compare", &earlier, "last"][..], &["export", "last", "--format", "recording", "--output", "copy"]]
+    {
+        let output = run(words);
+        assert!(matches!(code(&output), 0 | 3), "{words:?}: {}", stderr(&output));
+    }
+    let said = stderr(&run(&["replay", "last", "--on", "."]));
+    assert!(said.contains(made.last().expect("there are recordings")), "{said}");
+    let said = stderr(&run(&["replay", "last", "--on", "ridata", "--in", "lab"]));
+    assert!(said.contains("name its folder"), "{said}");
+    // A file with this name is `./last`.
+    fs::write(dir.path().join("last"), "").expect("a file");
+    assert!(stderr(&run(&["report", "last"])).contains("the file in this folder is `./last`"));
+    let output = check(&["--markdown"]);
+    assert!(stderr(&output).contains("The recording is kept: `last` is "), "{}", stderr(&output));
     // If the folder cannot be made, the recording is removed.
     fs::remove_dir_all(dir.path().join("state")).expect("it is there");
     fs::write(dir.path().join("state"), "").expect("a file in place of the folder");
@@ -305,6 +333,37 @@ fn a_user_without_rights_gets_a_verdict_from_samples() {
     let output = check(&["--blocked", "tracefs"]);
     assert_eq!(code(&output), 2, "{}", stdout(&output));
     assert!(stderr(&output).contains("run the same command with sudo"), "{}", stderr(&output));
+}
+
+/// The page is written completely or not at all.
+#[test]
+fn a_page_that_does_not_fit_leaves_no_part() {
+    fonio_testing::skip_without!(Root);
+    let files = Files::new();
+    // Tests run in threads of one process, so the mount is in another mount namespace.
+    let script = "mount -t tmpfs -o size=256k tmpfs disk && echo earlier > disk/report.html && \
+                  dd if=/dev/zero of=disk/filler bs=4k 2> disk-full; \
+                  \"$0\" report recording --html disk/report.html > shown 2> said; echo $? > code; \
+                  \"$0\" report recording --html disk/other.html > shown2 2> said2; echo $? >> code; \
+                  ls -A disk > left; cat disk/report.html >> left";
+    fs::create_dir(files.path("disk")).expect("a folder");
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", script])
+        .arg(cargo_bin("fonio"))
+        .current_dir(files.path(""))
+        .output()
+        .expect("unshare runs");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let read = |name: &str| fs::read_to_string(files.path(name)).expect(name);
+    assert_eq!(read("code"), "2\n2\n", "{}", read("said"));
+    assert_eq!(read("left"), "filler\nreport.html\nearlier\n");
+    for (said, name) in [("said", "report.html"), ("said2", "other.html")] {
+        let said = read(said);
+        let expected =
+            format!("disk/{name} cannot be written, and is as before; name a file on another file system");
+        assert!(said.contains(&expected) && said.contains("No space left on device"), "{said}");
+    }
+    assert!(!read("shown").contains("The report is in"), "{}", read("shown"));
 }
 
 #[test]
@@ -376,6 +435,12 @@ fn make_inputs(dir: &Path, out: Option<&str>) {
     }
     fs::write(dir.join("table.csv"), "ts,rw,off,len,lat\n1,R,0,4096,100\n2,W,4096,4096,200\n")
         .expect("a file");
+    // The recording that `last` names.
+    let kept = dir.join("state/checks/2026-11-26T00-00-00Z");
+    fs::create_dir_all(&kept).expect("a folder");
+    for file in fs::read_dir(&sample).expect("the sample can be listed").flatten() {
+        fs::copy(file.path(), kept.join(file.file_name())).expect("a copy");
+    }
 }
 
 /// Checks that the examples in README and the documents run, including the help texts in `docs/cli.md`.
@@ -398,6 +463,7 @@ fn documented_examples_run() {
                 make_inputs(dir.path(), out.and_then(|at| words.get(at + 1).copied()));
                 let said = Command::new(cargo_bin("fonio"))
                     .args(&words)
+                    .env("FONIO_LASTING_STATE", dir.path().join("state"))
                     .current_dir(dir.path())
                     .stdin(Stdio::null())
                     .output()

@@ -43,7 +43,21 @@ fn left_behind(ready: &Value) -> Vec<&'static str> {
     check(Path::new(mounted).exists(), "the folder");
     // A zombie process that its new parent has not yet reaped counts as ended.
     check(!server.is_empty() && !server.contains(") Z "), "the serving process");
+    let is_note = |name: &str| name.starts_with(&format!("{}-", ready["pid"])) && name.ends_with(".emulated");
+    let notes = fs::read_dir("/run/fonio").into_iter().flatten().flatten();
+    let is_left = notes.into_iter().any(|note| note.file_name().to_str().is_some_and(is_note));
+    check(is_left, "the note with its profile");
     left
+}
+
+/// Returns the model that the status card shows for the device.
+fn model_of(ready: &Value) -> Option<String> {
+    let out = cargo_bin_cmd!("fonio").arg("--json").output().expect("it runs");
+    let status: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let name = ready["device"].as_str().expect("a device").trim_start_matches("/dev/").to_owned();
+    let devices = status["devices"].as_array().expect("a list");
+    let device = devices.iter().find(|device| device["device"]["name"] == name.as_str())?;
+    device["device"]["model"].as_str().map(str::to_owned)
 }
 
 #[test]
@@ -55,6 +69,7 @@ fn every_way_to_end_leaves_nothing_behind() {
         let (mut child, ready) = start();
         fs::write(Path::new(ready["mount"].as_str().expect("a folder")).join("file"), [7; 100_000])
             .expect("the mount can be written to");
+        assert_eq!(model_of(&ready).as_deref(), Some("emulated transcend"));
         let killed =
             Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().expect("kill");
         assert!(killed.success());

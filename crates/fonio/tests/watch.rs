@@ -482,4 +482,17 @@ fn mistakes_are_told() {
         Command::new(assert_cmd::cargo::cargo_bin!("fonio")).arg("report").arg(&damaged).output().unwrap();
     assert_eq!(out.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&out.stderr).contains("x.stall is damaged: "));
+    // Two stalls are two recordings, not the files of one trace.
+    let out = Command::new(assert_cmd::cargo::cargo_bin!("fonio"))
+        .arg("report")
+        .args([&damaged, &damaged])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(2));
+    assert!(said.contains("x.stall is a stall that the watch kept"), "{said}");
+    assert!(
+        said.contains("Read one recording or stall at a time, or compare them: `fonio compare "),
+        "{said}"
+    );
 }

@@ -61,6 +61,9 @@ pub(super) enum Within {
     /// The figure has one value per recording, so the variation of the figure is known only from several
     /// recordings.
     OneValue,
+    /// The figure is an exact count, or a ratio of exact counts. Without several recordings, only its value is
+    /// shown.
+    Counted,
     /// The recording has too few independent segments for an interval.
     TooFewPieces,
     /// The figure has a confidence interval at any level.
@@ -104,6 +107,35 @@ fn memory(analysis: &Analysis) -> f64 {
         .fold(1.0, f64::max)
 }
 
+/// Times and shares that have one value per recording, and explain the time of the work.
+const TIMES: [&str; 6] = [
+    "blocked.time",
+    "blocked.share",
+    "blocked.longest",
+    "blocked.long.longest",
+    "sqlite.blocked_per_transaction",
+    "sqlite.sync_time_per_transaction",
+];
+
+/// Exact counts and ratios of counts.
+const COUNTS: [&str; 15] = [
+    "blocked.long.count",
+    "sqlite.transactions",
+    "sqlite.autocommits",
+    "sqlite.rollbacks",
+    "sqlite.syncs_per_transaction",
+    "sqlite.flushes_per_transaction",
+    "sqlite.writes_per_transaction",
+    "sqlite.bytes_per_transaction",
+    "sqlite.write_amplification",
+    "totals.requests",
+    "totals.reads",
+    "totals.writes",
+    "totals.read_bytes",
+    "totals.write_bytes",
+    "flushes.count",
+];
+
 /// Returns the figures that have one value per recording.
 fn whole(facts: &Facts) -> Vec<Headline> {
     let figures = [
@@ -112,11 +144,13 @@ fn whole(facts: &Facts) -> Vec<Headline> {
         ("latency.reads.response.max", Nearness::Waiting),
         ("latency.write_sync.response.max", Nearness::Waiting),
     ];
-    let one = |(name, nearness): (&str, Nearness)| Headline {
-        within: Within::OneValue,
-        ..Headline::new(name.to_owned(), nearness, facts, |_| Within::OneValue)
+    let one = |(name, nearness): (&str, Nearness)| {
+        let is_count = COUNTS.contains(&name);
+        let within = || if is_count { Within::Counted } else { Within::OneValue };
+        Headline { within: within(), ..Headline::new(name.to_owned(), nearness, facts, |_| within()) }
     };
-    figures.into_iter().map(one).collect()
+    let explains = TIMES.iter().chain(&COUNTS).map(|name| (*name, Nearness::Explains));
+    figures.into_iter().chain(explains).map(one).collect()
 }
 
 fn latencies(analysis: &Analysis, facts: &Facts, memory: f64, all: &mut Vec<Headline>) {

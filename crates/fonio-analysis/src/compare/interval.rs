@@ -66,6 +66,8 @@ pub enum Unknown {
     TooFewPieces,
     /// The interval includes a halving or a doubling.
     TooWide,
+    /// There is one recording per side, and the figure is an exact count of this recording. It is not tested.
+    Counted,
 }
 
 impl Unknown {
@@ -77,6 +79,7 @@ impl Unknown {
             Unknown::OneValueEach => "one run each: no interval",
             Unknown::TooFewPieces => "too short to tell",
             Unknown::TooWide => "varies too much to tell",
+            Unknown::Counted => "exact count",
         }
     }
 }
@@ -112,6 +115,44 @@ impl Change {
     /// Whether the answer claims a difference.
     pub fn is_claimed(&self) -> bool {
         matches!(self.answer, Answer::Lower | Answer::Higher)
+    }
+
+    /// Returns the side of 1 on which the complete interval lies, if the answer claims no difference: the
+    /// values differ, but possibly by less than 5 percent.
+    pub fn side(&self) -> Option<Side> {
+        if self.is_claimed() {
+            return None;
+        }
+        // A missing upper end is unbounded.
+        Side::of(self.low?, self.high.unwrap_or(f64::INFINITY))
+    }
+}
+
+/// The position of an interval that excludes 1, although no relevant difference was shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Side {
+    /// Whether the interval lies above 1.
+    pub is_higher: bool,
+    /// Whether the interval also excludes a difference of 20 percent.
+    pub is_little: bool,
+}
+
+/// The smallest ratio of interest: a reduction by 20 percent (our choice).
+pub const EFFECT: f64 = 0.8;
+
+impl Side {
+    /// Returns the side of an interval of ratios; `None` if the interval contains 1.
+    pub fn of(low: f64, high: f64) -> Option<Side> {
+        let is_higher = low > 1.0;
+        let is_little = low > EFFECT && high < 1.0 / EFFECT;
+        (is_higher || high < 1.0).then_some(Side { is_higher, is_little })
+    }
+
+    /// Returns the words for a table: "a little slower". `lower` and `higher` are the words for the two
+    /// directions.
+    pub fn words(self, lower: &str, higher: &str) -> String {
+        let word = if self.is_higher { higher } else { lower };
+        if self.is_little { format!("a little {word}") } else { format!("{word}, amount unclear") }
     }
 }
 
@@ -291,6 +332,28 @@ mod tests {
             assert_eq!(of(low, high).unknown.is_some(), answer == Answer::Unknown);
         }
         assert_eq!(of(0.9, f64::INFINITY).high, None);
+    }
+
+    #[test]
+    fn an_interval_beside_1_has_a_side() {
+        let of = |low, high| {
+            let change = Change::of_ratio(Interval { low, value: 1.0, high }, 0.05);
+            change.side().map(|side| side.words("faster", "slower"))
+        };
+        for (low, high, expected) in [
+            (1.01, 1.08, Some("a little slower")),
+            (1.04, 1.5, Some("slower, amount unclear")),
+            (1.01, f64::INFINITY, Some("slower, amount unclear")),
+            (0.93, 0.99, Some("a little faster")),
+            (0.5, 0.96, Some("faster, amount unclear")),
+            (0.99, 1.08, None),
+            (1.0, 1.02, None),
+            (1.06, 1.5, None),
+            (0.5, 0.9, None),
+        ] {
+            assert_eq!(of(low, high).as_deref(), expected, "{low} to {high}");
+        }
+        assert_eq!(Change::unknown(Some(24.0), Unknown::TooFewRuns).side(), None);
     }
 
     #[test]

@@ -200,6 +200,7 @@ fn within(first: &Headline, other: &Headline, level: f64) -> Change {
                 None => Change::of_difference(first.difference_to(other), a == 0.0 && b == 0.0, level),
             }
         }
+        (Within::Counted, _) => Change::unknown(ratio, Unknown::Counted),
         (Within::OneValue, _) => Change::unknown(ratio, Unknown::OneValueEach),
         _ => Change::unknown(ratio, Unknown::TooFewPieces),
     }

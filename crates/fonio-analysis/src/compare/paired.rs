@@ -11,11 +11,8 @@ use fonio_core::statistics::welch::Interval;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::compare::interval::{self, LEAST_EFFECT, RUNS_MIN};
+use crate::compare::interval::{self, EFFECT, LEAST_EFFECT, RUNS_MIN, Side};
 use crate::compare::statistics::{FAMILY_LEVEL, sequential};
-
-/// The smallest ratio of interest: a reduction by 20 percent (our choice).
-pub const EFFECT: f64 = 0.8;
 
 /// Minimum number of pairs needed to claim a difference.
 pub const PAIRS_MIN: usize = 6;
@@ -59,6 +56,17 @@ pub enum PairedAnswer {
     LittleDifference,
     /// No difference was shown.
     NotShown,
+}
+
+impl Paired {
+    /// Returns the side of 1 on which the complete interval lies, if no difference is claimed: the blocked
+    /// times differ, but by less than 5 percent.
+    pub fn side(&self) -> Option<Side> {
+        if self.answer.is_claimed() {
+            return None;
+        }
+        Side::of(self.low.unwrap_or(0.0), self.high.unwrap_or(f64::INFINITY))
+    }
 }
 
 impl PairedAnswer {

@@ -78,9 +78,13 @@ impl FilterOptions {
 
     /// Whether the filter drops requests within the time range.
     pub(crate) fn is_partial(&self) -> bool {
-        let FilterOptions { devices, comms, tids, units, files, ops, from_ns: _, until_ns: _ } = self;
-        let is_by_whose = !(comms.is_empty() && tids.is_empty() && units.is_empty() && files.is_empty());
-        is_by_whose || !(devices.is_empty() && ops.is_empty())
+        self.is_partial_on_device() || !self.devices.is_empty()
+    }
+
+    /// Whether the filter drops requests of the devices that it passes, within the time range.
+    pub(crate) fn is_partial_on_device(&self) -> bool {
+        let FilterOptions { devices: _, comms, tids, units, files, ops, from_ns: _, until_ns: _ } = self;
+        !(comms.is_empty() && tids.is_empty() && units.is_empty() && files.is_empty() && ops.is_empty())
     }
 
     pub(crate) fn has_range(&self) -> bool {

@@ -63,6 +63,11 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
         self.origin = Some(origin);
     }
 
+    /// Calls `change` with each bin.
+    pub(crate) fn each(&mut self, change: impl FnMut(&mut T)) {
+        self.bins.iter_mut().for_each(change);
+    }
+
     /// Returns the bin that contains `time`, creating it if needed.
     #[inline]
     pub(crate) fn at(&mut self, time: Timestamp) -> &mut T {

@@ -8,6 +8,7 @@ pub(crate) mod finding;
 pub mod findings;
 mod fixes;
 mod mechanisms;
+mod missing;
 mod remedy;
 mod rule;
 mod storage;

@@ -43,10 +43,9 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     let elsewhere = blocked.elsewhere.as_ref().filter(|elsewhere| elsewhere.worst.share >= PROBLEM_FROM);
     let elsewhere = elsewhere.map(|elsewhere| {
         let share = Unit::Share.format(elsewhere.worst.share);
-        format!(
-            "; {} was blocked for {share} of the time on storage that was not recorded",
-            elsewhere.program
-        )
+        let is_by_filter = analysis.filter.as_ref().is_some_and(|filter| !filter.devices.is_empty());
+        let which = if is_by_filter { "that the filter leaves out" } else { "that was not recorded" };
+        format!("; {} was blocked for {share} of the time on storage {which}", elsewhere.program)
     });
     facts.word("storage.waited_words", &(words + &elsewhere.unwrap_or_default()));
     let label = "some tasks stalled on io, beyond the waits of all threads";

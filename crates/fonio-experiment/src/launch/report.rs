@@ -88,6 +88,15 @@ fn on(place: &str) -> String {
 fn comparison(place: &LaunchResult) -> Option<String> {
     let (first, change) = place.compared_with.as_deref().map(on).zip(place.times.change.as_ref())?;
     let times = |ratio: f64, low: f64, high: f64| format!("{ratio:.2} ({low:.2} to {high:.2})");
+    if let (Some(side), Some(((ratio, low), high))) =
+        (change.side(), change.ratio.zip(change.low).zip(change.high))
+    {
+        let words = side.words("faster", "slower");
+        return Some(format!(
+            "Compared with a launch {first}, this launch is {words}: it takes {} times as long.",
+            times(ratio, low, high)
+        ));
+    }
     Some(match (change.answer, change.ratio.zip(change.low).zip(change.high)) {
         (Answer::Lower, Some(((ratio, low), high))) => {
             format!("This launch is {} times as fast as {first}.", times(1.0 / ratio, 1.0 / high, 1.0 / low))

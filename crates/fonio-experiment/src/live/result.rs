@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use fonio_analysis::compare::interval::Side;
 use fonio_analysis::compare::paired::{Paired, PairedAnswer, compare_pairs};
 use fonio_core::Unit;
 use fonio_core::statistics::sample::mean;
@@ -208,7 +209,11 @@ fn verdict(plan: &LivePlan, paired: &Paired, needed_s: Option<f64>, arms: [Optio
         return "Not shown: no pair of slices was completed.".to_owned();
     };
     let interval = format!("{} to {}", change(paired.low), change(paired.high));
-    let sentence = match paired.answer {
+    let little = |side: Side| {
+        let verb = if side.is_higher { "increases" } else { "reduces" };
+        format!("{fix} {verb} {time} a little: {} ({interval}; {pairs}).", change(Some(ratio)))
+    };
+    let sentence = paired.side().map(little).unwrap_or_else(|| match paired.answer {
         PairedAnswer::Lower => {
             let of = |ratio: f64| format!("{:.0}", 100.0 * (1.0 - ratio));
             let interval = match (paired.high, paired.low) {
@@ -236,7 +241,7 @@ fn verdict(plan: &LivePlan, paired: &Paired, needed_s: Option<f64>, arms: [Optio
             };
             format!("Not shown: in {pairs}, {fix} makes no clear difference to {time}{known}; {need}.")
         }
-    };
+    });
     if without.blocked < HARDLY {
         return format!(
             "{sentence} They were hardly blocked: {} per second.",
@@ -253,12 +258,13 @@ fn verdict(plan: &LivePlan, paired: &Paired, needed_s: Option<f64>, arms: [Optio
     sentence
 }
 
-/// Formats a ratio as a change: `-41 %`, `+20 %`, `3.2 times`, or `any change` for an open end of an
-/// interval.
+/// Formats a ratio as a change: `-41 %`, `+20 %`, `+1.3 %`, `3.2 times`, or `any change` for an open end of
+/// an interval.
 fn change(ratio: Option<f64>) -> String {
     match ratio {
         None => "any change".to_owned(),
         Some(ratio) if ratio >= 2.0 => format!("{ratio:.1} times"),
+        Some(ratio) if (ratio - 1.0).abs() < 0.1 => format!("{:+.1} %", 100.0 * (ratio - 1.0)),
         Some(ratio) => format!("{:+.0} %", 100.0 * (ratio - 1.0)),
     }
 }

@@ -25,7 +25,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fonio_core::{ByteCount, Nanos, Timestamp};
+use fonio_core::{ByteCount, Meta, Nanos, Timestamp};
 use fonio_host::Step;
 use fonio_recording::{Recording, Table, Tables};
 use fonio_sim::engine::Begins;
@@ -155,6 +155,17 @@ pub fn sequence(dir: &Path, what: What) -> Result<Sequence, ExperimentError> {
 }
 
 impl Sequence {
+    /// Returns [`blocks::NO_FLUSHES`] if the recording has none, although the device `on` needs them for syncs. `on` is
+    /// the recording of the replay.
+    pub fn note_on_flushes(&self, on: &Meta) -> Option<&'static str> {
+        let Sequence::Blocks(sequence) = self else { return None };
+        let is_volatile = on.devices.iter().any(|device| {
+            let is_of_replay = on.watched.is_empty() || on.watched.contains(&device.id);
+            is_of_replay && device.write_cache.as_deref() == Some("write back")
+        });
+        (is_volatile && sequence.has_only_volatile_writes()).then_some(blocks::NO_FLUSHES)
+    }
+
     /// Returns the replayed part of the recording.
     pub fn what(&self) -> What {
         match self {

@@ -1,5 +1,6 @@
 use std::process::Command;
 
+use fonio_core::meta::Device;
 use fonio_core::{
     Bio, Call, Content, DeviceId, File, Flags, Op, Request, RowSink, Sector, Thread, Wait, WaitReason,
 };
@@ -178,4 +179,42 @@ fn collect_many_calls() {
     assert_eq!((sequence.len(), sequence.room()), (800_000, ByteCount(room)));
     drop(sequence);
     assert_eq!(with(5_000_000, 10), Err(TooLarge::Memory));
+}
+
+#[test]
+fn a_replay_without_flushes_on_a_volatile_cache_is_noted() {
+    let access = |kind| blocks::Access {
+        kind,
+        offset: 0,
+        bytes: 4096,
+        begins: Begins::At(Nanos(0)),
+        signal: None,
+        tid: 1,
+        is_sync: true,
+        took: None,
+    };
+    let on = |cache: &str, watched: &[u32]| {
+        let device = |minor: u32, cache: &str| Device {
+            id: DeviceId::new(179, minor),
+            write_cache: Some(cache.to_owned()),
+            ..Device::default()
+        };
+        Meta {
+            devices: vec![device(0, cache), device(8, "write through")],
+            watched: watched.iter().map(|minor| DeviceId::new(179, *minor)).collect(),
+            ..Meta::default()
+        }
+    };
+    use blocks::Kind::{Flush, Write};
+    for (kinds, on, expected) in [
+        (&[Write][..], on("write back", &[0]), true),
+        (&[Write], on("write back", &[]), true),
+        (&[Write], on("write back", &[8]), false),
+        (&[Write], on("write through", &[0]), false),
+        (&[Write, Flush], on("write back", &[0]), false),
+    ] {
+        let threads = vec![kinds.iter().map(|kind| access(*kind)).collect()];
+        let sequence = Sequence::Blocks(blocks::Sequence { threads, ..blocks::Sequence::default() });
+        assert_eq!(sequence.note_on_flushes(&on).is_some(), expected, "{kinds:?} {on:?}");
+    }
 }

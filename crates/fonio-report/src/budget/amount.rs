@@ -16,12 +16,12 @@ impl Amount {
         Ok(Amount { text: text.trim().to_owned(), quantity: text.parse()? })
     }
 
-    /// Returns the amount converted to `unit`; `None` if the units measure different quantities. A duration
-    /// must have a unit; other amounts can omit it.
+    /// Returns the amount converted to `unit`; `None` if the units measure different quantities. A duration and
+    /// a share must have a unit, because 1 can be all or a hundredth; other amounts can omit it.
     pub fn in_unit(&self, unit: Unit) -> Option<f64> {
         let value = self.quantity.value;
         match (self.quantity.unit, unit) {
-            (None, Unit::Ns | Unit::S) => None,
+            (None, Unit::Ns | Unit::Ms | Unit::S | Unit::Share | Unit::Percent) => None,
             // Users write temperatures in degrees.
             (None, Unit::Millicelsius) => Some(value * 1000.0),
             (None, _) => Some(value),

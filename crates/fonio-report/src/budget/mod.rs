@@ -35,8 +35,14 @@ pub struct Outcome {
     pub passed: bool,
     /// The complete name of the figure.
     pub path: String,
-    /// The value of the figure, in the unit that its name implies (nanoseconds, bytes, a share of 1, …).
+    /// The budget as the user wrote it, without spaces: `FIGURE<=LIMIT`.
+    pub budget: String,
+    /// The unit of the figure.
+    pub unit: Unit,
+    /// The value of the figure in this unit (nanoseconds, bytes, a share of 1, …).
     pub actual: f64,
+    /// The threshold in this unit.
+    pub limit: f64,
     /// The result of the check in one sentence.
     pub sentence: String,
 }
@@ -97,12 +103,12 @@ fn near_words(near: &[String]) -> String {
 
 fn unit_words(unit: Unit) -> &'static str {
     match unit {
-        Unit::Ns | Unit::Ms | Unit::S => "a duration",
+        Unit::Ns | Unit::Ms | Unit::S => "a duration, such as 20ms",
         Unit::Bytes => "a number of bytes",
         Unit::BytesPerS | Unit::MbPerS => "a rate in bytes per second",
         Unit::Count => "a count",
         Unit::PerS => "a rate per second",
-        Unit::Share | Unit::Percent => "a share",
+        Unit::Share | Unit::Percent => "a share, such as 20%",
         Unit::Ratio => "a ratio",
         Unit::Millicelsius => "a temperature",
         Unit::Number => "a plain number",
@@ -141,7 +147,9 @@ impl Budget {
             self.relation,
             figure.unit.format(limit)
         );
-        Ok(Outcome { passed, path: figure.name.clone(), actual, sentence })
+        let budget = format!("{}{}{}", self.path, self.relation, self.limit.text);
+        let path = figure.name.clone();
+        Ok(Outcome { passed, path, budget, unit: figure.unit, actual, limit, sentence })
     }
 }
 

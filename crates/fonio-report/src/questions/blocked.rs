@@ -253,11 +253,16 @@ fn timeline(about: &About<'_>, blocked: &Blocked) -> Option<Chart> {
     if series.is_empty() {
         return None;
     }
+    let sums = if drawn.clone().any(|row| row.is_sum) {
+        " For a program with more than 16 waits of a thread, the time is cut into at most 256 parts: a bar is as long as the \
+         program was blocked in its part."
+    } else {
+        ""
+    };
     Some(Chart {
         id: "blocked-timeline".into(),
         title: "When programs were blocked".into(),
-        caption: "Each bar is a wait of one thread for storage, coloured by the operation; the longest waits of each thread."
-            .into(),
+        caption: format!("Each bar is a wait of one thread for storage, coloured by the operation.{sums}"),
         plot: Plot::Timeline,
         x: Axis::time(about.length_s()),
         y: Axis::categories("Program", names),
@@ -282,8 +287,14 @@ fn notes(blocked: &Blocked) -> Vec<String> {
     )];
     if blocked.intervals_beyond_cap > 0 {
         notes.push(format!(
-            "The timeline shows the longest 16 waits of each thread; {} shorter waits are left out.",
+            "The timeline leaves out {} waits, because it has a limited number of bars.",
             Unit::Count.format(blocked.intervals_beyond_cap as f64)
+        ));
+    }
+    if blocked.file_waits_beyond_cap > 0 {
+        notes.push(format!(
+            "The table of files leaves out {} waits, because there are too many files.",
+            Unit::Count.format(blocked.file_waits_beyond_cap as f64)
         ));
     }
     if blocked.threads_beyond_cap > 0 {

@@ -201,8 +201,8 @@ pub enum Command {
 /// `fonio check`.
 #[derive(Debug, Args)]
 pub struct Check {
-    /// A recording or trace to read; or a device to record (/dev/mmcblk0), or a directory on it. Default:
-    /// record all devices.
+    /// A recording or trace to read (`last`: the newest that fonio keeps); or a device to record
+    /// (/dev/mmcblk0), or a directory on it. Default: record all devices.
     pub what: Option<PathBuf>,
     /// End after this time.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time, default_value = "40s")]
@@ -215,7 +215,8 @@ pub struct Check {
     /// Write the result to this path.
     ///
     /// PATH is a new folder for the recording. Default: a folder in /var/lib/fonio/checks or
-    /// ~/.local/state/fonio/checks, where the newest five recordings remain.
+    /// ~/.local/state/fonio/checks, where the newest five recordings remain
+    /// (the earlier four only up to 1 GiB, or a tenth of the file system). `last` names the newest.
     #[arg(short, long = "output", value_name = "PATH")]
     pub out: Option<PathBuf>,
     #[command(flatten)]
@@ -231,7 +232,8 @@ pub struct Check {
 /// `fonio report`.
 #[derive(Debug, Args)]
 pub struct Report {
-    /// A recording; or a trace: one file, several files, the common prefix of per-CPU files, or - for standard input.
+    /// A recording (`last`: the newest that `fonio check` keeps); or a trace: one file, several files, the
+    /// common prefix of per-CPU files, or - for standard input.
     #[arg(required = true, value_name = "INPUT")]
     pub input: Vec<PathBuf>,
     /// Print everything, not only the most important lines.
@@ -255,7 +257,7 @@ pub struct Report {
 /// `fonio compare`.
 #[derive(Debug, Args)]
 pub struct Compare {
-    /// Two or more recordings or traces; each is compared with the first. One recording of each setup
+    /// Two or more recordings (also `last`) or traces; each is compared with the first. One recording of each setup
     /// does not show how much repeated runs vary; use --before and --after to compare repeated runs.
     #[arg(required_unless_present = "before", num_args = 2.., value_name = "INPUT")]
     pub inputs: Vec<PathBuf>,
@@ -265,6 +267,11 @@ pub struct Compare {
     /// Recordings of repeated runs after the change; at least three.
     #[arg(long, num_args = 1.., value_name = "INPUT", requires = "before")]
     pub after: Vec<PathBuf>,
+    /// Print everything, not only the most important lines.
+    ///
+    /// Prints all rows of the tables.
+    #[arg(long)]
+    pub all: bool,
     #[command(flatten)]
     pub reading: Reading,
     #[command(flatten)]
@@ -296,7 +303,7 @@ pub struct Import {
 /// `fonio export`.
 #[derive(Debug, Args)]
 pub struct Export {
-    /// A recording or a trace.
+    /// A recording (`last`: the newest that `fonio check` keeps) or a trace.
     #[arg(required = true, value_name = "INPUT")]
     pub input: Vec<PathBuf>,
     /// The format to write.
@@ -724,6 +731,13 @@ pub struct Output {
     /// The exit code is 1 if a figure is not within its limit.
     #[arg(long, value_name = "BUDGET")]
     pub budget: Vec<String>,
+}
+
+impl Output {
+    /// Whether the report is text for a terminal.
+    pub fn is_for_screen(&self) -> bool {
+        !self.json && !self.markdown && self.html.is_none()
+    }
 }
 
 /// Returns the path of the policy for programs that this shell starts.

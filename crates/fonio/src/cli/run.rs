@@ -74,7 +74,7 @@ pub struct Launch {
 /// `fonio replay`.
 #[derive(Debug, Args)]
 pub struct Replay {
-    /// The recording.
+    /// The recording (`last`: the newest that `fonio check` keeps).
     pub recording: PathBuf,
     /// Replay this layer of the recording.
     #[arg(long, value_enum, value_name = "LAYER", default_value_t = Layer::Blocks)]

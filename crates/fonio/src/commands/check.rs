@@ -4,17 +4,15 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
-use fonio_core::ByteCount;
 use fonio_record::{RecordError, RecordOptions, Selector};
-use fonio_system::{Task, dated, say, state};
-use fonio_watch::times;
+use fonio_system::{Task, say};
 
 use crate::cli::{Blocked, Check, Colour};
 use crate::commands::{record, report};
 use crate::exit::Exit;
+use crate::last::{self, LAST};
 use crate::output::{self, Extent};
 use crate::signals;
 
@@ -22,8 +20,9 @@ use crate::signals;
 pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
     let budgets = output::budgets(&arguments.output)?;
     let stop = signals::watch()?;
-    let is_recorded = arguments.what.as_deref().is_none_or(is_to_be_recorded);
-    let (input, temporary) = match arguments.what.as_deref() {
+    let what = arguments.what.as_deref().map(last::resolve).transpose()?;
+    let is_recorded = what.as_deref().is_none_or(is_to_be_recorded);
+    let (input, temporary) = match what.as_deref() {
         Some(what) if !is_recorded => {
             let extras = &arguments.extras;
             ensure!(
@@ -42,11 +41,19 @@ pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
     // ends the analysis, too.
     stop.store(false, Ordering::Relaxed);
     let next = next(arguments, &input, is_recorded, temporary.is_none());
-    let explained = report::explain(&[input], &arguments.reading, &arguments.filter, &stop, None)?;
+    let is_kept = is_recorded && temporary.is_none() && arguments.out.is_none();
+    let explained =
+        report::explain(std::slice::from_ref(&input), &arguments.reading, &arguments.filter, &stop, None)?;
     // Remove the temporary recording after the analysis.
     drop(temporary);
     let extent = if arguments.all { Extent::All } else { Extent::FirstScreen(&next) };
-    output::show(&explained, &arguments.output, &budgets, extent, colour)
+    let exit = output::show(&explained, &arguments.output, &budgets, extent, colour);
+    let shows_next = matches!(extent, Extent::FirstScreen(_)) && arguments.output.is_for_screen();
+    // The recording is also kept if the report cannot be written.
+    if is_kept && (!shows_next || exit.is_err()) {
+        say!("The recording is kept: `{LAST}` is {}.", input.display());
+    }
+    exit
 }
 
 /// Returns the commands to run after this check.
@@ -55,9 +62,18 @@ fn next(arguments: &Check, input: &Path, is_recorded: bool, is_kept: bool) -> Ve
     // Only root can read the folder that fonio chooses for root.
     let is_sudo = rustix::process::geteuid().is_root() && std::env::var_os("SUDO_UID").is_some();
     let sudo = if is_recorded && !is_named && is_sudo { "sudo " } else { "" };
-    let report = format!("{sudo}fonio report {}", input.display());
+    // The name on the command line is shorter than the path for which it stands.
+    let is_last = arguments.what.as_deref() == Some(Path::new(LAST)) || is_recorded && !is_named;
+    let shown = if is_last { LAST.to_owned() } else { input.display().to_string() };
+    let report = format!("{sudo}fonio report {shown}");
     let mut next = match (is_recorded, is_kept) {
         (false, _) => vec![format!("{report} --all")],
+        (true, true) if is_last => {
+            vec![
+                format!("{report} --all (`{LAST}` is {})", input.display()),
+                format!("{report} --html report.html"),
+            ]
+        }
         (true, true) => vec![format!("{report} --all"), format!("{report} --html report.html")],
         (true, false) => vec!["fonio check --output recording, then fonio report recording --all".to_owned()],
     };
@@ -74,20 +90,6 @@ fn is_to_be_recorded(what: &Path) -> bool {
     is_device || (what.is_dir() && crate::input::Subject::resolve(&[what.to_owned()]).is_err())
 }
 
-/// Limits for the earlier recordings that remain when a new one is made without `--output`.
-const EARLIER: dated::Limits = dated::Limits { folders: 4, bytes: ByteCount(1 << 30) };
-
-/// Returns the path of a recording for which the user named none, and removes old recordings there.
-pub(super) fn place() -> Result<PathBuf> {
-    let folder = state::lasting_folder().context("this user has no home folder")?.join("checks");
-    dated::make_room(&folder, EARLIER).with_context(|| format!("cannot use {}", folder.display()))?;
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let time = times::in_file_name(i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX));
-    let name = |number: u32| if number == 1 { time.clone() } else { format!("{time}-{number}") };
-    let free = (1..).map(|number| folder.join(name(number))).find(|path| !path.exists());
-    Ok(free.expect("a folder has fewer files than 2³²"))
-}
-
 /// Creates a temporary folder for a recording that cannot be kept.
 fn temporary_folder() -> Result<tempfile::TempDir> {
     sweep();
@@ -98,7 +100,7 @@ fn temporary_folder() -> Result<tempfile::TempDir> {
 }
 
 fn record_it(arguments: &Check, what: Option<&Path>) -> Result<(PathBuf, Option<tempfile::TempDir>)> {
-    let (out, temporary) = match arguments.out.clone().map_or_else(place, Ok) {
+    let (out, temporary) = match arguments.out.clone().map_or_else(last::place, Ok) {
         Ok(out) => (out, None),
         Err(error) => {
             say!("The recording will be removed after the report (keep it with --output): {error:#}");

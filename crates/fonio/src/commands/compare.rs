@@ -6,6 +6,8 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Result, bail};
 use fonio_analysis::compare::interval::RUNS_MIN;
 use fonio_analysis::compare::{Named, compare};
+use fonio_report::budget::Outcome;
+use fonio_report::json::CheckedBudget;
 use fonio_report::{Document, json};
 
 use crate::cli::{Colour, Compare};
@@ -36,9 +38,16 @@ pub fn run(arguments: &Compare, colour: Colour) -> Result<Exit> {
         })
         .collect();
     let comparison = compare(&named);
+    // The budgets hold for each compared recording.
+    let recordings = || explained.iter().flat_map(|(_, side)| side);
+    let outcomes: Vec<Vec<Outcome>> =
+        recordings().map(|one| output::evaluate(&one.analysis, &budgets)).collect::<Result<_>>()?;
     if arguments.output.json {
         let mut text = Vec::new();
-        json::render_comparison_json(&comparison, &mut text)?;
+        let checked =
+            |(one, outcomes): (&Explained, &Vec<Outcome>)| output::checked(outcomes, Some(&one.name));
+        let checked: Vec<CheckedBudget> = recordings().zip(&outcomes).flat_map(checked).collect();
+        json::render_comparison_json(&comparison, &checked, &mut text)?;
         output::json_text(&text)?;
         if arguments.output.html.is_some() {
             output::write_html(&Document::from_comparison(&comparison), arguments.output.html.as_deref())?;
@@ -47,15 +56,13 @@ pub fn run(arguments: &Compare, colour: Colour) -> Result<Exit> {
         output::show_document(
             &Document::from_comparison(&comparison),
             &arguments.output,
-            Extent::All,
+            if arguments.all { Extent::EveryRow } else { Extent::All },
             colour,
         )?;
     }
-    // Check the budgets for each compared recording.
     let mut exit = Exit::Fine;
-    for one in explained.iter().flat_map(|(_, side)| side) {
-        let outcome = output::verdict(one, &budgets)?;
-        exit = exit.worse(outcome);
+    for (one, outcomes) in recordings().zip(&outcomes) {
+        exit = exit.worse(output::judge(one, outcomes, Some(&one.name))?);
     }
     Ok(exit)
 }

@@ -73,7 +73,12 @@ pub fn run(arguments: &Fit) -> Result<Exit> {
     fs::write(out, fitted.profile.to_toml()).with_context(|| format!("cannot write {}", out.display()))?;
     let predictions = against.map(|against| fit::predict(&fitted.profile, &against)).transpose()?;
     show(&fitted, predictions.as_deref(), arguments, &mut screen)?;
-    Ok(Exit::Fine)
+    // A profile that misses its own tests answers nothing.
+    Ok(if fits(&fitted) { Exit::Fine } else { Exit::NotValid })
+}
+
+fn fits(fitted: &Fitted) -> bool {
+    worst(&fitted.used) <= GOOD_PERCENT
 }
 
 fn read(path: &Path) -> Result<Benchmark> {
@@ -98,6 +103,7 @@ fn show(
             "shape": fitted.shape.to_string(),
             "structures": fitted.structures,
             "intervals": fitted.intervals,
+            "fits": fits(fitted),
             "used": fitted.used,
             "held_back": predictions,
             "notes": fitted.notes,
@@ -106,7 +112,7 @@ fn show(
         return output::json(&value).map(drop);
     }
     let worst = worst(&fitted.used);
-    if worst <= GOOD_PERCENT {
+    if fits(fitted) {
         writeln!(
             out,
             "The profile reproduces all {} tests that it was fitted to within {worst:.0} %.\n",

@@ -59,11 +59,14 @@ pub fn run(arguments: &Launch, colour: Colour) -> Result<Exit> {
     })?;
     let text = summarise(&series, &out)?;
     let page = page(at, &out);
-    output::write_html(&launch_document(&series, Some(first.document())), Some(&page))?;
+    // The result is shown first: the page may not fit on the disk.
     if at.json {
         output::json_text(text.as_bytes())?;
     } else {
         output::show_on_terminal(&launch_document(&series, None), colour)?;
+    }
+    output::write_html(&launch_document(&series, Some(first.document())), Some(&page))?;
+    if !at.json {
         writeln!(output::screen(), "\nFull report with charts: {}", page.display())?;
     }
     let runs = || series.places.iter().flat_map(|place| &place.runs);

@@ -1,6 +1,8 @@
 //! Implements `fonio replay RECORDING --on model:PROFILE`, which replays a recording in virtual time, with
 //! models of a device and of schedulers.
 
+use std::path::Path;
+
 use anyhow::{Context, Result, bail};
 use fonio_core::ByteCount;
 use fonio_experiment::replay::model::{
@@ -17,7 +19,7 @@ use crate::progress::Progress;
 /// The prefix that marks a replay target as a device model.
 pub const PREFIX: &str = "model:";
 
-pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
+pub fn run(arguments: &Replay, recording: &Path, colour: Colour) -> Result<Exit> {
     let at = &arguments.setup;
     let [place] = at.on.as_slice() else {
         bail!("a recording is replayed on one model at a time: name one place with --on")
@@ -49,7 +51,7 @@ pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
     };
     let model = Model { profile, size: ByteCount(at.size), seed: at.seed, fast: arguments.fast };
     let progress = Progress::phase(format!("Replaying in a model of {profile}"));
-    let replay = replay_in_model(&arguments.recording, &model, &schedulers)?;
+    let replay = replay_in_model(recording, &model, &schedulers)?;
     drop(progress);
     if at.json {
         output::json(&replay)?;

@@ -1,8 +1,9 @@
 //! Implements `fonio replay`, which repeats the I/O of a recording on other storage or with other settings.
 
 use std::fs;
+use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use fonio_experiment::{CommandOptions, Measured, Replay as Replayed, replay};
 use fonio_system::say;
 
@@ -11,6 +12,7 @@ use crate::cli::run::Replay;
 use crate::commands::run::{Refusal, Tried, run_and_publish};
 use crate::commands::{lab, model};
 use crate::exit::Exit;
+use crate::last::{self, LAST};
 use crate::output;
 use crate::roles::roles;
 use crate::setups::setups;
@@ -18,16 +20,22 @@ use crate::signals::begin;
 
 /// Replays a recording in models, on devices or in folders.
 pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
+    let recording = last::resolve(&arguments.recording)?;
     if let Some(kernel) = &arguments.setup.guest {
+        ensure!(
+            arguments.recording != Path::new(LAST),
+            "a guest does not have the recording `{LAST}`: name its folder, {}",
+            recording.display()
+        );
         return lab::run_setup(kernel, &arguments.setup);
     }
     if arguments.setup.places().iter().any(|place| place.starts_with(model::PREFIX)) {
-        return model::run(arguments, colour);
+        return model::run(arguments, &recording, colour);
     }
     let at = &arguments.setup;
     let stop = begin()?;
-    let recording = fs::canonicalize(&arguments.recording)
-        .with_context(|| format!("cannot find the recording {}", arguments.recording.display()))?;
+    let recording = fs::canonicalize(&recording)
+        .with_context(|| format!("cannot find the recording {}", recording.display()))?;
     let sequence = replay::sequence(&recording, arguments.layer.into())?;
     tell(&sequence);
     let setups = setups(at)?;

@@ -12,6 +12,7 @@ use crate::cli::{Colour, FilterArgs, Reading, Report};
 use crate::exit::Exit;
 use crate::filter::{self, UntilStopped};
 use crate::input::Subject;
+use crate::offered::replace_missing_targets;
 use crate::output::{self, Explained, Extent};
 
 pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
@@ -64,5 +65,7 @@ pub fn explain(
             redacted_meta(key, &filter::pour(subject, reading, filters, &mut Redactor::new(key, &mut sink))?)
         }
     };
-    Ok(Explained { name, analysis: analyser.finish(&meta), meta })
+    let mut analysis = analyser.finish(&meta);
+    replace_missing_targets(&mut analysis, &meta);
+    Ok(Explained { name, analysis, meta })
 }

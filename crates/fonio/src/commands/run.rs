@@ -83,11 +83,13 @@ pub(super) fn run_and_publish(
     let series = run_command_series(arms, rounds(at.runs), options, &out, &mut |measurement| {
         estimate.announce(measurement, measurement.name);
     });
-    let (series, first) = series.inspect_err(|_| {
+    let (mut series, first) = series.inspect_err(|_| {
         // Remove the results folder if no run ended. If the folder contains a recording, removing it fails,
         // and the folder stays.
         let _ = fs::remove_dir(&out);
     })?;
+    let note = options.replay.as_ref().and_then(|replay| replay.sequence.note_on_flushes(&first.meta));
+    series.notes.extend(note.map(str::to_owned));
     publish(&series, &first, at, &out, colour)
 }
 
@@ -257,11 +259,14 @@ fn publish(
     let explained = first.document();
     // The terminal shows only the findings and the fixes; the HTML page also contains the other sections.
     let short = Document { sections: Vec::new(), provenance: Vec::new(), ..explained.clone() };
-    output::write_html(&document(series, Some(explained)), Some(&page))?;
+    // The result is shown first: the page may not fit on the disk.
     if arguments.json {
         output::json_text(text.as_bytes())?;
     } else {
         output::show_on_terminal(&document(series, Some(short)), colour)?;
+    }
+    output::write_html(&document(series, Some(explained)), Some(&page))?;
+    if !arguments.json {
         writeln!(output::screen(), "\nFull report with charts: {}", page.display())?;
     }
     let valid = series.variations.iter().flat_map(|variation| &variation.runs).all(|run| run.valid);

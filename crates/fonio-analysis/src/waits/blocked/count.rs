@@ -5,17 +5,37 @@ use rustc_hash::FxHashMap;
 
 use super::chain::{Place, add_place};
 use super::is_felt;
+use super::timeline::{TIMELINES_MAX, Timeline};
 use crate::waits::outstanding::LONG;
 
-/// Maximum number of files for which a thread's waits are counted separately.
+/// Number of files for which every thread's waits can be counted separately.
 const FILES_OF_THREAD: usize = 16;
+/// Maximum number of further files, summed over all threads: a program that replaces a file by renaming has a
+/// new file at each save. They need up to 12 MiB.
+const FILES_MORE: usize = 1 << 18;
 /// Number of longest waits per thread for which the owners of outstanding requests are computed.
 const KEPT: usize = 16;
+
+/// The memory that the threads share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// The beginning of all timelines; `None` before the first wait.
+    pub(super) origin: Option<Timestamp>,
+    /// Number of further files, and of further timelines.
+    files_left: usize,
+    timelines_left: usize,
+}
+
+impl Default for Shared {
+    fn default() -> Shared {
+        Shared { origin: None, files_left: FILES_MORE, timelines_left: TIMELINES_MAX }
+    }
+}
 
 /// A thread, identified by its id and the number of its program's name, because ids are reused.
 pub(super) type Key = (u32, u32);
 
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Count {
     /// Number that stands for the thread's name, if the thread itself was blocked.
     pub(super) thread: u32,
@@ -33,8 +53,15 @@ pub(super) struct Count {
     pub(super) long: u64,
     pub(super) operations: FxHashMap<BlockedIn, (u64, Nanos)>,
     /// Waits, time and longest wait by file.
-    pub(super) files: Vec<(u32, FileCount)>,
+    pub(super) files: FxHashMap<u32, FileCount>,
+    /// Number of waits for files that are not in `files`, because there are too many files.
+    pub(super) of_files_beyond: u64,
+    /// The longest waits.
     pub(super) kept: Vec<Kept>,
+    /// All waits with rows, if there are more than `kept` can hold.
+    pub(super) timeline: Option<Timeline>,
+    /// Number of waits with rows that are neither in `kept` nor in `timeline`.
+    pub(super) not_drawn: u64,
     /// For waits for other threads: where those threads were blocked, and for how long.
     pub(super) through: Vec<(Place, Nanos)>,
 }
@@ -79,6 +106,11 @@ impl Kept {
         self.through.map_or(self.ended - self.began, |(time, _)| time)
     }
 
+    /// Whether the wait did not end before the recording.
+    fn is_open(&self) -> bool {
+        self.ended == Timestamp::MAX && self.through.is_none()
+    }
+
     /// Returns the part of the blocked time that is treated as one wait.
     pub(super) fn felt(&self) -> Nanos {
         if self.through.is_some() { self.felt } else { self.time() }
@@ -95,7 +127,15 @@ impl Count {
         *sum += time;
     }
 
-    pub(super) fn add_wait(&mut self, wait: &Kept) {
+    /// Adds and keeps a wait. A wait that is still open is added when its end is known.
+    pub(super) fn take(&mut self, wait: Kept, shared: &mut Shared) {
+        if !wait.is_open() {
+            self.add_wait(&wait, shared);
+        }
+        self.keep(wait, shared);
+    }
+
+    fn add_wait(&mut self, wait: &Kept, shared: &mut Shared) {
         let time = wait.time();
         self.add(wait.operation, 1, time);
         self.rows += 1;
@@ -104,7 +144,7 @@ impl Count {
         self.longest = self.longest.max(wait.felt());
         self.long += u64::from(wait.felt() >= LONG && is_felt(wait.operation));
         if let Some(file) = wait.file {
-            self.add_file(file, time);
+            self.add_file(file, time, shared);
         }
         if let Some((time, place)) = wait.through {
             add_place(&mut self.through, place, time);
@@ -112,38 +152,58 @@ impl Count {
     }
 
     /// Ends the waits that are still open at `at`.
-    pub(super) fn end_open(&mut self, at: Timestamp) {
+    pub(super) fn end_open(&mut self, at: Timestamp, shared: &mut Shared) {
         let mut kept = std::mem::take(&mut self.kept);
-        let is_open = |wait: &&mut Kept| wait.ended == Timestamp::MAX && wait.through.is_none();
-        for wait in kept.iter_mut().filter(is_open) {
+        for wait in kept.iter_mut().filter(|wait| wait.is_open()) {
             wait.ended = at.max(wait.began);
-            self.add_wait(wait);
+            self.add_wait(wait, shared);
+            if self.timeline.is_some() {
+                self.draw(wait, shared);
+            }
         }
         self.kept = kept;
     }
 
-    fn add_file(&mut self, file: u32, time: Nanos) {
-        let known = self.files.iter().position(|(known, _)| *known == file);
-        let place = known.or_else(|| {
-            (self.files.len() < FILES_OF_THREAD).then(|| {
-                self.files.push((file, FileCount::default()));
-                self.files.len() - 1
-            })
-        });
-        let Some(place) = place else { return };
-        let count = &mut self.files[place].1;
+    fn add_file(&mut self, file: u32, time: Nanos, shared: &mut Shared) {
+        if !self.files.contains_key(&file) && self.files.len() >= FILES_OF_THREAD {
+            if shared.files_left == 0 {
+                self.of_files_beyond += 1;
+                return;
+            }
+            shared.files_left -= 1;
+        }
+        let count = self.files.entry(file).or_default();
         count.waits += 1;
         count.time += time;
         count.longest = count.longest.max(time);
     }
 
-    pub(super) fn keep(&mut self, wait: Kept) {
+    fn keep(&mut self, wait: Kept, shared: &mut Shared) {
         if self.kept.len() < KEPT {
             self.kept.push(wait);
-        } else if let Some(shortest) = self.kept.iter_mut().min_by_key(|kept| kept.felt())
+            return;
+        }
+        if self.timeline.is_none() && shared.timelines_left > 0 {
+            self.timeline = Some(Timeline::default());
+            let kept = self.kept.clone();
+            kept.iter().filter(|wait| !wait.is_open()).for_each(|wait| self.draw(wait, shared));
+        }
+        if !wait.is_open() || self.timeline.is_none() {
+            self.draw(&wait, shared);
+        }
+        if let Some(shortest) = self.kept.iter_mut().min_by_key(|kept| kept.felt())
             && shortest.felt() < wait.felt()
         {
             *shortest = wait;
+        }
+    }
+
+    /// Adds a wait to the timeline, or counts it as one that is not drawn.
+    fn draw(&mut self, wait: &Kept, shared: &mut Shared) {
+        let origin = shared.origin.unwrap_or(wait.began);
+        let timeline = self.timeline.as_mut();
+        if !timeline.is_some_and(|timeline| timeline.add(wait, origin, &mut shared.timelines_left)) {
+            self.not_drawn += 1;
         }
     }
 }

@@ -77,9 +77,12 @@ impl Count {
         if !operations.is_empty() {
             self.operations.retain(|operation, _| operations.contains(operation));
         }
-        for (_, file) in &mut self.files {
+        for file in self.files.values_mut() {
             (file.waits, file.time) = (scaled(file.waits), Nanos(scaled(file.time.0)));
         }
-        self.files.retain(|(_, file)| file.time > Nanos(0));
+        self.files.retain(|_, file| file.time > Nanos(0));
+        if let Some(timeline) = &mut self.timeline {
+            timeline.scale_to(share);
+        }
     }
 }

@@ -21,12 +21,14 @@ mod count;
 mod delayed;
 mod elsewhere;
 mod figures;
+mod files;
 mod program;
 mod sequence;
 mod servers;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod unfounded;
 mod working;
 
@@ -51,12 +53,16 @@ pub struct Blocked {
     pub programs: Vec<BlockedProgram>,
     /// Number of programs beyond the maximum of 1024; these programs are not listed.
     pub programs_beyond_cap: u64,
-    /// Files for which threads of programs waited, in waits with rows, by descending time.
+    /// Files for which threads of programs waited, in waits with rows, by descending time. Files with one path
+    /// count together.
     pub files: Vec<BlockedFile>,
+    /// Number of waits that are not in `files`, because there are too many files.
+    #[serde(default)]
+    pub file_waits_beyond_cap: u64,
     /// Individual long waits of programs of interest.
     pub long: LongWaits,
-    /// Longest waits of programs except kernel threads, in time order; at most 4096 in total and 16 per
-    /// thread.
+    /// When programs except kernel threads were blocked, in time order; at most 4096 rows. A program has one
+    /// row for each wait or, if one of its threads had more than 16 waits, sums (`is_sum`).
     pub intervals: Vec<Interval>,
     /// Number of waits with rows that are not in `intervals`.
     pub intervals_beyond_cap: u64,
@@ -318,7 +324,7 @@ pub struct LongWait {
     pub through: Option<Through>,
 }
 
-/// An interval in which a thread was blocked.
+/// An interval in which a thread was blocked, or the blocked time in a part of the recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Interval {
     /// Begin time, in nanoseconds since the span began.
@@ -329,6 +335,11 @@ pub struct Interval {
     pub program: u32,
     /// The operation, as in the recording.
     pub blocked_in: String,
+    /// Whether this is not one wait. The recording then has at most 256 parts of equal length, and the row is
+    /// as long as the program was blocked in the operation during one part, or several parts in a row. It
+    /// begins at the beginning of the part, or where the row of another operation ends.
+    #[serde(default)]
+    pub is_sum: bool,
 }
 
 fn named(name: &str, unit: Option<&str>) -> String {

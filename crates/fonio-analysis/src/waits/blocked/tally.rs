@@ -1,6 +1,7 @@
 //! Collects the waits of each thread.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use fonio_core::meta::{BLOCKED_PARTLY, BLOCKED_SAMPLED, SHOWS_BLOCKED};
 use fonio_core::{BlockedIn, ByteCount, Nanos, Request, Timestamp, Wait};
@@ -9,12 +10,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::behind::{Owner, Owners, Source, Watch};
 use super::bulk::is_bulk;
 use super::chain::{Chains, ForThread, Place};
-use super::count::{Count, FileCount, Kept, Key};
+use super::count::{Count, Kept, Key, Shared};
+use super::files::WaitedFiles;
 use super::program::{Program, through};
 use super::working::{ProcessTimes, Working, work};
 use super::{
-    Blocked, BlockedFile, BlockedProgram, Elsewhere, Interval, LongWait, LongWaits, Role, delayed, elsewhere,
-    is_felt, named, servers, unfounded,
+    Blocked, BlockedProgram, Elsewhere, Interval, LongWait, LongWaits, Role, delayed, elsewhere, is_felt,
+    named, servers, timeline, unfounded,
 };
 use crate::figures::facts::{Facts, Frame};
 use crate::filter::FilterOptions;
@@ -30,7 +32,6 @@ const THREADS_MAX: usize = 1 << 16;
 /// Maximum number of generations between a thread and the command.
 const GENERATIONS_MAX: usize = 64;
 const PROGRAMS_MAX: usize = 1024;
-const FILES_LISTED: usize = 1024;
 const LONG_LISTED: usize = 10;
 const INTERVALS_MAX: usize = 4096;
 /// Maximum number of bytes for each sync of a thread that saves its data (our choice).
@@ -40,6 +41,7 @@ const BULK_PER_SYNC: u64 = 8 << 20;
 pub(crate) struct BlockedTally {
     threads: FxHashMap<Key, Count>,
     beyond: u64,
+    shared: Shared,
     /// Number and bytes of the requests that each thread caused.
     caused: FxHashMap<u32, (u64, ByteCount)>,
     /// The process of each thread, and the parent of each process.
@@ -50,22 +52,26 @@ pub(crate) struct BlockedTally {
     times: ProcessTimes,
     /// Whether any wait or count was seen, which means that the recording has the waits of all threads.
     is_known: bool,
-    /// Whether the filter drops requests. If it does, the owners of outstanding requests are unknown.
+    /// Whether the filter drops requests of the devices that it passes. If it does, the owners of outstanding
+    /// requests are unknown.
     is_filtered: bool,
     /// The unit to which the programs of interest belong, if the user named one.
     unit_of_interest: Option<String>,
+    /// Whether the filter passes only some devices.
+    is_of_devices: bool,
 }
-
-/// The waits for a file, and the waiting time, name and unit of the program that waited longest for it.
-type OfFile = (FileCount, (Nanos, u32, Option<u32>));
 
 impl Question for BlockedTally {
     type Answer = Option<Blocked>;
 
     fn with(options: &AnalysisOptions) -> BlockedTally {
-        let is_filtered = options.filter.as_ref().is_some_and(FilterOptions::is_partial);
-        let unit_of_interest = options.unit_of_interest.clone();
-        BlockedTally { is_filtered, unit_of_interest, ..BlockedTally::default() }
+        let filter = options.filter.as_ref();
+        BlockedTally {
+            is_filtered: filter.is_some_and(FilterOptions::is_partial_on_device),
+            is_of_devices: filter.is_some_and(|filter| !filter.devices.is_empty()),
+            unit_of_interest: options.unit_of_interest.clone(),
+            ..BlockedTally::default()
+        }
     }
 
     /// Takes a row of any table except requests; waits come before requests.
@@ -80,7 +86,8 @@ impl Question for BlockedTally {
                 self.is_known = true;
                 if row.blocked_in.is_for_storage(row.reason) {
                     let key = (row.tid, threads.program_at(Some(row.tid), row.from));
-                    if let Some(count) = self.count(key, || threads.unit_at(row.tid, row.from)) {
+                    let unit = || threads.unit_at(row.tid, row.from);
+                    if let Some(count) = count_of((&mut self.threads, &mut self.beyond), key, unit) {
                         count.thread = threads.name_at(Some(row.tid), row.from);
                         count.add(row.blocked_in, row.count, row.total);
                     }
@@ -136,14 +143,15 @@ impl Question for BlockedTally {
             return None;
         }
         self.end_chains(Timestamp::MAX);
-        self.threads.values_mut().for_each(|count| count.end_open(began + span));
+        let shared = &mut self.shared;
+        self.threads.values_mut().for_each(|count| count.end_open(began + span, shared));
         let unit_of_interest = self.unit_of_interest.as_deref();
         let is_unit = |unit: Option<u32>| unit.map(|unit| threads.unit(unit)) == unit_of_interest;
         let is_unit = unit_of_interest.is_some().then_some(&is_unit as &dyn Fn(Option<u32>) -> bool);
         let mut roles = self.roles(span, command, is_unit);
         servers::assign(&mut roles, &self.threads, threads);
         let mut elsewhere = FxHashMap::default();
-        if !meta.watched.is_empty() && !self.is_filtered {
+        if (!meta.watched.is_empty() || self.is_of_devices) && !self.is_filtered {
             let caused = &self.caused;
             elsewhere = elsewhere::remove(&mut self.threads, &self.watch, |tid| caused.contains_key(&tid));
             self.threads.retain(|_, count| count.time > Nanos(0));
@@ -161,7 +169,8 @@ impl Question for BlockedTally {
         sorted.sort_unstable_by_key(|(key, _)| **key);
         let mut programs: Vec<Program> = Vec::new();
         let mut places: FxHashMap<(u32, Option<u32>, Role), usize> = FxHashMap::default();
-        let mut by_file: FxHashMap<u32, OfFile> = FxHashMap::default();
+        let mut waited_files = WaitedFiles::default();
+        let path = |file: u32| files.path(file);
         let mut long: Vec<(Key, Option<u32>, Kept)> = Vec::new();
         for (&key, count) in sorted {
             let role = roles[&key];
@@ -174,15 +183,7 @@ impl Question for BlockedTally {
             if role == Role::Kernel {
                 continue;
             }
-            for (file, of_file) in &count.files {
-                let (sum, most) = by_file.entry(*file).or_default();
-                sum.waits += of_file.waits;
-                sum.time += of_file.time;
-                sum.longest = sum.longest.max(of_file.longest);
-                if of_file.time > most.0 {
-                    *most = (of_file.time, key.1, count.unit);
-                }
-            }
+            waited_files.add((key.1, count.unit), count, &path);
             if role == Role::OfInterest {
                 let felt = count.kept.iter().filter(|kept| kept.felt() >= LONG && is_felt(kept.operation));
                 long.extend(felt.map(|kept| (key, count.unit, *kept)));
@@ -204,7 +205,7 @@ impl Question for BlockedTally {
         };
         programs.sort_by_key(order);
         delayed::put_first(&mut programs, span);
-        let (intervals, intervals_beyond_cap) = self.intervals(&programs, began, &roles);
+        let (intervals, intervals_beyond_cap) = self.intervals(&programs, (began, began + span), &roles);
         let long_count = programs
             .iter()
             .filter(|program| program.role == Role::OfInterest)
@@ -212,11 +213,7 @@ impl Question for BlockedTally {
             .sum();
         long.sort_by_key(|(key, _, kept)| (Reverse(kept.felt()), kept.began, *key));
         long.truncate(LONG_LISTED);
-        let path = |file: u32| files.path(file);
         let told = |owners: &Owners| owners.told(threads, &path);
-        let mut of_files: Vec<(u32, OfFile)> = by_file.into_iter().collect();
-        of_files.sort_unstable_by_key(|(file, (count, _))| (Reverse(count.time), *file));
-        of_files.truncate(FILES_LISTED);
         let unit = |unit: Option<u32>| unit.map(|unit| threads.unit(unit).to_owned());
         Some(Blocked {
             programs_beyond_cap: programs.len().saturating_sub(PROGRAMS_MAX) as u64,
@@ -227,15 +224,8 @@ impl Question for BlockedTally {
                     ..program.told(span, threads, files, &told)
                 })
                 .collect(),
-            files: (of_files.into_iter())
-                .map(|(file, (count, (_, name, of_unit)))| BlockedFile {
-                    path: path(file),
-                    waits: count.waits,
-                    time_ns: count.time,
-                    longest_ns: count.longest,
-                    program: named(threads.name(name), unit(of_unit).as_deref()),
-                })
-                .collect(),
+            file_waits_beyond_cap: waited_files.beyond(),
+            files: waited_files.listed(|(name, of_unit)| named(threads.name(name), unit(of_unit).as_deref())),
             long: LongWaits {
                 threshold_ns: LONG,
                 count: long_count,
@@ -280,17 +270,22 @@ impl Question for BlockedTally {
     }
 }
 
-impl BlockedTally {
-    fn count(&mut self, key: Key, unit: impl FnOnce() -> Option<u32>) -> Option<&mut Count> {
-        if !self.threads.contains_key(&key) && self.threads.len() >= THREADS_MAX {
-            self.beyond += 1;
-            return None;
-        }
-        let count = self.threads.entry(key).or_default();
-        count.unit = count.unit.or_else(unit);
-        Some(count)
+/// Returns the sums of a thread; `None` if there are too many threads, of which it counts the rows.
+fn count_of<'a>(
+    (threads, beyond): (&'a mut FxHashMap<Key, Count>, &mut u64),
+    key: Key,
+    unit: impl FnOnce() -> Option<u32>,
+) -> Option<&'a mut Count> {
+    if !threads.contains_key(&key) && threads.len() >= THREADS_MAX {
+        *beyond += 1;
+        return None;
     }
+    let count = threads.entry(key).or_default();
+    count.unit = count.unit.or_else(unit);
+    Some(count)
+}
 
+impl BlockedTally {
     /// Adds the part of a wait that lies within the span.
     fn take(&mut self, row: &Wait, span: (Timestamp, Timestamp), threads: &mut Threads, is_counted: bool) {
         // Waits recorded for a launch do not show the operation.
@@ -318,27 +313,25 @@ impl BlockedTally {
         if !is_counted {
             return;
         }
-        let Some(count) = self.count(key, || unit) else { return };
+        self.shared.origin.get_or_insert(if span.0 > Timestamp(0) { span.0 } else { began });
+        let Some(count) = count_of((&mut self.threads, &mut self.beyond), key, || unit) else { return };
         count.thread = thread;
         let (file, waker) = (row.file_id, row.waker_tid);
         let wait = Kept { began, ended, operation, file, waker, through: None, felt: Nanos(0) };
-        if ended != Timestamp::MAX {
-            count.add_wait(&wait);
-        }
-        count.keep(wait);
+        count.take(wait, &mut self.shared);
     }
 
     /// Adds the waits for other threads that ended before `time`.
     fn end_chains(&mut self, time: Timestamp) {
         for wait in self.chains.ended_before(time) {
             let Some(place) = wait.place() else { continue };
-            let Some(count) = self.count(wait.key, || wait.unit) else { continue };
+            let threads = (&mut self.threads, &mut self.beyond);
+            let Some(count) = count_of(threads, wait.key, || wait.unit) else { continue };
             let through = Some((wait.time, place));
             let felt = wait.felt();
             let (began, ended, operation) = (wait.first, wait.last, wait.operation);
             let wait = Kept { began, ended, operation, file: None, waker: None, through, felt };
-            count.add_wait(&wait);
-            count.keep(wait);
+            count.take(wait, &mut self.shared);
         }
     }
 
@@ -436,39 +429,29 @@ impl BlockedTally {
         roles
     }
 
-    /// Returns the longest intervals in time order, and the number of other intervals.
+    /// Returns what to draw, in time order, and the number of waits that are not drawn.
     fn intervals(
         &self,
         programs: &[Program],
-        began: Timestamp,
+        span: (Timestamp, Timestamp),
         roles: &FxHashMap<Key, Role>,
     ) -> (Vec<Interval>, u64) {
         let places: FxHashMap<(u32, Option<u32>, Role), usize> = (programs.iter().take(PROGRAMS_MAX))
             .enumerate()
             .map(|(place, program)| ((program.name, program.unit, program.role), place))
             .collect();
-        let (mut all, mut rows) = (Vec::new(), 0);
-        for (&key, count) in &self.threads {
-            let role = roles[&key];
-            let Some(&program) = places.get(&(key.1, count.unit, role)).filter(|_| role != Role::Kernel)
-            else {
-                continue;
-            };
-            rows += count.rows;
-            all.extend(count.kept.iter().map(|kept| Interval {
-                at_ns: kept.began - began,
-                time_ns: kept.time(),
-                program: program as u32,
-                blocked_in: kept.operation.name().to_owned(),
-            }));
+        let mut drawn: BTreeMap<usize, Vec<(&Key, &Count)>> = BTreeMap::new();
+        for (key, count) in &self.threads {
+            let role = roles[key];
+            let program = places.get(&(key.1, count.unit, role)).filter(|_| role != Role::Kernel);
+            if let Some(program) = program {
+                drawn.entry(*program).or_default().push((key, count));
+            }
         }
-        all.sort_unstable_by(|a: &Interval, b: &Interval| {
-            let key = |row: &Interval| (Reverse(row.time_ns), row.at_ns, row.program);
-            key(a).cmp(&key(b)).then_with(|| a.blocked_in.cmp(&b.blocked_in))
+        let drawn = drawn.into_iter().map(|(program, mut threads)| {
+            threads.sort_unstable_by_key(|(key, _)| **key);
+            (program as u32, threads.into_iter().map(|(_, count)| count).collect())
         });
-        all.truncate(INTERVALS_MAX);
-        all.sort_by_key(|row| (row.at_ns, row.program, row.time_ns));
-        let beyond = rows - all.len() as u64;
-        (all, beyond)
+        timeline::intervals(drawn, (self.shared.origin.unwrap_or(span.0), span), INTERVALS_MAX)
     }
 }

@@ -508,3 +508,134 @@ fn only_the_unit_of_interest_is_of_interest() {
     assert_eq!(found(Some("notes.service")), ("p1".to_owned(), 1));
     assert_eq!(found(Some("no.service")).1, 0);
 }
+
+/// Thread 7 saves a file by renaming, 300 times, with a new file number each time; thread 8 saves it once.
+#[test]
+fn files_with_one_path_are_one_row() {
+    let mut analyser = analyser();
+    let files = (1..=301).map(|file_id| (file_id, "/n/NAME")).chain([(400, "/n/other")]);
+    for (file_id, path) in files {
+        let (from, path, content) = (Timestamp(0), Some(path.to_owned()), Content::Data);
+        analyser.file(&File { file_id, from, device: None, inode: None, path, content }).unwrap();
+    }
+    for save in 0..300 {
+        let began = save * 1000;
+        analyser.wait(&wait(&format!("7 fsync {began} {} f{}", began + 500, save + 1))).unwrap();
+    }
+    for text in ["8 fsync 0 90000 f301", "8 fsync 90000 90001 f400", "8 fsync 90001 90003 f500"] {
+        analyser.wait(&wait(text)).unwrap();
+    }
+    let (began, ended) = (Some(Timestamp(0)), Some(Timestamp(1_000_000_000)));
+    let found = analyser.finish(&Meta { began, ended, ..Meta::default() }).blocked.unwrap();
+    let rows: Vec<_> = (found.files.iter())
+        .map(|row| (row.path.as_deref(), row.waits, row.time_ns.0, row.longest_ns.0, row.program.as_str()))
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            (Some("/n/NAME"), 301, 240_000_000, 90_000_000, "tid 7"),
+            (None, 1, 2_000, 2_000, "tid 8"),
+            (Some("/n/other"), 1, 1_000, 1_000, "tid 8"),
+        ]
+    );
+    assert_eq!(found.file_waits_beyond_cap, 0);
+}
+
+/// A program that waits most of the time, in many short waits, is drawn as blocked most of the time.
+#[test]
+fn all_waits_are_drawn() {
+    let mut analyser = analyser();
+    // Thread 7 waits for 86 % of 10 s in 1,000 waits, alternately in two operations. Thread 9 has few waits.
+    for at in 0..1000 {
+        let operation = if at < 500 { "fsync" } else { "read" };
+        analyser.wait(&wait(&format!("7 {operation} {} {}", at * 10_000, at * 10_000 + 8_600))).unwrap();
+    }
+    for at in 0..16 {
+        analyser.wait(&wait(&format!("9 fsync {} {}", at * 500_000, at * 500_000 + 1_000))).unwrap();
+    }
+    let (began, ended) = (Some(Timestamp(0)), Some(Timestamp(10_000_000_000)));
+    let found = analyser.finish(&Meta { began, ended, ..Meta::default() }).blocked.unwrap();
+    assert_eq!(found.intervals_beyond_cap, 0);
+    let of = |name: &str, operation: &str| -> (usize, f64) {
+        let program = found.programs.iter().position(|row| row.name == name).unwrap() as u32;
+        let is_of = |row: &&Interval| row.program == program && row.blocked_in == operation;
+        let rows: Vec<&Interval> = found.intervals.iter().filter(is_of).collect();
+        (rows.len(), rows.iter().map(|row| row.time_ns.as_secs_f64()).sum())
+    };
+    assert_eq!(of("tid 9", "fsync").0, 16);
+    for operation in ["fsync", "read"] {
+        let (rows, seconds) = of("tid 7", operation);
+        assert!((60..=128).contains(&rows), "{operation}: {rows} bars");
+        assert!((seconds - 4.3).abs() < 0.01, "{operation}: {seconds} s");
+    }
+    for pair in found.intervals.iter().filter(|row| row.is_sum).collect::<Vec<_>>().windows(2) {
+        assert!(pair[0].at_ns + pair[0].time_ns <= pair[1].at_ns, "{pair:?}");
+    }
+    let last = found.intervals.last().unwrap();
+    assert!(last.at_ns + last.time_ns <= Nanos(10_000_000_000), "{last:?}");
+}
+
+/// Threads that wait in parallel fill the parts of the recording, but not more.
+#[test]
+fn bars_of_parallel_threads_do_not_overlap() {
+    let mut analyser = analyser();
+    for tid in [7, 8, 9] {
+        let (pid, comm) = (Some(7), Some("pool".to_owned()));
+        analyser.thread(&Thread { tid, pid, comm, ..Thread::default() }).unwrap();
+        for at in 0..100 {
+            let operation = ["fsync", "read"][at % 2];
+            let began = at * 10_000;
+            analyser.wait(&wait(&format!("{tid} {operation} {began} {}", began + 10_000))).unwrap();
+        }
+    }
+    let (began, ended) = (Some(Timestamp(0)), Some(Timestamp(2_000_000_000)));
+    let found = analyser.finish(&Meta { began, ended, ..Meta::default() }).blocked.unwrap();
+    let mut end = Nanos(0);
+    for row in &found.intervals {
+        assert!(row.is_sum && row.at_ns >= end, "{row:?}");
+        end = row.at_ns + row.time_ns;
+    }
+    let sum: f64 = found.intervals.iter().map(|row| row.time_ns.as_secs_f64()).sum();
+    assert!((sum - 1.0).abs() < 0.01, "{sum} s");
+    assert_eq!(found.intervals_beyond_cap, 0);
+}
+
+/// `--device` keeps the requests of the device, and with them the owner of the requests that were in the way.
+#[test]
+fn a_filter_by_device_keeps_the_culprit() {
+    let of = |devices: &[&str]| {
+        let devices: Vec<String> = devices.iter().map(|device| (*device).to_owned()).collect();
+        let options = FilterOptions { devices, ..FilterOptions::default() };
+        let analysis = AnalysisOptions { filter: Some(options.clone()), ..AnalysisOptions::default() };
+        let mut filter = Filter::new(options, Analyser::new(analysis)).unwrap();
+        filter.began(Timestamp(0)).unwrap();
+        for tid in [7, 8, 9] {
+            let (pid, comm, parent_pid) = (Some(tid), Some(format!("p{tid}")), Some(1));
+            filter.thread(&Thread { tid, pid, comm, parent_pid, ..Thread::default() }).unwrap();
+        }
+        filter.wait(&wait("7 fsync 0 900000")).unwrap();
+        filter.wait(&wait("9 fsync 0 950000")).unwrap();
+        for (id, line) in [
+            "WS 0+8 q0 d0 c900000 t7",
+            "W 64+1024 q0 d0 c900000 t8",
+            "W 2048+1024 q0 d0 c900000 t8",
+            "WS 0+8 q0 d0 c950000 t9 dev1",
+        ]
+        .iter()
+        .enumerate()
+        {
+            filter.request(&request(id as u64, line)).unwrap();
+        }
+        let (began, ended) = (Some(Timestamp(0)), Some(Timestamp(1_000_000_000)));
+        filter.into_inner().finish(&Meta { began, ended, ..Meta::default() })
+    };
+    let found = of(&["179:0"]);
+    let blocked = found.blocked.as_ref().unwrap();
+    // The wait for the other device does not count.
+    assert_eq!(roles(blocked), [("p7", Role::OfInterest)]);
+    assert_eq!(blocked.elsewhere.as_ref().map(|elsewhere| elsewhere.program.as_str()), Some("p9"));
+    assert!(found.verdict.contains("came from p8"), "{}", found.verdict);
+    let found = of(&["179:1"]);
+    assert_eq!(roles(found.blocked.as_ref().unwrap()), [("p9", Role::OfInterest)]);
+    assert!(!found.verdict.contains("p8"), "{}", found.verdict);
+}

@@ -11,7 +11,7 @@ use fonio_bench::aligned::Buffer;
 
 pub(super) use play::play;
 pub(super) use sequence::Collected;
-pub use sequence::{Access, Kind, Sequence};
+pub use sequence::{Access, Kind, NO_FLUSHES, Sequence};
 
 use super::CHUNK;
 

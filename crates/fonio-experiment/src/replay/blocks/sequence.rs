@@ -27,6 +27,10 @@ const NAME_CHARS_MAX: usize = 64;
 /// Maximum number of accesses in flight for which no thread waits.
 pub(super) const POOL: usize = 32;
 
+/// The note on a replay that never empties the volatile cache of its device.
+pub const NO_FLUSHES: &str = "The recording has writes, but no flushes: its device had no volatile cache, or nothing was \
+synced. This device has a volatile cache, which the replay never empties, so the replay does not show how long syncs take here.";
+
 /// The operation of a replayed access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -91,6 +95,13 @@ pub struct Sequence {
 }
 
 impl Sequence {
+    /// Returns whether the sequence has writes, but nothing makes them durable. The kernel sends no flushes to a
+    /// device without a volatile cache, so the recording does not show the syncs of the programs.
+    pub fn has_only_volatile_writes(&self) -> bool {
+        let has = |kinds: &[Kind]| self.threads.iter().flatten().any(|access| kinds.contains(&access.kind));
+        has(&[Kind::Write]) && !has(&[Kind::Flush, Kind::DurableWrite])
+    }
+
     /// Returns the number of accesses in the sequence.
     pub fn len(&self) -> usize {
         self.threads.iter().map(Vec::len).sum()
@@ -455,5 +466,20 @@ mod tests {
         assert_eq!(kinds, [Kind::Flush, Kind::DurableWrite, Kind::Flush]);
         assert_eq!((sequence.left_out, sequence.of_other_devices), (1, 1));
         assert!(sequence_of(&[]).is_empty());
+    }
+
+    #[test]
+    fn writes_that_nothing_makes_durable_are_known() {
+        let (read, write) = (row(1, Op::Read, 0, 1, 2), row(1, Op::Write, 8, 3, 4));
+        let durable = Request { flags: Flags::FUA, ..row(1, Op::Write, 16, 5, 6) };
+        let flush = Request { sector: None, bytes: ByteCount(0), ..row(1, Op::Flush, 0, 7, 8) };
+        for (rows, expected) in [
+            (vec![read.clone(), write.clone()], true),
+            (vec![write.clone(), flush], false),
+            (vec![write, durable], false),
+            (vec![read], false),
+        ] {
+            assert_eq!(sequence_of(&rows).has_only_volatile_writes(), expected, "{rows:?}");
+        }
     }
 }

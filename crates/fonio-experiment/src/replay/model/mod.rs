@@ -15,7 +15,7 @@ use fonio_sim::measure::write_in_order;
 use fonio_sim::scheduler::{Policy, Priority, ProcessId};
 use serde::Serialize;
 
-use super::blocks::{Access, Collected, Kind, Sequence};
+use super::blocks::{Access, Collected, Kind, NO_FLUSHES, Sequence};
 use crate::error::ExperimentError;
 
 pub use report::model_document;
@@ -51,6 +51,9 @@ pub struct ModelReplay {
     pub of_other_devices: u64,
     /// Whether the recorded pauses were left out.
     pub fast: bool,
+    /// What the replay does not show.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The recorded response times of each program.
     pub recorded: Vec<ProgramTimes>,
     /// The result under each scheduler model, in the requested order.
@@ -120,6 +123,8 @@ pub fn replay_in_model(
     if sequence.is_empty() {
         return Err(ExperimentError::NothingToReplay { recording: dir.to_owned() });
     }
+    let device = fonio_emulator::profile::device(model.profile, model.size, model.seed)?;
+    let is_unflushed = device.limits().volatile_cache && sequence.has_only_volatile_writes();
     let runs = schedulers.iter().map(|policy| run(&sequence, model, *policy));
     let runs = runs.collect::<Result<Vec<ModelRun>, _>>()?;
     Ok(ModelReplay {
@@ -129,6 +134,7 @@ pub fn replay_in_model(
         left_out: sequence.left_out,
         of_other_devices: sequence.of_other_devices,
         fast: model.fast,
+        notes: is_unflushed.then(|| NO_FLUSHES.to_owned()).into_iter().collect(),
         recorded: recorded(&sequence),
         runs,
     })

@@ -66,6 +66,7 @@ fn verdict(replay: &ModelReplay) -> Verdict {
             text(recorded)
         ));
     }
+    reasons.extend(replay.notes.iter().cloned());
     reasons.push("This is a prediction; docs/scheduler-models.md lists the models' limits.".to_owned());
     let left_out = replay.left_out + replay.of_other_devices;
     if left_out > 0 {

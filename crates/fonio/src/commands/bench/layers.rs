@@ -127,7 +127,9 @@ fn show(found: &Layers, colour: bool, out: &mut impl Write) -> io::Result<()> {
 fn share(change: &Change) -> String {
     let percent = |share: f64| format!("{:.0}", share * 100.0);
     match (change.ratio, change.low.zip(change.high)) {
-        (Some(ratio), _) if change.answer == Answer::Unknown => format!("{} % (not shown)", percent(ratio)),
+        (Some(ratio), _) if change.answer == Answer::Unknown && change.side().is_none() => {
+            format!("{} % (not shown)", percent(ratio))
+        }
         (Some(ratio), Some((low, high))) => {
             format!("{} % ({}-{})", percent(ratio), percent(low), percent(high))
         }

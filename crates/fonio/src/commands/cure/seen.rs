@@ -13,9 +13,10 @@ use fonio_system::say;
 
 use crate::cli::Reading;
 use crate::cli::cure::Cure;
-use crate::commands::{check, record};
+use crate::commands::record;
 use crate::filter::UntilStopped;
 use crate::input::Subject;
+use crate::last;
 
 /// The recording with the stall.
 pub(super) struct Seen {
@@ -33,7 +34,7 @@ impl Seen {
     /// Makes a recording, or opens the named one, and analyses it.
     pub(super) fn of(arguments: &Cure, stop: &AtomicBool) -> Result<Seen> {
         let (recording, is_new) = match &arguments.from {
-            Some(named) => (named.clone(), false),
+            Some(named) => (last::resolve(named)?, false),
             None => (record(arguments)?.out, true),
         };
         let (analysis, meta) = analyse(&recording, arguments.unit.clone(), stop)?;
@@ -64,7 +65,7 @@ fn analyse(path: &Path, unit_of_interest: Option<String>, stop: &AtomicBool) -> 
 fn record(arguments: &Cure) -> Result<RecordSummary> {
     let out = match &arguments.out {
         Some(out) => out.clone(),
-        None => check::place().context("cannot keep the recording; name a folder with --output")?,
+        None => last::place().context("cannot keep the recording; name a folder with --output")?,
     };
     let mut options = RecordOptions::new(&out);
     options.duration = arguments.time;

@@ -40,18 +40,23 @@ fn report(comparison: &Comparison, first: &Document, second: &Document) -> Repor
             vec![format!("The results differ in {}, which also affects the figures.", differ.join(", "))]
         }
     };
-    let (claimed, others): (Vec<&Compared>, Vec<&Compared>) = comparison
-        .figures
-        .iter()
-        .partition(|compared| matches!(compared.answer, Answer::Better | Answer::Worse | Answer::Differs));
+    let with = |answers: &[Answer]| -> Vec<&Compared> {
+        comparison.figures.iter().filter(|compared| answers.contains(&compared.answer)).collect()
+    };
+    let sections = [
+        ("differences", "What differs?", with(&[Answer::Better, Answer::Worse, Answer::Differs])),
+        ("others", "What shows no difference?", with(&[Answer::NoDifference])),
+        ("once", "What was measured only once, and not tested?", with(&[Answer::OneRun])),
+        ("missing", "What was not measured in both?", with(&[Answer::NotMeasured])),
+    ];
+    let shown = |(id, _, figures): &(&str, &str, Vec<&Compared>)| !figures.is_empty() || *id == "differences";
     Report {
         title: "StoreBench comparison".to_owned(),
         subtitle: format!("first: {}; second: {}", show::device_words(first), show::device_words(second)),
         verdict: Verdict { tone: Tone::Plain, sentence: comparison.verdict.clone(), reasons },
-        opening: vec![
-            section("differences", "What differs?", &claimed),
-            section("others", "What shows no difference?", &others),
-        ],
+        opening: (sections.iter().filter(|one| shown(one)))
+            .map(|(id, question, figures)| section(id, question, figures))
+            .collect(),
         ..Report::default()
     }
 }

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `STATE/rings` | the history ([`rings`](crate::rings)) |
 //! | `STATE/kept/*.stall` | kept stalls, 4 MiB at most |
+//! | `STATE/told.json` | when a person was last told about each cause |
+//! | `STATE/followed.json` | when fixes were kept; `fonio fix apply --keep` writes it |
 //! | `RUN/running` | the process of the watch, locked while it runs |
 //! | `RUN/unwritten` | the minutes not yet in the history; rewritten each minute |
 //! | `RUN/kept/*.stall` | kept stalls not yet on the medium, 4 MiB at most |

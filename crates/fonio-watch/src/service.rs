@@ -297,7 +297,7 @@ pub fn uninstall(folders: &Folders, purge: bool) -> Result<(), ServiceError> {
 
 /// Removes the files of a watch from a folder, and removes the folder if it is then empty.
 fn remove(folder: &Path) -> Result<(), ServiceError> {
-    for name in ["rings", "running", "unwritten", "unwritten.new", "log"] {
+    for name in ["rings", "running", "unwritten", "unwritten.new", "log", "told.json", "followed.json"] {
         remove_file(&folder.join(name))?;
     }
     if let Ok(Some(own)) = TrustedFolder::open(folder) {

@@ -1,12 +1,12 @@
 //! Remembers when fixes were kept, so that the watch can follow them.
 //!
-//! `/var/lib/fonio/followed.json` lists the command and the time of each kept fix. An entry is valid as long as the record
-//! of kept settings has its target.
+//! `/var/lib/fonio/watch/followed.json` lists the command and the time of each kept fix. An entry is valid as long as the
+//! record of kept settings has its target. Without a watch, nothing is remembered, because nothing could be compared.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fonio_host::{Applied, Keeper, KeptFiles};
-use fonio_system::{TrustedFolder, say, state};
+use fonio_system::{SystemError, TrustedFolder, say, state};
 use serde::{Deserialize, Serialize};
 
 const FILE: &str = "followed.json";
@@ -27,10 +27,10 @@ pub struct Entry {
 /// Notes that a fix is kept from now on. A fix that was kept before keeps its time. If that cannot be noted, the fix is
 /// not followed, which a note says.
 pub(super) fn begin(fix: &str, applied: &Applied) {
-    let Some(place) = state::lasting_folder() else { return };
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let at = i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX);
-    let noted = TrustedFolder::make(&place).and_then(|folder| {
+    let noted = of_watch().and_then(|folder| {
+        let Some(folder) = folder else { return Ok(()) };
         let mut entries = of_folder(&folder);
         let target = applied.target.to_string();
         if entries.iter().any(|entry| entry.fix == fix && entry.target == target) {
@@ -48,13 +48,18 @@ pub(super) fn begin(fix: &str, applied: &Applied) {
 
 /// Returns the fixes that are still kept, oldest first.
 pub fn kept() -> Vec<Entry> {
-    let Some(place) = state::lasting_folder() else { return Vec::new() };
-    let Ok(Some(folder)) = TrustedFolder::open(&place) else { return Vec::new() };
+    let Ok(Some(folder)) = of_watch() else { return Vec::new() };
     let Ok(on_record) = Keeper::on_record(&KeptFiles::of_machine()) else { return Vec::new() };
     let targets: Vec<String> = on_record.iter().map(|kept| kept.applied.target.to_string()).collect();
     let mut entries = of_folder(&folder);
     entries.retain(|entry| targets.contains(&entry.target));
     entries
+}
+
+/// Returns the watch's folder on the disk; `None` if no watch has run here.
+fn of_watch() -> Result<Option<TrustedFolder>, SystemError> {
+    let place = state::lasting_folder().map(|folder| folder.join("watch"));
+    place.map_or(Ok(None), |place| TrustedFolder::open(&place))
 }
 
 fn of_folder(folder: &TrustedFolder) -> Vec<Entry> {

@@ -208,7 +208,8 @@ fn settings_of_connections_are_made_from_outside() {
         return;
     }
     let library = Path::new(env!("CARGO_BIN_EXE_fonio")).with_file_name("libfonio_sqlite_sync.so");
-    if !library.exists() && fonio_host::sync_library().is_none() {
+    // This test's own folder may have the library, too, but fonio looks next to itself.
+    if !library.exists() && !Path::new("/usr/lib/fonio/libfonio_sqlite_sync.so").exists() {
         eprintln!("skipped: libfonio_sqlite_sync.so is not built (cargo build -p fonio-sqlite-sync)");
         return;
     }

@@ -133,6 +133,7 @@ const MAY_PRINT: &[(&str, &str)] = &[
     ("crates/fonio-recorder/src/capture.rs", "escapes its summary"),
     ("crates/fonio-record/src/capture/command.rs", "connects the command"),
     ("crates/fonio-experiment/src/command.rs", "connects the command"),
+    ("crates/fonio-experiment/src/proof/first_run.rs", "connects the command"),
     ("crates/fonio-experiment/src/layers/mounts.rs", "passes on what a mount prints"),
     ("crates/fonio-experiment/src/lib.rs", "tells its parent process an address"),
     ("crates/fonio-experiment/src/task.rs", "tells its parent process the progress"),

@@ -7,7 +7,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::TrustedFolder;
+use crate::trusted::TrustedFolder;
 
 /// The extension of a note.
 pub const EXTENSION: &str = "emulated";

@@ -202,7 +202,15 @@ impl Count {
     fn draw(&mut self, wait: &Kept, shared: &mut Shared) {
         let origin = shared.origin.unwrap_or(wait.began);
         let timeline = self.timeline.as_mut();
-        if !timeline.is_some_and(|timeline| timeline.add(wait, origin, &mut shared.timelines_left)) {
+        if !timeline.is_some_and(|timeline| {
+            timeline.add(
+                wait.operation,
+                (wait.began, wait.ended),
+                wait.time(),
+                origin,
+                &mut shared.timelines_left,
+            )
+        }) {
             self.not_drawn += 1;
         }
     }

@@ -19,6 +19,7 @@ mod bulk;
 mod chain;
 mod count;
 mod delayed;
+mod drawn;
 mod elsewhere;
 mod figures;
 mod files;

@@ -15,8 +15,8 @@ use super::files::WaitedFiles;
 use super::program::{Program, through};
 use super::working::{ProcessTimes, Working, work};
 use super::{
-    Blocked, BlockedProgram, Elsewhere, Interval, LongWait, LongWaits, Role, delayed, elsewhere, is_felt,
-    named, servers, timeline, unfounded,
+    Blocked, BlockedProgram, Elsewhere, Interval, LongWait, LongWaits, Role, delayed, drawn, elsewhere,
+    is_felt, named, servers, unfounded,
 };
 use crate::figures::facts::{Facts, Frame};
 use crate::filter::FilterOptions;
@@ -452,6 +452,6 @@ impl BlockedTally {
             threads.sort_unstable_by_key(|(key, _)| **key);
             (program as u32, threads.into_iter().map(|(_, count)| count).collect())
         });
-        timeline::intervals(drawn, (self.shared.origin.unwrap_or(span.0), span), INTERVALS_MAX)
+        drawn::intervals(drawn, (self.shared.origin.unwrap_or(span.0), span), INTERVALS_MAX)
     }
 }

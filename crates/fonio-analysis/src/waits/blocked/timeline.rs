@@ -4,12 +4,9 @@
 //! A thread's longest waits are kept. A thread with more waits also has a timeline, which sums up its blocked
 //! time in at most [`PARTS`] parts of equal length, by operation.
 
-use std::cmp::Reverse;
-
 use fonio_core::{BlockedIn, Nanos, Timestamp};
 
 use super::Interval;
-use super::count::{Count, Kept};
 use crate::over_time::bins::{Bins, Fold};
 
 /// Maximum number of parts. A chart is about a thousand pixels wide.
@@ -36,12 +33,6 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    /// Adds a wait of a recording that began at `origin`. Returns false if there is no `room` for another
-    /// timeline.
-    pub(super) fn add(&mut self, wait: &Kept, origin: Timestamp, room: &mut usize) -> bool {
-        self.add_span(wait.operation, (wait.began, wait.ended), wait.time(), origin, room)
-    }
-
     /// Reduces all times to this share of them.
     pub(super) fn scale_to(&mut self, share: f64) {
         for (_, bins) in &mut self.of_operations {
@@ -49,25 +40,20 @@ impl Timeline {
         }
     }
 
-    /// Adds the waits of one thread of the program. Each wait counts once: the kept waits are also part of the
-    /// thread's timeline.
-    fn absorb(&mut self, count: &Count, origin: Timestamp) {
+    /// Adds another timeline.
+    pub(super) fn join(&mut self, other: &Timeline, origin: Timestamp) {
         let mut room = usize::MAX;
-        let Some(timeline) = &count.timeline else {
-            for kept in &count.kept {
-                self.add(kept, origin, &mut room);
-            }
-            return;
-        };
-        for (operation, bins) in &timeline.of_operations {
+        for (operation, bins) in &other.of_operations {
             for (part, InPart(time)) in bins.bins().iter().enumerate().filter(|(_, part)| part.0.0 > 0) {
                 let began = bins.begin_of(part as u64);
-                self.add_span(*operation, (began, began + bins.width()), *time, origin, &mut room);
+                self.add(*operation, (began, began + bins.width()), *time, origin, &mut room);
             }
         }
     }
 
-    fn add_span(
+    /// Adds a wait of a recording that began at `origin`. Returns false if there is no `room` for another
+    /// timeline.
+    pub(super) fn add(
         &mut self,
         operation: BlockedIn,
         (began, ended): (Timestamp, Timestamp),
@@ -98,7 +84,7 @@ impl Timeline {
     /// Returns bars for the program `program`: each part has one bar for each operation, as long as the
     /// operation's blocked time in this part. If threads waited in parallel, the bars are shortened to fit into
     /// the part.
-    fn bars(mut self, program: u32, (began, ended): (Timestamp, Timestamp)) -> Vec<Interval> {
+    pub(super) fn bars(mut self, program: u32, (began, ended): (Timestamp, Timestamp)) -> Vec<Interval> {
         self.of_operations.sort_by_key(|(operation, _)| *operation);
         // All operations then have parts of the same length.
         self.of_operations.iter_mut().for_each(|(_, bins)| bins.extend_to(ended));
@@ -134,45 +120,4 @@ impl Timeline {
         }
         bars
     }
-}
-
-/// Returns what to draw for programs, in time order and at most `most`, and the number of waits that are not
-/// drawn. `programs` has the threads of each program, the most important program first.
-pub(super) fn intervals<'a>(
-    programs: impl Iterator<Item = (u32, Vec<&'a Count>)>,
-    (origin, span): (Timestamp, (Timestamp, Timestamp)),
-    most: usize,
-) -> (Vec<Interval>, u64) {
-    let (mut bars, mut waits, mut left_out) = (Vec::new(), Vec::new(), 0);
-    for (program, threads) in programs {
-        left_out += threads.iter().map(|count| count.not_drawn).sum::<u64>();
-        if threads.iter().all(|count| count.timeline.is_none()) {
-            waits.extend(threads.iter().flat_map(|count| &count.kept).map(|kept| Interval {
-                at_ns: kept.began - span.0,
-                time_ns: kept.time(),
-                program,
-                blocked_in: kept.operation.name().to_owned(),
-                is_sum: false,
-            }));
-            continue;
-        }
-        let mut timeline = Timeline::default();
-        threads.iter().for_each(|count| timeline.absorb(count, origin));
-        let of_program = timeline.bars(program, span);
-        if bars.len() + of_program.len() <= most {
-            bars.extend(of_program);
-        } else {
-            left_out += threads.iter().map(|count| count.rows.saturating_sub(count.not_drawn)).sum::<u64>();
-        }
-    }
-    waits.sort_unstable_by(|a: &Interval, b: &Interval| {
-        let key = |row: &Interval| (Reverse(row.time_ns), row.at_ns, row.program);
-        key(a).cmp(&key(b)).then_with(|| a.blocked_in.cmp(&b.blocked_in))
-    });
-    let room = most - bars.len();
-    left_out += waits.len().saturating_sub(room) as u64;
-    waits.truncate(room);
-    bars.append(&mut waits);
-    bars.sort_by_key(|row| (row.at_ns, row.program, row.time_ns));
-    (bars, left_out)
 }

@@ -30,7 +30,7 @@ pub fn consume(choice: u8, meta: &Meta, pour: impl FnOnce(&mut dyn RowSink) -> i
             let document = Document::from_analysis(&analysis, meta);
             render_terminal(&document, STYLE, &mut io::sink()).expect(works);
             render_markdown(&document, &mut io::sink()).expect(works);
-            render_json(&analysis, &mut io::sink()).expect(works);
+            render_json(&analysis, &[], &mut io::sink()).expect(works);
         }
         2 => {
             let mut csv = CsvExport::new(out).expect(works);

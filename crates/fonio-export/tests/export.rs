@@ -14,6 +14,7 @@ use fonio_core::{
 use fonio_export::csv::CsvExport;
 use fonio_export::fio_iolog::{FioIolog, Version, Written};
 use fonio_export::perfetto_json::PerfettoJson;
+use fonio_testing::in_little_memory;
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
 use fonio_trace::csv::{CsvReader, Mapping};
@@ -415,20 +416,6 @@ proptest! {
         prop_assert_eq!(&batch.diagnostics, &[]);
         prop_assert_eq!(&batch.requests, &[row]);
     }
-}
-
-/// Runs an ignored test of this file in a process with 512 MiB of address space.
-fn in_little_memory(test: &str) {
-    let output = Command::new("sh")
-        .args(["-c", "ulimit -v 524288; exec \"$0\" \"$@\""])
-        .arg(std::env::current_exe().expect("the test runs"))
-        .args(["--exact", test, "--ignored", "--test-threads=1"])
-        .env("MALLOC_ARENA_MAX", "1")
-        .output()
-        .expect("sh runs");
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("1 passed"), "{text}");
 }
 
 #[test]

@@ -263,6 +263,23 @@ fn is_root() -> bool {
     line.is_some_and(|ids| ids.split_whitespace().nth(1) == Some("0"))
 }
 
+/// Runs the ignored test `test` (with its module) of this test program in a process with 512 MiB of address space.
+/// Panics with its output if it fails, or if there is no such test.
+#[track_caller]
+pub fn in_little_memory(test: &str) {
+    let program = std::env::current_exe().expect("the test program runs");
+    let output = std::process::Command::new("sh")
+        .args(["-c", "ulimit -v 524288; exec \"$0\" \"$@\""])
+        .arg(program)
+        .args(["--exact", test, "--ignored", "--test-threads=1"])
+        .env("MALLOC_ARENA_MAX", "1")
+        .output()
+        .expect("sh runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("1 passed"), "{text}");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

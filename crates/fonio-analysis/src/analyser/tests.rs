@@ -5,6 +5,7 @@ use fonio_core::meta::{Device, Lost};
 use fonio_core::{
     BlockedIn, ByteCount, Content, DeviceId, Flags, Metric, Nanos, Sector, SqliteWrite, WaitReason,
 };
+use fonio_testing::in_little_memory;
 use proptest::prelude::*;
 
 use super::*;
@@ -385,27 +386,12 @@ fn sums_of_hostile_requests_saturate() {
     assert_eq!(analysis.totals.write_bytes, ByteCount(u64::MAX));
 }
 
-/// Runs an ignored test of this file in a process with 512 MiB of address space.
-fn in_little_memory(test: &str) {
-    let program = std::env::current_exe().unwrap();
-    let output = std::process::Command::new("sh")
-        .args(["-c", "ulimit -v 524288; exec \"$0\" \"$@\""])
-        .arg(program)
-        .args(["--exact", &format!("analyser::tests::{test}"), "--ignored", "--test-threads=1"])
-        .env("MALLOC_ARENA_MAX", "1")
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("1 passed"), "{text}");
-}
-
 #[test]
 fn hostile_rows_need_little_memory() {
-    in_little_memory("feed_many_long_paths");
-    in_little_memory("feed_many_devices");
-    in_little_memory("feed_many_long_texts");
-    in_little_memory("feed_many_waits_of_a_launch");
+    in_little_memory("analyser::tests::feed_many_long_paths");
+    in_little_memory("analyser::tests::feed_many_devices");
+    in_little_memory("analyser::tests::feed_many_long_texts");
+    in_little_memory("analyser::tests::feed_many_waits_of_a_launch");
 }
 
 #[test]

@@ -168,6 +168,28 @@ mod tests {
         assert_eq!(with(6, 1.0).answer, PairedAnswer::LittleDifference);
     }
 
+    /// A test of two figures that ends as soon as one of them shows a difference, as `fonio cure` does.
+    fn ends_with_a_claim(random: &mut fonio_core::Random, spread: f64, factor: f64, most: usize) -> bool {
+        let mut noise = || libm::exp(spread * ((0..12).map(|_| random.uniform()).sum::<f64>() - 6.0));
+        let (mut times, mut longest) = (Vec::new(), Vec::new());
+        (0..most).any(|_| {
+            times.push((noise(), factor * noise()));
+            longest.push((noise(), factor * noise()));
+            [&times, &longest].iter().any(|pairs| compare_one_of(2, pairs).answer.is_claimed())
+        })
+    }
+
+    #[test]
+    fn equal_things_are_rarely_different_in_one_of_two_figures() {
+        let mut random = fonio_core::Random::new(7);
+        let claims = (0..50).filter(|_| ends_with_a_claim(&mut random, 0.3, 1.0, 8)).count();
+        // 5 percent are allowed; chance gives more than 16 percent once in a thousand times.
+        assert!(claims <= 8, "{claims} of 50 tests of equal things");
+        let mut random = fonio_core::Random::new(7);
+        let found = (0..10).filter(|_| ends_with_a_claim(&mut random, 0.1, 0.5, 8)).count();
+        assert!(found >= 9, "{found} of 10 halved times were found");
+    }
+
     #[test]
     fn nothing_and_times_around_nothing_show_nothing() {
         let none = compare_pairs(&[]);

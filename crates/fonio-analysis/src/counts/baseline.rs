@@ -84,7 +84,7 @@ pub enum BaselineError {
         is: String,
     },
     /// No unit of work was done.
-    #[error("the command did no {0}, so there is no cost for one {0}: check the pattern after `--per`")]
+    #[error("this run has no {0}, so the cost of one {0} is unknown: check the pattern after `--per`")]
     NoWork(String),
     /// The number of units differs between two runs.
     #[error("the command did {first} times {name} in the first run, but {other} times in another run")]

@@ -4,7 +4,7 @@ use crate::analyser::Analysis;
 
 /// The words before the target of a command of fonio in a text.
 const COMMAND: &str = "`fonio fix apply ";
-/// The place in which a command names what is to be changed.
+/// The placeholder for the target of a command: of a fix for a path, and of a fix for a device.
 const PLACEHOLDER: [&str; 2] = ["DEVICE", "PATH"];
 
 impl Analysis {

@@ -10,8 +10,8 @@ use super::changes::{OF_PROGRAM, another_device, another_filesystem, each_databa
 use super::{Change, Fix, Measured, Pragma, Real};
 use crate::setup::Medium;
 
-/// What a power cut can lose with synchronous=NORMAL.
-pub(super) const OF_NORMAL: Loss = Loss::Recent(
+/// What a power cut can lose with synchronous=NORMAL in any journal mode.
+pub(super) const OF_NORMAL: Loss = Loss::Content(
     "With a write-ahead log, a power cut can lose the last transactions, never the database. With a rollback journal, it can in rare cases also corrupt the database.",
 );
 /// What a power cut can lose without a journal on the disk.

@@ -1,33 +1,17 @@
-use std::process::Command;
-
 use fonio_core::meta::Device;
 use fonio_core::{
     Bio, Call, Content, DeviceId, File, Flags, Op, Request, RowSink, Sector, Thread, Wait, WaitReason,
 };
+use fonio_testing::in_little_memory;
 
 use super::*;
 
-/// Runs an ignored test of this file in a process with 512 MiB of address space.
-fn in_little_memory(test: &str) {
-    let program = std::env::current_exe().expect("the test runs");
-    let output = Command::new("sh")
-        .args(["-c", "ulimit -v 524288; exec \"$0\" \"$@\""])
-        .arg(program)
-        .args(["--exact", &format!("replay::tests::{test}"), "--ignored", "--test-threads=1"])
-        .env("MALLOC_ARENA_MAX", "1")
-        .output()
-        .expect("sh runs");
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("1 passed"), "{text}");
-}
-
 #[test]
 fn hostile_recordings_need_little_memory() {
-    in_little_memory("collect_many_bios");
-    in_little_memory("collect_many_threads_and_waits");
-    in_little_memory("collect_huge_bios");
-    in_little_memory("collect_many_calls");
+    in_little_memory("replay::tests::collect_many_bios");
+    in_little_memory("replay::tests::collect_many_threads_and_waits");
+    in_little_memory("replay::tests::collect_huge_bios");
+    in_little_memory("replay::tests::collect_many_calls");
 }
 
 fn bio(id: u64, tid: u32) -> Bio {

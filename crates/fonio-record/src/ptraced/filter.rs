@@ -115,7 +115,7 @@ impl Filter {
         self.add(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, (0, 0));
     }
 
-    /// Adds a jump over so many instructions, if the comparison holds and if it does not.
+    /// Adds a conditional jump: the number of instructions to skip if the comparison holds, and if it does not.
     fn jump(&mut self, comparison: u32, value: u32, (holds, fails): (u8, u8)) {
         self.add(libc::BPF_JMP | comparison | libc::BPF_K, value, (holds, fails));
     }

@@ -232,7 +232,7 @@ impl Registers {
 
     pub(super) fn set_instruction(&mut self, address: u64) {
         self.0.rip = address;
-        // A breakpoint is no system call that the kernel could restart.
+        // A breakpoint is not a system call, so the kernel must not restart one.
         self.0.orig_rax = u64::MAX;
     }
 

@@ -378,10 +378,13 @@ impl BlockedTally {
         if count.is_kernel {
             return Role::Kernel;
         }
-        if let Some(is_unit) = is_unit {
-            return if is_unit(count.unit) { Role::OfInterest } else { Role::Other };
-        }
-        match command.and_then(|command| self.is_of(key.0, command)) {
+        // Also beside a unit of interest, a copy is bulk work.
+        let of_others = match is_unit {
+            Some(is_unit) if is_unit(count.unit) => return Role::OfInterest,
+            Some(_) => Role::Other,
+            None => Role::OfInterest,
+        };
+        match command.filter(|_| is_unit.is_none()).and_then(|command| self.is_of(key.0, command)) {
             Some(true) => return Role::OfInterest,
             Some(false) => return Role::Other,
             None => {}
@@ -398,7 +401,7 @@ impl BlockedTally {
         if is_bulk(caused, span) && !saves && !is_mapped {
             return Role::BulkWork;
         }
-        Role::OfInterest
+        of_others
     }
 
     /// Returns each thread's role. A program that only waits for bulk work, such as the shell of a copy,

@@ -20,7 +20,6 @@ use fonio_system::{MountTable, say};
 use serde::Serialize;
 
 use super::choices::{Choice, How};
-use super::said::Said;
 use super::seen::Seen;
 use crate::cli::cure::Cure;
 use crate::cli::{Cli, Colour, Command, fix};
@@ -35,7 +34,7 @@ pub(super) enum Way {
     /// The setting is switched on and off while the machine does its work.
     Live { plan: Box<LivePlan>, lasting: Duration, why: String },
     /// The command is run with and without the fix.
-    Prove { words: Vec<String>, results: PathBuf },
+    Prove { words: Vec<String>, command: Vec<String> },
     /// The fix cannot be tried here, for this reason.
     None { why: String },
 }
@@ -61,7 +60,7 @@ const PAIRS: usize = 8;
 const SLICE: Duration = Duration::from_secs(10);
 
 impl Way {
-    pub(super) fn of(seen: &Seen, said: &Said, choice: &Choice, arguments: &Cure) -> Result<Way> {
+    pub(super) fn of(seen: &Seen, choice: &Choice, arguments: &Cure) -> Result<Way> {
         if !arguments.command.is_empty() {
             return Way::prove(choice, arguments);
         }
@@ -79,7 +78,6 @@ impl Way {
                 Err(error) => format!("{error:#}"),
             },
         };
-        let _ = said;
         match &choice.how {
             How::Setting { planned, .. } => {
                 if let Some(reason) = planned.target.cannot_switch() {
@@ -128,15 +126,13 @@ impl Way {
             How::Setting { path: Some(path), .. } if path.is_dir() => path.clone(),
             _ => std::env::current_dir().context("cannot find the current folder")?,
         };
-        let results = results_directory(None, "fonio-cure")?;
         let mut words = ["fix", "prove", &choice.name, "--on"].map(str::to_owned).to_vec();
         words.push(on.display().to_string());
         if let How::Database { file } = &choice.how {
             words.extend(["--database".to_owned(), file.display().to_string()]);
         }
-        words.extend(["--output".to_owned(), results.join("proof").display().to_string(), "--".to_owned()]);
-        words.extend(arguments.command.iter().map(|word| word.to_string_lossy().into_owned()));
-        Ok(Way::Prove { words, results })
+        let command = arguments.command.iter().map(|word| word.to_string_lossy().into_owned());
+        Ok(Way::Prove { words, command: command.collect() })
     }
 
     pub(super) fn can_be_tried(&self) -> bool {
@@ -175,9 +171,10 @@ impl Way {
                 ),
                 format!("The same by hand: fonio fix trial {}", choice.words[2..].join(" ")),
             ],
-            Way::Prove { words, .. } => {
-                let line = shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default();
-                vec![format!("fonio {line}")]
+            Way::Prove { words, command } => {
+                let join =
+                    |words: &[String]| shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default();
+                vec![format!("fonio {} -- {}", join(words), join(command))]
             }
             Way::None { why } => vec![why.clone()],
         }
@@ -188,7 +185,12 @@ impl Way {
         match self {
             Way::Recreate { scene, folder } => recreated(&scene, &folder, choice, stop),
             Way::Live { plan, lasting, .. } => live(&plan, lasting, stop),
-            Way::Prove { words, results } => proved(choice, &words, &results),
+            Way::Prove { words, command } => {
+                let results = results_directory(None, "fonio-cure")?;
+                let proof = results.join("proof");
+                let output = ["--output".to_owned(), proof.display().to_string(), "--".to_owned()];
+                proved(choice, &[&words[..], &output, &command].concat(), &proof)
+            }
             Way::None { why } => bail!("{why}"),
         }
     }
@@ -354,7 +356,7 @@ fn proved(choice: &Choice, words: &[String], results: &Path) -> Result<Attempt> 
         bail!("the words are not those of `fonio fix prove`")
     };
     fixes::run(&arguments, Colour::Auto)?;
-    let summary = results.join("proof/summary.json");
+    let summary = results.join("summary.json");
     let text = fs::read(&summary).with_context(|| format!("cannot read {}", summary.display()))?;
     let series: fonio_experiment::Series =
         serde_json::from_slice(&text).with_context(|| format!("cannot understand {}", summary.display()))?;

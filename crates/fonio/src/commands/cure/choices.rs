@@ -1,17 +1,16 @@
 //! The third step of a cure: the fixes for the cause that can be had on this machine, in the order in which they are
 //! tried.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use fonio_analysis::waits::blocked::Role;
 use fonio_experiment::{Candidate, Real};
 use fonio_host::{Applied, IoPriority, Loss, Scope};
-use fonio_machine::Units;
-use fonio_system::Task;
 use serde::Serialize;
 
 use super::said::Said;
 use super::seen::Seen;
+use super::slowed;
 use super::trials::{Known, known};
 use crate::cli::cure::Cure;
 
@@ -42,9 +41,10 @@ struct Fix<'a> {
 /// A fix that can be tried.
 pub(super) struct Choice {
     pub(super) name: String,
-    /// The command that applies the fix until the next boot, without `fonio`.
+    /// The command that applies a setting until the next boot, without `fonio`; empty for processes.
     pub(super) words: Vec<String>,
-    command: String,
+    /// The same command, as a line for a shell.
+    pub(super) command: String,
     does: String,
     pub(super) loses: Loss,
     pub(super) how: How,
@@ -93,8 +93,7 @@ impl Choices {
             choice.known = known(seen, said, &choice.name);
         }
         choices.to_try.sort_by(|a, b| {
-            let rank =
-                |choice: &Choice| choice.known.as_ref().map_or(1.0, |known| known.ratio.unwrap_or(1.0));
+            let rank = |choice: &Choice| choice.known.as_ref().map_or(1.0, Known::rank);
             rank(a).total_cmp(&rank(b)).then(at(a).cmp(&at(b)))
         });
         if arguments.yes {
@@ -197,8 +196,8 @@ fn commands(text: &str) -> Vec<Vec<String>> {
     quoted.filter_map(|command| shlex::split(command.strip_prefix("fonio ")?)).collect()
 }
 
-/// Returns the fix that gives the running processes of the program in the way the I/O class idle. Only some schedulers
-/// heed the class.
+/// Returns the fix that gives the running processes of a copy in the way the I/O class idle. Only some schedulers heed
+/// the class. A server is not slowed down, because others wait for it.
 fn io_class(seen: &Seen) -> Option<Choice> {
     let diagnosis = seen.analysis.diagnosis.as_ref()?;
     let culprit = diagnosis.culprit.as_ref()?;
@@ -207,34 +206,17 @@ fn io_class(seen: &Seen) -> Option<Choice> {
     if !["bfq", "mq-deadline", "smartio"].contains(&device.scheduler.as_deref()?) {
         return None;
     }
-    let mut units = Units::below(Path::new("/"));
-    let mut is_culprit = |pid: &u32| {
-        let task = Task::of(*pid);
-        let mut unit = || {
-            let cgroups = task.cgroups();
-            let uid = std::fs::metadata(task.file("")).ok().map(|found| found.uid());
-            units.of(cgroups.as_ref().and_then(|cgroups| cgroups.telling()), uid)
-        };
-        task.name().as_deref() == Some(culprit)
-            && diagnosis.culprit_unit.clone().is_none_or(|wanted| unit() == Some(wanted))
-    };
-    let pids: Vec<u32> = Task::all_below(Path::new("/proc")).filter(|pid| is_culprit(pid)).collect();
-    // This command, the delayed program, and all processes that started them, are not slowed down.
-    let is_victim = |pid: &u32| Task::of(*pid).name() == diagnosis.program;
-    let victims = Task::all_below(Path::new("/proc")).filter(is_victim).chain([std::process::id()]);
-    let spared: Vec<u32> =
-        victims.flat_map(|pid| std::iter::successors(Some(pid), |pid| parent(*pid))).collect();
-    let mut pids: Vec<u32> = pids.into_iter().map(|pid| starter(pid, &spared)).collect();
-    pids.sort_unstable();
-    pids.dedup();
+    let is_copy = seen.analysis.blocked.as_ref()?.programs.iter().any(|program| {
+        program.name == *culprit && program.unit == diagnosis.culprit_unit && program.role == Role::BulkWork
+    });
+    let pids = if is_copy { slowed::processes(seen).ok()? } else { Vec::new() };
     let first = pids.first()?;
     IoPriority::of(*first).ok().filter(|now| now.now != "idle")?;
-    let mut words = ["fix", "apply", "io-class=idle"].map(str::to_owned).to_vec();
-    words.extend(["--pid".to_owned(), first.to_string()]);
+    let command = pids.iter().map(|pid| format!("fonio fix apply io-class=idle --pid {pid}"));
     Some(Choice {
         name: "io-class=idle".to_owned(),
-        command: format!("fonio {}", words.join(" ")),
-        words,
+        command: command.collect::<Vec<_>>().join("; "),
+        words: Vec::new(),
         does: format!(
             "lets the I/O of {culprit} wait for all other I/O until its processes end; {culprit} takes longer"
         ),
@@ -243,30 +225,6 @@ fn io_class(seen: &Seen) -> Option<Choice> {
         known: None,
     })
 }
-
-/// Returns the shell that runs a program, because it starts the program's next process, such as the next copy of a
-/// script; or the program's process itself. The shell of a person has no script, and is not slowed down.
-fn starter(pid: u32, spared: &[u32]) -> u32 {
-    let is_script = |shell: &u32| {
-        let task = Task::of(*shell);
-        let arguments = std::fs::read(task.file("cmdline")).unwrap_or_default();
-        let has_script = arguments.split(|byte| *byte == 0).filter(|word| !word.is_empty()).count() > 1;
-        let is_shell = task.name().is_some_and(|name| SHELLS.contains(&name.as_str()));
-        is_shell && has_script && !spared.contains(shell)
-    };
-    let mut found = pid;
-    while let Some(shell) = parent(found).filter(is_script) {
-        found = shell;
-    }
-    found
-}
-
-fn parent(pid: u32) -> Option<u32> {
-    Task::of(pid).stat().map(|stat| stat.parent).filter(|parent| *parent > 1)
-}
-
-/// Programs that run scripts.
-const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "ksh"];
 
 #[cfg(test)]
 mod tests {

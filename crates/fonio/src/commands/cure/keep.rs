@@ -32,15 +32,8 @@ pub(super) fn keep(choice: &Choice, is_json: bool) -> Result<Kept> {
         if done == 0 {
             bail!("none of the processes runs any more, so there is nothing to keep");
         }
-        let list =
-            |before: &str| pids.iter().map(|pid| format!("{before}{pid}")).collect::<Vec<_>>().join(" ");
-        return Ok(Kept {
-            command: format!(
-                "fonio fix apply io-class=idle{}",
-                list(" --pid ").split("  ").next().unwrap_or_default()
-            ),
-            undo: format!("ionice -c none -p {}", list("")),
-        });
+        let pids = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+        return Ok(Kept { command: choice.command.clone(), undo: format!("ionice -c none -p {pids}") });
     }
     let mut words = choice.words.clone();
     words.push("--keep".to_owned());

@@ -9,12 +9,15 @@ mod choices;
 mod keep;
 mod said;
 mod seen;
+mod slowed;
 mod trials;
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, bail, ensure};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::cli::cure::Cure;
@@ -54,8 +57,6 @@ pub fn run(arguments: &Cure) -> Result<Exit> {
     let stop = if is_root { signals::begin()? } else { signals::watch()? };
     let teller = Teller { is_json: arguments.json };
     let seen = Seen::of(arguments, &stop)?;
-    // Until here, Ctrl-C ended only the recording.
-    stop.store(false, Ordering::Relaxed);
     let said = Said::of(&seen, arguments.unit.as_deref());
     teller.screen(1, "What was seen", &said.lines(&seen))?;
     let choices = Choices::of(&seen, &said, arguments);
@@ -80,13 +81,16 @@ pub fn run(arguments: &Cure) -> Result<Exit> {
     if !said.is_problem {
         return end(&[], None, "Nothing was changed.", Exit::Fine);
     }
+    if seen.is_interrupted {
+        return end(&[], None, "Interrupted: nothing was tried or changed.", Exit::Fine);
+    }
     teller.screen(2, "Fixes for this cause", &choices.lines())?;
     if choices.to_try.is_empty() {
         return end(&[], None, "fonio has no setting for this cause here. Nothing was changed.", Exit::Fine);
     }
     let mut attempts: Vec<Attempt> = Vec::new();
     for (number, choice) in choices.to_try.iter().take(ATTEMPTS_MAX).enumerate() {
-        let way = Way::of(&seen, &said, choice, arguments)?;
+        let way = Way::of(&seen, choice, arguments)?;
         teller.screen(3, &format!("Trying fix {}", number + 1), &way.lines(choice))?;
         if arguments.dry_run {
             return end(&attempts, None, "Nothing was changed (--dry-run).", Exit::Fine);
@@ -94,7 +98,7 @@ pub fn run(arguments: &Cure) -> Result<Exit> {
         if !way.can_be_tried() {
             continue;
         }
-        if !arguments.yes && !confirmed("Try it?")? {
+        if !arguments.yes && !confirmed("Try it?", &stop)? {
             return end(&attempts, None, "Nothing was changed.", Exit::Fine);
         }
         let attempt = way.perform(choice, &stop)?;
@@ -110,7 +114,7 @@ pub fn run(arguments: &Cure) -> Result<Exit> {
         }
         let question = choice.question();
         teller.screen(5, "Keep it?", &choice.keep_lines())?;
-        let is_kept = if arguments.yes { choice.is_kept_with_yes() } else { confirmed(&question)? };
+        let is_kept = if arguments.yes { choice.is_kept_with_yes() } else { confirmed(&question, &stop)? };
         if !is_kept {
             return end(&attempts, None, "Everything is as before.", Exit::Fine);
         }
@@ -159,14 +163,24 @@ impl Teller {
     }
 }
 
-/// Asks a question on the terminal. Without a terminal, the answer is no.
-fn confirmed(question: &str) -> Result<bool> {
+/// The time between two looks whether the user has pressed Ctrl-C.
+const LOOK_MS: i64 = 100;
+
+/// Asks a question on the terminal. Without a terminal, the answer is no. Fails after Ctrl-C.
+fn confirmed(question: &str, stop: &AtomicBool) -> Result<bool> {
     if !io::stdin().is_terminal() {
         fonio_system::say!("{question} No: there is no terminal to ask on; --yes goes on without asking.");
         return Ok(false);
     }
     output::prompt(&format!("   {question} [y/N] "))?;
+    // Reading goes on after a signal, so wait for the answer first.
+    let stdin = io::stdin();
+    let wait = Timespec { tv_sec: 0, tv_nsec: LOOK_MS * 1_000_000 };
+    while let Ok(0) | Err(Errno::INTR) = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&wait)) {
+        check(stop)?;
+    }
+    check(stop)?;
     let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
+    stdin.lock().read_line(&mut answer)?;
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }

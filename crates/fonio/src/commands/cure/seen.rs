@@ -1,7 +1,7 @@
 //! The first step of a cure: a recording with a stall, and its analysis.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -25,6 +25,8 @@ pub(super) struct Seen {
     pub(super) meta: Meta,
     /// Whether the recording was made now, so that its processes may still run.
     pub(super) is_new: bool,
+    /// Whether a signal such as Ctrl-C ended the recording.
+    pub(super) is_interrupted: bool,
 }
 
 /// Time added to the kernel's write-back delay, so that a recording includes all of the write-back.
@@ -37,8 +39,10 @@ impl Seen {
             Some(named) => (last::resolve(named)?, false),
             None => (record(arguments)?.out, true),
         };
+        // Ctrl-C ends the recording, and what was recorded is analysed.
+        let is_interrupted = stop.swap(false, Ordering::Relaxed);
         let (analysis, meta) = analyse(&recording, arguments.unit.clone(), stop)?;
-        Ok(Seen { recording, analysis, meta, is_new })
+        Ok(Seen { recording, analysis, meta, is_new, is_interrupted })
     }
 
     /// Returns whether the figures of the recording can be trusted.

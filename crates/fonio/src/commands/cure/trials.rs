@@ -24,12 +24,18 @@ pub(super) struct Known {
     device: String,
     way: String,
     date: String,
-    pub(super) ratio: Option<f64>,
+    ratio: Option<f64>,
     low: Option<f64>,
     high: Option<f64>,
 }
 
 impl Known {
+    /// Returns the ratio if the trial showed a difference, otherwise 1. The fix with the smallest one comes first.
+    pub(super) fn rank(&self) -> f64 {
+        let is_shown = self.high.is_some_and(|high| high < 1.0) || self.low.is_some_and(|low| low > 1.0);
+        self.ratio.filter(|_| is_shown).unwrap_or(1.0)
+    }
+
     pub(super) fn sentence(&self) -> String {
         let Known { date, ratio, low, high, .. } = self;
         let interval = match (low, high) {
@@ -111,4 +117,36 @@ fn of(seen: &Seen, said: &Said) -> Option<(String, String)> {
     let device = seen.analysis.devices.iter().find(|device| device.shown() == name);
     let model = device.and_then(|device| device.model.clone()).unwrap_or_else(|| name.to_owned());
     Some((said.mechanism.clone()?, model))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_difference_that_was_shown_changes_the_order() {
+        let rank = |ratio, low, high| {
+            let text = String::new;
+            Known {
+                fix: text(),
+                mechanism: text(),
+                device: text(),
+                way: text(),
+                date: text(),
+                ratio,
+                low,
+                high,
+            }
+            .rank()
+        };
+        for (ratio, low, high, expected) in [
+            (Some(0.4), Some(0.3), Some(0.6), 0.4),
+            (Some(0.6), Some(0.3), Some(1.1), 1.0),
+            (Some(1.5), Some(1.2), Some(1.9), 1.5),
+            (Some(1.5), Some(0.8), None, 1.0),
+            (None, None, None, 1.0),
+        ] {
+            assert!((rank(ratio, low, high) - expected).abs() < 1e-9, "{ratio:?} {low:?} {high:?}");
+        }
+    }
 }

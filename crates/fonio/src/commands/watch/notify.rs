@@ -124,8 +124,8 @@ impl Told {
         let mut text = String::new();
         for group in new.iter().take(GROUPS_MAX) {
             text += &format!("{}\n", group.sentence);
-            if let Some(command) = fix(group) {
-                text += &format!("Fix: sudo {command}\n");
+            if let Some(line) = fix(group) {
+                text += &format!("{line}\n");
             }
         }
         if new.len() > GROUPS_MAX {
@@ -305,17 +305,14 @@ mod tests {
     #[test]
     fn a_cause_is_told_once_a_day() {
         let mut told = Told::default();
-        let fix =
-            |group: &StallGroup| group.culprit.as_ref().map(|by| format!("fonio fix apply x {}", by.name));
+        let fix = |group: &StallGroup| group.culprit.as_ref().map(|by| format!("Fix: x {}", by.name));
         let (notes, mail) = (group("notes", Some("backup")), group("mail", None));
         let first = told.message(std::slice::from_ref(&notes), 0, &fix).expect("it is new");
         assert_eq!(
             first,
             Message {
                 subject: "4 stalls in the last day, mostly of notes".to_owned(),
-                text:
-                    "notes was blocked.\nFix: sudo fonio fix apply x backup\nMore: sudo fonio watch status\n"
-                        .to_owned(),
+                text: "notes was blocked.\nFix: x backup\nMore: sudo fonio watch status\n".to_owned(),
             }
         );
         assert_eq!(told.message(std::slice::from_ref(&notes), DAY_S / 2, &fix), None);

@@ -20,46 +20,59 @@ pub(super) fn lines(group: &StallGroup, watched_from: Option<i64>, folders: &Fol
     let has_begun = watched_from.is_some_and(|from| group.first >= from + QUIET_S);
     let mut lines: Vec<String> =
         has_begun.then(|| changes::before(group.first)).flatten().into_iter().collect();
-    lines.extend(fix(group).map(|command| format!("Fix: sudo {command}")));
+    lines.extend(fix(group));
     if let Some(path) = group.kept.as_ref().and_then(|name| folders.find_kept(name)) {
         lines.push(format!("Explained by: sudo fonio report {}", path.display()));
     }
     lines
 }
 
-/// Returns the command that applies the fix for a group; `None` if no fix is known for its cause, if the fix is in
-/// force, or if this machine cannot have it.
+/// Returns a line with the command that fixes a group of stalls, or tries a fix; `None` if no fix is known for its
+/// cause, if the fix is in force, or if this machine cannot have it.
 pub(super) fn fix(group: &StallGroup) -> Option<String> {
     match group.cause {
         CauseKind::Behind => behind(group),
         CauseKind::OwnSyncs => {
             let file = group.file.as_deref()?;
             let database = file.strip_suffix("-journal").unwrap_or(file);
-            ready("wal-full", database).map(|command| command_of(&command, false))
+            let ready = Ready::of("wal-full", database)?;
+            Some(format!("Fix: sudo fonio fix apply {}", ready.words))
         }
         CauseKind::SlowRequest | CauseKind::OwnRequests | CauseKind::NoRequest | CauseKind::Unknown => None,
     }
 }
 
-/// Lets a service wait for others if the disk's scheduler heeds that; otherwise, changes the scheduler.
+/// Lets a service wait for others if the disk's scheduler heeds that. Without a scheduler, one is tried. The watch does
+/// not know whether others wait for the service, as they do for a server of databases.
 fn behind(group: &StallGroup) -> Option<String> {
     let culprit = group.culprit.as_ref()?;
     let is_service = culprit.kind == PartyKind::Unit && culprit.name.ends_with(".service");
+    if let Some(ready) = Ready::of("io-class=idle", &culprit.name).filter(|_| is_service) {
+        return Some(format!(
+            "Fix, if {} is a copy or a backup for which nobody waits: sudo fonio fix apply {} --keep",
+            culprit.name, ready.words
+        ));
+    }
     let device = format!("/dev/{}", group.device.as_deref()?);
-    let scheduler = ["mq-deadline", "bfq"].iter().find_map(|name| ready(name, &device));
-    let class = is_service.then(|| ready("io-class=idle", &culprit.name)).flatten();
-    class.or(scheduler).map(|command| command_of(&command, true))
+    let without = |name: &&str| Ready::of(name, &device).filter(|ready| ready.now == "none");
+    let ready = ["mq-deadline", "bfq"].iter().find_map(without)?;
+    Some(format!("Try: sudo fonio fix trial {}", ready.words))
 }
 
-/// Returns a fix with its target if it can be applied and is not in force.
-fn ready(fix: &str, target: &str) -> Option<String> {
-    let setting = Candidate::parse(fix).ok()?.setting()?;
-    let planned = setting.plan(Path::new(target)).ok().filter(|planned| planned.is_new());
-    planned.map(|_| format!("{fix} {}", shlex::try_quote(target).unwrap_or_default()))
+/// A fix that can be applied here and is not in force.
+struct Ready {
+    /// The fix and its target, for a command.
+    words: String,
+    /// The value that the fix replaces.
+    now: String,
 }
 
-fn command_of(fix: &str, keep: bool) -> String {
-    format!("fonio fix apply {fix}{}", if keep { " --keep" } else { "" })
+impl Ready {
+    fn of(fix: &str, target: &str) -> Option<Ready> {
+        let setting = Candidate::parse(fix).ok()?.setting()?;
+        let planned = setting.plan(Path::new(target)).ok().filter(|planned| planned.is_new())?;
+        Some(Ready { words: format!("{fix} {}", shlex::try_quote(target).ok()?), now: planned.old })
+    }
 }
 
 #[cfg(test)]
@@ -95,7 +108,10 @@ mod tests {
         database.execute_batch("PRAGMA journal_mode=DELETE; CREATE TABLE t(x)").expect("a table");
         let journal = format!("{}-journal", path.display());
         let of = |cause| fix(&group(cause, Some("backup.service"), Some(&journal)));
-        assert_eq!(of(CauseKind::OwnSyncs), Some(format!("fonio fix apply wal-full {}", path.display())));
+        assert_eq!(
+            of(CauseKind::OwnSyncs),
+            Some(format!("Fix: sudo fonio fix apply wal-full {}", path.display()))
+        );
         for other in
             [CauseKind::OwnRequests, CauseKind::SlowRequest, CauseKind::NoRequest, CauseKind::Unknown]
         {

@@ -27,7 +27,7 @@ struct Document {
     schema: &'static str,
     runs: bool,
     stalls: StallsAnswer,
-    /// The command that fixes each group of stalls, in the order of the groups.
+    /// A line with the command that fixes each group of stalls, or tries a fix, in the order of the groups.
     fixes: Vec<Option<String>>,
     wear: WearAnswer,
     /// The fixes that were kept in the last month, with the figures before and after.

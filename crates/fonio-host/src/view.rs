@@ -120,7 +120,7 @@ impl View {
     /// Makes a view in which every change of a file goes to memory and is thrown away with the view and
     /// [`Written`]. `dir` is an empty folder, which stays empty in this process's own mount namespace. A mount
     /// that cannot be covered is read-only in the view. `/dev`, `/run` and the kernel's file systems stay
-    /// themselves. Fails with [`HostError::NotRoot`] without root, and with [`HostError::System`] if the kernel
+    /// themselves, but not the disks that are mounted below them. Fails with [`HostError::NotRoot`] without root, and with [`HostError::System`] if the kernel
     /// has no overlays.
     pub fn thrown_away(dir: &Path) -> Result<(View, Written), HostError> {
         in_own_namespace(|| {
@@ -246,10 +246,11 @@ fn collect(folder: &Path, shown: &Path, found: &mut Vec<WrittenFile>) {
 }
 
 /// Returns whether programs keep files on the mount. `/dev` and `/run` have sockets and locks that the command
-/// shares with other processes.
+/// shares with other processes. A disk that is mounted below them, such as a stick in `/run/media`, has files.
 fn keeps_files(mount: &MountPoint) -> bool {
     let is_shared = ["/dev", "/run", "/proc", "/sys"].iter().any(|dir| mount.dir.starts_with(dir));
-    !is_shared && !VIRTUAL.contains(&mount.filesystem.as_str())
+    let is_on_disk = mount.source.starts_with("/dev/");
+    (!is_shared || is_on_disk) && !VIRTUAL.contains(&mount.filesystem.as_str())
 }
 
 /// Returns the newest mount of each mount point, in the order of the table, in which a mount comes after the
@@ -399,6 +400,23 @@ mod tests {
         assert_eq!(fs::read(path("app/sub/other")).expect("read"), b"other");
         assert!(!path("app/new").exists());
         assert_eq!(fs::read(path("upper/data")).expect("read"), b"copymore\n");
+    }
+
+    #[test]
+    fn disks_keep_files_wherever_they_are_mounted() {
+        for (line, keeps) in [
+            ("1 0 8:1 / / rw - ext4 /dev/sda1 rw", true),
+            ("2 1 0:5 / /run rw - tmpfs tmpfs rw", false),
+            ("3 2 8:17 / /run/media/alice/stick rw - ext4 /dev/sdb1 rw", true),
+            ("4 2 0:9 / /run/user/1000 rw - tmpfs tmpfs rw", false),
+            ("5 2 0:10 / /run/containerd/x/rootfs rw - overlay overlay rw", false),
+            ("6 1 0:6 / /dev rw - devtmpfs /dev/none rw", false),
+            ("7 1 0:7 / /srv rw - tmpfs tmpfs rw", true),
+        ] {
+            let table = MountTable::parse(line.as_bytes());
+            let mount = table.iter().next().expect("a mount");
+            assert_eq!(keeps_files(mount), keeps, "{line}");
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ use serde::Serialize;
 
 use super::choices::{Choice, How};
 use super::seen::Seen;
+use super::slowed;
 use crate::cli::cure::Cure;
 use crate::cli::{Cli, Colour, Command, fix};
 use crate::commands::fix as fixes;
@@ -30,7 +31,12 @@ use crate::results::results_directory;
 /// The way in which a fix is tried.
 pub(super) enum Way {
     /// The calls of the stall are repeated with and without the fix.
-    Recreate { scene: Box<Scene>, folder: PathBuf },
+    Recreate {
+        scene: Box<Scene>,
+        folder: PathBuf,
+        /// The running processes of the program in the way, if the fix changes their I/O class.
+        pids: Vec<u32>,
+    },
     /// The setting is switched on and off while the machine does its work.
     Live { plan: Box<LivePlan>, lasting: Duration, why: String },
     /// The command is run with and without the fix.
@@ -73,13 +79,14 @@ impl Way {
                     ),
                 });
             }
-            How::Setting { .. } | How::IoClass { .. } => match Way::recreate(seen, choice) {
+            How::Setting { .. } | How::Unit { .. } | How::IoClass { .. } => match Way::recreate(seen, choice)
+            {
                 Ok(way) => return Ok(way),
                 Err(error) => format!("{error:#}"),
             },
         };
         match &choice.how {
-            How::Setting { planned, .. } => {
+            How::Setting { planned, .. } | How::Unit { planned } => {
                 if let Some(reason) = planned.target.cannot_switch() {
                     return Ok(Way::None {
                         why: format!("It cannot be tried while the machine is in use: {reason}."),
@@ -113,12 +120,21 @@ impl Way {
             .culprit
             .as_deref()
             .map(|name| Program { name, unit: diagnosis.culprit_unit.as_deref() });
+        let class = choice.io_class();
+        if matches!(choice.how, How::Unit { .. }) && class.is_none() {
+            bail!("the setting acts only on the processes of the unit");
+        }
         let scene = Scene::of_recording(&seen.recording, victim, culprit, SceneLimits::DEFAULT)?;
-        if matches!(choice.how, How::IoClass { .. }) && !scene.has_culprit() {
+        if class.is_some() && !scene.has_culprit() {
             bail!("the recording has no calls of the program in the way");
         }
+        let pids = match &choice.how {
+            How::IoClass { pids } => pids.clone(),
+            How::Unit { .. } if seen.is_new => slowed::processes(seen)?,
+            _ => Vec::new(),
+        };
         let folder = folder_on(&scene).context("the file system of the stall has no folder for the trial")?;
-        Ok(Way::Recreate { scene: Box::new(scene), folder })
+        Ok(Way::Recreate { scene: Box::new(scene), folder, pids })
     }
 
     fn prove(choice: &Choice, arguments: &Cure) -> Result<Way> {
@@ -141,7 +157,7 @@ impl Way {
 
     pub(super) fn lines(&self, choice: &Choice) -> Vec<String> {
         match self {
-            Way::Recreate { scene, folder } => {
+            Way::Recreate { scene, folder, .. } => {
                 let runs = 1 + 2 * PAIRS_MIN;
                 let most = 1 + 2 * PAIRS;
                 let seconds = scene.span.as_secs_f64() * 1.5;
@@ -183,7 +199,7 @@ impl Way {
     /// Tries the fix. Afterwards, the machine is as before.
     pub(super) fn perform(self, choice: &Choice, stop: &AtomicBool) -> Result<Attempt> {
         match self {
-            Way::Recreate { scene, folder } => recreated(&scene, &folder, choice, stop),
+            Way::Recreate { scene, folder, pids } => recreated(&scene, &folder, &pids, choice, stop),
             Way::Live { plan, lasting, .. } => live(&plan, lasting, stop),
             Way::Prove { words, command } => {
                 let results = results_directory(None, "fonio-cure")?;
@@ -208,11 +224,17 @@ fn folder_on(scene: &Scene) -> Option<PathBuf> {
     MountTable::read().ok()?.iter().map(|mount| mount.dir.clone()).find(|dir| is_on(dir))
 }
 
-fn recreated(scene: &Scene, folder: &Path, choice: &Choice, stop: &AtomicBool) -> Result<Attempt> {
-    let change = match &choice.how {
-        How::Setting { planned, .. } => RecreateChange::Setting(planned),
-        How::IoClass { pids, .. } => RecreateChange::IoClass { class: "idle", pids },
-        How::Database { .. } => bail!("a setting of a database is not tried on repeated calls"),
+fn recreated(
+    scene: &Scene,
+    folder: &Path,
+    pids: &[u32],
+    choice: &Choice,
+    stop: &AtomicBool,
+) -> Result<Attempt> {
+    let change = match (&choice.how, choice.io_class()) {
+        (_, Some(class)) => RecreateChange::IoClass { class, pids },
+        (How::Setting { planned, .. }, None) => RecreateChange::Setting(planned),
+        _ => bail!("{} is not tried on repeated calls", choice.name),
     };
     let options = RecreateOptions { folder, pairs: PAIRS, seed: 1, stop };
     let spent = |run: &RecreatedRun| Unit::S.format(run.victim.in_calls.as_secs_f64());

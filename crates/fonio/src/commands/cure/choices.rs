@@ -55,6 +55,8 @@ pub(super) struct Choice {
 pub(super) enum How {
     /// A setting that fonio can switch.
     Setting { planned: Box<Applied>, path: Option<PathBuf> },
+    /// A setting of the unit of the program in the way, which acts only on the unit's own processes.
+    Unit { planned: Box<Applied> },
     /// A setting of a database file, which a trial changes in a copy.
     Database { file: PathBuf },
     /// The I/O class of running processes.
@@ -77,12 +79,18 @@ impl Choices {
             }
             choices.to_try.extend(found);
         }
-        if is_from_here && seen.is_new && arguments.command.is_empty() {
+        let has_class = |choice: &Choice| choice.io_class().is_some();
+        // The class of a service lasts, and so it is better than the class of its running processes.
+        if is_from_here
+            && seen.is_new
+            && arguments.command.is_empty()
+            && !choices.to_try.iter().any(has_class)
+        {
             choices.to_try.extend(io_class(seen));
         }
-        let has_class = choices.to_try.iter().any(|choice| matches!(choice.how, How::IoClass { .. }));
-        let ionice = |text: &String| text.contains("`ionice");
-        choices.by_hand.retain(|text| !(has_class && ionice(text)));
+        if choices.to_try.iter().any(has_class) {
+            choices.by_hand.retain(|text| !text.contains("`ionice"));
+        }
         choices.to_try.sort_by_key(|choice| choice.name.clone());
         choices.to_try.dedup_by(|a, b| a.command == b.command);
         let at = |choice: &Choice| {
@@ -141,6 +149,7 @@ impl Choice {
         }
         let how = match (setting.scope(), &path) {
             (Scope::Database, Some(file)) => How::Database { file: file.clone() },
+            (Scope::Unit, _) => How::Unit { planned: Box::new(planned) },
             _ => How::Setting { planned: Box::new(planned), path },
         };
         Some(Choice {
@@ -176,11 +185,26 @@ impl Choice {
     }
 
     pub(super) fn keep_lines(&self) -> Vec<String> {
-        let keep = match self.how {
-            How::IoClass { .. } => String::new(),
-            _ => " --keep".to_owned(),
-        };
-        vec![format!("{}{keep}", self.command), self.loses.sentence().to_owned()]
+        let ends = matches!(self.how, How::IoClass { .. });
+        let keep = if ends { "" } else { " --keep" };
+        let mut lines = vec![format!("{}{keep}", self.command), self.loses.sentence().to_owned()];
+        if ends {
+            lines.push(
+                "It ends with these processes. To have it next time too, start the program with: fonio fix apply \
+                 io-class=idle -- COMMAND"
+                    .to_owned(),
+            );
+        }
+        lines
+    }
+
+    /// Returns the I/O class that the fix gives to the program in the way, if it does that.
+    pub(super) fn io_class(&self) -> Option<&str> {
+        match self.how {
+            How::IoClass { .. } => Some("idle"),
+            How::Unit { .. } => self.name.strip_prefix("io-class="),
+            How::Setting { .. } | How::Database { .. } => None,
+        }
     }
 }
 

@@ -20,9 +20,17 @@ pub(super) fn undo(arguments: &FixUndo) -> Result<Exit> {
     let wanted = arguments.name.as_ref().map(setting).transpose()?.map(|(_, setting)| setting);
     let to_undo = changes.to_undo(wanted.as_ref(), arguments.target.as_deref());
     if to_undo.is_empty() {
-        let what =
-            arguments.name.as_ref().map_or("no fix is".to_owned(), |fix| format!("{} is not", fix.name()));
-        bail!("nothing to undo: {what} applied here. Settings that were not kept end at the next boot");
+        const RULE: &str = "Settings that were not kept end at the next boot";
+        // To undo everything is possible again and again; a name says that something must be there.
+        if let Some(fix) = &arguments.name {
+            bail!("nothing to undo: {} is not applied here. {RULE}", fix.name());
+        }
+        if arguments.json {
+            output::json(&[(); 0])?;
+        } else {
+            writeln!(output::screen(), "Nothing to undo: no fix is applied here. {RULE}.")?;
+        }
+        return Ok(Exit::Fine);
     }
     let (mut done, mut failed) = (Vec::new(), Vec::new());
     for undoing in &to_undo {

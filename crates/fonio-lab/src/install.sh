@@ -40,8 +40,11 @@ debian() {
     chroot $target /usr/bin/env -i PATH=/usr/sbin:/usr/bin HOME=/root LC_ALL=C.UTF-8 \
         DEBIAN_FRONTEND=noninteractive DEBCONF_NONINTERACTIVE_SEEN=true sh -c 'cd /mnt && "$@"' sh "$@"
 }
+try_packages() {
+    debian dpkg --force-depends --force-confold --force-unsafe-io --skip-same-version "$@"
+}
 packages() {
-    debian dpkg --force-depends --force-confold --force-unsafe-io --skip-same-version "$@" || fail "dpkg $1 failed"
+    try_packages "$@" || fail "dpkg $1 failed"
 }
 
 if test -f /packages/first; then
@@ -52,7 +55,11 @@ if test -f /packages/first; then
     packages --unpack $(cut -d ' ' -f 1 /packages/first)
     packages --configure -a
 fi
-packages --unpack $(cat /packages/rest)
+# The script of a package can need other packages that are configured (Pre-Depends): such a package is unpacked afterwards.
+try_packages --unpack $(cat /packages/rest) || {
+    try_packages --configure -a
+    packages --unpack $(cat /packages/rest)
+}
 packages --configure -a
 # Without --force-depends: everything must be complete now.
 debian dpkg --configure -a || fail "dpkg --configure failed"

@@ -19,6 +19,7 @@ mod guests;
 mod histories;
 mod live;
 mod paper;
+mod paths;
 mod receipt;
 mod sampled;
 mod schedulers;
@@ -197,6 +198,14 @@ enum Study {
     ///
     /// Example: cargo studies histories --histories 20
     Histories(histories::Arguments),
+    /// Walk the paths of strangers, from their first command to a proven fix.
+    ///
+    /// Types a person's commands, and prints minutes, commands and words, and whether fonio's answers are right.
+    /// Needs root, QEMU, crun, node, go and a network; a path that lacks something is skipped. All paths take 15
+    /// minutes; each path replaces its row of the result.
+    ///
+    /// Example: cargo studies paths --only python
+    Paths(paths::Arguments),
     /// Run the watch for a day in a guest, with stalls, a suspended clock and a full disk.
     ///
     /// Prints its memory, processor time, written bytes and stalls. The guest's clock skips idle time. Each run
@@ -268,6 +277,7 @@ fn run(study: Study) -> anyhow::Result<()> {
         Study::Storebench(arguments) => storebench::run(&arguments),
         Study::Guests(arguments) => guests::run(&arguments),
         Study::Histories(arguments) => histories::run(&arguments),
+        Study::Paths(arguments) => paths::run(&arguments),
         Study::WatchDay(arguments) => watch_day::run(&arguments),
         Study::Documents(arguments) => documents::run(&arguments),
     }

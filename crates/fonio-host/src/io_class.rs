@@ -66,8 +66,8 @@ pub(crate) fn set(thread: u32, to: Encoded) -> io::Result<()> {
     }
 }
 
-/// Returns the threads of a process and of its descendants, sorted; empty if the process has ended.
-pub(crate) fn threads_of_tree(pid: u32) -> Vec<u32> {
+/// Returns a process and its descendants, each after its parent. The process itself may have ended.
+pub(crate) fn processes_of_tree(pid: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> = Task::all_below(Path::new("/proc"))
         .filter_map(|process| Some((process, Task::of(process).stat()?.parent)))
         .collect();
@@ -79,11 +79,16 @@ pub(crate) fn threads_of_tree(pid: u32) -> Vec<u32> {
         processes.extend(children);
         at += 1;
     }
+    processes
+}
+
+/// Returns the threads of a process and of its descendants, sorted; empty if the process has ended.
+pub(crate) fn threads_of_tree(pid: u32) -> Vec<u32> {
     let threads = |process: &u32| {
         let entries = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect::<Vec<u32>>()
     };
-    let mut all: Vec<u32> = processes.iter().flat_map(threads).collect();
+    let mut all: Vec<u32> = processes_of_tree(pid).iter().flat_map(threads).collect();
     all.sort_unstable();
     all
 }

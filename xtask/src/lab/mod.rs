@@ -9,6 +9,7 @@
 mod keep;
 mod lives;
 mod pressure;
+mod rate;
 pub mod steps;
 mod sync_policy;
 mod system;
@@ -24,7 +25,7 @@ use clap::{Args, Subcommand};
 use crate::emulated::in_guest;
 use crate::{process, tools};
 
-const PARTS: [&str; 7] = ["waits", "watch", "lives", "keep", "system", "sync-policy", "pressure"];
+const PARTS: [&str; 8] = ["waits", "watch", "lives", "keep", "rate", "system", "sync-policy", "pressure"];
 
 /// The options of `cargo xtask lab`.
 #[derive(Args)]
@@ -67,6 +68,9 @@ pub fn run(Arguments { action: Action::Test { parts, only } }: &Arguments) -> Re
     }
     if wants("keep") {
         broken += keep::run(&process::build_fonio()?)?;
+    }
+    if wants("rate") {
+        broken += rate::run()?;
     }
     if wants("system") {
         broken += system::run()?;

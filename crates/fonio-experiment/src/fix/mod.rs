@@ -9,7 +9,7 @@
 mod catalogue;
 mod changes;
 
-use fonio_host::{Group, Loss, Setting, SettingFix, Trial};
+use fonio_host::{Group, Loss, Setting, SettingFix, Trial, present_name};
 use fonio_workload::DatabaseOverride;
 use fonio_workload::definition::{Journal, Synchronous, Workload};
 
@@ -142,6 +142,7 @@ impl Pragma {
 impl Fix {
     /// Returns the listed fix with this name. Another device (`device=PROFILE`) is only a [`Candidate`].
     pub fn named(name: &str) -> Option<&'static Fix> {
+        let name = present_name(name);
         FIXES.iter().find(|fix| fix.name == name)
     }
 
@@ -362,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_fix_of_services_is_not_tried_with_any_value() {
-        for name in ["io-weight", "io-weight=20", "journald-in-ram=8MiB"] {
+        for name in ["io-weight", "io-weight=20", "io-rate=10MB", "io-max", "journald-in-ram=8MiB"] {
             let mut setup = Setup::on(Storage::Directory("/".into()));
             let error = Candidate::parse(name)
                 .expect("listed")

@@ -189,12 +189,14 @@ mod tests {
 {{"kind":"borrowed","setting":{{"target":{{"kind":"scheduler","device":"mmcblk0"}},"old":"none","new":"bfq"}}}}
 {{"kind":"borrowed","setting":{{"target":{{"kind":"swappiness"}},"old":"60","new":"10"}}}}
 {{"kind":"borrowed","setting":{{"target":{{"kind":"unit","unit":"a.service","of":"limit"}},"old":"IOReadBandwidthMax=/dev/sda 5, IOWriteBandwidthMax=/dev/sda 5","new":"unset"}}}}
-{{"kind":"borrowed","setting":{{"target":{{"kind":"unit","unit":"a.service","of":"weight"}},"old":"unset","new":"IOWeight=50"}}}}"#
+{{"kind":"borrowed","setting":{{"target":{{"kind":"unit","unit":"a.service","of":"weight"}},"old":"unset","new":"IOWeight=50"}}}}
+{{"kind":"borrowed","setting":{{"target":{{"kind":"process_limit","pid":"9","started_ticks":"8"}},"old":"in /user.slice/session-1.scope","new":"IOReadBandwidthMax=/dev/sda 5"}}}}
+{{"kind":"borrowed","setting":{{"target":{{"kind":"group_limit","dir":"/sys/fs/cgroup/a"}},"old":"unset","new":"IOReadBandwidthMax=/dev/sda 5"}}}}"#
         );
         let found = check_all(&steps);
         let wrong: Vec<&str> =
             steps.lines().zip(&found).filter(|(_, known)| !**known).map(|(line, _)| line).collect();
-        assert!(wrong.is_empty() && found.len() == 24, "{wrong:#?}");
+        assert!(wrong.is_empty() && found.len() == 26, "{wrong:#?}");
     }
 
     #[test]
@@ -243,10 +245,13 @@ mod tests {
 {"kind":"borrowed","setting":{"target":{"kind":"unit","unit":"a.service","of":"weight"},"old":"IOWeight=1\nExecStart=/x","new":""}}
 {"kind":"borrowed","setting":{"target":{"kind":"unit","unit":"../x.service","of":"limit"},"old":"unset","new":""}}
 {"kind":"borrowed","setting":{"target":{"kind":"group_weight","dir":"/home/u"},"old":"IOWeight=1","new":""}}
+{"kind":"borrowed","setting":{"target":{"kind":"process_limit","pid":"9","started_ticks":"8"},"old":"in /a/../../home/u","new":""}}
+{"kind":"borrowed","setting":{"target":{"kind":"process_weight","pid":"9","started_ticks":"8"},"old":"ExecStart=/x","new":""}}
+{"kind":"borrowed","setting":{"target":{"kind":"group_limit","dir":"/home/u"},"old":"unset","new":""}}
 {"kind":"borrowed","setting":{"target":{"kind":"dirty_limits"},"old":"kernel.core_pattern=x vm.dirty_bytes=1","new":""}}"#;
         let found = check_all(steps);
         let wrong: Vec<&str> =
             steps.lines().zip(&found).filter(|(_, known)| **known).map(|(line, _)| line).collect();
-        assert!(wrong.is_empty() && found.len() == 45, "{wrong:#?}");
+        assert!(wrong.is_empty() && found.len() == 48, "{wrong:#?}");
     }
 }

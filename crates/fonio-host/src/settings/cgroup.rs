@@ -8,7 +8,7 @@ use fonio_machine::{Machine, read_text};
 use crate::error::HostError;
 use crate::schedulers::SMARTIO;
 
-const GROUPS: &str = "/sys/fs/cgroup";
+pub(super) const GROUPS: &str = "/sys/fs/cgroup";
 
 /// Schedulers that use a request's I/O class (`block/bfq-iosched.c`, `block/mq-deadline.c`, and fonio's own
 /// module).

@@ -8,6 +8,7 @@ use super::cgroup;
 use super::drop_in::{COMMA, DropIn, UNSET};
 use super::folder::folder_at;
 use super::kept::own::OwnFile;
+use super::own_group::{self, Property};
 use super::places::{disk_of, mount_on_device};
 // All kinds of settings use these names.
 pub(super) use super::drop_in::Keys;
@@ -112,7 +113,8 @@ pub(super) trait Kind: Sync {
             }
             Object::Unit(unit) if !is_unit_name(unit) => Err("the name is not the name of a unit"),
             Object::Group(dir) if !cgroup::is_group_path(dir) => Err("the path is not a control group"),
-            Object::Unit(_) | Object::Group(_) if !is_unit_value(old) => {
+            Object::Process(_) if own_group::is_origin(old) => Ok(()),
+            Object::Unit(_) | Object::Group(_) | Object::Process(_) if !is_unit_value(old) => {
                 Err("the value is not a value of a unit")
             }
             _ => Ok(()),
@@ -136,6 +138,7 @@ pub(super) trait Kind: Sync {
         let title = self.facts().title;
         match on {
             Object::Machine => title.to_owned(),
+            Object::Process(id) => format!("{title} of process {}", id.pid),
             on => format!("{title} of {}", self.path(on).display()),
         }
     }
@@ -145,6 +148,7 @@ pub(super) trait Kind: Sync {
         match on {
             Object::Disk(device) => Path::new("/dev").join(device),
             Object::Unit(unit) => unit.into(),
+            Object::Process(id) => Path::new("/proc").join(id.pid.to_string()),
             Object::Machine => self.facts().of_machine.into(),
             on => on.path().to_owned(),
         }
@@ -163,6 +167,12 @@ pub(super) trait Kind: Sync {
 
     /// Returns sentences on the steps that the user must take before the setting has its effect.
     fn remains_to_do(&self, _path: &Path) -> Option<String> {
+        None
+    }
+
+    /// Returns the value of a control group that this kind changes for a process; `None` if the kind does not
+    /// apply to processes.
+    fn of_processes(&self) -> Option<Property> {
         None
     }
 
@@ -209,6 +219,8 @@ pub(super) struct Facts {
     pub of: Option<&'static str>,
     /// The name of this kind in records if the object is a control group that is not a unit.
     pub tag_of_group: Option<&'static str>,
+    /// The name of this kind in records if the object is a process.
+    pub tag_of_process: Option<&'static str>,
     /// The name under which records store the folder or image that has the object's content.
     pub content: Option<&'static str>,
     pub scope: Scope,
@@ -247,6 +259,7 @@ impl Facts {
         tag: "",
         of: None,
         tag_of_group: None,
+        tag_of_process: None,
         content: None,
         scope: Scope::Disk,
         title: "",

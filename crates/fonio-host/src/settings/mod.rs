@@ -23,8 +23,11 @@ mod kept;
 mod kind;
 mod kinds;
 mod object;
+mod of_command;
 mod only;
+mod own_group;
 mod places;
+mod rates;
 mod record;
 mod refusal;
 mod setting;
@@ -42,11 +45,12 @@ pub use self::kept::files::KeptFiles;
 pub use self::kept::{Keeper, Kept};
 pub use self::kind::{Group, Loss, SettingFix, Trial};
 pub use self::kinds::{
-    Concurrency, Trim, is_sqlite, start as start_folder_in_ram, sync_library, trim, trim_plan,
+    Concurrency, Trim, is_sqlite, present_name, start as start_folder_in_ram, sync_library, trim, trim_plan,
     write_out as write_out_folder,
 };
 pub(crate) use self::kinds::{journal_mode, set_journal_mode};
 pub use self::object::Scope;
+pub use self::of_command::{GroupOfCommand, InGroup, OfCommand};
 pub use self::only::OnlyChanger;
 pub(crate) use self::only::{LOCK, remove_free_lock};
 pub use self::record::Settings;

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use fonio_system::ProcessId;
+
 /// The kind of object that a setting applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -11,7 +13,8 @@ pub enum Scope {
     Mount,
     /// The setting applies to the complete machine.
     Machine,
-    /// The setting applies to a systemd unit, or to a control group that the user names by its path.
+    /// The setting applies to a systemd unit, to a control group that the user names by its path, or to a
+    /// process, which the user names by its folder in `/proc`.
     Unit,
     /// The setting applies to an SQLite database, which the user names by its file.
     Database,
@@ -31,6 +34,8 @@ pub(super) enum Object {
     Unit(String),
     /// A control group that is not a unit, by its folder.
     Group(PathBuf),
+    /// A process with its descendants.
+    Process(ProcessId),
     /// An SQLite database, by its file.
     Database(PathBuf),
     /// A folder, by its path.
@@ -47,7 +52,7 @@ impl Object {
             Object::Disk(_) => Scope::Disk,
             Object::Mount(_) => Scope::Mount,
             Object::Machine => Scope::Machine,
-            Object::Unit(_) | Object::Group(_) => Scope::Unit,
+            Object::Unit(_) | Object::Group(_) | Object::Process(_) => Scope::Unit,
             Object::Database(_) => Scope::Database,
             Object::Folder { .. } => Scope::Folder,
         }

@@ -44,13 +44,15 @@ impl Settings {
         folder.remove_unfinished(RECORD)?;
         let Record { entries, damage } = read_record::<Recorded>(&folder, RECORD)?;
         let was_killed = entries.iter().any(|entry| entry.instead_of.is_some());
+        let recorded = entries.len();
         let applied = in_force(entries)?;
+        let has_ended = applied.len() < recorded;
         if let Some(damage) = &damage {
             let aside = folder.set_aside(RECORD)?;
             tell_damage(&folder.path().join(RECORD), damage, Some(&aside), applied.len());
         }
         let settings = Settings { folder, applied };
-        if was_killed || damage.is_some() {
+        if was_killed || has_ended || damage.is_some() {
             settings.save(None)?;
         }
         Ok(settings)
@@ -144,12 +146,13 @@ impl Settings {
     }
 }
 
-/// Returns the recorded changes that are in force. Of two entries for one setting, which only another program
+/// Returns the recorded changes that are in force, without those of processes that have ended. Of two entries for one setting, which only another program
 /// writes, the first one has the oldest value.
 fn in_force(recorded: Vec<Recorded>) -> Result<Vec<Applied>, HostError> {
     let mut applied: Vec<Applied> = Vec::new();
     for entry in recorded {
-        if !applied.iter().any(|known| known.target == entry.applied.target) {
+        let is_known = applied.iter().any(|known| known.target == entry.applied.target);
+        if !is_known && !entry.applied.target.has_ended() {
             applied.push(now_in_force(entry)?);
         }
     }

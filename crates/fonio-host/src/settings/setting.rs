@@ -1,12 +1,18 @@
 //! Represents a setting with the value that the user requests.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
+
+use fonio_system::ProcessId;
 
 use super::applied::Applied;
 use super::kind::{Kind, SettingFix, Wanted};
 use super::kinds::{KINDS, fix_named};
-use super::object::Scope;
+use super::object::{Object, Scope};
+use super::of_command::OfCommand;
+use super::places::disk_of;
+use super::refusal::Refusal;
 use super::target::Target;
 use super::value::Value;
 use crate::error::HostError;
@@ -55,6 +61,36 @@ impl Setting {
     /// Returns the kind of object that the setting applies to.
     pub fn scope(&self) -> Scope {
         self.kind.facts().scope
+    }
+
+    /// Returns whether the setting can apply to a process with its descendants. The path of a process is its
+    /// folder in `/proc`.
+    pub fn is_of_processes(&self) -> bool {
+        self.kind.of_processes().is_some()
+    }
+
+    /// Limits a rate only on the disk that contains `path`. Fails with [`HostError::NotSettable`] if the setting
+    /// is not a rate, or if the path is not on a disk.
+    pub fn on_disk_of(self, path: &Path) -> Result<Setting, HostError> {
+        let Value::Rate { per_s, .. } = self.value else {
+            let reason = "it applies to all disks: name only the process".to_owned();
+            return Err(HostError::NotSettable { setting: self.name, path: path.to_owned(), reason });
+        };
+        let disk = Some(disk_of(path).map_err(|refusal| refusal.of(&self.name, path))?);
+        Ok(Setting { value: Value::Rate { per_s, disk }, ..self })
+    }
+
+    /// Returns how a command runs with this setting. Fails with [`HostError::NotSettable`] with the reason why the
+    /// setting cannot be applied to a command.
+    pub fn for_command(&self, words: &[OsString]) -> Result<OfCommand, HostError> {
+        let property = self.kind.of_processes().expect("it is a setting of processes");
+        let path = Path::new(words.first().expect("a command has a word"));
+        let refused = |refusal: Refusal| refusal.of(&self.name, path);
+        // Settings of processes have the same value on each process.
+        let fonio = Object::Process(ProcessId::own());
+        property.check().map_err(|reason| refused(reason.into()))?;
+        let value = self.kind.value(&self.value, &fonio).map_err(refused)?;
+        OfCommand::new(property, value, words).map_err(|reason| refused(reason.into()))
     }
 
     /// Returns whether the setting applies to the complete machine, regardless of the path.
@@ -179,7 +215,6 @@ impl fmt::Display for Setting {
 mod tests {
     use super::*;
     use crate::settings::kind::Facts;
-    use crate::settings::object::Object;
 
     #[test]
     fn what_a_path_cannot_have_is_refused_with_the_reason() {

@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use fonio_machine::Machine;
+use fonio_system::ProcessId;
 use serde::de::Error;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -67,6 +68,8 @@ impl Target {
                 Object::Disk(device) => device_of(path).is_ok_and(|(found, _)| found == *device),
                 Object::Mount(dir) => mount_of(path).is_ok_and(|found| found.dir == *dir),
                 Object::Machine => true,
+                // The path of a process was compared above.
+                Object::Process(_) => false,
                 Object::Unit(unit) => systemd::unit_named(path).is_ok_and(|found| found == *unit),
                 Object::Group(own) | Object::Database(own) | Object::Folder { dir: own, .. } => {
                     std::fs::canonicalize(path).is_ok_and(|found| found == *own)
@@ -100,6 +103,16 @@ impl Target {
     /// Returns the name in `/sys/block` of the setting's disk, if the setting has a disk.
     pub fn disk(&self) -> Option<&str> {
         if let Object::Disk(device) = &self.object { Some(device) } else { None }
+    }
+
+    /// Returns the process id of the setting's process, if the setting has a process.
+    pub fn process(&self) -> Option<u32> {
+        if let Object::Process(id) = &self.object { Some(id.pid) } else { None }
+    }
+
+    /// Returns whether the setting's process and all its descendants have ended, so nothing is left to undo.
+    pub(super) fn has_ended(&self) -> bool {
+        self.process().is_some() && matches!(self.current(), Ok(None))
     }
 
     /// Returns whether the value `now` can come from a process that was killed while it changed `one` to
@@ -141,6 +154,8 @@ impl Target {
             return self.set(was);
         }
         match self.current()? {
+            // Processes may end at any time. Setting the old value checks that the others have moved.
+            Some(now) if now != was && self.process().is_some() => self.set(was),
             Some(now) if now != was => self.set(was).and_then(|()| self.expect(was)),
             _ => Ok(()),
         }
@@ -202,8 +217,9 @@ impl Serialize for Target {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let facts = self.kind.facts();
         let mut map = serializer.serialize_map(None)?;
-        let tag = match (&self.object, facts.tag_of_group) {
-            (Object::Group(_), Some(tag)) => tag,
+        let tag = match &self.object {
+            Object::Group(_) => facts.tag_of_group.unwrap_or(facts.tag),
+            Object::Process(_) => facts.tag_of_process.unwrap_or(facts.tag),
             _ => facts.tag,
         };
         map.serialize_entry("kind", tag)?;
@@ -211,6 +227,10 @@ impl Serialize for Target {
             Object::Disk(device) => map.serialize_entry("device", device)?,
             Object::Unit(unit) => map.serialize_entry("unit", unit)?,
             Object::Database(path) => map.serialize_entry("path", path)?,
+            Object::Process(id) => {
+                map.serialize_entry("pid", &id.pid.to_string())?;
+                map.serialize_entry("started_ticks", &id.started_ticks.to_string())?;
+            }
             Object::Mount(dir) | Object::Group(dir) | Object::Folder { dir, .. } => {
                 map.serialize_entry("dir", dir)?;
             }
@@ -243,6 +263,11 @@ impl<'de> Deserialize<'de> for Target {
             Scope::Disk => Object::Disk(field("device")?),
             Scope::Mount => Object::Mount(field("dir")?.into()),
             Scope::Machine => Object::Machine,
+            Scope::Unit if facts.tag_of_process == Some(&tag) => {
+                let pid = field("pid")?.parse().map_err(D::Error::custom)?;
+                let started_ticks = field("started_ticks")?.parse().map_err(D::Error::custom)?;
+                Object::Process(ProcessId { pid, started_ticks })
+            }
             Scope::Unit if tag != facts.tag => Object::Group(field("dir")?.into()),
             Scope::Unit => Object::Unit(field("unit")?),
             Scope::Database => Object::Database(field("path")?.into()),
@@ -290,7 +315,7 @@ mod tests {
         let unit =
             |fix: &str| Target::new(fix_named(fix).expect("listed").0, Object::Unit("a.service".to_owned()));
         let machine = |fix: &str| Target::new(fix_named(fix).expect("listed").0, Object::Machine);
-        for target in [machine("swappiness"), machine("dirty-limit"), unit("io-weight"), unit("io-max")] {
+        for target in [machine("swappiness"), machine("dirty-limit"), unit("io-weight"), unit("io-rate")] {
             assert_eq!(target.cannot_switch(), None, "{target}");
         }
         for target in [machine("fstrim"), machine("swap-in-ram"), unit("io-class"), unit("sync-policy")] {
@@ -312,9 +337,16 @@ mod tests {
                     Object::Folder { dir: "/a".into(), content: facts.content.map(|_| "/b".into()) }
                 }
             };
-            let target = Target::new(*kind, object);
-            let text = serde_json::to_string(&target).expect("JSON");
-            assert_eq!(serde_json::from_str::<Target>(&text).expect("it is read"), target);
+            let mut objects = vec![object];
+            objects.extend(facts.tag_of_group.map(|_| Object::Group("/sys/fs/cgroup/a".into())));
+            objects.extend(
+                facts.tag_of_process.map(|_| Object::Process(ProcessId { pid: 7, started_ticks: 900 })),
+            );
+            for object in objects {
+                let target = Target::new(*kind, object);
+                let text = serde_json::to_string(&target).expect("JSON");
+                assert_eq!(serde_json::from_str::<Target>(&text).expect("it is read"), target);
+            }
         }
     }
 

@@ -12,6 +12,11 @@ pub(super) enum Value {
     /// The user wrote no value, and the setting has no default.
     None,
     Size(ByteCount),
+    /// Bytes per second; `disk` is the name of the only disk in `/sys/block` that has this limit.
+    Rate {
+        per_s: ByteCount,
+        disk: Option<String>,
+    },
     Number(u32),
     Word(String),
     Folder(PathBuf),
@@ -37,7 +42,7 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::None => Ok(()),
-            Value::Size(size) => f.write_str(&size.to_exact_text()),
+            Value::Size(size) | Value::Rate { per_s: size, .. } => f.write_str(&size.to_exact_text()),
             Value::Number(number) => write!(f, "{number}"),
             Value::Word(word) => f.write_str(word),
             Value::Folder(folder) => write!(f, "{}", folder.display()),
@@ -58,6 +63,19 @@ pub(super) fn size(text: Option<&str>, default: u64, step: u64) -> Result<Value,
         return Err(format!("write at most {}", ByteCount(SIZE_MAX).to_exact_text()));
     }
     Ok(Value::Size(ByteCount(bytes)))
+}
+
+/// Minimum of a rate in bytes per second: programs with less would seem to hang.
+const RATE_MIN: ByteCount = ByteCount(64 << 10);
+
+/// Parses a rate: a number of bytes per second, written as a size.
+pub(super) fn rate(text: Option<&str>, default: ByteCount) -> Result<Value, String> {
+    let bytes = text.map_or(Ok(default.0), |text| parse_bytes(text).map_err(|error| error.to_string()))?;
+    if !(RATE_MIN.0..=SIZE_MAX).contains(&bytes) {
+        let [min, max] = [RATE_MIN, ByteCount(SIZE_MAX)].map(ByteCount::to_exact_text);
+        return Err(format!("write a size from {min} to {max}, which is the limit per second"));
+    }
+    Ok(Value::Rate { per_s: ByteCount(bytes), disk: None })
 }
 
 pub(super) fn number(text: Option<&str>, default: u32, range: RangeInclusive<u32>) -> Result<Value, String> {
@@ -102,6 +120,22 @@ mod tests {
                 seconds(Some(wrong), 30, 1..=60),
                 Err("write a time in whole seconds from 1s to 60s".to_owned())
             );
+        }
+        let in_range = "write a size from 64KiB to 64GiB, which is the limit per second";
+        for (text, expected) in [
+            (None, Ok(10 << 20)),
+            (Some("10MB"), Ok(10_000_000)),
+            (Some("64KiB"), Ok(64 << 10)),
+            (Some("65535B"), Err(in_range.to_owned())),
+            (Some("65GiB"), Err(in_range.to_owned())),
+            (Some("10"), Err(in_range.to_owned())),
+            (
+                Some("10MB/s"),
+                Err("`10MB/s` ends in `MB/s`; write a size in B, kB, KiB, MB, MiB, GB, GiB, TB or TiB, such as 256MiB".to_owned()),
+            ),
+        ] {
+            let per_s = expected.map(|bytes| Value::Rate { per_s: ByteCount(bytes), disk: None });
+            assert_eq!(rate(text, ByteCount(10 << 20)), per_s, "{text:?}");
         }
         let class = |text| one_of(text, &["idle", "best-effort"]).map(|class| class.to_string());
         assert_eq!(class(None).as_deref(), Ok("idle"));

@@ -123,8 +123,9 @@ pub struct FixApply {
     pub target: Option<PathBuf>,
     /// Apply the fix to this running process, its threads and its descendants.
     ///
-    /// This is possible only for fixes that Linux applies per thread, such as io-class.
-    #[arg(long, value_name = "PID", conflicts_with = "target")]
+    /// This is possible for io-class, io-rate and io-weight. With io-rate, the target is a path on the only disk
+    /// whose rate is limited.
+    #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
     /// Keep the fix across reboots.
     ///
@@ -143,7 +144,7 @@ pub struct FixApply {
     #[arg(long)]
     pub json: bool,
     /// Run this command with the fix.
-    #[arg(last = true, value_name = "CMD", conflicts_with_all = ["target", "pid", "json"])]
+    #[arg(last = true, value_name = "CMD", conflicts_with_all = ["pid", "json"])]
     pub command: Vec<OsString>,
 }
 

@@ -13,7 +13,7 @@ mod folder_on;
 mod hot_range;
 mod io_class;
 mod io_cost;
-mod io_max;
+mod io_rate;
 mod io_weight;
 mod journald_in_ram;
 mod journald_sync;
@@ -36,7 +36,16 @@ pub use self::trim_timer::{Trim, trim, trim_plan};
 
 use super::kind::{Kind, SettingFix};
 
+/// Former names of fixes with their present names. Commands and configuration files may contain former names.
+const RENAMED: [(&str, &str); 1] = [("io-max", "io-rate")];
+
+/// Returns the present name of a fix that may have a former name.
+pub fn present_name(name: &str) -> &str {
+    RENAMED.iter().find(|(former, _)| *former == name).map_or(name, |(_, present)| present)
+}
+
 pub(super) fn fix_named(name: &str) -> Option<(&'static dyn Kind, &'static SettingFix)> {
+    let name = present_name(name);
     let mut fixes = KINDS.iter().flat_map(|kind| kind.facts().fixes.iter().map(move |fix| (*kind, fix)));
     fixes.find(|(_, fix)| fix.name == name)
 }
@@ -45,7 +54,7 @@ pub(super) fn fix_named(name: &str) -> Option<(&'static dyn Kind, &'static Setti
 pub(super) fn recorded_as(tag: &str, of: Option<&str>) -> Option<&'static dyn Kind> {
     KINDS.iter().copied().find(|kind| {
         let facts = kind.facts();
-        (facts.tag, facts.of) == (tag, of) || facts.tag_of_group == Some(tag)
+        (facts.tag, facts.of) == (tag, of) || [facts.tag_of_group, facts.tag_of_process].contains(&Some(tag))
     })
 }
 
@@ -72,7 +81,7 @@ pub(super) static KINDS: &[&dyn Kind] = &[
     &journald_sync::JournaldSync,
     &folder_in_ram::FolderInRam,
     &io_weight::IoWeight,
-    &io_max::IoMax,
+    &io_rate::IoRate,
     &io_class::IoClass,
     &database::Database,
     &sync_policy::SyncPolicy,

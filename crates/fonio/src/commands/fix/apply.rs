@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use fonio_experiment::Real;
+use fonio_experiment::{Fix as Listed, Real};
 use fonio_host::{Applied, KeptFiles, Made, Planned, Scope, Setting, Trim};
 use serde::Serialize;
 
@@ -26,8 +26,18 @@ struct Trimmed<'a> {
 
 /// Applies a fix; with --keep, the fix also survives reboots.
 pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
-    let (change, path, keep) = (&arguments.name, arguments.target.as_deref(), arguments.keep);
-    let (fix, mut setting) = setting(change)?;
+    let (fix, setting) = setting(&arguments.name)?;
+    apply_to(arguments, fix, setting, arguments.target.as_deref())
+}
+
+/// Applies a fix with its setting to a path. The path of a process is its folder in `/proc`.
+pub(super) fn apply_to(
+    arguments: &FixApply,
+    fix: &Listed,
+    mut setting: Setting,
+    path: Option<&Path>,
+) -> Result<Exit> {
+    let (change, keep) = (&arguments.name, arguments.keep);
     if arguments.force {
         setting = setting.despite_writers();
     }
@@ -87,6 +97,15 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     }
     let name = change.name();
     let to = if setting.is_of_machine() { String::new() } else { format!(" {}", path.display()) };
+    if target.process().is_some() {
+        if !arguments.dry_run {
+            writeln!(
+                out,
+                "The change lasts until the process and its descendants end.\nNext: `fonio fix undo {name}{to}` moves them back to their former group."
+            )?;
+        }
+        return Ok(Exit::Fine);
+    }
     match (*keep, arguments.dry_run) {
         (false, true) => writeln!(out, "The change would last until the next boot.")?,
         (false, false) => writeln!(

@@ -374,6 +374,12 @@ fn next(change: &Candidate, fix: &Listed) -> Vec<String> {
             ),
         });
         lines.push(format!("`fonio fix apply {name}{place} --dry-run` prints what would change."));
+        if change.setting().is_some_and(|setting| setting.is_of_processes()) {
+            lines.push(format!(
+                "`fonio fix apply {name} --pid PID` applies it to a running process and its descendants, and \
+                 `fonio fix apply {name} -- CMD` to a command."
+            ));
+        }
     }
     if let MeasuredWith::Neither(why) = fix.measured_with() {
         lines.push(format!("A workload or a command cannot measure the gain: {why}."));
@@ -419,6 +425,7 @@ fn write_here(out: &mut impl Write, here: Option<&[Here]>) -> Result<()> {
             writeln!(out, "Applied on this machine (`fonio fix undo` restores the former settings):")?;
             for Here { setting, applied, kept } in here {
                 let until = match (applied, kept) {
+                    (true, None) if setting.target.process().is_some() => "until it ends",
                     (true, None) => "until the next boot",
                     (true, Some(_)) => "kept across reboots",
                     (false, _) => "kept across reboots, in force since boot",
@@ -447,9 +454,18 @@ mod tests {
             let change = Candidate::parse(name).expect("listed");
             next(&change, change.fix().expect("listed")).join("\n")
         };
-        let shown =
-            ["raid0", "db-in-ram", "bfq", "swappiness=20", "wal-full", "folder-on", "hot-range", "fstrim"]
-                .map(|name| format!("{name}\n{}\n", lines(name)));
+        let shown = [
+            "raid0",
+            "db-in-ram",
+            "bfq",
+            "swappiness=20",
+            "wal-full",
+            "folder-on",
+            "hot-range",
+            "fstrim",
+            "io-rate=10MB",
+        ]
+        .map(|name| format!("{name}\n{}\n", lines(name)));
         expect_test::expect_file!["commands.txt"].assert_eq(&shown.join("\n"));
         for fix in FIXES.iter() {
             let of_real = matches!(fix.real, Real::ByHand(_)) != lines(fix.name).contains("fix apply");

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use fonio_core::{Mark, RowSink, ignore_rows};
-use fonio_host::{Confined, DatabaseCopies, FreshCopies, View};
+use fonio_host::{Confined, DatabaseCopies, FreshCopies, Loss, View};
 use fonio_record::{CommandOutput, CommandSetting, RecordOptions, Selector};
 use fonio_recording::{Recording, Table, Tables};
 use fonio_system::command::Failure;
@@ -190,6 +190,16 @@ pub fn run_command_series(
         first.get_or_insert(analysed);
         Ok(figures)
     })?;
+    let mut variations = results(arms, runs);
+    let mut told = Vec::new();
+    for (at, arm) in arms.iter().enumerate() {
+        let (Some(Loss::Nothing), Some(base), Some(found)) = (arm.setup.loses, arm.compared_with, &joinable)
+        else {
+            continue;
+        };
+        let base = variations[base].clone();
+        told.extend(found.correct_price(&base, &mut variations[at]));
+    }
     let series = Series {
         workload: match another {
             Some(_) => "the command".to_owned(),
@@ -198,10 +208,10 @@ pub fn run_command_series(
         scale: 1.0,
         seed: options.seed,
         conditions: Conditions::of(&arms[0].setup.setup),
-        variations: results(arms, runs),
+        variations,
         databases: Vec::new(),
         joinable,
-        notes: Vec::new(),
+        notes: told,
     };
     Ok((series, first.expect("a design has at least one measurement")))
 }

@@ -381,8 +381,9 @@ impl Tracer {
         let Some(open) = u64::try_from(result).ok().and_then(|descriptor| Open::of(tid, descriptor)) else {
             return false;
         };
-        // The birth of a file has the time of the coarse clock, so a known file can seem to be born just now.
-        let is_new = open.is_born_since(coarse) && !self.files.knows(&open);
+        // The birth of a file has the time of the coarse clock, so a known file can seem to be born just now, and
+        // so can a folder that `mkdir` has just made. No `open` makes a folder.
+        let is_new = !open.is_folder && open.is_born_since(coarse) && !self.files.knows(&open);
         noted.file = self.files.number(&open, noted.exited);
         self.files.opened(path, Path::new(std::ffi::OsStr::from_bytes(&open.path)));
         noted.offset = (!open.is_folder).then_some(open.size);

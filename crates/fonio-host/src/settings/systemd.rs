@@ -45,6 +45,17 @@ pub(super) fn unit_named(word: &Path) -> Result<String, String> {
     }
 }
 
+/// Returns a sentence that tells the user to restart a unit, because systemd sets the limits of a unit's control group
+/// when it starts the unit; `None` if the path is a control group or does not name a unit.
+pub(super) fn restart_if_it_runs(path: &Path) -> Option<String> {
+    let unit = unit_named(path).ok()?;
+    Some(if unit.ends_with(".scope") {
+        format!("{unit} cannot be restarted, so the setting does not apply to its running processes.")
+    } else {
+        format!("If {unit} runs, the setting applies after `systemctl restart {unit}`.")
+    })
+}
+
 /// Returns a sentence that tells the user to restart a unit, because its setting applies only to new
 /// processes.
 pub(super) fn restart(unit: &Path) -> String {

@@ -21,6 +21,9 @@ use super::refusal::Refusal;
 use super::systemd;
 use crate::error::HostError;
 
+/// Why a setting of a unit cannot be switched.
+const RESTARTS: &str = "the unit must be restarted for each change";
+
 /// A kind of setting, with the disk, mount, unit, folder or other object that it applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -97,7 +100,8 @@ impl Target {
     /// Returns the reason why the setting cannot be switched back and forth while programs run; `None` if it
     /// can be switched.
     pub fn cannot_switch(&self) -> Option<&'static str> {
-        self.kind.facts().cannot_switch
+        let of_running_unit = matches!(self.object, Object::Unit(_)) && self.kind.of_processes().is_some();
+        if of_running_unit { Some(RESTARTS) } else { self.kind.facts().cannot_switch }
     }
 
     /// Returns the name in `/sys/block` of the setting's disk, if the setting has a disk.
@@ -315,10 +319,15 @@ mod tests {
         let unit =
             |fix: &str| Target::new(fix_named(fix).expect("listed").0, Object::Unit("a.service".to_owned()));
         let machine = |fix: &str| Target::new(fix_named(fix).expect("listed").0, Object::Machine);
-        for target in [machine("swappiness"), machine("dirty-limit"), unit("io-weight"), unit("io-rate")] {
+        let group = |fix: &str| {
+            let dir = "/sys/fs/cgroup/a".into();
+            Target::new(fix_named(fix).expect("listed").0, Object::Group(dir))
+        };
+        for target in [machine("swappiness"), machine("dirty-limit"), group("io-weight"), group("io-rate")] {
             assert_eq!(target.cannot_switch(), None, "{target}");
         }
-        for target in [machine("fstrim"), machine("swap-in-ram"), unit("io-class"), unit("sync-policy")] {
+        let of_units = ["io-class", "io-weight", "io-rate", "sync-policy"].map(unit);
+        for target in of_units.into_iter().chain([machine("fstrim"), machine("swap-in-ram")]) {
             assert!(target.cannot_switch().is_some(), "{target}");
         }
     }

@@ -9,7 +9,7 @@ use crate::settings::cgroup;
 use crate::settings::drop_in::DropIn;
 use crate::settings::kind::*;
 use crate::settings::own_group::{self, Property};
-use crate::settings::rates;
+use crate::settings::{rates, systemd};
 
 pub(super) struct IoRate;
 
@@ -104,10 +104,9 @@ impl Kind for IoRate {
         Some(Property::Rate)
     }
 
-    fn remains_to_do(&self, _path: &Path) -> Option<String> {
-        Some(
-            "Limit only bulk work, such as a copy, which then takes longer; never a server. Other programs can wait for the limited writes: on ext4, a commit of the journal includes them (data=ordered). Buffered writes are limited only on btrfs, ext4, f2fs and xfs."
-                .to_owned(),
-        )
+    fn remains_to_do(&self, path: &Path) -> Option<String> {
+        const COSTS: &str = "Limit only bulk work, such as a copy, which then takes longer; never a server. Other programs can wait for the limited writes: on ext4, a commit of the journal includes them (data=ordered). Buffered writes are limited only on btrfs, ext4, f2fs and xfs.";
+        let restart = systemd::restart_if_it_runs(path);
+        Some(restart.map_or_else(|| COSTS.to_owned(), |restart| format!("{restart} {COSTS}")))
     }
 }

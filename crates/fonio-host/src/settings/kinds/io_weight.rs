@@ -8,6 +8,7 @@ use crate::settings::cgroup;
 use crate::settings::drop_in::DropIn;
 use crate::settings::kind::*;
 use crate::settings::own_group::{self, Property};
+use crate::settings::systemd;
 
 pub(super) struct IoWeight;
 
@@ -86,6 +87,10 @@ impl Kind for IoWeight {
             Object::Group(_) | Object::Process(_) => Err(Refusal::Reason(own_group::IS_NOT_KEPT.to_owned())),
             unit => Ok(KeptAs::Files(vec![DropIn::new(&KEYS, unit).kept_file(&files.systemd, value)])),
         }
+    }
+
+    fn remains_to_do(&self, path: &Path) -> Option<String> {
+        systemd::restart_if_it_runs(path)
     }
 
     fn of_processes(&self) -> Option<Property> {

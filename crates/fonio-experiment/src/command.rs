@@ -197,8 +197,13 @@ pub fn run_command_series(
         else {
             continue;
         };
-        let base = variations[base].clone();
-        told.extend(found.correct_price(&base, &mut variations[at]));
+        let requests = |at: usize| variations[at].runs.iter().map(|run| run.requests).min();
+        let (Some(before), Some(after)) = (requests(base), requests(at)) else { continue };
+        let fixed = &mut variations[at];
+        if let Some(price) = found.price_without_syncs(&fixed.name, before, after) {
+            fixed.power_cut = Some(price.power_cut.to_owned());
+            told.push(price.reason);
+        }
     }
     let series = Series {
         workload: match another {

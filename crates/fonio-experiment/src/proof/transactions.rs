@@ -12,7 +12,6 @@ use fonio_recording::{Recording, Table, Tables};
 use serde::{Deserialize, Serialize};
 
 use crate::error::ExperimentError;
-use crate::series::VariationResult;
 
 /// Transactions without a pause between them, in one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -61,29 +60,30 @@ impl Joinable {
 const LOSES_LAST: &str = "A power cut can lose the last transactions, never the database.";
 
 impl Joinable {
-    /// Corrects the price of a fix that should lose nothing, if the program does not sync each transaction with it,
-    /// and returns the reason. Some builds of SQLite sync a write-ahead log only at checkpoints
+    /// Returns the price of a fix that should lose nothing, with the reason, if the program does not sync each
+    /// transaction with the fix. Some builds of SQLite sync a write-ahead log only at checkpoints
     /// (`SQLITE_DEFAULT_WAL_SYNCHRONOUS=1`, <https://www.sqlite.org/compile.html>). A durable transaction needs at least
-    /// one request of its own, so fewer requests than transactions show this. `base` is the setup without the fix.
-    pub(crate) fn correct_price(
-        &self,
-        base: &VariationResult,
-        fixed: &mut VariationResult,
-    ) -> Option<String> {
-        let requests = |variation: &VariationResult| variation.runs.iter().map(|run| run.requests).min();
-        let (before, after) = (requests(base)?, requests(fixed)?);
+    /// one request of its own, so fewer requests than transactions show this. `before` and `after` are the least
+    /// requests of a run without and with the fix.
+    pub(crate) fn price_without_syncs(&self, fix: &str, before: u64, after: u64) -> Option<Price> {
         if before < self.transactions || after >= self.transactions {
             return None;
         }
-        fixed.power_cut = Some(LOSES_LAST.to_owned());
-        Some(format!(
-            "{}: the command's {} write transactions needed only {} requests, so its SQLite does not sync each of them \
+        let reason = format!(
+            "{fix}: the command's {} write transactions needed only {} requests, so its SQLite does not sync each of them \
              with a write-ahead log. {LOSES_LAST} `PRAGMA synchronous=FULL` on each connection keeps them.",
-            fixed.name,
             Unit::Count.format(self.transactions as f64),
             Unit::Count.format(after as f64)
-        ))
+        );
+        Some(Price { power_cut: LOSES_LAST, reason })
     }
+}
+
+/// What a power cut can lose with a fix.
+#[derive(Debug)]
+pub(crate) struct Price {
+    pub(crate) power_cut: &'static str,
+    pub(crate) reason: String,
 }
 
 /// A transaction on a connection.
@@ -170,8 +170,6 @@ impl RowSink for Series {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rounds::RunTimes;
-    use crate::series::RunFigures;
 
     /// Adds statements of one connection: when each begins, how long it takes, in microseconds, and its text.
     fn of(statements: &[(u64, u64, &str)]) -> Joinable {
@@ -193,28 +191,16 @@ mod tests {
 
     #[test]
     fn fewer_requests_than_transactions_lose_transactions() {
-        let setup = |name: &str, requests: &[u64]| VariationResult {
-            name: name.to_owned(),
-            place: "card".to_owned(),
-            compared_with: None,
-            power_cut: Some(fonio_host::Loss::Nothing.sentence().to_owned()),
-            safe: true,
-            keep: None,
-            times: RunTimes { wall_s: 1.0, wall_s_min: 1.0, wall_s_max: 1.0, speedup: None, change: None },
-            runs: requests.iter().map(|&requests| RunFigures { requests, ..RunFigures::default() }).collect(),
-        };
         let found = Joinable { transactions: 97, ..Joinable::default() };
         for (before, after, is_told) in [
-            (&[1100, 1101][..], &[13, 20][..], true),
-            (&[703], &[311], false),
-            (&[703], &[97], false),
+            (1100, 13, true),
+            (703, 311, false),
+            (703, 97, false),
             // The program syncs nothing in either setup.
-            (&[10], &[9], false),
+            (10, 9, false),
         ] {
-            let mut fixed = setup("wal-full", after);
-            let told = found.correct_price(&setup("card", before), &mut fixed);
-            assert_eq!(told.is_some(), is_told, "{before:?} {after:?}");
-            assert_eq!(fixed.power_cut.as_deref() == Some(LOSES_LAST), is_told, "{before:?} {after:?}");
+            let price = found.price_without_syncs("wal-full", before, after);
+            assert_eq!(price.is_some(), is_told, "{before} {after}");
         }
     }
 

@@ -170,7 +170,7 @@ impl Target {
     pub(super) fn check_borrowed(&self, old: &str) -> Result<(), &'static str> {
         let is_tried =
             |fix: &SettingFix| !matches!(fix.trial, Trial::None(_) | Trial::Once(_) | Trial::WriteAheadLog);
-        if self.cannot_switch().is_some() && !self.kind.facts().fixes.iter().any(is_tried) {
+        if self.kind.facts().cannot_switch.is_some() && !self.kind.facts().fixes.iter().any(is_tried) {
             return Err("no trial changes this setting");
         }
         self.kind.check_record(&self.object, old)

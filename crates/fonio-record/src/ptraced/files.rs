@@ -7,6 +7,7 @@
 
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
 
 use fonio_core::{Content, DeviceId, File, RowSink, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -51,7 +52,9 @@ pub(super) struct Files {
 }
 
 impl Open {
-    /// Returns the file behind a descriptor of a thread; `None` for pipes, sockets, terminals and similar.
+    /// Returns the file behind a descriptor of a thread; `None` for pipes, sockets, terminals and similar, and
+    /// for a file that is this process's own output. The command inherits it, and its writes to it must not
+    /// depend on whether the caller redirects the output to a file or to a pipe.
     pub(super) fn of(tid: i32, descriptor: u64) -> Option<Open> {
         let link = format!("/proc/{tid}/fd/{}", descriptor as i32);
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
@@ -60,18 +63,37 @@ impl Open {
         if !matches!(kind, FileType::RegularFile | FileType::Directory | FileType::BlockDevice) {
             return None;
         }
+        let life = Life::of(&found);
+        if own_output().contains(&life) {
+            return None;
+        }
         let mut path = readlinkat(CWD, &link, Vec::new()).ok()?.into_bytes();
         if found.stx_nlink == 0 && path.ends_with(DELETED) {
             path.truncate(path.len() - DELETED.len());
         }
         let is_folder = kind == FileType::Directory;
-        Some(Open { life: Life::of(&found), path, is_folder, size: found.stx_size })
+        Some(Open { life, path, is_folder, size: found.stx_size })
     }
 
     /// Returns whether the file was created at this time of the coarse clock or later.
     pub(super) fn is_born_since(&self, coarse: (i64, u32)) -> bool {
         self.life.born >= coarse
     }
+}
+
+/// Returns the regular files that are this process's standard output and standard error.
+fn own_output() -> &'static [Life] {
+    static OWN: OnceLock<Vec<Life>> = OnceLock::new();
+    OWN.get_or_init(|| {
+        let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        let file = |descriptor: u32| {
+            let link = format!("/proc/self/fd/{descriptor}");
+            let found = statx(CWD, &link, AtFlags::STATX_DONT_SYNC, wanted).ok()?;
+            let is_file = FileType::from_raw_mode(found.stx_mode.into()) == FileType::RegularFile;
+            is_file.then(|| Life::of(&found))
+        };
+        [1, 2].into_iter().filter_map(file).collect()
+    })
 }
 
 impl Life {

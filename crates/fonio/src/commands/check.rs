@@ -40,10 +40,14 @@ pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
     // Until here, Ctrl-C ended only the recording, and the recorded part is analysed. From now on, Ctrl-C
     // ends the analysis, too.
     stop.store(false, Ordering::Relaxed);
-    let next = next(arguments, &input, is_recorded, temporary.is_none());
     let is_kept = is_recorded && temporary.is_none() && arguments.out.is_none();
     let explained =
         report::explain(std::slice::from_ref(&input), &arguments.reading, &arguments.filter, &stop, None)?;
+    let mut next = next(arguments, &input, is_recorded, temporary.is_none());
+    let waits = explained.analysis.diagnosis.as_ref().is_some_and(|diagnosis| diagnosis.is_storage);
+    if is_recorded && arguments.out.is_none() && waits && explained.analysis.verdict_id != "not-storage" {
+        next.push("sudo fonio cure (tries the fixes for the cause, and keeps the one that helps)".to_owned());
+    }
     // Remove the temporary recording after the analysis.
     drop(temporary);
     let extent = if arguments.all { Extent::All } else { Extent::FirstScreen(&next) };
@@ -66,7 +70,7 @@ fn next(arguments: &Check, input: &Path, is_recorded: bool, is_kept: bool) -> Ve
     let is_last = arguments.what.as_deref() == Some(Path::new(LAST)) || is_recorded && !is_named;
     let shown = if is_last { LAST.to_owned() } else { input.display().to_string() };
     let report = format!("{sudo}fonio report {shown}");
-    let mut next = match (is_recorded, is_kept) {
+    match (is_recorded, is_kept) {
         (false, _) => vec![format!("{report} --all")],
         (true, true) if is_last => {
             vec![
@@ -76,11 +80,7 @@ fn next(arguments: &Check, input: &Path, is_recorded: bool, is_kept: bool) -> Ve
         }
         (true, true) => vec![format!("{report} --all"), format!("{report} --html report.html")],
         (true, false) => vec!["fonio check --output recording, then fonio report recording --all".to_owned()],
-    };
-    if is_recorded && !is_named {
-        next.push("sudo fonio cure (tries the fixes for the cause, and keeps the one that helps)".to_owned());
     }
-    next
 }
 
 /// Returns whether to record `what`: a device, or a folder that is not a recording and contains no trace.

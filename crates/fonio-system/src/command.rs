@@ -14,16 +14,16 @@ const SHELL: &str = "/bin/sh";
 
 /// The user's command could not be started.
 #[derive(Debug, thiserror::Error)]
-#[error("{source}")]
+#[error("{cause}")]
 pub struct NotStarted {
-    source: io::Error,
+    cause: io::Error,
     is_there: bool,
 }
 
 impl NotStarted {
     /// Returns the exit code that a shell would return: 126 if the program was found, otherwise 127.
     pub fn exit_code(&self) -> u8 {
-        if self.is_there || self.source.kind() != io::ErrorKind::NotFound { 126 } else { 127 }
+        if self.is_there || self.cause.kind() != io::ErrorKind::NotFound { 126 } else { 127 }
     }
 }
 
@@ -81,7 +81,7 @@ pub fn start<A: AsRef<OsStr>>(
         },
         outcome => outcome,
     };
-    outcome.map_err(|source| NotStarted { source, is_there: find(program).is_some() })
+    outcome.map_err(|cause| NotStarted { cause, is_there: find(program).is_some() })
 }
 
 /// Returns the file that `execvp` would run.

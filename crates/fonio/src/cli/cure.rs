@@ -9,7 +9,7 @@ use clap::Args;
 use super::parse_time;
 
 /// `fonio cure`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Cure {
     /// The systemd unit or container whose stalls are cured. Default: the program that waits most.
     pub unit: Option<String>,

@@ -55,6 +55,12 @@ pub fn run(arguments: &Cure) -> Result<Exit> {
         "recording and changing settings need root: run it with sudo; with --dry-run and --from, any user can run it"
     );
     let stop = if is_root { signals::begin()? } else { signals::watch()? };
+    // The unit of a recording need not run here.
+    let unit = match &arguments.unit {
+        Some(named) if arguments.from.is_none() => Some(seen::running_unit(named)?),
+        named => named.clone(),
+    };
+    let arguments = &Cure { unit, ..arguments.clone() };
     let teller = Teller { is_json: arguments.json };
     let seen = Seen::of(arguments, &stop)?;
     let said = Said::of(&seen, arguments.unit.as_deref());

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use fonio_analysis::{Analyser, Analysis, AnalysisOptions};
 use fonio_core::Meta;
 use fonio_host::WriteBack;
+use fonio_machine::units_now;
 use fonio_record::{RecordError, RecordOptions, RecordSummary};
 use fonio_system::say;
 
@@ -27,6 +28,17 @@ pub(super) struct Seen {
     pub(super) is_new: bool,
     /// Whether a signal such as Ctrl-C ended the recording.
     pub(super) is_interrupted: bool,
+}
+
+/// Returns the running unit with this name; `.service` may be left out.
+pub(super) fn running_unit(named: &str) -> Result<String> {
+    let running = units_now();
+    let names = [named.to_owned(), format!("{named}.service")];
+    names.into_iter().find(|name| running.contains_key(name)).with_context(|| {
+        format!(
+            "{named}: no process of a unit or container with this name runs; `systemctl list-units` lists the units"
+        )
+    })
 }
 
 /// Time added to the kernel's write-back delay, so that a recording includes all of the write-back.
@@ -92,4 +104,19 @@ fn record(arguments: &Cure) -> Result<RecordSummary> {
     say!("note: the programs' calls are not recorded: {error:#}");
     (options.calls, options.calls_of_all) = (false, false);
     fonio_recorder::capture(&options, record::words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_must_run() {
+        let error = running_unit("no-such-unit").expect_err("there is none");
+        assert!(error.to_string().starts_with("no-such-unit: no process of a unit"), "{error}");
+        if let Some(service) = units_now().into_keys().find(|unit| unit.ends_with(".service")) {
+            let short = service.trim_end_matches(".service");
+            assert_eq!(running_unit(short).expect("it runs"), service);
+        }
+    }
 }

@@ -192,6 +192,12 @@ fn check_place(
             "it is in the control group that fonio made for process {owner}; change that process: `fonio fix apply {fix} --pid {owner}`"
         ));
     }
+    // A drop-in has no effect on a scope that runs, such as a container's, and nothing can restart a scope.
+    if unit.ends_with(".scope") {
+        return Err(format!(
+            "it belongs to the unit {unit}, and systemd would lose track of it; apply the fix to its control group: `fonio fix apply {fix} {GROUPS}{group}`"
+        ));
+    }
     Err(format!(
         "it belongs to the unit {unit}, and systemd would lose track of it; apply the fix to the unit: `fonio fix apply {fix} {unit}`"
     ))
@@ -491,6 +497,11 @@ mod tests {
                 "it belongs to the unit {name}, and systemd would lose track of it; apply the fix to the unit: `fonio fix apply io-rate=10MB {name}`"
             ))
         };
+        let scope = |name: &str, path: &str| {
+            Err(format!(
+                "it belongs to the unit {name}, and systemd would lose track of it; apply the fix to its control group: `fonio fix apply io-rate=10MB /sys/fs/cgroup{path}`"
+            ))
+        };
         let group = |path: &str| {
             Err(format!(
                 "its control group belongs to a service or a container, which would lose track of it; apply the fix to the group: `fonio fix apply io-rate=10MB /sys/fs/cgroup{path}`"
@@ -505,9 +516,9 @@ mod tests {
                 true,
                 unit("user@1000.service"),
             ),
-            ("/system.slice/docker-0123.scope", true, unit("docker-0123.scope")),
-            ("/machine.slice/libpod-0123.scope/container", true, unit("libpod-0123.scope")),
-            ("/init.scope", true, unit("init.scope")),
+            ("/system.slice/docker-0123.scope", true, scope("docker-0123.scope", "/system.slice/docker-0123.scope")),
+            ("/machine.slice/libpod-0123.scope/container", true, scope("libpod-0123.scope", "/machine.slice/libpod-0123.scope/container")),
+            ("/init.scope", true, scope("init.scope", "/init.scope")),
             // The unit's main process is the daemon itself, which the test calls the main process.
             ("/system.slice/cron.service", true, Ok(())),
             ("/system.slice/atd.service", true, unit("atd.service")),

@@ -3,8 +3,9 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
-use std::path::Path;
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -56,6 +57,8 @@ pub struct CommandOptions<'a> {
     pub databases: Option<&'a DatabaseCopies>,
     /// The library that sets what connections of SQLite keep; `None` if no setup changes it.
     pub library: Option<&'a Path>,
+    /// Whether an earlier run of the command has shown its output to the user.
+    pub is_shown: bool,
     /// The seed of the device model.
     pub seed: u64,
     /// The command lines with which this program starts its own processes.
@@ -142,7 +145,8 @@ pub(crate) fn line(words: &[OsString]) -> String {
 
 /// Runs the command in rounds, once per round in every setup, records and analyses each run, and compares the
 /// setups. Also returns the analysis of the first run. Calls `begins` before each run, and writes recordings
-/// to folders in `out`.
+/// to folders in `out`. The user sees the output of one run; the output of each measured run goes to a file next
+/// to the run's recording, so that all measured runs write to the same kind of file.
 ///
 /// The command starts in the current directory or, on a device that is formatted for the command, in the root
 /// directory of the new file system. The file system is synced before each run, so that no run writes back
@@ -167,12 +171,17 @@ pub fn run_command_series(
     let mut joinable = None;
     let warmed = in_folder.filter(|_| options.replay.is_none());
     let another = arms.iter().find(|arm| arm.setup.setup.instead != arms[0].setup.setup.instead);
-    for arm in warmed.into_iter().chain(another) {
+    // A changed program has not run yet.
+    let mut is_shown = options.is_shown;
+    for (arm, is_another) in warmed.map(|arm| (arm, false)).into_iter().chain(another.map(|arm| (arm, true)))
+    {
         say!("Running `{}` once without measuring it …", options.words_line(&arm.setup.setup));
         let unmeasured = out.join("unmeasured");
         // The calls cost time, so only a run that is not measured shows the transactions.
         let calls = options.databases.is_some();
-        let run = run_once(&arm.setup.setup, options, &unmeasured, calls, &mut notes);
+        let output = (is_shown && !is_another).then(|| Output::at(&unmeasured)).transpose()?;
+        is_shown = true;
+        let run = run_once(&arm.setup.setup, options, &unmeasured, (calls, output.as_ref()), &mut notes);
         if calls && run.is_ok() && joinable.is_none() {
             joinable = Joinable::of(&unmeasured)?;
         }
@@ -181,12 +190,19 @@ pub fn run_command_series(
             _ => Err(ExperimentError::system("remove", &unmeasured)(error)),
         })?;
         run?;
+        output.map_or(Ok(()), |output| output.remove())?;
     }
     let mut first = None;
     let runs = design.run(begins, &mut |measurement| {
         let of_round = CommandOptions { seed: measurement.seed, ..options.clone() };
+        let recording = measurement.recording(out);
+        let output = Output::at(&recording)?;
         let (figures, analysed) =
-            run_once(&measurement.setup.setup, &of_round, &measurement.recording(out), false, &mut notes)?;
+            run_once(&measurement.setup.setup, &of_round, &recording, (false, Some(&output)), &mut notes)?;
+        if !std::mem::replace(&mut is_shown, true) {
+            output.show(SHOWN_MOST)?;
+        }
+        output.keep()?;
         first.get_or_insert(analysed);
         Ok(figures)
     })?;
@@ -225,7 +241,7 @@ fn run_once(
     setup: &Setup,
     options: &CommandOptions<'_>,
     out: &Path,
-    calls: bool,
+    (calls, output): (bool, Option<&Output>),
     notes: &mut Notes,
 ) -> Result<(RunFigures, Analysed), ExperimentError> {
     let mut bed = TestBed::for_command(setup, &[], options.seed, options.roles, options.stop)?;
@@ -269,10 +285,12 @@ fn run_once(
             dir: starts_in,
             mounts: view.as_ref().map(|view| Arc::clone(view.namespace())),
             overlays: view.as_ref().map(|view| view.overlays().to_vec()).unwrap_or_default(),
+            copies: view.as_ref().map(|view| view.copies().to_vec()).unwrap_or_default(),
             environment,
             own_group: true,
             cgroups: confined.dirs().map(Path::to_owned).collect(),
             output: CommandOutput::ToError,
+            log: output.map(|output| Arc::clone(&output.file)),
             ..CommandSetting::default()
         },
         calls,
@@ -285,6 +303,7 @@ fn run_once(
         return Err(ExperimentError::OutOfMemory { limit });
     }
     if let Some(failure) = Failure::of(summary.command_exit, summary.command_signal) {
+        output.map_or(Ok(()), |output| output.show(SHOWN_OF_FAILED))?;
         return Err(ExperimentError::CommandFailed { command: options.words_line(setup), failure });
     }
     if let (Some(fresh), Some(journal)) = (&fresh, change.journal) {
@@ -302,6 +321,53 @@ fn run_once(
         None => command_took(out, options)?,
     };
     Ok((RunFigures::of_recording(&analysed.analysis, wall_s, out), analysed))
+}
+
+/// How much of its output a command shows at most, in bytes.
+const SHOWN_MOST: u64 = 1 << 20;
+/// How much of its output a failed command shows at most, in bytes.
+const SHOWN_OF_FAILED: u64 = 16 << 10;
+
+/// The output of a command in one run.
+struct Output {
+    path: PathBuf,
+    file: Arc<OwnedFd>,
+}
+
+impl Output {
+    /// Creates the file for the output of a run, next to its recording.
+    fn at(recording: &Path) -> Result<Output, ExperimentError> {
+        let mut path = recording.as_os_str().to_owned();
+        path.push(".output");
+        let path = PathBuf::from(path);
+        let file = private::create_file(&path).map_err(ExperimentError::system("create", &path))?;
+        Ok(Output { path, file: Arc::new(file.into()) })
+    }
+
+    /// Shows at most the last `most` bytes to the user.
+    fn show(&self, most: u64) -> Result<(), ExperimentError> {
+        let cannot = || ExperimentError::system("read", &self.path);
+        let mut file = fs::File::open(&self.path).map_err(cannot())?;
+        let length = file.metadata().map_err(cannot())?.len();
+        if length > most {
+            say!("… (the complete output is in {})", self.path.display());
+            file.seek(SeekFrom::Start(length - most)).map_err(cannot())?;
+        }
+        for line in BufReader::new(file).split(b'\n') {
+            say!("{}", String::from_utf8_lossy(&line.map_err(cannot())?));
+        }
+        Ok(())
+    }
+
+    /// Keeps the file if the command wrote something.
+    fn keep(self) -> Result<(), ExperimentError> {
+        let length = fs::metadata(&self.path).map_err(ExperimentError::system("read", &self.path))?.len();
+        if length == 0 { self.remove() } else { Ok(()) }
+    }
+
+    fn remove(self) -> Result<(), ExperimentError> {
+        fs::remove_file(&self.path).map_err(ExperimentError::system("remove", &self.path))
+    }
 }
 
 fn command_took(recording: &Path, options: &CommandOptions<'_>) -> Result<f64, ExperimentError> {

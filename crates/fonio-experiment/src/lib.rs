@@ -61,7 +61,7 @@ pub use recreate::{
     recreate,
 };
 pub use report::document;
-pub use rounds::{Arm, Design, Measurement, PILOT_ROUNDS, Rounds, RunTimes, Timed};
+pub use rounds::{Arm, Design, KNOWN_WITHIN, Measurement, PILOT_ROUNDS, Rounds, RunTimes, Timed};
 pub use run::{Run, RunOptions, run_once};
 pub use series::{RunFigures, Series, Variation, VariationResult, fastest, run_series, variations};
 pub use setup::{Background, Conditions, MdRaid0, Medium, Member, Setup, Storage};

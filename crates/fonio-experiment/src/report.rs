@@ -2,7 +2,7 @@
 //! report on the first setup's first run.
 
 use fonio_analysis::Answer;
-use fonio_analysis::compare::interval::{RUNS_MIN, Side};
+use fonio_analysis::compare::interval::{RUNS_MIN, Side, rounds_needed};
 use fonio_core::Unit;
 use fonio_core::statistics::sample::mean;
 use fonio_report::Document;
@@ -13,7 +13,7 @@ use fonio_report::document::{
 use crate::background::{BackgroundFigures, OwnFigures};
 use crate::matrix::SEPARATOR;
 use crate::proof::transactions::Joinable;
-use crate::rounds::RunTimes;
+use crate::rounds::{KNOWN_WITHIN, ROUNDS_MAX, RunTimes, Timed};
 use crate::series::{RunFigures, Series, VariationResult};
 
 /// Returns the report on `series`. `explained` is the report on the recording of the first run. The sections
@@ -23,12 +23,8 @@ pub fn document(series: &Series, explained: Option<Document>) -> Document {
     let mut verdict = verdict(series);
     let mut explained = explained.unwrap_or_default();
     if !explained.verdict.sentence.is_empty() {
-        // The recording begins before the work and ends after it.
-        let first = series.variations.first().and_then(|variation| variation.runs.first());
-        let recorded = explained.facts.iter_mut().find(|fact| fact.label == "Recorded");
-        if let (Some(fact), Some(run)) = (recorded, first) {
-            let took = Unit::S.format(run.wall_s);
-            fact.note = format!("the first run, which took {took}, and the time around it");
+        if let Some(run) = series.variations.first().and_then(|variation| variation.runs.first()) {
+            explained.facts.iter_mut().for_each(|fact| tell_length(fact, run.wall_s));
         }
         verdict.reasons.push(format!("Recorded on {name}: {}", explained.verdict.sentence));
         verdict.reasons.extend(explained.verdict.reasons);
@@ -45,6 +41,25 @@ pub fn document(series: &Series, explained: Option<Document>) -> Document {
         provenance: [vec![Fact::new("Seed", Cell::count(series.seed, Unit::Number))], explained.provenance]
             .concat(),
         next: Vec::new(),
+    }
+}
+
+/// A recording of a run is as long as the run if the two differ by at most this factor.
+const AS_LONG: f64 = 1.05;
+
+/// Replaces the length of a recording by that of the first run. The recording begins before the work and ends after
+/// it; if it is much longer, the fact has both lengths.
+fn tell_length(fact: &mut Fact, run_s: f64) {
+    let Cell::Number(recorded_s, Unit::S) = fact.value else { return };
+    if fact.label != "Recorded" {
+        return;
+    }
+    if recorded_s <= run_s * AS_LONG {
+        *fact =
+            Fact::new("First run", Cell::Number(run_s, Unit::S)).note("the figures below are of this run");
+    } else {
+        let took = Unit::S.format(run_s);
+        fact.note = format!("the first run, which took {took}, and the time around it");
     }
 }
 
@@ -72,9 +87,34 @@ fn verdict(series: &Series) -> Verdict {
         })
         // Leave out a sentence that is already part of the first sentence.
         .chain(on_each_place(series).into_iter().filter(|told| !sentence.contains(told)))
+        .chain((tone == Tone::Plain).then(|| more_rounds(series)).flatten())
         .chain(series.notes.iter().cloned())
         .collect();
     Verdict { tone, sentence, reasons }
+}
+
+/// Returns a sentence on the rounds that are needed to know every gain, if more than the measured ones are
+/// needed. `None` also if there are too few rounds for an estimate.
+fn more_rounds(series: &Series) -> Option<String> {
+    let base = |variation: &VariationResult| {
+        let name = variation.compared_with.as_deref()?;
+        series.variations.iter().find(|base| base.name == name)
+    };
+    let times = |variation: &VariationResult| variation.runs.iter().map(Timed::wall_s).collect::<Vec<f64>>();
+    let together = series.variations.iter().filter(|variation| variation.compared_with.is_some()).count();
+    let needed = series.variations.iter().filter_map(|variation| {
+        rounds_needed(&times(base(variation)?), &times(variation), KNOWN_WITHIN, together, ROUNDS_MAX)
+    });
+    let needed = needed.max()?;
+    let measured = series.variations.iter().map(|variation| variation.runs.len()).max()?;
+    let round_s: f64 = series.variations.iter().map(|variation| variation.times.wall_s).sum();
+    (needed > measured).then(|| {
+        format!(
+            "The run times vary: about {needed} rounds are needed to know each gain to within 25 % (--runs {needed}, at \
+             least {}).",
+            Unit::S.format((needed as f64 * round_s).ceil())
+        )
+    })
 }
 
 fn shown(series: &Series) -> (Tone, String) {
@@ -96,17 +136,17 @@ fn shown(series: &Series) -> (Tone, String) {
             Tone::Plain,
             format!("{took}; to show a difference, run each setup three times or more (--runs auto)."),
         ),
-        (Some(variation), _) => (Tone::Notice, format!("{took}; {}.", faster_than_base(variation))),
+        (Some(variation), _) => (Tone::Notice, format!("{took}; {}.", faster_than_base(series, variation))),
         (None, _) if best(false).is_some() => (
             Tone::Notice,
             format!("{took}; the only fixes shown to be faster can lose or corrupt data at a power cut."),
         ),
         _ if others.iter().all(|variation| variation.power_cut.is_none()) => {
-            let sides = with_sides(compared.iter().copied());
+            let sides = with_sides(series, compared.iter().copied());
             (Tone::Plain, format!("{took}; no other setup was shown to be at least 5 % faster{sides}."))
         }
         _ => {
-            let sides = with_sides(compared.iter().copied());
+            let sides = with_sides(series, compared.iter().copied());
             (Tone::Plain, format!("{took}; no tested fix was shown to be at least 5 % faster{sides}."))
         }
     }
@@ -128,7 +168,7 @@ fn on_each_place(series: &Series) -> Vec<String> {
     let on_place = |base: &&VariationResult| {
         let there = series.variations.iter().filter(|variation| variation.place == base.place);
         match fastest_shown(there.filter(|variation| variation.safe && is_compared(variation))) {
-            Some(variation) => format!("{}.", faster_than_base(variation)),
+            Some(variation) => format!("{}.", faster_than_base(series, variation)),
             None => format!("On {}, no setup was shown to be faster than {}.", base.place, base.name),
         }
     };
@@ -147,12 +187,12 @@ fn fastest_shown<'a>(setups: impl Iterator<Item = &'a VariationResult>) -> Optio
 }
 
 /// Returns a clause on the gain of a setup over the setup with which it is compared.
-fn faster_than_base(variation: &VariationResult) -> String {
+fn faster_than_base(series: &Series, variation: &VariationResult) -> String {
     format!(
         "{} is {} times as fast as {} ({})",
-        variation.name,
+        label(series, &variation.name),
         gain(variation),
-        variation.compared_with.as_deref().unwrap_or_default(),
+        label(series, variation.compared_with.as_deref().unwrap_or_default()),
         Unit::S.format(variation.times.wall_s)
     )
 }
@@ -167,16 +207,16 @@ fn side(variation: &VariationResult) -> Option<Side> {
 }
 
 /// Returns a clause that names the setups whose difference was shown, but may be smaller than 5 %.
-fn with_sides<'a>(setups: impl Iterator<Item = &'a VariationResult>) -> String {
+fn with_sides<'a>(series: &Series, setups: impl Iterator<Item = &'a VariationResult>) -> String {
     let clause = |variation: &VariationResult| {
-        let base = variation.compared_with.as_deref()?;
+        let base = label(series, variation.compared_with.as_deref()?);
         let words = match side(variation)? {
             Side { is_little: true, is_higher: false } => "a little faster than",
             Side { is_little: true, is_higher: true } => "a little slower than",
             Side { is_little: false, is_higher: false } => "faster by an unclear amount than",
             Side { is_little: false, is_higher: true } => "slower by an unclear amount than",
         };
-        let name = &variation.name;
+        let name = label(series, &variation.name);
         Some(format!("; {name} is {words} {base} ({} times as fast)", gain(variation)))
     };
     setups.filter_map(clause).collect()
@@ -195,14 +235,38 @@ fn faster(variation: &VariationResult) -> Option<(f64, f64, f64)> {
     Some((1.0 / change.high?, 1.0 / change.ratio?, 1.0 / change.low?))
 }
 
-/// Returns short names of all setups for tables. If all setups are on one storage and differ in file system
-/// or scheduler, the storage is left out, because the title names it.
+/// The short name of the setup without a fix, if all others are this setup with a fix.
+const WITHOUT: &str = "without a fix";
+
+/// Returns short names of all setups, for sentences and tables. What all setups have in common is left out,
+/// because the title names it: the storage, or the complete setup to which the others add a fix.
 fn labels(series: &Series) -> Vec<&str> {
-    let names = series.variations.iter().map(|variation| variation.name.as_str());
-    let place =
-        names.clone().next().and_then(|first| Some(first.split_once(SEPARATOR)?.0)).unwrap_or_default();
-    let without_place = |name| str::strip_prefix(name, place)?.strip_prefix(SEPARATOR);
-    names.clone().map(without_place).collect::<Option<Vec<&str>>>().unwrap_or_else(|| names.collect())
+    let names: Vec<&str> = series.variations.iter().map(|variation| variation.name.as_str()).collect();
+    let [first, others @ ..] = names.as_slice() else { return names };
+    let first: &str = first;
+    let fixes: Option<Vec<&str>> =
+        others.iter().map(|name| name.strip_prefix(first)?.strip_prefix(", ")).collect();
+    if let Some(fixes) = fixes.filter(|fixes| !fixes.is_empty()) {
+        return [vec![WITHOUT], fixes].concat();
+    }
+    if let Some((common, _)) = first.rsplit_once(" (")
+        && let Some(changed) = names
+            .iter()
+            .map(|name| name.strip_prefix(common)?.strip_prefix(" (")?.strip_suffix(')'))
+            .collect::<Option<Vec<&str>>>()
+    {
+        return changed;
+    }
+    let place = first.split_once(SEPARATOR).map_or("", |(place, _)| place);
+    let without_place: Option<Vec<&str>> =
+        names.iter().map(|name| name.strip_prefix(place)?.strip_prefix(SEPARATOR)).collect();
+    without_place.unwrap_or(names)
+}
+
+/// Returns the short name of a setup.
+fn label<'a>(series: &'a Series, name: &'a str) -> &'a str {
+    let at = series.variations.iter().position(|variation| variation.name == name);
+    at.map_or(name, |at| labels(series)[at])
 }
 
 fn section(series: &Series) -> Section {
@@ -542,6 +606,21 @@ mod tests {
     }
 
     #[test]
+    fn the_rounds_that_are_missing_are_told() {
+        let of = |others| verdict(&series(others)).reasons;
+        // The gain is known well enough, or shown.
+        assert_eq!(of(vec![result("c", true, &BASE)]), Vec::<String>::new());
+        assert_eq!(of(vec![result("a", true, &[5.0, 5.1, 4.9])]), Vec::<String>::new());
+        assert_eq!(
+            of(vec![result("b", true, &[5.0, 9.0, 14.0])]),
+            [
+                "The run times vary: about 96 rounds are needed to know each gain to within 25 % (--runs 96, at least \
+                 30 min 57 s)."
+            ]
+        );
+    }
+
+    #[test]
     fn a_faster_place_does_not_hide_what_is_faster_on_it() {
         let on_disk = |name: &str, base: &str, times: &[f64]| VariationResult {
             place: "disk".to_owned(),
@@ -561,9 +640,12 @@ mod tests {
     }
 
     #[test]
-    fn labels_leave_out_a_place_that_all_setups_have() {
+    fn labels_leave_out_what_all_setups_have() {
         for (names, expected) in [
-            (&["card", "card, wal"][..], &["card", "card, wal"][..]),
+            (&["card", "card, wal"][..], &[WITHOUT, "wal"][..]),
+            (&["/srv/app (before)", "/srv/app (after)"], &["before", "after"]),
+            (&["card", "card, wal", "disk"], &["card", "card, wal", "disk"]),
+            (&["card"], &["card"]),
             (&["card with ext4", "card with ext4, wal", "card with xfs"], &["ext4", "ext4, wal", "xfs"]),
             (&["a with none", "b with none"], &["a with none", "b with none"]),
             (&["card with a hole", "disk"], &["card with a hole", "disk"]),
@@ -574,16 +656,19 @@ mod tests {
         }
     }
 
-    /// The report has two times: that of the run, and that of its recording.
     #[test]
-    fn the_length_of_the_recording_is_told_apart_from_the_run() {
-        let mut explained = Document {
-            facts: vec![Fact::new("Recorded", Cell::Number(11.0, Unit::S))],
-            ..Document::default()
+    fn a_report_has_one_length_of_the_first_run() {
+        let fact_of = |recorded_s: f64| {
+            let mut explained = Document {
+                facts: vec![Fact::new("Recorded", Cell::Number(recorded_s, Unit::S))],
+                ..Document::default()
+            };
+            explained.verdict.sentence = "Storage is not the problem.".to_owned();
+            let fact = document(&series(Vec::new()), Some(explained)).facts.remove(0);
+            format!("{} {} ({})", fact.label, fact.value.text(), fact.note)
         };
-        explained.verdict.sentence = "Storage is not the problem.".to_owned();
-        let document = document(&series(Vec::new()), Some(explained));
-        assert_eq!(document.facts[0].note, "the first run, which took 10 s, and the time around it");
+        assert_eq!(fact_of(10.2), "First run 10 s (the figures below are of this run)");
+        assert_eq!(fact_of(11.0), "Recorded 11 s (the first run, which took 10 s, and the time around it)");
     }
 
     #[test]

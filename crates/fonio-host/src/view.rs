@@ -31,6 +31,7 @@ use crate::error::HostError;
 pub struct View {
     namespace: Arc<OwnedFd>,
     overlays: Vec<(DeviceId, PathBuf)>,
+    copies: Vec<(PathBuf, PathBuf)>,
 }
 
 /// A folder that shows other contents in a view.
@@ -41,6 +42,17 @@ pub(crate) enum Cover {
     Overlay { lower: PathBuf, upper: PathBuf, work: PathBuf, at: PathBuf },
     /// `at` shows the folder `content` with the mounts in it.
     Folder { content: PathBuf, at: PathBuf },
+}
+
+impl Cover {
+    /// Returns the folder that contains the changed or copied files, and the user's folder with these files.
+    fn copied(&self) -> (PathBuf, PathBuf) {
+        match self {
+            // The overlay can be in a copied folder, which another cover shows in the place of the user's folder.
+            Cover::Overlay { lower, upper, .. } => (upper.clone(), lower.clone()),
+            Cover::Folder { content, at } => (content.clone(), at.clone()),
+        }
+    }
 }
 
 /// The files that a command changed in a view whose changes are thrown away.
@@ -113,6 +125,7 @@ impl View {
             }
             let mut view = View::of_this_thread()?;
             view.overlays = overlays;
+            view.copies = covers.iter().map(Cover::copied).collect();
             Ok(view)
         })
     }
@@ -147,13 +160,18 @@ impl View {
     fn of_this_thread() -> Result<View, HostError> {
         let path = "/proc/thread-self/ns/mnt";
         let namespace = File::open(path).map_err(HostError::system("open", path))?;
-        Ok(View { namespace: Arc::new(namespace.into()), overlays: Vec::new() })
+        Ok(View { namespace: Arc::new(namespace.into()), overlays: Vec::new(), copies: Vec::new() })
     }
 
     /// Returns the device number and the upper folder of each overlay over the user's folders. A recorder needs
     /// them to name files, because the mounts exist only in the view.
     pub fn overlays(&self) -> &[(DeviceId, PathBuf)] {
         &self.overlays
+    }
+
+    /// Returns the folders with changed or copied files, each with the folder that shows these files in the view.
+    pub fn copies(&self) -> &[(PathBuf, PathBuf)] {
+        &self.copies
     }
 
     /// Returns the descriptor with which a process enters the view (setns(2)).

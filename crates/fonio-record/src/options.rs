@@ -116,6 +116,9 @@ pub struct CommandSetting {
     pub mounts: Option<Arc<OwnedFd>>,
     /// The overlays in this namespace: the device number and the upper folder of each.
     pub overlays: Vec<(DeviceId, PathBuf)>,
+    /// The folders with copies that this namespace shows in the place of the user's folders: each with the user's
+    /// folder. Files in the former are recorded with their paths in the latter, which the user knows.
+    pub copies: Vec<(PathBuf, PathBuf)>,
     /// Environment variables added to the recorder's environment variables.
     pub environment: Vec<(OsString, OsString)>,
     /// Make the command the leader of a new process group, which ends when the command ends.
@@ -126,6 +129,8 @@ pub struct CommandSetting {
     pub output: CommandOutput,
     /// A descriptor to which the command's standard output goes instead, such as the end of a pipe.
     pub stdout: Option<Arc<OwnedFd>>,
+    /// A file to which the command's standard output and standard error go instead.
+    pub log: Option<Arc<OwnedFd>>,
 }
 
 /// Where a command's standard output goes.

@@ -1,14 +1,14 @@
 //! Renders a report for a terminal: verdict, findings, then a short table for each question.
 //!
 //! The output fits the given width: columns that do not fit on a narrow terminal are omitted instead of
-//! wrapped. The caller states whether the terminal supports colour and block characters ([`TerminalStyle`]).
+//! wrapped, and a line below the table names them. The caller states whether the terminal supports colour and block characters ([`TerminalStyle`]).
 
 use std::io;
 
 use fonio_core::{printable, printable_line};
 
 use crate::document::{Card, Cell, Chart, Document, Fact, Plot, Scale, Section, Series, Table, Tone};
-use crate::text::{cut, shorten, width, wrap};
+use crate::text::{shorten, shorten_all, width, wrap};
 
 /// What the terminal can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -282,27 +282,30 @@ impl Terminal<'_> {
             let cells = text.iter().map(|row| width(&row[column])).max().unwrap_or(0);
             cells.max(width(&labels[column]))
         };
-        // First shorten the longest text column as far as it stays readable, then omit optional columns.
+        // First shorten the longest column as far as it stays readable, then omit optional columns. Of a column
+        // with numbers, only the heading is shortened.
         const LEAST: usize = 14;
         const LEAST_OF_PATHS: usize = 28;
         const LEAST_OF_SENTENCES: usize = 36;
         let least = |column: usize| {
+            if table.is_numeric(column) {
+                let cells = text.iter().map(|row| width(&row[column])).max().unwrap_or(0);
+                return cells.max(LEAST);
+            }
             if table.columns[column].wordy {
                 return LEAST_OF_SENTENCES;
             }
             if text.iter().any(|row| row[column].starts_with('/')) { LEAST_OF_PATHS } else { LEAST }
         };
         let room = self.style.width - 2;
+        let mut omitted: Vec<usize> = Vec::new();
         let mut widths: Vec<usize>;
         loop {
             widths = columns.iter().map(|&column| natural(column)).collect();
             let mut excess =
                 (widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)).saturating_sub(room);
             while excess > 0 {
-                let flexible = columns
-                    .iter()
-                    .enumerate()
-                    .filter(|&(at, &column)| !table.is_numeric(column) && widths[at] > least(column));
+                let flexible = columns.iter().enumerate().filter(|&(at, &column)| widths[at] > least(column));
                 let Some((at, _)) = flexible.max_by_key(|&(at, _)| widths[at]) else { break };
                 widths[at] -= 1;
                 excess -= 1;
@@ -311,8 +314,8 @@ impl Terminal<'_> {
                 break;
             }
             match columns.iter().rposition(|&column| table.columns[column].optional) {
-                Some(at) => drop(columns.remove(at)),
-                None if columns.len() > 2 => drop(columns.pop()),
+                Some(at) => omitted.push(columns.remove(at)),
+                None if columns.len() > 2 => omitted.extend(columns.pop()),
                 None => {
                     // If two columns are too long, only the longer column is shortened.
                     while excess > 0 {
@@ -325,23 +328,33 @@ impl Terminal<'_> {
             }
         }
         let ellipsis = self.ellipsis();
+        let all_labels: Vec<&str> = columns.iter().map(|&column| labels[column].as_str()).collect();
+        let narrowest = |texts: &[&str], at: usize| {
+            // Headings that differ in different columns must stay different, too.
+            shorten_all(texts, widths[at], ellipsis, false)[at].clone()
+        };
+        let heads: Vec<String> = (0..columns.len()).map(|at| narrowest(&all_labels, at)).collect();
+        let cells: Vec<Vec<String>> = columns
+            .iter()
+            .zip(&widths)
+            .map(|(&column, &width)| {
+                let cells: Vec<&str> = text.iter().map(|row| row[column].as_str()).collect();
+                shorten_all(&cells, width, ellipsis, table.columns[column].wordy)
+            })
+            .collect();
         let set = |text: &str, at: usize, column: usize| {
-            let text = match table.columns[column].wordy {
-                true => cut(text, widths[at], ellipsis),
-                false => shorten(text, widths[at], ellipsis),
-            };
-            let pad = " ".repeat(widths[at] - width(&text));
+            let pad = " ".repeat(widths[at] - width(text));
             if table.is_numeric(column) { format!("{pad}{text}") } else { format!("{text}{pad}") }
         };
         let head: Vec<String> =
-            columns.iter().enumerate().map(|(at, &column)| set(&labels[column], at, column)).collect();
+            columns.iter().enumerate().map(|(at, &column)| set(&heads[at], at, column)).collect();
         let head = self.inked(Some(Ink::Faint), head.join("  ").trim_end());
         self.line(&format!("  {head}"))?;
-        for (row, cells) in text.iter().zip(shown) {
+        for (row, of_row) in shown.iter().enumerate() {
             let mut line = Vec::new();
             for (at, &column) in columns.iter().enumerate() {
-                let set = set(&row[column], at, column);
-                line.push(match &cells[column] {
+                let set = set(&cells[at][row], at, column);
+                line.push(match &of_row[column] {
                     Cell::Judgement(tone, _) => self.inked(Some(Ink::Tone(*tone)), &set),
                     Cell::Unknown => self.inked(Some(Ink::Faint), &set),
                     _ => set,
@@ -356,6 +369,12 @@ impl Terminal<'_> {
                 "  ",
                 &format!("and {} more", fonio_core::Unit::Count.format(hidden as f64)),
             )?;
+        }
+        if !omitted.is_empty() {
+            omitted.sort_unstable();
+            let names: Vec<&str> = omitted.iter().map(|&column| labels[column].as_str()).collect();
+            let said = format!("Too narrow for: {}", names.join(", "));
+            self.paragraph(Some(Ink::Faint), "  ", &said)?;
         }
         Ok(())
     }

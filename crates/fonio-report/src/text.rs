@@ -1,5 +1,6 @@
 //! Fits text to a width.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use fonio_core::printable_line;
@@ -96,6 +97,52 @@ pub fn shorten(text: &str, columns: usize, ellipsis: char) -> String {
     head.push(ellipsis);
     head.extend(tail.into_iter().rev());
     head
+}
+
+/// Shortens texts to at most `columns` so that different texts stay different: where [`shorten`] or [`cut`]
+/// (`keeps_start`) would make texts equal, the part in which they differ is kept.
+pub fn shorten_all(texts: &[&str], columns: usize, ellipsis: char, keeps_start: bool) -> Vec<String> {
+    let fit = |text: &str| match keeps_start {
+        true => cut(text, columns, ellipsis),
+        false => shorten(text, columns, ellipsis),
+    };
+    let mut short: Vec<String> = texts.iter().map(|text| fit(text)).collect();
+    let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for (at, text) in short.iter().enumerate() {
+        groups.entry(text.clone()).or_default().push(at);
+    }
+    for group in groups.values() {
+        let first = texts[group[0]];
+        let Some(begin) = group.iter().filter_map(|at| first_difference(first, texts[*at])).min() else {
+            continue;
+        };
+        for &at in group {
+            short[at] = around(texts[at], begin, columns, ellipsis);
+        }
+    }
+    short
+}
+
+/// Returns the number of characters before the first difference; `None` if the texts are equal.
+fn first_difference(one: &str, other: &str) -> Option<usize> {
+    let same = one.chars().zip(other.chars()).take_while(|(one, other)| one == other).count();
+    (one != other).then_some(same)
+}
+
+/// Shortens a text to at most `columns`: it keeps a quarter at its start, and as much as possible from shortly
+/// before the character `begin` on.
+fn around(text: &str, begin: usize, columns: usize, ellipsis: char) -> String {
+    /// Characters of the equal part that stay before the difference.
+    const BEFORE: usize = 3;
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let head: String = text.chars().take(begin.saturating_sub(BEFORE).min(columns / 4)).collect();
+    let from = begin.saturating_sub(BEFORE);
+    let rest: String = text.chars().skip(from).collect();
+    let left_out = if from > head.chars().count() { ellipsis.to_string() } else { String::new() };
+    let room = columns.saturating_sub(width(&head) + width(&left_out));
+    head + &left_out + &cut(&rest, room, ellipsis)
 }
 
 /// A writer that wraps lines to a width. Longer lines are wrapped between words and continue below their last
@@ -262,5 +309,31 @@ mod tests {
         assert_eq!(shorten("/var/lib/app/data.db", 11, '…'), "/v…/data.db");
         assert_eq!(shorten("日本語のファイル", 7, '…'), "日…イル");
         assert_eq!(shorten("short", 11, '…'), "short");
+    }
+
+    #[test]
+    fn different_names_stay_different() {
+        let check = |texts: &[&str], columns: usize, keeps_start: bool, expected: &[&str]| {
+            let short = shorten_all(texts, columns, '…', keeps_start);
+            assert_eq!(short, expected);
+            assert!(short.iter().all(|text| width(text) <= columns), "{short:?}");
+        };
+        // The usual middle is left out if the ends tell the names apart.
+        check(&["/data/app/notes.db", "/data/app/order.db"], 12, false, &["/d…/notes.db", "/d…/order.db"]);
+        check(
+            &["/srv/runs/before/card/recording", "/srv/runs/after/card/recording", "short"],
+            18,
+            false,
+            &["/srv…ns/before/ca…", "/srv…ns/after/car…", "short"],
+        );
+        check(
+            &["INSERT INTO t(a) VALUES 1", "INSERT INTO t(b) VALUES 1"],
+            15,
+            true,
+            &["INS… t(a) VALU…", "INS… t(b) VALU…"],
+        );
+        // A text that is the beginning of another, and equal texts.
+        check(&["aaaaaaaaaaaaaaaa", "aaaaaaaaaaaaaaaab"], 8, true, &["aa…aaa", "aa…aaab"]);
+        check(&["aaaaaaaaaaaa", "aaaaaaaaaaaa"], 6, true, &["aaaaa…", "aaaaa…"]);
     }
 }

@@ -82,6 +82,8 @@ needs! {
     Npm "npm" "The program npm is installed, and its registry can be reached." Programs(&["npm"])
     Clang "clang" "The programs clang-14 and llvm-strip-14 are installed." Programs(&["clang-14", "llvm-strip-14"])
     Mosquitto "mosquitto" "The programs mosquitto and mosquitto_sub are installed." Programs(&["mosquitto", "mosquitto_sub"])
+    Msmtp "msmtp" "The program msmtp is installed." Programs(&["msmtp"])
+    HomeAssistant "home_assistant" "The program hass of Home Assistant is installed." Programs(&["hass"])
     Openssl "openssl" "The program openssl is installed." Programs(&["openssl"])
     Cc "cc" "A C compiler with the address sanitizer is installed." Programs(&["cc"])
     Bpf "bpf" "The kernel supports BPF with type information (Linux 5.15 or later)." File("/sys/kernel/btf/vmlinux")

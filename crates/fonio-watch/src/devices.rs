@@ -1,10 +1,21 @@
 //! Tracks the watched devices: their counters per minute, their wear, and their presence.
 
 use fonio_core::{ByteCount, DeviceId, DeviceKind};
-use fonio_machine::{Health, StorageDevice, storage_devices};
+use fonio_machine::{Health, Machine, StorageDevice, storage_devices};
 use rustc_hash::FxHashMap;
 
 use crate::summary::{DeviceFigures, Event, HealthReading, Traffic, UnixSeconds};
+
+/// Types of file systems whose data are on another machine.
+const NETWORK: [&str; 10] =
+    ["nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "fuse.sshfs", "fuse.glusterfs", "fuse.rclone"];
+
+/// Returns the device numbers of the mounted network file systems.
+pub fn network_file_systems(machine: &Machine) -> Vec<DeviceId> {
+    let mounts = machine.mounts();
+    let of_network = mounts.iter().filter(|mount| NETWORK.contains(&mount.filesystem.as_str()));
+    of_network.map(|mount| mount.device).collect()
+}
 
 /// The watched devices, as found by the last [`Devices::look`].
 #[derive(Debug, Default)]
@@ -49,6 +60,22 @@ impl Devices {
     /// Returns the name of a watched device.
     pub fn name(&self, id: DeviceId) -> Option<&str> {
         self.known.get(&id).map(|known| known.name.as_str())
+    }
+
+    /// Returns the name of a disk that is not watched; for a network file system, its type. Returns `None` for a
+    /// watched disk, for a layer such as a loop device whose data are on a watched disk, and for an unknown
+    /// device.
+    pub fn unwatched(&self, id: DeviceId, machine: &Machine) -> Option<String> {
+        if id.major() == 0 {
+            let mounts = machine.mounts();
+            let mount = mounts.iter().find(|mount| mount.device == id)?;
+            return NETWORK.contains(&mount.filesystem.as_str()).then(|| mount.filesystem.clone());
+        }
+        let is_above_watched = || machine.with_all_below(&[id]).iter().any(|id| self.known.contains_key(id));
+        if self.known.contains_key(&id) || is_above_watched() {
+            return None;
+        }
+        machine.name_of(machine.disk_of(id))
     }
 
     /// Reads the devices' counters. Returns the increase of the counters since the last call, and the devices

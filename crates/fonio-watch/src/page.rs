@@ -196,6 +196,12 @@ fn wait_section(load: &Summary, stalls: &StallsAnswer, curves: &Curves<'_>) -> S
         &blocked,
     );
     let figure = Chart { marks: stalls.stalls.iter().take(MARKS_MAX).map(mark).collect(), ..figure };
+    let is_watched = |name: &str| load.devices.iter().any(|watched| watched.name == name);
+    let device = |name: Option<&str>| match name {
+        None => Cell::Unknown,
+        Some(name) if is_watched(name) => Cell::Name(name.to_owned()),
+        Some(name) => Cell::Name(format!("{name} (not watched)")),
+    };
     let table = Table {
         caption: "Waits for storage".to_owned(),
         columns: vec![
@@ -211,7 +217,7 @@ fn wait_section(load: &Summary, stalls: &StallsAnswer, curves: &Curves<'_>) -> S
             .map(|row| {
                 vec![
                     Cell::Name(answers::party_name(&row.party)),
-                    row.device.clone().map_or(Cell::Unknown, Cell::Name),
+                    device(row.device.as_deref()),
                     Cell::count(row.waits.count(), Unit::Count),
                     Cell::count(row.waits.total().0, Unit::Ns),
                     Cell::Number(share(&row.waits), Unit::Share),
@@ -228,10 +234,10 @@ fn wait_section(load: &Summary, stalls: &StallsAnswer, curves: &Curves<'_>) -> S
         answer,
         figures: if is_empty { Vec::new() } else { vec![figure] },
         tables: if is_empty { Vec::new() } else { vec![table] },
+        notes: answers::unwatched_sentence(&stalls.unwatched).into_iter().collect(),
         hints: vec![
             "Drag across a chart to zoom all charts to that period; double-click to zoom out.".to_owned(),
         ],
-        ..Section::default()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Shares the watch's figures with its servers.
 
+use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,6 +9,9 @@ use fonio_core::ByteCount;
 use crate::summary::{Bounds, Summary};
 
 const BOUNDS: Bounds = Bounds { parties: 60, files: 20, stalls: 20, events: 20 };
+
+/// Maximum number of notifications that wait for a broker.
+const NOTIFICATIONS_MAX: usize = 16;
 
 /// The figures of the last minute, and the totals since the watch began.
 #[derive(Debug, Default)]
@@ -27,8 +31,8 @@ pub struct Figures {
     pub minutes: u64,
     /// Bytes that the watch wrote to the medium in the last 24 hours, as counted by the watch itself.
     pub written: ByteCount,
-    /// The number of notifications so far, and the last one.
-    pub notification: (u64, String),
+    /// The last notifications, with their numbers, which count from 1.
+    pub notifications: VecDeque<(u64, String)>,
 }
 
 impl Shared {
@@ -52,8 +56,12 @@ impl Shared {
 
     /// Hands a notification to the servers, which publish it with the next minute.
     pub fn notify(&self, text: &str) {
-        let mut figures = self.lock();
-        figures.notification = (figures.notification.0 + 1, text.to_owned());
+        let notifications = &mut self.lock().notifications;
+        let number = notifications.back().map_or(1, |(number, _)| number + 1);
+        notifications.push_back((number, text.to_owned()));
+        if notifications.len() > NOTIFICATIONS_MAX {
+            notifications.pop_front();
+        }
     }
 
     /// Returns a copy of the present figures.

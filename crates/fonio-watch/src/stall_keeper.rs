@@ -40,10 +40,12 @@ pub fn tell(
     (wall, now): (WallClock, Timestamp),
     recent: &Recent,
     observer: &mut Observer,
-    (devices, tally): (&Devices, &Tally),
+    (devices, tally): (&Devices, &mut Tally),
 ) -> Told {
     let files = files_of(recent, found, observer);
-    let stall = stall(found, wall, (recent, observer), (devices, tally), &files);
+    let waits = found.others.iter().chain([&found.worst]);
+    let networks: Vec<DeviceId> = waits.filter_map(|wait| tally.network(wait.file?)).collect();
+    let stall = stall(found, wall, (recent, observer), (devices, tally, &networks), &files);
     let head = head(found, &stall, (wall, now), (recent, observer), &files);
     Told { stall, head, files }
 }
@@ -100,13 +102,17 @@ fn stall(
     found: &FoundStall,
     wall: WallClock,
     (recent, observer): (&Recent, &Observer),
-    (devices, tally): (&Devices, &Tally),
+    (devices, tally, networks): (&Devices, &Tally, &[DeviceId]),
     files: &Files,
 ) -> Stall {
     let name = |id| observer.party(id).clone();
     let judge = |wait: &ObservedWait| {
         let span = (wait.row.began, wait.row.ended.unwrap_or(found.ended));
-        let disk_of = |file: SeenFile| observer.disk_of(file.inode.fs).or_else(|| tally.disk_of(file));
+        let disk_of = |file: SeenFile| {
+            // A file system on the network has requests on no disk.
+            let of_network = networks.iter().copied().find(|network| *network == file.inode.fs);
+            of_network.or_else(|| observer.disk_of(file.inode.fs)).or_else(|| tally.disk_of(file))
+        };
         let (device, why) = device_and_why(recent.requests(), wait, span, wait.file.and_then(disk_of), &name);
         // Without BPF, no requests are observed. The requests at the start of a long wait are no longer stored.
         let is_known = observer.limited_because().is_none() && span.0 >= recent.complete_since(span.1);
@@ -212,9 +218,12 @@ fn head(
     }
 }
 
-/// Returns the name of a device, even if the device is not watched (such as a loop device).
+/// Returns the name of a device, even if the device is not watched (such as a loop device). For a network file
+/// system, returns its type.
 fn device_name(device: DeviceId, devices: &Devices) -> Option<String> {
-    devices.name(device).map(str::to_owned).or_else(|| Machine::here().device(device)?.name)
+    let machine = Machine::here();
+    let name = devices.name(device).map(str::to_owned).or_else(|| machine.device(device)?.name);
+    name.or_else(|| devices.unwatched(device, &machine))
 }
 
 fn kept_thread(tid: u32, observer: &Observer) -> Option<KeptThread> {

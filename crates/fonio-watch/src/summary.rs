@@ -115,7 +115,8 @@ pub struct PartyFigures {
 #[allow(missing_docs)]
 pub struct BlockedFigures {
     pub party: Party,
-    /// Name of the device on which the threads waited; `None` if unknown.
+    /// Name of the device on which the threads waited, or the type of a network file system; `None` if unknown. A
+    /// device that is not among the summary's devices was not watched.
     pub device: Option<String>,
     /// Durations of the threads' waits for storage.
     pub waits: Histogram,

@@ -1,10 +1,11 @@
 //! Sums up the events of a minute by id; names are looked up at the end of the minute.
 
 use fonio_core::{BlockedIn, ByteCount, Content, DeviceId, Op, SeenFile, Timestamp};
+use fonio_machine::Machine;
 use fonio_record::observer::{Observed, ObservedRequest, ObservedWait, Observer, Party, PartyId};
 use rustc_hash::FxHashMap;
 
-use crate::devices::Devices;
+use crate::devices::{Devices, network_file_systems};
 use crate::histogram::Histogram;
 use crate::own_disks::OwnDisks;
 use crate::summary::{BlockedFigures, DeviceFigures, FileFigures, PartyFigures, Summary, Target, Traffic};
@@ -35,7 +36,8 @@ impl Place {
 #[derive(Debug, Default)]
 pub struct Tally {
     parties: FxHashMap<(PartyId, DeviceId), Traffic>,
-    /// Blocked times by party and disk, including disks that are not watched; `None` if the disk is unknown.
+    /// Blocked times by party and disk, including disks that are not watched and network file systems; `None` if
+    /// the disk is unknown.
     blocked: FxHashMap<(PartyId, Option<DeviceId>), Histogram>,
     files: FxHashMap<(Place, PartyId, DeviceId), u64>,
     /// Disk of each file system, learned from the requests of this minute, and of the minute before it. Later file
@@ -44,6 +46,8 @@ pub struct Tally {
     disks_before: FxHashMap<DeviceId, DeviceId>,
     /// Disks of the threads, across minutes.
     own_disks: OwnDisks,
+    /// The network file systems in this minute; `None` until a wait needs them.
+    networks: Option<Vec<DeviceId>>,
 }
 
 impl Tally {
@@ -111,9 +115,10 @@ impl Tally {
         }
     }
 
-    /// Returns the disk on which a thread waited: the disk of the file, or of the thread's own request.
-    fn disk_of_wait(&self, wait: &ObservedWait) -> Option<DeviceId> {
-        let of_file = wait.file.and_then(|file| self.disk_of(file));
+    /// Returns the disk on which a thread waited: the disk of the file, or of the thread's own request. A wait for a
+    /// file on a network file system has the device number of this file system, so that it counts for no disk.
+    fn disk_of_wait(&mut self, wait: &ObservedWait) -> Option<DeviceId> {
+        let of_file = wait.file.and_then(|file| self.network(file).or_else(|| self.disk_of(file)));
         of_file.or_else(|| {
             let tids = [Some(wait.row.tid), wait.row.waker_tid].into_iter().flatten();
             self.own_disks.of_wait(tids, (wait.row.began, wait.row.ended?))
@@ -123,6 +128,16 @@ impl Tally {
     /// Returns the disk that holds a file, if a recent request has shown this disk.
     pub fn disk_of(&self, file: SeenFile) -> Option<DeviceId> {
         self.disks.get(&file.inode.fs).or_else(|| self.disks_before.get(&file.inode.fs)).copied()
+    }
+
+    /// Returns the device number of a file's file system if this is a network file system.
+    pub fn network(&mut self, file: SeenFile) -> Option<DeviceId> {
+        let fs = file.inode.fs;
+        if fs.major() != 0 {
+            return None;
+        }
+        let networks = self.networks.get_or_insert_with(|| network_file_systems(&Machine::here()));
+        networks.contains(&fs).then_some(fs)
     }
 
     /// Ends the minute, looks up the names for the minute's rows, and begins a new minute.
@@ -144,15 +159,20 @@ impl Tally {
             });
             summary.party(&PartyFigures { party: observer.party(party).clone(), device, traffic });
         }
+        let machine = Machine::here();
+        let mut unwatched: FxHashMap<DeviceId, Option<String>> = FxHashMap::default();
         for ((party, device), waits) in std::mem::take(&mut self.blocked) {
-            // A wait on a disk that is not watched is a wait without a device.
-            let device = device.and_then(name);
+            let device = device.and_then(|id| {
+                let unwatched = unwatched.entry(id);
+                name(id).or_else(|| unwatched.or_insert_with(|| devices.unwatched(id, &machine)).clone())
+            });
             let party = observer.party(party).clone();
             let rows =
                 Summary { blocked: vec![BlockedFigures { party, device, waits }], ..Summary::default() };
             summary.blocked_rows(&rows);
         }
         self.disks_before = std::mem::take(&mut self.disks);
+        self.networks = None;
         let files = self.take_files();
         let mut largest: Vec<SeenFile> = files.iter().filter_map(|((place, ..), _)| place.file()).collect();
         largest.truncate(PATHS_MAX);
@@ -317,6 +337,25 @@ mod tests {
         of_file.file = Some(seen(1, 5));
         let rows = vec![Observed::Request(request(1000)), own_request(A, 61_990), Observed::Wait(of_file)];
         check(rows, &[(Some(DeviceId::new(179, 0)), 1)]);
+    }
+
+    #[test]
+    fn a_wait_for_a_network_file_system_is_on_no_disk() {
+        let network = DeviceId::new(0, 44);
+        let mut tally = Tally { networks: Some(vec![network]), ..Tally::default() };
+        let mut rows = Vec::new();
+        for fs in [network, DeviceId::new(0, 45)] {
+            let mut of_file = wait(1, 61_000, 62_000);
+            let file = seen(1, 5);
+            of_file.file = Some(SeenFile { inode: fonio_core::Inode { fs, ..file.inode }, ..file });
+            rows.push(Observed::Wait(of_file));
+        }
+        // The thread also read from a disk during the wait.
+        rows.insert(0, own_request(A, 61_990));
+        rows.iter().for_each(|row| tally.add(row, &Devices::default()));
+        let mut blocked: Vec<_> = tally.blocked.keys().map(|(_, device)| *device).collect();
+        blocked.sort_unstable();
+        assert_eq!(blocked, [Some(network), Some(A)]);
     }
 
     #[test]

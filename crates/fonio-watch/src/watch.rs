@@ -205,7 +205,7 @@ impl Watch {
             (self.wall, now),
             &self.recent,
             &mut self.observer,
-            (&self.devices, &self.tally),
+            (&self.devices, &mut self.tally),
         );
         if self.kept_at.len() < KEPT_PER_HOUR {
             self.kept_at.push_back(now);

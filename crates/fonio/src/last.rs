@@ -2,33 +2,22 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use fonio_core::ByteCount;
 use fonio_recording::is_recording;
-use fonio_system::{dated, say, state};
-use fonio_watch::times;
+use fonio_system::{dated, say};
+
+use crate::kept;
 
 /// The input that stands for the newest kept recording. A file with this name is `./last`.
 pub const LAST: &str = "last";
 
-/// Limits for the earlier recordings that remain when a new one is made without `--output`.
-const EARLIER: dated::Limits = dated::Limits { folders: 4, bytes: ByteCount(1 << 30) };
-
-fn folder() -> Result<PathBuf> {
-    Ok(state::lasting_folder().context("this user has no home folder")?.join("checks"))
-}
+/// The folder of the recordings in the state folder.
+const CHECKS: &str = "checks";
 
 /// Returns the path of a recording for which the user named none, and removes old recordings there.
 pub fn place() -> Result<PathBuf> {
-    let folder = folder()?;
-    dated::make_room(&folder, EARLIER).with_context(|| format!("cannot use {}", folder.display()))?;
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let time = times::in_file_name(i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX));
-    let name = |number: u32| if number == 1 { time.clone() } else { format!("{time}-{number}") };
-    let free = (1..).map(|number| folder.join(name(number))).find(|path| !path.exists());
-    Ok(free.expect("a folder has fewer files than 2³²"))
+    kept::place(CHECKS)
 }
 
 /// Returns the path that the input `named` stands for: the newest kept recording for [`LAST`], otherwise
@@ -37,7 +26,7 @@ pub fn resolve(named: &Path) -> Result<PathBuf> {
     if named != Path::new(LAST) {
         return Ok(named.to_owned());
     }
-    let newest = newest(&folder()?)?;
+    let newest = newest(&kept::folder(CHECKS)?)?;
     if named.exists() {
         say!("note: `{LAST}` is {}; the file in this folder is `./{LAST}`", newest.display());
     }

@@ -5,6 +5,7 @@ mod commands;
 mod exit;
 mod filter;
 mod input;
+mod kept;
 mod last;
 mod offered;
 mod output;

@@ -5,9 +5,10 @@ use std::{fs, io};
 
 use anyhow::{Context, Result, ensure};
 use fonio_recording::WriterOptions;
-use fonio_system::{Caller, private};
+use fonio_system::{Caller, private, say};
 
 use crate::cli::run::SetupArgs;
+use crate::kept;
 
 /// Returns the options for a recording that belongs to the person who called fonio.
 pub fn recording(overwrite: bool) -> WriterOptions {
@@ -47,6 +48,31 @@ pub fn results_directory(named: Option<&Path>, default: &str) -> Result<PathBuf>
         }
     }
     unreachable!("a directory has fewer than 2^32 names")
+}
+
+/// The folder of the results of proofs in the state folder.
+const PROOFS: &str = "proofs";
+
+/// Creates the directory for the results of a proof with a command: the directory that the user named, or a new one
+/// in the state folder, so that nothing is left in the folder of the user's program. If the state folder cannot
+/// be used, the directory is in the current folder.
+pub fn proof_directory(named: Option<&Path>) -> Result<PathBuf> {
+    if named.is_some() {
+        return results_directory(named, RESULTS);
+    }
+    let made = kept::place(PROOFS).and_then(|path| {
+        private::create_folder(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(path)
+    });
+    made.or_else(|error| {
+        say!("The results go to the current folder (name another with --output): {error:#}");
+        results_directory(None, RESULTS)
+    })
+}
+
+/// Returns whether these results are in the state folder.
+pub fn is_kept(results: &Path) -> bool {
+    kept::folder(PROOFS).is_ok_and(|folder| results.starts_with(folder))
 }
 
 /// Writes the series to `summary.json` and returns the text of this file.

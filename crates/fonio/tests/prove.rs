@@ -109,11 +109,36 @@ fn names(series: &Value) -> Vec<&str> {
     series["variations"].as_array().unwrap().iter().map(|arm| arm["name"].as_str().unwrap()).collect()
 }
 
-/// The lines that the program printed in each run.
-fn modes(out: &Output) -> Vec<String> {
-    let all = text(&out.stderr);
+/// Runs a command, and returns its process id and its output.
+fn with_pid(command: &mut Command) -> (u32, Output) {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    (child.id(), child.wait_with_output().unwrap())
+}
+
+/// Returns the beginning of the names of a proof's folders with copies. Other tests' proofs use the same disk.
+fn copies_of(pid: u32) -> String {
+    format!(".fonio-proof-{pid}-")
+}
+
+fn lines(lines: &[&str]) -> Vec<String> {
+    lines.iter().map(|line| (*line).to_owned()).collect()
+}
+
+/// Returns the lines of the program in a text.
+fn modes(text: &str) -> Vec<String> {
     let is_mode = |line: &&str| ["delete ", "wal ", "persist "].iter().any(|mode| line.starts_with(mode));
-    all.lines().filter(is_mode).map(str::to_owned).collect()
+    text.lines().filter(is_mode).map(str::to_owned).collect()
+}
+
+/// Returns the lines that the program printed on the screen, and in each measured run, by the names of the setups
+/// and the rounds.
+fn printed(out: &Output, series: &Value) -> (Vec<String>, Vec<String>) {
+    let runs = |arm: &Value| arm["runs"].as_array().unwrap().clone();
+    let measured = series["variations"].as_array().unwrap().iter().flat_map(runs).flat_map(|run| {
+        let file = format!("{}.output", run["recording"].as_str().unwrap());
+        modes(&fs::read_to_string(&file).unwrap_or_else(|error| panic!("{file}: {error}")))
+    });
+    (modes(&text(&out.stderr)), measured.collect())
 }
 
 #[test]
@@ -124,7 +149,7 @@ fn a_command_is_measured_with_copies_of_its_database() {
     let app = App::new();
     let before = app.state();
     // The database is found by a first run, and every run begins with the same 20 rows.
-    let out = app.prove(&["wal-full", "--json"], &["python3", "notes.py"]).output().unwrap();
+    let (pid, out) = with_pid(&mut app.prove(&["wal-full", "--json"], &["python3", "notes.py"]));
     let series = answer(&out);
     let folder = app.folder.display().to_string();
     assert_eq!(names(&series), [folder.as_str(), &format!("{folder}, wal-full")]);
@@ -132,10 +157,17 @@ fn a_command_is_measured_with_copies_of_its_database() {
     assert_eq!(series["databases"][0], database.as_str());
     let keep = series["variations"][1]["keep"].as_str().unwrap();
     assert_eq!(keep, format!("`fonio fix apply wal-full {database}`"));
-    // The first run, the unmeasured run, and two rounds, the second in reverse order.
+    // Only the first run prints to the screen; the others are two rounds of both setups.
     let (delete, wal) = ("delete 2 1000 40", "wal 2 1000 40");
-    assert_eq!(modes(&out), [delete, delete, delete, wal, wal, delete], "{}", text(&out.stderr));
+    let (screen, runs) = printed(&out, &series);
+    assert_eq!((screen, runs), (lines(&[delete]), lines(&[delete, delete, wal, wal])));
     assert!(app.state() == before, "the folder has changed");
+    // The report names the user's file, not the copy, which is gone.
+    let recording = series["variations"][0]["runs"][0]["recording"].as_str().unwrap();
+    let report =
+        Command::new(env!("CARGO_BIN_EXE_fonio")).args(["report", "--json", recording]).output().unwrap();
+    let report = text(&report.stdout);
+    assert!(report.contains(&database) && !report.contains(&copies_of(pid)), "{report}");
     assert_eq!(app.left_behind(), Vec::<PathBuf>::new());
 
     // A command that fails in the runs with the fix, and one that sets the mode itself.
@@ -143,6 +175,7 @@ fn a_command_is_measured_with_copies_of_its_database() {
         "python3 notes.py; test $(dd if=notes.db bs=1 skip=18 count=1 2>/dev/null | od -An -tu1) = 1";
     let failed = app.prove(&["wal-full"], &["sh", "-c", script]).output().unwrap();
     assert_eq!(failed.status.code(), Some(1), "{}", text(&failed.stderr));
+    assert_eq!(modes(&text(&failed.stderr)), [delete, wal], "a failed run shows its output");
     let script = "import sqlite3; d = sqlite3.connect('notes.db'); d.execute('PRAGMA journal_mode=DELETE'); \
                   d.execute('INSERT INTO t VALUES (1)'); d.commit()";
     let own = app.prove(&["wal-full"], &["python3", "-c", script]).output().unwrap();
@@ -220,8 +253,8 @@ fn settings_of_connections_are_made_from_outside() {
     let series = answer(&out);
     let (delete, normal, few, persist) =
         ("delete 2 1000 40", "wal 1 1000 40", "delete 2 50 40", "persist 2 1000 40");
-    let expected = [delete, delete, delete, normal, few, persist, persist, few, normal, delete];
-    assert_eq!(modes(&out), expected, "{}", text(&out.stderr));
+    let expected = [delete, delete, normal, normal, few, few, persist, persist];
+    assert_eq!(printed(&out, &series), (lines(&[delete]), lines(&expected)));
     assert!(series["variations"][1]["keep"].as_str().unwrap().contains("PRAGMA synchronous=NORMAL"));
     // The dry run names the library that the program uses.
     let dry = app.prove(&["synchronous=off", "--dry-run"], &["python3", "notes.py"]).output().unwrap();
@@ -231,9 +264,9 @@ fn settings_of_connections_are_made_from_outside() {
     // A database that the command creates gets its mode from outside, too.
     fs::remove_file(app.folder.join("notes.db")).unwrap();
     let created = app.prove(&["wal-full", "--json"], &["python3", "notes.py"]).output().unwrap();
-    answer(&created);
+    let series = answer(&created);
     let (delete, wal) = ("delete 2 1000 20", "wal 2 1000 20");
-    assert_eq!(modes(&created), [delete, delete, delete, wal, wal, delete], "{}", text(&created.stderr));
+    assert_eq!(printed(&created, &series), (lines(&[delete]), lines(&[delete, delete, wal, wal])));
     assert!(!app.folder.join("notes.db").exists() && before.len() > app.state().len());
 }
 
@@ -297,8 +330,50 @@ print('wal after', d.execute('SELECT count(*) FROM t').fetchone()[0], file=sys.s
     let folder = app.folder.display();
     assert_eq!(names(&series), [format!("{folder} (before)"), format!("{folder} (after)")]);
     let (old, new) = ("delete 2 1000 40", "wal after 40");
-    assert_eq!(modes(&out), [old, old, new, old, new, new, old], "{}", text(&out.stderr));
+    // Each of the two commands prints once.
+    assert_eq!(printed(&out, &series), (lines(&[old, new]), lines(&[old, old, new, new])));
     assert!(app.state() == before, "the folder has changed");
+}
+
+/// Without options, the number of runs is found, and nothing is left in the program's folder.
+#[test]
+fn a_proof_leaves_its_results_in_the_state_folder() {
+    if !can_prove() {
+        return;
+    }
+    let app = App::new();
+    let before = app.state();
+    let state = app.dir.path().join("state");
+    let fonio = |words: &[&str]| {
+        let mut fonio = Command::new(env!("CARGO_BIN_EXE_fonio"));
+        fonio.args(["fix", "prove", "wal-full"]).args(words).args(["--", "python3", "notes.py"]);
+        fonio.current_dir(&app.folder).env("FONIO_LASTING_STATE", &state).env("COLUMNS", "500");
+        with_pid(&mut fonio)
+    };
+    let told = |text: &str, time: &str| {
+        let until =
+            format!("until each gain is known to within 25 %, but all runs together take at most {time}");
+        text.contains("Each of 2 setups is measured 3 times, and then ") && text.contains(&until)
+    };
+    let (_, dry) = fonio(&["--dry-run"]);
+    assert!(told(&text(&dry.stdout), "3 min"), "{}{}", text(&dry.stdout), text(&dry.stderr));
+    let (pid, out) = fonio(&["--runs", "auto:10s"]);
+    let (said, shown) = (text(&out.stderr), text(&out.stdout));
+    assert!(out.status.success() && told(&said, "10 s"), "{said}");
+    assert!(app.state() == before, "the folder has changed");
+    let page = shown.lines().find_map(|line| line.strip_prefix("Full report with charts: ")).unwrap();
+    let results = Path::new(page).parent().unwrap();
+    assert_eq!(results.parent().unwrap(), state.join("proofs"), "{shown}");
+    let read = |name: &str| fs::read_to_string(results.join(name)).unwrap();
+    let series: Value = serde_json::from_str(&read("summary.json")).unwrap();
+    let runs = |arm: usize| series["variations"][arm]["runs"].as_array().unwrap().len();
+    assert!(runs(0) >= 3 && runs(0) == runs(1), "{series}");
+    assert!(!read("report.html").contains(&copies_of(pid)));
+    assert!(
+        !shown.contains(&copies_of(pid))
+            && shown.contains("as fast as without a fix") | shown.contains("--runs "),
+        "{shown}"
+    );
 }
 
 /// The database's folder is a mount point, so there is nothing of its file system outside of it.
@@ -321,8 +396,7 @@ fn a_database_at_the_top_of_a_mount_is_copied_there() {
     let series = answer(&out);
     assert_eq!(series["databases"][0], mounted.join("notes.db").display().to_string().as_str());
     let (delete, wal) = ("delete 2 1000 40", "wal 2 1000 40");
-    let shown: Vec<String> = modes(&out);
-    assert_eq!(shown, [delete, delete, delete, wal, wal, delete], "{}", text(&out.stderr));
+    assert_eq!(printed(&out, &series), (lines(&[delete]), lines(&[delete, delete, wal, wal])));
     // The journal and the log were on the mounted device.
     for arm in series["variations"].as_array().unwrap() {
         for run in arm["runs"].as_array().unwrap() {

@@ -23,8 +23,8 @@ const ITEMS: u32 = 100;
 /// Number of runs of the program by hand, with and without a write-ahead log each.
 const BY_HAND: usize = 3;
 const TOOLS: &[tools::Tool] = &[("sqlite3", "sqlite3", "the truth about a write-ahead log")];
-/// The results of `fonio fix prove`, which go to the current folder.
-const RESULTS: [&str; 2] = ["fonio-runs", "fonio-runs-2"];
+/// The folder of the results of `fonio fix prove` in fonio's own state.
+const RESULTS: [&str; 1] = ["proofs"];
 /// The prices that fonio names.
 const LOSES_NOTHING: &str = "A power cut loses no more data than without the fix";
 const LOSES_LAST: &str = "A power cut can lose the last transactions";
@@ -135,13 +135,15 @@ impl App {
         let folder = card.join("app");
         self.install(&folder, needs)?;
         let folders = [folder.as_path(), Path::new(OWN[0]), Path::new(OWN[1])];
-        let before = State::of(&folders)?;
+        let before = State::of(&folders)?.without(&RESULTS);
 
         let mut person = Person::new(|line: &str| here(line, &folder, walk.programs));
         let mut said = person.types(&format!("fonio fix prove wal-full -- {}", self.command))?;
-        if Gain::of(&said.flowing()).is_none_or(|gain| gain.low <= 1.0) {
-            // A person who was told that nothing was shown lets fonio choose the number of runs.
-            said = person.types(&format!("fonio fix prove wal-full --runs auto -- {}", self.command))?;
+        if Gain::of(&said.flowing()).is_none_or(|gain| gain.low <= 1.0)
+            && let Some(rounds) = rounds_advised(&said.flowing())
+        {
+            // A person who was told that nothing was shown, and how many rounds are needed, runs these.
+            said = person.types(&format!("fonio fix prove wal-full --runs {rounds} -- {}", self.command))?;
         }
         let proven = person.passed();
         let (typed, words) = (person.typed, person.words);
@@ -306,6 +308,12 @@ impl Gain {
     }
 }
 
+/// Returns the number of rounds that a result without a shown gain advises: `(--runs 24, at least 90 s)`.
+fn rounds_advised(text: &str) -> Option<u32> {
+    let (_, rest) = text.split_once("(--runs ")?;
+    rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
+}
+
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
@@ -336,6 +344,13 @@ mod tests {
         let honest = text.replace(LOSES_NOTHING, LOSES_LAST);
         assert_eq!(is_fix_right(&honest, Some(gain), &unsynced), Ok(()));
         assert_eq!(Gain::of("no difference was shown"), None);
+    }
+
+    #[test]
+    fn the_advised_rounds_are_read_from_the_result() {
+        let text = "about 24 rounds are needed to know each gain to within 25 % (--runs 24, at least 90 s).";
+        assert_eq!(rounds_advised(text), Some(24));
+        assert_eq!(rounds_advised("run each setup three times or more (--runs auto)"), None);
     }
 
     #[test]

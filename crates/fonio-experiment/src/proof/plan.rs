@@ -61,6 +61,8 @@ pub struct ProofPlan<'a> {
     pub sqlite: Vec<PathBuf>,
     /// Whether the library is loaded into the command.
     pub is_preloaded: bool,
+    /// Whether the first run has shown the command's output.
+    is_shown: bool,
 }
 
 /// The result of a proof.
@@ -115,7 +117,8 @@ impl<'a> ProofPlan<'a> {
             return Err(pragmas.not_from_outside(change, &line(options.command), reason.to_owned()));
         }
         let is_preloaded = !needed.is_empty();
-        Ok(ProofPlan { options, arms, databases, sqlite: subject.sqlite, is_preloaded })
+        let is_shown = subject.is_found;
+        Ok(ProofPlan { options, arms, databases, sqlite: subject.sqlite, is_preloaded, is_shown })
     }
 
     /// Copies the databases, and runs all setups in rounds. Calls `begins` before each run, and writes
@@ -137,6 +140,7 @@ impl<'a> ProofPlan<'a> {
             before_each: options.before_each,
             databases: copies.as_ref(),
             library: options.library.filter(|_| self.is_preloaded),
+            is_shown: self.is_shown,
             seed: options.seed,
             roles: options.roles,
             stop: options.stop,
@@ -152,7 +156,7 @@ impl<'a> ProofPlan<'a> {
 struct Subject {
     databases: Vec<PathBuf>,
     sqlite: Vec<PathBuf>,
-    /// Whether a first run looked for the SQLite.
+    /// Whether a first run of the command ended well.
     is_found: bool,
 }
 

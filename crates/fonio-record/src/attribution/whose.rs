@@ -221,7 +221,7 @@ impl<'a> WithFiles<'a> {
         // The first known name of a file is also the best guess for earlier times.
         for (at, named) in names.iter().enumerate() {
             let from = if at == 0 { from } else { named.at };
-            self.inner.file(&row(from, Some(named.path.clone()), named.content))?;
+            self.inner.file(&row(from, Some(self.files.told(&named.path)), named.content))?;
         }
         // The kind of data may become known late, because a database gets its first page only at the end of
         // the first transaction.

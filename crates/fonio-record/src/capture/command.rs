@@ -134,6 +134,11 @@ impl CommandSetting {
                 command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             }
         }
+        if let Some((Ok(output), Ok(errors))) =
+            self.log.as_ref().map(|log| (log.try_clone(), log.try_clone()))
+        {
+            command.stdout(output).stderr(errors);
+        }
         // A reader that gets no copy sees the end of the output at once.
         if let Some(Ok(copy)) = self.stdout.as_ref().map(|stdout| stdout.try_clone()) {
             command.stdout(copy);

@@ -189,9 +189,9 @@ impl Capture<'_> {
     ) -> Result<Running<'a>, RecordError> {
         let monitor = self.options.sample_interval.map(|_| Monitor::new(&self.machine));
         let mut threads = Threads::default();
-        let overlays = &self.options.setting.overlays;
+        let setting = &self.options.setting;
         let files = self.files.as_ref().map(|(scope, _)| {
-            Files::watching(&self.machine, |fs| scope.has(fs)).with_overlays(overlays, &self.machine)
+            Files::watching(&self.machine, |fs| scope.has(fs)).with_setting(setting, &self.machine)
         });
         let process_times = probes.blocked.as_ref().map(|_| ProcessTimes::begin(&self.machine));
         let began = now();

@@ -90,8 +90,10 @@ fn answer(about: &About<'_>, blocked: &Blocked) -> String {
             format!(" During its longest waits, {share} of the outstanding I/O came from {}.", whose(row))
         })
         .unwrap_or_default();
+    // The verdict adds up the time of all threads.
+    let which = if first.threads > 1 { " (its longest blocked thread)" } else { "" };
     format!(
-        "{} was blocked for {time} of {whole}, mostly {}.{behind}",
+        "{} was blocked for {time} of {whole}{which}, mostly {}.{behind}",
         first.full_name(),
         doing(operation, file, first.through.as_ref())
     )

@@ -4,6 +4,7 @@ mod groups;
 mod kept;
 mod names;
 mod stalls;
+mod unwatched;
 mod wear;
 
 use crate::rings::History;
@@ -12,6 +13,7 @@ pub use groups::{CauseKind, StallGroup, groups};
 pub use kept::{Followed, FollowedSpan, followed};
 pub use names::{party_name, stall_operation};
 pub use stalls::{StallsAnswer, ToldStall, stall_reason, stall_sentence, stalls};
+pub use unwatched::{UnwatchedDisk, unwatched, unwatched_sentence};
 pub use wear::{
     Basis, Estimate, FileShare, PartyShare, WearAnswer, WornDevice, health_facts, wear, wear_sentence,
 };

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::groups::{StallGroup, groups};
 use super::names::{party_name, stall_operation};
+use super::unwatched::{UnwatchedDisk, unwatched};
 use crate::rings::History;
 use crate::summary::{Event, Stall, Summary, UnixSeconds, Why};
 use crate::times;
@@ -30,6 +31,8 @@ pub struct StallsAnswer {
     pub stalls: Vec<ToldStall>,
     /// Number of all stalls since `since`, including stalls that the history no longer lists.
     pub stalls_in_all: u64,
+    /// Waits on disks that are not watched, most time first.
+    pub unwatched: Vec<UnwatchedDisk>,
     /// Remarks for the user on the answer, each in one sentence.
     pub notes: Vec<String>,
 }
@@ -85,6 +88,7 @@ pub fn stalls(history: &History, since: UnixSeconds) -> StallsAnswer {
         watched_from: (sum.watched_s > 0).then_some(sum.began),
         watched_s: sum.watched_s,
         notes: notes(&sum, history.damaged),
+        unwatched: unwatched(&sum),
         groups: groups(&stalls),
         stalls: stalls.into_iter().map(told).collect(),
         stalls_in_all: in_all,

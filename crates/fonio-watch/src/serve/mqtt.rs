@@ -68,8 +68,10 @@ struct Publisher {
 impl Publisher {
     fn run(&self, shared: &Shared, stop: &AtomicBool, tell: fn(&str)) {
         let mut told = String::new();
+        // The number of the last published notification. Those that came without a connection are published later.
+        let mut notified = 0;
         while !stop.load(Ordering::Relaxed) {
-            let Err(error) = self.publish(shared, stop) else { return };
+            let Err(error) = self.publish(shared, stop, &mut notified) else { return };
             let error = error.to_string();
             if error != told {
                 tell(&format!(
@@ -86,10 +88,10 @@ impl Publisher {
     }
 
     /// Publishes the figures each minute until `stop` is set.
-    fn publish(&self, shared: &Shared, stop: &AtomicBool) -> io::Result<()> {
+    fn publish(&self, shared: &Shared, stop: &AtomicBool, notified: &mut u64) -> io::Result<()> {
         let mut stream = self.connect()?;
         let mut described: Vec<String> = Vec::new();
-        let (mut minutes, mut notified) = (0, shared.figures().notification.0);
+        let mut minutes = 0;
         self.send(&mut stream, &self.topic("availability"), "online", true)?;
         while !stop.load(Ordering::Relaxed) {
             let figures = shared.wait(minutes, Duration::from_millis(500));
@@ -98,10 +100,11 @@ impl Publisher {
             }
             minutes = figures.minutes;
             self.send_figures(&mut stream, &figures, &mut described)?;
-            let (number, text) = &figures.notification;
-            if *number != notified {
-                notified = *number;
-                self.send(&mut stream, &self.topic("notification"), text, false)?;
+            for (number, text) in &figures.notifications {
+                if number > notified {
+                    self.send(&mut stream, &self.topic("notification"), text, false)?;
+                    *notified = *number;
+                }
             }
         }
         self.send(&mut stream, &self.topic("availability"), "offline", true)?;

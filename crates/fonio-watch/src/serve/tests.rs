@@ -138,7 +138,11 @@ fn a_real_broker_gets_the_sensors_and_their_figures() {
     };
     let shared = Arc::new(Shared::default());
     let settings = Settings { mqtt: Some(mqtt), ..Settings::default() };
+    // One notification comes before the connection, and two come in one minute.
+    let notifications = ["1 stall\nearly\n", "2 stalls\nof Zürich\n", "the last week\n"];
+    shared.notify(notifications[0]);
     let servers = start(&settings, Arc::clone(&shared), |_| {}).unwrap();
+    notifications[1..].iter().for_each(|text| shared.notify(text));
     shared.add(&minute());
     let mut lines = BufReader::new(listener.0.stdout.take().unwrap()).lines().map_while(Result::ok);
     let mut seen: Vec<String> = Vec::new();
@@ -165,6 +169,18 @@ fn a_real_broker_gets_the_sensors_and_their_figures() {
         described("mmcblk0_life")["value_template"],
         "{{ value_json.devices['mmcblk0'].life_used_percent }}"
     );
+    // A message with several lines is printed as several lines.
+    let wanted = notifications.map(|text| format!("fonio/pi_4/notification 0 {text}")).concat();
+    let mut told = String::new();
+    while told.len() < wanted.len() {
+        told += &lines.next().unwrap_or_else(|| panic!("only {told} was published"));
+        told.push('\n');
+        // mosquitto_sub ends each message with a line break of its own.
+        if told.ends_with("\n\n") {
+            told.pop();
+        }
+    }
+    assert_eq!(told, wanted);
     drop(servers);
     let offline = lines.find(|line| line.starts_with("fonio/pi_4/availability"));
     assert!(offline.is_some_and(|line| line.ends_with(" offline")));

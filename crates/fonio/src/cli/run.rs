@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use fonio_core::quantity::{parse_bytes, parse_duration};
-use fonio_experiment::Candidate;
 use fonio_experiment::replay::What;
+use fonio_experiment::{Candidate, PILOT_ROUNDS};
 use fonio_host::{CpuShare, Filesystem, LinkRates};
 use fonio_lab::Wanted;
 use fonio_record::Quiet;
@@ -217,15 +217,16 @@ pub struct SetupArgs {
     ///
     /// Each round runs every setup once. `auto` runs three rounds to estimate the variation. More rounds
     /// follow until every gain is known to within 25 %, for at most three minutes; `auto:1m` sets this time.
-    #[arg(long, value_name = "N", default_value = "3", value_parser = parse_runs)]
-    pub runs: Runs,
+    /// Default: auto for `fonio fix prove … -- CMD`, otherwise 3.
+    #[arg(long, value_name = "N", value_parser = parse_runs)]
+    pub runs: Option<Runs>,
     /// Draw all random choices from this seed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Write the result to this path.
     ///
     /// PATH is a new folder for the recordings. Default: fonio-runs, or the first free name of fonio-runs-2,
-    /// …
+    /// …; for `fonio fix prove … -- CMD`, a folder in /var/lib/fonio/proofs, where the newest five remain.
     #[arg(short, long = "output", value_name = "PATH")]
     pub out: Option<PathBuf>,
     /// Write a page with charts to this file.
@@ -306,13 +307,22 @@ pub enum Runs {
     Auto(Duration),
 }
 
-/// The time limit of `--runs auto`.
-const AUTO_TIME: Duration = Duration::from_secs(180);
+impl Runs {
+    /// `--runs auto`.
+    pub const AUTO: Runs = Runs::Auto(Duration::from_secs(180));
+}
+
+impl Default for Runs {
+    /// The number of runs without `--runs`, except in a proof with a command.
+    fn default() -> Runs {
+        Runs::Number(PILOT_ROUNDS)
+    }
+}
 
 fn parse_runs(text: &str) -> Result<Runs, String> {
     match text.parse::<u32>() {
         Ok(number @ 1..=1000) => Ok(Runs::Number(number)),
-        _ if text == "auto" => Ok(Runs::Auto(AUTO_TIME)),
+        _ if text == "auto" => Ok(Runs::AUTO),
         _ => match text.strip_prefix("auto:").map(parse_duration) {
             Some(Ok(time)) => Ok(Runs::Auto(time)),
             _ => Err("write a whole number from 1 to 1000, auto, or auto:TIME such as auto:1m".to_owned()),

@@ -50,7 +50,7 @@ pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
     }
     // Remove the temporary recording after the analysis.
     drop(temporary);
-    let extent = if arguments.all { Extent::All } else { Extent::FirstScreen(&next) };
+    let extent = if arguments.all { Extent::EveryRow } else { Extent::FirstScreen(&next) };
     let exit = output::show(&explained, &arguments.output, &budgets, extent, colour);
     let shows_next = matches!(extent, Extent::FirstScreen(_)) && arguments.output.is_for_screen();
     // The recording is also kept if the report cannot be written.

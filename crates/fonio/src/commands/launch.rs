@@ -49,7 +49,7 @@ pub fn run(arguments: &Launch, colour: Colour) -> Result<Exit> {
         roles: &roles,
         stop: &stop,
     };
-    let Runs::Number(runs) = at.runs else {
+    let Runs::Number(runs) = at.runs.unwrap_or_default() else {
         bail!("--runs auto needs a workload; give a number, such as --runs 10")
     };
     let mut estimate = Estimate::new();

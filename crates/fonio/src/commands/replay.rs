@@ -49,6 +49,7 @@ pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
         before_each: None,
         databases: None,
         library: None,
+        is_shown: true,
         seed: at.seed,
         roles: &roles,
         stop: &stop,

@@ -33,7 +33,7 @@ pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
     let input: Vec<String> = arguments.input.iter().map(|path| path.display().to_string()).collect();
     let command = format!("fonio report {}", input.join(" "));
     let next = [format!("{command} --all"), format!("{command} --html report.html")];
-    let extent = if arguments.all { Extent::All } else { Extent::FirstScreen(&next) };
+    let extent = if arguments.all { Extent::EveryRow } else { Extent::FirstScreen(&next) };
     output::show(&explained, &arguments.output, &budgets, extent, colour)
 }
 

@@ -7,13 +7,15 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use fonio_experiment::replay::Sequence;
 use fonio_experiment::{
-    Analysed, Arm, Background, Candidate, CommandOptions, ExperimentError, Measured, ProofOptions, ProofPlan,
-    Rounds, RunOptions, Series, Setup, Variation, document, fastest, run_command_series, run_series,
-    variations,
+    Analysed, Arm, Background, Candidate, CommandOptions, ExperimentError, KNOWN_WITHIN, Measured,
+    ProofOptions, ProofPlan, Rounds, RunOptions, Series, Setup, Variation, document, fastest,
+    run_command_series, run_series, variations,
 };
+use fonio_recording::Recording;
 use fonio_report::Document;
-use fonio_system::say;
+use fonio_system::{Caller, say};
 use fonio_workload::definition::{Workload, shipped};
 use serde::Serialize;
 
@@ -23,7 +25,7 @@ use crate::commands::{kernel, lab, model};
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::Estimate;
-use crate::results::{RESULTS, page, results_directory, summarise};
+use crate::results::{RESULTS, is_kept, page, proof_directory, results_directory, summarise};
 use crate::roles::roles;
 use crate::setups::setups;
 use crate::signals::begin;
@@ -80,22 +82,39 @@ pub(super) fn run_and_publish(
 ) -> Result<Exit> {
     let out = results_directory(at.out.as_deref(), RESULTS)?;
     let mut estimate = Estimate::new();
-    let series = run_command_series(arms, rounds(at.runs), options, &out, &mut |measurement| {
-        estimate.announce(measurement, measurement.name);
-    });
+    let series =
+        run_command_series(arms, rounds(at.runs.unwrap_or_default()), options, &out, &mut |measurement| {
+            estimate.announce(measurement, measurement.name);
+        });
     let (mut series, first) = series.inspect_err(|_| {
         // Remove the results folder if no run ended. If the folder contains a recording, removing it fails,
         // and the folder stays.
         let _ = fs::remove_dir(&out);
     })?;
-    let note = options.replay.as_ref().and_then(|replay| replay.sequence.note_on_flushes(&first.meta));
-    series.notes.extend(note.map(str::to_owned));
+    if let Some(replay) = &options.replay {
+        series.notes.extend(note_on_flushes(&series, replay.sequence)?);
+    }
     publish(&series, &first, at, &out, colour)
+}
+
+/// Returns the note on a replay without flushes, with the names of the setups for which it holds.
+fn note_on_flushes(series: &Series, sequence: &Sequence) -> Result<Option<String>> {
+    let mut noted: Vec<&str> = Vec::new();
+    let mut note = None;
+    for variation in &series.variations {
+        let Some(run) = variation.runs.first() else { continue };
+        if let Some(found) = sequence.note_on_flushes(Recording::open(&run.recording)?.meta()) {
+            noted.push(&variation.name);
+            note = Some(found);
+        }
+    }
+    let is_all = noted.len() == series.variations.len();
+    Ok(note.map(|note| if is_all { note.to_owned() } else { format!("{}: {note}", noted.join(", ")) }))
 }
 
 /// Runs a proof with a command and shows its results.
 pub(super) fn run_proof(plan: &ProofPlan<'_>, at: &SetupArgs, colour: Colour) -> Result<Exit> {
-    let out = results_directory(at.out.as_deref(), RESULTS)?;
+    let out = proof_directory(at.out.as_deref())?;
     let mut estimate = Estimate::new();
     let proof = plan.run(&out, &mut |measurement| estimate.announce(measurement, measurement.name));
     let proof = proof.inspect_err(|_| {
@@ -188,9 +207,6 @@ impl LeftOut {
     }
 }
 
-/// With `--runs auto`, measure until gains are known to within 25 percent.
-const AUTO_FACTOR: f64 = 1.25;
-
 /// Measures a workload in each setup, once without a fix and once with each fix.
 pub(super) fn measure(
     workload: &Workload,
@@ -221,12 +237,13 @@ pub(super) fn measure(
             estimate.announce(measurement, &format!("{} on {}", workload.name, measurement.name));
         })
     };
-    let rounds = rounds(arguments.runs);
+    let runs = arguments.runs.unwrap_or_default();
+    let rounds = rounds(runs);
     if let Some(best) = tried.best {
         say!("Running every fix once to find the {best} fastest:");
         let (once, _) = run(&arms, Rounds::Fixed(1), &out.join("once"))?;
         arms = fastest(&arms, &once, best);
-        match arguments.runs {
+        match runs {
             Runs::Number(number) => say!("Measuring the fastest, {number} times each:"),
             Runs::Auto(_) => say!("Measuring the fastest, at first three times each:"),
         }
@@ -242,7 +259,7 @@ pub(super) fn measure(
 pub(super) fn rounds(runs: Runs) -> Rounds {
     match runs {
         Runs::Number(number) => Rounds::Fixed(number),
-        Runs::Auto(budget) => Rounds::Pilot { factor: AUTO_FACTOR, budget },
+        Runs::Auto(budget) => Rounds::Pilot { factor: KNOWN_WITHIN, budget },
     }
 }
 
@@ -267,7 +284,14 @@ fn publish(
     }
     output::write_html(&document(series, Some(explained)), Some(&page))?;
     if !arguments.json {
-        writeln!(output::screen(), "\nFull report with charts: {}", page.display())?;
+        // Only root can read the state folder.
+        let is_of_root = Caller::through_sudo().is_some() && is_kept(out);
+        let how =
+            if is_of_root { " (read it with sudo, or name a place with --output or --html)" } else { "" };
+        writeln!(output::screen(), "\nFull report with charts: {}{how}", page.display())?;
+        if arguments.html.is_some() {
+            writeln!(output::screen(), "Recordings: {}", out.display())?;
+        }
     }
     let valid = series.variations.iter().flat_map(|variation| &variation.runs).all(|run| run.valid);
     Ok(if valid { Exit::Fine } else { Exit::NotValid })

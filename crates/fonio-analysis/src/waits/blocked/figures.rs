@@ -66,15 +66,15 @@ impl Blocked {
 }
 
 impl BlockedProgram {
-    /// Returns for how long the program was blocked: `80 % of its working time (11 s of 14 s in 560 threads)`,
-    /// or, if its working time is unknown, `80 % of 20 s`.
+    /// Returns for how long the program was blocked: `80 % of its working time (11 s of 14 s, summed over
+    /// 560 threads)`, or, if its working time is unknown, `80 % of 20 s`.
     fn blocked_for(&self, span: Nanos) -> String {
         let Some(working) = &self.working else {
             return format!("{} of {}", Unit::Share.format(self.worst.share), span);
         };
         let threads = match self.threads {
             0 | 1 => String::new(),
-            threads => format!(" in {} threads", Unit::Count.format(threads as f64)),
+            threads => format!(", summed over {} threads", Unit::Count.format(threads as f64)),
         };
         let share = Unit::Share.format(working.storage_share);
         format!("{share} of its working time ({} of {}{threads})", self.time_ns, working.time_ns)

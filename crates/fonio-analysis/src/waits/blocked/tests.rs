@@ -107,7 +107,7 @@ fn pool(of_one_process: bool) -> BlockedProgram {
     let mut found = analyser.finish(&meta);
     assert_eq!(found.verdict_id, "blocked", "{}", found.verdict);
     assert!(
-        found.verdict.contains("of its working time (11.2 s of 12.6 s in 560 threads)"),
+        found.verdict.contains("of its working time (11.2 s of 12.6 s, summed over 560 threads)"),
         "{}",
         found.verdict
     );

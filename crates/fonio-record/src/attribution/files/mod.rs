@@ -34,6 +34,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attribution::threads::Threads;
 use crate::clock::now;
+use crate::options::CommandSetting;
 use assign::Between;
 pub(crate) use content::content;
 use content::{begins_as_sqlite, beside};
@@ -99,6 +100,8 @@ pub(crate) struct Files {
     folders: Folders,
     /// The overlays by device number; `None` for other diskless file systems.
     overlays: FxHashMap<DeviceId, Option<Overlay>>,
+    /// Folders with copies, each with the folder that the user knows ([`CommandSetting::copies`]).
+    copies: Vec<(PathBuf, PathBuf)>,
     names: Option<Names>,
     /// Opened files whose name is not known yet.
     opened: Vec<Opened>,
@@ -134,11 +137,12 @@ impl Files {
         Files { names, ..Files::default() }
     }
 
-    /// Adds overlays that this process does not see: their device numbers and upper folders.
-    pub(crate) fn with_overlays(mut self, overlays: &[(DeviceId, PathBuf)], machine: &Machine) -> Files {
-        for (id, upper) in overlays {
+    /// Adds overlays that this process does not see, and the folders with copies.
+    pub(crate) fn with_setting(mut self, setting: &CommandSetting, machine: &Machine) -> Files {
+        for (id, upper) in &setting.overlays {
             self.overlays.insert(*id, Overlay::with_upper(&machine.mounts(), upper.clone()));
         }
+        self.copies.clone_from(&setting.copies);
         self
     }
 
@@ -460,6 +464,14 @@ impl Files {
     /// Returns the names of a file, in order of time.
     pub(crate) fn names(&self, file: &FileLife) -> &[Named] {
         self.named.get(file).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the path of a file for the recording: the path that the user knows, if the file is a copy.
+    pub(crate) fn told(&self, path: &str) -> String {
+        let as_known = |(copies, known): &(PathBuf, PathBuf)| {
+            Some(known.join(Path::new(path).strip_prefix(copies).ok()?).to_string_lossy().into_owned())
+        };
+        self.copies.iter().find_map(as_known).unwrap_or_else(|| path.to_owned())
     }
 }
 

@@ -87,6 +87,23 @@ fn a_folder_below_an_overlay_has_its_generation() {
 }
 
 #[test]
+fn a_copy_has_the_path_that_the_user_knows() {
+    let setting = CommandSetting {
+        copies: vec![("/home/u/.fonio-proof-7-run1/upper".into(), "/home/u/app".into())],
+        ..CommandSetting::default()
+    };
+    let files = Files::default().with_setting(&setting, &Machine::at(Path::new("/nonexistent")));
+    for (path, expected) in [
+        ("/home/u/.fonio-proof-7-run1/upper/notes.db", "/home/u/app/notes.db"),
+        ("/home/u/.fonio-proof-7-run1/upper/a/b-journal", "/home/u/app/a/b-journal"),
+        ("/home/u/.fonio-proof-7-run1/upper2/notes.db", "/home/u/.fonio-proof-7-run1/upper2/notes.db"),
+        ("/home/u/app/notes.db", "/home/u/app/notes.db"),
+    ] {
+        assert_eq!(files.told(path), expected);
+    }
+}
+
+#[test]
 fn a_later_file_with_the_same_number_has_its_own_names() {
     let inode = Inode { fs: fonio_core::DeviceId::new(8, 1), number: 12 };
     let named = |at, path: &str| Named { at: Timestamp(at), path: path.to_owned(), content: Content::Data };

@@ -5,18 +5,21 @@ use std::io::Write;
 
 use anyhow::{Result, ensure};
 use fonio_core::ByteCount;
-use fonio_experiment::{Candidate, ExperimentError, ProofOptions, ProofPlan, changes_databases};
+use fonio_experiment::{
+    Candidate, ExperimentError, PILOT_ROUNDS, ProofOptions, ProofPlan, changes_databases,
+};
 use fonio_host::Limits;
 use fonio_system::say;
 use fonio_workload::definition::Workload;
 
 use crate::cli::Colour;
 use crate::cli::fix::FixProve;
-use crate::cli::run::Candidates;
+use crate::cli::run::{Candidates, Runs};
 use crate::commands::lab;
 use crate::commands::run::{Refusal, Tried, measure, rounds, run_proof};
 use crate::exit::Exit;
 use crate::output;
+use crate::progress::rounded;
 use crate::roles::roles;
 use crate::setups::setups;
 use crate::signals::begin;
@@ -53,6 +56,8 @@ fn of_command(arguments: &FixProve, tried: &Tried<'_>, colour: Colour) -> Result
         !at.on.is_empty() || of_databases || !arguments.database.is_empty(),
         "name a folder on the disk to change with --on, such as --on /mnt/sd (or --on . for the current folder)"
     );
+    // The time of a command, and its variation, are unknown before it has run.
+    let runs = at.runs.unwrap_or(Runs::AUTO);
     let stop = begin()?;
     let setups = if at.on.is_empty() { Vec::new() } else { setups(at)? };
     let roles = roles()?;
@@ -67,7 +72,7 @@ fn of_command(arguments: &FixProve, tried: &Tried<'_>, colour: Colour) -> Result
         databases: &arguments.database,
         library: library.as_deref(),
         before_each: arguments.prepare.as_deref(),
-        rounds: rounds(at.runs),
+        rounds: rounds(runs),
         seed: at.seed,
         roles: &roles,
         stop: &stop,
@@ -83,8 +88,9 @@ fn of_command(arguments: &FixProve, tried: &Tried<'_>, colour: Colour) -> Result
         plan => plan?,
     };
     if arguments.dry_run {
-        return dry_run(&plan);
+        return dry_run(&plan, runs);
     }
+    say!("{}", bound(&plan, runs));
     run_proof(&plan, at, colour)
 }
 
@@ -100,7 +106,21 @@ fn is_about_databases(error: &anyhow::Error) -> bool {
     )
 }
 
-fn dry_run(plan: &ProofPlan<'_>) -> Result<Exit> {
+/// Returns a sentence on the number of runs and their time.
+fn bound(plan: &ProofPlan<'_>, runs: Runs) -> String {
+    let setups = plan.arms.len();
+    match runs {
+        Runs::Number(number) => format!("Each of {setups} setups is measured {number} times."),
+        Runs::Auto(budget) => format!(
+            "Each of {setups} setups is measured {PILOT_ROUNDS} times, and then until each gain is known to within 25 %, \
+             but all runs together take at most {} (--runs auto:TIME), unless {} runs take longer.",
+            rounded(budget.as_secs_f64()),
+            setups * PILOT_ROUNDS as usize
+        ),
+    }
+}
+
+fn dry_run(plan: &ProofPlan<'_>, runs: Runs) -> Result<Exit> {
     let mut out = output::screen();
     for database in &plan.databases {
         writeln!(out, "Each run would get a fresh copy of {}.", database.display())?;
@@ -113,5 +133,6 @@ fn dry_run(plan: &ProofPlan<'_>) -> Result<Exit> {
     }
     let names: Vec<&str> = plan.arms.iter().map(|arm| arm.name.as_str()).collect();
     writeln!(out, "These would be measured in turn: {}.", names.join("; "))?;
+    writeln!(out, "{}", bound(plan, runs))?;
     Ok(Exit::Fine)
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use fonio_core::printable;
 use fonio_system::{TrustedFolder, regular};
 use fonio_watch::answers::{self, StallGroup};
@@ -203,12 +203,9 @@ impl Teller {
             outcomes.push(give(command, &text).with_context(|| format!("`command` of [notify], {program}")));
         }
         if let Some(to) = &self.notify.mail {
-            let mut command = Command::new("sendmail");
-            command.args(["-i", "--", to]);
-            let mail =
-                format!("To: {to}\nSubject: {subject}\nContent-Type: text/plain; charset=utf-8\n\n{text}");
             outcomes.push(
-                give(command, &mail).context("`mail` of [notify]: sendmail, of a package such as msmtp-mta"),
+                give(sendmail(to), &mail(to, &subject, &text))
+                    .context("`mail` of [notify]: sendmail, of a package such as msmtp-mta"),
             );
         }
         if let (Some(address), Some(file)) = (&self.notify.home_assistant, &self.notify.token_file) {
@@ -220,6 +217,51 @@ impl Teller {
         }
         outcomes.into_iter().collect()
     }
+}
+
+/// Folders of sendmail, which the search path of a service can lack.
+const SENDMAIL_IN: [&str; 2] = ["/usr/sbin", "/usr/lib"];
+
+/// Returns the command that sends a mail from standard input.
+fn sendmail(to: &str) -> Command {
+    let mut command = Command::new("sendmail");
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", [&[path.as_str()], &SENDMAIL_IN[..]].concat().join(":")).args(["-i", "--", to]);
+    command
+}
+
+/// Returns a mail with its headers.
+fn mail(to: &str, subject: &str, text: &str) -> String {
+    format!(
+        "To: {to}\nSubject: {}\nMIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\n\
+         Content-Transfer-Encoding: 8bit\n\n{text}",
+        header(subject)
+    )
+}
+
+/// Encodes the text of a header, which may contain only ASCII (RFC 2047).
+fn header(text: &str) -> String {
+    /// An encoded word has at most 75 characters, and a letter is complete in one word.
+    const BYTES_MAX: usize = 60;
+    if text.is_ascii() {
+        return text.to_owned();
+    }
+    let mut words = vec![String::new()];
+    for letter in text.chars() {
+        let encoded: String = match letter {
+            ' ' => "_".to_owned(),
+            letter if letter.is_ascii_alphanumeric() => letter.to_string(),
+            letter => letter.encode_utf8(&mut [0; 4]).bytes().map(|byte| format!("={byte:02X}")).collect(),
+        };
+        let last = words.last_mut().expect("there is always a word");
+        if last.len() + encoded.len() > BYTES_MAX {
+            words.push(encoded);
+        } else {
+            last.push_str(&encoded);
+        }
+    }
+    let words: Vec<String> = words.into_iter().map(|word| format!("=?utf-8?Q?{word}?=")).collect();
+    words.join("\n ")
 }
 
 /// Escapes each line, because names come from strangers.
@@ -266,13 +308,22 @@ fn home_assistant(address: &str, token: &std::path::Path, title: &str, message: 
         .header("Authorization", &format!("Bearer {}", token.trim()))
         .header("Content-Type", "application/json")
         .send(body.to_string())
-        .context("it did not accept the notification")?;
+        .map_err(|error| match error {
+            ureq::Error::StatusCode(401) => anyhow!(
+                "it does not know the token; create a long-lived access token on your profile's page, and write it into the file"
+            ),
+            error => anyhow::Error::from(error).context("it did not accept the notification"),
+        })?;
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::net::TcpListener;
+
     use fonio_record::observer::{Party, PartyKind};
+    use fonio_testing::{Need, find_program, has};
     use fonio_watch::answers::CauseKind;
 
     use super::*;
@@ -334,6 +385,127 @@ mod tests {
         assert!(!told.is_due(&notify, at("2026-11-24T23:00:00")));
         assert!(told.is_due(&notify, at("2026-11-25T08:00:00")));
         assert_eq!(DAYS[times::day_of_week(at("2026-11-24T08:00:00"))], "tuesday");
+    }
+
+    #[test]
+    fn a_header_is_ascii() {
+        assert_eq!(header("fonio on pi: 4 stalls"), "fonio on pi: 4 stalls");
+        assert_eq!(header("auf dem Gerät"), "=?utf-8?Q?auf_dem_Ger=C3=A4t?=");
+        let long = header(&"ä ".repeat(30));
+        assert!(long.lines().count() > 1 && long.lines().all(|line| line.trim().len() <= 75), "{long}");
+    }
+
+    /// Answers one SMTP session, and returns the commands and the mail.
+    fn receive(listener: &TcpListener) -> String {
+        let (mut stream, _) = listener.accept().expect("a client");
+        let mut lines = BufReader::new(stream.try_clone().expect("a copy")).lines();
+        let mut received = String::new();
+        write!(stream, "220 test\r\n").expect("it can be written");
+        let mut is_data = false;
+        while let Some(Ok(line)) = lines.next() {
+            received += &line;
+            received.push('\n');
+            let answer = match (is_data, line.as_str()) {
+                (true, ".") => "250 taken",
+                (true, _) => continue,
+                (false, "DATA") => "354 go on",
+                (false, "QUIT") => "221 bye",
+                (false, _) => "250 yes",
+            };
+            is_data = line == "DATA";
+            write!(stream, "{answer}\r\n").expect("it can be written");
+        }
+        received
+    }
+
+    #[test]
+    fn a_real_sendmail_sends_the_mail() {
+        if !has(&[Need::Msmtp]) {
+            return;
+        }
+        let dir = tempfile::tempdir().expect("dir");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        // Debian's package msmtp-mta is this link.
+        let msmtp = find_program("msmtp").expect("it is installed");
+        std::os::unix::fs::symlink(msmtp, dir.path().join("sendmail")).expect("a link");
+        let config = format!("account default\nhost 127.0.0.1\nport {port}\nfrom fonio@pi.example\n");
+        std::fs::write(dir.path().join(".msmtprc"), config).expect("a file");
+        let received = std::thread::spawn(move || receive(&listener));
+        let mut command = sendmail("anna@example.org");
+        command.env("HOME", dir.path()).env("PATH", dir.path());
+        let text = "notes was blocked.\n.\nZürich: 12 µs\n";
+        give(command, &mail("anna@example.org", "fonio on Gerät: 1 stall", text)).expect("it is sent");
+        let received = received.join().expect("a session");
+        for wanted in [
+            "MAIL FROM:<fonio@pi.example>",
+            "RCPT TO:<anna@example.org>",
+            "To: anna@example.org\n",
+            "Subject: =?utf-8?Q?fonio_on_Ger=C3=A4t=3A_1_stall?=\n",
+            "Content-Type: text/plain; charset=utf-8\n",
+            // SMTP doubles the dot at the beginning of a line.
+            "\n\nnotes was blocked.\n..\nZürich: 12 µs\n.\n",
+        ] {
+            assert!(received.contains(wanted), "{wanted} is not in {received}");
+        }
+    }
+
+    #[test]
+    fn home_assistant_shows_the_notification() {
+        if !has(&[Need::HomeAssistant]) {
+            return;
+        }
+        let dir = tempfile::tempdir().expect("dir");
+        let port =
+            TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a port").port();
+        let address = format!("http://127.0.0.1:{port}");
+        let config = format!(
+            "homeassistant:\n  name: test\nhttp:\n  server_host: 127.0.0.1\n  server_port: {port}\napi:\n\
+             websocket_api:\nauth:\nonboarding:\n"
+        );
+        std::fs::write(dir.path().join("configuration.yaml"), config).expect("a file");
+        let hass = find_program("hass").expect("it is installed");
+        // The interpreter of hass has the packages for its WebSocket.
+        let first = std::fs::read_to_string(&hass).expect("a script");
+        let python = first.lines().next().and_then(|line| line.strip_prefix("#!")).expect("an interpreter");
+        let log = std::fs::File::create(dir.path().join("log")).expect("a file");
+        let mut command = Command::new(&hass);
+        command.args(["--skip-pip", "-c"]).arg(dir.path()).stdin(Stdio::null());
+        command.stdout(log.try_clone().expect("a copy")).stderr(log);
+        let server = Ends(command.spawn().expect("it starts"));
+        let script = dir.path().join("ask.py");
+        std::fs::write(&script, include_str!("home_assistant.py")).expect("a file");
+        let ask = |what: &str, token: &str| {
+            let mut ask = Command::new(python);
+            let out = ask.arg(&script).args([&address, what, token]).output().expect("it starts");
+            let log = std::fs::read_to_string(dir.path().join("log")).unwrap_or_default();
+            assert!(out.status.success(), "{}\n{log}", String::from_utf8_lossy(&out.stderr));
+            String::from_utf8_lossy(&out.stdout).trim().to_owned()
+        };
+        let token = ask("token", "");
+        let file = dir.path().join("token");
+        std::fs::write(&file, format!("{token}\n")).expect("a file");
+        let text = "notes was blocked.\nZürich: 12 µs\n";
+        home_assistant(&format!("{address}/"), &file, "fonio on pi: 1 stall", text).expect("it is accepted");
+        let shown: serde_json::Value = serde_json::from_str(&ask("notifications", &token)).expect("JSON");
+        let own = shown.as_array().and_then(|all| all.iter().find(|one| one["notification_id"] == "fonio"));
+        let own = own.unwrap_or_else(|| panic!("{shown}"));
+        assert_eq!((&own["title"], &own["message"]), (&"fonio on pi: 1 stall".into(), &text.into()));
+        // A wrong token is an error that names the way out.
+        std::fs::write(&file, "wrong\n").expect("a file");
+        let refused = home_assistant(&address, &file, "x", "y").expect_err("a wrong token");
+        assert!(format!("{refused:#}").contains("token"), "{refused:#}");
+        drop(server);
+    }
+
+    /// Ends a process when it is dropped.
+    struct Ends(std::process::Child);
+
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
     }
 
     #[test]

@@ -119,6 +119,9 @@ fn print(
     if let Some(stalls) = &document.stalls {
         let mark = if stalls.is_problem { "✗" } else { "✓" };
         writeln!(out, "{bold}{mark} {}{plain}", printable(&stalls.verdict))?;
+        if let Some(sentence) = answers::unwatched_sentence(&stalls.unwatched) {
+            writeln!(out, "• {}", printable(&sentence))?;
+        }
         notes.extend(&stalls.notes);
     }
     if let Some(wear) = &document.wear {
@@ -251,7 +254,12 @@ fn print_load(load: &Summary, (bold, plain): (&str, &str), out: &mut impl Write)
     if !blocked.is_empty() {
         writeln!(out, "{bold}Programs that wait for storage{plain} (sum of all threads)")?;
         for row in blocked.iter().take(ROWS_MAX) {
-            let on = row.device.as_ref().map(|device| format!(" on {device}")).unwrap_or_default();
+            let is_watched = |device: &String| load.devices.iter().any(|watched| watched.name == *device);
+            let on = match &row.device {
+                Some(device) if is_watched(device) => format!(" on {device}"),
+                Some(device) => format!(" on {device}, which is not watched"),
+                None => String::new(),
+            };
             writeln!(
                 out,
                 "  {:>9} ({:>6} of the time), longest {:>8}  {}{on}",

@@ -110,6 +110,9 @@ pub(super) fn run(arguments: &Status) -> Result<Exit> {
     for line in wear.verdict.lines() {
         writeln!(out, "• {}", printable(line))?;
     }
+    if let Some(sentence) = answers::unwatched_sentence(&stalls.unwatched) {
+        writeln!(out, "• {}", printable(&sentence))?;
+    }
     stalls.notes.iter().take(2).try_for_each(|note| writeln!(out, "! {}", printable(note)))?;
     writeln!(
         out,

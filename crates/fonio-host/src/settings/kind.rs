@@ -4,16 +4,19 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use fonio_machine::Machine;
+
 use super::cgroup;
 use super::drop_in::{COMMA, DropIn, UNSET};
 use super::folder::folder_at;
 use super::kept::own::OwnFile;
-use super::own_group::{self, Property};
+use super::own_group;
 use super::places::{disk_of, mount_on_device};
 // All kinds of settings use these names.
 pub(super) use super::drop_in::Keys;
 pub(super) use super::kept::files::KeptFiles;
 pub(super) use super::object::{Object, Scope};
+pub(super) use super::own_group::Property;
 pub(super) use super::refusal::Refusal;
 pub(super) use super::sysctl::{self, assignments};
 pub(super) use super::systemd;
@@ -42,6 +45,7 @@ pub(super) trait Kind: Sync {
             Scope::Disk => Object::Disk(disk_of(path)?),
             Scope::Mount => Object::Mount(mount_on_device(path)?),
             Scope::Machine => Object::Machine,
+            Scope::Unit if self.facts().of_group().is_some() => own_group::object_at(path)?,
             Scope::Unit => Object::Unit(systemd::unit_named(path)?),
             Scope::Database => Object::Database(path.to_owned()),
             Scope::Folder => Object::Folder { dir: folder_at(path)?, content: None },
@@ -54,8 +58,14 @@ pub(super) trait Kind: Sync {
     }
 
     /// Fails if the kernel would refuse the change, or if the change could not be undone.
-    fn check(&self, _wanted: &Wanted<'_>, _on: &Object) -> Result<(), Refusal> {
-        Ok(())
+    fn check(&self, wanted: &Wanted<'_>, on: &Object) -> Result<(), Refusal> {
+        match (self.facts().of_group(), on) {
+            (None, _) => Ok(()),
+            (Some(group), Object::Process(id)) => {
+                own_group::check(*id, group.property, &wanted.value.to_string())
+            }
+            (Some(group), _) => Ok((group.check)(&Machine::here())?),
+        }
     }
 
     /// Returns the setting's value in force; `None` if its object is gone.
@@ -63,6 +73,11 @@ pub(super) trait Kind: Sync {
         match &self.facts().held {
             Held::QueueFile(file) => Queue::of(on.disk()).read(file).map(Some),
             Held::DropIn(keys) => DropIn::new(keys, on).current(),
+            Held::Group(group) => match on {
+                Object::Group(dir) => (group.read)(dir),
+                Object::Process(id) => own_group::current(*id, group.property),
+                unit => DropIn::new(&group.keys, unit).current(),
+            },
             _ => unreachable!("the kind reads it"),
         }
     }
@@ -72,6 +87,11 @@ pub(super) trait Kind: Sync {
         match &self.facts().held {
             Held::QueueFile(file) => Queue::of(on.disk()).write(file, value),
             Held::DropIn(keys) => DropIn::new(keys, on).set(value),
+            Held::Group(group) => match on {
+                Object::Group(dir) => (group.write)(dir, value),
+                Object::Process(id) => own_group::set(*id, group.property, value),
+                unit => DropIn::new(&group.keys, unit).set(value),
+            },
             Held::Sysctl => {
                 assignments(value).iter().try_for_each(|(name, value)| sysctl::write(name, value))
             }
@@ -83,6 +103,14 @@ pub(super) trait Kind: Sync {
     fn release(&self, on: &Object) -> Result<(), HostError> {
         match &self.facts().held {
             Held::DropIn(keys) => DropIn::new(keys, on).take_back(),
+            Held::Group(group) => match on {
+                Object::Group(_) => Ok(()),
+                Object::Process(id) => {
+                    own_group::remove_if_empty(*id);
+                    Ok(())
+                }
+                unit => DropIn::new(&group.keys, unit).take_back(),
+            },
             _ => Ok(()),
         }
     }
@@ -126,6 +154,12 @@ pub(super) trait Kind: Sync {
         Ok(match &self.facts().held {
             Held::QueueFile(file) => KeptAs::queue_files([(*file, value)]),
             Held::DropIn(keys) => KeptAs::Files(vec![DropIn::new(keys, on).kept_file(&files.systemd, value)]),
+            Held::Group(_) if matches!(on, Object::Group(_) | Object::Process(_)) => {
+                return Err(Refusal::Reason(own_group::IS_NOT_KEPT.to_owned()));
+            }
+            Held::Group(group) => {
+                KeptAs::Files(vec![DropIn::new(&group.keys, on).kept_file(&files.systemd, value)])
+            }
             Held::MountOption(key) => KeptAs::MountOption(format!("{key}{value}")),
             Held::Sysctl => KeptAs::Sysctl(assignments(value)),
             Held::Itself => KeptAs::Itself,
@@ -167,12 +201,6 @@ pub(super) trait Kind: Sync {
 
     /// Returns sentences on the steps that the user must take before the setting has its effect.
     fn remains_to_do(&self, _path: &Path) -> Option<String> {
-        None
-    }
-
-    /// Returns the value of a control group that this kind changes for a process; `None` if the kind does not
-    /// apply to processes.
-    fn of_processes(&self) -> Option<Property> {
         None
     }
 
@@ -277,6 +305,11 @@ impl Facts {
         fixes: &[],
     };
 
+    /// Returns how the setting changes a control group; `None` if it changes none.
+    pub(super) fn of_group(&self) -> Option<&OfGroup> {
+        if let Held::Group(group) = &self.held { Some(group) } else { None }
+    }
+
     pub(super) const OF_UNIT: Facts = Facts {
         tag: "unit",
         scope: Scope::Unit,
@@ -311,6 +344,8 @@ pub(super) enum Held {
     QueueFile(&'static str),
     /// The value is in a systemd drop-in, which also keeps the setting.
     DropIn(Keys),
+    /// The value belongs to a control group: that of a unit, any other, or one that a process gets for itself.
+    Group(OfGroup),
     /// The value is in the mount option with this prefix. The mount table keeps the setting.
     MountOption(&'static str),
     /// The value is a list of assignments to sysctl settings.
@@ -319,6 +354,20 @@ pub(super) enum Held {
     Itself,
     /// The value is stored elsewhere: the kind itself reads, sets and keeps the value.
     ByKind,
+}
+
+/// A value of a control group. A unit gets it by a systemd drop-in, which also keeps it.
+pub(super) struct OfGroup {
+    /// The assignments in the drop-in of a unit.
+    pub keys: Keys,
+    /// The value of the control group that a process gets for itself.
+    pub property: Property,
+    /// Fails if this machine's control groups cannot have the value.
+    pub check: fn(&Machine) -> Result<(), String>,
+    /// Reads the value of a control group that is not a unit; `None` if the group is gone.
+    pub read: fn(&Path) -> Result<Option<String>, HostError>,
+    /// Sets the value of such a control group.
+    pub write: fn(&Path, &str) -> Result<(), HostError>,
 }
 
 /// A fix that is a setting.

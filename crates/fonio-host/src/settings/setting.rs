@@ -66,7 +66,7 @@ impl Setting {
     /// Returns whether the setting can apply to a process with its descendants. The path of a process is its
     /// folder in `/proc`.
     pub fn is_of_processes(&self) -> bool {
-        self.kind.of_processes().is_some()
+        self.kind.facts().of_group().is_some()
     }
 
     /// Limits a rate only on the disk that contains `path`. Fails with [`HostError::NotSettable`] if the setting
@@ -83,7 +83,7 @@ impl Setting {
     /// Returns how a command runs with this setting. Fails with [`HostError::NotSettable`] with the reason why the
     /// setting cannot be applied to a command.
     pub fn for_command(&self, words: &[OsString]) -> Result<OfCommand, HostError> {
-        let property = self.kind.of_processes().expect("it is a setting of processes");
+        let property = self.kind.facts().of_group().expect("it is a setting of processes").property;
         let path = Path::new(words.first().expect("a command has a word"));
         let refused = |refusal: Refusal| refusal.of(&self.name, path);
         // Settings of processes have the same value on each process.

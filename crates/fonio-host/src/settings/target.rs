@@ -100,7 +100,8 @@ impl Target {
     /// Returns the reason why the setting cannot be switched back and forth while programs run; `None` if it
     /// can be switched.
     pub fn cannot_switch(&self) -> Option<&'static str> {
-        let of_running_unit = matches!(self.object, Object::Unit(_)) && self.kind.of_processes().is_some();
+        let of_running_unit =
+            matches!(self.object, Object::Unit(_)) && self.kind.facts().of_group().is_some();
         if of_running_unit { Some(RESTARTS) } else { self.kind.facts().cannot_switch }
     }
 

@@ -72,13 +72,13 @@ pub fn stalls(history: &History, since: UnixSeconds) -> StallsAnswer {
             format!(
                 "{count} since {} (watched for {watched}). {the_worst}{}",
                 times::shown(since),
-                capital(&stall_sentence(worst), the_worst.is_empty())
+                capital(&sentence_of(worst, &sum), the_worst.is_empty())
             )
         }
     };
     let told = |stall: Stall| ToldStall {
         began_utc: times::rfc3339(stall.began),
-        sentence: stall_sentence(&stall),
+        sentence: sentence_of(&stall, &sum),
         stall,
     };
     StallsAnswer {
@@ -93,6 +93,14 @@ pub fn stalls(history: &History, since: UnixSeconds) -> StallsAnswer {
         stalls: stalls.into_iter().map(told).collect(),
         stalls_in_all: in_all,
     }
+}
+
+/// Returns the sentence on a stall, which also says if its disk was not watched.
+fn sentence_of(stall: &Stall, sum: &Summary) -> String {
+    let is_watched = |name: &String| sum.devices.iter().any(|watched| watched.name == *name);
+    let unwatched = stall.device.as_ref().filter(|name| !is_watched(name));
+    let device = unwatched.map(|name| format!("{name}, which is not watched"));
+    stall_sentence(&Stall { device: device.or_else(|| stall.device.clone()), ..stall.clone() })
 }
 
 fn capital(sentence: &str, begins: bool) -> String {
@@ -218,6 +226,7 @@ mod tests {
     use fonio_record::observer::PartyKind;
 
     use super::*;
+    use crate::summary::DeviceFigures;
 
     fn unit(name: &str) -> Party {
         Party { name: name.to_owned(), kind: PartyKind::Unit }
@@ -246,6 +255,7 @@ mod tests {
             watched_s: 7200,
             stalls_in_all: stalls.len() as u64,
             stalls,
+            devices: vec![DeviceFigures { name: "mmcblk0".into(), ..DeviceFigures::default() }],
             ..Summary::default()
         };
         let history = History { minutes: vec![minute], ..History::default() };
@@ -268,6 +278,14 @@ mod tests {
             vec![stall(100_000, 4210, behind)],
             expect![
                 "1 stall since THEN (watched for 2 h 00 min). At THEN, mosquitto.service (thread mosquitto) was blocked for 4.21 s in fsync of /var/lib/mosquitto/db on mmcblk0; during this time, the device served 212 MiB of writes for backup.service, 93 % of all data."
+            ],
+        );
+        let mut elsewhere = stall(100_000, 4210, Why::Unknown);
+        elsewhere.device = Some("sdb".into());
+        check(
+            vec![elsewhere],
+            expect![
+                "1 stall since THEN (watched for 2 h 00 min). At THEN, mosquitto.service (thread mosquitto) was blocked for 4.21 s in fsync of /var/lib/mosquitto/db on sdb, which is not watched."
             ],
         );
         let mut hung = stall(

@@ -27,13 +27,15 @@ struct Changed<'a> {
 impl Document {
     /// Creates the report that compares recordings.
     pub fn from_comparison(comparison: &Comparison) -> Document {
-        let Some((first, others)) = comparison.sides.split_first() else {
+        // The title has the complete paths.
+        let sides = with_short_names(&comparison.sides);
+        let Some((first, others)) = sides.split_first() else {
             return Document { title: "Nothing to compare".into(), ..Document::default() };
         };
         let names: Vec<String> = comparison.sides.iter().map(|side| side.name.clone()).collect();
         Document {
             title: listed(&names),
-            subtitle: format!("compared with {}", first.name),
+            subtitle: format!("compared with {}", comparison.sides[0].name),
             verdict: verdict(comparison, first, others),
             sections: others
                 .iter()
@@ -44,6 +46,21 @@ impl Document {
             ..Document::default()
         }
     }
+}
+
+/// Returns the sides with names without the folders that all of them have in common.
+fn with_short_names(sides: &[Side]) -> Vec<Side> {
+    let mut common = sides.first().map_or("", |side| side.name.as_str());
+    for side in sides {
+        let same = common.bytes().zip(side.name.bytes()).take_while(|(one, other)| one == other).count();
+        let slash = common.as_bytes()[..same].iter().rposition(|byte| *byte == b'/');
+        common = slash.map_or("", |slash| &common[..=slash]);
+    }
+    if sides.iter().any(|side| side.name.len() == common.len()) {
+        return sides.to_vec();
+    }
+    let short = |side: &Side| Side { name: side.name[common.len()..].to_owned(), ..side.clone() };
+    sides.iter().map(short).collect()
 }
 
 /// Returns whether a change is an improvement; `None` if there is no difference, or if neither higher nor
@@ -382,4 +399,28 @@ fn intervals(rows: &[Changed<'_>], at: usize) -> Option<Chart> {
         series,
         marks: vec![Mark::AtX { x: 1.0, label: "equal".into() }],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_sides_lose_their_common_folders() {
+        let short = |names: &[&str]| -> Vec<String> {
+            let side = |name: &&str| Side { name: (*name).to_owned(), ..Side::default() };
+            let sides: Vec<Side> = names.iter().map(side).collect();
+            with_short_names(&sides).into_iter().map(|side| side.name).collect()
+        };
+        for (names, expected) in [
+            (&["/srv/runs/before-1", "/srv/runs/before-2"][..], &["before-1", "before-2"][..]),
+            (&["/srv/ä/x", "/srv/ö/x"], &["ä/x", "ö/x"]),
+            (&["before", "after"], &["before", "after"]),
+            (&["/srv/a", "/srv/a"], &["a", "a"]),
+            (&["/srv/", "/srv/a"], &["/srv/", "/srv/a"]),
+            (&[], &[]),
+        ] {
+            assert_eq!(short(names), expected);
+        }
+    }
 }

@@ -282,8 +282,8 @@ impl Terminal<'_> {
             let cells = text.iter().map(|row| width(&row[column])).max().unwrap_or(0);
             cells.max(width(&labels[column]))
         };
-        // First shorten the longest column as far as it stays readable, then omit optional columns. Of a column
-        // with numbers, only the heading is shortened.
+        // First shorten long headings of numbers, then the longest column as far as it stays readable, then omit
+        // optional columns.
         const LEAST: usize = 14;
         const LEAST_OF_PATHS: usize = 28;
         const LEAST_OF_SENTENCES: usize = 36;

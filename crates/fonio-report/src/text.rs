@@ -107,21 +107,30 @@ pub fn shorten_all(texts: &[&str], columns: usize, ellipsis: char, keeps_start: 
         false => shorten(text, columns, ellipsis),
     };
     let mut short: Vec<String> = texts.iter().map(|text| fit(text)).collect();
-    let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    for (at, text) in short.iter().enumerate() {
-        groups.entry(text.clone()).or_default().push(at);
-    }
-    for group in groups.values() {
-        let first = texts[group[0]];
-        let Some(begin) = group.iter().filter_map(|at| first_difference(first, texts[*at])).min() else {
-            continue;
-        };
-        for &at in group {
-            short[at] = around(texts[at], begin, columns, ellipsis);
+    // Texts that differ early can become equal to others that differ later.
+    for _ in 0..ROUNDS_MAX {
+        let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (at, text) in short.iter().enumerate() {
+            groups.entry(text).or_default().push(at);
         }
+        let mut apart: Vec<(usize, String)> = Vec::new();
+        for group in groups.values() {
+            let first = texts[group[0]];
+            let begins = group.iter().filter_map(|at| first_difference(first, texts[*at]));
+            if let Some(begin) = begins.min() {
+                apart.extend(group.iter().map(|at| (*at, around(texts[*at], begin, columns, ellipsis))));
+            }
+        }
+        if apart.is_empty() {
+            break;
+        }
+        apart.into_iter().for_each(|(at, text)| short[at] = text);
     }
     short
 }
+
+/// Maximum number of attempts to keep texts different.
+const ROUNDS_MAX: usize = 4;
 
 /// Returns the number of characters before the first difference; `None` if the texts are equal.
 fn first_difference(one: &str, other: &str) -> Option<usize> {
@@ -331,6 +340,17 @@ mod tests {
             15,
             true,
             &["INS… t(a) VALU…", "INS… t(b) VALU…"],
+        );
+        // Two differences, one after the other.
+        check(
+            &[
+                "aaaaaaaaaaXbbbbbbbbbbbbbbbbbbbbYcccccccccccc",
+                "aaaaaaaaaaZbbbbbbbbbbbbbbbbbbbbYcccccccccccc",
+                "aaaaaaaaaaXbbbbbbbbbbbbbbbbbbbbWcccccccccccc",
+            ],
+            16,
+            false,
+            &["aaaa…bbbYcccccc…", "aaaa…aaaZbbbbbb…", "aaaa…bbbWcccccc…"],
         );
         // A text that is the beginning of another, and equal texts.
         check(&["aaaaaaaaaaaaaaaa", "aaaaaaaaaaaaaaaab"], 8, true, &["aa…aaa", "aa…aaab"]);

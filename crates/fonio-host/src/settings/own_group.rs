@@ -150,7 +150,8 @@ pub(super) fn check(id: ProcessId, property: Property, value: &str) -> Result<()
     if is_systemd() && !leaves_some(&all, &own.left_in(&origin)) {
         let unit = origin.rsplit('/').next().unwrap_or_default();
         return Err(Refusal::Reason(format!(
-            "its unit {unit} has no other processes, so systemd would end the unit; apply the fix to the unit: `fonio fix apply {fix} {unit}`"
+            "its unit {unit} has no other processes, so systemd would end the unit; {}",
+            way_out(unit, &origin, &fix)
         )));
     }
     Ok(check_own_folder()?)
@@ -192,15 +193,19 @@ fn check_place(
             "it is in the control group that fonio made for process {owner}; change that process: `fonio fix apply {fix} --pid {owner}`"
         ));
     }
-    // A drop-in has no effect on a scope that runs, such as a container's, and nothing can restart a scope.
-    if unit.ends_with(".scope") {
-        return Err(format!(
-            "it belongs to the unit {unit}, and systemd would lose track of it; apply the fix to its control group: `fonio fix apply {fix} {GROUPS}{group}`"
-        ));
-    }
     Err(format!(
-        "it belongs to the unit {unit}, and systemd would lose track of it; apply the fix to the unit: `fonio fix apply {fix} {unit}`"
+        "it belongs to the unit {unit}, and systemd would lose track of it; {}",
+        way_out(unit, group, fix)
     ))
+}
+
+/// Returns how to apply a fix to the unit of a process in this group. A drop-in has no effect on a scope that runs,
+/// such as a container's, and nothing can restart a scope.
+fn way_out(unit: &str, group: &str, fix: &str) -> String {
+    match unit.ends_with(".scope") {
+        true => format!("apply the fix to its control group: `fonio fix apply {fix} {GROUPS}{group}`"),
+        false => format!("apply the fix to the unit: `fonio fix apply {fix} {unit}`"),
+    }
 }
 
 fn is_systemd() -> bool {

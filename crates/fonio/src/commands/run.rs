@@ -99,17 +99,21 @@ pub(super) fn run_and_publish(
 
 /// Returns the note on a replay without flushes, with the names of the setups for which it holds.
 fn note_on_flushes(series: &Series, sequence: &Sequence) -> Result<Option<String>> {
-    let mut noted: Vec<&str> = Vec::new();
-    let mut note = None;
+    let mut notes: Vec<(&str, Option<&str>)> = Vec::new();
     for variation in &series.variations {
-        let Some(run) = variation.runs.first() else { continue };
-        if let Some(found) = sequence.note_on_flushes(Recording::open(&run.recording)?.meta()) {
-            noted.push(&variation.name);
-            note = Some(found);
+        if let Some(run) = variation.runs.first() {
+            let note = sequence.note_on_flushes(Recording::open(&run.recording)?.meta());
+            notes.push((&variation.name, note));
         }
     }
-    let is_all = noted.len() == series.variations.len();
-    Ok(note.map(|note| if is_all { note.to_owned() } else { format!("{}: {note}", noted.join(", ")) }))
+    Ok(with_setups(&notes))
+}
+
+/// Returns a note that some setups have, with their names if not all setups have it.
+fn with_setups(notes: &[(&str, Option<&str>)]) -> Option<String> {
+    let note = notes.iter().find_map(|(_, note)| *note)?;
+    let noted: Vec<&str> = notes.iter().filter(|(_, note)| note.is_some()).map(|(name, _)| *name).collect();
+    Some(if noted.len() == notes.len() { note.to_owned() } else { format!("{}: {note}", noted.join(", ")) })
 }
 
 /// Runs a proof with a command and shows its results.
@@ -319,4 +323,21 @@ fn list_workloads(as_json: bool) -> Result<Exit> {
     }
     writeln!(out, "\nNext: `fonio run NAME --on FOLDER`, or `--on PROFILE` (`fonio device list`) as root.")?;
     Ok(Exit::Fine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_names_its_setups_if_others_lack_it() {
+        let note = Some("no flushes");
+        for (notes, expected) in [
+            (&[("sd_a1", None), ("sd_a2", None)][..], None),
+            (&[("sd_a1", None), ("sd_a2", note), ("ridata", note)], Some("sd_a2, ridata: no flushes")),
+            (&[("sd_a2", note)], Some("no flushes")),
+        ] {
+            assert_eq!(with_setups(notes).as_deref(), expected);
+        }
+    }
 }

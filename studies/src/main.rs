@@ -8,6 +8,7 @@ mod asked;
 mod attribution;
 mod casebook;
 mod compare;
+mod cure;
 mod cuts_bfuse;
 mod decisions;
 mod documents;
@@ -177,6 +178,13 @@ enum Study {
     ///
     /// Example: cargo studies live same --runs 5
     Live(live::Arguments),
+    /// Count the false and true claims of the trials of `fonio cure`.
+    ///
+    /// Recreates a stall on an emulated card, with a change that changes nothing and with one that acts. Each run adds
+    /// its trials to the result file. Needs root; takes two minutes for each trial.
+    ///
+    /// Example: cargo studies cure same --trials 5
+    Cure(cure::Arguments),
     /// Compute StoreBench's results for models, or compare results of equal cards.
     ///
     /// `models` takes a minute and writes the data set that fonio ships. `equal` measures an emulated card
@@ -274,6 +282,7 @@ fn run(study: Study) -> anyhow::Result<()> {
         Study::Fit(arguments) => fit::run(&arguments),
         Study::Compare(arguments) => compare::run(&arguments),
         Study::Live(arguments) => live::run(&arguments),
+        Study::Cure(arguments) => cure::run(&arguments),
         Study::Storebench(arguments) => storebench::run(&arguments),
         Study::Guests(arguments) => guests::run(&arguments),
         Study::Histories(arguments) => histories::run(&arguments),

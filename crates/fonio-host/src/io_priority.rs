@@ -13,7 +13,7 @@ use crate::ledger::{Entry, Ledger, Step};
 use crate::program::{find_in_system, run};
 
 /// Names of the I/O classes that fonio sets, as in `ionice`.
-const CLASSES: [&str; 2] = ["idle", "best-effort"];
+const CLASSES: [&str; 3] = ["idle", "best-effort", "none"];
 
 /// The threads and I/O class of a running process and its descendants.
 #[derive(Clone, Debug, PartialEq, Eq)]

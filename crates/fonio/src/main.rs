@@ -9,11 +9,13 @@ mod kept;
 mod last;
 mod offered;
 mod output;
+mod profiles;
 mod progress;
 mod results;
 mod roles;
 mod setups;
 mod signals;
+mod work;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

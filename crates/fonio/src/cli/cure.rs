@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::parse_time;
+use super::per::{Per, parse_per};
 
 /// `fonio cure`.
 #[derive(Clone, Debug, Args)]
@@ -31,6 +32,12 @@ pub struct Cure {
     /// recordings remain.
     #[arg(short, long = "output", value_name = "PATH", conflicts_with = "from")]
     pub out: Option<PathBuf>,
+    /// Say what each unit of work waits: 'order=120', 'order=transactions:*/shop.db', 'reading=syncs:*.log'.
+    ///
+    /// The number of units in the recording is given, or is the number of committed transactions of SQLite databases, of
+    /// created files (`files:PATTERN`) or of syncs of files. Paths are absolute, and may contain `*`.
+    #[arg(long, alias = "unit-of-work", value_name = "NAME=COUNT", value_parser = parse_per)]
+    pub per: Option<Per>,
     /// Go on without asking.
     ///
     /// A fix that was shown to help is kept across reboots. Fixes with which a power cut can lose more than the last

@@ -8,6 +8,7 @@ pub mod emulate;
 pub mod fix;
 pub mod lab;
 pub mod mount;
+pub mod per;
 pub mod run;
 pub mod storebench;
 #[cfg(test)]

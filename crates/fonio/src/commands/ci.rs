@@ -6,14 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use fonio_analysis::counts::Counts;
 use fonio_analysis::counts::baseline::{Baseline, Judgement, Measured, Work};
 use fonio_analysis::counts::names::{Places, TEMPORARY};
-use fonio_analysis::counts::{CREATED, Counts, CountsTally, TRANSACTIONS};
-use fonio_analysis::{Analyser, AnalysisOptions};
 use fonio_core::meta::{LOST_CALLS, MAPPED_WRITES, SHOWS_STATEMENTS, UNSEEN_RINGS};
 use fonio_core::{CollectedRows, Diagnostic};
 use fonio_record::{CommandOutput, Progress, RecordOptions, RecordSummary, StopReason, record_by_ptrace};
-use fonio_recording::{Recording, Table, Tables};
+use fonio_recording::{Recording, Tables};
 use fonio_report::budget::{Budget, BudgetError};
 use fonio_report::costs::{self, Costs};
 use fonio_report::{Document, render_markdown};
@@ -22,9 +21,10 @@ use fonio_system::say;
 use serde::Serialize;
 
 use crate::cli::Colour;
-use crate::cli::ci::{Ci, Per, PerCount};
+use crate::cli::ci::Ci;
+use crate::cli::per::{Per, PerCount};
 use crate::exit::{Exit, NotShown};
-use crate::output;
+use crate::{output, work};
 
 /// What `fonio ci` cannot count, in any run.
 const NEEDS_BPF: &str = "requests and flushes of the device (they need root and BPF: `fonio record --calls`)";
@@ -132,7 +132,7 @@ fn one_run(arguments: &Ci, is_last: bool) -> Result<Result<Counted, Exit>> {
         return Ok(Err(Exit::of_command(Some(failure))));
     }
     let recording = Recording::open(&summary.out)?;
-    let counts = counts(&recording, &arguments.ignore)?;
+    let counts = work::counts(&recording, places(&arguments.ignore))?;
     let mut rows = CollectedRows::default();
     recording.replay(&mut rows, Tables::DIAGNOSTICS)?;
     let diagnostics = rows.diagnostics;
@@ -145,15 +145,10 @@ fn one_run(arguments: &Ci, is_last: bool) -> Result<Result<Counted, Exit>> {
     }
     let is_limit = |found: &&Diagnostic| LIMITS.contains(&found.code.as_str());
     limits.extend(diagnostics.iter().filter(is_limit).map(|found| found.message.clone()));
-    let work = arguments.per.as_ref().map(|per| Work {
-        name: per.name.clone(),
-        count: match &per.count {
-            PerCount::Given(count) => *count,
-            PerCount::Transactions(pattern) => counts.sum("database", pattern, TRANSACTIONS),
-            PerCount::Files(pattern) => counts.sum("file", pattern, CREATED),
-            PerCount::Lines(_) => lines,
-        },
-    });
+    let work = arguments
+        .per
+        .as_ref()
+        .map(|per| Work { name: per.name.clone(), count: work::units(per, &counts).unwrap_or(lines) });
     Ok(Ok(Counted { counts, work, limits }))
 }
 
@@ -196,8 +191,8 @@ fn pass_on(from: io::PipeReader, mut to: impl Write, text: &str) -> io::Result<u
     Ok(lines)
 }
 
-/// Counts the calls in a recording.
-fn counts(recording: &Recording, ignored: &[String]) -> Result<Counts> {
+/// The names of files in a baseline, which are the same in each clone of the repository.
+fn places(ignored: &[String]) -> Places {
     let folder = |path: Option<std::path::PathBuf>, name| {
         let path = path.and_then(|path| path.canonicalize().ok())?;
         Some((path.to_str()?.to_owned(), name))
@@ -207,13 +202,7 @@ fn counts(recording: &Recording, ignored: &[String]) -> Result<Counts> {
         folder(Some(std::env::temp_dir()), TEMPORARY),
         folder(std::env::var_os("HOME").map(Into::into).filter(|home| *home != Path::new("/")), "~"),
     ];
-    let places = Places::new(folders.into_iter().flatten(), ignored.iter().map(String::as_str));
-    let mut tally = CountsTally::new(places);
-    recording.replay(&mut tally, Tables::NONE.with(Table::Threads).with(Table::Files).with(Table::Calls))?;
-    let mut analyser = Analyser::new(AnalysisOptions::default());
-    recording.replay(&mut analyser, Tables::ALL)?;
-    let analysis = analyser.finish(recording.meta());
-    Ok(tally.finish(analysis.sqlite.as_ref()))
+    Places::new(folders.into_iter().flatten(), ignored.iter().map(String::as_str))
 }
 
 fn read_baseline(path: &Path) -> Result<Option<Baseline>> {

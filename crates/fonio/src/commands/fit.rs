@@ -10,13 +10,14 @@ use fonio_bench::plan::Set;
 use fonio_bench::result::{Benchmark, SCHEMA};
 use fonio_bench::verdict::rate;
 use fonio_sim::profile::Profile;
-use fonio_system::regular;
+use fonio_system::{regular, say};
 use serde_json::json;
 
 use crate::cli::Fit;
 use crate::commands::{bench, lab};
 use crate::exit::Exit;
 use crate::output;
+use crate::profiles;
 use crate::progress::{Done, Progress};
 use crate::signals;
 
@@ -50,6 +51,7 @@ pub fn run(arguments: &Fit) -> Result<Exit> {
         return Ok(Exit::Fine);
     }
     let is_file = fs::metadata(&arguments.bench.target).is_ok_and(|metadata| metadata.is_file());
+    let is_measured_here = !is_file;
     let benchmark = if is_file {
         read(&arguments.bench.target)?
     } else {
@@ -71,10 +73,27 @@ pub fn run(arguments: &Fit) -> Result<Exit> {
     drop(progress);
     let fitted = fitted?;
     fs::write(out, fitted.profile.to_toml()).with_context(|| format!("cannot write {}", out.display()))?;
+    if is_measured_here && fits(&fitted) {
+        keep(&benchmark, &fitted.profile);
+    }
     let predictions = against.map(|against| fit::predict(&fitted.profile, &against)).transpose()?;
     show(&fitted, predictions.as_deref(), arguments, &mut screen)?;
     // A profile that misses its own tests answers nothing.
     Ok(if fits(&fitted) { Exit::Fine } else { Exit::NotValid })
+}
+
+/// Keeps the profile as the model of this kind of disk. An emulated device has one already.
+fn keep(benchmark: &Benchmark, profile: &Profile) {
+    let Some(model) = benchmark.place.as_ref().and_then(|place| place.model.as_deref()) else { return };
+    if !rustix::process::geteuid().is_root()
+        || profiles::of_model(model).is_some_and(|found| found.is_relative())
+    {
+        return;
+    }
+    match profiles::keep(model, profile) {
+        Ok(path) => say!("Kept as the model of {model}, for `fonio cure`: {}", path.display()),
+        Err(error) => say!("note: not kept as the model of {model} for `fonio cure`: {error:#}"),
+    }
 }
 
 fn fits(fitted: &Fitted) -> bool {

@@ -49,7 +49,14 @@ pub fn run(arguments: &Replay, recording: &Path, colour: Colour) -> Result<Exit>
         [] => Policy::ALL.to_vec(),
         named => named.iter().map(|name| known(name)).collect::<Result<_>>()?,
     };
-    let model = Model { profile, size: ByteCount(at.size), seed: at.seed, fast: arguments.fast };
+    let model = Model {
+        profile,
+        size: ByteCount(at.size),
+        seed: at.seed,
+        fast: arguments.fast,
+        of_device: None,
+        idle: None,
+    };
     let progress = Progress::phase(format!("Replaying in a model of {profile}"));
     let replay = replay_in_model(recording, &model, &schedulers)?;
     drop(progress);

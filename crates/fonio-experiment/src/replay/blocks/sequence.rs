@@ -217,7 +217,12 @@ impl RowSink for Collected {
 
 impl Collected {
     /// Computes the sequence for the device with the most accesses.
-    pub(in crate::replay) fn sequence(mut self) -> Result<Sequence, TooLarge> {
+    pub(in crate::replay) fn sequence(self) -> Result<Sequence, TooLarge> {
+        self.sequence_of(None)
+    }
+
+    /// Computes the sequence for this device, or for the device with the most accesses.
+    pub(in crate::replay) fn sequence_of(mut self, device: Option<DeviceId>) -> Result<Sequence, TooLarge> {
         self.budget.check()?;
         // Replay bios rather than requests, because another device merges and flushes differently. Not
         // every source records bios.
@@ -236,6 +241,9 @@ impl Collected {
         self.completed = FxHashMap::default();
         let mut by_device: BTreeMap<DeviceId, u64> = BTreeMap::new();
         rows.iter().for_each(|row| *by_device.entry(row.device).or_default() += 1);
+        if let Some(device) = device {
+            by_device.retain(|known, _| *known == device);
+        }
         let Some((device, count)) = by_device.into_iter().max_by_key(|(_, count)| *count) else {
             return Ok(Sequence::default());
         };

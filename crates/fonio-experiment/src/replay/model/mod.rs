@@ -8,11 +8,11 @@ mod report;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use fonio_core::{ByteCount, Nanos, Op, SECTOR_BYTES, Sector, Timestamp};
+use fonio_core::{ByteCount, DeviceId, Nanos, Op, SECTOR_BYTES, Sector, Timestamp};
 use fonio_recording::{Recording, Table, Tables};
 use fonio_sim::engine::{self, Arrival, Begins, Host, Source, Step};
 use fonio_sim::measure::write_in_order;
-use fonio_sim::scheduler::{Policy, Priority, ProcessId};
+use fonio_sim::scheduler::{Class, Policy, Priority, ProcessId};
 use serde::Serialize;
 
 use super::blocks::{Access, Collected, Kind, NO_FLUSHES, Sequence};
@@ -34,6 +34,10 @@ pub struct Model<'a> {
     pub seed: u64,
     /// Whether to replay without the recorded pauses.
     pub fast: bool,
+    /// The recorded device; `None`: the device with the most accesses.
+    pub of_device: Option<DeviceId>,
+    /// The program whose requests get the I/O class idle.
+    pub idle: Option<&'a str>,
 }
 
 /// The result of a recording replayed under scheduler models.
@@ -119,7 +123,7 @@ pub fn replay_in_model(
     let tables = Tables::NONE.with(Table::Threads).with(Table::Waits).with(Table::Requests);
     Recording::open(dir)?.replay(&mut collected, tables)?;
     let too_large = |why| ExperimentError::TooLarge { recording: dir.to_owned(), why };
-    let sequence = collected.sequence().map_err(too_large)?;
+    let sequence = collected.sequence_of(model.of_device).map_err(too_large)?;
     if sequence.is_empty() {
         return Err(ExperimentError::NothingToReplay { recording: dir.to_owned() });
     }
@@ -160,7 +164,12 @@ fn run(sequence: &Sequence, model: &Model<'_>, policy: Policy) -> Result<ModelRu
              replay a part of the recording, which `fonio import RECORDING --until 10m -o PART` writes"
         )));
     }
-    let steps = |thread: &Vec<Access>| steps(thread, limits.command_max.0, model.fast);
+    let priority = |access: &Access| {
+        let is_idle =
+            model.idle.is_some() && sequence.names.get(&access.tid).map(|name| plain(name)) == model.idle;
+        if is_idle { Priority { class: Class::Idle, ..Priority::DEFAULT } } else { Priority::DEFAULT }
+    };
+    let steps = |thread: &Vec<Access>| steps(thread, limits.command_max.0, model.fast, &priority);
     let sources = sequence.threads.iter().map(|thread| Source::Linked(steps(thread))).collect();
     let host = Host { depth: limits.depth, seed: model.seed };
     let outcome = engine::run(device.as_mut(), policy.scheduler().as_mut(), sources, from, host)
@@ -175,7 +184,12 @@ fn run(sequence: &Sequence, model: &Model<'_>, policy: Policy) -> Result<ModelRu
 }
 
 /// Returns a thread's requests, split into requests of at most `command_max`.
-fn steps(thread: &[Access], command_max: u64, fast: bool) -> Vec<Step> {
+fn steps(
+    thread: &[Access],
+    command_max: u64,
+    fast: bool,
+    priority: &dyn Fn(&Access) -> Priority,
+) -> Vec<Step> {
     let mut steps = Vec::new();
     for access in thread {
         let op = match access.kind {
@@ -196,7 +210,7 @@ fn steps(thread: &[Access], command_max: u64, fast: bool) -> Vec<Step> {
                 sector: Sector(offset / SECTOR_BYTES),
                 bytes: ByteCount(bytes),
                 process: ProcessId(access.tid),
-                priority: Priority::DEFAULT,
+                priority: priority(access),
             };
             steps.push(Step { begins, request, signal: access.signal.filter(|_| is_last) });
             if is_last {

@@ -9,6 +9,9 @@ use crate::settings::kind::*;
 
 pub(super) struct IoClass;
 
+/// The class of a process that was given none: its niceness decides. Only for running processes.
+const NO_CLASS: &str = "none";
+
 const FACTS: Facts = Facts {
     of: Some("class"),
     title: "the I/O class",
@@ -17,7 +20,7 @@ const FACTS: Facts = Facts {
     fixes: &[SettingFix {
         name: "io-class",
         changes: Group::Unit,
-        does: "gives a unit the I/O class idle, so its I/O waits until no other process has I/O; io-class=best-effort gives it the usual class",
+        does: "gives a unit the I/O class idle, so its I/O waits until no other process has I/O; io-class=best-effort gives it the usual class, and io-class=none takes the class from a running process (--pid)",
         needs: "systemd, and the scheduler bfq, mq-deadline or smartio on a disk; a restart of the unit",
         source: "systemd's documentation",
         trial: OF_SERVICES,
@@ -32,11 +35,16 @@ impl Kind for IoClass {
     }
 
     fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
-        value::one_of(text, &["idle", "best-effort"])
+        value::one_of(text, &["idle", "best-effort", NO_CLASS])
     }
 
     fn value(&self, wanted: &Value, _on: &Object) -> Result<String, Refusal> {
-        Ok(format!("IOSchedulingClass={wanted}"))
+        let class = wanted.to_string();
+        if class == NO_CLASS {
+            let reason = "a unit has no class if `fonio fix undo io-class` removes it";
+            return Err(Refusal::Reason(reason.to_owned()));
+        }
+        Ok(format!("IOSchedulingClass={class}"))
     }
 
     fn check(&self, _wanted: &Wanted<'_>, _on: &Object) -> Result<(), Refusal> {

@@ -56,6 +56,8 @@ pub(super) struct Attempt {
     pub(super) ratio: Option<f64>,
     pub(super) low: Option<f64>,
     pub(super) high: Option<f64>,
+    /// The ratio of the times in calls, if their difference was shown.
+    pub(super) calls_ratio: Option<f64>,
     /// The figures in sentences.
     pub(super) lines: Vec<String>,
 }
@@ -79,6 +81,7 @@ impl Way {
                     ),
                 });
             }
+            How::Process { .. } => "the limit acts only on the running processes".to_owned(),
             How::Setting { .. } | How::Unit { .. } | How::IoClass { .. } => match Way::recreate(seen, choice)
             {
                 Ok(way) => return Ok(way),
@@ -86,7 +89,7 @@ impl Way {
             },
         };
         match &choice.how {
-            How::Setting { planned, .. } | How::Unit { planned } => {
+            How::Setting { planned, .. } | How::Unit { planned } | How::Process { planned } => {
                 if let Some(reason) = planned.target.cannot_switch() {
                     return Ok(Way::None {
                         why: format!("It cannot be tried while the machine is in use: {reason}."),
@@ -130,7 +133,7 @@ impl Way {
         }
         let pids = match &choice.how {
             How::IoClass { pids } => pids.clone(),
-            How::Unit { .. } if seen.is_new => slowed::processes(seen)?,
+            How::Unit { .. } if seen.is_new => slowed::processes(seen, "")?.pids,
             _ => Vec::new(),
         };
         let folder = folder_on(&scene).context("the file system of the stall has no folder for the trial")?;
@@ -176,7 +179,7 @@ impl Way {
                     ),
                 ]
             }
-            Way::Live { plan, lasting, why } => vec![
+            Way::Live { plan, lasting, why } => [
                 format!("The stall is not repeated: {why}."),
                 format!(
                     "{} is switched between {} and {} while the machine does its work, for at most {}.",
@@ -185,8 +188,14 @@ impl Way {
                     plan.setting.new,
                     Unit::S.format(lasting.as_secs_f64())
                 ),
-                format!("The same by hand: fonio fix trial {}", choice.words[2..].join(" ")),
-            ],
+            ]
+            .into_iter()
+            .chain(
+                // `fonio fix trial` takes no process.
+                (!matches!(choice.how, How::Process { .. }))
+                    .then(|| format!("The same by hand: fonio fix trial {}", choice.words[2..].join(" "))),
+            )
+            .collect(),
             Way::Prove { words, command } => {
                 let join =
                     |words: &[String]| shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default();
@@ -268,6 +277,7 @@ fn of_recreated(result: &Recreated, choice: &Choice) -> Attempt {
             ratio: None,
             low: None,
             high: None,
+            calls_ratio: None,
             lines: vec![format!(
                 "The stall did not come back: the repeated calls took {}, in the recording {}. So nothing is shown.",
                 time(result.first.victim.in_calls.as_secs_f64()),
@@ -312,7 +322,16 @@ fn of_recreated(result: &Recreated, choice: &Choice) -> Attempt {
     // The figure that shows something is the one that is remembered.
     let shown = if result.paired.answer.is_claimed() { &result.paired } else { &result.longest };
     let Paired { ratio, low, high, .. } = *shown;
-    Attempt { fix: choice.name.clone(), way: "recreated", helps: result.helps(), ratio, low, high, lines }
+    Attempt {
+        fix: choice.name.clone(),
+        way: "recreated",
+        helps: result.helps(),
+        ratio,
+        low,
+        high,
+        calls_ratio: result.paired.ratio.filter(|_| result.paired.answer.is_claimed()),
+        lines,
+    }
 }
 
 /// Says what the pairs show.
@@ -363,6 +382,8 @@ fn live(plan: &LivePlan, lasting: Duration, stop: &AtomicBool) -> Result<Attempt
         ratio,
         low,
         high,
+        // A slice measures blocked time, as the recording does.
+        calls_ratio: ratio.filter(|_| answer.is_claimed()),
         lines,
     })
 }
@@ -395,6 +416,7 @@ fn proved(choice: &Choice, words: &[String], results: &Path) -> Result<Attempt> 
         ratio,
         low,
         high,
+        calls_ratio: None,
         lines: vec![format!("The runs are in {}.", results.display())],
     })
 }

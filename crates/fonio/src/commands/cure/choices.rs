@@ -3,15 +3,16 @@
 
 use std::path::{Path, PathBuf};
 
+use fonio_analysis::DeviceInfo;
 use fonio_analysis::waits::blocked::Role;
 use fonio_experiment::{Candidate, Real};
 use fonio_host::{Applied, IoPriority, Loss, Scope};
 use serde::Serialize;
 
+use super::evidence::Evidence;
 use super::said::Said;
 use super::seen::Seen;
 use super::slowed;
-use super::trials::{Known, known};
 use crate::cli::cure::Cure;
 
 /// The fixes for a cause.
@@ -36,6 +37,7 @@ struct Fix<'a> {
     loses: &'a str,
     /// Why the fix has its place in the order.
     order: String,
+    evidence: &'a Evidence,
 }
 
 /// A fix that can be tried.
@@ -48,7 +50,7 @@ pub(super) struct Choice {
     does: String,
     pub(super) loses: Loss,
     pub(super) how: How,
-    known: Option<Known>,
+    evidence: Evidence,
 }
 
 /// What a fix changes.
@@ -61,6 +63,8 @@ pub(super) enum How {
     Database { file: PathBuf },
     /// The I/O class of running processes.
     IoClass { pids: Vec<u32> },
+    /// A limit of a running process and its descendants, which repeated calls do not have.
+    Process { planned: Box<Applied> },
 }
 
 impl Choices {
@@ -90,6 +94,12 @@ impl Choices {
         }
         if choices.to_try.iter().any(has_class) {
             choices.by_hand.retain(|text| !text.contains("`ionice"));
+        } else if is_from_here && seen.is_new && arguments.command.is_empty() {
+            let limit = io_rate(seen);
+            if limit.is_some() {
+                choices.by_hand.retain(|text| text != LIMIT_BY_HAND);
+            }
+            choices.to_try.extend(limit);
         }
         choices.to_try.sort_by_key(|choice| choice.name.clone());
         choices.to_try.dedup_by(|a, b| a.command == b.command);
@@ -98,12 +108,11 @@ impl Choices {
             text.unwrap_or(usize::MAX)
         };
         for choice in &mut choices.to_try {
-            choice.known = known(seen, said, &choice.name);
+            choice.evidence = Evidence::of(seen, said, choice);
         }
-        choices.to_try.sort_by(|a, b| {
-            let rank = |choice: &Choice| choice.known.as_ref().map_or(1.0, Known::rank);
-            rank(a).total_cmp(&rank(b)).then(at(a).cmp(&at(b)))
-        });
+        choices
+            .to_try
+            .sort_by(|a, b| a.evidence.rank().total_cmp(&b.evidence.rank()).then(at(a).cmp(&at(b))));
         if arguments.yes {
             choices.to_try.retain(|choice| choice.loses.is_safe());
         }
@@ -115,7 +124,7 @@ impl Choices {
         for (number, choice) in self.to_try.iter().enumerate() {
             lines.push(format!("{}. {}", number + 1, choice.command));
             lines.push(format!("   {}. {}", capital(&choice.does), choice.loses.sentence()));
-            lines.push(format!("   {}", choice.order()));
+            lines.push(format!("   {}", choice.evidence.sentence()));
         }
         lines.extend(self.by_hand.iter().map(|text| format!("By hand: {text}")));
         lines
@@ -126,7 +135,8 @@ impl Choices {
             command: &choice.command,
             does: &choice.does,
             loses: choice.loses.sentence(),
-            order: choice.order(),
+            order: choice.evidence.sentence(),
+            evidence: &choice.evidence,
         });
         Listed { fixes: fixes.collect(), by_hand: &self.by_hand }
     }
@@ -159,22 +169,16 @@ impl Choice {
             does: fix.does.to_owned(),
             loses: fix.loses,
             how,
-            known: None,
+            evidence: Evidence::Catalogue,
         })
-    }
-
-    fn order(&self) -> String {
-        match &self.known {
-            Some(known) => known.sentence(),
-            None => "Its place in this list is that of the catalogue: it was not tried on this machine yet."
-                .to_owned(),
-        }
     }
 
     /// The question before the fix is kept.
     pub(super) fn question(&self) -> String {
         match self.how {
-            How::IoClass { .. } => "Leave it in force until these processes end?".to_owned(),
+            How::IoClass { .. } | How::Process { .. } => {
+                "Leave it in force until these processes end?".to_owned()
+            }
             _ => "Keep it across reboots?".to_owned(),
         }
     }
@@ -185,15 +189,15 @@ impl Choice {
     }
 
     pub(super) fn keep_lines(&self) -> Vec<String> {
-        let ends = matches!(self.how, How::IoClass { .. });
+        let ends = matches!(self.how, How::IoClass { .. } | How::Process { .. });
         let keep = if ends { "" } else { " --keep" };
         let mut lines = vec![format!("{}{keep}", self.command), self.loses.sentence().to_owned()];
         if ends {
-            lines.push(
-                "It ends with these processes. To have it next time too, start the program with: fonio fix apply \
-                 io-class=idle -- COMMAND"
-                    .to_owned(),
-            );
+            lines.push(format!(
+                "It ends with these processes. To have it next time too, start the program with: fonio fix apply {} -- \
+                 COMMAND",
+                self.name
+            ));
         }
         lines
     }
@@ -203,7 +207,7 @@ impl Choice {
         match self.how {
             How::IoClass { .. } => Some("idle"),
             How::Unit { .. } => self.name.strip_prefix("io-class="),
-            How::Setting { .. } | How::Database { .. } => None,
+            How::Setting { .. } | How::Database { .. } | How::Process { .. } => None,
         }
     }
 }
@@ -221,19 +225,12 @@ fn commands(text: &str) -> Vec<Vec<String>> {
 }
 
 /// Returns the fix that gives the running processes of a copy in the way the I/O class idle. Only some schedulers heed
-/// the class. A server is not slowed down, because others wait for it.
+/// the class.
 fn io_class(seen: &Seen) -> Option<Choice> {
-    let diagnosis = seen.analysis.diagnosis.as_ref()?;
-    let culprit = diagnosis.culprit.as_ref()?;
-    let device = diagnosis.device.as_ref()?;
-    let device = seen.analysis.devices.iter().find(|known| known.shown() == device)?;
+    let Copy { program: culprit, device, pids, .. } = Copy::in_the_way(seen)?;
     if !["bfq", "mq-deadline", "smartio"].contains(&device.scheduler.as_deref()?) {
         return None;
     }
-    let is_copy = seen.analysis.blocked.as_ref()?.programs.iter().any(|program| {
-        program.name == *culprit && program.unit == diagnosis.culprit_unit && program.role == Role::BulkWork
-    });
-    let pids = if is_copy { slowed::processes(seen).ok()? } else { Vec::new() };
     let first = pids.first()?;
     IoPriority::of(*first).ok().filter(|now| now.now != "idle")?;
     let command = pids.iter().map(|pid| format!("fonio fix apply io-class=idle --pid {pid}"));
@@ -246,8 +243,71 @@ fn io_class(seen: &Seen) -> Option<Choice> {
         ),
         loses: Loss::Nothing,
         how: How::IoClass { pids },
-        known: None,
+        evidence: Evidence::Catalogue,
     })
+}
+
+/// The remedy of the report for work in the way, without a number.
+const LIMIT_BY_HAND: &str = "Limit the rate of that work.";
+/// A copy is not limited to less than this.
+const RATE_LEAST: u64 = 1 << 20;
+
+/// Returns the fix that limits a running copy in the way to half of its rate in the recording.
+fn io_rate(seen: &Seen) -> Option<Choice> {
+    let Copy { program, device, pids, bytes } = Copy::in_the_way(seen)?;
+    // Each process would get a limit of its own.
+    let [pid] = pids[..] else { return None };
+    let disk = device.name.as_deref()?;
+    let half = bytes as f64 / seen.analysis.span.duration_ns.as_secs_f64() / 2.0;
+    let mib = (half / RATE_LEAST as f64).round().max(1.0);
+    let name = format!("io-rate={mib}MiB");
+    let setting = Candidate::parse(&name).ok()?.setting()?.on_disk_of(&Path::new("/dev").join(disk)).ok()?;
+    let planned = setting.plan(Path::new(&format!("/proc/{pid}"))).ok()?;
+    if !planned.is_new() {
+        return None;
+    }
+    let words =
+        ["fix", "apply", &name, "--pid", &pid.to_string(), &format!("/dev/{disk}")].map(str::to_owned);
+    Some(Choice {
+        command: format!("fonio {}", shlex::try_join(words.iter().map(String::as_str)).ok()?),
+        words: words.to_vec(),
+        does: format!(
+            "limits {program} to {mib} MiB/s on {disk}, half of its rate in the recording; {program} takes longer, and \
+             programs that wait for its writes wait longer too"
+        ),
+        name,
+        loses: Loss::Nothing,
+        how: How::Process { planned: Box::new(planned) },
+        evidence: Evidence::Catalogue,
+    })
+}
+
+/// A copy or other bulk work that is in the way of the delayed program.
+struct Copy<'a> {
+    program: &'a str,
+    /// The disk on which it is in the way.
+    device: &'a DeviceInfo,
+    pids: Vec<u32>,
+    /// The bytes that it read from the disk or wrote to it in the recording, whichever is more.
+    bytes: u64,
+}
+
+impl Copy<'_> {
+    /// Returns the copy in the way, if its processes still run. A server is not slowed down, because others wait for it.
+    fn in_the_way(seen: &Seen) -> Option<Copy<'_>> {
+        let diagnosis = seen.analysis.diagnosis.as_ref()?;
+        let program = diagnosis.culprit.as_deref()?;
+        let device = diagnosis.device.as_ref()?;
+        let device = seen.analysis.devices.iter().find(|known| known.shown() == device)?;
+        let is_copy = seen.analysis.blocked.as_ref()?.programs.iter().any(|found| {
+            found.name == program && found.unit == diagnosis.culprit_unit && found.role == Role::BulkWork
+        });
+        if !is_copy {
+            return None;
+        }
+        let slowed::Slowed { pids, bytes } = slowed::processes(seen, &device.device).ok()?;
+        Some(Copy { program, device, pids, bytes })
+    }
 }
 
 #[cfg(test)]

@@ -32,11 +32,13 @@ pub(super) fn keep(choice: &Choice, is_json: bool) -> Result<Kept> {
         if done == 0 {
             bail!("none of the processes runs any more, so there is nothing to keep");
         }
-        let pids = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
-        return Ok(Kept { command: choice.command.clone(), undo: format!("ionice -c none -p {pids}") });
+        let undo = pids.iter().map(|pid| format!("fonio fix apply io-class=none --pid {pid}"));
+        return Ok(Kept { command: choice.command.clone(), undo: undo.collect::<Vec<_>>().join("; ") });
     }
     let mut words = choice.words.clone();
-    words.push("--keep".to_owned());
+    if !matches!(choice.how, How::Process { .. }) {
+        words.push("--keep".to_owned());
+    }
     if is_json {
         words.push("--json".to_owned());
     }

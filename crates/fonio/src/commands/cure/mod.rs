@@ -6,11 +6,13 @@
 
 mod attempt;
 mod choices;
+mod evidence;
 mod keep;
 mod said;
 mod seen;
 mod slowed;
 mod trials;
+mod unit_of_work;
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,6 +56,7 @@ pub fn run(arguments: &Cure) -> Result<Exit> {
         is_root || arguments.dry_run,
         "recording and changing settings need root: run it with sudo; with --dry-run and --from, any user can run it"
     );
+    unit_of_work::check(arguments.per.as_ref())?;
     let stop = if is_root { signals::begin()? } else { signals::watch()? };
     // The unit of a recording need not run here.
     let unit = match &arguments.unit {
@@ -63,7 +66,7 @@ pub fn run(arguments: &Cure) -> Result<Exit> {
     let arguments = &Cure { unit, ..arguments.clone() };
     let teller = Teller { is_json: arguments.json };
     let seen = Seen::of(arguments, &stop)?;
-    let said = Said::of(&seen, arguments.unit.as_deref());
+    let said = Said::of(&seen, arguments)?;
     teller.screen(1, "What was seen", &said.lines(&seen))?;
     let choices = Choices::of(&seen, &said, arguments);
     let end = |attempts: &[Attempt], kept: Option<Kept>, outcome: &str, exit: Exit| -> Result<Exit> {
@@ -107,7 +110,9 @@ pub fn run(arguments: &Cure) -> Result<Exit> {
         if !arguments.yes && !confirmed("Try it?", &stop)? {
             return end(&attempts, None, "Nothing was changed.", Exit::Fine);
         }
-        let attempt = way.perform(choice, &stop)?;
+        let mut attempt = way.perform(choice, &stop)?;
+        let unit = said.unit_of_work.as_ref();
+        attempt.lines.extend(attempt.calls_ratio.and_then(|ratio| unit?.with(ratio)));
         check(&stop)?;
         teller.screen(4, "What it changed", &attempt.lines)?;
         let helps = attempt.helps;

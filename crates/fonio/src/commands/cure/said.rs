@@ -1,10 +1,13 @@
 //! The second step of a cure: who waits, how long, and why, in sentences.
 
+use anyhow::Result;
 use fonio_analysis::waits::blocked::{BlockedProgram, Role, doing};
 use fonio_core::Unit;
 use serde::Serialize;
 
 use super::seen::Seen;
+use super::unit_of_work::UnitOfWork;
+use crate::cli::cure::Cure;
 
 /// What a recording says about the stalls.
 #[derive(Serialize)]
@@ -20,6 +23,8 @@ pub(super) struct Said {
     /// The name of the mechanism, and a sentence about it.
     pub(super) mechanism: Option<String>,
     cause: Option<String>,
+    /// What each unit of work waits; only with `--per`.
+    pub(super) unit_of_work: Option<UnitOfWork>,
 }
 
 /// One wait.
@@ -44,7 +49,8 @@ struct Frequent {
 const BEHIND_FROM: f64 = 0.3;
 
 impl Said {
-    pub(super) fn of(seen: &Seen, unit: Option<&str>) -> Said {
+    pub(super) fn of(seen: &Seen, arguments: &Cure) -> Result<Said> {
+        let unit = arguments.unit.as_deref();
         let analysis = &seen.analysis;
         let diagnosis = analysis.diagnosis.as_ref();
         let mechanism = diagnosis.and_then(|diagnosis| diagnosis.mechanism.clone());
@@ -56,20 +62,23 @@ impl Said {
             Some(unit) => format!("No thread of {unit} was blocked on storage. {}", analysis.verdict),
             None => analysis.verdict.clone(),
         };
-        Said {
+        let per = arguments.per.as_ref();
+        Ok(Said {
             is_problem,
             verdict,
             longest: longest(seen),
             most_frequent: victim(seen).and_then(|program| frequent(seen, program)),
             mechanism,
             cause: finding.map(|finding| finding.sentence.clone()),
-        }
+            unit_of_work: per.map(|per| UnitOfWork::of(seen, per)).transpose()?.flatten(),
+        })
     }
 
     pub(super) fn lines(&self, seen: &Seen) -> Vec<String> {
         let mut lines = vec![self.verdict.clone()];
         lines.extend(self.longest.iter().map(|longest| longest.sentence.clone()));
         lines.extend(self.most_frequent.iter().map(|frequent| frequent.sentence.clone()));
+        lines.extend(self.unit_of_work.iter().map(|unit| unit.sentence().to_owned()));
         if self.is_problem {
             lines.extend(self.cause.iter().map(|cause| format!("Cause: {cause}")));
         }

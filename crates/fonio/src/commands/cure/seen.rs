@@ -12,6 +12,7 @@ use fonio_machine::units_now;
 use fonio_record::{RecordError, RecordOptions, RecordSummary};
 use fonio_system::say;
 
+use super::unit_of_work;
 use crate::cli::Reading;
 use crate::cli::cure::Cure;
 use crate::commands::record;
@@ -89,8 +90,8 @@ fn record(arguments: &Cure) -> Result<RecordSummary> {
         let write_back = WriteBack::of_machine()?.longest() + BESIDE_WRITE_BACK;
         options.duration = Some(arguments.time.unwrap_or(write_back));
         options.calls_of_all = true;
-        // The programs' calls are enough; their SQL statements would say nothing about a stall.
-        options.statements = false;
+        // The programs' calls are enough for a stall. Only the count of transactions needs their SQL statements.
+        options.statements = unit_of_work::needs_statements(arguments.per.as_ref());
     } else {
         options.command = Some(arguments.command.clone());
         options.calls = true;

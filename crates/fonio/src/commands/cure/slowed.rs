@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use anyhow::{Context, Result};
-use fonio_core::{Request, RowSink, Thread, ignore_rows};
+use fonio_core::{DeviceId, Op, Request, RowSink, Thread, ignore_rows};
 use fonio_recording::{Recording, Table, Tables};
 use fonio_system::Task;
 
@@ -13,13 +13,21 @@ use super::seen::Seen;
 /// A process is slowed down if it caused at least this share of the program's bytes.
 const SHARE_LEAST: f64 = 0.05;
 
+/// The processes of the program in the way.
+pub(super) struct Slowed {
+    /// The running processes.
+    pub(super) pids: Vec<u32>,
+    /// The bytes that the program read from the disk or wrote to it, whichever is more.
+    pub(super) bytes: u64,
+}
+
 /// Returns the running processes that caused the requests of the program in the way, according to the recording, or
 /// the scripts that started them. Other processes with the same name are left alone. So are this command, the delayed
-/// program, and all processes that started them.
-pub(super) fn processes(seen: &Seen) -> Result<Vec<u32>> {
+/// program, and all processes that started them. `disk` is the number of the disk whose bytes are returned.
+pub(super) fn processes(seen: &Seen, disk: &str) -> Result<Slowed> {
     let diagnosis = seen.analysis.diagnosis.as_ref().context("no program waited")?;
     let culprit = diagnosis.culprit.as_deref().context("no program was in the way")?;
-    let mut rows = Rows::default();
+    let mut rows = Rows { disk: fonio_system::device::parse(disk), ..Rows::default() };
     let tables = Tables::NONE.with(Table::Threads).with(Table::Requests);
     Recording::open(&seen.recording)?.replay(&mut rows, tables)?;
     let delayed = diagnosis.program.as_deref().unwrap_or_default();
@@ -28,6 +36,7 @@ pub(super) fn processes(seen: &Seen) -> Result<Vec<u32>> {
     let spared: Vec<u32> =
         running.flat_map(|pid| std::iter::successors(Some(pid), |pid| parent(*pid))).collect();
     let of_program = rows.processes_of(culprit, diagnosis.culprit_unit.as_deref());
+    let of_processes: Vec<u32> = of_program.iter().map(|(pid, _)| *pid).collect();
     let all: u64 = of_program.iter().map(|(_, bytes)| *bytes).sum();
     let mut chosen: Vec<u32> = of_program
         .into_iter()
@@ -42,7 +51,10 @@ pub(super) fn processes(seen: &Seen) -> Result<Vec<u32>> {
         .collect();
     chosen.sort_unstable();
     chosen.dedup();
-    Ok(chosen)
+    let of_disk = of_processes.iter().filter_map(|pid| rows.of_disk.get(pid));
+    let [read, written] =
+        of_disk.fold([0_u64; 2], |sum, of| [0, 1].map(|kind| sum[kind].saturating_add(of[kind])));
+    Ok(Slowed { pids: chosen, bytes: read.max(written) })
 }
 
 /// Returns the shell that runs a program, because it starts the program's next process, such as the next copy of a
@@ -77,6 +89,9 @@ const THREADS_MAX: usize = 1 << 17;
 struct Rows {
     threads: BTreeMap<u32, Known>,
     bytes: BTreeMap<u32, u64>,
+    /// The bytes that each read from this disk, and wrote to it.
+    disk: Option<DeviceId>,
+    of_disk: BTreeMap<u32, [u64; 2]>,
 }
 
 #[derive(Debug, Default)]
@@ -119,6 +134,10 @@ impl RowSink for Rows {
         if self.bytes.len() < THREADS_MAX || self.bytes.contains_key(&process) {
             let sum = self.bytes.entry(process).or_default();
             *sum = sum.saturating_add(row.bytes.0);
+            if self.disk == Some(row.device) {
+                let sum = &mut self.of_disk.entry(process).or_default()[usize::from(row.op != Op::Read)];
+                *sum = sum.saturating_add(row.bytes.0);
+            }
         }
         Ok(())
     }
@@ -130,7 +149,7 @@ impl RowSink for Rows {
 
 #[cfg(test)]
 mod tests {
-    use fonio_core::{ByteCount, DeviceId, Op};
+    use fonio_core::ByteCount;
 
     use super::*;
 

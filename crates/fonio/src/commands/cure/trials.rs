@@ -30,10 +30,14 @@ pub(super) struct Known {
 }
 
 impl Known {
+    /// Returns whether the trial showed a difference.
+    pub(super) fn is_shown(&self) -> bool {
+        self.high.is_some_and(|high| high < 1.0) || self.low.is_some_and(|low| low > 1.0)
+    }
+
     /// Returns the ratio if the trial showed a difference, otherwise 1. The fix with the smallest one comes first.
     pub(super) fn rank(&self) -> f64 {
-        let is_shown = self.high.is_some_and(|high| high < 1.0) || self.low.is_some_and(|low| low > 1.0);
-        self.ratio.filter(|_| is_shown).unwrap_or(1.0)
+        self.ratio.filter(|_| self.is_shown()).unwrap_or(1.0)
     }
 
     pub(super) fn sentence(&self) -> String {

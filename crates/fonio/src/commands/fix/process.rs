@@ -139,8 +139,8 @@ fn apply_class(arguments: &FixApply) -> Result<Exit> {
         out,
         "Only the schedulers bfq, mq-deadline and smartio use the class, which lasts until the process ends."
     )?;
-    if !arguments.dry_run {
-        writeln!(out, "Next: `ionice -c none -p {pid}` removes the class.")?;
+    if !arguments.dry_run && class != "none" {
+        writeln!(out, "Next: `fonio fix apply io-class=none --pid {pid}` removes the class.")?;
     }
     Ok(Exit::Fine)
 }

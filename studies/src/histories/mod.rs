@@ -8,7 +8,8 @@
 //!
 //! One boot serves many histories. If everything was as before at the end of a history, only the changes of
 //! other programs and the recordings are taken back, and the next history begins from there. After a history
-//! with a boot or a wrong end, the guest is restored from a snapshot.
+//! with a boot or a wrong end, or in which fonio left a setting of another program alone, the guest is restored from a
+//! snapshot.
 //!
 //! In a power cut, QEMU ends at once: the guest's page cache is lost, and its disk keeps all flushed data.
 
@@ -283,7 +284,8 @@ impl<'s, 'a> Guest<'s, 'a> {
             let difference = different(&self.in_force, in_force).unwrap_or_default();
             outcome.fail(format!("settings differ: {difference}"));
         }
-        self.is_prepared = outcome.wrong.is_none() && outcome.reboots + outcome.cuts == 0;
+        // fonio still knows of a setting that it has left alone.
+        self.is_prepared = outcome.wrong.is_none() && outcome.reboots + outcome.cuts == 0 && *code == 0;
         Ok(outcome)
     }
 

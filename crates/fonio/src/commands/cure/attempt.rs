@@ -64,6 +64,8 @@ pub(super) struct Attempt {
 
 /// The most pairs of runs of a recreated stall.
 const PAIRS: usize = 8;
+/// If repeated calls take longer than this multiple of the recorded time, fonio says so.
+const MUCH_LONGER: f64 = 1.5;
 /// The measured time of each slice of a trial on the machine in use.
 const SLICE: Duration = Duration::from_secs(10);
 
@@ -319,6 +321,13 @@ fn of_recreated(result: &Recreated, choice: &Choice) -> Attempt {
         ratio(&result.paired),
         ratio(&result.longest)
     ));
+    let times = result.first.victim.in_calls.as_secs_f64() / recorded.in_calls.as_secs_f64();
+    if times > MUCH_LONGER {
+        lines.push(format!(
+            "The repeated calls take {times:.1} times as long as the recorded ones, because less of the files is in memory; \
+             so the gain in daily use can be smaller."
+        ));
+    }
     // The figure that shows something is the one that is remembered.
     let shown = if result.paired.answer.is_claimed() { &result.paired } else { &result.longest };
     let Paired { ratio, low, high, .. } = *shown;

@@ -92,13 +92,18 @@ impl Choices {
         {
             choices.to_try.extend(io_class(seen));
         }
+        let is_now = is_from_here && seen.is_new && arguments.command.is_empty();
+        let limit = if is_now { io_rate(seen) } else { None };
         if choices.to_try.iter().any(has_class) {
             choices.by_hand.retain(|text| !text.contains("`ionice"));
-        } else if is_from_here && seen.is_new && arguments.command.is_empty() {
-            let limit = io_rate(seen);
-            if limit.is_some() {
-                choices.by_hand.retain(|text| text != LIMIT_BY_HAND);
+            if let Some(limit) = limit {
+                let by_hand = choices.by_hand.iter_mut().find(|text| *text == LIMIT_BY_HAND);
+                by_hand
+                    .into_iter()
+                    .for_each(|text| *text = format!("Or, with half of its rate: {}", limit.command));
             }
+        } else if limit.is_some() {
+            choices.by_hand.retain(|text| text != LIMIT_BY_HAND);
             choices.to_try.extend(limit);
         }
         choices.to_try.sort_by_key(|choice| choice.name.clone());

@@ -231,8 +231,12 @@ impl Question for SqliteTally {
             }
             Row::Wait(row) => self.wait(row),
             Row::BlockedCount(row) => self.blocked_count(row),
-            Row::Diagnostic(row) if row.code == LOST_CALLS => self.calls_lost += row.count,
-            Row::Diagnostic(row) if row.code == LOST_STATEMENTS => self.statements_lost += row.count,
+            Row::Diagnostic(row) if row.code == LOST_CALLS => {
+                self.calls_lost = self.calls_lost.saturating_add(row.count);
+            }
+            Row::Diagnostic(row) if row.code == LOST_STATEMENTS => {
+                self.statements_lost = self.statements_lost.saturating_add(row.count);
+            }
             _ => {}
         }
     }

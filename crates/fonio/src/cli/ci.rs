@@ -19,10 +19,11 @@ pub struct Ci {
     /// compared later.
     #[arg(long)]
     pub update: bool,
-    /// Count costs per unit of work: 'order=120', 'order=transactions:*/shop.db', 'order=files:*.pdf', 'order=syncs:*.log', 'order=lines:placed'.
+    /// Count units of work: 'order=120', 'order=transactions:*/shop.db', 'order=files:*.pdf', 'order=syncs:*.log', 'order=lines:placed'.
     ///
-    /// The number of units is given, or is the number of committed transactions of SQLite databases, of created files, of
-    /// syncs of files, or of lines on standard output that contain a text. A path may contain `*`.
+    /// The result has the costs of each unit. The number of units is given, or is the number of committed transactions
+    /// of SQLite databases, of created files, of syncs of files, or of lines on standard output that contain a text. A
+    /// path may contain `*`.
     #[arg(long, value_name = "NAME=COUNT", value_parser = parse_per)]
     pub per: Option<Per>,
     /// Do not count files whose path or name matches this pattern. Repeatable.

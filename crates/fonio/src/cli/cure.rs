@@ -32,11 +32,12 @@ pub struct Cure {
     /// recordings remain.
     #[arg(short, long = "output", value_name = "PATH", conflicts_with = "from")]
     pub out: Option<PathBuf>,
-    /// Say what each unit of work waits: 'order=120', 'order=transactions:*/shop.db', 'reading=syncs:*.log'.
+    /// Count units of work: 'order=120', 'order=transactions:*/shop.db', 'order=files:*.pdf', 'order=syncs:*.log', 'order=lines:placed'.
     ///
-    /// The number of units in the recording is given, or is the number of committed transactions of SQLite databases, of
-    /// created files (`files:PATTERN`) or of syncs of files. Paths are absolute, and may contain `*`.
-    #[arg(long, alias = "unit-of-work", value_name = "NAME=COUNT", value_parser = parse_per)]
+    /// The result says what each unit waits for storage. The number of units in the recording is given, or is the number
+    /// of committed transactions of SQLite databases, of created files or of syncs of files. Lines of output are not
+    /// recorded. Paths are absolute, and may contain `*`.
+    #[arg(long, value_name = "NAME=COUNT", value_parser = parse_per)]
     pub per: Option<Per>,
     /// Go on without asking.
     ///

@@ -23,6 +23,13 @@ pub enum PerCount {
     Lines(String),
 }
 
+impl Per {
+    /// Returns whether the count needs the SQL statements of the programs.
+    pub fn needs_statements(&self) -> bool {
+        matches!(self.count, PerCount::Transactions(_))
+    }
+}
+
 pub(super) fn parse_per(text: &str) -> Result<Per, String> {
     let wrong = || {
         format!(

@@ -117,8 +117,13 @@ impl Kept {
     }
 }
 
+/// The most waits that a row of a recording can count. A wait lasts at least a microsecond or so, so a real row has far
+/// fewer; a damaged one must not make the sums overflow.
+const WAITS_MAX: u64 = 1 << 32;
+
 impl Count {
     pub(super) fn add(&mut self, operation: BlockedIn, waits: u64, time: Nanos) {
+        let waits = waits.min(WAITS_MAX);
         self.is_kernel |= operation == BlockedIn::KernelThread;
         self.waits += waits;
         self.time += time;

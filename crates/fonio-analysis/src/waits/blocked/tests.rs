@@ -174,6 +174,27 @@ fn short_waits_count_and_a_lock_does_not() {
 }
 
 #[test]
+fn absurd_counts_do_not_overflow() {
+    let mut analyser = analyser();
+    for _ in 0..3 {
+        let row = BlockedCount {
+            tid: 7,
+            blocked_in: BlockedIn::Read,
+            reason: WaitReason::Storage,
+            from: Timestamp(0),
+            until: Timestamp(1_000_000_000),
+            below: Nanos(1_000_000),
+            count: u64::MAX,
+            total: Nanos(u64::MAX),
+        };
+        analyser.blocked_count(&row).unwrap();
+    }
+    let (began, ended) = (Some(Timestamp(0)), Some(Timestamp(1_000_000_000)));
+    let found = analyser.finish(&Meta { began, ended, ..Meta::default() }).blocked.unwrap();
+    assert_eq!((found.programs[0].waits, found.programs[0].worst.share), (3 << 32, 1.0));
+}
+
+#[test]
 fn behind_whom_on_the_device_of_the_own_requests() {
     let found = blocked(
         &["7 fsync 1000 2000"],

@@ -113,7 +113,7 @@ impl Choices {
             text.unwrap_or(usize::MAX)
         };
         for choice in &mut choices.to_try {
-            choice.evidence = Evidence::of(seen, said, choice);
+            choice.evidence = Evidence::of(seen, said, &choice.name, choice.io_class());
         }
         choices
             .to_try

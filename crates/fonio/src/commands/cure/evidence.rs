@@ -8,7 +8,6 @@ use fonio_experiment::replay::model::{Model, ModelRun, ProgramTimes, replay_in_m
 use fonio_sim::scheduler::Policy;
 use serde::Serialize;
 
-use super::choices::Choice;
 use super::said::Said;
 use super::seen::Seen;
 use super::trials::{Known, known};
@@ -48,11 +47,11 @@ const REQUESTS_MIN: u64 = 20;
 const SIZE: ByteCount = ByteCount(8 << 30);
 
 impl Evidence {
-    /// Returns the best evidence: a shown difference of a trial here, then a model, then a trial that showed nothing.
-    pub(super) fn of(seen: &Seen, said: &Said, choice: &Choice) -> Evidence {
-        let trial = known(seen, said, &choice.name);
+    /// Returns the best evidence on a fix, which may give the program in the way an I/O class: a shown difference of a trial here, then a model, then a trial that showed nothing.
+    pub(super) fn of(seen: &Seen, said: &Said, fix: &str, class: Option<&str>) -> Evidence {
+        let trial = known(seen, said, fix);
         let is_shown = trial.as_ref().is_some_and(Known::is_shown);
-        match (trial, predicted(seen, choice)) {
+        match (trial, predicted(seen, fix, class)) {
             (Some(trial), _) if is_shown => Evidence::Trial(trial),
             (_, Some(predicted)) if predicted.is_like_recorded() => Evidence::Model(predicted),
             (Some(trial), _) => Evidence::Trial(trial),
@@ -116,7 +115,7 @@ impl Predicted {
 
 /// Replays the requests of the recording on the model of the disk, without and with the fix. Returns `None` if there is
 /// no such model, or if the fix is neither a scheduler nor an I/O class.
-fn predicted(seen: &Seen, choice: &Choice) -> Option<Predicted> {
+fn predicted(seen: &Seen, fix: &str, class: Option<&str>) -> Option<Predicted> {
     let diagnosis = seen.analysis.diagnosis.as_ref()?;
     let name = diagnosis.device.as_deref()?;
     let device =
@@ -125,11 +124,10 @@ fn predicted(seen: &Seen, choice: &Choice) -> Option<Predicted> {
             seen.meta.devices.iter().find(|device| device.id.to_string() == shown.device)
         })?;
     let now = scheduler_named(device.scheduler.as_deref()?)?;
-    let class = choice.io_class();
     let with = match class {
         Some("idle") => now,
         Some(_) => return None,
-        None => scheduler_named(&choice.name)?,
+        None => scheduler_named(fix)?,
     };
     let victim = diagnosis.program.as_deref()?;
     let profile: PathBuf = profiles::of_model(device.model.as_deref()?)?;

@@ -67,7 +67,7 @@ impl Said {
             is_problem,
             verdict,
             longest: longest(seen),
-            most_frequent: victim(seen).and_then(|program| frequent(seen, program)),
+            most_frequent: seen.victim().and_then(|program| frequent(seen, program)),
             mechanism,
             cause: finding.map(|finding| finding.sentence.clone()),
             unit_of_work: per.map(|per| UnitOfWork::of(seen, per)).transpose()?.flatten(),
@@ -93,19 +93,10 @@ fn has_interest(seen: &Seen) -> bool {
     programs.into_iter().any(|program| program.role == Role::OfInterest)
 }
 
-/// Returns the program that the diagnosis names.
-pub(super) fn victim(seen: &Seen) -> Option<&BlockedProgram> {
-    let diagnosis = seen.analysis.diagnosis.as_ref()?;
-    let programs = &seen.analysis.blocked.as_ref()?.programs;
-    programs
-        .iter()
-        .find(|program| Some(&program.name) == diagnosis.program.as_ref() && program.unit == diagnosis.unit)
-}
-
 fn longest(seen: &Seen) -> Option<Stall> {
     let all = &seen.analysis.blocked.as_ref()?.long.longest;
     // A shell that waits for a copy is not what delays the person.
-    let name = victim(seen).map(BlockedProgram::full_name);
+    let name = seen.victim().map(BlockedProgram::full_name);
     let wait = all.iter().find(|wait| Some(&wait.program) == name.as_ref()).or_else(|| all.first())?;
     let doing = doing(&wait.blocked_in, wait.file.as_deref(), wait.through.as_ref());
     let behind = wait.behind.iter().find(|row| row.share >= BEHIND_FROM);

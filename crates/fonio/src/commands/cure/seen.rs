@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use fonio_analysis::waits::blocked::BlockedProgram;
 use fonio_analysis::{Analyser, Analysis, AnalysisOptions};
 use fonio_core::Meta;
 use fonio_host::WriteBack;
@@ -12,9 +13,9 @@ use fonio_machine::units_now;
 use fonio_record::{RecordError, RecordOptions, RecordSummary};
 use fonio_system::say;
 
-use super::unit_of_work;
 use crate::cli::Reading;
 use crate::cli::cure::Cure;
+use crate::cli::per::Per;
 use crate::commands::record;
 use crate::filter::UntilStopped;
 use crate::input::Subject;
@@ -63,6 +64,15 @@ impl Seen {
         self.analysis.validity.ok
     }
 
+    /// Returns the program that the diagnosis names as the delayed one.
+    pub(super) fn victim(&self) -> Option<&BlockedProgram> {
+        let diagnosis = self.analysis.diagnosis.as_ref()?;
+        let programs = &self.analysis.blocked.as_ref()?.programs;
+        programs.iter().find(|program| {
+            Some(&program.name) == diagnosis.program.as_ref() && program.unit == diagnosis.unit
+        })
+    }
+
     /// Returns whether the recording was made on this machine.
     pub(super) fn is_from_here(&self) -> bool {
         self.meta.host.name.as_deref() == rustix::system::uname().nodename().to_str().ok()
@@ -91,7 +101,7 @@ fn record(arguments: &Cure) -> Result<RecordSummary> {
         options.duration = Some(arguments.time.unwrap_or(write_back));
         options.calls_of_all = true;
         // The programs' calls are enough for a stall. Only the count of transactions needs their SQL statements.
-        options.statements = unit_of_work::needs_statements(arguments.per.as_ref());
+        options.statements = arguments.per.as_ref().is_some_and(Per::needs_statements);
     } else {
         options.command = Some(arguments.command.clone());
         options.calls = true;

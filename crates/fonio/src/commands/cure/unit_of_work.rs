@@ -6,7 +6,6 @@ use fonio_core::Unit;
 use fonio_recording::Recording;
 use serde::Serialize;
 
-use super::said::victim;
 use super::seen::Seen;
 use crate::cli::per::{Per, PerCount};
 use crate::work;
@@ -37,15 +36,10 @@ pub(super) fn check(per: Option<&Per>) -> Result<()> {
     Ok(())
 }
 
-/// Whether the count needs the statements of the programs.
-pub(super) fn needs_statements(per: Option<&Per>) -> bool {
-    per.is_some_and(|per| matches!(per.count, PerCount::Transactions(_)))
-}
-
 impl UnitOfWork {
     /// Counts the units in the recording; `None` if no program was delayed.
     pub(super) fn of(seen: &Seen, per: &Per) -> Result<Option<UnitOfWork>> {
-        let Some(program) = victim(seen) else { return Ok(None) };
+        let Some(program) = seen.victim() else { return Ok(None) };
         let units = match per.count {
             PerCount::Given(units) => units,
             _ => {

@@ -73,6 +73,9 @@ pub struct SystemOptions {
     /// as a disk with queue depth 1: `/dev/disk/by-id/scsi-0QEMU_QEMU_HARDDISK_card1` and so on. The
     /// disk's content outlives the guest.
     pub served: Vec<PathBuf>,
+    /// Images of file systems on this machine: `/dev/disk/by-id/virtio-image1` and so on. The guest's
+    /// changes to them are removed with the guest.
+    pub images: Vec<PathBuf>,
     /// Files of this machine to copy into the guest before systemd starts, and their paths in the guest.
     pub files: Vec<(PathBuf, PathBuf)>,
 }
@@ -86,6 +89,7 @@ impl Default for SystemOptions {
             memory_mib: 1024,
             disks: Vec::new(),
             served: Vec::new(),
+            images: Vec::new(),
             files: Vec::new(),
         }
     }
@@ -178,6 +182,10 @@ impl Prepared {
         add("root".to_owned(), Some((&root.image, "qcow2")), None)?;
         for (number, bytes) in options.disks.iter().enumerate() {
             add(format!("disk{}", number + 1), None, Some(*bytes))?;
+        }
+        for (number, image) in options.images.iter().enumerate() {
+            let image = image.canonicalize().map_err(LabError::system("read", image))?;
+            add(format!("image{}", number + 1), Some((&image, "raw")), None)?;
         }
         add("modules".to_owned(), Some((&modules, "raw")), None)?;
         let memory_mib = options.memory_mib;

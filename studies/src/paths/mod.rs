@@ -6,6 +6,7 @@
 
 mod container;
 mod databases;
+mod home;
 mod quiet;
 mod state;
 mod typed;
@@ -53,11 +54,12 @@ pub struct Arguments {
 type WalkPath = fn(&Walk<'_>) -> Result<Outcome>;
 
 /// The paths, in the order of the table.
-const PATHS: [(&str, WalkPath); 5] = [
+const PATHS: [(&str, WalkPath); 6] = [
     ("python", |walk| databases::PYTHON.walk(walk)),
     ("node", |walk| databases::NODE.walk(walk)),
     ("go", |walk| databases::GO.walk(walk)),
     ("container", container::walk),
+    ("home", home::walk),
     ("quiet", quiet::walk),
 ];
 

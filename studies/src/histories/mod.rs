@@ -291,7 +291,8 @@ impl<'s, 'a> Guest<'s, 'a> {
 
     fn settle(&mut self) -> Result<()> {
         // On a busy machine, the boot may give up waiting for the disk.
-        let script = "quick; systemctl is-system-running --wait >/dev/null; udevadm settle; \
+        // After a power cut, the files that filled the disk may be back.
+        let script = "rm -f /filling /rest; quick; systemctl is-system-running --wait >/dev/null; udevadm settle; \
                       findmnt -n /mnt/card || { systemctl start mnt-card.mount; findmnt -n /mnt/card; }";
         let answers = self.shell(&[script])?;
         let (code, said) = &answers[0];

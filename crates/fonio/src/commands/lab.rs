@@ -136,6 +136,7 @@ fn system_options(
         memory_mib: kind.memory >> 20,
         disks: Vec::new(),
         served: kind.disk.clone(),
+        images: Vec::new(),
         files,
     };
     Ok((options, own))

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, ensure};
 use fonio_lab::{Archive, System, SystemOptions};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::quiet::same;
 use super::typed::{Person, Said};
 use super::{Answer, Outcome, Walk, Walked, wrong};
 use crate::{process, tools};
@@ -116,7 +117,7 @@ fn in_guest(system: &mut System<'_>) -> Result<Walked> {
         words,
         verdict: Some(truth.verdict(&cure)),
         fix: Some(fix),
-        as_before: if before.text == after.text { Ok(()) } else { wrong("files or settings differ") },
+        as_before: same(&before.text, &after.text),
         shown: format!(
             "by hand, an order takes {:.0} ms, {:.0} ms during the copy, {:.0} ms with its I/O class idle (a guest, \
              Linux {kernel})",

@@ -85,7 +85,8 @@ fn recorded(text: &str) -> Option<Duration> {
     Some(Duration::from_secs_f64(seconds.floor()))
 }
 
-fn same(before: &str, after: &str) -> Answer {
+/// Compares two states; names the first line that only one of them has.
+pub(super) fn same(before: &str, after: &str) -> Answer {
     let changed = |one: &str, other: &str| -> Option<String> {
         let lines: std::collections::HashSet<&str> = other.lines().collect();
         one.lines().find(|line| !lines.contains(line)).map(str::to_owned)

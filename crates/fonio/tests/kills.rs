@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use fonio_testing::{Need, has, skip, skip_without};
 
@@ -180,7 +181,14 @@ fn leaves_nothing(bed: &Bed, kinds: &[&str], fault: &str) {
         assert!(next.status.success(), "{case}: {}", text(&next.stderr));
         assert_eq!(bed.names("runs"), ["run"], "{case}");
         assert_eq!(bed.names("temporary"), [""; 0], "{case}");
-        assert_eq!(instances_of_the_dead(), [""; 0], "{case}");
+        // Another test may have just killed a recorder of its own, whose next start removes the instance.
+        let is_clean = || instances_of_the_dead().is_empty();
+        let waits = std::iter::repeat_with(|| std::thread::sleep(Duration::from_secs(1))).take(20);
+        assert!(
+            is_clean() || waits.into_iter().any(|()| is_clean()),
+            "{case}: {:?}",
+            instances_of_the_dead()
+        );
     }
     assert!(faults * 2 > calls.len(), "only {faults} of {} faults happened", calls.len());
     eprintln!("{faults} of {known} calls ({fault}) tried");

@@ -281,7 +281,8 @@ fn of_recreated(result: &Recreated, choice: &Choice) -> Attempt {
             high: None,
             calls_ratio: None,
             lines: vec![format!(
-                "The stall did not come back: the repeated calls took {}, in the recording {}. So nothing is shown.",
+                "The stall did not come back: the repeated calls took {}, in the recording {}. Data that programs wrote \
+                 before the repeated part, and that the kernel wrote back during it, are not repeated. So nothing is shown.",
                 time(result.first.victim.in_calls.as_secs_f64()),
                 time(recorded.in_calls.as_secs_f64())
             )],

@@ -119,7 +119,10 @@ pub fn run(arguments: &Cure) -> Result<Exit> {
         attempts.push(attempt);
         let attempt = attempts.last().expect("it was just added");
         let Attempt { way, ratio, low, high, .. } = *attempt;
-        trials::remember(&seen, &said, Trial { fix: &choice.name, way, ratio, low, high });
+        // Without a ratio, nothing was compared.
+        if ratio.is_some() {
+            trials::remember(&seen, &said, Trial { fix: &choice.name, way, ratio, low, high });
+        }
         if !helps {
             continue;
         }
@@ -135,6 +138,9 @@ pub fn run(arguments: &Cure) -> Result<Exit> {
     }
     let outcome = if attempts.is_empty() {
         "None of the fixes can be tried here. Nothing was changed."
+    } else if attempts.iter().any(|attempt| attempt.ratio.is_none()) {
+        "No fix was shown to help, and at least one could not be judged. Everything is as before. To judge a fix in daily \
+         use: `fonio check`, then the command of the fix, then `fonio check` again."
     } else {
         "No fix was shown to help. Everything is as before."
     };

@@ -31,7 +31,7 @@ pub fn shown(profile: &str) -> &str {
 
 /// Keeps the fitted profile of the disks with this model.
 pub fn keep(model: &str, profile: &Profile) -> Result<PathBuf> {
-    let place = state::lasting_folder().context("there is no folder that survives a reboot")?.join(FOLDER);
+    let place = state::lasting_folder().context("the state folder would not survive a reboot")?.join(FOLDER);
     let folder = TrustedFolder::make(&place)?;
     let name = file_name(model);
     folder.replace(&name, profile.to_toml().as_bytes())?;

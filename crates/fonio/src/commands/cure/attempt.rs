@@ -325,8 +325,7 @@ fn of_recreated(result: &Recreated, choice: &Choice) -> Attempt {
     let times = result.first.victim.in_calls.as_secs_f64() / recorded.in_calls.as_secs_f64();
     if times > MUCH_LONGER {
         lines.push(format!(
-            "The repeated calls take {times:.1} times as long as the recorded ones, because less of the files is in memory; \
-             so the gain in daily use can be smaller."
+            "The repeated calls take {times:.1} times as long as the recorded ones, so the gain in daily use can differ."
         ));
     }
     // The figure that shows something is the one that is remembered.

@@ -4,11 +4,12 @@
 //! instance. During the capture, the recorder keeps the raw ring-buffer pages in memory, so it writes nothing
 //! to the watched disks. At the end, the recorder writes the recording. If the kernel cannot trace,
 //! [`record_sampled()`] samples procfs for blocked threads. [`record_by_ptrace()`] records only the file-system calls
-//! of a command, without privileges.
+//! of a command, without privileges. [`record_during()`] records block I/O while this process does other work.
 
 mod attribution;
 mod capture;
 mod clock;
+mod during;
 mod error;
 mod monitor;
 pub mod observer;
@@ -21,6 +22,7 @@ mod tracefs;
 mod wal_readers;
 mod write;
 
+pub use during::record_during;
 pub use error::RecordError;
 pub use options::{
     BlockedBy, BlockedSoFar, CommandOutput, CommandSetting, OtherRows, Progress, Quiet, RecordOptions,

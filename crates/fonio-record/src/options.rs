@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use fonio_core::meta::{Device, Lost};
@@ -28,6 +29,11 @@ pub struct RecordOptions {
     pub command: Option<Vec<OsString>>,
     /// The command line stored in the recording; `None` for `command` itself.
     pub told_command: Option<Vec<String>>,
+    /// Without a command: end the capture when this becomes true, instead of at the first Ctrl-C or SIGTERM.
+    pub until: Option<Arc<AtomicBool>>,
+    /// By `ptrace`: when the command has ended, sync the file systems on which it changed files, so that requests for
+    /// its files do not come later.
+    pub sync_changed: bool,
     /// The environment in which the command is started.
     pub setting: CommandSetting,
     /// Also record when and why threads of the command and of its descendants were blocked.
@@ -74,6 +80,8 @@ impl RecordOptions {
             duration: None,
             command: None,
             told_command: None,
+            until: None,
+            sync_changed: false,
             setting: CommandSetting::default(),
             waits: false,
             blocked: BlockedBy::Best,
@@ -184,7 +192,7 @@ pub struct BlockedSoFar {
 pub enum Progress<'a> {
     /// A message for the user, in one sentence.
     Note(&'a str),
-    /// The capture has begun.
+    /// The capture has begun: events are recorded from now on.
     Started {
         /// The watched devices; empty means every device.
         devices: &'a [Device],

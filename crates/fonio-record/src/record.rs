@@ -155,13 +155,12 @@ impl<'a> Prepared<'a> {
         let Prepared { capture, watched, block: (instance, store), waits, probes, room, tracefs } = self;
         let machine = &capture.machine;
         let devices: Vec<Device> = watched.named().iter().filter_map(|&id| machine.device(id)).collect();
-        progress(Progress::Started { devices: &devices });
         let (waits_instance, waits_store) = waits.unzip();
         let swap = swap::areas(machine);
         let waits_feed = waits_instance.as_ref().zip(waits_store);
         let waits_feed = waits_feed.map(|(instance, store)| Feed { instance, store });
         let (captured, pages, waits) =
-            capture.run(Feed { instance: &instance, store }, waits_feed, probes, progress)?;
+            capture.run(Feed { instance: &instance, store }, waits_feed, probes, &devices, progress)?;
         drop(instance);
         drop(waits_instance);
         drop(tracefs);

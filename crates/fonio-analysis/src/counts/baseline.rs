@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::approximate::{Approximate, ApproximatelyCompared};
 use super::{ALL, CREATED, Counts, SYNCS, WRITES, WRITTEN_BYTES};
 
 /// The version of the file.
@@ -29,7 +30,7 @@ const COSTS: [&str; 10] = [
 ];
 
 /// The counts of an earlier version.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Baseline {
     /// The version of the format.
@@ -42,6 +43,9 @@ pub struct Baseline {
     /// The names of counts that differed between runs.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub varying: BTreeSet<String>,
+    /// Counts that are compared with a tolerance: block writes and flushes. `None` if they were not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approximate: Option<Approximate>,
 }
 
 /// The unit of work for which costs are compared, such as an order, and how often it was done.
@@ -55,7 +59,7 @@ pub struct Work {
 }
 
 /// The costs of one or more runs of the same program.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     /// The unit of work and its number in the first run.
     pub work: Option<Work>,
@@ -65,6 +69,8 @@ pub struct Measured {
     pub varying: BTreeSet<String>,
     /// The number of runs.
     pub runs: u32,
+    /// Block writes and flushes; `None` if they were not counted in each run.
+    pub approximate: Option<Approximate>,
 }
 
 /// Why runs or baselines cannot be compared.
@@ -157,7 +163,15 @@ impl Measured {
             work: self.work.clone(),
             counts: exact.map(|(name, count)| (name.clone(), *count)).collect(),
             varying: self.varying.clone(),
+            approximate: self.approximate.clone(),
         }
+    }
+
+    /// Compares block writes and flushes with a baseline. Empty if one of the two has none.
+    pub fn approximately_against(&self, baseline: &Baseline) -> Vec<ApproximatelyCompared> {
+        let units = |work: &Option<Work>| work.as_ref().map_or(1, |work| work.count);
+        let (Some(was), Some(is)) = (&baseline.approximate, &self.approximate) else { return Vec::new() };
+        is.against(was, (units(&baseline.work), units(&self.work)))
     }
 
     /// Compares the counts with a baseline. Counts that vary, here or in the baseline, are not compared. Fails if the

@@ -1,10 +1,12 @@
 //! Counts what a command's file-system calls cost, by file, database and statement, in numbers that repeat exactly.
 //!
-//! The counts are for a baseline in a repository. Times and requests to the device vary from run to run, so they are
-//! not counted. [`CountsTally`] takes the rows of a recording, [`Counts`] are the result of one run, and
-//! [`baseline`] compares them with earlier counts.
+//! The counts are for a baseline in a repository. [`CountsTally`] takes the rows of a recording, [`Counts`] are the
+//! result of one run, and [`baseline`] compares them with earlier counts. Requests to disks vary a little from run to
+//! run, so they are counted apart ([`block`]) and compared with a tolerance ([`approximate`]).
 
+pub mod approximate;
 pub mod baseline;
+pub mod block;
 pub mod names;
 
 use std::collections::BTreeMap;

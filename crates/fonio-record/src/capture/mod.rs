@@ -13,8 +13,10 @@ pub(crate) mod stop;
 
 use std::ffi::OsString;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use fonio_core::meta::Device;
 use fonio_core::{ByteCount, Mark, Sample, Timestamp};
 use fonio_machine::Machine;
 use fonio_system::ProcessId;
@@ -170,9 +172,10 @@ impl Capture<'_> {
         block: Feed<'_>,
         waits: Option<Feed<'_>>,
         probes: Probes,
+        devices: &[Device],
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<(Captured, Pages, Option<Pages>), RecordError> {
-        let mut running = self.begin(block, waits, probes, progress)?;
+        let mut running = self.begin(block, waits, probes, devices, progress)?;
         let stopped_by = running.watch(progress)?;
         let ended = running.switch_off()?;
         running.settle_command(stopped_by, ended);
@@ -185,6 +188,7 @@ impl Capture<'_> {
         block: Feed<'a>,
         waits: Option<Feed<'a>>,
         probes: Probes,
+        devices: &[Device],
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Running<'a>, RecordError> {
         let monitor = self.options.sample_interval.map(|_| Monitor::new(&self.machine));
@@ -211,6 +215,7 @@ impl Capture<'_> {
         let mut calls = calls.map(|probe| {
             probe.and_then(|probe| CallsCapture::begin(probe, &self.machine, program, &processes))
         });
+        progress(Progress::Started { devices });
         let command = self.start_command(&mut calls)?;
         if let Some(command) = &command {
             threads.add(command.pid(), began);
@@ -271,9 +276,11 @@ impl Running<'_> {
     fn watch(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<StopReason, RecordError> {
         let options = self.capture.options;
         let policy = StopPolicy::new(options.duration.map(|duration| after(self.began, duration)));
-        let mut policy = match &self.command {
-            Some(_) => policy.with_command(!options.setting.own_group),
-            None => policy,
+        let mut policy = match (&self.command, &options.until) {
+            (Some(_), _) => policy.with_command(!options.setting.own_group),
+            // The caller ends its own work after Ctrl-C, and sets the flag then.
+            (None, Some(_)) => policy.with_command(true),
+            (None, None) => policy,
         };
         let mut pace = Pace::new(ByteCount(self.block.instance.bytes_per_cpu().unwrap_or(u64::MAX)));
         let mut next_sample = self.began;
@@ -293,7 +300,7 @@ impl Running<'_> {
                 interrupts: self.capture.signals.count(Signal::INT),
                 terminations: self.capture.signals.count(Signal::TERM),
                 now: now(),
-                command_ended: self.command.as_mut().is_some_and(Command::has_ended),
+                command_ended: self.command.as_mut().is_some_and(Command::has_ended) || self.is_over(),
                 quiet: self.quiet_since.is_some(),
             };
             match policy.decide(&seen) {
@@ -311,6 +318,11 @@ impl Running<'_> {
                 }
             }
         }
+    }
+
+    /// Returns whether the caller has ended the capture.
+    fn is_over(&self) -> bool {
+        self.capture.options.until.as_ref().is_some_and(|until| until.load(Ordering::Acquire))
     }
 
     fn sample_if_due(&mut self, next: &mut Timestamp) {

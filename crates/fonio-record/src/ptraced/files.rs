@@ -180,6 +180,12 @@ impl Files {
         self.rows[number as usize].content
     }
 
+    /// Returns the folder of a file.
+    pub(super) fn folder(&self, number: u32) -> Option<PathBuf> {
+        let path = self.rows.get(number as usize)?.path.as_deref()?;
+        Path::new(path).parent().map(Path::to_owned)
+    }
+
     pub(super) fn write(&self, sink: &mut dyn RowSink) -> std::io::Result<()> {
         self.rows.iter().try_for_each(|row| sink.file(row))
     }

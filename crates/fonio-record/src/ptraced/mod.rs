@@ -14,6 +14,7 @@ mod filter;
 mod kernel;
 mod start;
 mod statements;
+mod sync;
 mod tracer;
 
 use std::sync::PoisonError;
@@ -89,12 +90,14 @@ pub fn record_by_ptrace(
     })?;
     let Overseen::Ended { reason, killed } = outcome else { return Err(RecordError::Aborted) };
     let ended = now();
+    let unsynced =
+        if options.sync_changed { sync::sync(&machine, tracer.changed_folders()) } else { Vec::new() };
     let capture_cpu = cpu_time().saturating_sub(cpu_began);
     let write_began = cpu_time();
     let mut out = RecordingWriter::create(options, room)?;
     let mut notes = Vec::new();
     let written = out.began(began).and_then(|()| tracer.write(&mut out)).and_then(|()| {
-        for (code, message, count) in remarks(&tracer, &killed) {
+        for (code, message, count) in remarks(&tracer, &killed).into_iter().chain(unsynced) {
             progress(Progress::Note(&message));
             notes.push(message.clone());
             out.diagnostic(&diagnostic(code, message, count))?;

@@ -4,6 +4,7 @@
 //! result. Between an exit and the next entry, the thread runs freely. A call that a signal interrupts and that the
 //! kernel restarts stops again at its entry, so only its last attempt counts.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -504,6 +505,22 @@ impl Tracer {
             })?;
         }
         self.statements.write(sink)
+    }
+
+    /// Returns the folders with files that the traced programs changed or mapped for shared writing.
+    pub(super) fn changed_folders(&self) -> BTreeSet<PathBuf> {
+        let is_change = |call: &&Noted| match call.name {
+            "read" | "pread64" | "readv" | "preadv" | "preadv2" => false,
+            "open" | "openat" | "openat2" | "creat" => {
+                call.file_flags.is_some_and(|flags| flags.contains(FileFlags::MADE))
+            }
+            _ => call.result >= 0,
+        };
+        let changed: FxHashSet<u32> =
+            self.calls.iter().filter(is_change).filter_map(|call| call.file).collect();
+        let folders = changed.into_iter().filter_map(|file| self.files.folder(file));
+        let mapped = self.mapped.iter().filter_map(|path| Path::new(path).parent());
+        folders.chain(mapped.map(Path::to_owned)).collect()
     }
 
     /// Returns the number of processes that use SQLite, but whose statements are not noted.

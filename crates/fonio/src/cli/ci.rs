@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
+use fonio_core::{Quantity, Unit};
 
 use super::per::{Per, parse_per};
 
@@ -43,6 +44,12 @@ pub struct Ci {
     /// its limit.
     #[arg(long, value_name = "BUDGET")]
     pub budget: Vec<String>,
+    /// Compare block writes and flushes with this tolerance, such as 30%.
+    ///
+    /// They are counted as root only, and differ a little from run to run. A difference within the tolerance counts as no
+    /// difference, and never exceeds a budget such as 'block.writes<=120%'. Default: the tolerance in the baseline, or 20%.
+    #[arg(long, value_name = "SHARE", value_parser = parse_tolerance)]
+    pub tolerance: Option<f64>,
     /// Write the result to this file as Markdown, for a comment on a change.
     #[arg(long, value_name = "FILE")]
     pub comment: Option<PathBuf>,
@@ -62,4 +69,36 @@ pub struct Ci {
     /// The command to run, after `--`.
     #[arg(last = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
+}
+
+/// The highest tolerance: ten times the count.
+const TOLERANCE_MAX: f64 = 9.0;
+
+fn parse_tolerance(text: &str) -> Result<f64, String> {
+    let quantity: Quantity = text.parse().map_err(|error: fonio_core::QuantityError| error.to_string())?;
+    match quantity.unit {
+        Some(Unit::Share) if (0.0..=TOLERANCE_MAX).contains(&quantity.value) => Ok(quantity.value),
+        _ => Err("write a share from 0% to 900%, such as 20%".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tolerance_is_a_share() {
+        for (text, expected) in [
+            ("20%", Some(0.2)),
+            ("0%", Some(0.0)),
+            ("900%", Some(9.0)),
+            ("901%", None),
+            ("-1%", None),
+            ("20", None),
+            ("2ms", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_tolerance(text).ok(), expected, "{text}");
+        }
+    }
 }

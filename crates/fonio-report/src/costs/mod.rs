@@ -1,6 +1,9 @@
 //! Builds the report of `fonio ci`: the cost of a command in counts that repeat exactly, against a baseline.
 
+mod block;
+
 use fonio_analysis::Figure;
+use fonio_analysis::counts::approximate::{ApproximatelyCompared, Difference};
 use fonio_analysis::counts::baseline::{Baseline, Compared, Judgement, Measured, kind};
 use fonio_analysis::counts::{ALL, Counts, SYNCS, WRITES, WRITTEN_BYTES};
 use fonio_core::{Better, Unit};
@@ -21,6 +24,8 @@ pub struct Costs<'a> {
     pub measured: &'a Measured,
     /// The baseline and the result of the comparison, if there is a baseline.
     pub compared: Option<(&'a Baseline, &'a Judgement)>,
+    /// Block writes and flushes against the baseline; empty if one of the two has none.
+    pub approximate: &'a [ApproximatelyCompared],
     /// The results of checking budgets: whether the budget is kept, and a sentence.
     pub budgets: &'a [(bool, String)],
     /// What could not be counted here, one sentence each.
@@ -54,6 +59,18 @@ pub fn figures(measured: &Measured) -> Vec<Figure> {
     figures
 }
 
+/// Returns block writes and flushes as figures for budgets, and the sums per unit of work: `order.block_writes`. With
+/// `compared`, the figures are their ratios to the baseline.
+pub fn block_figures(measured: &Measured, compared: Option<&[ApproximatelyCompared]>) -> Vec<Figure> {
+    let work = measured.work.as_ref().map(|work| (work.name.as_str(), work.count));
+    block::figures(measured.approximate.as_ref(), work, compared)
+}
+
+/// Returns the count of block writes or flushes that a figure shows; `None` for other figures.
+pub fn block_count(figure: &str, measured: &Measured) -> Option<&'static str> {
+    block::count_of(figure, measured.work.as_ref().map(|work| work.name.as_str()))
+}
+
 /// Returns whether a name has the form of a count, such as `file[./x].syncs`.
 pub fn is_count(name: &str) -> bool {
     subject(name).is_some_and(|(of, _)| ["file", "database", "statement"].contains(&of))
@@ -76,7 +93,7 @@ impl Document {
             None if !costs.budgets.is_empty() => Tone::Good,
             None => Tone::Plain,
         };
-        let sections = [changes(costs), payers(costs)];
+        let sections = [changes(costs), on_disk(costs), payers(costs)];
         Document {
             title: costs.title.clone(),
             verdict: Verdict { tone, sentence: sentence(costs), reasons: reasons(costs) },
@@ -121,6 +138,13 @@ fn sentence(costs: &Costs<'_>) -> String {
     }
 }
 
+fn on_disk(costs: &Costs<'_>) -> Option<Section> {
+    let approximate = costs.measured.approximate.as_ref()?;
+    let (was, is) = units_of(costs);
+    let work = costs.measured.work.as_ref().map(|work| (work.name.as_str(), was, is));
+    Some(block::section(approximate, costs.approximate, work))
+}
+
 fn reasons(costs: &Costs<'_>) -> Vec<String> {
     let mut reasons = Vec::new();
     if let Some((_, judgement)) = costs.compared
@@ -132,6 +156,10 @@ fn reasons(costs: &Costs<'_>) -> Vec<String> {
     reasons.extend(costs.budgets.iter().map(|(is_kept, sentence)| {
         let mark = if *is_kept { "Budget kept" } else { "Budget exceeded" };
         format!("{mark}: {sentence}.")
+    }));
+    reasons.extend(costs.approximate.iter().filter(|one| one.difference == Difference::More).map(|one| {
+        let ratio = Unit::Share.format(one.ratio);
+        format!("`{}` is about {ratio} of the baseline, more than the tolerance.", one.name)
     }));
     if let Some((_, judgement)) = costs.compared
         && judgement.grown.is_empty()
@@ -318,6 +346,9 @@ fn provenance(costs: &Costs<'_>) -> Vec<Fact> {
         note: String::new(),
     };
     let mut facts = vec![fact("Counted", "the calls of the command and its children".to_owned())];
+    if costs.measured.approximate.is_some() {
+        facts.push(fact("Counted about", block::COUNTED.to_owned()));
+    }
     if let Some(work) = &costs.measured.work {
         facts.push(fact("Units of work", format!("{} times `{}`", work.count, work.name)));
     }
@@ -362,6 +393,7 @@ mod tests {
             title: "Cost of ./test-suite".to_owned(),
             measured: is,
             compared: baseline.as_ref().zip(judgement.as_ref()),
+            approximate: &baseline.as_ref().map_or(Vec::new(), |baseline| is.approximately_against(baseline)),
             budgets: &[],
             limits: &[],
         };

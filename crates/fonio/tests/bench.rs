@@ -77,6 +77,43 @@ fn a_fit_needs_a_benchmark() {
     assert!(text(&said.stderr).contains("fonio bench device -o"), "{said:?}");
 }
 
+/// The measurement is in real time, so a busy machine can disturb it. Then, the result says so and names the tests. Fits
+/// without disturbances are tested in virtual time (crates/fonio-bench/tests/blind_fit.rs).
+#[test]
+fn an_emulated_emmc_is_fitted_or_the_tests_that_it_misses_are_named() {
+    skip_without!(Root, Fuse, Loop, Fio);
+    let folder = tempfile::tempdir().expect("a folder");
+    let profile = folder.path().join("card.toml");
+    let to = profile.to_str().expect("its name is text");
+    let words = [
+        "device",
+        "fit",
+        "galaxy_s3_emmc",
+        "--size",
+        "1GiB",
+        "--quick",
+        "--run-time",
+        "200ms",
+        "--range",
+        "16MiB",
+        "--range-max",
+        "16MiB",
+    ];
+    let said = fonio(&[&words[..], &["--resamples", "0", "--json", "-o", to]].concat());
+    let found: serde_json::Value =
+        serde_json::from_str(&text(&said.stdout)).unwrap_or_else(|_| panic!("{said:?}"));
+    let used = found["used"].as_array().expect("a list");
+    let missed = |test: &&serde_json::Value| {
+        let mb_s = |what: &str| test[what].as_f64().expect("a rate");
+        (mb_s("predicted_mb_s") / mb_s("measured_mb_s") - 1.0).abs() > 0.2
+    };
+    let missed: Vec<_> = used.iter().filter(missed).collect();
+    assert_eq!(found["fits"], missed.is_empty(), "{missed:?}");
+    assert_eq!(said.status.code(), Some(if missed.is_empty() { 0 } else { 3 }), "{said:?}");
+    let shown = fonio(&["device", "show", to]);
+    assert_eq!(shown.status.code(), Some(0), "the profile can be read: {shown:?}");
+}
+
 #[test]
 fn layers_are_compared_with_the_layer_below_and_leave_nothing() {
     skip_without!(Root, Fuse, Disk);

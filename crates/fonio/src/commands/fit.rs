@@ -97,7 +97,12 @@ fn keep(benchmark: &Benchmark, profile: &Profile) {
 }
 
 fn fits(fitted: &Fitted) -> bool {
-    worst(&fitted.used) <= GOOD_PERCENT
+    !fitted.used.iter().any(is_missed)
+}
+
+/// Returns whether a profile misses a test by too much.
+fn is_missed(one: &Prediction) -> bool {
+    100.0 * one.error().abs() > GOOD_PERCENT
 }
 
 fn read(path: &Path) -> Result<Benchmark> {
@@ -141,9 +146,12 @@ fn show(
         writeln!(
             out,
             "The profile does not describe this device: of the {} tests that it was fitted to, the worst is off by \
-             {worst:.0} %. Measure again on an idle machine; if the result stays, no model in fonio fits.\n",
+             {worst:.0} %. Measure again on an idle machine; if the result stays, no model in fonio fits.\n\n\
+             Tests that the profile misses by more than {GOOD_PERCENT:.0} %:\n",
             fitted.used.len()
         )?;
+        show_rows(fitted.used.iter().filter(|one| is_missed(one)), out)?;
+        writeln!(out)?;
     }
     writeln!(
         out,
@@ -185,8 +193,12 @@ fn show_predictions(predictions: &[Prediction], as_json: bool, out: &mut impl Wr
         "The profile predicts tests that were not used in the fit to within {:.0} %.\n",
         worst(predictions)
     )?;
+    show_rows(predictions, out)
+}
+
+fn show_rows<'a>(rows: impl IntoIterator<Item = &'a Prediction>, out: &mut impl Write) -> Result<()> {
     writeln!(out, "{:<32} {:>12} {:>12} {:>8}", "test", "measured", "predicted", "off by")?;
-    for one in predictions {
+    for one in rows {
         writeln!(
             out,
             "{:<32} {:>12} {:>12} {:>+7.1} %",

@@ -43,6 +43,23 @@ impl Drop for Disk {
     }
 }
 
+/// The loop device without a volatile cache. Dropping this value restores the cache, because the kernel keeps this setting
+/// for the next file at the same number.
+struct WriteThrough(PathBuf);
+
+impl WriteThrough {
+    fn set(device: &str) -> Option<WriteThrough> {
+        let mode = format!("/sys/block/{}/queue/write_cache", device.trim_start_matches("/dev/"));
+        fs::write(&mode, "write through").ok().map(|()| WriteThrough(mode.into()))
+    }
+}
+
+impl Drop for WriteThrough {
+    fn drop(&mut self) {
+        let _ = fs::write(&self.0, "write back");
+    }
+}
+
 /// Returns the result as JSON, or skips the test if the kernel cannot trace.
 fn counted(out: &Output) -> Option<Value> {
     let (told, errors) = (text(&out.stdout), text(&out.stderr));
@@ -143,6 +160,23 @@ fn data_that_no_program_syncs_count_too() {
     let bytes = of(&json, "block.written_bytes", "is")["least"].as_u64().expect("a number");
     // The data, and the journal.
     assert!((1_000_000..1_300_000).contains(&bytes), "{json}");
+
+    let Some(_mode) = WriteThrough::set(&disk.device) else {
+        return fonio_testing::skip_part(Need::Loop, "the mode of a loop device's cache cannot be set");
+    };
+    let words = [
+        "--json",
+        "--budget",
+        "block.writes>=1",
+        "--",
+        "dd",
+        "if=/dev/zero",
+        "of=x",
+        "count=1",
+        "conv=fsync",
+    ];
+    let (told, _) = ended(&ci(dir, &words), 0);
+    assert!(told.contains("the kernel sends none to a disk without a volatile cache (loop"), "{told}");
 }
 
 #[test]

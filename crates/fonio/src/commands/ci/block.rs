@@ -12,8 +12,15 @@ use fonio_record::{BlockedBy, RecordOptions, RecordSummary, Selector, StopReason
 use fonio_recording::{Recording, Table, Tables};
 use fonio_system::{MountPoint, MountTable};
 
-/// The counts, or why there are none.
-pub type Counted = Result<BlockCounts, String>;
+/// The counts of one run, or why there are none.
+pub type Counted = Result<OnDisk, String>;
+
+/// The counts of one run.
+pub struct OnDisk {
+    pub counts: BlockCounts,
+    /// Why there are no flushes, if the disks never get any.
+    pub note: Option<String>,
+}
 
 /// File systems on which fonio finds the files and causes of requests (docs/recording-reference.md, "Whose data"), and
 /// the file system of containers above them.
@@ -89,7 +96,9 @@ impl Recorder {
         let mut tally = BlockTally::new(command, ended, has_no_journal);
         let requests = Recording::open(&recorded.out).context("the requests cannot be read")?;
         requests.replay(&mut tally, Tables::NONE.with(Table::Files).with(Table::Requests))?;
-        Ok(Ok(tally.finish()))
+        let counts = tally.finish();
+        let note = (counts.flushes == 0).then(|| without_flushes(&changed)).flatten();
+        Ok(Ok(OnDisk { counts, note }))
     }
 
     /// Returns why requests for the files of a mount may not be seen; `None` if they are, or if there are none.
@@ -106,6 +115,20 @@ impl Recorder {
         let is_new = self.mounts.at(&mount.dir).is_none_or(|before| before.device != mount.device);
         is_new.then(|| format!("{at} was mounted while the command ran"))
     }
+}
+
+/// Returns a sentence if none of the disks below these mounts has a volatile cache: the kernel sends such a disk no
+/// flushes.
+fn without_flushes(changed: &[&MountPoint]) -> Option<String> {
+    let machine = Machine::here();
+    let disks: BTreeSet<DeviceId> = changed.iter().filter_map(|mount| block_device(mount)).collect();
+    let disks: Vec<_> = disks.into_iter().filter_map(|disk| machine.device(disk)).collect();
+    let has_none = |mode: &Option<String>| mode.as_deref() == Some("write through");
+    if disks.is_empty() || !disks.iter().all(|disk| has_none(&disk.write_cache)) {
+        return None;
+    }
+    let names: Vec<&str> = disks.iter().filter_map(|disk| disk.name.as_deref()).collect();
+    Some(format!("flushes: the kernel sends none to a disk without a volatile cache ({})", names.join(", ")))
 }
 
 #[cfg(test)]

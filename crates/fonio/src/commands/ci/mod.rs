@@ -59,7 +59,9 @@ pub fn run(arguments: &Ci, colour: Colour) -> Result<Exit> {
     let tolerance = arguments.tolerance.or(in_baseline.map(|found| found.tolerance)).unwrap_or(TOLERANCE);
     let uncounted = match on_disk.into_iter().collect::<Result<Vec<_>, String>>() {
         Ok(on_disk) => {
-            measured.approximate = Approximate::of(&on_disk, tolerance);
+            limits.extend(on_disk.last().and_then(|run| run.note.clone()));
+            let counts: Vec<_> = on_disk.iter().map(|run| run.counts).collect();
+            measured.approximate = Approximate::of(&counts, tolerance);
             None
         }
         Err(why) => Some(why),

@@ -125,7 +125,7 @@ const DEVELOPERS_ONLY: &[&str] = &["fonio-studies", "fonio-testing"];
 const MAY_PRINT: &[(&str, &str)] = &[
     ("crates/fonio-system/src/progress.rs", "escapes sentences and progress"),
     ("crates/fonio/src/output.rs", "escapes everything else"),
-    ("crates/fonio/src/commands/ci.rs", "passes on what the command prints"),
+    ("crates/fonio/src/commands/ci/mod.rs", "passes on what the command prints"),
     ("crates/fonio/src/commands/export.rs", "writes a file format to standard output"),
     ("crates/fonio/src/commands/lab.rs", "passes on what a guest prints"),
     ("crates/fonio/src/commands/manual.rs", "prints a script for a shell"),

@@ -1,10 +1,11 @@
-//! Drops the cached pages of individual files and devices.
+//! Drops the cached pages of individual files and devices, or starts to write them back.
 //!
 //! `/proc/sys/vm/drop_caches` drops the caches of all files, which disturbs other measurements. For a single
 //! file, fonio writes its dirty pages back and drops its cached pages with `POSIX_FADV_DONTNEED`. For a
 //! device, `BLKFLSBUF` writes back and drops the pages; for a file system, unmounting does.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
@@ -26,6 +27,18 @@ pub fn drop_file_cache(path: &Path) -> Result<(), HostError> {
     rustix::fs::fdatasync(&file).map_err(HostError::system("sync", path))?;
     rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)
         .map_err(HostError::system("drop the cache of", path))
+}
+
+/// Starts the write-back of dirty pages in the `length` bytes from `offset`, as the kernel does it for old pages. Returns
+/// when the requests have been issued, without waiting for their completion.
+pub fn start_write_back(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    let signed = |value: u64| i64::try_from(value).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
+    let (descriptor, flags) = (file.as_raw_fd(), libc::SYNC_FILE_RANGE_WRITE);
+    // SAFETY: the arguments are numbers and a descriptor, which is open during the call.
+    match unsafe { libc::sync_file_range(descriptor, signed(offset)?, signed(length)?, flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// `cachestat` of Linux 6.5. This system call number is the same on all architectures that use the generic

@@ -49,7 +49,7 @@ mod ublk;
 mod unmount;
 mod view;
 
-pub use caches::{cached_bytes, drop_device_cache, drop_file_cache};
+pub use caches::{cached_bytes, drop_device_cache, drop_file_cache, start_write_back};
 pub use cleaner::Cleaner;
 pub use control_group::{Confined, Limits};
 pub use cpu_share::CpuShare;

@@ -280,6 +280,9 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     let culprit = victim.culprit();
     let label = "request time of the program in the way of the delayed program, share";
     facts.share("victim.behind_share", label, culprit.map_or(0.0, |culprit| culprit.share));
+    let label = "its request time that the kernel or another process issued for it, share";
+    let for_it = culprit.map_or(0.0, |culprit| culprit.issued_for_it / culprit.share);
+    facts.share("victim.culprit_issued_for_it_share", label, for_it);
     let is_own = culprit.is_some_and(|culprit| victim.is_of_program(culprit));
     let label = "the program in the way is the delayed program itself";
     facts.count("victim.delays_itself", label, u64::from(is_own));

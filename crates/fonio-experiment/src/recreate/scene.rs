@@ -4,10 +4,11 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use fonio_core::{ByteCount, Call, DeviceId, File, Nanos, RowSink, Thread, Timestamp, ignore_rows};
+use fonio_core::{ByteCount, Call, DeviceId, File, Nanos, Request, RowSink, Thread, Timestamp, ignore_rows};
 use fonio_recording::{Recording, Table, Tables};
 use rustc_hash::FxHashMap;
 
+use super::written_back::{self, Burst, WrittenBack};
 use crate::error::ExperimentError;
 use crate::replay::calls::{Act, Collected, Felt, Recorded, Sequence};
 
@@ -50,6 +51,8 @@ pub struct Scene {
     pub filesystem: DeviceId,
     /// The calls of the delayed program, and of the program in its way if there is one.
     pub(super) parts: Vec<Sequence>,
+    /// The write-back of data of the program in the way.
+    pub(super) written_back: Vec<Burst>,
 }
 
 /// A scene may begin at each of these steps.
@@ -68,7 +71,8 @@ impl Scene {
         limits: SceneLimits,
     ) -> Result<Scene, ExperimentError> {
         let mut rows = Rows::default();
-        let tables = Tables::NONE.with(Table::Threads).with(Table::Calls).with(Table::Files);
+        let tables = [Table::Threads, Table::Calls, Table::Files, Table::Requests];
+        let tables = tables.into_iter().fold(Tables::NONE, Tables::with);
         Recording::open(dir)?.replay(&mut rows, tables)?;
         let too_large = |why| ExperimentError::TooLarge { recording: dir.to_owned(), why };
         rows.calls.check().map_err(too_large)?;
@@ -97,7 +101,12 @@ impl Scene {
             if let Some(culprit) = culprit {
                 parts.extend(Some(chosen(culprit).map_err(too_large)?).filter(|part| !part.is_empty()));
             }
-            let bytes = ByteCount(parts.iter().map(written).fold(0, u64::saturating_add));
+            let written_back = culprit.map_or_else(Vec::new, |culprit| {
+                let is_victim = |tid| rows.is_of(tid, victim);
+                rows.written_back.bursts(from, until, is_victim, |tid| rows.is_of(tid, culprit))
+            });
+            let by_calls = parts.iter().map(written).fold(0, u64::saturating_add);
+            let bytes = ByteCount(by_calls.saturating_add(written_back::bytes(&written_back)));
             if bytes <= limits.bytes && !parts[0].is_empty() {
                 return Ok(Scene {
                     begins: length(from.since(began)),
@@ -106,6 +115,7 @@ impl Scene {
                     recorded: felt(&own, from, until),
                     filesystem,
                     parts,
+                    written_back,
                 });
             }
             least = Some(bytes);
@@ -117,6 +127,11 @@ impl Scene {
             wanted.to_exact_text(),
             limits.bytes.to_exact_text()
         )))
+    }
+
+    /// Returns the number of bytes that the kernel writes back for the program in the way.
+    pub fn written_back(&self) -> ByteCount {
+        ByteCount(written_back::bytes(&self.written_back))
     }
 
     /// Returns whether the scene has calls of a program in the way.
@@ -182,6 +197,7 @@ struct Rows {
     began: Option<Timestamp>,
     calls: Collected,
     threads: FxHashMap<u32, Named>,
+    written_back: WrittenBack,
 }
 
 #[derive(Debug, Default)]
@@ -237,8 +253,13 @@ impl RowSink for Rows {
         Ok(())
     }
 
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        self.written_back.request(row);
+        Ok(())
+    }
+
     ignore_rows! {
-        request, bio, link, statement, wait, blocked_count, sample, mark, diagnostic, settled
+        bio, link, statement, wait, blocked_count, sample, mark, diagnostic, settled
     }
 }
 

@@ -1,8 +1,10 @@
 //! Plays a scene with and without a fix, in pairs.
 
 use std::fs;
+use std::io;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use fonio_analysis::compare::paired::{PAIRS_MIN, Paired, PairedAnswer, compare_one_of};
@@ -12,7 +14,7 @@ use fonio_host::{Applied, Ledger, OnlyChanger, Step, borrow_io_class};
 use rustix::fs::syncfs;
 use serde::{Deserialize, Serialize};
 
-use super::Scene;
+use super::{Scene, written_back};
 use crate::error::ExperimentError;
 use crate::replay::calls::{Felt, Part, play_together, renew};
 use crate::rounds::check_stop;
@@ -235,7 +237,7 @@ impl Stage<'_> {
                 io_class: class.filter(|_| number > 0),
             })
             .collect();
-        let played = play_together(&parts, self.scene.span * AT_MOST, self.stop);
+        let played = self.play_with_write_back(&parts);
         entries.into_iter().try_for_each(|entry| self.ledger.undo(entry))?;
         let felt = played.map_err(ExperimentError::system("repeat the calls in", self.folder))?;
         check_stop(self.stop)?;
@@ -245,15 +247,28 @@ impl Stage<'_> {
             .map_err(ExperimentError::system("sync", self.folder))?;
         Ok(RecreatedRun { victim: felt[0], culprit: felt.get(1).copied() })
     }
+
+    /// Plays the parts, and the write-back of data that were written before.
+    fn play_with_write_back(&self, parts: &[Part<'_>]) -> io::Result<Vec<Felt>> {
+        let bursts = &self.scene.written_back[..];
+        let file = written_back::write(bursts, self.folder, self.stop)?;
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let write_back = scope.spawn(|| written_back::play(bursts, &file, &is_over));
+            let felt = play_together(parts, self.scene.span * AT_MOST, self.stop);
+            is_over.store(true, Ordering::Relaxed);
+            write_back.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            felt
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
-
     use fonio_core::{ByteCount, DeviceId, FileFlags, Nanos};
     use fonio_sim::engine::Begins;
 
+    use super::super::written_back::Burst;
     use super::*;
     use crate::replay::calls::{Act, Before, Call, Sequence};
 
@@ -289,6 +304,7 @@ mod tests {
             recorded,
             filesystem: DeviceId::default(),
             parts: vec![part(20), part(100_000)],
+            written_back: vec![Burst { at: Duration::from_millis(5), bytes: ByteCount(1 << 20) }],
         }
     }
 

@@ -54,6 +54,9 @@ pub(super) struct Load {
     files: Vec<String>,
     #[serde(default)]
     line_files: Vec<u32>,
+    /// The thread that caused the requests of each line; 0: the one that issued them.
+    #[serde(default)]
+    line_causes: Vec<u32>,
     /// The kinds of data in the files, as in the recording.
     #[serde(default)]
     contents: Vec<String>,
@@ -112,6 +115,7 @@ impl Load {
                         row.device = self.device();
                     }
                     row.file_id = self.line_files.get(at).copied();
+                    row.cause_tid = self.line_causes.get(at).copied().filter(|tid| *tid != 0);
                     let place = if self.scatter { id * 7919 % 50_000 } else { copy };
                     row.sector = row.sector.map(|sector| fonio_core::Sector(sector.0 + 8 * place));
                     row.queued = row.queued.map(|time| later(time, 0));

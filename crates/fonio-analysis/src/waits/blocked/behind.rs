@@ -39,13 +39,16 @@ pub(super) struct Owners {
 #[derive(Clone, Debug, Default)]
 struct Part {
     time: f64,
+    /// Time of the requests that another process issued for the owner.
+    issued_for_it: f64,
     /// Time by file and kind of data, in order of their first requests.
     files: Vec<(FileContent, f64)>,
 }
 
 impl Part {
-    fn add(&mut self, of: FileContent, time: f64) {
+    fn add(&mut self, of: FileContent, time: f64, issued_for_it: f64) {
         self.time += time;
+        self.issued_for_it += issued_for_it;
         if let Some((_, sum)) = self.files.iter_mut().find(|(known, _)| *known == of) {
             *sum += time;
         } else if self.files.len() < FILES_MAX {
@@ -62,13 +65,15 @@ impl Part {
 
 impl Owners {
     #[cfg(test)]
-    pub(super) fn by_process(&self) -> std::collections::BTreeMap<u32, u64> {
-        self.known.iter().map(|(owner, part)| (owner.process, part.time as u64)).collect()
+    pub(super) fn by_process(&self) -> std::collections::BTreeMap<u32, [u64; 2]> {
+        let times = |part: &Part| [part.time as u64, part.issued_for_it as u64];
+        self.known.iter().map(|(owner, part)| (owner.process, times(part))).collect()
     }
 
-    fn add(&mut self, owner: Owner, of: FileContent, time: f64) {
+    /// Adds the time of requests for a file, and the part of it that another process issued for the owner.
+    fn add(&mut self, owner: Owner, of: FileContent, time: f64, issued_for_it: f64) {
         if self.known.len() < OWNERS_MAX || self.known.contains_key(&owner) {
-            self.known.entry(owner).or_default().add(of, time);
+            self.known.entry(owner).or_default().add(of, time, issued_for_it);
         } else {
             self.beyond += time;
         }
@@ -95,10 +100,11 @@ impl Owners {
         for (owner, part) in other.sorted() {
             let of_files: f64 = part.files.iter().map(|(_, time)| time).sum();
             for (of, time) in &part.files {
-                self.add(*owner, *of, time * weight);
+                self.add(*owner, *of, time * weight, 0.0);
             }
-            if part.time > of_files {
-                self.add(*owner, (None, Content::Unknown), (part.time - of_files) * weight);
+            let rest = (part.time - of_files).max(0.0) * weight;
+            if rest > 0.0 || part.issued_for_it > 0.0 {
+                self.add(*owner, (None, Content::Unknown), rest, part.issued_for_it * weight);
             }
         }
         self.beyond += other.beyond * weight;
@@ -130,6 +136,7 @@ impl Owners {
                 content: most.map_or(Content::Unknown, |((_, content), _)| content).name().to_owned(),
                 is_own: owner.is_own,
                 share: part.time / sum,
+                issued_for_it: part.issued_for_it / sum,
             }
         };
         sorted.into_iter().take(LISTED).map(told).collect()
@@ -171,6 +178,8 @@ pub(super) struct Source {
     pub(super) pid: Option<u32>,
     /// The thread that issued the request, possibly for another thread.
     pub(super) tid: Option<u32>,
+    /// Whether that thread belongs to another process.
+    pub(super) is_issued_for_it: bool,
 }
 
 impl Watch {
@@ -208,7 +217,7 @@ impl Watch {
         &mut self,
         (start, end): (Timestamp, Timestamp),
         device: usize,
-        Source { pid, tid }: Source,
+        Source { pid, tid, is_issued_for_it }: Source,
         (owner, of): (Owner, FileContent),
     ) {
         let later = self.waits.partition_point(|watched| watched.wait.began < end);
@@ -221,7 +230,8 @@ impl Watch {
             if overlap > Nanos(0) {
                 let is_own = pid == Some(watched.pid);
                 let is_for_it = is_own || (tid.is_some() && tid == watched.wait.waker);
-                watched.add(device, (Owner { is_own, ..owner }, of), overlap, is_for_it);
+                let issued_for_it = if is_issued_for_it { overlap } else { Nanos(0) };
+                watched.add(device, (Owner { is_own, ..owner }, of), [overlap, issued_for_it], is_for_it);
             }
         }
     }
@@ -242,14 +252,20 @@ impl Watch {
 }
 
 impl Watched {
-    fn add(&mut self, device: usize, (owner, of): (Owner, FileContent), time: Nanos, is_for_it: bool) {
+    fn add(
+        &mut self,
+        device: usize,
+        (owner, of): (Owner, FileContent),
+        [time, issued_for_it]: [Nanos; 2],
+        is_for_it: bool,
+    ) {
         let known = self.devices.iter().position(|on| on.device == device);
         let place = known.unwrap_or_else(|| {
             self.devices.push(OnDevice { device, ..OnDevice::default() });
             self.devices.len() - 1
         });
         let on = &mut self.devices[place];
-        on.owners.add(owner, of, time.0 as f64);
+        on.owners.add(owner, of, time.0 as f64, issued_for_it.0 as f64);
         if is_for_it {
             on.own += time.0 as f64;
         }

@@ -263,6 +263,10 @@ pub struct Behind {
     pub is_own: bool,
     /// The share of the request time.
     pub share: f64,
+    /// The part of this share in requests that another process issued for it, such as write-back by the kernel. The I/O
+    /// class of the process has no effect on them.
+    #[serde(default)]
+    pub issued_for_it: f64,
 }
 
 impl Behind {

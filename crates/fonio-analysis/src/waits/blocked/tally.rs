@@ -125,9 +125,16 @@ impl Question for BlockedTally {
         let Some((start, end)) = seen.flight else { return };
         let of = (row.file_id, row.content);
         let owner = Owner { process: seen.process, unit: seen.unit, is_own: false };
-        let pid = tid.map(|tid| self.pids.get(&tid).copied().unwrap_or(tid));
+        let process = |tid: u32| self.pids.get(&tid).copied().unwrap_or(tid);
+        let pid = tid.map(process);
+        let is_issued_for_it = row.tid.is_some_and(|tid| Some(process(tid)) != pid);
         let outstanding = (seen.queued.unwrap_or(start).min(start), end);
-        self.watch.request(outstanding, seen.device, Source { pid, tid: row.tid }, (owner, of));
+        self.watch.request(
+            outstanding,
+            seen.device,
+            Source { pid, tid: row.tid, is_issued_for_it },
+            (owner, of),
+        );
     }
 
     /// Returns `None` if the recording lacks the waits of all threads.

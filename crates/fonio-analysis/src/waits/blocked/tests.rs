@@ -473,16 +473,17 @@ proptest! {
     #[test]
     fn request_time_is_that_of_every_pair(
         waits in prop::collection::vec((0_u64..100, 1_u64..40, 0_u32..4), 1..20),
-        requests in prop::collection::vec((0_u64..120, 0_u64..30, 0_u32..4), 0..40),
+        requests in prop::collection::vec((0_u64..120, 0_u64..30, 0_u32..4, any::<bool>()), 0..40),
     ) {
         let waits: Vec<_> = (waits.iter())
             .map(|&(began, length, tid)| ((tid, 0), tid, count::Kept::new(began, began + length)))
             .collect();
         let mut watch = Watch::new(waits.clone());
         let owner = |process| (Owner { process, unit: None, is_own: false }, (None, Content::Data));
-        for &(start, length, process) in &requests {
+        for &(start, length, process, is_issued_for_it) in &requests {
             let outstanding = (Timestamp(start), Timestamp(start + length));
-            watch.request(outstanding, 0, Source { pid: Some(process), tid: None }, owner(process));
+            let source = Source { pid: Some(process), is_issued_for_it, ..Source::default() };
+            watch.request(outstanding, 0, source, owner(process));
         }
         for (key, pid, kept) in &waits {
             let same = waits.iter().filter(|(other, _, wait)| other == key && wait.began == kept.began);
@@ -490,11 +491,13 @@ proptest! {
             if same.count() > 1 {
                 continue;
             }
-            let mut expected: std::collections::BTreeMap<u32, u64> = std::collections::BTreeMap::new();
-            for &(start, length, process) in &requests {
+            let mut expected: std::collections::BTreeMap<u32, [u64; 2]> = std::collections::BTreeMap::new();
+            for &(start, length, process, is_issued_for_it) in &requests {
                 let overlap = (start + length).min(kept.ended.0).saturating_sub(start.max(kept.began.0));
                 if overlap > 0 {
-                    *expected.entry(process).or_default() += overlap;
+                    let sums = expected.entry(process).or_default();
+                    sums[0] += overlap;
+                    sums[1] += if is_issued_for_it { overlap } else { 0 };
                 }
             }
             // Without requests of the waiting process, the device is unknown.

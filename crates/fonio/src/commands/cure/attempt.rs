@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use fonio_analysis::compare::paired::{PAIRS_MIN, Paired, PairedAnswer};
-use fonio_core::Unit;
+use fonio_core::{ByteCount, Unit};
 use fonio_experiment::{
     Ended, LiveOptions, LivePlan, Program, RecreateChange, RecreateOptions, RecreateProgress, Recreated,
     RecreatedRun, Scene, SceneLimits, recreate, run_live,
@@ -166,7 +166,8 @@ impl Way {
                 let runs = 1 + 2 * PAIRS_MIN;
                 let most = 1 + 2 * PAIRS;
                 let seconds = scene.span.as_secs_f64() * 1.5;
-                vec![
+                let written_back = scene.written_back();
+                let mut lines = vec![
                     format!(
                         "The calls of {:.0} s of the recording are repeated below {}, {runs} to {most} times, with and \
                          without {}.",
@@ -179,7 +180,15 @@ impl Way {
                         output::bytes(scene.bytes),
                         Unit::S.format((runs as f64 * seconds).round())
                     ),
-                ]
+                ];
+                if written_back > ByteCount(0) {
+                    lines.push(format!(
+                        "{} of this are data that the kernel wrote back in the recording. They are written before each \
+                         time, and written back at the recorded times.",
+                        output::bytes(written_back)
+                    ));
+                }
+                lines
             }
             Way::Live { plan, lasting, why } => [
                 format!("The stall is not repeated: {why}."),
@@ -281,8 +290,7 @@ fn of_recreated(result: &Recreated, choice: &Choice) -> Attempt {
             high: None,
             calls_ratio: None,
             lines: vec![format!(
-                "The stall did not come back: the repeated calls took {}, in the recording {}. Data that programs wrote \
-                 before the repeated part, and that the kernel wrote back during it, are not repeated. So nothing is shown.",
+                "The stall did not come back: the repeated calls took {}, in the recording {}. So nothing is shown.",
                 time(result.first.victim.in_calls.as_secs_f64()),
                 time(recorded.in_calls.as_secs_f64())
             )],

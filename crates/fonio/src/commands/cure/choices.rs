@@ -229,9 +229,27 @@ fn commands(text: &str) -> Vec<Vec<String>> {
     quoted.filter_map(|command| shlex::split(command.strip_prefix("fonio ")?)).collect()
 }
 
+/// A program's I/O class has too little effect if at least this share of its I/O is issued by others for it, as write-back
+/// is by the kernel.
+const ISSUED_FOR_IT: f64 = 0.5;
+
+/// Returns whether the program in the way issued most of its I/O itself, so that its I/O class has an effect.
+fn issues_itself(seen: &Seen) -> bool {
+    let Some(diagnosis) = &seen.analysis.diagnosis else { return false };
+    let of_culprit = seen.victim().and_then(|victim| {
+        (victim.behind.iter()).find(|row| {
+            Some(&row.process) == diagnosis.culprit.as_ref() && row.unit == diagnosis.culprit_unit
+        })
+    });
+    of_culprit.is_none_or(|row| row.issued_for_it < ISSUED_FOR_IT * row.share)
+}
+
 /// Returns the fix that gives the running processes of a copy in the way the I/O class idle. Only some schedulers heed
 /// the class.
 fn io_class(seen: &Seen) -> Option<Choice> {
+    if !issues_itself(seen) {
+        return None;
+    }
     let Copy { program: culprit, device, pids, .. } = Copy::in_the_way(seen)?;
     if !["bfq", "mq-deadline", "smartio"].contains(&device.scheduler.as_deref()?) {
         return None;

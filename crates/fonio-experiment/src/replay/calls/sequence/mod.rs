@@ -170,6 +170,8 @@ pub(crate) struct Collected {
     files: FxHashMap<u32, (Option<DeviceId>, bool)>,
     causes: Causes,
     budget: Budget,
+    /// Whether each call begins at its recorded time, not after the recorded pause.
+    begins_at_times: bool,
 }
 
 /// The parts of a recorded call that the sequence needs.
@@ -262,7 +264,7 @@ impl Collected {
     }
 
     /// Returns the sequence of those calls that `is_chosen` chooses, on the file system `place`, as if the recording
-    /// had begun at `from`. No thread waits for another thread.
+    /// had begun at `from`. No thread waits for another thread, and no call begins earlier than in the recording.
     pub(crate) fn part(
         &self,
         from: Timestamp,
@@ -276,6 +278,7 @@ impl Collected {
             files: self.files.clone(),
             causes: Causes::default(),
             budget: Budget::default(),
+            begins_at_times: true,
         };
         part.sequence_on(Some(place))
     }
@@ -303,7 +306,7 @@ impl Collected {
             let (entered, exited) = (row.entered, row.exited.unwrap_or(row.entered));
             let new = || Threaded { began: entered, ended: exited, accesses: Vec::new() };
             let thread = threads.entry(row.tid).or_insert_with(new);
-            let begins = match thread.accesses.is_empty() {
+            let begins = match thread.accesses.is_empty() || self.begins_at_times {
                 true => Begins::At(since(entered, began)),
                 false => Begins::AfterEnd(since(entered, thread.ended)),
             };

@@ -11,8 +11,10 @@ use crate::device::info::DeviceInfo;
 use crate::figures::facts::Facts;
 use crate::over_time::series::Series;
 
-/// Schedulers that put reads and synchronous writes before other writes.
+/// Schedulers that put reads before writes, or limit writes that nobody waits for.
 const PREFER_READS: [&str; 3] = ["bfq", "mq-deadline", "kyber"];
+/// The scheduler that puts synchronous writes before write-back. Others tell only reads from writes.
+const PREFERS_SYNC: &str = "bfq";
 /// A scheduler that prefers reads and also delays writes briefly after a read, because another read often
 /// follows. This scheduler is not part of Linux, so it is offered only if the recorded machine has it.
 const ISOLATES_READS: &str = "smartio";
@@ -156,6 +158,11 @@ fn schedulers(facts: &mut Facts, device: &DeviceInfo) {
     };
     if let Some(words) = &scheduler {
         facts.word("fix.scheduler", words);
+    }
+    if now.is_none_or(|now| ![PREFERS_SYNC, ISOLATES_READS].contains(&now)) && can_have(&&PREFERS_SYNC) {
+        let is_named = node.is_some() && now.is_some();
+        let words = if is_named { another(PREFERS_SYNC) } else { PREFERS_SYNC.to_owned() };
+        facts.word("fix.sync_scheduler", &words);
     }
     let isolates = device.schedulers.iter().any(|name| name == ISOLATES_READS);
     match now {
@@ -364,16 +371,21 @@ mod tests {
                 requests: 1,
                 ..DeviceInfo::default()
             };
-            words(device, "x").into_iter().find(|(name, _)| name == "fix.scheduler").map(|(_, word)| word)
+            let words = words(device, "x");
+            ["fix.scheduler", "fix.sync_scheduler"]
+                .map(|wanted| words.iter().find(|(name, _)| name == wanted).map(|(_, word)| word.clone()))
         };
         let best = |name: &str| Some(format!("`fonio fix apply {name} /dev/sda` (it has none now)"));
-        assert_eq!(offered(&["none", "mq-deadline", "bfq"], "none"), best("bfq"));
-        assert_eq!(offered(&["none", "mq-deadline", "kyber"], "none"), best("mq-deadline"));
-        assert_eq!(offered(&["none", "kyber"], "none"), best("kyber"));
-        assert_eq!(offered(&["none"], "none"), None);
-        assert_eq!(offered(&["none", "bfq", "kyber"], "kyber"), None);
+        let after = |name: &str| Some(format!("`fonio fix apply bfq /dev/sda` (it has {name} now)"));
+        assert_eq!(offered(&["none", "mq-deadline", "bfq"], "none"), [best("bfq"), best("bfq")]);
+        assert_eq!(offered(&["none", "mq-deadline", "kyber"], "none"), [best("mq-deadline"), None]);
+        assert_eq!(offered(&["none", "kyber"], "none"), [best("kyber"), None]);
+        assert_eq!(offered(&["none"], "none"), [None, None]);
+        assert_eq!(offered(&["none", "bfq", "kyber"], "kyber"), [None, after("kyber")]);
+        assert_eq!(offered(&["mq-deadline", "bfq"], "mq-deadline"), [None, after("mq-deadline")]);
+        assert_eq!(offered(&["mq-deadline", "bfq"], "bfq"), [None, None]);
         // Old recordings do not list a device's schedulers.
-        assert_eq!(offered(&[], "none"), best("bfq"));
+        assert_eq!(offered(&[], "none"), [best("bfq"), best("bfq")]);
     }
 
     #[test]
@@ -480,6 +492,7 @@ mod tests {
                 ("requests", "`fonio fix apply requests=16 /dev/mmcblk0`"),
                 ("scheduler", "`fonio fix apply bfq /dev/mmcblk0` (it has none now)"),
                 swap,
+                ("sync_scheduler", "`fonio fix apply bfq /dev/mmcblk0` (it has none now)"),
                 ("transactions", "Commit several changes in one transaction."),
                 ("writers_class", "`ionice -c idle`, after the change of the scheduler"),
             ])
@@ -512,6 +525,7 @@ mod tests {
                 ("scheduler", "bfq or mq-deadline"),
                 swap,
                 ("sync_less", "Sync less often where losing the last seconds is acceptable."),
+                ("sync_scheduler", "bfq"),
                 ("writers_class", "`ionice -c idle`, which the schedulers bfq and mq-deadline heed"),
             ])
         );

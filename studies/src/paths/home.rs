@@ -1,8 +1,10 @@
 //! The path of a home server: MariaDB, Mosquitto, Home Assistant's recorder and a nightly rsync on one emulated card,
-//! in a complete Debian guest.
+//! in a complete Debian guest with the scheduler that Debian chooses. The watch runs before the fix and after the reboot.
 //!
-//! The truth is measured without fonio, by the time that MariaDB needs for an order: without the copy, with the copy,
-//! and with the copy's I/O class set to idle by hand.
+//! The truth is measured without fonio, by the time for which the three services waited for storage (the kernel's
+//! pressure stall information): without the copy, with the copy, and, after all fixes are undone, in turns with the
+//! kept fix set by hand. The guest's processor is emulated, so the times of transactions also contain much time of the
+//! processor; the pressure does not.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,26 +35,43 @@ const PYTHON_PACKAGES: [&str; 7] = [
 ];
 const IMAGE: &str = "home-assistant-2025.3.4.img";
 /// The files in the guest's `/root`.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 8] = [
     ("setup.sh", include_str!("home/setup.sh")),
     ("orders.py", include_str!("home/orders.py")),
     ("sensors.sh", include_str!("home/sensors.sh")),
     ("nightly.sh", include_str!("home/nightly.sh")),
-    ("latency.sh", include_str!("home/latency.sh")),
+    ("ready.sh", include_str!("home/ready.sh")),
+    ("pressure.sh", include_str!("home/pressure.sh")),
     ("configuration.yaml", include_str!("home/configuration.yaml")),
     ("core.config_entries", include_str!("home/core.config_entries")),
 ];
-/// The copy is the cause if an order takes at least this multiple of its time without the copy.
+/// The copy is the cause if the services wait at least this multiple of their time without the copy.
 const DELAYED_FROM: f64 = 2.0;
-/// A fix by hand helps if an order takes at most this share of its time.
+/// A fix by hand helps if the services wait at most this share of their time.
 const HELPS_TO: f64 = 0.8;
 const COPY: &str = "nightly.service";
-/// The files that a kept fix may change, and the class of the copy.
-const STATE: &str = "find /etc /var/lib/fonio -type f ! -path '/var/lib/fonio/checks/*' \
+/// The files that a kept fix may change, the class of the copy, the scheduler and the limits for dirty pages.
+const STATE: &str = "find /etc /var/lib/fonio -type f ! -path '/var/lib/fonio/checks/*' ! -path '/var/lib/fonio/watch/*' \
     ! -path /var/lib/fonio/trials.json -print0 | sort -z | xargs -0r sha256sum; \
-    systemctl show nightly -p IOSchedulingClass; cat /sys/block/sda/queue/scheduler";
-const SET_CLASS: &str =
-    "for pid in $(cat /sys/fs/cgroup/system.slice/nightly.service/cgroup.procs); do ionice -c";
+    systemctl show nightly -p IOSchedulingClass; cat /sys/block/sda/queue/scheduler; sysctl -a -r '^vm.dirty'";
+/// The line that makes the tried setting by hand, and the line that takes it back, with the first word of the fix's
+/// name.
+const BY_HAND: [(&str, &str, &str); 3] = [
+    ("bfq", "echo bfq >/sys/block/sda/queue/scheduler", "echo mq-deadline >/sys/block/sda/queue/scheduler"),
+    (
+        "dirty-limit",
+        "sysctl -q -w vm.dirty_bytes=16777216 vm.dirty_background_bytes=8388608",
+        "sysctl -q -w vm.dirty_ratio=20 vm.dirty_background_ratio=10",
+    ),
+    ("io-class", "sh class.sh 3", "sh class.sh 0"),
+];
+const CLASS: &str = "for pid in $(cat /sys/fs/cgroup/system.slice/nightly.service/cgroup.procs); do ionice -c $1 -p $pid; done\n";
+/// Rounds of measurements with and without the fix by hand, and the seconds before and in each.
+const ROUNDS: usize = 3;
+const SETTLE_S: u32 = 20;
+const MEASURE_S: u32 = 30;
+/// The time for the watch before the fix and after the reboot.
+const WATCHED: Duration = Duration::from_secs(640);
 
 pub fn walk(walk: &Walk<'_>) -> Result<Outcome> {
     tools::ensure(&[tools::SYSTEM_GUEST])?;
@@ -86,88 +105,157 @@ pub fn walk(walk: &Walk<'_>) -> Result<Outcome> {
 
 fn in_guest(system: &mut System<'_>) -> Result<Walked> {
     let kernel = system.release().to_owned();
-    let mut run = |line: &str| {
-        let out = system.run(&["sh", "-c", &format!("exec 2>&1\ncd /root\n{line}")])?;
-        Ok(Said { code: i32::from(out.code), text: String::from_utf8_lossy(&out.stdout).into_owned() })
-    };
-    let ready = run("chmod 755 /usr/local/bin/fonio; sh setup.sh")?;
+    let ready = run(system, "chmod 755 /usr/local/bin/fonio; sh setup.sh")?;
     ensure!(ready.code == 0, "the home server does not start: {}", ready.text);
-    let truth = Truth::measure(&mut run)?;
-    println!(
-        "  an order takes {:.0} ms; {:.0} ms during the copy; {:.0} ms if its I/O class is idle",
-        truth.alone, truth.during, truth.idle
-    );
-    let before = run(STATE)?;
-    let mut person = Person::new(&mut run);
-    let cure = person.types("fonio cure --yes")?;
-    let is_kept = cure.flowing().contains("Kept. `fonio fix undo");
-    let fixed = is_kept.then(|| person.passed());
-    let fix = truth.fix(&cure);
-    if is_kept {
-        person.types("fonio fix undo")?;
-    }
-    let (ended, typed, words) = (person.passed(), person.typed, person.words);
-    drop(person);
-    let after = run(STATE)?;
+    let alone = pressure(system, "true")?;
+    println!("  the services wait for storage {alone:.0} ms in a second");
+    let watch = run(system, "systemctl start nightly; fonio watch install")?;
+    ensure!(watch.code == 0, "the watch does not start: {}", watch.text);
+    let since = Instant::now();
+    let during = pressure(system, "sleep 60")?;
+    println!("  {during:.0} ms during the copy");
+    wait_until(since, WATCHED)?;
+    let before = run(system, STATE)?;
     ensure!(before.code == 0 && before.text.contains("IOSchedulingClass"), "no state: {}", before.text);
+    let mut person = Person::new(|line: &str| run(system, line));
+    let cure = person.types("fonio cure --yes")?;
+    let is_kept = cure.flowing().contains(KEPT);
+    let fixed = is_kept.then(|| person.passed());
+    let (mut ended, mut typed, mut words) = (person.passed(), person.typed, person.words);
+    drop(person);
+    let mut gain = None;
+    if is_kept {
+        system.reboot()?;
+        let ready = run(system, "sh ready.sh")?;
+        ensure!(ready.code == 0, "the home server does not start again: {}", ready.text);
+        println!("  rebooted");
+        wait_until(Instant::now(), WATCHED)?;
+        gain = Some(Gain::read(&run(system, "fonio watch status --json")?.text)?);
+        let mut person = Person::new(|line: &str| run(system, line));
+        person.types("fonio watch status")?;
+        person.types("fonio fix undo")?;
+        (ended, typed, words) = (ended + person.passed(), typed + person.typed, words + person.words);
+    }
+    let after = run(system, STATE)?;
+    let by_hand = by_hand(system, &cure)?;
+    let truth = Truth { alone, during, by_hand };
+    let watched = gain.as_ref().map_or_else(String::new, Gain::sentence);
     Ok(Walked {
         ended,
         fixed,
         typed,
         words,
         verdict: Some(truth.verdict(&cure)),
-        fix: Some(fix),
+        fix: Some(truth.fix(&cure, gain.as_ref())),
         as_before: same(&before.text, &after.text),
-        shown: format!(
-            "by hand, an order takes {:.0} ms, {:.0} ms during the copy, {:.0} ms with its I/O class idle (a guest, \
-             Linux {kernel})",
-            truth.alone, truth.during, truth.idle
-        ),
+        shown: format!("{}{watched} (a guest, Linux {kernel})", truth.sentence()),
     })
 }
 
-/// The mean time of an order in milliseconds, measured without fonio.
+/// Runs a line in the guest's `/root`.
+fn run(system: &mut System<'_>, line: &str) -> Result<Said> {
+    let out = system.run(&["sh", "-c", &format!("exec 2>&1\ncd /root\n{line}")])?;
+    Ok(Said { code: i32::from(out.code), text: String::from_utf8_lossy(&out.stdout).into_owned() })
+}
+
+fn wait_until(since: Instant, time: Duration) -> Result<()> {
+    while since.elapsed() < time {
+        process::check_signals()?;
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    Ok(())
+}
+
+/// Returns for how many milliseconds in a second the services wait for storage, some time after the line has run.
+fn pressure(system: &mut System<'_>, first: &str) -> Result<f64> {
+    let said = run(system, &format!("{first}; sleep {SETTLE_S}; sh pressure.sh {MEASURE_S}"))?;
+    said.text.trim().parse().with_context(|| format!("no pressure: {}", said.text))
+}
+
+/// Measures without the fix and with it, set by hand, in turns. Returns the name of the fix and the two means.
+fn by_hand(system: &mut System<'_>, cure: &Said) -> Result<(&'static str, f64, f64)> {
+    let text = cure.flowing();
+    let kept = |fix: &str| text.split(KEPT).nth(1).is_some_and(|rest| rest.trim_start().starts_with(fix));
+    let (name, set, unset) = BY_HAND.into_iter().find(|(name, ..)| kept(name)).unwrap_or(BY_HAND[0]);
+    run(system, &format!("printf '{CLASS}' >class.sh"))?;
+    let mut sums = [0.0; 2];
+    for round in 0..ROUNDS {
+        for line in [unset, set] {
+            let at = usize::from(line == set);
+            let found = pressure(system, line)?;
+            println!("  round {}, by hand: {line}: {found:.0} ms", round + 1);
+            sums[at] += found / ROUNDS as f64;
+        }
+    }
+    run(system, unset)?;
+    Ok((name, sums[0], sums[1]))
+}
+
+/// The words before the name of the kept fix.
+const KEPT: &str = "Kept. `fonio fix undo";
+
+/// What the services waited for storage, in milliseconds in a second, measured without fonio.
 struct Truth {
     alone: f64,
     during: f64,
-    idle: f64,
+    /// The name of a fix, and what the services waited without it and with it.
+    by_hand: (&'static str, f64, f64),
 }
 
 impl Truth {
-    /// Measures, and leaves the copy running in its usual class.
-    fn measure(run: &mut impl FnMut(&str) -> Result<Said>) -> Result<Truth> {
-        let mut mean = |first: &str| -> Result<f64> {
-            let said = run(&format!("{first}; sleep 15; sh latency.sh 40"))?;
-            said.text.trim().parse().with_context(|| format!("no time of an order: {}", said.text))
-        };
-        let alone = mean("true")?;
-        let during = mean("systemctl start nightly")?;
-        let idle = mean(&format!("{SET_CLASS} 3 -p $pid; done"))?;
-        mean(&format!("{SET_CLASS} 0 -p $pid; done"))?;
-        Ok(Truth { alone, during, idle })
-    }
-
     fn verdict(&self, cure: &Said) -> Answer {
         let text = cure.flowing();
         let names_copy = text.contains(&format!("came from rsync ({COPY})"));
         match self.during >= DELAYED_FROM * self.alone {
             true if names_copy => Ok(()),
-            true => wrong("the copy delays the orders, and the cause does not name it"),
-            false if names_copy => wrong("the copy does not delay the orders much, and the cause names it"),
+            true => wrong("the copy delays the services, and the cause does not name it"),
+            false if names_copy => wrong("the copy does not delay the services much, and the cause names it"),
             false => Ok(()),
         }
     }
 
-    fn fix(&self, cure: &Said) -> Answer {
-        let text = cure.flowing();
-        let helps = self.idle <= HELPS_TO * self.during;
-        let is_kept = text.contains("Kept. `fonio fix undo");
+    fn fix(&self, cure: &Said, gain: Option<&Gain>) -> Answer {
+        let (name, without, with) = self.by_hand;
+        let helps = with <= HELPS_TO * without;
+        let is_kept = cure.flowing().contains(KEPT);
         match (is_kept, helps) {
-            (true, true) => Ok(()),
+            (true, true) if gain.is_some_and(|gain| gain.since < gain.before) => Ok(()),
+            (true, true) => wrong("the fix helps by hand, and the watch reports no gain"),
             (true, false) => wrong("a fix was kept that does not help by hand"),
-            (false, true) => wrong("no fix was kept, and the I/O class idle helps by hand"),
-            (false, false) => wrong("no fix was kept; the one on offer does not help by hand either"),
+            (false, true) => wrong(&format!("no fix was kept, and {name} helps by hand")),
+            (false, false) => wrong(&format!("no fix was kept; {name} does not help by hand either")),
         }
+    }
+
+    fn sentence(&self) -> String {
+        let (name, without, with) = self.by_hand;
+        format!(
+            "the services wait for storage {:.0} ms in a second, {:.0} ms during the copy; by hand, {name}: {without:.0} → \
+             {with:.0} ms",
+            self.alone, self.during
+        )
+    }
+}
+
+/// What the watch reports of a kept fix: the seconds for which programs were blocked in an hour.
+struct Gain {
+    before: f64,
+    since: f64,
+}
+
+impl Gain {
+    fn read(status: &str) -> Result<Gain> {
+        let status: serde_json::Value = serde_json::from_str(status).context("the watch's status")?;
+        let kept = &status["kept"][0];
+        let figure = |span: &str| {
+            let found = kept[span]["blocked_s_per_hour"].as_f64();
+            found.with_context(|| format!("the watch does not know the time {span}: {kept}"))
+        };
+        Ok(Gain { before: figure("before")?, since: figure("since")? })
+    }
+
+    fn sentence(&self) -> String {
+        format!("; the watch: programs blocked {:.0} → {:.0} s an hour", self.before, self.since)
     }
 }
 
@@ -233,19 +321,29 @@ mod tests {
     fn answers_are_compared_with_the_truth() {
         let said = |text: &str| Said { code: 0, text: text.to_owned() };
         let named = "39.7 % of the outstanding I/O on sda came from rsync\n (nightly.service).";
-        let kept = format!("{named} Kept. `fonio fix undo io-class` undoes it.");
-        for (truth, text, verdict, fix) in [
-            ((20.0, 100.0, 40.0), kept.as_str(), true, true),
-            ((20.0, 100.0, 95.0), kept.as_str(), true, false),
-            ((20.0, 100.0, 40.0), named, true, false),
-            ((20.0, 100.0, 40.0), "from mariadbd (mariadb.service)", false, false),
-            ((20.0, 25.0, 24.0), named, false, false),
+        let kept = format!("{named} Kept. `fonio fix undo bfq` undoes it.");
+        let better = Gain { before: 60.0, since: 20.0 };
+        for (alone, during, with, text, gain, verdict, fix) in [
+            (20.0, 100.0, 40.0, kept.as_str(), Some(&better), true, true),
+            (20.0, 100.0, 40.0, kept.as_str(), None, true, false),
+            (20.0, 100.0, 95.0, kept.as_str(), Some(&better), true, false),
+            (20.0, 100.0, 40.0, named, None, true, false),
+            (20.0, 100.0, 40.0, "from mariadbd (mariadb.service)", None, false, false),
+            (20.0, 25.0, 24.0, named, None, false, false),
         ] {
-            let (alone, during, idle) = truth;
-            let truth = Truth { alone, during, idle };
+            let truth = Truth { alone, during, by_hand: ("bfq", during, with) };
             assert_eq!(truth.verdict(&said(text)).is_ok(), verdict, "{text}");
-            assert_eq!(truth.fix(&said(text)).is_ok(), fix, "{text}");
+            assert_eq!(truth.fix(&said(text), gain).is_ok(), fix, "{text}");
         }
+    }
+
+    #[test]
+    fn the_gain_is_read_from_the_status() {
+        let status = r#"{"kept": [{"fix": "bfq", "before": {"blocked_s_per_hour": 60.5}, "since": {"blocked_s_per_hour": 2.0}}]}"#;
+        let gain = Gain::read(status).expect("it has both");
+        assert_eq!(gain.sentence(), "; the watch: programs blocked 60 → 2 s an hour");
+        let unknown = r#"{"kept": [{"fix": "bfq", "before": null, "since": {"blocked_s_per_hour": 2.0}}]}"#;
+        assert!(Gain::read(unknown).is_err() && Gain::read("{}").is_err());
     }
 
     #[test]

@@ -15,7 +15,9 @@ const BEFORE_S: i64 = 7 * DAY_S;
 /// A fix is followed for this long.
 const FOLLOWED_S: i64 = 31 * DAY_S;
 /// Less watched time says nothing.
-const WATCHED_MIN_S: u64 = 3600;
+const WATCHED_MIN_S: u64 = 600;
+/// If less time was watched, the sentence says how long.
+const WATCHED_LONG_S: u64 = 24 * 3600;
 /// A fix has stopped helping if the last day has at least this share of the blocked time of the week before it, although
 /// the fix helped at first.
 const LIKE_BEFORE: f64 = 0.8;
@@ -40,9 +42,9 @@ pub struct Followed {
     pub fix: String,
     /// When it was kept.
     pub kept_at: UnixSeconds,
-    /// The week before; `None` if less than an hour of it was watched.
+    /// The week before; `None` if less than ten minutes of it were watched.
     pub before: Option<FollowedSpan>,
-    /// The time since then; `None` if less than an hour of it was watched.
+    /// The time since then; `None` if less than ten minutes of it were watched.
     pub since: Option<FollowedSpan>,
     /// Whether the fix helped at first, and the last day is as bad as the week before it.
     pub has_stopped: bool,
@@ -96,12 +98,19 @@ fn sentence(
     let kept = format!("{fix}, kept since {}", times::shown(kept_at));
     let (Some(before), Some(since)) = (before, since) else {
         let which = if before.is_none() { "before it" } else { "since then" };
-        return format!("{kept}: less than an hour {which} was watched, so its gain is not known.");
+        return format!("{kept}: less than ten minutes {which} were watched, so its gain is not known.");
+    };
+    let time = |span: FollowedSpan| Unit::S.format(span.watched_s as f64);
+    let is_short = before.watched_s.min(since.watched_s) < WATCHED_LONG_S;
+    let watched = if is_short {
+        format!(" Watched for {} before it, and for {} since then.", time(before), time(since))
+    } else {
+        String::new()
     };
     let stopped =
         if has_stopped { " It has stopped helping: the last day was like the week before it." } else { "" };
     format!(
-        "{kept}: stalls a day {:.1} → {:.1}; programs were blocked for {} → {} an hour.{stopped}",
+        "{kept}: stalls a day {:.1} → {:.1}; programs were blocked for {} → {} an hour.{watched}{stopped}",
         before.stalls_per_day,
         since.stalls_per_day,
         Unit::S.format(before.blocked_s_per_hour),
@@ -161,7 +170,7 @@ mod tests {
     #[test]
     fn the_sentence_has_both_spans() {
         let span = |stalls_per_day, blocked_s_per_hour| {
-            Some(FollowedSpan { watched_s: 7200, stalls_per_day, blocked_s_per_hour })
+            Some(FollowedSpan { watched_s: 100_000, stalls_per_day, blocked_s_per_hour })
         };
         let at = times::shown(0);
         assert_eq!(
@@ -171,7 +180,14 @@ mod tests {
             )
         );
         assert!(
-            sentence("x", 0, None, span(1.0, 1.0), false).contains("less than an hour before it was watched")
+            sentence("x", 0, None, span(1.0, 1.0), false)
+                .contains("less than ten minutes before it were watched")
+        );
+        let short = Some(FollowedSpan { watched_s: 7200, ..span(12.0, 31.0).expect("it is there") });
+        let said = sentence("x", 0, short, span(0.5, 2.0), false);
+        assert!(
+            said.ends_with("an hour. Watched for 2 h 00 min before it, and for 27 h 47 min since then."),
+            "{said}"
         );
     }
 }

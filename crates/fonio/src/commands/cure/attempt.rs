@@ -64,7 +64,7 @@ pub(super) struct Attempt {
 
 /// The most pairs of runs of a recreated stall.
 const PAIRS: usize = 8;
-/// If repeated calls take longer than this multiple of the recorded time, fonio says so.
+/// If repeated calls take longer than this multiple of the recorded time, or so much less, fonio says so.
 const MUCH_LONGER: f64 = 1.5;
 /// The measured time of each slice of a trial on the machine in use.
 const SLICE: Duration = Duration::from_secs(10);
@@ -183,8 +183,8 @@ impl Way {
                 ];
                 if written_back > ByteCount(0) {
                     lines.push(format!(
-                        "{} of this are data that the kernel wrote back in the recording. They are written before each \
-                         time, and written back at the recorded times.",
+                        "{} of this are data that the kernel wrote back in the recording; they are written back at the same \
+                         times.",
                         output::bytes(written_back)
                     ));
                 }
@@ -331,7 +331,7 @@ fn of_recreated(result: &Recreated, choice: &Choice) -> Attempt {
         ratio(&result.longest)
     ));
     let times = result.first.victim.in_calls.as_secs_f64() / recorded.in_calls.as_secs_f64();
-    if times > MUCH_LONGER {
+    if !(MUCH_LONGER.recip()..=MUCH_LONGER).contains(&times) {
         lines.push(format!(
             "The repeated calls take {times:.1} times as long as the recorded ones, so the gain in daily use can differ."
         ));

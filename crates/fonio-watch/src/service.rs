@@ -23,9 +23,12 @@ const INSTALLED: &str = "/etc/systemd/system/fonio-watch.service";
 const TEXT: &str = include_str!("../fonio-watch.service");
 /// Path of the program in the packaged unit.
 const PROGRAM: &str = "/usr/bin/fonio";
-/// Time limits for starting and stopping the watch; stopping includes writing the last minutes.
-const BEGINS: Duration = Duration::from_secs(10);
+/// Time limits for starting and stopping the watch; stopping includes writing the last minutes. On a slow machine, the
+/// kernel needs half a minute to check the BPF programs.
+const BEGINS: Duration = Duration::from_secs(90);
 const ENDS: Duration = Duration::from_secs(30);
+/// How often systemd is asked whether the watch has failed.
+const ASKED_EVERY: Duration = Duration::from_secs(1);
 
 /// Errors while the watch is started or stopped as a service.
 #[derive(Debug, thiserror::Error)]
@@ -218,7 +221,16 @@ fn detached(folders: &Folders, paths: &Paths) -> Result<(), ServiceError> {
 }
 
 fn wait_for_service(folders: &Folders) -> Result<(), ServiceError> {
-    if waits_for(BEGINS, &mut || folders.is_ready().is_some()) {
+    let mut asked = Instant::now();
+    let mut has_ended = || {
+        let is_due = asked.elapsed() >= ASKED_EVERY;
+        if is_due {
+            asked = Instant::now();
+        }
+        is_due && systemctl(&["is-active", "--quiet", UNIT]).is_err()
+    };
+    let is_ready = || folders.is_ready().is_some();
+    if waits_for(BEGINS, &mut || is_ready() || has_ended()) && is_ready() {
         return Ok(());
     }
     Err(ServiceError::NotBegun { why: "; `journalctl -u fonio-watch` says why".to_owned() })

@@ -53,7 +53,7 @@ pub fn results_directory(named: Option<&Path>, default: &str) -> Result<PathBuf>
 /// The folder of the results of proofs in the state folder.
 const PROOFS: &str = "proofs";
 
-/// Creates the directory for the results of a proof with a command: the directory that the user named, or a new one
+/// Creates the directory for the results of a proof with a command, or of a cure: the directory that the user named, or a new one
 /// in the state folder, so that nothing is left in the folder of the user's program. If the state folder cannot
 /// be used, the directory is in the current folder.
 pub fn proof_directory(named: Option<&Path>) -> Result<PathBuf> {

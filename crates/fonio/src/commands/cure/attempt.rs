@@ -26,7 +26,7 @@ use crate::cli::cure::Cure;
 use crate::cli::{Cli, Colour, Command, fix};
 use crate::commands::fix as fixes;
 use crate::output;
-use crate::results::results_directory;
+use crate::results::proof_directory;
 
 /// The way in which a fix is tried.
 pub(super) enum Way {
@@ -222,8 +222,7 @@ impl Way {
             Way::Recreate { scene, folder, pids } => recreated(&scene, &folder, &pids, choice, stop),
             Way::Live { plan, lasting, .. } => live(&plan, lasting, stop),
             Way::Prove { words, command } => {
-                let results = results_directory(None, "fonio-cure")?;
-                let proof = results.join("proof");
+                let proof = proof_directory(None)?;
                 let output = ["--output".to_owned(), proof.display().to_string(), "--".to_owned()];
                 proved(choice, &[&words[..], &output, &command].concat(), &proof)
             }
@@ -377,7 +376,7 @@ fn ratio(paired: &Paired) -> String {
 }
 
 fn live(plan: &LivePlan, lasting: Duration, stop: &AtomicBool) -> Result<Attempt> {
-    let folder = results_directory(None, "fonio-cure")?;
+    let folder = proof_directory(None)?;
     let options = LiveOptions { lasting, folder: &folder, stop };
     let outcome = run_live(plan, &options, &mut |progress| fixes::tell_live(plan, &progress))?;
     if let Ended::Error(error) = outcome.ended {

@@ -71,7 +71,7 @@ const ROUNDS: usize = 3;
 const SETTLE_S: u32 = 20;
 const MEASURE_S: u32 = 30;
 /// The time for the watch before the fix and after the reboot.
-const WATCHED: Duration = Duration::from_secs(640);
+const WATCHED: Duration = Duration::from_secs(620);
 
 pub fn walk(walk: &Walk<'_>) -> Result<Outcome> {
     tools::ensure(&[tools::SYSTEM_GUEST])?;
@@ -109,10 +109,11 @@ fn in_guest(system: &mut System<'_>) -> Result<Walked> {
     ensure!(ready.code == 0, "the home server does not start: {}", ready.text);
     let alone = pressure(system, "true")?;
     println!("  the services wait for storage {alone:.0} ms in a second");
-    let watch = run(system, "systemctl start nightly; fonio watch install")?;
+    let watch = run(system, "fonio watch install || { journalctl --no-pager -u fonio-watch; exit 1; }")?;
     ensure!(watch.code == 0, "the watch does not start: {}", watch.text);
+    println!("  {}", watch.text.trim());
     let since = Instant::now();
-    let during = pressure(system, "sleep 60")?;
+    let during = pressure(system, "systemctl start nightly; sleep 60")?;
     println!("  {during:.0} ms during the copy");
     wait_until(since, WATCHED)?;
     let before = run(system, STATE)?;

@@ -28,12 +28,14 @@ pub struct SceneLimits {
     pub span: Duration,
     /// The number of bytes written in a run: by both programs, and for files that must exist before.
     pub bytes: ByteCount,
+    /// The part begins at this time of the recording, or later.
+    pub from: Duration,
 }
 
 impl SceneLimits {
     /// The limits for a proof of about a minute on a card that writes 10 MB/s.
     pub const DEFAULT: SceneLimits =
-        SceneLimits { span: Duration::from_secs(5), bytes: ByteCount(256 << 20) };
+        SceneLimits { span: Duration::from_secs(5), bytes: ByteCount(256 << 20), from: Duration::ZERO };
 }
 
 /// A part of a recording with a stall: the calls of the delayed program, and of the program in its way.
@@ -90,7 +92,7 @@ impl Scene {
         let mut least = None;
         for share in SHARES {
             let span = limits.span.mul_f64(share);
-            let from = busiest(&own, began, ended, span);
+            let from = busiest(&own, after(began, limits.from), ended, span);
             let until = after(from, span);
             let chosen = |program: Program<'_>| {
                 rows.calls.part(from, filesystem, |call| {

@@ -129,7 +129,8 @@ impl Way {
         if matches!(choice.how, How::Unit { .. }) && class.is_none() {
             bail!("the setting acts only on the processes of the unit");
         }
-        let scene = Scene::of_recording(&seen.recording, victim, culprit, SceneLimits::DEFAULT)?;
+        let limits = SceneLimits { from: seen.from, ..SceneLimits::DEFAULT };
+        let scene = Scene::of_recording(&seen.recording, victim, culprit, limits)?;
         if class.is_some() && !scene.has_culprit() {
             bail!("the recording has no calls of the program in the way");
         }

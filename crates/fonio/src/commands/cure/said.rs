@@ -1,5 +1,7 @@
 //! The second step of a cure: who waits, how long, and why, in sentences.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use fonio_analysis::waits::blocked::{BlockedProgram, Role, doing};
 use fonio_core::Unit;
@@ -83,7 +85,11 @@ impl Said {
             lines.extend(self.cause.iter().map(|cause| format!("Cause: {cause}")));
         }
         lines.extend(seen.analysis.validity.problems.iter().cloned());
-        lines.push(format!("The recording: fonio report {}", seen.recording.display()));
+        let since = match seen.from {
+            Duration::ZERO => String::new(),
+            from => format!(" --since {}s", from.as_secs()),
+        };
+        lines.push(format!("The recording: fonio report {}{since}", seen.recording.display()));
         lines
     }
 }

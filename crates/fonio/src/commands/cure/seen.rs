@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use fonio_analysis::waits::blocked::BlockedProgram;
-use fonio_analysis::{Analyser, Analysis, AnalysisOptions};
-use fonio_core::Meta;
+use fonio_analysis::{Analyser, Analysis, AnalysisOptions, Filter, FilterOptions};
+use fonio_core::{Meta, Nanos};
 use fonio_host::WriteBack;
 use fonio_machine::units_now;
 use fonio_record::{RecordError, RecordOptions, RecordSummary};
@@ -24,6 +24,8 @@ use crate::last;
 /// The recording with the stall.
 pub(super) struct Seen {
     pub(super) recording: PathBuf,
+    /// The time of the recording at which the analysed part begins.
+    pub(super) from: Duration,
     pub(super) analysis: Analysis,
     pub(super) meta: Meta,
     /// Whether the recording was made now, so that its processes may still run.
@@ -51,12 +53,42 @@ impl Seen {
     pub(super) fn of(arguments: &Cure, stop: &AtomicBool) -> Result<Seen> {
         let (recording, is_new) = match &arguments.from {
             Some(named) => (last::resolve(named)?, false),
-            None => (record(arguments)?.out, true),
+            None => (record(arguments, arguments.time)?.out, true),
         };
+        let seen = Seen::in_recording(recording, Duration::ZERO, is_new, arguments, stop)?;
+        let is_free = arguments.time.is_none() && arguments.out.is_none() && arguments.command.is_empty();
+        if !(is_new && is_free && !seen.is_interrupted && seen.is_behind_earlier_writes()) {
+            return Ok(seen);
+        }
+        say!(
+            "The kernel wrote back data that programs changed before the recording began, so it does not show which \
+             programs. Recording again, for longer."
+        );
+        // All data that is written back after this time was changed during the recording.
+        let cycle = WriteBack::of_machine()?.longest();
+        let recording = record(arguments, Some(2 * cycle + BESIDE_WRITE_BACK))?.out;
+        Seen::in_recording(recording, cycle, is_new, arguments, stop)
+    }
+
+    /// Analyses a recording from a time of it on.
+    fn in_recording(
+        recording: PathBuf,
+        from: Duration,
+        is_new: bool,
+        arguments: &Cure,
+        stop: &AtomicBool,
+    ) -> Result<Seen> {
         // Ctrl-C ends the recording, and what was recorded is analysed.
         let is_interrupted = stop.swap(false, Ordering::Relaxed);
-        let (analysis, meta) = analyse(&recording, arguments.unit.clone(), stop)?;
-        Ok(Seen { recording, analysis, meta, is_new, is_interrupted })
+        let from = if is_interrupted { Duration::ZERO } else { from };
+        let (analysis, meta) = analyse(&recording, from, arguments.unit.clone(), stop)?;
+        Ok(Seen { recording, from, analysis, meta, is_new, is_interrupted })
+    }
+
+    /// Returns whether the program waited for write-back, and the recording does not show who changed the data.
+    fn is_behind_earlier_writes(&self) -> bool {
+        let mechanism = self.analysis.diagnosis.as_ref().and_then(|found| found.mechanism.as_deref());
+        mechanism == Some("behind-earlier-writes")
     }
 
     /// Returns whether the figures of the recording can be trusted.
@@ -79,26 +111,36 @@ impl Seen {
     }
 }
 
-fn analyse(path: &Path, unit_of_interest: Option<String>, stop: &AtomicBool) -> Result<(Analysis, Meta)> {
+/// Analyses a recording from the time `from` on.
+fn analyse(
+    path: &Path,
+    from: Duration,
+    unit_of_interest: Option<String>,
+    stop: &AtomicBool,
+) -> Result<(Analysis, Meta)> {
     let reading = Reading { format: None, csv: None, horizon: Duration::from_secs(600) };
     let subject = Subject::resolve(&[path.to_owned()])?;
-    let mut analyser = Analyser::new(AnalysisOptions { unit_of_interest, ..AnalysisOptions::default() });
+    let since = |from: Duration| Nanos(u64::try_from(from.as_nanos()).unwrap_or(u64::MAX));
+    let filter = (from > Duration::ZERO)
+        .then(|| FilterOptions { from_ns: Some(since(from)), ..FilterOptions::default() });
+    let options = AnalysisOptions { unit_of_interest, filter: filter.clone(), ..AnalysisOptions::default() };
+    let mut analyser = Filter::new(filter.unwrap_or_default(), Analyser::new(options))?;
     let meta = subject.pour(&reading, &mut UntilStopped::new(&mut analyser, stop))?;
-    Ok((analyser.finish(&meta), meta))
+    Ok((analyser.into_inner().finish(&meta), meta))
 }
 
 /// Makes a recording of the command or of the machine, with the file-system calls of the programs. Without BPF, the
 /// calls are missing, and the fixes cannot be tried on the stall itself.
-fn record(arguments: &Cure) -> Result<RecordSummary> {
+fn record(arguments: &Cure, time: Option<Duration>) -> Result<RecordSummary> {
     let out = match &arguments.out {
         Some(out) => out.clone(),
         None => last::place().context("cannot keep the recording; name a folder with --output")?,
     };
     let mut options = RecordOptions::new(&out);
-    options.duration = arguments.time;
+    options.duration = time;
     if arguments.command.is_empty() {
         let write_back = WriteBack::of_machine()?.longest() + BESIDE_WRITE_BACK;
-        options.duration = Some(arguments.time.unwrap_or(write_back));
+        options.duration = Some(time.unwrap_or(write_back));
         options.calls_of_all = true;
         // The programs' calls are enough for a stall. Only the count of transactions needs their SQL statements.
         options.statements = arguments.per.as_ref().is_some_and(Per::needs_statements);

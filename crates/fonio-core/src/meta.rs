@@ -97,6 +97,9 @@ pub const SHOWS_CALLS: &str = "calls";
 /// The code of the diagnostic that counts missing file-system calls.
 pub const LOST_CALLS: &str = "lost-calls";
 
+/// In [`Source::shows`]: the trace has the events of the scheduler, so it shows which threads were blocked.
+pub const SHOWS_SCHEDULER: &str = "scheduler";
+
 /// In [`Source::shows`]: the recording has the SQL statements of those followed processes in which the SQLite
 /// library has symbols.
 pub const SHOWS_STATEMENTS: &str = "statements";
@@ -107,7 +110,8 @@ pub const LOST_STATEMENTS: &str = "lost-statements";
 /// The source of the recorded events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// The format of the source: `tracefs`, `blktrace`, `blkparse`, `ftrace`, `systrace`, `csv`, …
+    /// The format of the source: `tracefs`, `blktrace`, `blkparse`, `ftrace`, `systrace`, `perfetto`,
+    /// `csv`, …
     pub format: String,
     /// The input files, with the paths that the user gave.
     pub files: Vec<String>,

@@ -14,6 +14,8 @@ pub enum Format {
     Ftrace,
     /// Output of systrace or atrace: HTML, or `TRACE:` followed by text, compressed or not.
     Systrace,
+    /// The protocol buffers of Perfetto.
+    Perfetto,
     /// The CSV of the MSR Cambridge traces.
     MsrCambridge,
     /// The ASCII traces of DiskSim and MQSim.
@@ -24,11 +26,12 @@ pub enum Format {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 7] = [
+    pub const ALL: [Format; 8] = [
         Format::Blktrace,
         Format::Blkparse,
         Format::Ftrace,
         Format::Systrace,
+        Format::Perfetto,
         Format::MsrCambridge,
         Format::DiskSim,
         Format::Csv,
@@ -41,6 +44,7 @@ impl Format {
             Format::Blkparse => "blkparse",
             Format::Ftrace => "ftrace",
             Format::Systrace => "systrace",
+            Format::Perfetto => "perfetto",
             Format::MsrCambridge => "msr-cambridge",
             Format::DiskSim => "disksim",
             Format::Csv => "csv",
@@ -53,6 +57,7 @@ impl Format {
             Format::Blkparse => "blkparse (its default text)",
             Format::Ftrace => "ftrace (text of trace or trace_pipe)",
             Format::Systrace => "systrace (HTML, or atrace's output)",
+            Format::Perfetto => "perfetto (protocol buffers)",
             Format::MsrCambridge => "msr-cambridge (CSV)",
             Format::DiskSim => "disksim (ASCII, MQSim's too)",
             Format::Csv => "csv (any, with a column mapping)",

@@ -14,6 +14,7 @@ mod format;
 pub mod ftrace_text;
 pub mod input;
 pub mod lines;
+pub mod perfetto;
 pub mod recognise;
 mod span;
 pub mod systrace;

@@ -16,6 +16,7 @@ use crate::expansion;
 pub use crate::format::Format;
 use crate::ftrace_text::{self, FtraceReader};
 use crate::input::Input;
+use crate::perfetto::{self, PerfettoReader};
 use crate::systrace::{self, SystraceReader};
 
 /// Number of bytes examined at the start of a file.
@@ -84,6 +85,10 @@ fn accepted() -> String {
 /// Returns the format of a file that starts with `head` (its first 64 KiB, or all of it); `None` if fonio
 /// cannot read it.
 pub fn recognise(head: &[u8]) -> Option<Format> {
+    // The first fields of a packet are stricter than the words of text, which a packet can contain.
+    if perfetto::recognise(head) {
+        return Some(Format::Perfetto);
+    }
     if blktrace::recognise(head) {
         return Some(Format::Blktrace);
     }
@@ -148,6 +153,7 @@ pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceRe
         Format::Blkparse => Box::new(BlkparseReader::new(input)),
         Format::Ftrace => Box::new(FtraceReader::new(input)),
         Format::Systrace => Box::new(SystraceReader::new(input)),
+        Format::Perfetto => Box::new(PerfettoReader::new(input)),
         Format::MsrCambridge | Format::DiskSim | Format::Csv => {
             let mapping = match (&options.csv, format) {
                 (Some(mapping), _) => mapping.clone(),
@@ -325,12 +331,6 @@ fn foreign(head: &[u8]) -> (String, &'static str) {
     if head.get(257..262) == Some(b"ustar") {
         return ("it is a tar archive".into(), "Unpack it first");
     }
-    if looks_like_perfetto(head) {
-        return (
-            "it looks like a Perfetto trace (protobuf)".into(),
-            "Convert it with Perfetto's traceconv: traceconv systrace TRACE OUT",
-        );
-    }
     let text = head.iter().take(1024).all(|byte| *byte >= b' ' || b"\t\r\n\x1b".contains(byte));
     if text {
         let line =
@@ -341,33 +341,4 @@ fn foreign(head: &[u8]) -> (String, &'static str) {
         let bytes: Vec<String> = head.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         (format!("it is binary and begins with the bytes {}", bytes.join(" ")), CONVERT)
     }
-}
-
-/// Returns whether the head consists of length-delimited fields with the number 1, as Perfetto's `Trace`
-/// message does. Two such fields in a row are hardly accidental.
-fn looks_like_perfetto(head: &[u8]) -> bool {
-    let mut at = 0;
-    for packets in 0..4 {
-        if head.get(at) != Some(&0x0a) {
-            return false;
-        }
-        let (mut len, mut shift) = (0_usize, 0);
-        loop {
-            at += 1;
-            let Some(byte) = head.get(at) else { return packets > 0 };
-            len |= usize::from(byte & 0x7f) << shift;
-            shift += 7;
-            if byte & 0x80 == 0 {
-                break;
-            }
-            if shift > 28 {
-                return false;
-            }
-        }
-        at += 1 + len;
-        if at >= head.len() {
-            return packets > 0 || len > 16;
-        }
-    }
-    true
 }

@@ -8,6 +8,10 @@ use flate2::write::GzEncoder;
 use fonio_trace::input::Input;
 use fonio_trace::recognise::{Format, OpenError, ReadOptions, open, recognise};
 
+/// A clock snapshot, and a bundle of one processor with the issue of a write (`8,0 W 4096 () 8 + 8 [a]`) at 100 ns.
+const PERFETTO: &[u8] = b"\x0a\x0a\x32\x06\x0a\x04\x08\x06\x10\x64\x50\x01\
+    \x0a\x1f\x0a\x1b\x08\x00\x12\x17\x08\x64\x10\x07\xea\x02\x10\
+    \x08\x80\x10\x10\x08\x18\x08\x20\x80\x20\x2a\x01W\x32\x01a\x50\x01";
 const FTRACE: &[u8] = include_bytes!("data/ftrace-6.18.txt");
 const BLKTRACE: &[u8] = include_bytes!("data/takeoverjp-sample.blktrace.0");
 const BLKPARSE: &[u8] = include_bytes!("data/takeoverjp-sample.blkparse.txt");
@@ -36,6 +40,7 @@ fn formats_are_told_by_content_and_through_gzip() {
         (BLKTRACE, Format::Blktrace),
         (BLKPARSE, Format::Blkparse),
         (&html, Format::Systrace),
+        (PERFETTO, Format::Perfetto),
         (MSR, Format::MsrCambridge),
         (MQSIM, Format::DiskSim),
     ];
@@ -69,7 +74,7 @@ fn names_of_formats_come_back() {
     for format in Format::ALL {
         assert_eq!(format.name().parse(), Ok(format));
     }
-    expect!["there is no format `btt`; use one of: blktrace, blkparse, ftrace, systrace, msr-cambridge, disksim, csv"]
+    expect!["there is no format `btt`; use one of: blktrace, blkparse, ftrace, systrace, perfetto, msr-cambridge, disksim, csv"]
         .assert_eq(&"btt".parse::<Format>().expect_err("there is none").to_string());
 }
 
@@ -85,8 +90,8 @@ fn a_mapping_makes_any_table_readable() {
 fn errors_say_what_was_found_and_what_to_do() {
     // All messages contain the same list of formats.
     let formats = "fonio reads blktrace (binary), blkparse (its default text), ftrace (text of trace or trace_pipe), \
-        systrace (HTML, or atrace's output), msr-cambridge (CSV), disksim (ASCII, MQSim's too), csv (any, with a \
-        column mapping), each also compressed with gzip.";
+        systrace (HTML, or atrace's output), perfetto (protocol buffers), msr-cambridge (CSV), disksim (ASCII, \
+        MQSim's too), csv (any, with a column mapping), each also compressed with gzip.";
     let one = |bytes: &[u8]| vec![Input::of("f", bytes)];
     let mut text = String::new();
     for inputs in [
@@ -95,7 +100,6 @@ fn errors_say_what_was_found_and_what_to_do() {
         one(b"\x17\x08\x44tracing6\0"),
         one(b"PAR1"),
         one(b"\x7fELF\x02"),
-        one(&[0x0a, 2, 1, 1, 0x0a, 3, 1, 1, 1, 0x0a, 0x80, 1]),
         one(b"\xff\xfe#\0 \0t\0"),
         one(b"Dear diary,\nnothing happened.\n"),
         one(&[0, 1, 2, 3, 250]),

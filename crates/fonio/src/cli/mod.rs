@@ -36,7 +36,7 @@ pub use fonio_recorder::{Blocked, Extras, Record, Redact, parse_time};
 #[derive(Debug, Parser)]
 #[command(name = "fonio", version, max_term_width = 100, subcommand_help_heading = "Commands")]
 #[command(after_help = format!("{}\n\nEvery command that reads a recording also reads traces of other tools: blktrace, \
-    blkparse text, ftrace text, systrace HTML, CSV.", crate::exit::table()))]
+    blkparse text, ftrace text, systrace HTML, Perfetto protobuf, CSV.", crate::exit::table()))]
 pub struct Cli {
     /// The command.
     #[command(subcommand)]
@@ -660,7 +660,7 @@ pub const READING: &str = "Reading";
 pub struct Reading {
     /// Format of the trace, if fonio does not recognise it.
     ///
-    /// The formats are blktrace, blkparse, ftrace, systrace, msr-cambridge, disksim and csv.
+    /// The formats are blktrace, blkparse, ftrace, systrace, perfetto, msr-cambridge, disksim and csv.
     #[arg(id = "from_format", long = "from-format", value_name = "FORMAT", help_heading = READING)]
     pub format: Option<Format>,
     /// Columns of a CSV trace with their units, by number or by the name in the first line.

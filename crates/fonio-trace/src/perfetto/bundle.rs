@@ -1,0 +1,262 @@
+//! Reads a bundle: the events of one processor that the recorder read at once.
+//!
+//! The numbers of the fields are those of Perfetto's definitions (`protos/perfetto/trace/ftrace/`, Apache-2.0,
+//! copyright The Android Open Source Project), which may only grow.
+//!
+//! A bundle holds three lists, each in the order of time: events, and in columns the compact switches and
+//! wake-ups of the scheduler. A column of times holds the first time and then differences.
+
+use fonio_core::{BlockEvent, Timestamp};
+
+use super::block;
+use super::comm::Comm;
+use super::wire::{Fields, Value, packed};
+
+/// Maximum number of processors; no kernel supports more.
+pub(super) const CPUS_MAX: u64 = 8192;
+
+/// What happened in an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Item {
+    /// Events of this processor were lost between this time and the event's time.
+    Gap { after: u64 },
+    /// An event of the block layer, and the name of the running thread.
+    Block { event: BlockEvent, comm: Comm },
+    /// The processor switched from one thread to another.
+    Switch {
+        /// The thread that stopped, its state and name; `None` if it is the thread of the processor's previous
+        /// switch, as in compact switches.
+        from: Option<(u32, Comm)>,
+        /// The state in which the thread stopped, in the kernel's bits.
+        state: u64,
+        to: u32,
+        comm: Comm,
+    },
+    /// A thread was woken.
+    Waking { tid: u32, comm: Comm },
+    /// The kernel's account of the wait of a thread that was just woken.
+    BlockedReason { tid: u32, is_io: bool, caller: Option<u64> },
+    /// A thread got a name.
+    Named { tid: u32, comm: Comm },
+}
+
+/// An event of one processor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Event {
+    pub time: u64,
+    pub cpu: u32,
+    /// The data source: a number for each packet sequence with ftrace events.
+    pub source: u16,
+    /// Whether later events were given out before this one.
+    pub late: bool,
+    pub item: Item,
+}
+
+impl Event {
+    /// Returns whether both are records of the same event.
+    pub fn is_same(&self, other: &Event) -> bool {
+        self.time == other.time
+            && self.cpu == other.cpu
+            && self.item == other.item
+            && !matches!(self.item, Item::Gap { .. })
+    }
+}
+
+/// The clock of the kernel's trace buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum FtraceClock {
+    #[default]
+    Boot,
+    Unknown,
+    Global,
+    Local,
+    MonoRaw,
+}
+
+impl FtraceClock {
+    fn of(number: u64) -> FtraceClock {
+        match number {
+            0 => FtraceClock::Boot,
+            2 => FtraceClock::Global,
+            3 => FtraceClock::Local,
+            4 => FtraceClock::MonoRaw,
+            _ => FtraceClock::Unknown,
+        }
+    }
+
+    /// Returns the kernel's name of the clock.
+    pub fn name(self) -> &'static str {
+        match self {
+            FtraceClock::Boot => "boot",
+            FtraceClock::Unknown => "unknown",
+            FtraceClock::Global => "global",
+            FtraceClock::Local => "local",
+            FtraceClock::MonoRaw => "mono_raw",
+        }
+    }
+}
+
+/// The contents of a bundle, except the events.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Bundle {
+    pub cpu: u32,
+    pub clock: FtraceClock,
+    /// Whether the kernel's buffer lost events before this bundle.
+    pub lost: bool,
+    /// The end of the bundle that the recorder wrote before this one, if the recorder stored it; 0 in the
+    /// first bundle.
+    pub previous_end: u64,
+    /// The times of the first and last event, including events without an [`Item`].
+    pub span: Option<(u64, u64)>,
+    pub has_scheduler: bool,
+    /// Number of events whose fields cannot be read.
+    pub damaged: u64,
+}
+
+impl Bundle {
+    fn see(&mut self, time: u64) {
+        let (first, last) = self.span.unwrap_or((time, time));
+        self.span = Some((first.min(time), last.max(time)));
+    }
+}
+
+/// Reads the bundle `message` of the data source `source`, and appends its events to `events` in the order of
+/// time.
+pub(super) fn parse(message: &[u8], source: u16, events: &mut Vec<Event>) -> Bundle {
+    let mut bundle = Bundle::default();
+    let mut header = Fields::of(message);
+    for (number, value) in header.by_ref() {
+        match (number, value) {
+            (1, Value::Varint(cpu)) => bundle.cpu = cpu.min(CPUS_MAX) as u32,
+            (3, Value::Varint(lost)) => bundle.lost = lost != 0,
+            (5, Value::Varint(clock)) => bundle.clock = FtraceClock::of(clock),
+            (10, Value::Varint(end)) => bundle.previous_end = end,
+            _ => {}
+        }
+    }
+    bundle.damaged += u64::from(header.is_damaged());
+    let begin = events.len();
+    for (number, value) in Fields::of(message) {
+        match (number, value) {
+            (2, Value::Bytes(event)) => self::event(event, source, &mut bundle, events),
+            (4, Value::Bytes(compact)) => self::compact(compact, source, &mut bundle, events),
+            _ => {}
+        }
+    }
+    events[begin..].sort_by_key(|event| event.time);
+    bundle
+}
+
+/// Reads one event.
+fn event(message: &[u8], source: u16, bundle: &mut Bundle, events: &mut Vec<Event>) {
+    let (mut time, mut tid, mut content) = (None, None, None);
+    let mut fields = Fields::of(message);
+    for (number, value) in fields.by_ref() {
+        match (number, value) {
+            (1, Value::Varint(value)) => time = Some(value),
+            (2, Value::Varint(value)) => tid = u32::try_from(value).ok(),
+            (_, Value::Bytes(value)) => content = Some((number, value)),
+            _ => {}
+        }
+    }
+    let Some(time) = time.filter(|_| !fields.is_damaged()) else {
+        bundle.damaged += 1;
+        return;
+    };
+    bundle.see(time);
+    let Some((number, content)) = content else { return };
+    let item = match number {
+        4 | 17 | 18 | 20 | 235 | 236 => scheduler(number, content, bundle),
+        _ => match block::parse(number, content) {
+            block::Parsed::Other => return,
+            block::Parsed::Damaged => None,
+            block::Parsed::Block(mut event, comm) => {
+                event.time = Timestamp(time);
+                event.cpu = Some(bundle.cpu);
+                event.tid = tid;
+                Some(Item::Block { event, comm })
+            }
+        },
+    };
+    match item {
+        Some(item) => events.push(Event { time, cpu: bundle.cpu, source, late: false, item }),
+        None => bundle.damaged += 1,
+    }
+}
+
+/// Reads an event of the scheduler; returns `None` if its fields cannot be read.
+fn scheduler(number: u32, message: &[u8], bundle: &mut Bundle) -> Option<Item> {
+    let mut numbers = [None; 8];
+    let mut names = [Comm::default(); 8];
+    let mut fields = Fields::of(message);
+    for (field, value) in fields.by_ref() {
+        let Some(place) = usize::try_from(field).ok().filter(|place| *place < 8) else { continue };
+        match value {
+            Value::Bytes(name) => names[place] = Comm::of(name),
+            value => numbers[place] = value.number(),
+        }
+    }
+    if fields.is_damaged() {
+        return None;
+    }
+    // A field with the value 0 may be absent.
+    let tid = |place: usize| u32::try_from(numbers[place].unwrap_or(0)).ok();
+    bundle.has_scheduler |= !matches!(number, 235 | 236);
+    Some(match number {
+        4 => Item::Switch {
+            from: Some((tid(2)?, names[1])),
+            state: numbers[4].unwrap_or(0),
+            to: tid(6)?,
+            comm: names[5],
+        },
+        18 => Item::BlockedReason { tid: tid(1)?, is_io: numbers[3].unwrap_or(0) != 0, caller: numbers[2] },
+        235 => Item::Named { tid: tid(1)?, comm: names[2] },
+        236 => Item::Named { tid: tid(1)?, comm: names[3] },
+        _ => Item::Waking { tid: tid(2)?, comm: names[1] },
+    })
+}
+
+/// Reads the columns of compact switches and wake-ups.
+fn compact(message: &[u8], source: u16, bundle: &mut Bundle, events: &mut Vec<Event>) {
+    let mut columns: [&[u8]; 13] = [&[]; 13];
+    let mut names = Vec::new();
+    let mut fields = Fields::of(message);
+    for (number, value) in fields.by_ref() {
+        let Value::Bytes(bytes) = value else { continue };
+        match number {
+            5 => names.push(Comm::of(bytes)),
+            number => {
+                if let Some(column) = columns.get_mut(number as usize) {
+                    *column = bytes;
+                }
+            }
+        }
+    }
+    bundle.damaged += u64::from(fields.is_damaged());
+    let name = |index: u64| {
+        usize::try_from(index).ok().and_then(|index| names.get(index).copied()).unwrap_or_default()
+    };
+    let cpu = bundle.cpu;
+    let mut add = |time: u64, item| {
+        bundle.see(time);
+        bundle.has_scheduler = true;
+        events.push(Event { time, cpu, source, late: false, item });
+    };
+    let mut time = 0_u64;
+    let switches = packed(columns[1]).zip(packed(columns[2])).zip(packed(columns[3])).zip(packed(columns[6]));
+    for (((step, state), to), index) in switches {
+        time = time.saturating_add(step);
+        let Ok(to) = u32::try_from(to) else { continue };
+        add(time, Item::Switch { from: None, state, to, comm: name(index) });
+    }
+    time = 0;
+    for ((step, tid), index) in packed(columns[7]).zip(packed(columns[8])).zip(packed(columns[11])) {
+        time = time.saturating_add(step);
+        let Ok(tid) = u32::try_from(tid) else { continue };
+        add(time, Item::Waking { tid, comm: name(index) });
+    }
+    let counts = [1, 2, 3, 6, 7, 8, 11].map(|column| packed(columns[column]).count());
+    let is_whole = counts[..4].iter().all(|count| *count == counts[0])
+        && counts[4..].iter().all(|count| *count == counts[4]);
+    bundle.damaged += u64::from(!is_whole);
+}

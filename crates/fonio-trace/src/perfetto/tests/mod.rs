@@ -1,0 +1,390 @@
+//! Tests of the reader on generated traces, and on traces with known answers.
+
+mod naive;
+mod samples;
+
+use fonio_core::{Batch, CollectedRows, EventKind, TraceReader};
+use proptest::prelude::*;
+
+use super::encode::{self, Message, compressed, event, packet, trace};
+use super::waits::Blocked;
+use super::*;
+
+/// Reads a trace to its end.
+fn read(bytes: &[u8]) -> (Batch, PerfettoReader) {
+    let mut reader = PerfettoReader::new(Input::of("trace", bytes));
+    (reader.read_all().expect("memory reads"), reader)
+}
+
+fn codes(all: &Batch) -> Vec<&str> {
+    all.diagnostics.iter().map(|one| one.code.as_str()).collect()
+}
+
+/// Returns a request event: its issue has the number 45, its completion 125.
+fn request(time: u64, tid: u32, number: u32, sector: u64) -> Message {
+    let content = Message::new().number(1, 1792).number(2, sector).number(3, 8);
+    let content = match number {
+        45 => content.number(4, 4096).bytes(5, b"WS").bytes(6, b"fio").bytes(7, b""),
+        119 => content.bytes(4, b"WS").bytes(5, b"fio"),
+        _ => content.bytes(5, b"WS").number(7, 0),
+    };
+    event(time, tid, number, &content)
+}
+
+fn bundle(cpu: u32, events: &[Message]) -> Message {
+    events.iter().fold(Message::new().number(1, u64::from(cpu)), |bundle, event| bundle.message(2, event))
+}
+
+fn switch(time: u64, from: u32, state: u64, to: u32) -> Message {
+    let content = Message::new()
+        .bytes(1, b"from")
+        .number(2, u64::from(from))
+        .number(4, state)
+        .bytes(5, b"to")
+        .number(6, u64::from(to));
+    event(time, from, 4, &content)
+}
+
+fn waking(time: u64, tid: u32) -> Message {
+    event(time, 0, 20, &Message::new().bytes(1, b"to").number(2, u64::from(tid)))
+}
+
+fn blocked_reason(time: u64, tid: u32, is_io: bool, caller: u64) -> Message {
+    let content = Message::new().number(1, u64::from(tid)).number(2, caller).number(3, u64::from(is_io));
+    event(time, 0, 18, &content)
+}
+
+#[test]
+fn completions_of_one_processor_come_before_issues_of_another() {
+    let bytes = trace(&[
+        packet(1, &bundle(0, &[request(200, 0, 125, 8), request(400, 0, 125, 16)])),
+        packet(1, &bundle(1, &[request(100, 7, 45, 8), request(300, 7, 45, 16)])),
+    ]);
+    let (all, reader) = read(&bytes);
+    let kinds: Vec<_> = all.events.iter().map(|event| (event.time.0, event.kind)).collect();
+    let (issue, complete) = (EventKind::Issue, EventKind::Complete);
+    assert_eq!(kinds, [(100, issue), (200, complete), (300, issue), (400, complete)]);
+    assert_eq!(all.events[0].device.to_string(), "7:0");
+    assert_eq!((all.events[0].tid, all.events[0].cpu, all.events[0].bytes.0), (Some(7), Some(1), 4096));
+    assert_eq!(all.threads.iter().filter(|row| row.comm.as_deref() == Some("fio")).count(), 1);
+    assert_eq!(all.diagnostics, []);
+    assert_eq!(reader.source().shows, ["issue", "complete"]);
+    assert_eq!(reader.clock().name, "boot");
+}
+
+#[test]
+fn damage_is_located_and_the_rest_is_read() {
+    let good = |time| packet(1, &bundle(0, &[request(time, 7, 45, time)]));
+    // A packet that is cut.
+    let mut bytes = trace(&[good(1), good(2)]);
+    bytes.pop();
+    let (all, _) = read(&bytes);
+    assert_eq!((all.events.len(), codes(&all)), (1, vec!["cut-packet"]));
+    let place = all.diagnostics[0].clone();
+    assert_eq!((place.record, place.offset), (Some(2), Some(trace(&[good(1)]).len() as u64)));
+    // A packet with damaged contents, damaged compression, and compression within compression.
+    let broken = Message(vec![0x08]);
+    let not_zlib = Message::new().bytes(50, b"no zlib");
+    let nested = compressed(&[compressed(&[good(4)]), good(5)]);
+    let (all, _) = read(&trace(&[good(1), broken, good(2), not_zlib, good(3), nested, good(6)]));
+    assert_eq!(all.events.iter().map(|event| event.time.0).collect::<Vec<_>>(), [1, 2, 3, 5, 6]);
+    let expected = ["damaged-packet", "damaged-packet", "nested-compression"];
+    assert_eq!((codes(&all), all.diagnostics[2].record), (expected.to_vec(), Some(6)));
+    // Bytes that are no packet.
+    let (all, _) = read(&[trace(&[good(1)]), vec![0x12, 0]].concat());
+    assert_eq!((all.events.len(), codes(&all)), (1, vec!["not-a-packet"]));
+    let (all, _) = read(&[]);
+    assert_eq!(codes(&all), ["no-ftrace"]);
+}
+
+#[test]
+fn a_small_file_cannot_unpack_to_gigabytes() {
+    let zeros = vec![0; 3 << 20];
+    let large = Message::new().bytes(5000, &zeros);
+    let bomb = compressed(&vec![large; 30]);
+    let after = packet(1, &bundle(0, &[request(1, 7, 45, 8)]));
+    let (all, _) = read(&trace(&[bomb, after]));
+    assert_eq!((all.events.len(), codes(&all)), (1, vec!["damaged-packet"]));
+    assert!(all.diagnostics[0].message.contains("64 MiB"));
+}
+
+#[test]
+fn packets_of_another_machine_are_left_out() {
+    let own = packet(1, &bundle(0, &[request(1, 7, 45, 8)]));
+    let other = packet(2, &bundle(0, &[request(2, 7, 45, 8)])).number(98, 5);
+    let (all, _) = read(&trace(&[other, own]));
+    assert_eq!((all.events.len(), codes(&all)), (1, vec!["other-machine"]));
+}
+
+#[test]
+fn two_data_sources_count_an_event_once() {
+    let events = [request(1, 7, 45, 8), request(2, 7, 125, 8)];
+    let both = [1, 2].map(|sequence| packet(sequence, &bundle(0, &events)));
+    let (all, _) = read(&trace(&both));
+    assert_eq!((all.events.len(), codes(&all)), (2, vec!["repeated-events"]));
+}
+
+#[test]
+fn times_of_day_come_from_the_snapshot() {
+    let clock = |id, time| Message::new().number(1, id).number(2, time);
+    let snapshot = Message::new()
+        .message(1, &clock(1, 1_000_000_000_000))
+        .message(1, &clock(5, 300))
+        .message(1, &clock(6, 500));
+    let raw = bundle(0, &[request(1, 7, 45, 8)]).number(5, 4);
+    let boot = bundle(0, &[request(1, 7, 45, 8)]);
+    let snapshot = Message::new().message(6, &snapshot);
+    let of = |bundle: &Message| read(&trace(&[snapshot.clone(), packet(1, bundle)])).1.clock();
+    assert_eq!((of(&boot).name.as_str(), of(&boot).unix_ns_at_zero), ("boot", Some(999_999_999_500)));
+    assert_eq!((of(&raw).name.as_str(), of(&raw).unix_ns_at_zero), ("mono_raw", Some(999_999_999_700)));
+    let (all, _) = read(&trace(&[packet(1, &boot), packet(1, &raw)]));
+    assert_eq!(codes(&all), ["second-clock"]);
+}
+
+#[test]
+fn names_come_from_the_process_tree_and_the_packages() {
+    let process =
+        Message::new().number(1, 70).number(2, 1).bytes(3, b"com.example.long.app").number(5, 10_123);
+    let thread = Message::new().number(1, 71).number(3, 70).bytes(2, b"worker");
+    let tree = Message::new().message(1, &process).message(2, &thread);
+    let package = Message::new().bytes(1, b"com.example.long.app").number(2, 10_123);
+    let bytes = trace(&[
+        packet(1, &bundle(0, &[request(50, 71, 45, 8)])),
+        Message::new().message(2, &tree).number(8, 10),
+        Message::new().message(47, &Message::new().message(1, &package)),
+    ]);
+    let (all, _) = read(&bytes);
+    let row =
+        |tid| all.threads.iter().rfind(|row| row.tid == tid && row.unit.is_some()).expect("it is named");
+    let unit = Some("com.example.long.app");
+    let main = row(70);
+    assert_eq!(main.comm.as_deref(), Some("xample.long.app"));
+    assert_eq!((main.uid, main.parent_pid, main.unit.as_deref()), (Some(10_123), Some(1), unit));
+    assert_eq!((row(71).pid, row(71).unit.as_deref()), (Some(70), unit));
+}
+
+#[test]
+fn three_sums_of_waits() {
+    let symbol = |id, name: &[u8]| Message::new().message(26, &Message::new().number(1, id).bytes(2, name));
+    let mut events = vec![switch(0, 9, 0, 7)];
+    for (at, reason) in [(100, Some(true)), (200, Some(false)), (300, None)] {
+        events.push(switch(at, 7, 2, 0));
+        events.push(waking(at + 10, 7));
+        events.extend(reason.map(|is_io| blocked_reason(at + 11, 7, is_io, 4)));
+        events.push(switch(at + 50, 0, 0, 7));
+    }
+    // State S, an idle worker of an old kernel, and a wait that does not end.
+    events.push(switch(400, 7, 1, 8));
+    events.push(switch(410, 8, 0x402, 7));
+    events.push(switch(420, 7, 2, 8));
+    let bytes = trace(&[packet(1, &bundle(0, &events)).message(12, &symbol(4, b"wait_on_page"))]);
+    let (all, reader) = read(&bytes);
+    let expected =
+        Blocked { count: 3, io: 10, not_io: 10, unknown: 10, longest: 10, functions: vec![(0, 20)] };
+    assert_eq!(reader.state.waits.blocked.into_iter().collect::<Vec<_>>(), [(7, expected)]);
+    assert_eq!(codes(&all), ["no-block-events", "blocked-threads"]);
+    let message = &all.diagnostics[1].message;
+    let parts = [
+        "from (thread 7)",
+        "3 waits",
+        "counted as I/O",
+        "not counted as I/O",
+        "of unknown kind",
+        "wait_on_page",
+    ];
+    for part in parts {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn losses_are_told_with_their_place() {
+    let first = packet(1, &bundle(0, &[switch(10, 5, 2, 0), request(20, 7, 45, 8)]));
+    let lost = bundle(0, &[request(40, 7, 45, 16), switch(50, 0, 0, 5)]);
+    let check = |packets: &[Message], code: &str, gap: (u64, u64)| {
+        let (all, reader) = read(&trace(packets));
+        assert_eq!(codes(&all)[0], code);
+        let gaps: Vec<_> = all.lost.iter().map(|gap| (gap.after.0, gap.before.0)).collect();
+        assert_eq!(gaps, [gap]);
+        assert_eq!((all.diagnostics[0].record, all.events.len()), (Some(packets.len() as u64), 2));
+        // The wait of thread 5 goes across the gap.
+        assert_eq!((reader.state.waits.blocked.len(), reader.state.waits.cut), (0, 1));
+    };
+    check(&[first.clone(), packet(1, &lost.clone().number(3, 1))], "lost-events", (20, 40));
+    let rows = |packets: &[Message]| {
+        let mut reader = PerfettoReader::new(Input::of("trace", trace(packets)));
+        let mut rows = CollectedRows::default();
+        let options = crate::assembler::AssemblerOptions::default();
+        crate::assemble::assemble(&mut reader, options, &mut rows).expect("memory reads");
+        rows.requests.iter().filter(|row| row.completed.is_some()).count()
+    };
+    // A completion after the gap does not end a request from before.
+    let completes = bundle(0, &[request(40, 0, 125, 8)]);
+    assert_eq!(rows(&[first.clone(), packet(1, &completes)]), 1);
+    assert_eq!(rows(&[first.clone(), packet(1, &completes.number(3, 1))]), 0);
+    let (all, _) = read(&trace(&[first.clone(), packet(1, &lost).number(42, 1).number(87, 0)]));
+    assert_eq!(codes(&all)[..2], ["dropped-packets", "lost-events"]);
+    // The first packet of each sequence has the flag without a loss.
+    let (all, _) = read(&trace(&[first.clone().number(42, 1).number(87, 1)]));
+    assert_eq!((codes(&all), all.lost.len()), (vec![], 0));
+    // A ring buffer: the second processor's events begin late.
+    let ring = bundle(1, &[request(30, 7, 45, 24)]).number(10, 25);
+    let (all, _) = read(&trace(&[first.clone(), packet(1, &ring)]));
+    assert_eq!((codes(&all)[0], all.lost[0].before.0), ("overwritten-events", 30));
+    // The kernel's counters show a loss that no bundle shows.
+    let stats = |phase, overrun| {
+        let cpu = Message::new().number(1, 0).number(3, overrun);
+        let stats = Message::new().number(1, phase).message(2, &cpu).bytes(7, b"block/block_rq_insert");
+        Message::new().message(34, &stats)
+    };
+    let buffers = Message::new().message(1, &Message::new().number(3, 46).number(18, 2));
+    let (all, _) = read(&trace(&[first, stats(1, 5), stats(2, 12), Message::new().message(35, &buffers)]));
+    assert_eq!(codes(&all), ["kernel-overrun", "overwritten-buffer", "discarded-packets", "denied-events"]);
+    assert_eq!((all.lost[0].count, all.lost[0].after.0, all.lost[0].before.0), (Some(7), 10, 20));
+    assert!(all.diagnostics[3].message.contains("block/block_rq_insert"));
+}
+
+#[test]
+fn events_out_of_every_order_are_counted() {
+    // The third round of processor 0 has an event of the first round.
+    let mut packets = Vec::new();
+    for round in 1..6 {
+        for cpu in 0..2 {
+            let at = round * 100 + u64::from(cpu);
+            packets.push(packet(1, &bundle(cpu, &[request(at, 7, 45, at)])));
+        }
+    }
+    packets.push(packet(1, &bundle(0, &[request(150, 7, 45, 1)])));
+    let (all, reader) = read(&trace(&packets));
+    assert_eq!((all.events.len(), reader.state.order.late), (11, 1));
+    assert_eq!(codes(&all), ["out-of-order"]);
+}
+
+/// A trace of several processors, drained in rounds as the recorder does.
+#[derive(Clone, Debug)]
+struct Drained {
+    cpus: u32,
+    /// For each event: the time since the event before, the processor, and a number that gives its kind.
+    events: Vec<(u64, u32, u32)>,
+    /// Number of events between two drains of a processor.
+    per_drain: usize,
+    compress: bool,
+    compact: bool,
+}
+
+fn drained() -> impl Strategy<Value = Drained> {
+    let events = prop::collection::vec((0_u64..40, 0_u32..4, 0_u32..60), 0..120);
+    (1_u32..5, events, 1_usize..9, any::<bool>(), any::<bool>()).prop_map(
+        |(cpus, events, per_drain, compress, compact)| Drained { cpus, events, per_drain, compress, compact },
+    )
+}
+
+impl Drained {
+    /// Returns the trace.
+    fn bytes(&self) -> Vec<u8> {
+        let mut time = 1000;
+        let mut waiting: Vec<Vec<(u64, u32)>> = vec![Vec::new(); self.cpus as usize];
+        let mut running = vec![0; self.cpus as usize];
+        let (mut packets, mut turn) = (Vec::new(), 0);
+        for (number, (step, cpu, kind)) in self.events.iter().enumerate() {
+            time += step;
+            let cpu = cpu % self.cpus;
+            waiting[cpu as usize].push((time, *kind));
+            if number % self.per_drain == 0 {
+                packets.extend(self.drain(turn, &mut waiting, &mut running));
+                turn = (turn + 1) % self.cpus;
+            }
+        }
+        for cpu in (0..self.cpus).map(|cpu| (turn + cpu) % self.cpus) {
+            packets.extend(self.drain(cpu, &mut waiting, &mut running));
+        }
+        if self.compress && packets.len() > 2 {
+            let rest = packets.split_off(packets.len() / 2);
+            packets.push(compressed(&rest));
+        }
+        trace(&packets)
+    }
+
+    /// Returns the bundle of everything that waits in a processor's buffer.
+    fn drain(&self, cpu: u32, waiting: &mut [Vec<(u64, u32)>], running: &mut [u32]) -> Option<Message> {
+        let events = std::mem::take(&mut waiting[cpu as usize]);
+        if events.is_empty() {
+            return None;
+        }
+        let mut message = Message::new().number(1, u64::from(cpu));
+        let mut columns: [Vec<u64>; 8] = Default::default();
+        let mut before = 0;
+        for (time, kind) in events {
+            let tid = 1 + kind % 7;
+            match kind {
+                0..10 => message = message.message(2, &request(time, tid, 45, u64::from(kind))),
+                10..20 => message = message.message(2, &request(time, tid, 125, u64::from(kind - 10))),
+                20..25 => message = message.message(2, &request(time, tid, 119, u64::from(kind))),
+                25..40 => message = message.message(2, &waking(time, tid)),
+                _ => {
+                    let state = [0, 1, 2, 2, 2, 0x402][kind as usize % 6];
+                    let from = std::mem::replace(&mut running[cpu as usize], tid);
+                    if self.compact {
+                        for (column, value) in [(1, time - before), (2, state), (3, u64::from(tid)), (6, 0)] {
+                            columns[column].push(value);
+                        }
+                        before = time;
+                    } else {
+                        message = message.message(2, &switch(time, from, state, tid));
+                    }
+                }
+            }
+        }
+        if !columns[1].is_empty() {
+            let compact = Message::new().bytes(5, b"to");
+            let compact =
+                [1, 2, 3, 6].into_iter().fold(compact, |all, at| all.packed(at, &columns[at as usize]));
+            message = message.message(4, &compact);
+        }
+        Some(encode::packet(1, &message))
+    }
+}
+
+proptest! {
+    #[test]
+    fn events_and_waits_are_those_of_a_naive_reader(drained in drained()) {
+        let bytes = drained.bytes();
+        let (all, reader) = read(&bytes);
+        let naive = naive::read(&bytes);
+        let events: Vec<_> =
+            all.events.iter().map(|event| (event.time.0, event.cpu, event.kind, event.sector.0)).collect();
+        prop_assert_eq!(events, naive.events);
+        prop_assert_eq!(reader.state.order.late, 0);
+        let mut waits: Vec<_> = (reader.state.waits.blocked.iter())
+            .map(|(tid, blocked)| (*tid, blocked.count, blocked.total(), blocked.longest))
+            .collect();
+        waits.sort_unstable();
+        prop_assert_eq!(waits, naive.waits);
+    }
+
+    #[test]
+    fn damage_neither_panics_nor_adds_events(
+        drained in drained(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut bytes = drained.bytes();
+        for (at, byte) in damage {
+            if !bytes.is_empty() {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+        }
+        bytes.truncate(cut.index(bytes.len() + 1));
+        recognise(&bytes);
+        let (all, _) = read(&bytes);
+        prop_assert!(all.events.len() <= drained.events.len() || drained.compress);
+    }
+
+    #[test]
+    fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
+        recognise(&bytes);
+        read(&bytes);
+        read(&trace(&[encode::packet(1, &Message(bytes))]));
+    }
+}

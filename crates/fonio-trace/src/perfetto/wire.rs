@@ -1,0 +1,146 @@
+//! Walks over the wire format of protocol buffers without a schema: each field is a number and a value.
+//!
+//! Source: Protocol Buffers, "Encoding". Groups (wire types 3 and 4) do not occur in Perfetto's messages, so
+//! they are treated as damage.
+
+/// The value of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value<'a> {
+    /// An integer, a Boolean or an enumeration.
+    Varint(u64),
+    /// Eight bytes, little-endian.
+    Fixed64(u64),
+    /// Four bytes, little-endian.
+    Fixed32(u32),
+    /// A string, a message or a packed list.
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Value<'a> {
+    /// Returns an integer's value; `None` for bytes.
+    pub fn number(self) -> Option<u64> {
+        match self {
+            Value::Varint(value) | Value::Fixed64(value) => Some(value),
+            Value::Fixed32(value) => Some(u64::from(value)),
+            Value::Bytes(_) => None,
+        }
+    }
+
+    /// Returns the bytes; `None` for an integer.
+    pub fn bytes(self) -> Option<&'a [u8]> {
+        match self {
+            Value::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+}
+
+/// Iterates over the fields of a message. The iteration ends at the end of the message or at the first damage.
+#[derive(Clone, Debug)]
+pub(super) struct Fields<'a> {
+    rest: &'a [u8],
+    damaged: bool,
+}
+
+impl<'a> Fields<'a> {
+    pub fn of(message: &'a [u8]) -> Fields<'a> {
+        Fields { rest: message, damaged: false }
+    }
+
+    /// Returns whether the iteration ended at damage.
+    pub fn is_damaged(&self) -> bool {
+        self.damaged
+    }
+
+    fn field(&mut self) -> Option<(u32, Value<'a>)> {
+        let (tag, rest) = varint(self.rest)?;
+        let number = u32::try_from(tag >> 3).ok().filter(|number| *number > 0)?;
+        let (value, rest) = match tag & 7 {
+            0 => {
+                let (value, rest) = varint(rest)?;
+                (Value::Varint(value), rest)
+            }
+            1 => {
+                let (value, rest) = rest.split_first_chunk()?;
+                (Value::Fixed64(u64::from_le_bytes(*value)), rest)
+            }
+            2 => {
+                let (length, rest) = varint(rest)?;
+                let (value, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+                (Value::Bytes(value), rest)
+            }
+            5 => {
+                let (value, rest) = rest.split_first_chunk()?;
+                (Value::Fixed32(u32::from_le_bytes(*value)), rest)
+            }
+            _ => return None,
+        };
+        self.rest = rest;
+        Some((number, value))
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = (u32, Value<'a>);
+
+    #[inline]
+    fn next(&mut self) -> Option<(u32, Value<'a>)> {
+        if self.rest.is_empty() || self.damaged {
+            return None;
+        }
+        let field = self.field();
+        self.damaged = field.is_none();
+        field
+    }
+}
+
+/// Reads an integer at the start of `bytes`; returns it and the remaining bytes. `None` if it is cut short or
+/// has more than ten bytes.
+#[inline]
+pub(super) fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let mut value = 0;
+    for (at, byte) in bytes.iter().take(10).enumerate() {
+        value |= u64::from(byte & 0x7f) << (7 * at);
+        if byte & 0x80 == 0 {
+            return Some((value, &bytes[at + 1..]));
+        }
+    }
+    None
+}
+
+/// Iterates over a packed list of integers; ends at the first damage.
+pub(super) fn packed(mut bytes: &[u8]) -> impl Iterator<Item = u64> {
+    std::iter::from_fn(move || {
+        let (value, rest) = varint(bytes)?;
+        bytes = rest;
+        Some(value)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_each_type() {
+        let message = [0x08, 0x96, 0x01, 0x11, 1, 0, 0, 0, 0, 0, 0, 0, 0x1a, 2, b'h', b'i', 0x25, 2, 0, 0, 0];
+        let mut fields = Fields::of(&message);
+        let all: Vec<_> = fields.by_ref().collect();
+        let expected = [
+            (1, Value::Varint(150)),
+            (2, Value::Fixed64(1)),
+            (3, Value::Bytes(b"hi")),
+            (4, Value::Fixed32(2)),
+        ];
+        assert_eq!(all, expected);
+        assert!(!fields.is_damaged());
+        // The last field is cut; field 0 and groups do not exist.
+        for damaged in [&message[..message.len() - 1], &[0x08], &[0x00, 0x01], &[0x0b], &[0x0a, 0xff, 0x7f]] {
+            let mut fields = Fields::of(damaged);
+            fields.by_ref().for_each(drop);
+            assert!(fields.is_damaged(), "{damaged:?}");
+        }
+        assert_eq!(packed(&[1, 0x96, 0x01, 0x80]).collect::<Vec<_>>(), [1, 150]);
+        assert_eq!(varint(&[0xff; 11]), None);
+    }
+}

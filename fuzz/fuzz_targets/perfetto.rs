@@ -1,0 +1,132 @@
+//! Reads arbitrary Perfetto traces, at once and in small reads. Checks that there is no panic, and that large and
+//! small reads give the same events. Also assembles the events. The seeds are splices of valid traces.
+#![no_main]
+
+use std::io::{self, Read};
+
+use fonio_core::{Batch, CollectedRows, Random, TraceReader};
+use fonio_fuzz::{memory, seeds};
+use fonio_trace::assemble::assemble;
+use fonio_trace::assembler::AssemblerOptions;
+use fonio_trace::input::Input;
+use fonio_trace::perfetto::encode::{Message, compressed, event, packet, trace};
+use fonio_trace::perfetto::{PerfettoReader, recognise};
+use libfuzzer_sys::fuzz_target;
+
+struct Steps(io::Cursor<Vec<u8>>, usize);
+
+impl Read for Steps {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let count = self.1.min(to.len());
+        self.0.read(&mut to[..count])
+    }
+}
+
+fn reader(bytes: &[u8], step: usize) -> PerfettoReader {
+    let bytes = Box::new(Steps(io::Cursor::new(bytes.to_vec()), step));
+    PerfettoReader::new(Input { name: "fuzz".into(), bytes })
+}
+
+fn read(bytes: &[u8], step: usize) -> Batch {
+    reader(bytes, step).read_all().expect("memory reads")
+}
+
+/// Returns packets of each kind that the reader knows.
+fn packets(random: &mut Random) -> Vec<Message> {
+    let mut time = 1000;
+    let mut all = Vec::new();
+    for _ in 0..4 {
+        let mut bundle = Message::new().number(1, random.below(4));
+        for _ in 0..random.below(12) {
+            time += random.below(50);
+            let tid = 1 + random.below(5) as u32;
+            let request = Message::new().number(1, 1792).number(2, random.below(4) * 8).number(3, 8);
+            let thread =
+                Message::new().bytes(1, b"name").number(2, u64::from(tid)).number(4, random.below(4));
+            let thread = thread.bytes(5, b"next").number(6, random.below(5));
+            let reason = Message::new().number(1, u64::from(tid)).number(2, 1).number(3, random.below(2));
+            bundle = bundle.message(
+                2,
+                &match random.below(6) {
+                    0 => event(time, tid, 45, &request.number(4, 4096).bytes(5, b"WS").bytes(6, b"comm")),
+                    1 => event(time, tid, 125, &request.bytes(5, b"WS").number(7, 0)),
+                    2 => event(time, tid, 119, &request.bytes(4, b"R").bytes(5, b"comm")),
+                    3 => event(time, tid, 20, &thread),
+                    4 => event(time, tid, 18, &reason),
+                    _ => event(time, tid, 4, &thread),
+                },
+            );
+        }
+        let compact = Message::new().bytes(5, b"comm").packed(1, &[time, 5]).packed(2, &[2, 0]);
+        let compact = compact.packed(3, &[1, 2]).packed(4, &[120, 120]).packed(6, &[0, 0]);
+        let compact = compact.packed(7, &[time, 2]).packed(8, &[1, 2]).packed(11, &[0, 0]);
+        bundle = match random.below(4) {
+            0 => bundle.message(4, &compact),
+            1 => bundle.number(3, 1).number(10, time),
+            _ => bundle.number(5, random.below(5)),
+        };
+        all.push(packet(1 + random.below(2) as u32, &bundle).number(42, random.below(2)));
+    }
+    let clock = |id: u64| Message::new().number(1, id).number(2, 500 + id);
+    let process = Message::new().number(1, 2).number(2, 1).bytes(3, b"/bin/app").number(5, 10_001);
+    let thread = Message::new().number(1, 3).bytes(2, b"worker").number(3, 2);
+    let package = Message::new().bytes(1, b"com.example").number(2, 10_001);
+    let symbol = Message::new().number(1, 1).bytes(2, b"io_schedule");
+    let cpu = Message::new().number(1, 0).number(3, random.below(9));
+    let stats = Message::new().number(1, 1 + random.below(2)).message(2, &cpu).bytes(7, b"block/x");
+    all.extend([
+        Message::new().message(6, &Message::new().message(1, &clock(1)).message(1, &clock(6))),
+        Message::new().message(2, &Message::new().message(1, &process).message(2, &thread)).number(8, time),
+        Message::new().message(47, &Message::new().message(1, &package)),
+        Message::new().message(12, &Message::new().message(26, &symbol)).number(10, 1).number(13, 1),
+        Message::new().message(34, &stats),
+        Message::new().message(35, &Message::new().message(1, &Message::new().number(3, 1).number(18, 1))),
+        Message::new().message(1, &Message::new().number(1, 0)).number(98, 1),
+    ]);
+    all
+}
+
+fn write_seeds() {
+    seeds::write(|random| {
+        let valid: Vec<Vec<Message>> = (0..20).map(|_| packets(random)).collect();
+        let spliced = seeds::spliced(valid, 100, random, |a, b, random| {
+            let mut all = a.clone();
+            for _ in 0..=random.below(4) {
+                let other = seeds::one(b, random).clone();
+                let place = random.below(all.len() as u64) as usize;
+                match random.below(4) {
+                    0 => all[place] = other,
+                    1 => all.insert(place, other),
+                    2 => all[place] = compressed(&[all[place].clone(), other]),
+                    // The end of one message after the start of another.
+                    _ => {
+                        let cut = random.below(1 + all[place].0.len() as u64) as usize;
+                        let from = random.below(1 + other.0.len() as u64) as usize;
+                        all[place].0.truncate(cut);
+                        all[place].0.extend_from_slice(&other.0[from..]);
+                    }
+                }
+            }
+            all
+        });
+        spliced.iter().map(|packets| trace(packets)).collect()
+    });
+}
+
+fuzz_target!(
+    init: {
+        memory::begin();
+        write_seeds();
+    },
+    |bytes: &[u8]| memory::bounded(|| {
+        recognise(bytes);
+        let (whole, steps) = (read(bytes, usize::MAX), read(bytes, 7));
+        assert_eq!(whole.events, steps.events);
+        assert_eq!(whole.threads, steps.threads);
+        assert_eq!(whole.lost, steps.lost);
+        assert_eq!(whole.diagnostics, steps.diagnostics);
+        assert!(whole.lost.iter().all(|gap| gap.before >= gap.after));
+        let mut rows = CollectedRows::default();
+        assemble(&mut reader(bytes, usize::MAX), AssemblerOptions::default(), &mut rows).expect("it does no I/O");
+    })
+);

@@ -207,6 +207,17 @@ fn nothing_at_all() {
 }
 
 #[test]
+fn a_trace_of_the_scheduler_alone_says_what_it_lacks() {
+    let mut meta = Meta::default();
+    meta.source.shows = vec![fonio_core::meta::SHOWS_SCHEDULER.to_owned()];
+    let analysis = Analyser::new(AnalysisOptions::default()).finish(&meta);
+    assert_eq!(
+        analysis.verdict,
+        "The measurement is not valid: The trace shows which threads were blocked, but has no block events, so the device, its queue and the cause are unknown."
+    );
+}
+
+#[test]
 fn the_same_rows_give_the_same_bytes() {
     let text = || format!("{:?}", everything(60_000));
     assert_eq!(text(), text());

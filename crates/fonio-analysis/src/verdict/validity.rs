@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use fonio_core::meta::SHOWS_SCHEDULER;
 use fonio_core::{Diagnostic, EventKind, Meta, Nanos, Request, Severity, Timestamp, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -95,6 +96,9 @@ const EVENTS_OF_REQUEST: u64 = 2;
 const CALLS_ONLY: &str =
     "Only file-system calls were recorded, so requests to devices and the waits of threads are unknown.";
 
+/// What a trace of only the scheduler does not show. The reader's diagnostic names the blocked threads.
+const NO_BLOCK_EVENTS: &str = "The trace shows which threads were blocked, but has no block events, so the device, its queue and the cause are unknown.";
+
 /// Code of the diagnostic for a completion whose issue was not seen.
 const UNISSUED: &str = "completions-without-issue";
 /// Maximum number of diagnostics shown; the recording contains all diagnostics.
@@ -172,7 +176,10 @@ impl Question for ValidityTally {
         let idle = end.is_live() && self.requests == 0 && lost.gaps == 0 && lost.events == 0;
         if self.requests == 0 {
             if !idle && !end.is_calls_only() {
-                problems.push("There are no requests to analyse.".to_owned());
+                let shows_threads = meta.source.shows.iter().any(|kind| kind == SHOWS_SCHEDULER);
+                let problem =
+                    if shows_threads { NO_BLOCK_EVENTS } else { "There are no requests to analyse." };
+                problems.push(problem.to_owned());
             }
         } else if self.without_completion == self.requests {
             problems.push("No completion was recorded, so the latency is unknown.".to_owned());

@@ -547,19 +547,21 @@ impl State {
         for (severity, code, message) in self.loss.finish(self.latest, &mut batch.lost) {
             add(severity, code, message);
         }
-        if self.has_bundles && !self.has_blocks {
-            let message = format!(
-                "The trace has no events of the block layer, so the device, its queue and the cause of a delay are unknown; {RECORD_BLOCKS}. Android permits block_rq_issue and block_rq_complete from version 9 on, the others only in userdebug builds."
-            );
-            add(Severity::Warning, "no-block-events", message);
-        }
         if self.waits.cut > 0 {
             let message =
                 format!("{} waits were left out, because events were lost before their end.", self.waits.cut);
             add(Severity::Note, "cut-waits", message);
         }
-        let message = self.blocked();
-        if let Some(message) = message {
+        let blocked = self.blocked();
+        if self.has_bundles && !self.has_blocks {
+            let blocked = blocked.map_or(String::new(), |blocked| format!(" {blocked}"));
+            let message = || {
+                format!(
+                    "The trace has no events of the block layer, so the device, its queue and the cause of a delay are unknown; {RECORD_BLOCKS}. Android permits block_rq_issue and block_rq_complete from version 9 on, the others only in userdebug builds.{blocked}"
+                )
+            };
+            self.complaints.add(Severity::Warning, "no-block-events", whole, message);
+        } else if let Some(message) = blocked {
             self.complaints.add(Severity::Note, "blocked-threads", whole, || message);
         }
         self.complaints.finish();

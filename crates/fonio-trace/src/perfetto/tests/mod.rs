@@ -182,8 +182,8 @@ fn three_sums_of_waits() {
     let expected =
         Blocked { count: 3, io: 10, not_io: 10, unknown: 10, longest: 10, functions: vec![(0, 20)] };
     assert_eq!(reader.state.waits.blocked.into_iter().collect::<Vec<_>>(), [(7, expected)]);
-    assert_eq!(codes(&all), ["no-block-events", "blocked-threads"]);
-    let message = &all.diagnostics[1].message;
+    assert_eq!(codes(&all), ["no-block-events"]);
+    let message = &all.diagnostics[0].message;
     let parts = [
         "from (thread 7)",
         "3 waits",

@@ -255,3 +255,29 @@ pub fn prompt(question: &str) -> io::Result<()> {
 pub fn bytes(count: ByteCount) -> String {
     Unit::Bytes.format(count.0 as f64)
 }
+
+/// Returns a word as a shell needs it, in quotes only if it has letters that are special there. The word may not be the
+/// first of a line, where `=` is special.
+pub fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:,=+@%".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// Returns words as the rest of a line for a shell.
+pub fn joined(words: &[String]) -> String {
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_quotes_only_where_a_shell_needs_them() {
+        let words = ["fix", "apply", "dirty-limit=16MiB", "/home/a b/x.db", ""].map(str::to_owned);
+        assert_eq!(joined(&words), "fix apply dirty-limit=16MiB '/home/a b/x.db' ''");
+    }
+}

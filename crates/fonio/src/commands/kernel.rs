@@ -6,6 +6,8 @@ use std::ffi::OsString;
 use fonio_experiment::{ExperimentError, Setup, Storage};
 use fonio_host::{Filesystem, HostError};
 
+use crate::output;
+
 /// The command-line option that runs a command in a guest with another kernel.
 const IN: &str = "--in";
 
@@ -57,19 +59,11 @@ fn in_guest(words: &[OsString]) -> Option<String> {
     if words[..own].iter().any(|word| word == IN || word.starts_with("--in=")) {
         return None;
     }
-    let before = words[..own].iter().map(|word| quoted(word));
-    let after = words[own..].iter().map(|word| quoted(word));
+    let before = words[..own].iter().map(|word| output::quoted(word));
+    let after = words[own..].iter().map(|word| output::quoted(word));
     let guest = [IN.to_owned(), GUEST.to_owned()];
     let line = std::iter::once("fonio".to_owned()).chain(before).chain(guest).chain(after);
     Some(line.collect::<Vec<_>>().join(" "))
-}
-
-fn quoted(word: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:,=+@%".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

@@ -209,9 +209,7 @@ impl Way {
             )
             .collect(),
             Way::Prove { words, command } => {
-                let join =
-                    |words: &[String]| shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default();
-                vec![format!("fonio {} -- {}", join(words), join(command))]
+                vec![format!("fonio {} -- {}", output::joined(words), output::joined(command))]
             }
             Way::None { why } => vec![why.clone()],
         }

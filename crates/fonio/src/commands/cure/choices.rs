@@ -14,6 +14,7 @@ use super::said::Said;
 use super::seen::Seen;
 use super::slowed;
 use crate::cli::cure::Cure;
+use crate::output;
 
 /// The fixes for a cause.
 pub(super) struct Choices {
@@ -109,8 +110,8 @@ impl Choices {
         choices.to_try.sort_by_key(|choice| choice.name.clone());
         choices.to_try.dedup_by(|a, b| a.command == b.command);
         let at = |choice: &Choice| {
-            let text = diagnosis.remedies.iter().position(|remedy| remedy.text.contains(&choice.command));
-            text.unwrap_or(usize::MAX)
+            let has = |text: &str| commands(text).contains(&choice.words);
+            diagnosis.remedies.iter().position(|remedy| has(&remedy.text)).unwrap_or(usize::MAX)
         };
         for choice in &mut choices.to_try {
             choice.evidence = Evidence::of(seen, said, &choice.name, choice.io_class());
@@ -170,7 +171,7 @@ impl Choice {
         Some(Choice {
             name: candidate.name(),
             words: words.to_vec(),
-            command: format!("fonio {}", shlex::try_join(words.iter().map(String::as_str)).ok()?),
+            command: format!("fonio {}", output::joined(words)),
             does: fix.does.to_owned(),
             loses: fix.loses,
             how,
@@ -292,7 +293,7 @@ fn io_rate(seen: &Seen) -> Option<Choice> {
     let words =
         ["fix", "apply", &name, "--pid", &pid.to_string(), &format!("/dev/{disk}")].map(str::to_owned);
     Some(Choice {
-        command: format!("fonio {}", shlex::try_join(words.iter().map(String::as_str)).ok()?),
+        command: format!("fonio {}", output::joined(&words)),
         words: words.to_vec(),
         does: format!(
             "limits {program} to {mib} MiB/s on {disk}, half of its rate in the recording; {program} takes longer, and \

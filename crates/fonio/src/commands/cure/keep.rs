@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::choices::{Choice, How};
 use crate::cli::{Cli, Colour, Command};
 use crate::commands::fix;
+use crate::output;
 
 /// A fix that was kept.
 #[derive(Serialize)]
@@ -42,7 +43,7 @@ pub(super) fn keep(choice: &Choice, is_json: bool) -> Result<Kept> {
     if is_json {
         words.push("--json".to_owned());
     }
-    let line = shlex::try_join(words.iter().map(String::as_str)).context("the command cannot be shown")?;
+    let line = output::joined(&words);
     let cli =
         Cli::try_parse_from(["fonio".to_owned()].iter().chain(&words)).context("the fix cannot be kept")?;
     let Some(Command::Fix(arguments)) = cli.command else {

@@ -2,24 +2,14 @@
 //! loop, and that large and small reads give the same events.
 #![no_main]
 
-use std::io::{self, Read};
-
 use fonio_core::{Batch, TraceReader};
+use fonio_fuzz::steps::Steps;
 use fonio_trace::ftrace_text::{FtraceReader, recognise};
 use fonio_trace::input::Input;
 use libfuzzer_sys::fuzz_target;
 
-struct Steps(io::Cursor<Vec<u8>>, usize);
-
-impl Read for Steps {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        let count = self.1.min(to.len());
-        self.0.read(&mut to[..count])
-    }
-}
-
 fn read(bytes: &[u8], step: usize) -> Batch {
-    let bytes = Box::new(Steps(io::Cursor::new(bytes.to_vec()), step));
+    let bytes = Box::new(Steps::of(bytes, step));
     let mut reader = FtraceReader::new(Input { name: "fuzz".into(), bytes });
     let (mut all, mut batch) = (Batch::default(), Batch::default());
     loop {

@@ -1,10 +1,9 @@
-//! Reads arbitrary Perfetto traces, at once and in small reads. Checks that there is no panic, and that large and
+//! Reads arbitrary bytes as a Perfetto trace, with large and with small reads. Checks that there is no panic, and that large and
 //! small reads give the same events. Also assembles the events. The seeds are splices of valid traces.
 #![no_main]
 
-use std::io::{self, Read};
-
 use fonio_core::{Batch, CollectedRows, Random, TraceReader};
+use fonio_fuzz::steps::Steps;
 use fonio_fuzz::{memory, seeds};
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
@@ -13,17 +12,8 @@ use fonio_trace::perfetto::encode::{Message, compressed, event, packet, trace};
 use fonio_trace::perfetto::{PerfettoReader, recognise};
 use libfuzzer_sys::fuzz_target;
 
-struct Steps(io::Cursor<Vec<u8>>, usize);
-
-impl Read for Steps {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        let count = self.1.min(to.len());
-        self.0.read(&mut to[..count])
-    }
-}
-
 fn reader(bytes: &[u8], step: usize) -> PerfettoReader {
-    let bytes = Box::new(Steps(io::Cursor::new(bytes.to_vec()), step));
+    let bytes = Box::new(Steps::of(bytes, step));
     PerfettoReader::new(Input { name: "fuzz".into(), bytes })
 }
 

@@ -7,3 +7,4 @@ pub mod recording;
 pub mod rows;
 pub mod seeds;
 pub mod sinks;
+pub mod steps;

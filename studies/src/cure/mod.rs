@@ -1,9 +1,9 @@
 //! `cargo studies cure`: measures how often a trial on a recreated stall claims a difference that does not exist, and
 //! how often it finds one that does.
 //!
-//! On an emulated card, a program that replaces a small file safely is delayed by copies. `fonio cure --dry-run` records
-//! it. Then the stall is recreated as `fonio cure` does it, with a change that changes nothing (the copies get the I/O
-//! class that they have) or with one that acts (the class idle). Each share records the stall again.
+//! On an emulated card, a program that replaces a small file safely is delayed by copies, which read or write. `fonio cure
+//! --dry-run` records it. Then the stall is recreated as `fonio cure` does it, with a change that changes nothing (the
+//! copies get the I/O class that they have) or with one that acts (the class idle). Each share records the stall again.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -44,17 +44,43 @@ struct Case {
     name: &'static str,
     row: &'static str,
     class: &'static str,
+    copies: &'static Copies,
 }
 
-const CASES: [Case; 2] = [
-    Case { name: "same", row: "none: the copies keep the class best-effort", class: "best-effort" },
-    Case { name: "effect", row: "the copies get the class idle", class: "idle" },
+const CASES: [Case; 3] = [
+    Case {
+        name: "same",
+        row: "none: copies that read keep the class best-effort",
+        class: "best-effort",
+        copies: &READ,
+    },
+    Case {
+        name: "same-writes",
+        row: "none: copies that write keep the class best-effort",
+        class: "best-effort",
+        copies: &WRITE,
+    },
+    Case { name: "effect", row: "copies that read get the class idle", class: "idle", copies: &READ },
 ];
+
+/// The copies that delay the program, and the time for which they are recorded.
+struct Copies {
+    script: &'static str,
+    recorded: &'static str,
+}
 
 /// Four files of 48 MiB, which the copies read one after the other, without the page cache.
 const PREPARE: &str = "for n in 1 2 3 4; do head -c 48M /dev/urandom > big$n; done; sync -f .";
-const COPY: &str = "while :; do for n in 1 2 3 4; do dd if=big$n of=/dev/null bs=256k iflag=nocache 2>/dev/null; \
-                    dd if=big$n iflag=nocache count=0 2>/dev/null; done; done";
+const READ: Copies = Copies {
+    script: "while :; do for n in 1 2 3 4; do dd if=big$n of=/dev/null bs=256k iflag=nocache 2>/dev/null; \
+             dd if=big$n iflag=nocache count=0 2>/dev/null; done; done",
+    recorded: "20s",
+};
+/// 8 MiB a second, which the kernel writes back half a minute later, so the recording is longer than that.
+const WRITE: Copies = Copies {
+    script: "while :; do for n in 1 2 3 4 5 6 7 8; do dd if=big1 of=copy$n bs=256k count=32 2>/dev/null; sleep 1; done; done",
+    recorded: "60s",
+};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -80,19 +106,20 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     process::outlive_signals()?;
     let mut shares = Shares::open(&STUDY, &CASES.map(|case| case.row))?;
     let card = Card::start(&fonio, &dir.join("card"))?;
-    let recording = dir.join("recording");
-    card.record(&fonio, &recording)?;
     let victim = std::env::current_exe()?;
     let victim = victim.file_name().and_then(|name| name.to_str()).context("this program has no name")?;
     // The kernel keeps 15 bytes of a name.
     let victim = Program { name: &victim[..victim.len().min(15)], unit: None };
     let culprit = Program { name: "dd", unit: None };
-    let scene = Scene::of_recording(&recording, victim, Some(culprit), SceneLimits::DEFAULT)?;
-    if !scene.has_culprit() {
-        bail!("the recording has no calls of dd");
-    }
     for case in chosen {
         println!("{} ({SCHEDULER}, {PROFILE}):", case.row);
+        let recording = dir.join("recording");
+        card.record(&fonio, case.copies, &recording)?;
+        let scene = Scene::of_recording(&recording, victim, Some(culprit), SceneLimits::DEFAULT)?;
+        if !scene.has_culprit() {
+            bail!("the recording has no calls of dd");
+        }
+        println!("  written back in the repeated part: {}", scene.written_back().to_exact_text());
         for _ in 0..*trials {
             process::check_signals()?;
             let began = Instant::now();
@@ -158,16 +185,16 @@ impl Card {
     }
 
     /// Records the delayed program and the copies.
-    fn record(&self, fonio: &Path, to: &Path) -> Result<()> {
+    fn record(&self, fonio: &Path, copies: &Copies, to: &Path) -> Result<()> {
         if to.exists() {
             std::fs::remove_dir_all(to)?;
         }
         let mut save = process::bound_to_this(&std::env::current_exe()?);
         save.args([verdicts::ACT, "save", "saved", "20"]).current_dir(&self.mount).stdin(Stdio::null());
         let _save = Running(save.spawn().context("cannot start the delayed program")?);
-        let _copy = shell(COPY, &self.mount)?;
+        let _copy = shell(copies.script, &self.mount)?;
         let mut cure = process::bound_to_this(fonio);
-        cure.args(["cure", "--dry-run", "--for", "20s", "--json", "--output"]).arg(to);
+        cure.args(["cure", "--dry-run", "--for", copies.recorded, "--json", "--output"]).arg(to);
         let said = cure.stdin(Stdio::null()).stderr(Stdio::piped()).output().context("cannot start fonio")?;
         if !said.status.success() {
             bail!("fonio cure failed: {}", String::from_utf8_lossy(&said.stderr));

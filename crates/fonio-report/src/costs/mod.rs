@@ -158,8 +158,11 @@ fn reasons(costs: &Costs<'_>) -> Vec<String> {
         format!("{mark}: {sentence}.")
     }));
     reasons.extend(costs.approximate.iter().filter(|one| one.difference == Difference::More).map(|one| {
-        let ratio = Unit::Share.format(one.ratio);
-        format!("`{}` is about {ratio} of the baseline, more than the tolerance.", one.name)
+        let of = match one.ratio.is_finite() {
+            true => format!("is about {} of the baseline", Unit::Share.format(one.ratio)),
+            false => "was 0 in the baseline".to_owned(),
+        };
+        format!("`{}` {of}: more than the tolerance.", one.name)
     }));
     if let Some((_, judgement)) = costs.compared
         && judgement.grown.is_empty()

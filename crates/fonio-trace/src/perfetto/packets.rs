@@ -5,7 +5,7 @@
 //! packet = 0x0a (field 1, length-delimited), length (varint), TracePacket
 //! ```
 //!
-//! There is no header, index or footer. If the recorder was killed, the last packet is cut.
+//! There is no header, index or footer. If the recorder was killed, the last packet can be incomplete.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -28,7 +28,7 @@ pub(super) enum Found {
     TooLong(u64),
     /// The stream ends within the packet.
     Cut,
-    /// There is no packet here. The next packet cannot be found.
+    /// No packet begins here, so the place of the next one is unknown.
     NotAPacket,
     End,
 }

@@ -18,7 +18,7 @@ fn folder() -> Option<PathBuf> {
     if folder.is_dir() {
         return Some(folder);
     }
-    skip(Need::Shared, format!("there is no folder {}", folder.display()));
+    skip(Need::Shared, format!("{} does not exist", folder.display()));
     None
 }
 

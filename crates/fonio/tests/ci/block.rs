@@ -191,10 +191,9 @@ fn block_writes_that_cannot_be_counted_have_a_reason_and_no_number() {
     }
     let program = dir.join("fonio");
     fs::copy(env!("CARGO_BIN_EXE_fonio"), &program).expect("a copy");
-    let user = ["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"];
     let run = |budget: &str| {
         let mut command = Command::new("setpriv");
-        command.args(user).arg(&program).args(["ci", "--json", "--budget", budget, "--", "true"]);
+        command.args(NOBODY).arg(&program).args(["ci", "--json", "--budget", budget, "--", "true"]);
         command.current_dir(dir).env("HOME", "/nonexistent").output()
     };
     let Ok(out) = run("all.writes>=0") else { return skip(Need::Root, "setpriv is missing") };

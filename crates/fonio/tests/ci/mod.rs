@@ -17,6 +17,10 @@ fn folder() -> tempfile::TempDir {
     dir
 }
 
+/// The options of setpriv for a user without any privileges.
+const NOBODY: [&str; 5] =
+    ["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"];
+
 fn suite() -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ci/orders.py").display().to_string()
 }
@@ -232,15 +236,14 @@ fn a_user_without_privileges_gets_all_counts() {
     let of_root =
         ended(&ci(dir, &["--json", "--budget", "all.writes>=0", "--", "python3", "orders.py"]), 0).0;
     let words = ["ci", "--json", "--budget", "all.writes>=0", "--", "python3", "orders.py"];
-    let user = ["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"];
     let without_privileges = |wrapper: &[&str]| {
         let mut command = Command::new(wrapper[0]);
         command.args(&wrapper[1..]).arg(&program).args(words).current_dir(dir).env("HOME", "/nonexistent");
         command.stdin(Stdio::null()).output().expect("the program starts")
     };
-    let setpriv = [&["setpriv"], &user[..]].concat();
+    let setpriv = [&["setpriv"], &NOBODY[..]].concat();
     if Command::new("setpriv")
-        .args(user)
+        .args(NOBODY)
         .arg("python3")
         .arg("-c")
         .arg("import sqlite3")

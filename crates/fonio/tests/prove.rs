@@ -371,7 +371,7 @@ fn a_proof_leaves_its_results_in_the_state_folder() {
     assert!(!read("report.html").contains(&copies_of(pid)));
     assert!(
         !shown.contains(&copies_of(pid))
-            && shown.contains("as fast as without a fix") | shown.contains("--runs "),
+            && ["as fast as without a fix", "than without a fix", "--runs "].iter().any(|answer| shown.contains(answer)),
         "{shown}"
     );
 }

@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|input: &[u8]| {
     recognise(input);
     let bytes = Box::new(Cursor::new(input.to_vec()));
-    let mut reader = BlkparseReader::new(Input { name: "x".to_owned(), bytes });
+    let mut reader = BlkparseReader::new(Input::new("x", bytes));
     let mut batch = Batch::default();
     let (mut rows, mut diagnostics) = (0, 0);
     loop {

@@ -21,10 +21,7 @@ fuzz_target!(|input: &[u8]| {
     let inputs = [&bytes[..cut], &bytes[cut..]]
         .into_iter()
         .enumerate()
-        .map(|(cpu, part)| Input {
-            name: format!("x.blktrace.{cpu}"),
-            bytes: Box::new(Cursor::new(part.to_vec())),
-        })
+        .map(|(cpu, part)| Input::new(format!("x.blktrace.{cpu}"), Box::new(Cursor::new(part.to_vec()))))
         .collect();
     let mut reader = BlktraceReader::new(inputs);
     let mut batch = Batch::default();

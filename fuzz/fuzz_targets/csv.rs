@@ -12,7 +12,7 @@ use fonio_trace::input::Input;
 use libfuzzer_sys::fuzz_target;
 
 fn read(table: &[u8], mapping: &Mapping) -> Option<Vec<Request>> {
-    let input = Input { name: "fuzz".into(), bytes: Box::new(Cursor::new(table.to_vec())) };
+    let input = Input::new("fuzz", Box::new(Cursor::new(table.to_vec())));
     let mut reader = CsvReader::new(input, mapping, "csv").ok()?;
     let (mut all, mut batch) = (Vec::new(), Batch::default());
     loop {

@@ -1,16 +1,16 @@
-//! Reads arbitrary ftrace text, at once and in small reads. Checks that there is no panic and no endless
+//! Reads arbitrary text of ftrace or `perf script`, at once and in small reads. Checks that there is no panic and no endless
 //! loop, and that large and small reads give the same events.
 #![no_main]
 
 use fonio_core::{Batch, TraceReader};
 use fonio_fuzz::steps::Steps;
-use fonio_trace::ftrace_text::{FtraceReader, recognise};
+use fonio_trace::ftrace_text::{FtraceReader, recognise, recognise_perf};
 use fonio_trace::input::Input;
 use libfuzzer_sys::fuzz_target;
 
-fn read(bytes: &[u8], step: usize) -> Batch {
-    let bytes = Box::new(Steps::of(bytes, step));
-    let mut reader = FtraceReader::new(Input { name: "fuzz".into(), bytes });
+fn read(bytes: &[u8], step: usize, is_perf: bool) -> Batch {
+    let input = Input::new("fuzz", Box::new(Steps::of(bytes, step)));
+    let mut reader = if is_perf { FtraceReader::of_perf(input) } else { FtraceReader::new(input) };
     let (mut all, mut batch) = (Batch::default(), Batch::default());
     loop {
         let more = reader.next_batch(&mut batch).expect("memory reads");
@@ -27,7 +27,8 @@ fn read(bytes: &[u8], step: usize) -> Batch {
 
 fuzz_target!(|bytes: &[u8]| {
     recognise(bytes);
-    let (whole, steps) = (read(bytes, usize::MAX), read(bytes, 7));
+    let is_perf = recognise_perf(bytes);
+    let (whole, steps) = (read(bytes, usize::MAX, is_perf), read(bytes, 7, is_perf));
     assert_eq!(whole.events, steps.events);
     assert_eq!(whole.threads, steps.threads);
     assert_eq!(whole.marks, steps.marks);

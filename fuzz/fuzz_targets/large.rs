@@ -12,11 +12,13 @@ use fonio_trace::input::Input;
 use fonio_trace::recognise::{Format, ReadOptions, open};
 use libfuzzer_sys::fuzz_target;
 
-const FORMATS: [(Format, &[u8]); 5] = [
+const FORMATS: [(Format, &[u8]); 7] = [
     (Format::Blktrace, include_bytes!("../../crates/fonio-trace/tests/data/takeoverjp-sample.blktrace.0")),
     (Format::Blkparse, include_bytes!("../../crates/fonio-trace/tests/data/takeoverjp-sample.blkparse.txt")),
     (Format::Ftrace, include_bytes!("../../crates/fonio-trace/tests/data/ftrace-6.18.txt")),
     (Format::Systrace, include_bytes!("../../crates/fonio-trace/tests/data/ftrace-6.18.txt")),
+    (Format::PerfScript, include_bytes!("../../crates/fonio-trace/tests/data/perf-script.txt")),
+    (Format::Biosnoop, include_bytes!("../../crates/fonio-trace/tests/data/biosnoop.txt")),
     (Format::DiskSim, include_bytes!("../../crates/fonio-trace/tests/data/mqsim-tpcc-200.trace")),
 ];
 
@@ -74,7 +76,9 @@ fuzz_target!(|input: &[u8]| {
     let (format, real) = FORMATS[usize::from(choice) % FORMATS.len()];
     let mut bytes = compose(real, description);
     let length = bytes.len();
-    if choice & 0x80 != 0 {
+    if choice & 0xc0 == 0xc0 {
+        bytes = zstd::bulk::compress(&bytes, 1).expect("memory writes");
+    } else if choice & 0x80 != 0 {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(&bytes).and_then(|()| encoder.try_finish()).expect("memory writes");
         bytes = encoder.finish().expect("memory writes");
@@ -83,7 +87,7 @@ fuzz_target!(|input: &[u8]| {
         encoder.write_all(&bytes).expect("memory writes");
         bytes = encoder.finish().expect("memory writes");
     }
-    let input = Input { name: "fuzz.blktrace.0".into(), bytes: Box::new(Once(Cursor::new(bytes), 0)) };
+    let input = Input::new("fuzz.blktrace.0", Box::new(Once(Cursor::new(bytes), 0)));
     let options = ReadOptions { format: Some(format), ..ReadOptions::default() };
     let Ok(mut reader) = open(vec![input], &options) else { return };
     let (mut batch, mut batches, mut rows, mut diagnostics) = (Batch::default(), 0, 0, 0);

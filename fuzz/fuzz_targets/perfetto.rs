@@ -14,7 +14,7 @@ use libfuzzer_sys::fuzz_target;
 
 fn reader(bytes: &[u8], step: usize) -> PerfettoReader {
     let bytes = Box::new(Steps::of(bytes, step));
-    PerfettoReader::new(Input { name: "fuzz".into(), bytes })
+    PerfettoReader::new(Input::new("fuzz", bytes))
 }
 
 fn read(bytes: &[u8], step: usize) -> Batch {

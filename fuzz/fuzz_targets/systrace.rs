@@ -11,7 +11,7 @@ use fonio_trace::systrace::SystraceReader;
 use libfuzzer_sys::fuzz_target;
 
 fn input(bytes: &[u8]) -> Input {
-    Input { name: "fuzz".into(), bytes: Box::new(Cursor::new(bytes.to_vec())) }
+    Input::new("fuzz", Box::new(Cursor::new(bytes.to_vec())))
 }
 
 fn drain(reader: &mut dyn TraceReader) {

@@ -15,7 +15,7 @@ use xtask::process;
 /// a line is the crate itself.
 const LAYERS: &[&str] = &[
     "core:",
-    "trace: core",
+    "trace: core tracefs",
     "tracefs: core",
     "export: core",
     "analysis: core",
@@ -85,6 +85,7 @@ const PURE_DEPENDENCIES: &[&str] = &[
     "thiserror",
     "toml",
     "wildmatch",
+    "zstd",
 ];
 
 /// Texts that must not occur in pure crates, each with the reason.

@@ -5,6 +5,7 @@ use std::io;
 
 use crate::event::Batch;
 use crate::meta::{Clock, Source};
+use crate::units::DeviceId;
 
 /// A reader of one trace format. A reader needs only bounded memory for any input, and no input makes a
 /// reader panic.
@@ -40,4 +41,10 @@ pub trait TraceReader {
 
     /// Returns the clock of the timestamps. The result is complete only at the end of the input.
     fn clock(&self) -> Clock;
+
+    /// Returns the names of devices, if the input has names. The result is complete only at the end of the
+    /// input.
+    fn device_names(&self) -> Vec<(DeviceId, String)> {
+        Vec::new()
+    }
 }

@@ -84,7 +84,7 @@ fn csv() {
 
     // fonio recognises the format by the content, and reads back the same requests, except for values without
     // a column.
-    let input = Input { name: "fonio.csv".into(), bytes: Box::new(io::Cursor::new(text.into_bytes())) };
+    let input = Input::new("fonio.csv", Box::new(io::Cursor::new(text.into_bytes())));
     let mut reader = open(vec![input], &ReadOptions::default()).expect("it is recognised");
     let mut batch = Batch::default();
     reader.next_batch(&mut batch).expect("memory reads");
@@ -277,7 +277,7 @@ fn perfetto_json() {
 #[test]
 fn a_real_trace_becomes_slices() {
     let trace = include_bytes!("../../fonio-trace/tests/data/ftrace-6.18.txt");
-    let input = Input { name: "trace".into(), bytes: Box::new(&trace[..]) };
+    let input = Input::new("trace", Box::new(&trace[..]));
     let mut reader = open(vec![input], &ReadOptions::default()).expect("it is recognised");
     let mut rows = Collect::default();
     assemble(&mut *reader, AssemblerOptions::default(), &mut rows).expect("memory writes");
@@ -409,7 +409,7 @@ proptest! {
         }
         export.request(&row).expect("memory writes");
         let text = export.finish().expect("memory writes");
-        let input = Input { name: "x".into(), bytes: Box::new(io::Cursor::new(text)) };
+        let input = Input::new("x", Box::new(io::Cursor::new(text)));
         let mut reader = CsvReader::new(input, &Mapping::fonio(), "csv").expect("it has the columns");
         let mut batch = Batch::default();
         reader.next_batch(&mut batch).expect("memory reads");

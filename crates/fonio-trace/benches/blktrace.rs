@@ -52,9 +52,8 @@ fn two_processors(bencher: Bencher) {
             files
                 .iter()
                 .enumerate()
-                .map(|(cpu, bytes)| Input {
-                    name: format!("x.blktrace.{cpu}"),
-                    bytes: Box::new(Cursor::new(bytes.clone())),
+                .map(|(cpu, bytes)| {
+                    Input::new(format!("x.blktrace.{cpu}"), Box::new(Cursor::new(bytes.clone())))
                 })
                 .collect::<Vec<_>>()
         })

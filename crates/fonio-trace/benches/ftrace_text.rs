@@ -44,7 +44,7 @@ fn lines(bencher: Bencher) {
     bencher
         .counter(ItemsCount::new(REQUESTS * 4))
         .counter(BytesCount::new(text.len()))
-        .with_inputs(|| Input { name: "trace".into(), bytes: Box::new(Cursor::new(text.clone())) })
+        .with_inputs(|| Input::new("trace", Box::new(Cursor::new(text.clone()))))
         .bench_values(|input| {
             let mut reader = FtraceReader::new(input);
             let mut batch = Batch::default();

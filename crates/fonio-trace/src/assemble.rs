@@ -1,6 +1,6 @@
 //! Converts a reader's events into rows. Every foreign trace is converted by this function.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use fonio_core::meta::{Device, Lost, SCHEMA_VERSION};
@@ -49,6 +49,8 @@ pub fn assemble(
     }
     let assembly = assembler.finish(sink)?;
     seen.span.outliers().iter().try_for_each(|diagnostic| sink.diagnostic(diagnostic))?;
+    let names: BTreeMap<DeviceId, String> = reader.device_names().into_iter().collect();
+    let device = |id| Device { id, name: names.get(&id).cloned(), ..Device::default() };
     Ok(Meta {
         schema_version: SCHEMA_VERSION,
         writer: concat!("fonio ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -56,7 +58,7 @@ pub fn assemble(
         clock: reader.clock(),
         began: seen.span.ends().map(|(began, _)| began),
         ended: seen.span.ends().map(|(_, ended)| ended),
-        devices: seen.devices.into_iter().map(|id| Device { id, ..Device::default() }).collect(),
+        devices: seen.devices.into_iter().map(device).collect(),
         lost: seen.lost,
         assembly,
         ..Meta::default()

@@ -12,10 +12,16 @@ pub enum Format {
     Blkparse,
     /// Text from ftrace's `trace` or `trace_pipe` file.
     Ftrace,
+    /// Text of `perf script`, with tracepoints.
+    PerfScript,
     /// Output of systrace or atrace: HTML, or `TRACE:` followed by text, compressed or not.
     Systrace,
     /// The protocol buffers of Perfetto.
     Perfetto,
+    /// The file of trace-cmd, versions 6 and 7.
+    TraceDat,
+    /// The text of biosnoop (bcc, libbpf-tools) and of iosnoop (perf-tools).
+    Biosnoop,
     /// The CSV of the MSR Cambridge traces.
     MsrCambridge,
     /// The ASCII traces of DiskSim and MQSim.
@@ -26,12 +32,15 @@ pub enum Format {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 8] = [
+    pub const ALL: [Format; 11] = [
         Format::Blktrace,
         Format::Blkparse,
         Format::Ftrace,
+        Format::PerfScript,
         Format::Systrace,
         Format::Perfetto,
+        Format::TraceDat,
+        Format::Biosnoop,
         Format::MsrCambridge,
         Format::DiskSim,
         Format::Csv,
@@ -43,8 +52,11 @@ impl Format {
             Format::Blktrace => "blktrace",
             Format::Blkparse => "blkparse",
             Format::Ftrace => "ftrace",
+            Format::PerfScript => "perf-script",
             Format::Systrace => "systrace",
             Format::Perfetto => "perfetto",
+            Format::TraceDat => "trace-dat",
+            Format::Biosnoop => "biosnoop",
             Format::MsrCambridge => "msr-cambridge",
             Format::DiskSim => "disksim",
             Format::Csv => "csv",
@@ -56,8 +68,11 @@ impl Format {
             Format::Blktrace => "blktrace (binary)",
             Format::Blkparse => "blkparse (its default text)",
             Format::Ftrace => "ftrace (text of trace or trace_pipe)",
+            Format::PerfScript => "perf-script (text of perf script)",
             Format::Systrace => "systrace (HTML, or atrace's output)",
             Format::Perfetto => "perfetto (protocol buffers)",
+            Format::TraceDat => "trace-dat (trace-cmd)",
+            Format::Biosnoop => "biosnoop (text of biosnoop or iosnoop)",
             Format::MsrCambridge => "msr-cambridge (CSV)",
             Format::DiskSim => "disksim (ASCII, MQSim's too)",
             Format::Csv => "csv (any, with a column mapping)",

@@ -5,11 +5,13 @@
 
 pub mod assemble;
 pub mod assembler;
+pub mod biosnoop;
 pub mod blkparse;
 pub mod blktrace;
 mod complaints;
 pub mod csv;
 mod expansion;
+mod foreign;
 mod format;
 pub mod ftrace_text;
 pub mod input;
@@ -18,3 +20,5 @@ pub mod perfetto;
 pub mod recognise;
 mod span;
 pub mod systrace;
+pub mod trace_dat;
+mod unpack;

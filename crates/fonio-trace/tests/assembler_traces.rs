@@ -30,7 +30,7 @@ fn check(path: &Path, expected: Expect) {
             );
         }
     };
-    let input = Input { name: path.display().to_string(), bytes: Box::new(file) };
+    let input = Input::new(path.display().to_string(), Box::new(file));
     let mut reader = open(vec![input], &ReadOptions::default()).expect("the format is known");
     let mut rows = CollectedRows::default();
     let meta = assemble(&mut *reader, AssemblerOptions::default(), &mut rows).expect("a readable trace");

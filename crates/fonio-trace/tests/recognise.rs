@@ -15,6 +15,8 @@ const PERFETTO: &[u8] = b"\x0a\x0a\x32\x06\x0a\x04\x08\x06\x10\x64\x50\x01\
 const FTRACE: &[u8] = include_bytes!("data/ftrace-6.18.txt");
 const BLKTRACE: &[u8] = include_bytes!("data/takeoverjp-sample.blktrace.0");
 const BLKPARSE: &[u8] = include_bytes!("data/takeoverjp-sample.blkparse.txt");
+const BIOSNOOP: &[u8] = include_bytes!("data/biosnoop.txt");
+const PERF_SCRIPT: &[u8] = include_bytes!("data/perf-script.txt");
 const MQSIM: &[u8] = include_bytes!("data/mqsim-tpcc-200.trace");
 const MSR: &[u8] = b"128166372003061629,hm,1,Read,383496192,32768,113736\n";
 const TABLE: &[u8] = b"Timestamp,Type,LBA,Length\n1,r,8,4096\n";
@@ -39,10 +41,12 @@ fn formats_are_told_by_content_and_through_gzip() {
         (FTRACE, Format::Ftrace),
         (BLKTRACE, Format::Blktrace),
         (BLKPARSE, Format::Blkparse),
+        (PERF_SCRIPT, Format::PerfScript),
         (&html, Format::Systrace),
         (PERFETTO, Format::Perfetto),
         (MSR, Format::MsrCambridge),
         (MQSIM, Format::DiskSim),
+        (BIOSNOOP, Format::Biosnoop),
     ];
     for (bytes, format) in cases {
         assert_eq!(recognise(&bytes[..bytes.len().min(64 * 1024)]), Some(*format));
@@ -54,19 +58,42 @@ fn formats_are_told_by_content_and_through_gzip() {
             read(vec![Input::of("x.gz", gzip(bytes))], &options).expect("it is recognised");
         assert_eq!(packed, count);
         assert!(!codes.contains(&"damaged-gzip".to_owned()));
+        let zstd = zstd::bulk::compress(bytes, 3).expect("memory writes");
+        let (_, packed, codes) = read(vec![Input::of("x.zst", zstd)], &options).expect("it is recognised");
+        assert_eq!(packed, count);
+        assert!(!codes.contains(&"damaged-zstd".to_owned()));
     }
     assert_eq!(recognise(TABLE), Some(Format::Csv));
 }
 
 #[test]
-fn a_gzip_file_that_is_cut_is_read_as_far_as_it_goes() {
-    let packed = gzip(&FTRACE.repeat(50));
-    let (format, count, codes) =
-        read(vec![Input::of("x.gz", &packed[..packed.len() / 2])], &ReadOptions::default())
-            .expect("it is recognised");
-    assert_eq!(format, "ftrace");
-    assert!(count > 100);
-    assert!(codes.contains(&"damaged-gzip".to_owned()), "{codes:?}");
+fn a_packed_file_that_is_cut_is_read_as_far_as_it_goes() {
+    let zstd = zstd::bulk::compress(BLKPARSE, 3).expect("memory writes");
+    let mut damaged = zstd.clone();
+    let half = damaged.len() / 2;
+    damaged[half..half + 8].fill(0xff);
+    let gzip = gzip(BLKPARSE);
+    for (packed, code) in [
+        (&gzip[..gzip.len() / 2], "damaged-gzip"),
+        (&zstd[..zstd.len() * 2 / 3], "damaged-zstd"),
+        (&damaged, "damaged-zstd"),
+    ] {
+        let (format, count, codes) =
+            read(vec![Input::of("x", packed)], &ReadOptions::default()).expect("it is recognised");
+        assert_eq!(format, "blkparse");
+        assert!(count > 100, "{count} {code}");
+        assert!(codes.contains(&code.to_owned()), "{codes:?}");
+    }
+}
+
+#[test]
+fn each_line_of_perf_script_is_an_event() {
+    let mut reader = open(vec![Input::of("x", PERF_SCRIPT)], &ReadOptions::default()).expect("it is read");
+    let all = reader.read_all().expect("memory reads");
+    let lines = PERF_SCRIPT.iter().filter(|byte| **byte == b'\n').count();
+    assert_eq!((all.events.len(), all.diagnostics), (lines, vec![]));
+    assert_eq!(reader.source().shows, ["insert", "issue", "complete"]);
+    assert!(all.events.iter().all(|event| event.ioprio.is_some() && event.tid.is_some()));
 }
 
 #[test]
@@ -74,7 +101,7 @@ fn names_of_formats_come_back() {
     for format in Format::ALL {
         assert_eq!(format.name().parse(), Ok(format));
     }
-    expect!["there is no format `btt`; use one of: blktrace, blkparse, ftrace, systrace, perfetto, msr-cambridge, disksim, csv"]
+    expect!["there is no format `btt`; use one of: blktrace, blkparse, ftrace, perf-script, systrace, perfetto, trace-dat, biosnoop, msr-cambridge, disksim, csv"]
         .assert_eq(&"btt".parse::<Format>().expect_err("there is none").to_string());
 }
 
@@ -90,8 +117,9 @@ fn a_mapping_makes_any_table_readable() {
 fn errors_say_what_was_found_and_what_to_do() {
     // All messages contain the same list of formats.
     let formats = "fonio reads blktrace (binary), blkparse (its default text), ftrace (text of trace or trace_pipe), \
-        systrace (HTML, or atrace's output), perfetto (protocol buffers), msr-cambridge (CSV), disksim (ASCII, \
-        MQSim's too), csv (any, with a column mapping), each also compressed with gzip.";
+        perf-script (text of perf script), systrace (HTML, or atrace's output), perfetto (protocol buffers), trace-dat (trace-cmd), \
+        biosnoop (text of biosnoop or iosnoop), msr-cambridge (CSV), disksim (ASCII, \
+        MQSim's too), csv (any, with a column mapping), each also compressed with gzip or zstd.";
     let one = |bytes: &[u8]| vec![Input::of("f", bytes)];
     let mut text = String::new();
     for inputs in [
@@ -104,6 +132,7 @@ fn errors_say_what_was_found_and_what_to_do() {
         one(b"Dear diary,\nnothing happened.\n"),
         one(&[0, 1, 2, 3, 250]),
         one(&gzip(&gzip(FTRACE))),
+        one(b"\xfd7zXZ\0"),
         one(TABLE),
         vec![Input::of("a", FTRACE), Input::of("b", FTRACE)],
     ] {

@@ -1,7 +1,7 @@
 //! Determines the input that the user named: a recording, or a foreign trace in one or more files.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -161,19 +161,23 @@ impl Trace {
         let mut total = Some(0);
         let mut inputs = Vec::new();
         for path in &self.paths {
-            let (bytes, length): (Box<dyn Read + Send>, Option<u64>) = if path == Path::new("-") {
-                (Box::new(io::stdin()), None)
-            } else {
-                let file =
-                    File::open(path).with_context(|| format!("{} cannot be opened", path.display()))?;
-                let metadata = file.metadata()?;
-                let length = metadata.is_file().then_some(metadata.len());
-                (Box::new(file), length)
-            };
-            total = total.zip(length).map(|(sum, length)| sum + length);
-            let name =
-                if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
-            inputs.push(Input { name, bytes: Box::new(Counted { inner: bytes, done: Arc::clone(&done) }) });
+            if path == Path::new("-") {
+                total = None;
+                let bytes = Counted { inner: io::stdin(), done: Arc::clone(&done) };
+                inputs.push(Input::new("standard input", Box::new(bytes)));
+                continue;
+            }
+            let open = || File::open(path).with_context(|| format!("{} cannot be opened", path.display()));
+            let file = open()?;
+            let metadata = file.metadata()?;
+            total = total.filter(|_| metadata.is_file()).map(|sum| sum + metadata.len());
+            let bytes = Counted { inner: file, done: Arc::clone(&done) };
+            let mut input = Input::new(path.display().to_string(), Box::new(bytes));
+            if metadata.is_file() {
+                // A second description of the same file, because each has its own position.
+                input.file = Some(Box::new(Counted { inner: open()?, done: Arc::clone(&done) }));
+            }
+            inputs.push(input);
         }
         if let [path] = &self.paths[..]
             && let Some(prefix) = per_cpu_prefix(path)
@@ -192,16 +196,22 @@ impl Trace {
     }
 }
 
-struct Counted {
-    inner: Box<dyn Read + Send>,
+struct Counted<R> {
+    inner: R,
     done: Arc<AtomicU64>,
 }
 
-impl Read for Counted {
+impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
         self.done.fetch_add(read as u64, Ordering::Relaxed);
         Ok(read)
+    }
+}
+
+impl<R: Seek> Seek for Counted<R> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.inner.seek(to)
     }
 }
 

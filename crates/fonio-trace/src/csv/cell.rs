@@ -9,7 +9,7 @@ const FILE_TIME_UNIX_EPOCH: u64 = 116_444_736_000_000_000;
 
 /// Reads `digits[.digits][e[+-]digits]`, or `0x` with hexadecimal digits, multiplied by `unit`; fractions of
 /// the result are cut off. Returns `None` for any other text, and for results beyond 64 bits.
-pub(super) fn decimal(text: &[u8], unit: u64) -> Option<u64> {
+pub(crate) fn decimal(text: &[u8], unit: u64) -> Option<u64> {
     if let Some(hex) = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X")) {
         let value = u64::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()?;
         return value.checked_mul(unit);
@@ -108,7 +108,7 @@ pub(super) fn op(text: &[u8], words: OpWords) -> Option<(Op, Flags, Flags)> {
 }
 
 /// Reads a device number: `8,0`, `8:0`, or a plain number as a minor number with major 0.
-pub(super) fn device(text: &[u8]) -> Option<DeviceId> {
+pub(crate) fn device(text: &[u8]) -> Option<DeviceId> {
     let text = std::str::from_utf8(text).ok()?;
     let (major, minor) = text.split_once([',', ':']).unwrap_or(("0", text));
     let (major, minor) = (major.trim().parse().ok()?, minor.trim().parse().ok()?);

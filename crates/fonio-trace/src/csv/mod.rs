@@ -41,6 +41,7 @@ use crate::complaints::{Complaints, InputPlace};
 use crate::input::Input;
 use crate::lines::Lines;
 use cell::absent;
+pub(crate) use cell::{decimal, device};
 use fields::{Fields, Splitter};
 
 /// The number of rows after which a batch ends.
@@ -189,6 +190,11 @@ impl TraceReader for CsvReader {
         } else {
             Clock { name: "unknown".into(), unix_ns_at_zero: None }
         }
+    }
+
+    fn device_names(&self) -> Vec<(DeviceId, String)> {
+        let names = self.rows.devices.iter();
+        names.map(|(name, device)| (*device, String::from_utf8_lossy(name).into_owned())).collect()
     }
 }
 

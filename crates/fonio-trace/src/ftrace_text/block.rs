@@ -264,15 +264,17 @@ impl<'a> Text<'a> {
         Some(DeviceId::new(major, u32::try_from(self.number()?).ok()?))
     }
 
-    /// Reads ` be,0,4` (`IOPRIO_CLASS_*`, hint and level) into the kernel's 16-bit priority.
+    /// Reads ` be,0,4` (`IOPRIO_CLASS_*`, hint and level) into the kernel's 16-bit priority. trace-cmd and perf
+    /// print the class as a number: ` 0x2,0,4`.
     fn priority(&mut self) -> Option<u16> {
         let mut text = Text(self.0.strip_prefix(b" ")?);
         let class = match text.until(b',')? {
-            b"none" => 0,
+            b"none" | b"0" => 0,
             b"rt" => 1,
             b"be" => 2,
             b"idle" => 3,
             b"invalid" => 7,
+            [b'0', b'x', class @ b'0'..=b'7'] => u16::from(class - b'0'),
             _ => return None,
         };
         let hint = text.number().filter(|hint| *hint < 1 << 10)?;

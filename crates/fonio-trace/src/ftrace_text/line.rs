@@ -47,6 +47,42 @@ pub(super) fn parse(line: &[u8]) -> Option<Head<'_>> {
     })
 }
 
+/// Reads the columns of a line of `perf script`, which has blanks before the thread's id, and the event's system
+/// before its name; `None` if the line is not an event.
+///
+/// ```text
+///              fio 30163 [000] 71513.874586:   block:block_rq_issue: 254,0 RS …
+///  qemu-system-x86 11451/11462 [001] 71513.300365911:  1 block:block_rq_complete: 254,0 RM …      with -F pid,tid,period
+/// ```
+pub(super) fn parse_perf(line: &[u8]) -> Option<Head<'_>> {
+    memchr_iter(b'[', line).find_map(|bracket| {
+        let before = line[..bracket].trim_ascii();
+        let (comm, ids) = before.split_at(memrchr(b' ', before)?);
+        let (first, rest) = number(&ids[1..])?;
+        let (pid, tid) = match rest.strip_prefix(b"/").map(number) {
+            Some(Some((tid, b""))) => (Some(first), tid),
+            None if rest.is_empty() => (None, first),
+            _ => return None,
+        };
+        let (cpu, rest) = number(&line[bracket + 1..])?;
+        let rest = skip_spaces(rest.strip_prefix(b"] ")?);
+        let (time, counter, rest) = timestamp(rest)?;
+        let (event, payload) = event(skip_spaces(rest));
+        let event = &event[memrchr(b' ', event).map_or(0, |blank| blank + 1)..];
+        let event = &event[memchr(b':', event).map_or(0, |colon| colon + 1)..];
+        Some(Head {
+            comm: comm.trim_ascii(),
+            tid: u32::try_from(tid).ok()?,
+            pid: pid.and_then(|pid| u32::try_from(pid).ok()),
+            cpu: u32::try_from(cpu).ok()?,
+            time,
+            counter,
+            event,
+            payload,
+        })
+    })
+}
+
 /// Reads `comm-tid` or `comm-tid (pid)` with spaces around it.
 fn task(text: &[u8]) -> Option<(&[u8], u32, Option<u32>)> {
     let text = text.trim_ascii();
@@ -139,6 +175,25 @@ mod tests {
                 String::from_utf8_lossy(head.payload),
             ),
         }
+    }
+
+    #[test]
+    fn columns_of_perf() {
+        let show = |line: &str| match parse_perf(line.as_bytes()) {
+            None => "no event".to_owned(),
+            Some(head) => format!(
+                "{:?} tid {} pid {:?} cpu {} at {}: {:?} {:?}",
+                String::from_utf8_lossy(head.comm),
+                head.tid,
+                head.pid,
+                head.cpu,
+                head.time.0,
+                String::from_utf8_lossy(head.event),
+                String::from_utf8_lossy(head.payload),
+            ),
+        };
+        let file = expect_file!["perf_lines.txt"];
+        file.assert_eq(&lines(&file.data(), show));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! a header.
 //!
 //! `trace-cmd report` and Perfetto's `traceconv systrace` write the same columns. `line.rs` reads the
-//! columns, and `block.rs` reads the block tracepoints. From other events, the reader takes only thread
+//! columns, also those of `perf script`, and `block.rs` reads the block tracepoints. From other events, the reader takes only thread
 //! names, marks and samples of a metric.
 
 mod block;
@@ -38,16 +38,37 @@ pub fn recognise(head: &[u8]) -> bool {
     })
 }
 
-/// Reads ftrace text.
+/// Returns whether the start of a file looks like the text of `perf script` with tracepoints.
+pub fn recognise_perf(head: &[u8]) -> bool {
+    let mut lines = head.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    // Only tracepoints have a system before the name.
+    lines.by_ref().take(1000).any(|line| {
+        line::parse_perf(line).is_some_and(|found| {
+            let name = [b":".as_slice(), found.event, b": "].concat();
+            !found.event.is_empty() && memmem::find(line, &name).is_some()
+        })
+    })
+}
+
+/// Reads ftrace text, or the text of `perf script`.
 pub struct FtraceReader {
     text: FtraceText<Box<dyn Read + Send>>,
     file: String,
+    format: &'static str,
 }
 
 impl FtraceReader {
     /// Creates a reader of `input`.
     pub fn new(input: Input) -> FtraceReader {
-        FtraceReader { text: FtraceText::new(input.bytes, Some(input.name.clone())), file: input.name }
+        let text = FtraceText::new(input.bytes, Some(input.name.clone()));
+        FtraceReader { text, file: input.name, format: "ftrace" }
+    }
+
+    /// Creates a reader of the text of `perf script`.
+    pub fn of_perf(input: Input) -> FtraceReader {
+        let mut text = FtraceText::new(input.bytes, Some(input.name.clone()));
+        text.state.columns = line::parse_perf;
+        FtraceReader { text, file: input.name, format: "perf-script" }
     }
 }
 
@@ -57,7 +78,7 @@ impl TraceReader for FtraceReader {
     }
 
     fn source(&self) -> Source {
-        Source { format: "ftrace".into(), files: vec![self.file.clone()], shows: self.text.shows() }
+        Source { format: self.format.into(), files: vec![self.file.clone()], shows: self.text.shows() }
     }
 
     fn clock(&self) -> Clock {
@@ -75,6 +96,8 @@ pub(crate) struct FtraceText<R> {
 /// borrowed from the stream.
 struct State {
     file: Option<String>,
+    /// Reads the columns of a line.
+    columns: for<'a> fn(&'a [u8]) -> Option<line::Head<'a>>,
     /// Whether lines have the text `\n\` before their line end, as in a JavaScript string.
     escaped: bool,
     shows: KindSet,
@@ -97,6 +120,7 @@ impl<R: Read> FtraceText<R> {
             lines: Lines::new(source),
             state: State {
                 file,
+                columns: line::parse,
                 escaped: false,
                 shows: KindSet::default(),
                 counter: false,
@@ -167,7 +191,7 @@ impl State {
             self.gaps.comment(bytes);
             return;
         }
-        let Some(head) = line::parse(bytes) else {
+        let Some(head) = (self.columns)(bytes) else {
             if self.gaps.lost_line(bytes) || bytes.trim_ascii().is_empty() {
                 return;
             }

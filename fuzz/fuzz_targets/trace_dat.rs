@@ -1,0 +1,90 @@
+//! Reads arbitrary bytes as trace.dat, with random access and as a stream. Checks that there is no panic and no endless
+//! loop, that memory is bounded, and that both ways give the same events. The seeds are valid files of both versions,
+//! with pages of a real kernel, and splices of them; some are larger than every buffer of the reader.
+#![no_main]
+
+use fonio_core::{Batch, CollectedRows, Random, TraceReader};
+use fonio_fuzz::{memory, seeds};
+use fonio_trace::assemble::assemble;
+use fonio_trace::assembler::AssemblerOptions;
+use fonio_trace::input::Input;
+use fonio_trace::trace_dat::TraceDatReader;
+use fonio_trace::trace_dat::encode::Contents;
+use libfuzzer_sys::fuzz_target;
+
+const HEADER_PAGE: &str = include_str!("../../crates/fonio-tracefs/tests/data/linux-6.18-x86_64/header_page");
+const FORMATS: &str = include_str!("../../crates/fonio-tracefs/tests/data/linux-6.18-x86_64/formats");
+const CPU0: &[u8] = include_bytes!("../../crates/fonio-tracefs/tests/data/linux-6.18-x86_64/cpu0.pages");
+const CPU1: &[u8] = include_bytes!("../../crates/fonio-tracefs/tests/data/linux-6.18-x86_64/cpu1.pages");
+
+fn contents(random: &mut Random) -> Contents {
+    let formats: Vec<String> = FORMATS.split("name: ").skip(1).map(|rest| format!("name: {rest}")).collect();
+    let mut pages = || match random.below(5) {
+        0 => Vec::new(),
+        1 => vec![random.below(256) as u8; 4096 * random.below(300) as usize],
+        2 => CPU0.repeat(1 + random.below(4) as usize),
+        _ => CPU1[..4096 * random.below(CPU1.len() as u64 / 4096) as usize].to_vec(),
+    };
+    let mut buffer = |name: &str, clock: &str| (name.to_owned(), clock.to_owned(), vec![pages(), pages()]);
+    let buffers = vec![buffer("", "local"), buffer("disks", "mono")];
+    let systems = vec![("block".to_owned(), formats), ("irq".to_owned(), vec![String::new()])];
+    Contents {
+        header_page: HEADER_PAGE.into(),
+        systems,
+        names: "1 init\n77 a name\n".into(),
+        clock: (*seeds::one(&["local [mono]", "[local] mono", "mono", ""], random)).into(),
+        buffers,
+        page_bytes: 4096,
+        chunk_pages: 1 + random.below(20) as usize,
+        packing: (*seeds::one(&["none", "zstd", "zlib"], random)).into(),
+    }
+}
+
+fn write_seeds() {
+    seeds::write(|random| {
+        let valid: Vec<Vec<u8>> = (0..12)
+            .map(|number| {
+                let contents = contents(random);
+                if number % 3 == 0 { contents.version_6() } else { contents.version_7() }
+            })
+            .collect();
+        seeds::spliced(valid, 40, random, |a, b, random| {
+            let mut all = a.clone();
+            let place = random.below(a.len() as u64) as usize;
+            let from = random.below(b.len() as u64) as usize;
+            let count = random.below(5000) as usize;
+            let part = &b[from..(from + count).min(b.len())];
+            let end = (place + part.len()).min(all.len());
+            all.splice(place..end, part.iter().copied());
+            all
+        })
+    });
+}
+
+fn read(bytes: &[u8], has_file: bool) -> Option<Batch> {
+    let mut input = Input::of("fuzz", bytes);
+    if !has_file {
+        input.file = None;
+    }
+    TraceDatReader::open(input).ok().map(|mut reader| reader.read_all().expect("memory reads"))
+}
+
+fuzz_target!(
+    init: {
+        memory::begin();
+        write_seeds();
+    },
+    |bytes: &[u8]| memory::bounded(|| {
+        let (file, stream) = (read(bytes, true), read(bytes, false));
+        let (Some(file), Some(stream)) = (file, stream) else { return };
+        assert_eq!(file.events, stream.events);
+        assert_eq!(file.threads, stream.threads);
+        assert_eq!(file.lost, stream.lost);
+        assert_eq!(file.diagnostics, stream.diagnostics);
+        assert!(file.lost.iter().all(|gap| gap.before >= gap.after));
+        if let Ok(mut reader) = TraceDatReader::open(Input::of("fuzz", bytes)) {
+            let mut rows = CollectedRows::default();
+            assemble(&mut reader, AssemblerOptions::default(), &mut rows).expect("it does no I/O");
+        }
+    })
+);

@@ -58,7 +58,7 @@ pub use proof::{
 };
 pub use recreate::{
     Program, RecreateChange, RecreateOptions, RecreateProgress, Recreated, RecreatedRun, Scene, SceneLimits,
-    recreate,
+    play_apart, recreate,
 };
 pub use report::document;
 pub use rounds::{Arm, Design, KNOWN_WITHIN, Measurement, PILOT_ROUNDS, Rounds, RunTimes, Timed};

@@ -39,6 +39,7 @@ mod md;
 mod mount;
 mod numbered;
 mod opened;
+mod pause;
 mod private_folder;
 mod program;
 mod queue;
@@ -66,6 +67,7 @@ pub use loop_device::{LoopDevice, LoopOptions};
 pub use md::{MdArray, check_md_raid0};
 pub use mount::{mount, mount_tmpfs};
 pub use opened::{OpenWatch, Opened};
+pub use pause::pause;
 pub use private_folder::private_folder;
 pub use program::run;
 pub use queue::Queue;
@@ -73,7 +75,7 @@ pub use schedulers::{SMARTIO, how_to_get};
 pub use settings::{
     Applied, Changes, Concurrency, Group, GroupOfCommand, InGroup, Keeper, Kept, KeptFiles, Loss, Made,
     Mirrored, OfCommand, OnlyChanger, Planned, Scope, Setting, SettingFix, Settings, Target, Trial, Trim,
-    Undoing, Undone, WriteBack, borrow_scheduler, borrow_setting, is_sqlite, present_name,
+    Undoing, Undone, WriteBack, borrow_scheduler, borrow_setting, is_sqlite, lift_own_rates, present_name,
     start_folder_in_ram, sync_library, trim, trim_plan, write_out_folder,
 };
 pub use ublk::{UBLK_DEPTH_MAX, UblkDevice, UblkOptions, check_ublk};

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use fonio_experiment::{Roles, do_task, replay, serve_http, start_task};
+use fonio_experiment::{Roles, do_task, play_apart, replay, serve_http, start_task};
 use fonio_system::say;
 
 use crate::cli::run::Role;
@@ -22,6 +22,7 @@ pub fn play(role: &Role) -> Result<Exit> {
                 say!("{} reads returned fewer bytes than in the recording", done.short_reads);
             }
         }
+        Role::Apart { file } => play_apart(file)?,
         Role::Start { socket } => start_task(socket)?,
     }
     Ok(Exit::Fine)
@@ -37,6 +38,7 @@ pub fn roles() -> Result<Roles> {
         do_task: words(&["role", "task"]),
         start_task: words(&["role", "start"]),
         replay: words(&["role", "replay"]),
+        play_apart: words(&["role", "apart"]),
         mount: words(&["mount", "--foreground"]),
     })
 }

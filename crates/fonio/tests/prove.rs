@@ -371,7 +371,9 @@ fn a_proof_leaves_its_results_in_the_state_folder() {
     assert!(!read("report.html").contains(&copies_of(pid)));
     assert!(
         !shown.contains(&copies_of(pid))
-            && ["as fast as without a fix", "than without a fix", "--runs "].iter().any(|answer| shown.contains(answer)),
+            && ["as fast as without a fix", "than without a fix", "--runs "]
+                .iter()
+                .any(|answer| shown.contains(answer)),
         "{shown}"
     );
 }

@@ -125,7 +125,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             let began = Instant::now();
             let stop = AtomicBool::new(false);
             let seed = shares.tried(case.row) + 1;
-            let options = RecreateOptions { folder: &card.mount, pairs: PAIRS, seed, stop: &stop };
+            let options =
+                RecreateOptions { folder: &card.mount, paused: &[], pairs: PAIRS, seed, stop: &stop };
             let change = RecreateChange::IoClass { class: case.class, pids: &[] };
             let result = recreate(&scene, change, &options, &mut |_| {})?;
             shares.add(case.row, &counts(&result));

@@ -56,7 +56,8 @@ const STATE: &str = "find /etc /var/lib/fonio -type f ! -path '/var/lib/fonio/ch
     systemctl show nightly -p IOSchedulingClass; cat /sys/block/sda/queue/scheduler; sysctl -a -r '^vm.dirty'";
 /// The line that makes the tried setting by hand, and the line that takes it back, with the first word of the fix's
 /// name.
-const BY_HAND: [(&str, &str, &str); 3] = [
+const BY_HAND: [(&str, &str, &str); 4] = [
+    ("io-rate", "sh rate.sh $(cat rate)", "sh rate.sh infinity"),
     ("bfq", "echo bfq >/sys/block/sda/queue/scheduler", "echo mq-deadline >/sys/block/sda/queue/scheduler"),
     (
         "dirty-limit",
@@ -66,6 +67,8 @@ const BY_HAND: [(&str, &str, &str); 3] = [
     ("io-class", "sh class.sh 3", "sh class.sh 0"),
 ];
 const CLASS: &str = "for pid in $(cat /sys/fs/cgroup/system.slice/nightly.service/cgroup.procs); do ionice -c $1 -p $pid; done\n";
+/// Limits the reads and writes of the copy on the card as the kept fix did, without a reboot.
+const RATE: &str = "systemctl set-property --runtime nightly IOReadBandwidthMax=\"/dev/sda $1\" IOWriteBandwidthMax=\"/dev/sda $1\"";
 /// Rounds of measurements with and without the fix by hand, and the seconds before and in each.
 const ROUNDS: usize = 3;
 const SETTLE_S: u32 = 20;
@@ -178,7 +181,8 @@ fn by_hand(system: &mut System<'_>, cure: &Said) -> Result<(&'static str, f64, f
     let text = cure.flowing();
     let kept = |fix: &str| text.split(KEPT).nth(1).is_some_and(|rest| rest.trim_start().starts_with(fix));
     let (name, set, unset) = BY_HAND.into_iter().find(|(name, ..)| kept(name)).unwrap_or(BY_HAND[0]);
-    run(system, &format!("printf '{CLASS}' >class.sh"))?;
+    let rate = limit(&text).unwrap_or_default();
+    run(system, &format!("printf '{CLASS}' >class.sh; printf '%s' '{RATE}' >rate.sh; echo {rate} >rate"))?;
     let mut sums = [0.0; 2];
     for round in 0..ROUNDS {
         for line in [unset, set] {
@@ -190,6 +194,12 @@ fn by_hand(system: &mut System<'_>, cure: &Said) -> Result<(&'static str, f64, f
     }
     run(system, unset)?;
     Ok((name, sums[0], sums[1]))
+}
+
+/// Returns the first limit in the text of a cure, in bytes per second.
+fn limit(text: &str) -> Option<u64> {
+    let number = text.split("io-rate=").nth(1)?.split("MiB").next()?;
+    Some(number.parse::<u64>().ok()? << 20)
 }
 
 /// The words before the name of the kept fix.
@@ -336,6 +346,12 @@ mod tests {
             assert_eq!(truth.verdict(&said(text)).is_ok(), verdict, "{text}");
             assert_eq!(truth.fix(&said(text), gain).is_ok(), fix, "{text}");
         }
+    }
+
+    #[test]
+    fn the_limit_is_read() {
+        assert_eq!(limit("1. fonio fix apply io-rate=5MiB nightly.service"), Some(5 << 20));
+        assert_eq!(limit("1. fonio fix apply bfq /dev/sda"), None);
     }
 
     #[test]

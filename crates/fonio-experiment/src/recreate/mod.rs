@@ -11,9 +11,11 @@
 //! Whether the stall comes back is measured first ([`Recreated::is_like_recorded`]): a fix can only be judged
 //! with a stall that is there.
 
+mod apart;
 mod scene;
 mod trial;
 mod written_back;
 
+pub use apart::play_apart;
 pub use scene::{Program, Scene, SceneLimits};
 pub use trial::{RecreateChange, RecreateOptions, RecreateProgress, Recreated, RecreatedRun, recreate};

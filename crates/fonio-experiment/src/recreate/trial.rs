@@ -10,14 +10,16 @@ use std::time::Duration;
 use fonio_analysis::compare::paired::{PAIRS_MIN, Paired, PairedAnswer, compare_one_of};
 use fonio_core::Random;
 use fonio_core::random::seed_for;
-use fonio_host::{Applied, Ledger, OnlyChanger, Step, borrow_io_class};
+use fonio_host::{Applied, Ledger, OnlyChanger, Setting, Step, borrow_io_class, pause};
 use rustix::fs::syncfs;
 use serde::{Deserialize, Serialize};
 
+use super::apart::{Apart, Helper};
 use super::{Scene, written_back};
 use crate::error::ExperimentError;
 use crate::replay::calls::{Felt, Part, play_together, renew};
 use crate::rounds::check_stop;
+use crate::test_bed::Roles;
 
 /// The change that is tried.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +34,14 @@ pub enum RecreateChange<'a> {
         /// The running processes.
         pids: &'a [u32],
     },
+    /// A limit of the rate of the program in the way. Its calls are repeated in a process of their own, in a control
+    /// group with the limit, and it has as little to write back as the limit allows.
+    Limit {
+        /// The limit.
+        setting: &'a Setting,
+        /// How this program starts itself.
+        roles: &'a Roles,
+    },
 }
 
 /// How a scene is played.
@@ -41,6 +51,9 @@ pub struct RecreateOptions<'a> {
     pub folder: &'a Path,
     /// The largest number of pairs.
     pub pairs: usize,
+    /// The running processes of the program in the way. They and their descendants are stopped during the trial, because
+    /// they would disturb the recreated stall.
+    pub paused: &'a [u32],
     /// The seed of the order of the runs in each pair.
     pub seed: u64,
     /// A flag that a signal handler sets to end the trial as soon as possible.
@@ -151,12 +164,15 @@ pub fn recreate(
             setting.expect_old()?;
             Some(only)
         }
-        RecreateChange::IoClass { .. } => None,
+        RecreateChange::IoClass { .. } | RecreateChange::Limit { .. } => None,
     };
     let mut ledger = Ledger::open(&state)?;
+    // Whatever happens, undoing the ledger continues the processes.
+    pause(options.paused, &mut ledger)?;
     let stage = options.folder.join(format!(".fonio-recreate-{}", std::process::id()));
     let entry = ledger.begin(Step::Tree { path: stage.clone() })?;
     fs::create_dir(&stage).map_err(ExperimentError::system("make", &stage))?;
+    write_back_all(&stage)?;
     let mut stage = Stage { scene, change, folder: &stage, ledger: &mut ledger, stop: options.stop };
     let played = stage.play(options, progress);
     let removed = ledger.undo(entry);
@@ -165,6 +181,12 @@ pub fn recreate(
     removed?;
     closed?;
     Ok(recreated)
+}
+
+/// Writes all data of a folder's file system back.
+fn write_back_all(folder: &Path) -> Result<(), ExperimentError> {
+    let synced = fs::File::open(folder).and_then(|folder| Ok(syncfs(folder)?));
+    synced.map_err(ExperimentError::system("sync", folder))
 }
 
 struct Stage<'a> {
@@ -234,6 +256,7 @@ impl Stage<'_> {
             RecreateChange::IoClass { class, pids } => {
                 (borrow_io_class(pids, class, self.ledger)?, Some(class))
             }
+            RecreateChange::Limit { .. } => (Vec::new(), None),
         };
         let parts: Vec<Part<'_>> = (self.scene.parts.iter().zip(&folders).enumerate())
             .map(|(number, (sequence, folder))| Part {
@@ -242,15 +265,53 @@ impl Stage<'_> {
                 io_class: class.filter(|_| number > 0),
             })
             .collect();
-        let played = self.play_with_write_back(&parts);
+        let played = match self.change {
+            RecreateChange::Limit { setting, roles } => {
+                self.play_apart(&parts, with_change.then_some(setting), roles)?
+            }
+            _ => self.play_with_write_back(&parts),
+        };
         entries.into_iter().try_for_each(|entry| self.ledger.undo(entry))?;
         let felt = played.map_err(ExperimentError::system("repeat the calls in", self.folder))?;
         check_stop(self.stop)?;
         // The next run must not wait for this run's data.
-        fs::File::open(self.folder)
-            .and_then(|folder| Ok(syncfs(folder)?))
-            .map_err(ExperimentError::system("sync", self.folder))?;
+        write_back_all(self.folder)?;
         Ok(RecreatedRun { victim: felt[0], culprit: felt.get(1).copied() })
+    }
+
+    /// Plays the part of the delayed program here, and that of the program in the way in a process of its own.
+    fn play_apart(
+        &mut self,
+        parts: &[Part<'_>],
+        limit: Option<&Setting>,
+        roles: &Roles,
+    ) -> Result<io::Result<Vec<Felt>>, ExperimentError> {
+        let within = self.scene.span * AT_MOST;
+        let bursts = match limit.and_then(Setting::rate) {
+            Some(rate) => written_back::limited(&self.scene.written_back, rate, self.scene.span),
+            None => self.scene.written_back.clone(),
+        };
+        let apart = Apart {
+            sequence: parts.get(1).map(|part| part.sequence.clone()).unwrap_or_default(),
+            folder: parts.get(1).map_or(self.folder, |part| part.folder).to_owned(),
+            bursts,
+            within,
+        };
+        let file = self.folder.join("apart.json");
+        fs::write(&file, serde_json::to_vec(&apart).expect("the calls are JSON"))
+            .map_err(ExperimentError::system("write", &file))?;
+        let mut helper = Helper::start(roles, &file, limit, self.ledger)?;
+        let stop = self.stop;
+        let mut play = || {
+            helper.go()?;
+            play_together(&parts[..1], within, stop)
+        };
+        let felt = play();
+        let of_culprit = helper.end();
+        Ok(felt.and_then(|mut felt| {
+            felt.push(of_culprit?);
+            Ok(felt)
+        }))
     }
 
     /// Plays the parts, and the write-back of the program in the way.
@@ -318,7 +379,7 @@ mod tests {
     fn a_scene_is_played_in_pairs_and_leaves_nothing() {
         let dir = tempfile::tempdir().expect("dir");
         let stop = AtomicBool::new(false);
-        let options = RecreateOptions { folder: dir.path(), pairs: 2, seed: 7, stop: &stop };
+        let options = RecreateOptions { folder: dir.path(), paused: &[], pairs: 2, seed: 7, stop: &stop };
         let mut told = Vec::new();
         let found = recreate(&scene(Felt::default()), IDLE, &options, &mut |progress| match progress {
             RecreateProgress::First(run) => told.push(run.victim.calls),
@@ -339,7 +400,7 @@ mod tests {
     fn without_the_stall_nothing_is_compared() {
         let dir = tempfile::tempdir().expect("dir");
         let stop = AtomicBool::new(false);
-        let options = RecreateOptions { folder: dir.path(), pairs: 2, seed: 7, stop: &stop };
+        let options = RecreateOptions { folder: dir.path(), paused: &[], pairs: 2, seed: 7, stop: &stop };
         let hour = Duration::from_secs(3600);
         let recorded = Felt { in_calls: hour, longest: hour, ..Felt::default() };
         let found = recreate(&scene(recorded), IDLE, &options, &mut |_| {}).expect("it is played");
@@ -350,7 +411,7 @@ mod tests {
     fn a_signal_ends_the_trial_without_a_trace() {
         let dir = tempfile::tempdir().expect("dir");
         let stop = AtomicBool::new(false);
-        let options = RecreateOptions { folder: dir.path(), pairs: 8, seed: 7, stop: &stop };
+        let options = RecreateOptions { folder: dir.path(), paused: &[], pairs: 8, seed: 7, stop: &stop };
         let error =
             recreate(&scene(Felt::default()), IDLE, &options, &mut |_| stop.store(true, Ordering::Relaxed))
                 .expect_err("it was stopped");

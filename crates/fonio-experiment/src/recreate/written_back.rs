@@ -21,6 +21,7 @@ use fonio_bench::aligned::Buffer;
 use fonio_core::{ByteCount, DeviceId, Op, Request, Timestamp};
 use fonio_host::start_write_back;
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 /// The name of the file in the folder of a trial.
 const NAME: &str = "written-back";
@@ -32,7 +33,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Write-back that begins at one time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Burst {
     /// The time since the scene began.
     pub(super) at: Duration,
@@ -120,6 +121,16 @@ pub(super) fn bytes(bursts: &[Burst]) -> u64 {
     bursts.iter().map(|burst| burst.bytes.0).fold(0, u64::saturating_add)
 }
 
+/// Returns the write-back of a program that can write only `rate` bytes per second, in a part of this length. The
+/// program then has fewer data to write back, at the same times: the kernel lets a program change data only as fast as
+/// they are written back.
+pub(super) fn limited(bursts: &[Burst], rate: ByteCount, span: Duration) -> Vec<Burst> {
+    let allowed = rate.0 as f64 * span.as_secs_f64();
+    let share = (allowed / bytes(bursts) as f64).min(1.0);
+    let less = |bytes: u64| ByteCount((bytes as f64 * share) as u64);
+    bursts.iter().map(|burst| Burst { bytes: less(burst.bytes.0), ..*burst }).collect()
+}
+
 /// Writes the data of each burst to a new file in the folder and starts their write-back, at its time, until `is_over`.
 pub(super) fn play(bursts: &[Burst], folder: &Path, is_over: &AtomicBool) -> io::Result<()> {
     if bursts.is_empty() {
@@ -190,6 +201,16 @@ mod tests {
             .map(|(at, bytes)| Burst { at: Duration::from_millis(at), bytes: ByteCount(bytes) });
         assert_eq!((&bursts[..], bytes(&bursts)), (&expected[..], 15));
         assert_eq!(found.bursts(from, until, |tid| tid == 5, |tid| tid == 8), [], "its device is unknown");
+    }
+
+    #[test]
+    fn a_limited_program_has_less_to_write_back() {
+        let burst = |at, bytes| Burst { at: Duration::from_secs(at), bytes: ByteCount(bytes) };
+        let bursts = [burst(0, 300), burst(3, 100)];
+        let limited = |rate| limited(&bursts, ByteCount(rate), Duration::from_secs(4));
+        assert_eq!(limited(50), [burst(0, 150), burst(3, 50)]);
+        assert_eq!(limited(200), bursts);
+        assert_eq!(super::limited(&[], ByteCount(1), Duration::from_secs(4)), []);
     }
 
     #[test]

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use super::CHUNK;
 
 /// A set of chunk numbers, stored as ranges, because one access can use thousands of chunks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunks(
     /// The end of each range, by its start. The ranges neither overlap nor touch.
     BTreeMap<u64, u64>,

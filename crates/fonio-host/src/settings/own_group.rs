@@ -261,6 +261,15 @@ pub(super) fn remove_if_empty(id: ProcessId) {
     }
 }
 
+/// Removes the limits of the rates of this process's control group, if it is one that fonio made.
+pub fn lift_own_rates() {
+    let group = group_of(std::process::id()).unwrap_or_default();
+    if group.rsplit('/').next().is_some_and(|name| name.starts_with("fonio-")) {
+        // The group ends with this process, and its limits with it.
+        let _ = rates::write(&in_groups(&group), UNSET);
+    }
+}
+
 fn in_groups(group: &str) -> PathBuf {
     Path::new(GROUPS).join(group.trim_start_matches('/'))
 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 
+use fonio_core::ByteCount;
 use fonio_system::ProcessId;
 
 use super::applied::Applied;
@@ -67,6 +68,14 @@ impl Setting {
     /// folder in `/proc`.
     pub fn is_of_processes(&self) -> bool {
         self.kind.facts().of_group().is_some()
+    }
+
+    /// Returns the rate in bytes per second to which the setting limits reads and writes, if it does that.
+    pub fn rate(&self) -> Option<ByteCount> {
+        match self.value {
+            Value::Rate { per_s, .. } => Some(per_s),
+            _ => None,
+        }
     }
 
     /// Limits a rate only on the disk that contains `path`. Fails with [`HostError::NotSettable`] if the setting

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use fonio_core::{Nanos, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use super::arrival::Arrival;
 
 /// The condition under which a thread queues a request. A thread's requests are always queued in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Begins {
     /// Queue the request when this time has passed since the beginning of the run. The thread did not wait
     /// for an earlier request.

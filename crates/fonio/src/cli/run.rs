@@ -136,6 +136,11 @@ pub enum Role {
         #[arg(long, value_name = "FILE")]
         result: PathBuf,
     },
+    /// Repeat the calls of a program on command.
+    Apart {
+        /// The file with the calls.
+        file: PathBuf,
+    },
     /// Start a prepared workload, and exit when it ends.
     Start {
         /// The socket on which the workload waits.

@@ -20,6 +20,7 @@ mod overlay;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -52,6 +53,9 @@ const KNOWN_MAX: usize = 100_000;
 /// the next wake-up. A look-up takes a few microseconds.
 const LOOKUPS_PER_WAKE: usize = 512;
 const TIME_PER_WAKE: Duration = Duration::from_millis(5);
+/// Maximum time at the end for looking up the remaining new files. While the disk is busy, a look-up can take long,
+/// because it reads the begin of the file.
+const TIME_FOR_NEW_AT_END: Duration = Duration::from_secs(1);
 /// Maximum time for looking up all files again at the end, which finds renamed files.
 const TIME_AT_END: Duration = Duration::from_millis(200);
 /// Maximum number of names kept for one inode number. A program that repeatedly deletes
@@ -92,7 +96,7 @@ pub(crate) struct Files {
     lives: Lives<Inode>,
     /// The names of each file, in order of time; empty until [`Files::look_again`].
     named: FxHashMap<FileLife, Vec<Named>>,
-    due: Vec<Inode>,
+    due: VecDeque<Inode>,
     last: Option<Inode>,
     /// The total number of stored names.
     count: usize,
@@ -199,7 +203,7 @@ impl Files {
         };
         if !known.is_due && !known.names.last().is_some_and(is_named) {
             known.is_due = true;
-            self.due.push(inode);
+            self.due.push_back(inode);
         }
     }
 
@@ -312,11 +316,13 @@ impl Files {
         }
         let mut roots = Roots::new(machine);
         let began = Instant::now();
-        // The newest files come first, because new files are the most likely to still exist.
-        for _ in 0..LOOKUPS_PER_WAKE {
-            let Some(inode) = self.due.pop() else { break };
+        // The newest files come first, because they are the most likely to still exist. One file of each wake-up is the
+        // one that has waited longest: otherwise, a busy file never gets its name while new files appear all the time.
+        for number in 0..LOOKUPS_PER_WAKE {
+            let next = if number == 1 { self.due.pop_front() } else { self.due.pop_back() };
+            let Some(inode) = next else { break };
             self.look_at(inode, &mut roots);
-            if began.elapsed() > TIME_PER_WAKE {
+            if number > 0 && began.elapsed() > TIME_PER_WAKE {
                 break;
             }
         }
@@ -328,8 +334,13 @@ impl Files {
         self.take_names(machine);
         let mut roots = Roots::new(machine);
         let began = Instant::now();
-        let mut all: Vec<Inode> = std::mem::take(&mut self.due);
-        all.reverse();
+        // The files that have waited longest were mostly used most.
+        while began.elapsed() <= TIME_FOR_NEW_AT_END {
+            let Some(inode) = self.due.pop_front() else { break };
+            self.look_at(inode, &mut roots);
+        }
+        let mut all: Vec<Inode> = std::mem::take(&mut self.due).into();
+        let began = Instant::now();
         // Look up the numbers of the files that the kernel named, because a file that has such a number now
         // helps to assign the names.
         let mut told = self.told_numbers();

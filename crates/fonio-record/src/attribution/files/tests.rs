@@ -52,6 +52,29 @@ fn a_file_has_its_path_and_its_kind() {
     }
 }
 
+#[test]
+fn a_busy_file_gets_its_name_while_new_files_appear_all_the_time() {
+    if !has(&[Need::Root]) {
+        return;
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let machine = Machine::here();
+    if Roots::new(&machine).find(inode_of(dir.path()), None).is_none() {
+        return skip(Need::Root, "the file system of this folder cannot find files by inode number");
+    }
+    let path = dir.path().join("log");
+    std::fs::write(&path, "x").unwrap();
+    let inode = inode_of(&path);
+    let mut files = Files::default();
+    files.see(inode);
+    for number in 0..=LOOKUPS_PER_WAKE as u64 {
+        files.see(Inode { number: u64::from(u32::MAX) - number, ..inode });
+    }
+    files.look_up(&machine, Timestamp(0));
+    let [named] = files.known[&inode].names.as_slice() else { panic!("it was not looked up") };
+    assert_eq!(Path::new(&named.path), path);
+}
+
 /// The generation distinguishes folders that had the same inode number one after the other.
 #[test]
 fn a_folder_below_an_overlay_has_its_generation() {

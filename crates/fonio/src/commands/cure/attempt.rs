@@ -11,15 +11,15 @@ use clap::Parser;
 use fonio_analysis::compare::paired::{PAIRS_MIN, Paired, PairedAnswer};
 use fonio_core::{ByteCount, Unit};
 use fonio_experiment::{
-    Ended, LiveOptions, LivePlan, Program, RecreateChange, RecreateOptions, RecreateProgress, Recreated,
-    RecreatedRun, Scene, SceneLimits, recreate, run_live,
+    Candidate, Ended, LiveOptions, LivePlan, Program, RecreateChange, RecreateOptions, RecreateProgress,
+    Recreated, RecreatedRun, Scene, SceneLimits, recreate, run_live,
 };
-use fonio_host::WriteBack;
+use fonio_host::{Setting, WriteBack};
 use fonio_system::device::from_dev;
 use fonio_system::{MountTable, say};
 use serde::Serialize;
 
-use super::choices::{Choice, How};
+use super::choices::{Choice, Copy, How};
 use super::seen::Seen;
 use super::slowed;
 use crate::cli::cure::Cure;
@@ -27,6 +27,7 @@ use crate::cli::{Cli, Colour, Command, fix};
 use crate::commands::fix as fixes;
 use crate::output;
 use crate::results::proof_directory;
+use crate::roles::roles;
 
 /// The way in which a fix is tried.
 pub(super) enum Way {
@@ -36,6 +37,10 @@ pub(super) enum Way {
         folder: PathBuf,
         /// The running processes of the program in the way, if the fix changes their I/O class.
         pids: Vec<u32>,
+        /// The running processes of a copy in the way, which are stopped during the trial.
+        paused: Vec<u32>,
+        /// The limit of the program in the way, if the fix is one.
+        limit: Option<Box<Setting>>,
     },
     /// The setting is switched on and off while the machine does its work.
     Live { plan: Box<LivePlan>, lasting: Duration, why: String },
@@ -83,12 +88,12 @@ impl Way {
                     ),
                 });
             }
-            How::Process { .. } => "the limit acts only on the running processes".to_owned(),
-            How::Setting { .. } | How::Unit { .. } | How::IoClass { .. } => match Way::recreate(seen, choice)
-            {
-                Ok(way) => return Ok(way),
-                Err(error) => format!("{error:#}"),
-            },
+            How::Setting { .. } | How::Unit { .. } | How::IoClass { .. } | How::Process { .. } => {
+                match Way::recreate(seen, choice) {
+                    Ok(way) => return Ok(way),
+                    Err(error) => format!("{error:#}"),
+                }
+            }
         };
         match &choice.how {
             How::Setting { planned, .. } | How::Unit { planned } | How::Process { planned } => {
@@ -126,12 +131,15 @@ impl Way {
             .as_deref()
             .map(|name| Program { name, unit: diagnosis.culprit_unit.as_deref() });
         let class = choice.io_class();
-        if matches!(choice.how, How::Unit { .. }) && class.is_none() {
+        let limit = choice.is_limit().then(|| limit_of(seen, choice)).transpose()?.map(Box::new);
+        if matches!(choice.how, How::Unit { .. } | How::Process { .. }) && class.is_none() && limit.is_none()
+        {
             bail!("the setting acts only on the processes of the unit");
         }
         let limits = SceneLimits { from: seen.from, ..SceneLimits::DEFAULT };
         let scene = Scene::of_recording(&seen.recording, victim, culprit, limits)?;
-        if class.is_some() && !scene.has_culprit() {
+        let has_culprit = scene.has_culprit() || scene.written_back() > ByteCount(0);
+        if class.is_some() && !scene.has_culprit() || limit.is_some() && !has_culprit {
             bail!("the recording has no calls of the program in the way");
         }
         let pids = match &choice.how {
@@ -140,7 +148,9 @@ impl Way {
             _ => Vec::new(),
         };
         let folder = folder_on(&scene).context("the file system of the stall has no folder for the trial")?;
-        Ok(Way::Recreate { scene: Box::new(scene), folder, pids })
+        let copy = Copy::in_the_way(seen).filter(|_| seen.is_new);
+        let paused = copy.map(|copy| copy.pids).unwrap_or_default();
+        Ok(Way::Recreate { scene: Box::new(scene), folder, pids, paused, limit })
     }
 
     fn prove(choice: &Choice, arguments: &Cure) -> Result<Way> {
@@ -163,7 +173,7 @@ impl Way {
 
     pub(super) fn lines(&self, choice: &Choice) -> Vec<String> {
         match self {
-            Way::Recreate { scene, folder, .. } => {
+            Way::Recreate { scene, folder, paused, limit, .. } => {
                 let runs = 1 + 2 * PAIRS_MIN;
                 let most = 1 + 2 * PAIRS;
                 let seconds = scene.span.as_secs_f64() * 1.5;
@@ -182,11 +192,19 @@ impl Way {
                         Unit::S.format((runs as f64 * seconds).round())
                     ),
                 ];
+                let named: Vec<String> = paused.iter().map(|pid| format!("process {pid}")).collect();
+                if !named.is_empty() {
+                    lines.push(format!(
+                        "Until then, the program in the way is stopped ({}, with all that it started); then it goes on.",
+                        named.join(", ")
+                    ));
+                }
                 if written_back > ByteCount(0) {
                     lines.push(format!(
                         "{} of this are data that the kernel wrote back in the recording; they are written back at the same \
-                         times.",
-                        output::bytes(written_back)
+                         times{}.",
+                        output::bytes(written_back),
+                        if limit.is_some() { ", but with the limit only as much as it allows" } else { "" }
                     ));
                 }
                 lines
@@ -218,7 +236,17 @@ impl Way {
     /// Tries the fix. Afterwards, the machine is as before.
     pub(super) fn perform(self, choice: &Choice, stop: &AtomicBool) -> Result<Attempt> {
         match self {
-            Way::Recreate { scene, folder, pids } => recreated(&scene, &folder, &pids, choice, stop),
+            Way::Recreate { scene, folder, pids, paused, limit } => {
+                let change = match (&choice.how, choice.io_class(), &limit) {
+                    (_, Some(class), _) => RecreateChange::IoClass { class, pids: &pids },
+                    (_, _, Some(setting)) => RecreateChange::Limit { setting, roles: &roles()? },
+                    (How::Setting { planned, .. }, ..) => RecreateChange::Setting(planned),
+                    _ => bail!("{} is not tried on repeated calls", choice.name),
+                };
+                let options =
+                    RecreateOptions { folder: &folder, paused: &paused, pairs: PAIRS, seed: 1, stop };
+                recreated(&scene, change, &options, choice)
+            }
             Way::Live { plan, lasting, .. } => live(&plan, lasting, stop),
             Way::Prove { words, command } => {
                 let proof = proof_directory(None)?;
@@ -242,22 +270,23 @@ fn folder_on(scene: &Scene) -> Option<PathBuf> {
     MountTable::read().ok()?.iter().map(|mount| mount.dir.clone()).find(|dir| is_on(dir))
 }
 
+/// Returns the limit of a fix on the disk of the stall.
+fn limit_of(seen: &Seen, choice: &Choice) -> Result<Setting> {
+    let setting = Candidate::parse(&choice.name)?.setting().context("it is no setting")?;
+    let copy = Copy::in_the_way(seen).context("the copy has ended")?;
+    let disk = copy.device.name.as_deref().context("the disk has no name")?;
+    Ok(setting.on_disk_of(&Path::new("/dev").join(disk))?)
+}
+
 fn recreated(
     scene: &Scene,
-    folder: &Path,
-    pids: &[u32],
+    change: RecreateChange<'_>,
+    options: &RecreateOptions<'_>,
     choice: &Choice,
-    stop: &AtomicBool,
 ) -> Result<Attempt> {
-    let change = match (&choice.how, choice.io_class()) {
-        (_, Some(class)) => RecreateChange::IoClass { class, pids },
-        (How::Setting { planned, .. }, None) => RecreateChange::Setting(planned),
-        _ => bail!("{} is not tried on repeated calls", choice.name),
-    };
-    let options = RecreateOptions { folder, pairs: PAIRS, seed: 1, stop };
     let spent = |run: &RecreatedRun| Unit::S.format(run.victim.in_calls.as_secs_f64());
     let mut pairs = 1..=PAIRS;
-    let result = recreate(scene, change, &options, &mut |progress| match progress {
+    let result = recreate(scene, change, options, &mut |progress| match progress {
         RecreateProgress::First(run) => say!(
             "as it was: {} in calls (in the recording {}), the longest {}",
             spent(run),

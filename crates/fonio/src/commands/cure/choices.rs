@@ -110,7 +110,10 @@ impl Choices {
         choices.to_try.sort_by_key(|choice| choice.name.clone());
         choices.to_try.dedup_by(|a, b| a.command == b.command);
         let at = |choice: &Choice| {
-            let has = |text: &str| commands(text).contains(&choice.words);
+            let has = |text: &str| match choice.is_limit() {
+                true => text == LIMIT_BY_HAND,
+                false => commands(text).contains(&choice.words),
+            };
             diagnosis.remedies.iter().position(|remedy| has(&remedy.text)).unwrap_or(usize::MAX)
         };
         for choice in &mut choices.to_try {
@@ -177,6 +180,11 @@ impl Choice {
             how,
             evidence: Evidence::Catalogue,
         })
+    }
+
+    /// Returns whether the fix limits the rate of the program in the way.
+    pub(super) fn is_limit(&self) -> bool {
+        self.name.starts_with("io-rate=")
     }
 
     /// The question before the fix is kept.
@@ -276,49 +284,65 @@ const LIMIT_BY_HAND: &str = "Limit the rate of that work.";
 /// A copy is not limited to less than this.
 const RATE_LEAST: u64 = 1 << 20;
 
-/// Returns the fix that limits a running copy in the way to half of its rate in the recording.
+/// Returns the fix that limits a running copy in the way to half of its rate in the recording. The limit of a service
+/// lasts, and so it is better than the limit of its running processes.
 fn io_rate(seen: &Seen) -> Option<Choice> {
-    let Copy { program, device, pids, bytes } = Copy::in_the_way(seen)?;
-    // Each process would get a limit of its own.
-    let [pid] = pids[..] else { return None };
+    let copy = Copy::in_the_way(seen)?;
+    let Copy { program, device, bytes, .. } = copy;
     let disk = device.name.as_deref()?;
     let half = bytes as f64 / seen.analysis.span.duration_ns.as_secs_f64() / 2.0;
     let mib = (half / RATE_LEAST as f64).round().max(1.0);
     let name = format!("io-rate={mib}MiB");
-    let setting = Candidate::parse(&name).ok()?.setting()?.on_disk_of(&Path::new("/dev").join(disk)).ok()?;
-    let planned = setting.plan(Path::new(&format!("/proc/{pid}"))).ok()?;
+    let setting = Candidate::parse(&name).ok()?.setting()?;
+    let on_disk = setting.clone().on_disk_of(&Path::new("/dev").join(disk)).ok()?;
+    let (planned, words) = match (copy.service(), &copy.pids[..]) {
+        (Some(unit), _) => (setting.plan(Path::new(unit)).ok()?, vec![unit.to_owned()]),
+        (None, [pid]) => {
+            let planned = on_disk.plan(Path::new(&format!("/proc/{pid}"))).ok()?;
+            (planned, vec!["--pid".to_owned(), pid.to_string(), format!("/dev/{disk}")])
+        }
+        // Each process would get a limit of its own.
+        _ => return None,
+    };
     if !planned.is_new() {
         return None;
     }
-    let words =
-        ["fix", "apply", &name, "--pid", &pid.to_string(), &format!("/dev/{disk}")].map(str::to_owned);
+    let words = [vec!["fix".to_owned(), "apply".to_owned(), name.clone()], words].concat();
+    let planned = Box::new(planned);
+    let what = copy.service().unwrap_or(program);
     Some(Choice {
         command: format!("fonio {}", output::joined(&words)),
-        words: words.to_vec(),
+        words,
         does: format!(
-            "limits {program} to {mib} MiB/s on {disk}, half of its rate in the recording; {program} takes longer, and \
-             programs that wait for its writes wait longer too"
+            "limits {what} to {mib} MiB/s on each disk, half of its rate in the recording; it takes longer, and programs \
+             that wait for its writes wait longer too"
         ),
         name,
         loses: Loss::Nothing,
-        how: How::Process { planned: Box::new(planned) },
+        how: match copy.service() {
+            Some(_) => How::Unit { planned },
+            None => How::Process { planned },
+        },
         evidence: Evidence::Catalogue,
     })
 }
 
 /// A copy or other bulk work that is in the way of the delayed program.
-struct Copy<'a> {
+pub(super) struct Copy<'a> {
     program: &'a str,
+    /// The systemd unit or container, if known.
+    unit: Option<&'a str>,
     /// The disk on which it is in the way.
-    device: &'a DeviceInfo,
-    pids: Vec<u32>,
+    pub(super) device: &'a DeviceInfo,
+    /// The running processes, or the scripts that start them.
+    pub(super) pids: Vec<u32>,
     /// The bytes that it read from the disk or wrote to it in the recording, whichever is more.
     bytes: u64,
 }
 
 impl Copy<'_> {
     /// Returns the copy in the way, if its processes still run. A server is not slowed down, because others wait for it.
-    fn in_the_way(seen: &Seen) -> Option<Copy<'_>> {
+    pub(super) fn in_the_way(seen: &Seen) -> Option<Copy<'_>> {
         let diagnosis = seen.analysis.diagnosis.as_ref()?;
         let program = diagnosis.culprit.as_deref()?;
         let device = diagnosis.device.as_ref()?;
@@ -330,7 +354,12 @@ impl Copy<'_> {
             return None;
         }
         let slowed::Slowed { pids, bytes } = slowed::processes(seen, &device.device).ok()?;
-        Some(Copy { program, device, pids, bytes })
+        Some(Copy { program, unit: diagnosis.culprit_unit.as_deref(), device, pids, bytes })
+    }
+
+    /// Returns the service of the copy, if it has one. A copy in a session has only processes.
+    fn service(&self) -> Option<&str> {
+        self.unit.filter(|unit| unit.ends_with(".service"))
     }
 }
 

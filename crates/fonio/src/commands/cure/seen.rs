@@ -7,11 +7,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use fonio_analysis::waits::blocked::BlockedProgram;
 use fonio_analysis::{Analyser, Analysis, AnalysisOptions, Filter, FilterOptions};
-use fonio_core::{Meta, Nanos};
+use fonio_core::{ByteCount, Meta, Nanos};
 use fonio_host::WriteBack;
 use fonio_machine::units_now;
 use fonio_record::{RecordError, RecordOptions, RecordSummary};
-use fonio_system::say;
+use fonio_system::{procfs, say};
 
 use crate::cli::Reading;
 use crate::cli::cure::Cure;
@@ -19,7 +19,7 @@ use crate::cli::per::Per;
 use crate::commands::record;
 use crate::filter::UntilStopped;
 use crate::input::Subject;
-use crate::last;
+use crate::{last, output};
 
 /// The recording with the stall.
 pub(super) struct Seen {
@@ -51,23 +51,37 @@ const BESIDE_WRITE_BACK: Duration = Duration::from_secs(5);
 impl Seen {
     /// Makes a recording, or opens the named one, and analyses it.
     pub(super) fn of(arguments: &Cure, stop: &AtomicBool) -> Result<Seen> {
-        let (recording, is_new) = match &arguments.from {
-            Some(named) => (last::resolve(named)?, false),
-            None => (record(arguments, arguments.time)?.out, true),
-        };
-        let seen = Seen::in_recording(recording, Duration::ZERO, is_new, arguments, stop)?;
+        if let Some(named) = &arguments.from {
+            return Seen::in_recording(last::resolve(named)?, Duration::ZERO, false, arguments, stop);
+        }
         let is_free = arguments.time.is_none() && arguments.out.is_none() && arguments.command.is_empty();
-        if !(is_new && is_free && !seen.is_interrupted && seen.is_behind_earlier_writes()) {
+        let changed = changed_before();
+        if is_free && changed >= MUCH_CHANGED {
+            say!(
+                "Programs have changed {} that the kernel has not written back yet. To see which programs wait for that, \
+                 this records for longer.",
+                output::bytes(changed)
+            );
+            return Seen::of_two_cycles(arguments, stop);
+        }
+        let recording = record(arguments, arguments.time)?.out;
+        let seen = Seen::in_recording(recording, Duration::ZERO, true, arguments, stop)?;
+        if !is_free || seen.is_interrupted || !seen.is_behind_earlier_writes() {
             return Ok(seen);
         }
         say!(
             "The kernel wrote back data that programs changed before the recording began, so it does not show which \
              programs. Recording again, for longer."
         );
-        // All data that is written back after this time was changed during the recording.
+        Seen::of_two_cycles(arguments, stop)
+    }
+
+    /// Records for two cycles of write-back, and analyses the second one. All data that is written back in it was changed
+    /// during the recording.
+    fn of_two_cycles(arguments: &Cure, stop: &AtomicBool) -> Result<Seen> {
         let cycle = WriteBack::of_machine()?.longest();
         let recording = record(arguments, Some(2 * cycle + BESIDE_WRITE_BACK))?.out;
-        Seen::in_recording(recording, cycle, is_new, arguments, stop)
+        Seen::in_recording(recording, cycle, true, arguments, stop)
     }
 
     /// Analyses a recording from a time of it on.
@@ -109,6 +123,16 @@ impl Seen {
     pub(super) fn is_from_here(&self) -> bool {
         self.meta.host.name.as_deref() == rustix::system::uname().nodename().to_str().ok()
     }
+}
+
+/// If programs have changed so much, a recording begins in the midst of its write-back.
+const MUCH_CHANGED: ByteCount = ByteCount(16 << 20);
+
+/// Returns the size of the data that programs have changed and that the kernel has not written back yet.
+fn changed_before() -> ByteCount {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let size = |name| procfs::memory(&text, name).unwrap_or_default().0;
+    ByteCount(size("Dirty").saturating_add(size("Writeback")))
 }
 
 /// Analyses a recording from the time `from` on.

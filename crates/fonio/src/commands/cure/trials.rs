@@ -43,10 +43,13 @@ impl Known {
     pub(super) fn sentence(&self) -> String {
         let Known { date, ratio, low, high, .. } = self;
         let interval = match (low, high) {
-            (Some(low), Some(high)) => format!(" ({low:.2} to {high:.2})"),
+            (Some(low), Some(high)) => format!(" ({low:.2} to {high:.2} times as long)"),
             _ => String::new(),
         };
         match ratio {
+            Some(_) if !self.is_shown() => {
+                format!("A trial here on {date} did not show whether it helps{interval}.")
+            }
             Some(ratio) => {
                 format!(
                     "A trial here on {date}: the waits took {} of their time{interval}.",

@@ -8,6 +8,7 @@ use std::ops::Range;
 use fonio_core::{ByteCount, DeviceId, File, FileFlags, RowSink, Thread, Timestamp, Wait, ignore_rows};
 use fonio_sim::engine::Begins;
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 use super::super::budget::{self, Budget, TooLarge, check_buffers};
 use super::super::causes::{Causes, MayWait, Waits, link};
@@ -24,7 +25,7 @@ pub(super) const PIECE_MAX: u64 = 1 << 20;
 const KERNEL_FOLDERS: [&str; 2] = ["/proc/", "/sys/"];
 
 /// The effect of a call on its file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Act {
     /// Opens the file.
     Open {
@@ -70,7 +71,7 @@ pub enum Act {
 }
 
 /// One call of a replay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
     /// The condition for starting the call.
     pub begins: Begins,
@@ -95,7 +96,7 @@ impl Waits for Call {
 }
 
 /// A file of the recording, in its state before the first call.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Before {
     /// Whether the file exists before the replay.
     pub is_there: bool,
@@ -125,7 +126,7 @@ pub enum LeftOut {
 }
 
 /// The calls of a recording that are replayed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sequence {
     /// The files that the calls use.
     pub files: Vec<Before>,
@@ -135,6 +136,7 @@ pub struct Sequence {
     /// The number of signals that calls set.
     pub signals: u32,
     /// The number of calls that are not replayed, for each reason.
+    #[serde(skip)]
     pub left_out: BTreeMap<LeftOut, u64>,
 }
 

@@ -290,7 +290,9 @@ fn io_rate(seen: &Seen) -> Option<Choice> {
     let copy = Copy::in_the_way(seen)?;
     let Copy { program, device, bytes, .. } = copy;
     let disk = device.name.as_deref()?;
-    let half = bytes as f64 / seen.analysis.span.duration_ns.as_secs_f64() / 2.0;
+    // The bytes are those of the complete recording, also of the part before the analysed one.
+    let recorded = seen.from.as_secs_f64() + seen.analysis.span.duration_ns.as_secs_f64();
+    let half = bytes as f64 / recorded / 2.0;
     let mib = (half / RATE_LEAST as f64).round().max(1.0);
     let name = format!("io-rate={mib}MiB");
     let setting = Candidate::parse(&name).ok()?.setting()?;

@@ -12,12 +12,13 @@ use fonio_trace::input::Input;
 use fonio_trace::recognise::{Format, ReadOptions, open};
 use libfuzzer_sys::fuzz_target;
 
-const FORMATS: [(Format, &[u8]); 7] = [
+const FORMATS: [(Format, &[u8]); 8] = [
     (Format::Blktrace, include_bytes!("../../crates/fonio-trace/tests/data/takeoverjp-sample.blktrace.0")),
     (Format::Blkparse, include_bytes!("../../crates/fonio-trace/tests/data/takeoverjp-sample.blkparse.txt")),
     (Format::Ftrace, include_bytes!("../../crates/fonio-trace/tests/data/ftrace-6.18.txt")),
     (Format::Systrace, include_bytes!("../../crates/fonio-trace/tests/data/ftrace-6.18.txt")),
     (Format::PerfScript, include_bytes!("../../crates/fonio-trace/tests/data/perf-script.txt")),
+    (Format::Vscsi, include_bytes!("../../crates/fonio-trace/tests/data/synthetic.vscsi")),
     (Format::Biosnoop, include_bytes!("../../crates/fonio-trace/tests/data/biosnoop.txt")),
     (Format::DiskSim, include_bytes!("../../crates/fonio-trace/tests/data/mqsim-tpcc-200.trace")),
 ];

@@ -58,14 +58,26 @@ const KINDS: &[(&[Sign], &str, &str)] = &[
         "Record again with `iosnoop -ts`, which prints when each request began and ended",
     ),
     (
-        &[Line("fio version ")],
+        &[Line("fio version 3 iolog")],
         "it is an iolog of fio: the calls that fio made, without their completions",
+        "To see sizes and places, read it as a table: `--csv 'queued=1:ms,device=2,op=3,offset=4:bytes,size=5:bytes,\
+         delimiter=blanks,header=no'`. To see latencies, record while fio runs: `fonio record -- fio job.fio`",
+    ),
+    (
+        &[Line("fio version ")],
+        "it is an iolog of fio without times: the calls that fio made, without their completions",
         "Record the requests while fio runs: `fonio record -- fio job.fio`. To run the calls again, use fio's `--read_iolog`",
     ),
     (
+        &[Shape(is_fio_log_with_offsets)],
+        "it is a log of fio with offsets",
+        "If it is a log of latencies (`write_lat_log`, the file `…_clat.1.log`), read it as a table: `--csv 'issued=1:ms,\
+         latency=2:ns,op=3:0-is-read,size=4:bytes,offset=5:bytes,header=no'`. Other logs of fio have no requests",
+    ),
+    (
         &[Shape(is_fio_log)],
-        "it is a log of fio (latency, bandwidth or IOPS): times and values without the place on the device",
-        "Record the requests while fio runs: `fonio record -- fio job.fio`",
+        "it is a log of fio (latency, bandwidth or IOPS): times and values without offsets",
+        "Run fio again with `--write_lat_log=NAME --log_offset=1`, or record while it runs: `fonio record -- fio job.fio`",
     ),
     (
         &[Line("{\"fio version\""), Line("\"fio version\"")],
@@ -282,6 +294,11 @@ fn is_fio_log(words: &[&str]) -> bool {
             .iter()
             .map(|word| word.trim_end_matches(','))
             .all(|word| is_number(word) || hexadecimal(word))
+}
+
+/// Returns whether a line is from a log of fio with `log_offset=1`. Without it, the fifth column is the priority.
+fn is_fio_log_with_offsets(words: &[&str]) -> bool {
+    words.len() >= 6 && is_fio_log(words) && is_number(words[4].trim_end_matches(','))
 }
 
 /// Returns whether a line is from strace: `[pid 12] 12:00:01.2 openat(AT_FDCWD, …) = 3`.

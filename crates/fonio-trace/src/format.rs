@@ -24,6 +24,8 @@ pub enum Format {
     Biosnoop,
     /// The CSV of the MSR Cambridge traces.
     MsrCambridge,
+    /// The binary traces of VMware's virtual SCSI layer (CloudPhysics).
+    Vscsi,
     /// The ASCII traces of DiskSim and MQSim.
     DiskSim,
     /// Any other CSV table. Tables that fonio did not write need a [`Mapping`](crate::csv::Mapping).
@@ -32,7 +34,7 @@ pub enum Format {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 11] = [
+    pub const ALL: [Format; 12] = [
         Format::Blktrace,
         Format::Blkparse,
         Format::Ftrace,
@@ -42,6 +44,7 @@ impl Format {
         Format::TraceDat,
         Format::Biosnoop,
         Format::MsrCambridge,
+        Format::Vscsi,
         Format::DiskSim,
         Format::Csv,
     ];
@@ -58,6 +61,7 @@ impl Format {
             Format::TraceDat => "trace-dat",
             Format::Biosnoop => "biosnoop",
             Format::MsrCambridge => "msr-cambridge",
+            Format::Vscsi => "vscsi",
             Format::DiskSim => "disksim",
             Format::Csv => "csv",
         }
@@ -74,6 +78,7 @@ impl Format {
             Format::TraceDat => "trace-dat (trace-cmd)",
             Format::Biosnoop => "biosnoop (text of biosnoop or iosnoop)",
             Format::MsrCambridge => "msr-cambridge (CSV)",
+            Format::Vscsi => "vscsi (CloudPhysics)",
             Format::DiskSim => "disksim (ASCII, MQSim's too)",
             Format::Csv => "csv (any, with a column mapping)",
         }

@@ -10,6 +10,7 @@ use thiserror::Error;
 use crate::biosnoop::{self, BiosnoopReader};
 use crate::blkparse::{self, BlkparseReader};
 use crate::blktrace::{self, BlktraceReader};
+use crate::completions::Completions;
 use crate::csv::{self, CsvError, CsvReader, Mapping, MappingError};
 use crate::foreign;
 pub use crate::format::Format;
@@ -19,6 +20,7 @@ use crate::perfetto::{self, PerfettoReader};
 use crate::systrace::{self, SystraceReader};
 use crate::trace_dat::{self, Refusal, TraceDatReader};
 use crate::unpack::{Damage, Packing};
+use crate::vscsi::{self, VscsiReader};
 
 /// Number of bytes examined at the start of a file.
 pub const HEAD_BYTES: usize = 64 * 1024;
@@ -90,6 +92,9 @@ fn accepted() -> String {
 pub fn recognise(head: &[u8]) -> Option<Format> {
     if trace_dat::recognise(head) {
         return Some(Format::TraceDat);
+    }
+    if vscsi::recognise(head) {
+        return Some(Format::Vscsi);
     }
     // The first fields of a packet are stricter than the words of text, which a packet can contain.
     if perfetto::recognise(head) {
@@ -172,6 +177,7 @@ pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceRe
                 Refusal::Is { found, way_out } => OpenError::Foreign { file, found, way_out },
             })?)
         }
+        Format::Vscsi => Box::new(VscsiReader::new(input)),
         Format::Biosnoop => Box::new(BiosnoopReader::new(input)),
         Format::MsrCambridge | Format::DiskSim | Format::Csv => {
             let mapping = match (&options.csv, format) {
@@ -187,6 +193,7 @@ pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceRe
             })?)
         }
     };
+    let inner: Box<dyn TraceReader> = Box::new(Completions::new(inner));
     Ok(if damage.is_empty() { inner } else { Box::new(Compressed { inner, damage }) })
 }
 

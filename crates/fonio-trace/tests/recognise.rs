@@ -17,6 +17,7 @@ const BLKTRACE: &[u8] = include_bytes!("data/takeoverjp-sample.blktrace.0");
 const BLKPARSE: &[u8] = include_bytes!("data/takeoverjp-sample.blkparse.txt");
 const BIOSNOOP: &[u8] = include_bytes!("data/biosnoop.txt");
 const PERF_SCRIPT: &[u8] = include_bytes!("data/perf-script.txt");
+const VSCSI: &[u8] = include_bytes!("data/synthetic.vscsi");
 const MQSIM: &[u8] = include_bytes!("data/mqsim-tpcc-200.trace");
 const MSR: &[u8] = b"128166372003061629,hm,1,Read,383496192,32768,113736\n";
 const TABLE: &[u8] = b"Timestamp,Type,LBA,Length\n1,r,8,4096\n";
@@ -46,6 +47,7 @@ fn formats_are_told_by_content_and_through_gzip() {
         (PERFETTO, Format::Perfetto),
         (MSR, Format::MsrCambridge),
         (MQSIM, Format::DiskSim),
+        (VSCSI, Format::Vscsi),
         (BIOSNOOP, Format::Biosnoop),
     ];
     for (bytes, format) in cases {
@@ -87,6 +89,27 @@ fn a_packed_file_that_is_cut_is_read_as_far_as_it_goes() {
 }
 
 #[test]
+fn completions_alone_are_requests_without_latency() {
+    let line =
+        |at: usize| format!("  8,0    1 {at:8}     0.{:09}  1914  C  WS {} + 8 [0]\n", 1000 * at, 8 * at);
+    let text: String = (1..=200).map(line).collect();
+    let read = |text: &str| {
+        let mut reader = open(vec![Input::of("x", text)], &ReadOptions::default()).expect("it is blkparse");
+        let all = reader.read_all().expect("memory reads");
+        let codes: Vec<String> = all.diagnostics.iter().map(|one| one.code.clone()).collect();
+        (all, codes)
+    };
+    let (all, codes) = read(&format!("# device cpu sequence time pid action rwbs\n{text}"));
+    assert_eq!((all.events.len(), all.requests.len(), codes), (0, 200, vec!["only-completions".to_owned()]));
+    assert!(all.requests.iter().all(|row| row.issued.is_none() && row.completed.is_some()));
+    assert_eq!(all.requests.iter().map(|row| row.bytes.0).sum::<u64>(), 200 * 4096);
+    // With a single issue, the completions before it have no issue in the trace.
+    let issue = "  8,0    1      201     0.000900000  1914  D  WS 8 + 8 [a]\n";
+    let (all, codes) = read(&format!("{text}{issue}"));
+    assert_eq!((all.events.len(), all.requests.len(), codes), (201, 0, vec![]));
+}
+
+#[test]
 fn each_line_of_perf_script_is_an_event() {
     let mut reader = open(vec![Input::of("x", PERF_SCRIPT)], &ReadOptions::default()).expect("it is read");
     let all = reader.read_all().expect("memory reads");
@@ -101,7 +124,7 @@ fn names_of_formats_come_back() {
     for format in Format::ALL {
         assert_eq!(format.name().parse(), Ok(format));
     }
-    expect!["there is no format `btt`; use one of: blktrace, blkparse, ftrace, perf-script, systrace, perfetto, trace-dat, biosnoop, msr-cambridge, disksim, csv"]
+    expect!["there is no format `btt`; use one of: blktrace, blkparse, ftrace, perf-script, systrace, perfetto, trace-dat, biosnoop, msr-cambridge, vscsi, disksim, csv"]
         .assert_eq(&"btt".parse::<Format>().expect_err("there is none").to_string());
 }
 
@@ -118,7 +141,7 @@ fn errors_say_what_was_found_and_what_to_do() {
     // All messages contain the same list of formats.
     let formats = "fonio reads blktrace (binary), blkparse (its default text), ftrace (text of trace or trace_pipe), \
         perf-script (text of perf script), systrace (HTML, or atrace's output), perfetto (protocol buffers), trace-dat (trace-cmd), \
-        biosnoop (text of biosnoop or iosnoop), msr-cambridge (CSV), disksim (ASCII, \
+        biosnoop (text of biosnoop or iosnoop), msr-cambridge (CSV), vscsi (CloudPhysics), disksim (ASCII, \
         MQSim's too), csv (any, with a column mapping), each also compressed with gzip or zstd.";
     let one = |bytes: &[u8]| vec![Input::of("f", bytes)];
     let mut text = String::new();

@@ -213,9 +213,9 @@ fn begins_summary(line: &[u8]) -> bool {
     end.len() < line.len() || inner.first().is_some_and(u8::is_ascii_digit)
 }
 
-/// Returns whether the line is other known output of blkparse.
+/// Returns whether the line is other known output of blkparse, or a comment.
 fn is_known(line: &[u8]) -> bool {
-    line.trim_ascii().is_empty() || line.starts_with(b"Input file ")
+    line.trim_ascii().is_empty() || line.starts_with(b"#") || line.starts_with(b"Input file ")
 }
 
 #[cfg(test)]

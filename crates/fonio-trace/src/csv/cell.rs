@@ -94,6 +94,11 @@ pub(super) fn op(text: &[u8], words: OpWords) -> Option<(Op, Flags, Flags)> {
         (OpWords::ZeroIsRead, b"0") | (OpWords::OneIsRead, b"1") => plain(Op::Read),
         (OpWords::ZeroIsRead, b"1") | (OpWords::OneIsRead, b"0") => plain(Op::Write),
         (OpWords::ZeroIsRead | OpWords::OneIsRead, _) => None,
+        (OpWords::Scsi, _) => {
+            let text = std::str::from_utf8(text).ok()?;
+            let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
+            plain(scsi(u8::from_str_radix(digits, 16).ok()?))
+        }
         (OpWords::Words, _) => {
             let word = std::str::from_utf8(text).ok()?.to_ascii_lowercase();
             plain(match word.as_str() {
@@ -104,6 +109,23 @@ pub(super) fn op(text: &[u8], words: OpWords) -> Option<(Op, Flags, Flags)> {
                 word => Op::from_name(word)?,
             })
         }
+    }
+}
+
+/// Returns what a SCSI command does, by its operation code (SCSI Block Commands 4, table 32).
+pub(crate) fn scsi(code: u8) -> Op {
+    match code {
+        // READ (6), (10), (12) and (16).
+        0x08 | 0x28 | 0xa8 | 0x88 => Op::Read,
+        // WRITE, and WRITE AND VERIFY.
+        0x0a | 0x2a | 0xaa | 0x8a | 0x2e | 0xae | 0x8e => Op::Write,
+        // WRITE SAME.
+        0x41 | 0x93 => Op::WriteZeroes,
+        // SYNCHRONIZE CACHE.
+        0x35 | 0x91 => Op::Flush,
+        // UNMAP.
+        0x42 => Op::Discard,
+        _ => Op::Other,
     }
 }
 
@@ -167,5 +189,16 @@ mod tests {
         assert_eq!(op("0", OpWords::Words), None);
         assert_eq!(op("0", OpWords::OneIsRead), Some(Op::Write));
         assert_eq!(op("FWFS", OpWords::Rwbs), Some(Op::Write));
+        for (code, expected) in [
+            ("28", Some(Op::Read)),
+            ("0x8A", Some(Op::Write)),
+            ("35", Some(Op::Flush)),
+            ("42", Some(Op::Discard)),
+            ("0x12", Some(Op::Other)),
+            ("write", None),
+            ("128", None),
+        ] {
+            assert_eq!(op(code, OpWords::Scsi), expected, "{code}");
+        }
     }
 }

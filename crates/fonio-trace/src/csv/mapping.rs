@@ -28,7 +28,8 @@ pub enum MappingError {
     NameWithoutHeader { key: String, column: String },
 }
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
+    "event",
     "time",
     "queued",
     "inserted",
@@ -150,14 +151,17 @@ pub enum OpWords {
     ZeroIsRead,
     /// `1-is-read`: 1 is a read, 0 a write.
     OneIsRead,
+    /// `scsi`: the operation code of a SCSI command in hexadecimal, for example `2a` or `0x2a` for a write.
+    Scsi,
 }
 
 impl OpWords {
-    const NAMES: [(&'static str, OpWords); 4] = [
+    const NAMES: [(&'static str, OpWords); 5] = [
         ("words", OpWords::Words),
         ("rwbs", OpWords::Rwbs),
         ("0-is-read", OpWords::ZeroIsRead),
         ("1-is-read", OpWords::OneIsRead),
+        ("scsi", OpWords::Scsi),
     ];
 }
 
@@ -177,6 +181,9 @@ pub enum Delimiter {
 /// [module](crate::csv).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
+    /// The column with the kind of an event, such as blkparse's `D` or the kernel's `block_rq_issue`. Without this
+    /// column, each row is a request.
+    pub event: Option<Column>,
     /// The column with the time when the bio or request was queued.
     pub queued: Option<(Column, TimeUnit)>,
     /// The column with the time when the request entered the scheduler.
@@ -252,8 +259,13 @@ impl Mapping {
             ("completed", &self.completed),
             ("latency", &self.latency),
         ];
-        let plain =
-            [("device", &self.device), ("process", &self.process), ("tid", &self.tid), ("cpu", &self.cpu)];
+        let plain = [
+            ("event", &self.event),
+            ("device", &self.device),
+            ("process", &self.process),
+            ("tid", &self.tid),
+            ("cpu", &self.cpu),
+        ];
         let mut columns = vec![("op", &self.op.0), ("offset", &self.offset.0), ("size", &self.size.0)];
         columns.extend(times.into_iter().filter_map(|(key, time)| Some((key, &time.as_ref()?.0))));
         columns.extend(plain.into_iter().filter_map(|(key, column)| Some((key, column.as_ref()?))));
@@ -295,6 +307,7 @@ impl FromStr for Mapping {
             issued = Some(time);
         }
         let mapping = Mapping {
+            event: plain("event")?,
             queued: time("queued")?,
             inserted: time("inserted")?,
             issued,
@@ -317,6 +330,12 @@ impl FromStr for Mapping {
         if mapping.issued.is_none() && mapping.queued.is_none() && mapping.completed.is_none() {
             return Err(MappingError::Missing {
                 missing: "the mapping needs a time: `time`, `queued`, `issued` or `completed`",
+            });
+        }
+        let has_more = mapping.queued.is_some() || mapping.inserted.is_some() || mapping.completed.is_some();
+        if mapping.event.is_some() && (mapping.issued.is_none() || has_more || mapping.latency.is_some()) {
+            return Err(MappingError::Missing {
+                missing: "with `event`, the mapping needs `time=COLUMN:UNIT` and no other time",
             });
         }
         let began = mapping.issued.is_some() || mapping.queued.is_some();

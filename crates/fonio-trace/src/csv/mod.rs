@@ -4,10 +4,11 @@
 //!
 //! | key | value | units |
 //! |---|---|---|
+//! | `event` | kind of an event, if each line is an event and not a request | blkparse's letters, or names of tracepoints |
 //! | `time`, `issued` | time of issue (the two keys are the same) | `s`, `ms`, `us`, `ns`, `100ns`, `filetime` |
 //! | `queued`, `inserted`, `completed` | the other times | the same |
 //! | `latency` | from issue (else queue) to completion | `s`, `ms`, `us`, `ns`, `100ns` |
-//! | `op` | read, write, … | `words`, `rwbs`, `0-is-read`, `1-is-read` |
+//! | `op` | read, write, … | `words`, `rwbs`, `0-is-read`, `1-is-read`, `scsi` |
 //! | `offset`, `size` | start on the device, length | `bytes`, `sectors`, `kb`, `kib`, `4kib` |
 //! | `device` | a number, `8,0`, `8:0`, or a name | |
 //! | `process`, `tid`, `cpu` | process, thread, processor | |
@@ -18,6 +19,7 @@
 //! in order of appearance, and a diagnostic reports this.
 
 mod cell;
+mod events;
 mod fields;
 mod mapping;
 mod recognise;
@@ -28,8 +30,8 @@ use std::io::{self, Read};
 use fonio_core::meta::{Clock, Source};
 use fonio_core::threads::{NameOrigin, SeenThreads};
 use fonio_core::{
-    Batch, ByteCount, DeviceId, Diagnostic, Nanos, Op, Request, SECTOR_BYTES, Sector, Severity, Timestamp,
-    TraceReader,
+    Batch, BlockEvent, ByteCount, DeviceId, Diagnostic, KindSet, Nanos, Op, Request, SECTOR_BYTES, Sector,
+    Severity, Timestamp, TraceReader,
 };
 use thiserror::Error;
 
@@ -41,7 +43,8 @@ use crate::complaints::{Complaints, InputPlace};
 use crate::input::Input;
 use crate::lines::Lines;
 use cell::absent;
-pub(crate) use cell::{decimal, device};
+pub(crate) use cell::{decimal, device, scsi};
+use events::Kind;
 use fields::{Fields, Splitter};
 
 /// The number of rows after which a batch ends.
@@ -63,6 +66,7 @@ pub enum CsvError {
 
 /// For each value, the index of its column in a row, counted from 0.
 struct Places {
+    event: Option<usize>,
     queued: Option<(usize, TimeUnit)>,
     inserted: Option<(usize, TimeUnit)>,
     issued: Option<(usize, TimeUnit)>,
@@ -101,6 +105,8 @@ struct Rows {
     devices: BTreeMap<Vec<u8>, DeviceId>,
     processes: BTreeMap<Vec<u8>, u32>,
     threads: SeenThreads,
+    /// The kinds of the events so far.
+    kinds: KindSet,
 }
 
 impl CsvReader {
@@ -165,6 +171,13 @@ impl TraceReader for CsvReader {
 
     fn source(&self) -> Source {
         let places = &self.places;
+        if places.event.is_some() {
+            return Source {
+                format: self.format.into(),
+                files: vec![self.file.clone()],
+                shows: self.rows.kinds.names(),
+            };
+        }
         let completes = places.completed.is_some() || places.latency.is_some();
         // The issue time can be computed from the latency and the completion time.
         let issues = places.issued.is_some() || (places.latency.is_some() && places.queued.is_none());
@@ -221,6 +234,7 @@ impl Places {
         let time =
             |time: &Option<(Column, TimeUnit)>| time.as_ref().map(|(column, unit)| (known(column), *unit));
         Ok(Places {
+            event: mapping.event.as_ref().map(known),
             queued: time(&mapping.queued),
             inserted: time(&mapping.inserted),
             issued: time(&mapping.issued),
@@ -261,6 +275,16 @@ impl Rows {
             None => Ok(None),
         };
 
+        let kind = match places.event {
+            None => None,
+            Some(at) => match events::kind(cell(at)) {
+                Some(Kind::Known(kind)) => Some(kind),
+                Some(Kind::LeftOut) => return Ok(()),
+                None => {
+                    return Err(bad("event", at, "one of blkparse's letters or the name of a block event"));
+                }
+            },
+        };
         let (op, flags, flags_known) = cell::op(cell(places.op.0), places.op.1).ok_or_else(|| {
             let digit = matches!(cell(places.op.0), b"0" | b"1") && places.op.1 == OpWords::Words;
             let allowed = if digit {
@@ -329,7 +353,26 @@ impl Rows {
         if let Some(tid) = request.tid {
             batch.threads.extend(self.threads.seen(tid, None, name, NameOrigin::Event, request.order_time()));
         }
-        batch.requests.push(request);
+        match kind {
+            None => batch.requests.push(request),
+            Some(kind) => {
+                self.kinds.insert(kind);
+                batch.events.push(BlockEvent {
+                    time: request.order_time(),
+                    kind,
+                    device: request.device,
+                    sector: request.sector.unwrap_or_default(),
+                    bytes: request.bytes,
+                    op: request.op,
+                    flags: request.flags,
+                    flags_known: request.flags_known,
+                    cpu: request.cpu,
+                    tid: request.tid,
+                    ioprio: None,
+                    error: None,
+                });
+            }
+        }
         Ok(())
     }
 

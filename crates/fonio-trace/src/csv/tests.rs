@@ -1,4 +1,5 @@
 use expect_test::{Expect, expect};
+use fonio_core::EventKind;
 use proptest::prelude::*;
 
 use super::*;
@@ -187,4 +188,100 @@ proptest! {
         read_all(&bytes, &Mapping::msr_cambridge());
         read_all(&bytes, &Mapping::disksim(TimeUnit::Milliseconds));
     }
+}
+
+/// The mappings are those that `foreign.rs` names for files of fio.
+#[test]
+fn files_of_fio() {
+    check(
+        "0, 491188, 0, 4096, 1011712, 0\n7, 512086, 1, 8192, 12419072, 0\n",
+        &"issued=1:ms,latency=2:ns,op=3:0-is-read,size=4:bytes,offset=5:bytes,header=no"
+            .parse()
+            .expect("it is right"),
+        expect![[r#"
+            shows ["issue", "complete"], Clock { name: "unknown", unix_ns_at_zero: None }
+            0:0 read 0x0/0x0 sector Some(1976) bytes 4096 Q- I- D0 C491188 tid None cpu None
+            0:0 write 0x0/0x0 sector Some(24256) bytes 8192 Q- I- D7000000 C7512086 tid None cpu None
+        "#]],
+    );
+    check(
+        "fio version 3 iolog\n20 /dev/sda add\n201 /dev/sda write 8192 4096\n202 /dev/sda sync\n",
+        &"queued=1:ms,device=2,op=3,offset=4:bytes,size=5:bytes,delimiter=blanks,header=no"
+            .parse()
+            .expect("it is right"),
+        expect![[r#"
+            shows ["queue"], Clock { name: "unknown", unix_ns_at_zero: None }
+            0:0 write 0x0/0x0 sector Some(16) bytes 4096 Q201000000 I- D- C- tid None cpu None
+            Warning unreadable-row line Some(1): The op `3` is not one of the operations such as read, write, discard or flush; the row was skipped.
+            Warning unreadable-row line Some(2): The op `add` is not one of the operations such as read, write, discard or flush; the row was skipped.
+            Note numbered-device line Some(3): The device `/dev/sda` has no number; it gets the number 0:0.
+            Warning unreadable-row line Some(4): The size `` is not a number; the row was skipped.
+        "#]],
+    );
+}
+
+/// The mapping for `blkparse -f '%T.%t %p %a %d %S %n %D\\n'`.
+fn own_order() -> Mapping {
+    "time=1:s,tid=2,event=3,op=4:rwbs,offset=5:sectors,size=6:sectors,device=7,delimiter=blanks,header=no"
+        .parse()
+        .expect("it is right")
+}
+
+#[test]
+fn events_in_an_order_of_ones_own() {
+    let text = "0.000001 7 Q WS 800 8 8,0\n\
+                0.000002 7 P N 0 0 8,0\n\
+                0.000005 7 D WS 800 8 8,0\n\
+                0.000009 7 Z WS 800 8 8,0\n\
+                0.000105 0 C WS 800 8 8,0\n";
+    let (all, reader) = read_all(text.as_bytes(), &own_order());
+    let events: Vec<_> =
+        all.events.iter().map(|one| (one.time.0, one.kind, one.sector.0, one.bytes.0, one.tid)).collect();
+    assert_eq!(
+        events,
+        [
+            (1000, EventKind::BioQueue, 800, 4096, Some(7)),
+            (5000, EventKind::Issue, 800, 4096, Some(7)),
+            (105_000, EventKind::Complete, 800, 4096, Some(0)),
+        ]
+    );
+    assert_eq!(all.requests, []);
+    assert_eq!(reader.source().shows, ["queue", "issue", "complete"]);
+    expect![
+        "The event `Z` is not one of blkparse's letters or the name of a block event; the row was skipped."
+    ]
+    .assert_eq(&all.diagnostics[0].message);
+    let no_time = "event=1,completed=2:s,op=3,offset=4:sectors,size=5:sectors".parse::<Mapping>();
+    expect!["with `event`, the mapping needs `time=COLUMN:UNIT` and no other time; a whole mapping looks like `time=ts:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us`"].assert_eq(&no_time.expect_err("it has no time").to_string());
+}
+
+/// The columns of blkparse's default text in another order give the same events.
+#[test]
+fn columns_of_blkparse_in_another_order() {
+    let text = include_str!("../../tests/data/takeoverjp-sample.blkparse.txt");
+    let mut other = String::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [device, _, _, time, tid, action, rwbs, rest @ ..] = words.as_slice() else { continue };
+        if device.contains(',') && matches!(*action, "Q" | "G" | "I" | "D" | "C" | "M" | "F") {
+            let [sector, _, sectors, ..] = rest else { continue };
+            other += &format!("{time} {tid} {action} {rwbs} {sector} {sectors} {device}\n");
+        }
+    }
+    let (ours, _) = read_all(other.as_bytes(), &own_order());
+    let mut theirs =
+        crate::blkparse::BlkparseReader::new(Input::of("x", text)).read_all().expect("memory reads");
+    theirs.events.retain(|event| {
+        !matches!(
+            event.kind,
+            EventKind::Plug | EventKind::Unplug { .. } | EventKind::Remap { .. } | EventKind::Split { .. }
+        )
+    });
+    let key = |event: &BlockEvent| {
+        (event.time, event.kind, event.device, event.sector, event.bytes, event.op, event.flags, event.tid)
+    };
+    let (ours, theirs): (Vec<_>, Vec<_>) =
+        (ours.events.iter().map(key).collect(), theirs.events.iter().map(key).collect());
+    assert!(ours.len() > 3000, "{}", ours.len());
+    assert_eq!(ours, theirs);
 }

@@ -14,11 +14,11 @@ const MEMORY_BYTES_MAX: u64 = 128 << 20;
 
 /// A file that its users read at different offsets.
 #[derive(Clone)]
-pub(super) struct File(Rc<RefCell<Box<dyn ReadSeek>>>);
+pub(super) struct RandomAccess(Rc<RefCell<Box<dyn ReadSeek>>>);
 
-impl File {
+impl RandomAccess {
     /// Opens an input. If it is a stream, reads it into memory.
-    pub fn open(input: Input) -> Result<File, Refusal> {
+    pub fn of(input: Input) -> Result<RandomAccess, Refusal> {
         let file = match input.file {
             Some(file) => file,
             None => {
@@ -33,7 +33,7 @@ impl File {
                 Box::new(Cursor::new(bytes))
             }
         };
-        Ok(File(Rc::new(RefCell::new(file))))
+        Ok(RandomAccess(Rc::new(RefCell::new(file))))
     }
 
     /// Reads up to `count` bytes; fewer at the end of the file.
@@ -54,12 +54,12 @@ pub(super) struct Place<'f> {
 }
 
 enum From<'f> {
-    File(&'f File),
+    File(&'f RandomAccess),
     Memory(Vec<u8>),
 }
 
 impl<'f> Place<'f> {
-    pub fn of_file(file: &'f File, at: u64, order: ByteOrder) -> Place<'f> {
+    pub fn of_file(file: &'f RandomAccess, at: u64, order: ByteOrder) -> Place<'f> {
         Place { from: From::File(file), at, order }
     }
 

@@ -14,7 +14,7 @@
 
 use fonio_tracefs::ring_buffer::{BLOCK_EVENTS, ByteOrder, EventFormat, PageLayout};
 
-use super::bytes::{File, Place};
+use super::bytes::{Place, RandomAccess};
 use super::packing::Packing;
 use super::refusal::Refusal;
 
@@ -27,6 +27,7 @@ const FORMAT_BYTES_MAX: u64 = 1 << 20;
 const OPTION_BYTES_MAX: u64 = 1 << 20;
 const EVENTS_MAX: u64 = 1 << 16;
 const OPTIONS_MAX: usize = 1 << 14;
+const OPTION_SECTIONS_MAX: usize = 64;
 const BUFFERS_MAX: usize = 256;
 const CPUS_MAX: u64 = 1024;
 const NAMES_MAX: usize = 1 << 16;
@@ -89,7 +90,7 @@ struct Parts {
 
 impl Description {
     /// Reads the description of a file.
-    pub fn read(file: &File) -> Result<Description, Refusal> {
+    pub fn read(file: &RandomAccess) -> Result<Description, Refusal> {
         let mut place = Place::of_file(file, 0, ByteOrder::Little);
         if place.bytes(MAGIC.len() as u64, MAGIC.len() as u64, "its beginning").ok().as_deref() != Some(MAGIC)
         {
@@ -136,7 +137,7 @@ impl Parts {
     fn version_6(
         &mut self,
         place: &mut Place<'_>,
-        file: &File,
+        file: &RandomAccess,
         order: ByteOrder,
         page_bytes: usize,
     ) -> Result<(), Refusal> {
@@ -223,7 +224,7 @@ impl Parts {
     fn version_7(
         &mut self,
         place: &mut Place<'_>,
-        file: &File,
+        file: &RandomAccess,
         order: ByteOrder,
     ) -> Result<Packing, Refusal> {
         let name = place.text("the name of the compression")?;
@@ -235,8 +236,12 @@ impl Parts {
             )
         })?;
         let mut next = place.number(8, "the offset of the options")?;
-        let mut left = OPTIONS_MAX;
+        let (mut left, mut sections, mut read) = (OPTIONS_MAX, 0, Vec::new());
         while next != 0 {
+            sections += 1;
+            if sections > OPTION_SECTIONS_MAX {
+                return Err(place.damaged("the list of options"));
+            }
             let mut options = section(&mut Place::of_file(file, next, order), packing, order)?;
             next = loop {
                 left = left.checked_sub(1).ok_or_else(|| options.damaged("the list of options"))?;
@@ -248,6 +253,13 @@ impl Parts {
                     let offset = data.number(8, "the offset of a section")?;
                     section(&mut Place::of_file(file, offset, order), packing, order)
                 };
+                // Each of these sections exists once. A crafted file can name a large one many times.
+                if [HEADER_INFO, EVENT_FORMATS, NAMES].contains(&id) {
+                    if read.contains(&id) {
+                        continue;
+                    }
+                    read.push(id);
+                }
                 match id {
                     DONE => break data.number(8, "the offset of more options")?,
                     HEADER_INFO => self.header_info(&mut part()?, order)?,

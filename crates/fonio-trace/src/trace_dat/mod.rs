@@ -22,7 +22,7 @@ use fonio_tracefs::ring_buffer::{
 };
 use rustc_hash::FxHashMap;
 
-use self::bytes::File;
+use self::bytes::RandomAccess;
 use self::description::{Buffer, Description, MAGIC};
 use self::pages::Pages;
 pub use self::refusal::Refusal;
@@ -31,6 +31,9 @@ use crate::input::Input;
 
 /// Number of records in which a buffer must have a block event to be chosen.
 const RECORDS_EXAMINED: usize = 100_000;
+
+/// Maximum size of the pages of all processors together that are kept in memory. A page has at most 4 MiB.
+const PAGES_BYTES_MAX: usize = 64 << 20;
 
 /// Returns whether `head` is the start of a trace.dat.
 pub fn recognise(head: &[u8]) -> bool {
@@ -52,7 +55,7 @@ impl TraceDatReader {
     /// Opens a file and reads its description. Fails if the file cannot be read or has no block events.
     pub fn open(input: Input) -> Result<TraceDatReader, Refusal> {
         let name = input.name.clone();
-        let file = File::open(input)?;
+        let file = RandomAccess::of(input)?;
         let description = Description::read(&file)?;
         let mut complaints = Complaints::default();
         let Some(decoder) = BlockDecoder::new(&description.formats, description.order) else {
@@ -160,12 +163,13 @@ impl TraceReader for TraceDatReader {
 
 /// Returns the pages of each processor of a buffer.
 fn streams<'a>(
-    file: &'a File,
+    file: &'a RandomAccess,
     description: &'a Description,
     buffer: &'a Buffer,
     name: &'a str,
 ) -> impl Iterator<Item = (u32, String, Pages)> + 'a {
-    let page_bytes = description.layout.page_bytes().max(buffer.page_bytes.min(8 << 20));
+    let page_bytes = description.layout.page_bytes().max(buffer.page_bytes);
+    let page_bytes = page_bytes.min(PAGES_BYTES_MAX / buffer.cpus.len().max(16));
     buffer.cpus.iter().map(move |(cpu, at, size)| {
         let place = (*at, *size);
         let pages =
@@ -175,7 +179,7 @@ fn streams<'a>(
 }
 
 /// Returns the time of the first page. Before it, the trace is not complete.
-fn began(file: &File, description: &Description, buffer: &Buffer) -> io::Result<Timestamp> {
+fn began(file: &RandomAccess, description: &Description, buffer: &Buffer) -> io::Result<Timestamp> {
     let mut began = None;
     let mut page = Vec::new();
     for (_, _, mut pages) in streams(file, description, buffer, "") {
@@ -190,7 +194,7 @@ fn began(file: &File, description: &Description, buffer: &Buffer) -> io::Result<
 
 /// Returns whether the first records of a buffer contain a block event.
 fn has_block_event(
-    file: &File,
+    file: &RandomAccess,
     description: &Description,
     buffer: &Buffer,
     decoder: &BlockDecoder,

@@ -10,7 +10,7 @@ use std::io;
 
 use fonio_tracefs::ring_buffer::{ByteOrder, PageSource};
 
-use super::bytes::File;
+use super::bytes::RandomAccess;
 use super::packing::Packing;
 
 /// Maximum size of the chunks of all processors together that are kept in memory. trace-cmd writes chunks of
@@ -19,7 +19,7 @@ const CHUNKS_BYTES_MAX: usize = 64 << 20;
 
 /// Reads the pages of one processor.
 pub(super) struct Pages {
-    file: File,
+    file: RandomAccess,
     order: ByteOrder,
     page_bytes: usize,
     packing: Packing,
@@ -38,7 +38,7 @@ pub(super) struct Pages {
 impl Pages {
     /// Creates a source of `size` bytes of the file from `at`, for one of `cpus` processors.
     pub fn new(
-        file: &File,
+        file: &RandomAccess,
         order: ByteOrder,
         page_bytes: usize,
         packing: Packing,

@@ -660,8 +660,8 @@ pub const READING: &str = "Reading";
 pub struct Reading {
     /// Format of the trace, if fonio does not recognise it.
     ///
-    /// The formats are blktrace, blkparse, ftrace, perf-script, systrace, perfetto, trace-dat, biosnoop, msr-cambridge, disksim
-    /// and csv.
+    /// The formats are blktrace, blkparse, ftrace, perf-script, systrace, perfetto, trace-dat, biosnoop, msr-cambridge,
+    /// vscsi, disksim and csv.
     #[arg(id = "from_format", long = "from-format", value_name = "FORMAT", help_heading = READING)]
     pub format: Option<Format>,
     /// Columns of a CSV trace with their units, by number or by the name in the first line.

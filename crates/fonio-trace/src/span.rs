@@ -3,8 +3,10 @@
 //! A damaged record can have any time, but it must not extend the span to a century. Events that are more
 //! than thirty days away from all others are treated as damage if there are at most eight of them, and if
 //! they are fewer than a quarter of the events so far. Such events are left out, and a diagnostic reports
-//! them. Larger groups are accepted, so a trace may have gaps of any length. The rule uses only the current
-//! batch and the times accepted before it, so rows are never delayed.
+//! them. Larger groups are accepted, so a trace may have gaps of several years. Groups that are more than ten
+//! years away from the largest group have another clock (blkparse prints the wall clock for a processor of
+//! which it missed the beginning), and are left out, too. The rule uses only the current batch and the times
+//! accepted before it, so rows are never delayed.
 
 use fonio_core::event::Run;
 use fonio_core::{Batch, Diagnostic, Instants, Severity, Timestamp};
@@ -14,6 +16,9 @@ use fonio_core::{Batch, Diagnostic, Instants, Severity, Timestamp};
 const FEW: u64 = 8;
 /// Minimum number of other events per distant event. This way, the majority decides which times are correct.
 const OTHERS: u64 = 3;
+
+/// Minimum distance in nanoseconds of a group that must have another clock: ten years.
+const OTHER_CLOCK_NS: u64 = 10 * 365 * 24 * 3600 * 1_000_000_000;
 
 /// The span of the times so far, and the times that were left out.
 #[derive(Debug, Default)]
@@ -42,9 +47,17 @@ impl TraceSpan {
         seen.add_all(self.accepted);
         let runs = seen.runs();
         let all: u64 = runs.iter().map(|run| run.count).sum();
-        let (believed, absurd): (Vec<Run>, Vec<Run>) = runs
-            .into_iter()
-            .partition(|run| run.count > FEW || (all - run.count) < OTHERS.saturating_mul(run.count));
+        let largest = runs.iter().copied().max_by_key(|run| (run.count, std::cmp::Reverse(run.first)));
+        let has_other_clock = |run: &Run| {
+            largest.is_some_and(|largest| {
+                let before = largest.first.0.saturating_sub(run.last.0);
+                let after = run.first.0.saturating_sub(largest.last.0);
+                run.count < largest.count && before.max(after) > OTHER_CLOCK_NS
+            })
+        };
+        let (believed, absurd): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(|run| {
+            !has_other_clock(run) && (run.count > FEW || (all - run.count) < OTHERS.saturating_mul(run.count))
+        });
         self.accepted = believed.iter().copied().reduce(|a, b| Run {
             first: a.first.min(b.first),
             last: a.last.max(b.last),
@@ -69,7 +82,7 @@ impl TraceSpan {
             severity: Severity::Warning,
             code: "absurd-time".to_owned(),
             message: format!(
-                "Timestamps more than {} days from nearly all others (the first: {:.3} s on the trace's clock) were treated as damage; their events were left out.",
+                "Timestamps more than {} days from most others (the first: {:.3} s on the trace's clock) were treated as damage; their events were left out.",
                 Instants::FAR.0 / (24 * 3600 * 1_000_000_000),
                 first.0 as f64 / 1e9
             ),
@@ -123,6 +136,17 @@ mod tests {
         assert_eq!(span(&[&usual, &[century]]), ((5 * SECOND, 9 * SECOND), 5, 1));
         let unix = usual.map(|time| time + century);
         assert_eq!(span(&[&unix, &[0], &unix, &[u64::MAX]]), ((unix[0], unix[4]), 10, 2));
+    }
+
+    #[test]
+    fn a_processor_with_another_clock_is_left_out() {
+        let run = |from: u64, count: u64| (0..count).map(|at| from + at * SECOND).collect::<Vec<u64>>();
+        let wall = 40 * 365 * DAY;
+        let both = [run(0, 60), run(wall, 20)].concat();
+        assert_eq!(span(&[&both]), ((0, 59 * SECOND), 60, 20));
+        assert_eq!(span(&[&run(0, 60), &run(wall, 20), &run(60 * SECOND, 5)]), ((0, 64 * SECOND), 65, 20));
+        // The larger group is right, also if it is the later one.
+        assert_eq!(span(&[&[run(0, 20), run(wall, 60)].concat()]), ((wall, wall + 59 * SECOND), 60, 20));
     }
 
     #[test]

@@ -17,6 +17,8 @@ fn read(bytes: &[u8], step: usize, is_perf: bool) -> Batch {
         all.events.append(&mut batch.events);
         all.threads.append(&mut batch.threads);
         all.marks.append(&mut batch.marks);
+        all.waits.append(&mut batch.waits);
+        all.calls.append(&mut batch.calls);
         all.lost.append(&mut batch.lost);
         all.diagnostics.append(&mut batch.diagnostics);
         if !more {
@@ -32,6 +34,8 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(whole.events, steps.events);
     assert_eq!(whole.threads, steps.threads);
     assert_eq!(whole.marks, steps.marks);
+    assert_eq!(whole.waits, steps.waits);
+    assert_eq!(whole.calls, steps.calls);
     assert_eq!(whole.diagnostics, steps.diagnostics);
     let lines = bytes.iter().filter(|byte| **byte == b'\n').count() + 1;
     assert!(whole.events.len() <= lines);

@@ -21,6 +21,19 @@ fn read(bytes: &[u8], step: usize) -> Batch {
     reader(bytes, step).read_all().expect("memory reads")
 }
 
+/// Returns a text that a program writes to `trace_marker`.
+fn print(random: &mut Random) -> &'static [u8] {
+    const TEXTS: [&[u8]; 6] = [
+        b"B|2|bindApplication",
+        b"E|2",
+        b"S|9|launchingActivity#7|0",
+        b"F|9|launchingActivity#7|0",
+        b"I|9|launchingActivity#7:completed-cold:com.example",
+        b"now",
+    ];
+    TEXTS[random.below(6) as usize]
+}
+
 /// Returns packets of each kind that the reader knows.
 fn packets(random: &mut Random) -> Vec<Message> {
     let mut time = 1000;
@@ -37,12 +50,15 @@ fn packets(random: &mut Random) -> Vec<Message> {
             let reason = Message::new().number(1, u64::from(tid)).number(2, 1).number(3, random.below(2));
             bundle = bundle.message(
                 2,
-                &match random.below(6) {
+                &match random.below(10) {
                     0 => event(time, tid, 45, &request.number(4, 4096).bytes(5, b"WS").bytes(6, b"comm")),
                     1 => event(time, tid, 125, &request.bytes(5, b"WS").number(7, 0)),
                     2 => event(time, tid, 119, &request.bytes(4, b"R").bytes(5, b"comm")),
                     3 => event(time, tid, 20, &thread),
                     4 => event(time, tid, 18, &reason),
+                    5 => event(time, tid, 3, &Message::new().bytes(2, print(random))),
+                    6 => event(time, tid, 43 + random.below(2) as u32, &request),
+                    7 => event(time, tid, 255 + random.below(2) as u32, &request),
                     _ => event(time, tid, 4, &thread),
                 },
             );
@@ -57,6 +73,12 @@ fn packets(random: &mut Random) -> Vec<Message> {
         };
         all.push(packet(1 + random.below(2) as u32, &bundle).number(42, random.below(2)));
     }
+    let frame = |random: &mut Random| {
+        let content = Message::new().number(1, random.below(3)).number(4, 2).number(9, random.below(200));
+        let frame = Message::new().message(1 + random.below(5) as u32, &content);
+        Message::new().message(76, &frame).number(8, time + random.below(50)).number(58, 3 * random.below(3))
+    };
+    all.extend([frame(random), frame(random), frame(random)]);
     let clock = |id: u64| Message::new().number(1, id).number(2, 500 + id);
     let process = Message::new().number(1, 2).number(2, 1).bytes(3, b"/bin/app").number(5, 10_001);
     let thread = Message::new().number(1, 3).bytes(2, b"worker").number(3, 2);
@@ -65,7 +87,8 @@ fn packets(random: &mut Random) -> Vec<Message> {
     let cpu = Message::new().number(1, 0).number(3, random.below(9));
     let stats = Message::new().number(1, 1 + random.below(2)).message(2, &cpu).bytes(7, b"block/x");
     all.extend([
-        Message::new().message(6, &Message::new().message(1, &clock(1)).message(1, &clock(6))),
+        Message::new().message(6, &[1, 3, 6].map(clock).iter().fold(Message::new(), |all, one| all.message(1, one))),
+        Message::new().message(59, &Message::new().number(58, 3)).number(10, 1),
         Message::new().message(2, &Message::new().message(1, &process).message(2, &thread)).number(8, time),
         Message::new().message(47, &Message::new().message(1, &package)),
         Message::new().message(12, &Message::new().message(26, &symbol)).number(10, 1).number(13, 1),
@@ -114,6 +137,10 @@ fuzz_target!(
         assert_eq!(whole.events, steps.events);
         assert_eq!(whole.threads, steps.threads);
         assert_eq!(whole.lost, steps.lost);
+        assert_eq!(whole.marks, steps.marks);
+        assert_eq!(whole.waits, steps.waits);
+        assert_eq!(whole.calls, steps.calls);
+        assert!(whole.waits.iter().all(|wait| wait.ended >= Some(wait.began)));
         assert_eq!(whole.diagnostics, steps.diagnostics);
         assert!(whole.lost.iter().all(|gap| gap.before >= gap.after));
         let mut rows = CollectedRows::default();

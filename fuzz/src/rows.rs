@@ -5,7 +5,7 @@ use std::io;
 
 use fonio_core::{
     Bio, BlockedCount, BlockedIn, ByteCount, Call, Content, DeviceId, Diagnostic, File, FileFlags, Flags,
-    Link, LinkEnd, LinkKind, Mark, Metric, Nanos, Op, Request, RowSink, Sample, Sector, Severity,
+    IoWait, Link, LinkEnd, LinkKind, Mark, Metric, Nanos, Op, Request, RowSink, Sample, Sector, Severity,
     SqliteWrite, Statement, Thread, Timestamp, Wait, WaitReason,
 };
 
@@ -215,6 +215,8 @@ impl Rows {
                 waker_tid: b.maybe(Bytes::small),
                 blocked_in: b.maybe(|b| b.one(BlockedIn::ALL)),
                 file_id: b.maybe(Bytes::small),
+                io_wait: b.maybe(|b| b.one(IoWait::ALL)),
+                function: b.maybe(Bytes::text),
             }),
             10 => self.blocked_counts.push(BlockedCount {
                 tid: b.small(),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::op::{Flags, Op};
-use crate::rows::{Diagnostic, Mark, Request, Sample, Thread};
+use crate::rows::{Call, Diagnostic, Mark, Request, Sample, Thread, Wait};
 use crate::units::{ByteCount, DeviceId, Nanos, Sector, Timestamp};
 
 /// One event of the kernel's block layer, read from any trace format.
@@ -297,6 +297,10 @@ pub struct Batch {
     pub threads: Vec<Thread>,
     /// Marks that the source contains (`trace_marker`, blktrace messages).
     pub marks: Vec<Mark>,
+    /// Waits of threads that the source shows, each at its end.
+    pub waits: Vec<Wait>,
+    /// File-system calls that the source shows, each at its end. The assembler does not number them.
+    pub calls: Vec<Call>,
     /// Samples that the source contains (`cpu_frequency`, thermal events).
     pub samples: Vec<Sample>,
     /// Gaps in which events of the source were lost.
@@ -315,6 +319,8 @@ impl Batch {
         self.requests.clear();
         self.threads.clear();
         self.marks.clear();
+        self.waits.clear();
+        self.calls.clear();
         self.samples.clear();
         self.lost.clear();
         self.instants.clear();

@@ -46,8 +46,8 @@ pub use random::Random;
 pub use reader::TraceReader;
 pub use relation::Relation;
 pub use rows::{
-    Bio, BlockedCount, BlockedIn, Call, Content, Diagnostic, File, Link, LinkEnd, LinkKind, Mark, Metric,
-    Request, Sample, Severity, SqliteWrite, Statement, Thread, Wait, WaitReason,
+    Bio, BlockedCount, BlockedIn, Call, Content, Diagnostic, File, IoWait, Link, LinkEnd, LinkKind, Mark,
+    Metric, Request, Sample, Severity, SqliteWrite, Statement, Thread, Wait, WaitReason,
 };
 pub use sink::RowSink;
 pub use unit_name::{CgroupUnit, Engine, unit_name};

@@ -25,6 +25,8 @@ pub trait TraceReader {
             all.requests.append(&mut batch.requests);
             all.threads.append(&mut batch.threads);
             all.marks.append(&mut batch.marks);
+            all.waits.append(&mut batch.waits);
+            all.calls.append(&mut batch.calls);
             all.samples.append(&mut batch.samples);
             all.lost.append(&mut batch.lost);
             all.instants.add_all(batch.instants.runs());

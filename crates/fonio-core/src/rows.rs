@@ -323,6 +323,19 @@ impl BlockedIn {
     }
 }
 
+named! {
+    /// The kernel's account of a wait in uninterruptible sleep (state D), from a trace of the scheduler.
+    IoWait {
+        /// The kernel counted the wait as I/O (`io_schedule`).
+        Yes = "yes",
+        /// The kernel did not count the wait as I/O. The thread can still have waited for storage: for a commit of the
+        /// journal, or for a lock that a thread held during I/O.
+        No = "no",
+        /// The trace does not show the account: it lacks the event `sched_blocked_reason`.
+        Unknown = "unknown",
+    }
+}
+
 /// `waits.parquet`: one interval in which a thread was blocked or waited for a processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -336,11 +349,16 @@ pub struct Wait {
     /// The thread that ended the wait; `None` for an interrupt. In a thread's first interval (reason
     /// [`Cpu`](WaitReason::Cpu)), this is the thread that created the waiting thread.
     pub waker_tid: Option<u32>,
-    /// The operation in which the thread was blocked; `None` for waits of a launch, where the operation is
-    /// unknown.
+    /// The operation in which the thread was blocked; `None` for waits of a launch and of a trace of the scheduler,
+    /// where the operation is unknown.
     pub blocked_in: Option<BlockedIn>,
     /// The file of the operation in which the thread was blocked.
     pub file_id: Option<u32>,
+    /// The kernel's account of the wait, if the row comes from a trace of the scheduler. Such a wait is not known to
+    /// be for storage, unless the account is [`Yes`](IoWait::Yes).
+    pub io_wait: Option<IoWait>,
+    /// The function of the kernel in which the thread slept, if a trace of the scheduler names it.
+    pub function: Option<String>,
 }
 
 /// `blocked_counts.parquet`: the number and total time of a thread's uninterruptible waits that were too

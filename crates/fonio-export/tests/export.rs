@@ -253,6 +253,8 @@ fn perfetto_json() {
             waker_tid: None,
             blocked_in: None,
             file_id: None,
+            io_wait: None,
+            function: None,
         })?;
         let mark = |at, until: Option<u64>, name: &str| Mark {
             at: Timestamp(at),

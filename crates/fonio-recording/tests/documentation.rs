@@ -84,6 +84,8 @@ fn write_recording(dir: &Path) {
                 waker_tid: None,
                 blocked_in: Some(BlockedIn::Fsync),
                 file_id,
+                io_wait: None,
+                function: None,
             })
             .unwrap();
     }

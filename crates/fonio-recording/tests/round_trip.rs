@@ -9,8 +9,8 @@ use std::io;
 use fonio_core::meta::SCHEMA_VERSION;
 use fonio_core::{
     Bio, BlockedCount, BlockedIn, ByteCount, Call, CollectedRows, Content, DeviceId, Diagnostic, File,
-    FileFlags, Flags, Link, LinkEnd, LinkKind, Mark, Meta, Metric, Nanos, Op, Request, RowSink, Sample,
-    Sector, Severity, SqliteWrite, Statement, Thread, Timestamp, Wait, WaitReason, ignore_rows,
+    FileFlags, Flags, IoWait, Link, LinkEnd, LinkKind, Mark, Meta, Metric, Nanos, Op, Request, RowSink,
+    Sample, Sector, Severity, SqliteWrite, Statement, Thread, Timestamp, Wait, WaitReason, ignore_rows,
 };
 use fonio_recording::{Recording, Table, Tables, Writer, WriterOptions, is_recording};
 use generated::{Checked, Generated};
@@ -132,8 +132,10 @@ prop_compose! {
         waker_tid: Option<u32>,
         blocked_in in of(select(BlockedIn::ALL)),
         file_id: Option<u32>,
+        io_wait in of(select(IoWait::ALL)),
+        function in of(text()),
     ) -> Wait {
-        Wait { tid, began, ended, reason, request_id, waker_tid, blocked_in, file_id }
+        Wait { tid, began, ended, reason, request_id, waker_tid, blocked_in, file_id, io_wait, function }
     }
 }
 

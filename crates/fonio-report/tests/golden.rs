@@ -1,6 +1,7 @@
 //! Compares the complete report in each format with a golden file.
 
 use expect_test::expect_file;
+use fonio_analysis::waits::uninterruptible::Uninterruptible;
 use fonio_analysis::{Answer, Comparison};
 use fonio_report::{Document, TerminalStyle};
 
@@ -68,6 +69,33 @@ fn markdown() {
     let mut out = Vec::new();
     fonio_report::render_markdown(&document(), &mut out).expect("memory takes everything");
     expect_file!["golden/report.md"].assert_eq(&String::from_utf8(out).expect("a report is UTF-8"));
+}
+
+/// A trace without block events: who was blocked, in three times, and nothing about requests.
+#[test]
+fn a_trace_of_the_scheduler() {
+    let analysis = sample::of_scheduler();
+    let document = Document::from_analysis(&analysis, &sample::meta());
+    let sections: Vec<&str> = document.sections.iter().map(|section| section.id.as_str()).collect();
+    assert_eq!(sections, ["uninterruptible", "trust"]);
+    let text = terminal(&document, TerminalStyle { width: 120, ..TerminalStyle::PLAIN });
+    expect_file!["golden/scheduler.txt"].assert_eq(&text);
+    let mut html = Vec::new();
+    fonio_report::render_html(&document, &mut html).expect("memory takes everything");
+    let html = String::from_utf8(html).expect("a report is UTF-8");
+    for word in ["Who was blocked in the kernel?", "folio_wait_bit_common", "Not I/O", "Late frames of apps"]
+    {
+        assert!(html.contains(word), "{word}");
+    }
+    // With block events, the sections about requests are there, too.
+    let mut both = sample::analysis(500);
+    both.uninterruptible =
+        analysis.uninterruptible.map(|answer| Uninterruptible { has_block_events: true, ..answer });
+    let with = Document::from_analysis(&both, &sample::meta());
+    assert_eq!(
+        with.sections.len(),
+        Document::from_analysis(&sample::analysis(500), &sample::meta()).sections.len() + 1
+    );
 }
 
 #[test]

@@ -23,6 +23,7 @@ pub fn assemble(
     let mut assembler = Assembler::new(options);
     let mut batch = Batch::default();
     let mut seen = Seen::default();
+    let mut calls = 0;
     loop {
         let more = reader.next_batch(&mut batch)?;
         let fresh = seen.span.ends().is_none();
@@ -35,6 +36,14 @@ pub fn assemble(
         }
         for row in &batch.marks {
             sink.mark(row)?;
+        }
+        for row in &batch.waits {
+            sink.wait(row)?;
+        }
+        for row in &mut batch.calls {
+            row.call_id = calls;
+            calls += 1;
+            sink.call(row)?;
         }
         for row in &batch.samples {
             sink.sample(row)?;

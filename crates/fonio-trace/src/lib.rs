@@ -3,6 +3,7 @@
 //! This crate reads bytes through [`std::io::Read`]; it opens nothing and reads no clock. A reader turns bytes into
 //! [`Batch`](fonio_core::Batch)es of block events; the [`assembler`] turns block events into rows.
 
+pub mod answers;
 pub mod assemble;
 pub mod assembler;
 pub mod biosnoop;
@@ -19,7 +20,9 @@ pub mod input;
 pub mod lines;
 pub mod perfetto;
 pub mod recognise;
+mod scheduling;
 mod span;
+mod syncs;
 pub mod systrace;
 pub mod trace_dat;
 mod unpack;

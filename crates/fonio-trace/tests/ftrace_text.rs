@@ -77,6 +77,52 @@ fn check(trace: &str, expected: Expect) {
     expected.assert_eq(&show(trace.as_bytes()));
 }
 
+/// A launch in a systrace of Android: who was blocked, by the kernel's account, and in which function.
+#[test]
+fn waits_of_threads() {
+    let text = "\
+system-900 (900) [001] ...1 1.000000: tracing_mark_write: S|900|launching: com.example|0
+<idle>-0 (-----) [000] d..2 1.000000: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=ample.app next_pid=30 next_prio=110
+ample.app-30 (30) [000] d..2 1.010000: sched_switch: prev_comm=ample.app prev_pid=30 prev_prio=110 prev_state=D|K ==> next_comm=swapper/0 next_pid=0 next_prio=120
+<idle>-0 (-----) [001] d..2 1.040000: sched_waking: comm=ample.app pid=30 prio=110 success=1 target_cpu=000
+<idle>-0 (-----) [001] d..2 1.040001: sched_blocked_reason: pid=30 iowait=1 caller=wait_on_page_bit+0x34/0x70
+<idle>-0 (-----) [000] d..2 1.041000: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=ample.app next_pid=30 next_prio=110
+ample.app-30 (30) [000] d..2 1.050000: f2fs_sync_file_enter: dev = (259,23), ino = 12, pino = 3, i_mode = 0x81b0
+ample.app-30 (30) [000] d..2 1.050001: sched_switch: prev_comm=ample.app prev_pid=30 prev_prio=110 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120
+<idle>-0 (-----) [000] d..2 1.051000: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=ample.app next_pid=30 next_prio=110
+ample.app-30 (30) [000] d..2 1.052000: sched_switch: prev_comm=ample.app prev_pid=30 prev_prio=110 prev_state=D ==> next_comm=swapper/0 next_pid=0 next_prio=120
+<idle>-0 (-----) [000] d..2 1.062000: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=ample.app next_pid=30 next_prio=110
+ample.app-30 (30) [000] d..2 1.063000: f2fs_sync_file_exit: dev = (259,23), ino = 12, cp_reason: no needed, datasync = 1, ret = 0
+system-900 (900) [001] ...1 1.070000: tracing_mark_write: F|900|launching: com.example|0
+";
+    let (all, reader) = read_all(text.as_bytes());
+    assert_eq!(reader.source().shows, ["scheduler"]);
+    let shown: Vec<String> = (all.waits.iter())
+        .map(|wait| {
+            let ended = wait.ended.expect("it ended");
+            format!("{} {} {} {:?} {:?}", wait.tid, wait.began.0, ended.0, wait.io_wait, wait.function)
+        })
+        .chain(all.calls.iter().map(|call| {
+            format!("{} {} {} {:?}", call.name, call.tid, call.entered.0, call.exited.map(|at| at.0))
+        }))
+        .chain(
+            all.marks
+                .iter()
+                .map(|mark| format!("{} {} {:?}", mark.name, mark.at.0, mark.until.map(|at| at.0))),
+        )
+        .collect();
+    expect![[r#"
+        30 1010000000 1040000000 Some(Yes) Some("wait_on_page_bit")
+        30 1052000000 1062000000 Some(Unknown) None
+        fdatasync 30 1050000000 Some(1063000000)
+        launching: com.example 1000000000 Some(1070000000)"#]]
+    .assert_eq(&shown.join("\n"));
+    // A wait across lost events is left out.
+    let lost = text.replacen("<idle>-0 (-----) [001]", "CPU:0 [LOST 3 EVENTS]\n<idle>-0 (-----) [001]", 1);
+    let (all, _) = read_all(lost.as_bytes());
+    assert_eq!(all.waits.iter().map(|wait| wait.began.0).collect::<Vec<_>>(), [1_052_000_000]);
+}
+
 #[test]
 fn nanoseconds_and_counters() {
     check(

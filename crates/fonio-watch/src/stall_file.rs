@@ -87,7 +87,7 @@ mod encoded_waits {
 
     pub(super) fn serialize<S: Serializer>(waits: &[Wait], serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(waits.iter().map(|wait| {
-            let Wait { tid, began, ended, reason, request_id: _, waker_tid, blocked_in, file_id } = *wait;
+            let Wait { tid, began, ended, reason, waker_tid, blocked_in, file_id, .. } = *wait;
             (tid, began, ended, blocked_in.unwrap_or(BlockedIn::Unknown), reason, file_id, waker_tid)
         }))
     }
@@ -103,6 +103,8 @@ mod encoded_waits {
             waker_tid,
             blocked_in: Some(blocked_in),
             file_id,
+            io_wait: None,
+            function: None,
         };
         Ok(waits.map(row).collect())
     }
@@ -420,8 +422,8 @@ mod tests {
             Timestamp(1000000000)
             Thread { tid: 71, from: Timestamp(1000000000), pid: Some(70), comm: Some("writer"), cgroup: Some("/system.slice/db.service"), uid: None, parent_pid: None, unit: Some("db.service") }
             File { file_id: 0, from: Timestamp(1000000000), device: Some(DeviceId(187695106)), inode: Some(12), path: Some("/srv/db-wal"), content: SqliteWal }
-            Wait { tid: 72, began: Timestamp(4000000000), ended: None, reason: Unknown, request_id: None, waker_tid: None, blocked_in: Some(KernelThread), file_id: None }
-            Wait { tid: 71, began: Timestamp(5000000000), ended: Some(Timestamp(7100000000)), reason: Storage, request_id: None, waker_tid: Some(9), blocked_in: Some(Fsync), file_id: Some(0) }
+            Wait { tid: 72, began: Timestamp(4000000000), ended: None, reason: Unknown, request_id: None, waker_tid: None, blocked_in: Some(KernelThread), file_id: None, io_wait: None, function: None }
+            Wait { tid: 71, began: Timestamp(5000000000), ended: Some(Timestamp(7100000000)), reason: Storage, request_id: None, waker_tid: Some(9), blocked_in: Some(Fsync), file_id: Some(0), io_wait: None, function: None }
             BlockedCount { tid: 71, blocked_in: Read, reason: Storage, from: Timestamp(1000000000), until: Timestamp(4000000000), below: Nanos(2048000), count: 17, total: Nanos(20000000) }
             Request { request_id: 0, device: DeviceId(187695104), op: Write, flags: Flags(5), flags_known: Flags(31), sector: Some(Sector(2048)), bytes: ByteCount(8192), queued: Some(Timestamp(4999300000)), inserted: None, issued: Some(Timestamp(4999500000)), reissued: None, completed: Some(Timestamp(5000000000)), requeues: None, cpu: None, tid: Some(71), cause_tid: Some(72), file_id: Some(0), content: SqliteWal, ioprio: None, error: Some(-5) }
             Request { request_id: 1, device: DeviceId(187695104), op: Write, flags: Flags(5), flags_known: Flags(31), sector: Some(Sector(2064)), bytes: ByteCount(8192), queued: Some(Timestamp(5000200000)), inserted: None, issued: None, reissued: None, completed: Some(Timestamp(5000900000)), requeues: None, cpu: None, tid: Some(71), cause_tid: Some(72), file_id: Some(0), content: SqliteWal, ioprio: None, error: Some(-5) }

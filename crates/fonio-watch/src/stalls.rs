@@ -187,6 +187,8 @@ pub(crate) mod tests {
             waker_tid: None,
             blocked_in: Some(BlockedIn::Fsync),
             file_id: None,
+            io_wait: None,
+            function: None,
         };
         ObservedWait { row, party: PartyId(party), comm: format!("thread {party}"), file: None }
     }

@@ -135,7 +135,9 @@ impl RowSink for Analyser {
     }
 
     fn wait(&mut self, row: &Wait) -> io::Result<()> {
-        self.row(Row::Wait(row))
+        let longest = row.function.as_ref().map_or(0, String::len);
+        let cut = self.left_out.shorten(row, |row| [row.function.as_mut()], longest);
+        self.row(Row::Wait(cut.as_ref().unwrap_or(row)))
     }
 
     fn wait_left_out(&mut self, row: &Wait) -> io::Result<()> {

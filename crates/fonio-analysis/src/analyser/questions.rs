@@ -42,6 +42,7 @@ use crate::verdict::validity::{Validity, ValidityTally};
 use crate::waits::blocked::{Blocked, BlockedTally};
 use crate::waits::outstanding::{Outstanding, OutstandingTally};
 use crate::waits::queueing::{QueueTally, Queueing};
+use crate::waits::uninterruptible::{Uninterruptible, UninterruptibleTally};
 
 macro_rules! each {
     ($self:ident: $($question:ident)*, $row:ident $arguments:tt) => {{
@@ -179,6 +180,9 @@ questions! {
     /// The threads that were blocked on storage, if the recording has the waits of all threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     blocked: BlockedTally => Option<Blocked>,
+    /// The threads in uninterruptible sleep, if the recording comes from a trace of the scheduler.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    uninterruptible: UninterruptibleTally => Option<Uninterruptible>,
     /// Sequential and random requests.
     sequentiality: SequentialTally => Sequentiality,
     /// Queue time, depth and busy time.

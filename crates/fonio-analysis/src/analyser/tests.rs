@@ -103,6 +103,8 @@ pub(crate) fn wait(text: &str) -> Wait {
         waker_tid: number('w'),
         blocked_in: Some(BlockedIn::from_name(words[1]).unwrap_or_else(|| panic!("{text}"))),
         file_id: number('f'),
+        io_wait: None,
+        function: None,
     }
 }
 
@@ -204,17 +206,6 @@ fn nothing_at_all() {
     assert!(!analysis.validity.ok);
     assert_eq!(analysis.verdict, "The measurement is not valid: There are no requests to analyse.");
     assert_eq!(analysis.findings, []);
-}
-
-#[test]
-fn a_trace_of_the_scheduler_alone_says_what_it_lacks() {
-    let mut meta = Meta::default();
-    meta.source.shows = vec![fonio_core::meta::SHOWS_SCHEDULER.to_owned()];
-    let analysis = Analyser::new(AnalysisOptions::default()).finish(&meta);
-    assert_eq!(
-        analysis.verdict,
-        "The measurement is not valid: The trace shows which threads were blocked, but has no block events, so the device, its queue and the cause are unknown."
-    );
 }
 
 #[test]
@@ -457,6 +448,8 @@ fn feed_many_waits_of_a_launch() {
             waker_tid: Some(id),
             blocked_in: Some(BlockedIn::Read),
             file_id: None,
+            io_wait: None,
+            function: None,
         };
         analyser.wait(&wait).unwrap();
     }

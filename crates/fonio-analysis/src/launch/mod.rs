@@ -174,7 +174,8 @@ impl Question for LaunchTally {
             Row::Mark(row) if row.name == MARK && self.mark.is_none() => {
                 self.mark = Some((row.at, row.until, row.tid));
             }
-            Row::Wait(row) => {
+            // A trace of the scheduler shows only the waits in state D; its marks are those of other programs.
+            Row::Wait(row) if row.io_wait.is_none() => {
                 self.count += 1;
                 if self.count == WAITS_MAX + 1 || self.threads.len() > THREADS_MAX {
                     self.count = self.count.max(WAITS_MAX + 1);

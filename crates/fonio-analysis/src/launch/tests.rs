@@ -25,6 +25,8 @@ fn launch(until: u64, waits: &str) -> Option<Launch> {
             waker_tid: words.get(4).and_then(|waker| waker.parse().ok()),
             blocked_in: None,
             file_id: None,
+            io_wait: None,
+            function: None,
         };
         tally.row(Row::Wait(&row), &mut context);
     }

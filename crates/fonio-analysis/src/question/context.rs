@@ -1,7 +1,7 @@
 //! State shared by several questions: times, devices, names and counts.
 
-use fonio_core::meta::{SOURCE_PROCFS, SOURCE_PTRACE, SOURCE_WATCH};
-use fonio_core::{DeviceId, Flags, Meta, Nanos, Request, Timestamp};
+use fonio_core::meta::{SHOWS_SCHEDULER, SOURCE_PROCFS, SOURCE_PTRACE, SOURCE_WATCH};
+use fonio_core::{DeviceId, EventKind, Flags, Meta, Nanos, Request, Timestamp};
 use rustc_hash::FxHashMap;
 
 use super::flush::FlushFinder;
@@ -19,6 +19,10 @@ use crate::requests::times::{ResponseTally, ServiceTally};
 
 /// The source format of recordings from tracepoints.
 pub(crate) const LIVE: &str = "tracefs";
+
+/// Kinds of events that show requests or bios.
+const BLOCK_KINDS: [EventKind; 5] =
+    [EventKind::BioQueue, EventKind::BioComplete, EventKind::Insert, EventKind::Issue, EventKind::Complete];
 
 /// Maximum number of devices with requests. Some questions keep up to 400 KB for each device.
 pub(crate) const DEVICES_MAX: usize = 256;
@@ -250,6 +254,16 @@ impl<'a> Ending<'a> {
     /// Returns whether fonio recorded only file-system calls. The absence of requests then shows nothing.
     pub(crate) fn is_calls_only(&self) -> bool {
         self.meta.source.format == SOURCE_PTRACE
+    }
+
+    /// Returns whether the recording comes from a trace that shows the scheduler and no requests.
+    pub(crate) fn is_scheduler_only(&self) -> bool {
+        let shows_blocks = BLOCK_KINDS.iter().any(|kind| self.shows(kind.name()));
+        self.shows(SHOWS_SCHEDULER) && !shows_blocks && self.context.devices.is_empty()
+    }
+
+    fn shows(&self, what: &str) -> bool {
+        self.meta.source.shows.iter().any(|shown| shown == what)
     }
 
     pub(crate) fn duration(&self) -> Nanos {

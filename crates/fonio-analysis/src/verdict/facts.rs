@@ -112,7 +112,7 @@ pub(crate) mod tests {
     #[test]
     fn every_figure_has_a_label_of_its_own() {
         let mut seen: BTreeMap<String, String> = BTreeMap::new();
-        for figure in everything_twice().into_iter().flat_map(|analysis| analysis.figures()) {
+        for figure in all_analyses().into_iter().flat_map(|analysis| analysis.figures()) {
             let Figure { name, label, .. } = figure;
             assert!(label != name && !label.contains('_'), "{name} has no label");
             if let Some(other) = seen.insert(label.clone(), name.clone()).filter(|other| *other != name) {
@@ -122,8 +122,9 @@ pub(crate) mod tests {
         assert!(seen.len() > 200, "{} figures", seen.len());
     }
 
-    fn everything_twice() -> [Analysis; 2] {
-        [everything(0), everything(60_000)]
+    /// Returns analyses in which all figures are known.
+    fn all_analyses() -> [Analysis; 3] {
+        [everything(0), everything(60_000), crate::waits::uninterruptible::tests::example()]
     }
 
     /// Returns the names of all figures and words, taken from the analysis of a recording in which all
@@ -136,12 +137,12 @@ pub(crate) mod tests {
         let mut idle = fonio_core::Meta::default();
         idle.source.format = "tracefs".to_owned();
         let idle = analyse_rows(&[], &idle);
-        let all = everything_twice().into_iter().chain([bare, idle]).map(|analysis| facts(&analysis));
+        let all = all_analyses().into_iter().chain([bare, idle]).map(|analysis| facts(&analysis));
         all.flat_map(|facts| facts.figures.into_keys().chain(facts.words.into_keys())).collect()
     }
 
     pub(crate) fn figures_of_everything() -> BTreeSet<String> {
-        everything_twice().iter().flat_map(|analysis| facts(analysis).figures.into_keys()).collect()
+        all_analyses().iter().flat_map(|analysis| facts(analysis).figures.into_keys()).collect()
     }
 
     /// Checks that `docs/figures.md` is up to date; `UPDATE_EXPECT=1 cargo test` regenerates it.
@@ -162,7 +163,7 @@ recording does not show is *unknown*.
 |---|---|---|---|
 ";
         let mut all: BTreeMap<String, Figure> = BTreeMap::new();
-        for analysis in everything_twice() {
+        for analysis in all_analyses() {
             let figures = facts(&analysis).figures;
             for figure in figures.values() {
                 // For brevity, list one subject instead of all subjects, and the median instead of all

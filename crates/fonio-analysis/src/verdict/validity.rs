@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use fonio_core::meta::SHOWS_SCHEDULER;
 use fonio_core::{Diagnostic, EventKind, Meta, Nanos, Request, Severity, Timestamp, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -96,8 +95,12 @@ const EVENTS_OF_REQUEST: u64 = 2;
 const CALLS_ONLY: &str =
     "Only file-system calls were recorded, so requests to devices and the waits of threads are unknown.";
 
-/// What a trace of only the scheduler does not show. The reader's diagnostic names the blocked threads.
+/// What a trace of only the scheduler does not show.
 const NO_BLOCK_EVENTS: &str = "The trace shows which threads were blocked, but has no block events, so the device, its queue and the cause are unknown.";
+
+/// Formats of traces that can show the scheduler, and what such a trace lacks if it shows nothing.
+const TRACES_OF_SCHEDULER: [&str; 4] = ["ftrace", "perf-script", "perfetto", "systrace"];
+const NEITHER: &str = "The trace shows neither requests (block events) nor blocked threads (sched_switch).";
 
 /// Code of the diagnostic for a completion whose issue was not seen.
 const UNISSUED: &str = "completions-without-issue";
@@ -174,11 +177,12 @@ impl Question for ValidityTally {
         // A live recording without requests is valid: nothing happened. A trace without requests usually
         // lacks the required events.
         let idle = end.is_live() && self.requests == 0 && lost.gaps == 0 && lost.events == 0;
+        // A trace of the scheduler alone is judged by the waits of threads.
+        let is_scheduler_only = self.requests == 0 && end.is_scheduler_only();
         if self.requests == 0 {
-            if !idle && !end.is_calls_only() {
-                let shows_threads = meta.source.shows.iter().any(|kind| kind == SHOWS_SCHEDULER);
-                let problem =
-                    if shows_threads { NO_BLOCK_EVENTS } else { "There are no requests to analyse." };
+            if !idle && !end.is_calls_only() && !is_scheduler_only {
+                let is_of_scheduler = TRACES_OF_SCHEDULER.contains(&meta.source.format.as_str());
+                let problem = if is_of_scheduler { NEITHER } else { "There are no requests to analyse." };
                 problems.push(problem.to_owned());
             }
         } else if self.without_completion == self.requests {
@@ -191,7 +195,8 @@ impl Question for ValidityTally {
             }
         }
         let events = self.requests.saturating_mul(EVENTS_OF_REQUEST).saturating_add(lost.events);
-        if ratio(lost.events, events).is_some_and(|share| share >= LOST_SHARE_MAX) {
+        // The number of recorded events of the scheduler is unknown; waits across a loss are left out.
+        if !is_scheduler_only && ratio(lost.events, events).is_some_and(|share| share >= LOST_SHARE_MAX) {
             problems.push(format!(
                 "{} were lost while recording; {} requests were recorded.",
                 lost_in_words(lost.events, lost.uncounted),
@@ -225,6 +230,7 @@ impl Question for ValidityTally {
             problems,
             unknown: match self.requests {
                 0 if end.is_calls_only() => vec![CALLS_ONLY.to_owned()],
+                0 if is_scheduler_only => vec![NO_BLOCK_EVENTS.to_owned()],
                 0 => Vec::new(),
                 _ => self.unknown(end),
             },

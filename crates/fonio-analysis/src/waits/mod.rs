@@ -1,5 +1,7 @@
-//! Waits for storage: waits of threads, possible waits of programs, and waits in queues.
+//! Waits for storage: waits of threads, possible waits of programs, and waits in queues; and waits in a trace of the
+//! scheduler, which may be for storage.
 
 pub mod blocked;
 pub mod outstanding;
 pub mod queueing;
+pub mod uninterruptible;

@@ -171,6 +171,8 @@ mod tests {
             waker_tid: Some(waker),
             blocked_in: None,
             file_id: None,
+            io_wait: None,
+            function: None,
         }
     }
 

@@ -54,6 +54,8 @@ fn wait(id: u64, tid: u32, waker: u32) -> Wait {
         waker_tid: Some(waker),
         blocked_in: None,
         file_id: None,
+        io_wait: None,
+        function: None,
     }
 }
 

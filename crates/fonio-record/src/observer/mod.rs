@@ -314,6 +314,8 @@ impl Observer {
             waker_tid: None,
             blocked_in: Some(judgement.blocked_in),
             file_id: None,
+            io_wait: None,
+            function: None,
         };
         Some(ObservedWait { row, party, comm, file: None })
     }
@@ -439,6 +441,8 @@ fn drain_blocked(
             waker_tid: wait.waker_tid,
             blocked_in: Some(wait.blocked_in),
             file_id: None,
+            io_wait: None,
+            function: None,
         };
         let comm = text(&thread.comm);
         let party = party(wait.tid, thread, wait.blocked_in);

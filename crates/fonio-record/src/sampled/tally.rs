@@ -124,6 +124,8 @@ impl Tally {
             waker_tid: None,
             blocked_in: Some(open.blocked_in),
             file_id: open.file,
+            io_wait: None,
+            function: None,
         });
     }
 

@@ -8,7 +8,7 @@ mod names;
 
 use std::io;
 
-use fonio_core::meta::{Host, Mount};
+use fonio_core::meta::{Host, LATE_FRAME, Mount};
 use fonio_core::{
     Diagnostic, File, Mark, Meta, Metric, RowSink, Sample, Statement, Thread, Wait, forward_rows,
 };
@@ -47,8 +47,46 @@ const HARMLESS: [&str; 25] = [
 ];
 /// The names of marks that fonio sets itself.
 const OWN_MARKS: [&str; 2] = ["command", "launch"];
+/// The beginnings of the names of marks after which only a package follows, and of marks without any name.
+const PACKAGE_MARKS: [&str; 1] = ["launching: "];
+const LAUNCH_MARK: &str = "launchingActivity#";
+const NAMELESS_MARKS: [&str; 4] =
+    ["MetricsLogger:launchObserverNotifyIntentStarted", "activityResume", "activityStart", "bindApplication"];
 /// The text that replaces a message that may contain names.
 const REDACTED: &str = "the message is left out, because it may contain names";
+
+/// The ends of a launch in the mark of Android's system server.
+const COMPLETIONS: [&str; 3] = ["completed-cold", "completed-warm", "completed-hot"];
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Returns whether a text consists of the words by which Android explains a late frame.
+fn is_reason(text: &str) -> bool {
+    const WORDS: [&str; 19] = [
+        "App",
+        "Buffer",
+        "CPU",
+        "Deadline",
+        "Display",
+        "Dropped",
+        "Error",
+        "Frame",
+        "GPU",
+        "HAL",
+        "Jank",
+        "Missed",
+        "Prediction",
+        "Scheduling",
+        "Stuffing",
+        "SurfaceFlinger",
+        "Unknown",
+        "Late",
+        "Present",
+    ];
+    text.split([' ', ',']).all(|word| word.is_empty() || WORDS.contains(&word))
+}
 
 /// A [`RowSink`] that passes rows on with tokens instead of names.
 ///
@@ -65,6 +103,33 @@ impl<S> Redactor<S> {
     /// Creates a redactor that passes redacted rows on to `next`.
     pub fn new(key: &Key, next: S) -> Redactor<S> {
         Redactor { names: Names::new(key), next }
+    }
+
+    /// Returns the name of a mark with tokens instead of the names of programs and packages.
+    fn mark_name(&self, name: &str) -> String {
+        let is_harmless = OWN_MARKS.contains(&name) || NAMELESS_MARKS.contains(&name);
+        if is_harmless || name.strip_prefix(LATE_FRAME).is_some_and(is_reason) {
+            return name.to_owned();
+        }
+        for begin in PACKAGE_MARKS {
+            if let Some(package) = name.strip_prefix(begin) {
+                return format!("{begin}{}", self.names.unit(package));
+            }
+        }
+        if let Some(rest) = name.strip_prefix(LAUNCH_MARK) {
+            match rest.split_once(':').map_or((rest, None), |(number, rest)| (number, Some(rest))) {
+                (number, None) if is_number(number) => return name.to_owned(),
+                (number, Some(rest)) if is_number(number) => {
+                    if let Some((kind, package)) = rest.split_once(':')
+                        && COMPLETIONS.contains(&kind)
+                    {
+                        return format!("{LAUNCH_MARK}{number}:{kind}:{}", self.names.unit(package));
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.names.token("mark", name)
     }
 
     /// Returns the sink to which the redactor passed the rows.
@@ -126,8 +191,7 @@ impl<S: RowSink> RowSink for Redactor<S> {
     }
 
     fn mark(&mut self, row: &Mark) -> io::Result<()> {
-        let is_own = OWN_MARKS.contains(&row.name.as_str());
-        let name = if is_own { row.name.clone() } else { self.names.token("mark", &row.name) };
+        let name = self.mark_name(&row.name);
         self.next.mark(&Mark { name, ..row.clone() })
     }
 

@@ -157,6 +157,38 @@ fn no_name_is_left_in_any_byte() {
     assert_ne!(text_of(&other), text);
 }
 
+/// A redacted trace of a phone still shows its launches and late frames.
+#[test]
+fn marks_of_launches_keep_their_form() {
+    let package = "com.secret.app";
+    let mut redactor = Redactor::new(&Key::of(b"0123456789abcdef"), CollectedRows::default());
+    let names = [
+        "launchingActivity#7".to_owned(),
+        format!("launchingActivity#7:completed-cold:{package}"),
+        format!("launching: {package}"),
+        "bindApplication".to_owned(),
+        "late frame: App Deadline Missed, Display HAL".to_owned(),
+        // Names of programs in the same form.
+        format!("late frame: {package}"),
+        format!("launchingActivity#{package}"),
+        format!("launchingActivity#7:{package}:x"),
+    ];
+    for name in names.clone() {
+        redactor.mark(&Mark { at: Timestamp(0), until: None, name, tid: None }).unwrap();
+    }
+    let unit = Some(package.to_owned());
+    redactor.thread(&Thread { unit, ..Thread::default() }).unwrap();
+    let rows = redactor.into_inner();
+    let token = rows.threads[0].unit.clone().unwrap();
+    assert!(!token.contains("secret"));
+    let found: Vec<&str> = rows.marks.iter().map(|mark| mark.name.as_str()).collect();
+    assert_eq!(found[0], names[0]);
+    assert_eq!(found[1], format!("launchingActivity#7:completed-cold:{token}"));
+    assert_eq!(found[2], format!("launching: {token}"));
+    assert_eq!(found[3..5], names[3..5]);
+    assert!(found[5..].iter().all(|name| name.starts_with("mark-") && !name.contains("secret")), "{found:?}");
+}
+
 #[test]
 fn rows_without_names_do_not_change() {
     let wait = Wait {
@@ -168,6 +200,8 @@ fn rows_without_names_do_not_change() {
         waker_tid: None,
         blocked_in: None,
         file_id: Some(1),
+        io_wait: None,
+        function: None,
     };
     let count = BlockedCount {
         tid: 1,

@@ -17,8 +17,8 @@ use arrow_array::{
 use arrow_buffer::{NullBuffer, ScalarBuffer};
 use arrow_schema::DataType;
 use fonio_core::{
-    BlockedIn, ByteCount, Content, DeviceId, FileFlags, Flags, LinkEnd, LinkKind, Metric, Nanos, Op, Sector,
-    SqliteWrite, Timestamp, WaitReason,
+    BlockedIn, ByteCount, Content, DeviceId, FileFlags, Flags, IoWait, LinkEnd, LinkKind, Metric, Nanos, Op,
+    Sector, SqliteWrite, Timestamp, WaitReason,
 };
 
 use super::BadCell;
@@ -253,7 +253,7 @@ macro_rules! names {
     )*};
 }
 // The discriminant of a value is its index in `ALL`; a test below checks this.
-names!(Op, Content, LinkKind, LinkEnd, Metric, WaitReason, BlockedIn, SqliteWrite);
+names!(Op, Content, LinkKind, LinkEnd, Metric, WaitReason, BlockedIn, IoWait, SqliteWrite);
 
 impl Value for DeviceId {
     type Column = Names<DeviceId>;
@@ -310,7 +310,7 @@ mod tests {
                 }
             )*};
         }
-        check!(Op, Content, LinkKind, LinkEnd, Metric, WaitReason);
+        check!(Op, Content, LinkKind, LinkEnd, Metric, WaitReason, IoWait);
     }
 
     #[test]

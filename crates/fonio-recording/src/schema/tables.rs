@@ -8,9 +8,9 @@
 
 use arrow_array::ArrayRef;
 use fonio_core::{
-    Bio, BlockedCount, BlockedIn, ByteCount, Call, Content, DeviceId, File, FileFlags, Flags, Link, LinkEnd,
-    LinkKind, Mark, Metric, Nanos, Op, Request, Sample, Sector, SqliteWrite, Statement, Thread, Timestamp,
-    Wait, WaitReason,
+    Bio, BlockedCount, BlockedIn, ByteCount, Call, Content, DeviceId, File, FileFlags, Flags, IoWait, Link,
+    LinkEnd, LinkKind, Mark, Metric, Nanos, Op, Request, Sample, Sector, SqliteWrite, Statement, Thread,
+    Timestamp, Wait, WaitReason,
 };
 
 use super::cell::{self, Cell};
@@ -138,6 +138,8 @@ tables! {
         waker_tid: Option<u32> => "waker_tid" Few,
         blocked_in: Option<BlockedIn> => "blocked_in" Few added,
         file_id: Option<u32> => "file_id" Few added,
+        io_wait: Option<IoWait> => "io_wait" Few added,
+        function: Option<String> => "function" Few added,
     }
     BlockedCount => BlockedCounts {
         tid: u32 => "tid" Few,

@@ -117,8 +117,11 @@ pub fn facts(about: &About<'_>) -> Vec<Fact> {
             SpanSource::Requests => "first to last request; the recording may have been longer",
         });
     let mut facts = vec![recorded];
+    let of_scheduler = analysis.uninterruptible.as_ref().filter(|_| about.is_scheduler_only());
     if about.is_sampled() {
         facts.extend(busiest_disk(about));
+    } else if let Some(answer) = of_scheduler {
+        facts.extend(super::uninterruptible::facts(answer));
     } else {
         facts.extend([
             Fact::new("Requests", Cell::count(totals.requests, Unit::Count))
@@ -129,7 +132,9 @@ pub fn facts(about: &About<'_>) -> Vec<Fact> {
         ]);
     }
     facts.extend(super::blocked::facts(analysis));
-    if let (Some(waited), None) = (&analysis.outstanding.waited, &analysis.blocked) {
+    if let (Some(waited), None) = (&analysis.outstanding.waited, &analysis.blocked)
+        && !about.is_scheduler_only()
+    {
         facts.push(
             Fact::new("In demand", Cell::Number(waited.share, Unit::Share))
                 .note("of the time: a read, synchronous write or flush was outstanding"),

@@ -22,6 +22,7 @@ mod sqlite;
 mod statements;
 mod terms;
 mod trust;
+mod uninterruptible;
 mod when;
 
 use fonio_analysis::requests::point::Point;
@@ -38,9 +39,10 @@ impl Document {
         let about = About { analysis, meta };
         // The most interesting sections come first. Questions that the recording cannot answer are omitted;
         // `trust` gives the reason.
-        let questions: [fn(&About<'_>) -> Option<Section>; 17] = [
+        let questions: [fn(&About<'_>) -> Option<Section>; 18] = [
             launch::section,
             blocked::section,
+            uninterruptible::section,
             io_share::section,
             latency::section,
             processes::section,
@@ -57,6 +59,10 @@ impl Document {
             machine::section,
             trust::section,
         ];
+        // Without requests, a trace of the scheduler answers only these questions.
+        let of_scheduler: [fn(&About<'_>) -> Option<Section>; 3] =
+            [uninterruptible::section, machine::section, trust::section];
+        let questions = if about.is_scheduler_only() { &of_scheduler[..] } else { &questions[..] };
         Document {
             title: head::title(&about),
             subtitle: head::subtitle(&about),
@@ -95,6 +101,11 @@ impl About<'_> {
     /// Returns whether blocked threads were sampled. Recordings with sampled threads have no requests.
     fn is_sampled(&self) -> bool {
         self.analysis.blocked.as_ref().is_some_and(|blocked| blocked.is_sampled)
+    }
+
+    /// Returns whether the recording comes from a trace of the scheduler without block events.
+    fn is_scheduler_only(&self) -> bool {
+        self.analysis.uninterruptible.as_ref().is_some_and(|answer| !answer.has_block_events)
     }
 
     /// Returns whether the recording shows queueing. Otherwise, the response time is unknown, and the report

@@ -10,6 +10,15 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     let validity = &about.analysis.validity;
     let answer = if about.is_sampled() {
         "As estimates: the threads were sampled, and no requests were recorded.".to_owned()
+    } else if validity.ok && about.is_scheduler_only() {
+        let loss = match validity.has_loss() {
+            true => format!(
+                "Mostly: {} were lost, and waits across a loss are left out",
+                validity.lost_in_words()
+            ),
+            false => "Yes: no events were lost".to_owned(),
+        };
+        format!("{loss}. The trace has no block events, so there are no requests.")
     } else if validity.ok {
         let seen = format!(
             "{} of {} requests have a service time.",
@@ -70,7 +79,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         id: "trust".into(),
         question: "Can this be trusted?".into(),
         answer,
-        tables: (!about.is_sampled())
+        tables: (!about.is_sampled() && !about.is_scheduler_only())
             .then(|| Table {
                 caption: "Complete and incomplete requests".into(),
                 columns: ["What", "Count", ""].map(Column::new).into(),

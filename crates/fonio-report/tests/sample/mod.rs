@@ -22,6 +22,16 @@ pub fn analysis(points: u64) -> Analysis {
     analysis
 }
 
+/// Returns the analysis of an invented trace of a phone without block events.
+pub fn of_scheduler() -> Analysis {
+    let mut analysis =
+        Analysis { uninterruptible: Some(read(include_str!("scheduler.json"))), ..Analysis::default() };
+    analysis.verdict = "I/O held a program up.".to_owned();
+    analysis.validity.ok = true;
+    analysis.span.duration_ns = Nanos(5 * SECOND);
+    analysis
+}
+
 /// Returns the metadata of the invented recording.
 pub fn meta() -> Meta {
     read(include_str!("meta.json"))

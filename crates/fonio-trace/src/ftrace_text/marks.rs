@@ -23,7 +23,7 @@ const NAME_BYTES_MAX: usize = 256;
 
 /// Spans that have begun and not yet ended.
 #[derive(Default)]
-pub(super) struct Marks {
+pub(crate) struct Marks {
     /// For each thread, its open spans, innermost last. The depth counts dropped spans too.
     nested: FxHashMap<u32, (usize, Vec<(Timestamp, String)>)>,
     /// Spans that may change threads. The key is the process and a text of track or name and cookie.

@@ -9,12 +9,12 @@ mod block;
 mod keyed;
 mod line;
 mod lost;
-mod marks;
+pub(crate) mod marks;
 mod other;
 
 use std::io::{self, Read};
 
-use fonio_core::meta::{Clock, Source};
+use fonio_core::meta::{Clock, SHOWS_SCHEDULER, Source};
 use fonio_core::threads::{NameOrigin, SeenThreads};
 use fonio_core::{Batch, BlockEvent, Diagnostic, Flags, KindSet, Severity, Timestamp, TraceReader};
 use memchr::memmem;
@@ -22,6 +22,8 @@ use memchr::memmem;
 use crate::complaints::{Complaints, InputPlace};
 use crate::input::Input;
 use crate::lines::{Line, Lines};
+use crate::scheduling::Sleeps;
+use crate::syncs::Syncs;
 use block::Parsed;
 use lost::Gaps;
 use marks::Marks;
@@ -109,6 +111,8 @@ struct State {
     latest: Timestamp,
     threads: SeenThreads,
     marks: Marks,
+    sleeps: Sleeps,
+    syncs: Syncs,
     gaps: Gaps,
     complaints: Complaints,
     finished: bool,
@@ -130,6 +134,8 @@ impl<R: Read> FtraceText<R> {
                 latest: Timestamp(0),
                 threads: SeenThreads::default(),
                 marks: Marks::default(),
+                sleeps: Sleeps::default(),
+                syncs: Syncs::default(),
                 gaps: Gaps::default(),
                 complaints: Complaints::default(),
                 finished: false,
@@ -166,7 +172,11 @@ impl<R: Read> FtraceText<R> {
     }
 
     pub(crate) fn shows(&self) -> Vec<String> {
-        self.state.shows.names()
+        let mut shows = self.state.shows.names();
+        if self.state.sleeps.seen {
+            shows.push(SHOWS_SCHEDULER.to_owned());
+        }
+        shows
     }
 
     pub(crate) fn clock(&self) -> Clock {
@@ -219,7 +229,12 @@ impl State {
         if real {
             self.latest = self.latest.max(head.time);
             batch.instants.see(head.time);
+            let known = batch.lost.len();
             self.gaps.event(head.cpu, head.time, &mut batch.lost);
+            for gap in &batch.lost[known..] {
+                self.sleeps.gap(gap.cpu, gap.after, gap.before);
+                self.syncs.forget();
+            }
             let row = self.threads.seen(head.tid, head.pid, Some(head.comm), NameOrigin::Columns, head.time);
             batch.threads.extend(row);
         }
@@ -273,6 +288,27 @@ impl State {
                     batch.threads.extend(row);
                 }
             }
+            other::Other::Switch { from, to, is_blocked } => {
+                for (tid, pid, comm) in [from, to] {
+                    let row = self.threads.seen(tid, pid, Some(comm), NameOrigin::Event, head.time);
+                    batch.threads.extend(row);
+                }
+                let wait = self.sleeps.switch(head.cpu, head.time, Some(from.0), is_blocked, to.0);
+                batch.waits.extend(wait);
+            }
+            other::Other::Waking((tid, pid, comm)) => {
+                let row = self.threads.seen(tid, pid, Some(comm), NameOrigin::Event, head.time);
+                batch.threads.extend(row);
+                self.sleeps.waking(head.time, tid);
+            }
+            other::Other::BlockedReason { tid, is_io, function } => {
+                let function = function.map(|name| String::from_utf8_lossy(name).into_owned());
+                self.sleeps.reason(tid, is_io, function);
+            }
+            other::Other::SyncEnter { is_data } => self.syncs.enter(head.tid, head.time, is_data),
+            other::Other::SyncExit { is_data, result } => {
+                batch.calls.extend(self.syncs.exit(head.tid, head.time, is_data, result));
+            }
             other::Other::Sample(metric, subject, value) => batch.samples.push(fonio_core::Sample {
                 time: head.time,
                 metric,
@@ -289,6 +325,17 @@ impl State {
         self.gaps.finish(self.latest, &mut batch.lost);
         batch.marks.extend(self.marks.finish());
         self.complaints.finish();
+        if self.sleeps.cut > 0 {
+            batch.diagnostics.push(Diagnostic {
+                severity: Severity::Note,
+                code: "cut-waits".into(),
+                message: "Waits were left out, because events were lost before their end.".into(),
+                file: self.file.clone(),
+                record: None,
+                offset: None,
+                count: self.sleeps.cut,
+            });
+        }
         if let Some((record, offset)) = self.first_strange {
             batch.diagnostics.push(Diagnostic {
                 severity: Severity::Note,

@@ -16,6 +16,29 @@ pub(super) enum Other<'a> {
     Mark(&'a [u8]),
     /// Current names of threads.
     Names([Option<Name<'a>>; 2]),
+    /// The processor switched from one thread to another. `is_blocked` says whether the thread stopped in state D.
+    Switch {
+        from: Name<'a>,
+        to: Name<'a>,
+        is_blocked: bool,
+    },
+    /// A thread was woken.
+    Waking(Name<'a>),
+    /// The kernel's account of the wait of a thread that was just woken.
+    BlockedReason {
+        tid: u32,
+        is_io: bool,
+        function: Option<&'a [u8]>,
+    },
+    /// A sync call reached a file system.
+    SyncEnter {
+        is_data: bool,
+    },
+    /// A sync call ended in a file system.
+    SyncExit {
+        is_data: bool,
+        result: Option<i64>,
+    },
     /// A sample: the metric, its subject and its value.
     Sample(Metric, &'a [u8], i64),
 }
@@ -30,13 +53,26 @@ pub(super) fn parse<'a>(event: &[u8], payload: &'a [u8]) -> Other<'a> {
                 .find(|at| payload[..*at].ends_with(b" =="))
                 .and_then(|at| payload.get(at + 2..))
                 .unwrap_or_default();
-            Other::Names([
-                name(payload, b"prev_comm=", b" prev_pid="),
-                name(next, b"next_comm=", b" next_pid="),
-            ])
+            let names =
+                [name(payload, b"prev_comm=", b" prev_pid="), name(next, b"next_comm=", b" next_pid=")];
+            match names {
+                [Some(from), Some(to)] => {
+                    let before = &payload[..payload.len() - next.len()];
+                    Other::Switch { from, to, is_blocked: is_blocked(before) }
+                }
+                names => Other::Names(names),
+            }
         }
-        b"sched_waking" | b"sched_wakeup" | b"sched_wakeup_new" => {
-            Other::Names([name(payload, b"comm=", b" pid="), None])
+        b"sched_waking" | b"sched_wakeup" => {
+            name(payload, b"comm=", b" pid=").map_or(Other::Nothing, Other::Waking)
+        }
+        b"sched_wakeup_new" => Other::Names([name(payload, b"comm=", b" pid="), None]),
+        b"sched_blocked_reason" => blocked_reason(payload).unwrap_or(Other::Nothing),
+        b"ext4_sync_file_enter" | b"f2fs_sync_file_enter" => Other::SyncEnter { is_data: is_data(payload) },
+        b"ext4_sync_file_exit" | b"f2fs_sync_file_exit" => {
+            let result = value(payload, b" ret ").or_else(|| value(payload, b" ret = "));
+            let result = result.or_else(|| value(payload, b" ret="));
+            Other::SyncExit { is_data: is_data(payload), result: result.map(|(result, _)| result) }
         }
         b"task_newtask" => Other::Names([pid_first(payload, b" comm="), None]),
         b"task_rename" => Other::Names([pid_first(payload, b" newcomm="), None]),
@@ -57,6 +93,37 @@ pub(super) fn parse<'a>(event: &[u8], payload: &'a [u8]) -> Other<'a> {
         }
         _ => Other::Nothing,
     }
+}
+
+/// Returns whether the first part of a switch shows state D: `D`, `DK`, or in kernels before 4.14 `D|W` and the like. `N`
+/// means that the sleep does not count as load: these kernels show idle workers as `D|N`.
+fn is_blocked(switch: &[u8]) -> bool {
+    let Some(at) = memmem::rfind(switch, b" prev_state=") else { return false };
+    let state = &switch[at + b" prev_state=".len()..];
+    let state = &state[..memchr(b' ', state).unwrap_or(state.len())];
+    state.contains(&b'D') && !state.contains(&b'N')
+}
+
+/// Reads `pid=30235 iowait=0 caller=get_user_pages+0x34/0x70`; Perfetto writes `io_wait=`.
+fn blocked_reason<'a>(payload: &'a [u8]) -> Option<Other<'a>> {
+    let (tid, _) = number(after(payload, b"pid=")?)?;
+    let (is_io, _) = number(after(payload, b" iowait=").or_else(|| after(payload, b" io_wait="))?)?;
+    let function = after(payload, b" caller=").and_then(|caller| {
+        let end = caller.iter().position(|byte| matches!(byte, b'+' | b' ' | b'/')).unwrap_or(caller.len());
+        let name = &caller[..end];
+        let digits = name.strip_prefix(b"0x").unwrap_or(name);
+        // Without the kernel's symbols, the text is an address: at least eight digits.
+        let is_address = digits.len() >= 8 && digits.iter().all(u8::is_ascii_hexdigit);
+        Some(name).filter(|_| !is_address && !name.is_empty())
+    });
+    Some(Other::BlockedReason { tid: u32::try_from(tid).ok()?, is_io: is_io != 0, function })
+}
+
+/// Returns whether the event of a sync call shows fdatasync.
+fn is_data(payload: &[u8]) -> bool {
+    [b"datasync ".as_slice(), b"datasync = ", b"datasync="]
+        .iter()
+        .any(|key| value(payload, key).is_some_and(|(is_data, _)| is_data != 0))
 }
 
 /// Reads `trace_event_clock_sync: realtime_ts=1510000000000` (Unix time in milliseconds), written at `at`;
@@ -113,12 +180,53 @@ mod tests {
             (
                 "sched_switch",
                 "prev_comm=a b=c prev_pid=12 prev_prio=120 prev_state=S ==> next_comm=swapper/1 next_pid=0 next_prio=120",
-                Other::Names([Some((12, None, b"a b=c")), Some((0, None, b"swapper/1"))]),
+                Other::Switch { from: (12, None, b"a b=c"), to: (0, None, b"swapper/1"), is_blocked: false },
             ),
             (
                 "sched_wakeup",
                 "comm=mmcqd/0 pid=95 prio=120 success=1 target_cpu=000",
+                Other::Waking((95, None, b"mmcqd/0")),
+            ),
+            (
+                "sched_wakeup_new",
+                "comm=mmcqd/0 pid=95 prio=120 success=1 target_cpu=000",
                 Other::Names([Some((95, None, b"mmcqd/0")), None]),
+            ),
+            (
+                "sched_blocked_reason",
+                "pid=30235 iowait=1 caller=wait_on_page_bit+0x34/0x70",
+                Other::BlockedReason { tid: 30_235, is_io: true, function: Some(b"wait_on_page_bit") },
+            ),
+            (
+                "sched_blocked_reason",
+                "pid=5 io_wait=0 caller=0xffffffa81d1c4b5c",
+                Other::BlockedReason { tid: 5, is_io: false, function: None },
+            ),
+            (
+                "sched_blocked_reason",
+                "pid=5 iowait=0 caller=ffffffa81d1c4b5c",
+                Other::BlockedReason { tid: 5, is_io: false, function: None },
+            ),
+            ("sched_blocked_reason", "pid=5 caller=f", Other::Nothing),
+            (
+                "ext4_sync_file_enter",
+                "dev 259,23 ino 12 parent 2 datasync 1 ",
+                Other::SyncEnter { is_data: true },
+            ),
+            (
+                "ext4_sync_file_exit",
+                "dev 259,23 ino 12 ret -5",
+                Other::SyncExit { is_data: false, result: Some(-5) },
+            ),
+            (
+                "f2fs_sync_file_enter",
+                "dev = (259,23), ino = 12, pino = 3, i_mode = 0x81b0, i_size = 4096",
+                Other::SyncEnter { is_data: false },
+            ),
+            (
+                "f2fs_sync_file_exit",
+                "dev = (259,23), ino = 12, cp_reason: no needed, datasync = 1, ret = 0",
+                Other::SyncExit { is_data: true, result: Some(0) },
             ),
             (
                 "task_rename",
@@ -147,6 +255,30 @@ mod tests {
         ];
         for (event, payload, expected) in cases {
             assert_eq!(parse(event.as_bytes(), payload.as_bytes()), *expected, "{event}: {payload}");
+        }
+    }
+
+    #[test]
+    fn states_of_each_kernel() {
+        for (state, expected) in [
+            ("D", true),
+            ("DK", true),
+            ("D|K", true),
+            ("D|W", true),
+            ("D+", true),
+            ("D|N", false),
+            ("S", false),
+            ("R+", false),
+            ("I", false),
+            ("", false),
+        ] {
+            let line = format!(
+                "prev_comm=D prev_state=D prev_pid=1 prev_prio=120 prev_state={state} ==> next_comm=D next_pid=2 next_prio=1"
+            );
+            let Other::Switch { from, to, is_blocked } = parse(b"sched_switch", line.as_bytes()) else {
+                panic!("{line}")
+            };
+            assert_eq!((from.0, to.0, is_blocked), (1, 2, expected), "{state}");
         }
     }
 

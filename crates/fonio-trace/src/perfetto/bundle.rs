@@ -12,6 +12,9 @@ use super::block;
 use super::comm::Comm;
 use super::wire::{Fields, Value, packed};
 
+/// Maximum number of bytes of a text that a program wrote; the rest is cut off.
+const TEXT_BYTES_MAX: usize = 512;
+
 /// Maximum number of processors; no kernel supports more.
 pub(super) const CPUS_MAX: u64 = 8192;
 
@@ -19,9 +22,14 @@ pub(super) const CPUS_MAX: u64 = 8192;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Item {
     /// Events of this processor were lost between this time and the event's time.
-    Gap { after: u64 },
+    Gap {
+        after: u64,
+    },
     /// An event of the block layer, and the name of the running thread.
-    Block { event: BlockEvent, comm: Comm },
+    Block {
+        event: BlockEvent,
+        comm: Comm,
+    },
     /// The processor switched from one thread to another.
     Switch {
         /// The thread that stopped, its state and name; `None` if it is the thread of the processor's previous
@@ -33,11 +41,36 @@ pub(super) enum Item {
         comm: Comm,
     },
     /// A thread was woken.
-    Waking { tid: u32, comm: Comm },
+    Waking {
+        tid: u32,
+        comm: Comm,
+    },
     /// The kernel's account of the wait of a thread that was just woken.
-    BlockedReason { tid: u32, is_io: bool, caller: Option<u64> },
+    BlockedReason {
+        tid: u32,
+        is_io: bool,
+        caller: Option<u64>,
+    },
     /// A thread got a name.
-    Named { tid: u32, comm: Comm },
+    Named {
+        tid: u32,
+        comm: Comm,
+    },
+    /// A program wrote a text to `trace_marker`.
+    Print {
+        tid: u32,
+        text: Box<[u8]>,
+    },
+    /// A sync call reached a file system, or ended there.
+    SyncEnter {
+        tid: u32,
+        is_data: bool,
+    },
+    SyncExit {
+        tid: u32,
+        is_data: bool,
+        result: i64,
+    },
 }
 
 /// An event of one processor.
@@ -108,7 +141,6 @@ pub(super) struct Bundle {
     pub previous_end: u64,
     /// The times of the first and last event, including events without an [`Item`].
     pub span: Option<(u64, u64)>,
-    pub has_scheduler: bool,
     /// Number of events whose fields cannot be read.
     pub damaged: u64,
 }
@@ -166,7 +198,8 @@ fn event(message: &[u8], source: u16, bundle: &mut Bundle, events: &mut Vec<Even
     bundle.see(time);
     let Some((number, content)) = content else { return };
     let item = match number {
-        4 | 17 | 18 | 20 | 235 | 236 => scheduler(number, content, bundle),
+        4 | 17 | 18 | 20 | 235 | 236 => scheduler(number, content),
+        3 | 43 | 44 | 255 | 256 => tid.and_then(|tid| of_thread(number, content, tid)),
         _ => match block::parse(number, content) {
             block::Parsed::Other => return,
             block::Parsed::Damaged => None,
@@ -185,7 +218,7 @@ fn event(message: &[u8], source: u16, bundle: &mut Bundle, events: &mut Vec<Even
 }
 
 /// Reads an event of the scheduler; returns `None` if its fields cannot be read.
-fn scheduler(number: u32, message: &[u8], bundle: &mut Bundle) -> Option<Item> {
+fn scheduler(number: u32, message: &[u8]) -> Option<Item> {
     let mut numbers = [None; 8];
     let mut names = [Comm::default(); 8];
     let mut fields = Fields::of(message);
@@ -201,7 +234,6 @@ fn scheduler(number: u32, message: &[u8], bundle: &mut Bundle) -> Option<Item> {
     }
     // A field with the value 0 may be absent.
     let tid = |place: usize| u32::try_from(numbers[place].unwrap_or(0)).ok();
-    bundle.has_scheduler |= !matches!(number, 235 | 236);
     Some(match number {
         4 => Item::Switch {
             from: Some((tid(2)?, names[1])),
@@ -213,6 +245,39 @@ fn scheduler(number: u32, message: &[u8], bundle: &mut Bundle) -> Option<Item> {
         235 => Item::Named { tid: tid(1)?, comm: names[2] },
         236 => Item::Named { tid: tid(1)?, comm: names[3] },
         _ => Item::Waking { tid: tid(2)?, comm: names[1] },
+    })
+}
+
+/// Reads a text that the thread `tid` wrote, or the begin or end of its sync call.
+fn of_thread(number: u32, message: &[u8], tid: u32) -> Option<Item> {
+    let mut numbers = [0; 8];
+    let mut text = None;
+    let mut fields = Fields::of(message);
+    for (field, value) in fields.by_ref() {
+        match value {
+            Value::Bytes(bytes) if field == 2 => text = Some(bytes),
+            Value::Bytes(_) => {}
+            value => {
+                if let Some(place) = numbers.get_mut(field as usize) {
+                    *place = value.number().unwrap_or(0);
+                }
+            }
+        }
+    }
+    if fields.is_damaged() {
+        return None;
+    }
+    // Negative numbers have ten bytes; their low 32 bits are the number.
+    let result = |place: usize| i64::from(numbers[place] as i32);
+    Some(match number {
+        3 => {
+            let text = text.unwrap_or_default();
+            Item::Print { tid, text: text[..text.len().min(TEXT_BYTES_MAX)].into() }
+        }
+        43 => Item::SyncEnter { tid, is_data: numbers[4] != 0 },
+        44 => Item::SyncExit { tid, is_data: false, result: result(3) },
+        255 => Item::SyncEnter { tid, is_data: false },
+        _ => Item::SyncExit { tid, is_data: numbers[4] != 0, result: result(5) },
     })
 }
 
@@ -239,7 +304,6 @@ fn compact(message: &[u8], source: u16, bundle: &mut Bundle, events: &mut Vec<Ev
     let cpu = bundle.cpu;
     let mut add = |time: u64, item| {
         bundle.see(time);
-        bundle.has_scheduler = true;
         events.push(Event { time, cpu, source, late: false, item });
     };
     let mut time = 0_u64;

@@ -2,13 +2,11 @@
 //! benchmarks write them.
 //!
 //! `packets.rs` splits the stream, `bundle.rs` and `block.rs` read events, `order.rs` sorts them by time,
-//! `names.rs` and `waits.rs` follow the threads, `loss.rs` finds lost events. All other kinds of packets are
-//! skipped.
+//! `names.rs` follows the names of threads, `frames.rs` the frames of apps, `loss.rs` finds lost events. All other kinds
+//! of packets are skipped.
 //!
 //! Block events become requests like those of any other source. Most app developers' traces have no such events,
-//! but show which threads were blocked. The rows of [`Wait`](fonio_core::Wait) cannot show whether the kernel
-//! denied that a wait was I/O or did not say it, so the waits are only added up, and a diagnostic names the
-//! threads that were blocked longest.
+//! but show which threads were blocked: a row of [`Wait`](fonio_core::Wait) for each wait in state D.
 
 mod block;
 mod bundle;
@@ -16,30 +14,33 @@ mod comm;
 #[cfg(any(test, feature = "oracle"))]
 #[doc(hidden)]
 pub mod encode;
+mod frames;
 mod loss;
 mod names;
 mod order;
 mod packets;
 #[cfg(test)]
 mod tests;
-mod waits;
 mod wire;
 
 use std::io::{self, Cursor, Read, Take};
 
 use flate2::read::ZlibDecoder;
 use fonio_core::meta::{Clock, SHOWS_SCHEDULER, Source};
-use fonio_core::{Batch, KindSet, Nanos, Severity, Timestamp, TraceReader};
+use fonio_core::{Batch, KindSet, Severity, Timestamp, TraceReader, Wait};
 use rustc_hash::FxHashMap;
 
 use crate::complaints::{Complaints, InputPlace};
+use crate::ftrace_text::marks::Marks;
 use crate::input::Input;
+use crate::scheduling::Sleeps;
+use crate::syncs::Syncs;
 use bundle::{Event, FtraceClock, Item};
+use frames::Frames;
 use loss::Loss;
 use names::Names;
 use order::Order;
 use packets::{Found, Packets};
-use waits::Waits;
 use wire::{Fields, Value};
 
 /// Maximum numbers of events and packets in a batch.
@@ -56,15 +57,26 @@ const LONG_HEAD: usize = 4096;
 /// Maximum number of kernel functions that are kept.
 const SYMBOLS_MAX: usize = 16 << 10;
 
-/// Number of blocked threads that are named.
-const BLOCKED_SHOWN: usize = 5;
+/// A bit of the kernel's state of a thread: uninterruptible sleep (`TASK_UNINTERRUPTIBLE`).
+const UNINTERRUPTIBLE: u64 = 2;
+
+/// A bit of the kernel's state of a thread: the sleep does not count as load (`TASK_NOLOAD`). Kernels before 4.14
+/// show idle workers with both bits. Later kernels show such workers with a separate bit.
+const NO_LOAD: u64 = 0x400;
+
+/// Maximum number of packet sequences whose clock is kept.
+const SEQUENCES_MAX: usize = 4096;
 
 /// How to record the missing events.
-const RECORD_BLOCKS: &str = "record again with the ftrace events block/block_rq_issue, block/block_rq_complete, \
-                             block/block_rq_insert and block/block_bio_queue in `ftrace_config`";
+const RECORD_BLOCKS: &str = "record again with the ftrace events block/block_rq_issue and block/block_rq_complete, which Android \
+                             permits from version 9 on, and, on a machine that permits them, block/block_rq_insert and \
+                             block/block_bio_queue";
+const RECORD_SCHEDULER: &str =
+    "record the ftrace events sched/sched_switch, sched/sched_waking and sched/sched_blocked_reason";
 
 /// Clocks of a snapshot, from `protos/perfetto/common/builtin_clock.proto`.
 const REALTIME: u64 = 1;
+const MONOTONIC: u64 = 3;
 const MONOTONIC_RAW: u64 = 5;
 const BOOTTIME: u64 = 6;
 
@@ -105,7 +117,7 @@ pub fn recognise(head: &[u8]) -> bool {
 /// Returns whether the field with this number of a packet is a message or string; `None` if the number is unknown.
 fn field_type(number: u32) -> Option<bool> {
     match number {
-        1 | 2 | 6 | 7 | 9 | 11 | 12 | 33..=36 | 45 | 47 | 50 | 59 | 60 | 69 | 89 => Some(true),
+        1 | 2 | 6 | 7 | 9 | 11 | 12 | 33..=36 | 45 | 47 | 50 | 59 | 60 | 69 | 76 | 89 => Some(true),
         3 | 8 | 10 | 13 | 41 | 42 | 58 | 79 | 87 | 98 => Some(false),
         _ => None,
     }
@@ -138,7 +150,16 @@ struct State {
     offset: u64,
     order: Order,
     names: Names,
-    waits: Waits,
+    sleeps: Sleeps,
+    marks: Marks,
+    syncs: Syncs,
+    frames: Frames,
+    /// The clock of the times of packets, for sequences that name one for all packets.
+    packet_clocks: FxHashMap<u32, u64>,
+    /// The time since boot minus the monotonic time, which stops in suspend.
+    boot_over_monotonic: Option<i64>,
+    /// Number of frames whose time has an unknown clock.
+    unclocked_frames: u64,
     loss: Loss,
     complaints: Complaints,
     shows: KindSet,
@@ -170,7 +191,13 @@ impl PerfettoReader {
                 offset: 0,
                 order: Order::default(),
                 names: Names::default(),
-                waits: Waits::default(),
+                sleeps: Sleeps::default(),
+                marks: Marks::default(),
+                syncs: Syncs::default(),
+                frames: Frames::default(),
+                packet_clocks: FxHashMap::default(),
+                boot_over_monotonic: None,
+                unclocked_frames: 0,
                 loss: Loss::default(),
                 complaints: Complaints::default(),
                 shows: KindSet::default(),
@@ -284,7 +311,7 @@ impl TraceReader for PerfettoReader {
 
     fn source(&self) -> Source {
         let mut shows = self.state.shows.names();
-        if self.state.waits.seen {
+        if self.state.sleeps.seen {
             shows.push(SHOWS_SCHEDULER.to_owned());
         }
         Source { format: "perfetto".into(), files: vec![self.state.file.clone()], shows }
@@ -315,7 +342,7 @@ impl State {
 
     /// Reads a packet. Returns the compressed packets in it, if it `may_be_compressed`.
     fn packet(&mut self, packet: &[u8], may_be_compressed: bool, batch: &mut Batch) -> Option<Vec<u8>> {
-        let (mut sequence, mut time, mut machine) = (0, None, 0);
+        let (mut sequence, mut time, mut machine, mut packet_clock) = (0, None, 0, None);
         let (mut is_first, mut dropped, mut cleared) = (false, false, false);
         let mut fields = Fields::of(packet);
         for (number, value) in fields.by_ref() {
@@ -326,6 +353,7 @@ impl State {
                 13 => cleared |= value & 1 != 0,
                 41 => cleared |= value != 0,
                 42 => dropped = value != 0,
+                58 => packet_clock = Some(value),
                 87 => is_first = value != 0,
                 98 => machine = value,
                 _ => {}
@@ -367,6 +395,14 @@ impl State {
                 34 => self.loss.ftrace_stats(message),
                 35 => self.loss.trace_stats(message),
                 47 => self.names.packages(message, &mut batch.threads),
+                59 => self.packet_defaults(sequence, message),
+                76 => {
+                    let clock = packet_clock.or_else(|| self.packet_clocks.get(&sequence).copied());
+                    match time.and_then(|time| self.boot_time(time, clock.unwrap_or(BOOTTIME))) {
+                        Some(at) => batch.marks.extend(self.frames.event(message, at)),
+                        None => self.unclocked_frames += 1,
+                    }
+                }
                 50 if may_be_compressed => compressed = Some(message.to_vec()),
                 50 => self.report(Severity::Warning, "nested-compression", || {
                     "This compressed packet contains another compressed packet; it was skipped.".into()
@@ -387,7 +423,6 @@ impl State {
         let source = self.order.source(sequence);
         let mut events = std::mem::take(&mut self.events);
         let bundle = bundle::parse(message, source, &mut events);
-        self.waits.seen |= bundle.has_scheduler;
         // The numbers of functions belong to the packet sequence and change over time.
         for event in &mut events {
             if let Item::BlockedReason { caller, .. } = &mut event.item {
@@ -475,7 +510,7 @@ impl State {
                     _ => {}
                 }
             }
-            if let (REALTIME | MONOTONIC_RAW | BOOTTIME, Some(time)) = (id, time) {
+            if let (REALTIME | MONOTONIC | MONOTONIC_RAW | BOOTTIME, Some(time)) = (id, time) {
                 times.insert(id, time);
             }
         }
@@ -485,17 +520,47 @@ impl State {
         };
         self.unix_at_boot_zero = self.unix_at_boot_zero.or_else(|| zero(BOOTTIME));
         self.unix_at_raw_zero = self.unix_at_raw_zero.or_else(|| zero(MONOTONIC_RAW));
+        let over =
+            |boot: u64, monotonic: u64| i64::try_from(boot).ok()?.checked_sub(i64::try_from(monotonic).ok()?);
+        if let (Some(boot), Some(monotonic)) = (times.get(&BOOTTIME), times.get(&MONOTONIC)) {
+            self.boot_over_monotonic = over(*boot, *monotonic);
+        }
+    }
+
+    /// Reads the defaults of the packets of a sequence.
+    fn packet_defaults(&mut self, sequence: u32, message: &[u8]) {
+        for (number, value) in Fields::of(message) {
+            if let (58, Some(clock)) = (number, value.number())
+                && (self.packet_clocks.len() < SEQUENCES_MAX || self.packet_clocks.contains_key(&sequence))
+            {
+                self.packet_clocks.insert(sequence, clock);
+            }
+        }
+    }
+
+    /// Converts the time of a packet to the clock of the events; `None` if the clocks cannot be converted.
+    fn boot_time(&self, time: Timestamp, clock: u64) -> Option<Timestamp> {
+        if self.clock.unwrap_or_default() != FtraceClock::Boot {
+            return None;
+        }
+        match clock {
+            BOOTTIME => Some(time),
+            MONOTONIC => time.0.checked_add_signed(self.boot_over_monotonic?).map(Timestamp),
+            _ => None,
+        }
     }
 
     /// Handles the next event in the order of time.
     fn event(&mut self, event: Event, batch: &mut Batch) {
         let at = Timestamp(event.time);
         self.latest = self.latest.max(at);
-        let caller = match event.item {
-            Item::BlockedReason { caller, .. } => caller.map(|symbol| symbol as u32),
-            _ => None,
-        };
-        self.waits.event(&event, caller);
+        if event.late {
+            // The state of the threads between this event and the ones before it is unknown.
+            self.sleeps.forget();
+            self.syncs.forget();
+        } else {
+            batch.waits.extend(self.scheduled(&event, at));
+        }
         let mut name = |tid, comm| batch.threads.extend(self.names.event(tid, comm, at));
         match &event.item {
             Item::Gap { .. } | Item::BlockedReason { .. } => {}
@@ -506,6 +571,11 @@ impl State {
                 name(*to, comm);
             }
             Item::Waking { tid, comm } | Item::Named { tid, comm } => name(*tid, comm),
+            Item::Print { tid, text } => batch.marks.extend(self.marks.wrote(text, *tid, at)),
+            Item::SyncEnter { tid, is_data } => self.syncs.enter(*tid, at, *is_data),
+            Item::SyncExit { tid, is_data, result } => {
+                batch.calls.extend(self.syncs.exit(*tid, at, *is_data, Some(*result)));
+            }
             Item::Block { event, comm } => {
                 if let Some(tid) = event.tid {
                     name(tid, comm);
@@ -518,6 +588,7 @@ impl State {
     }
 
     fn finish(&mut self, batch: &mut Batch) {
+        batch.marks.extend(self.marks.finish());
         let file = self.file.clone();
         let whole = InputPlace { file: &file, record: None, offset: None };
         let mut add = |severity, code, message: String| {
@@ -547,72 +618,56 @@ impl State {
         for (severity, code, message) in self.loss.finish(self.latest, &mut batch.lost) {
             add(severity, code, message);
         }
-        if self.waits.cut > 0 {
-            let message =
-                format!("{} waits were left out, because events were lost before their end.", self.waits.cut);
+        if self.unclocked_frames > 0 {
+            let count = self.unclocked_frames;
+            let message = format!(
+                "{count} events of the frame timeline were left out, because their clock cannot be converted to that of the kernel's events."
+            );
+            add(Severity::Note, "unclocked-frames", message);
+        }
+        if self.sleeps.cut > 0 {
+            let message = format!(
+                "{} waits were left out, because events were lost before their end.",
+                self.sleeps.cut
+            );
             add(Severity::Note, "cut-waits", message);
         }
-        let blocked = self.blocked();
         if self.has_bundles && !self.has_blocks {
-            let blocked = blocked.map_or(String::new(), |blocked| format!(" {blocked}"));
-            let message = || {
-                format!(
-                    "The trace has no events of the block layer, so the device, its queue and the cause of a delay are unknown; {RECORD_BLOCKS}. Android permits block_rq_issue and block_rq_complete from version 9 on, the others only in userdebug builds.{blocked}"
-                )
+            let message = match self.sleeps.seen {
+                true => format!("The trace has no events of the block layer; {RECORD_BLOCKS}."),
+                false => format!(
+                    "The trace has events of neither the scheduler nor the block layer. To see who was blocked, {RECORD_SCHEDULER}; \
+                     to see requests, {RECORD_BLOCKS}."
+                ),
             };
-            self.complaints.add(Severity::Warning, "no-block-events", whole, message);
-        } else if let Some(message) = blocked {
-            self.complaints.add(Severity::Note, "blocked-threads", whole, || message);
+            let severity = if self.sleeps.seen { Severity::Note } else { Severity::Warning };
+            add(severity, "no-block-events", message);
         }
         self.complaints.finish();
     }
 
-    /// Describes the threads that were blocked longest; `None` if no thread was.
-    fn blocked(&self) -> Option<String> {
-        let mut all: Vec<(u32, &waits::Blocked)> =
-            self.waits.blocked.iter().map(|(tid, blocked)| (*tid, blocked)).collect();
-        all.sort_by_key(|(tid, blocked)| (std::cmp::Reverse(blocked.total()), *tid));
-        if all.is_empty() {
-            return None;
-        }
-        let thread = |(tid, blocked): &(u32, &waits::Blocked)| {
-            let name = self.names.of(*tid).unwrap_or_else(|| "(unknown)".to_owned());
-            let owner = self.names.owner(*tid).filter(|owner| *owner != name);
-            let owner = owner.map_or(String::new(), |owner| format!(" of {owner}"));
-            let parts = [
-                (blocked.io, "counted as I/O by the kernel"),
-                (blocked.not_io, "not counted as I/O"),
-                (blocked.unknown, "of unknown kind"),
-            ];
-            let parts: Vec<String> = (parts.into_iter().filter(|(time, _)| *time > 0))
-                .map(|(time, what)| format!("{} {what}", Nanos(time)))
-                .collect();
-            let mut functions = blocked.functions.clone();
-            functions.sort_by_key(|(symbol, time)| (std::cmp::Reverse(*time), *symbol));
-            let functions: Vec<&str> = (functions.iter().take(3))
-                .filter_map(|(symbol, _)| self.symbol_names.get(*symbol as usize).map(String::as_str))
-                .collect();
-            let functions = match functions.is_empty() {
-                true => String::new(),
-                false => format!(" in {}", functions.join(", ")),
-            };
-            format!(
-                "{name} (thread {tid}{owner}) {} in {} waits ({}){functions}, the longest {}",
-                Nanos(blocked.total()),
-                blocked.count,
-                parts.join(", "),
-                Nanos(blocked.longest)
-            )
-        };
-        let shown: Vec<String> = all.iter().take(BLOCKED_SHOWN).map(thread).collect();
-        let more = all.len().saturating_sub(BLOCKED_SHOWN);
-        let more = if more > 0 { format!("; and {more} other threads") } else { String::new() };
-        let reasons = match self.waits.reasons_seen {
-            true => "",
-            false => {
-                " The trace does not show which waits were I/O: it lacks sched_blocked_reason, which only Android's kernels have."
+    /// Follows the threads through an event; returns the wait that it ends.
+    fn scheduled(&mut self, event: &Event, at: Timestamp) -> Option<Wait> {
+        match &event.item {
+            Item::Gap { after } => {
+                self.sleeps.gap(Some(event.cpu), Timestamp(*after), at);
+                self.syncs.forget();
             }
-        };
-        Some(format!("Blocked in state D: {}{more}.{reasons}", shown.join("; ")))
+            Item::Switch { from, state, to, .. } => {
+                let is_blocked = state & UNINTERRUPTIBLE != 0 && state & NO_LOAD == 0;
+                return self.sleeps.switch(event.cpu, at, from.map(|(tid, _)| tid), is_blocked, *to);
+            }
+            Item::Waking { tid, .. } => self.sleeps.waking(at, *tid),
+            Item::BlockedReason { tid, is_io, caller } => {
+                let name = caller.and_then(|symbol| self.symbol_names.get(symbol as usize));
+                self.sleeps.reason(*tid, *is_io, name.cloned());
+            }
+            Item::Block { .. }
+            | Item::Named { .. }
+            | Item::Print { .. }
+            | Item::SyncEnter { .. }
+            | Item::SyncExit { .. } => {}
+        }
+        None
     }
 }

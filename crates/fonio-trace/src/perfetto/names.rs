@@ -60,13 +60,6 @@ impl Names {
         Some(String::from_utf8_lossy(known).into_owned())
     }
 
-    /// Returns the package or process name of a thread, if it differs from the thread's name.
-    pub fn owner(&self, tid: u32) -> Option<String> {
-        let pid = self.pids.get(&tid)?;
-        let package = self.processes.get(pid).and_then(|process| self.package(process.uid?));
-        package.map(str::to_owned).or_else(|| self.of(*pid).filter(|_| *pid != tid))
-    }
-
     /// Reads a process tree of the time `at`; appends a row for each thread in it.
     pub fn process_tree(&mut self, message: &[u8], at: Timestamp, rows: &mut Vec<Thread>) {
         for (number, value) in Fields::of(message) {

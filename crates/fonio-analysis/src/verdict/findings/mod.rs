@@ -21,8 +21,8 @@ const NO_WAITS_FOR_THREADS: &str = "The recording was made without BPF: it does 
 /// The verdict's remark on waits that were sampled.
 const SAMPLED: &str = "This is sampled from /proc, without requests: times are estimates, and bulk work such as a copy looks like any other program.";
 
-/// The verdict on a foreign trace that is too short or has too few requests.
-const TOO_LITTLE: &str = "too-little";
+/// The verdicts on a foreign trace that is too short or has too few requests.
+const TOO_LITTLE: [&str; 2] = ["too-little", "scheduler-too-short"];
 
 const RULES: &str = include_str!("../findings.toml");
 
@@ -76,7 +76,7 @@ pub(crate) fn judge(analysis: &mut Analysis) {
     analysis.verdict_id.clone_from(&verdict.id);
     analysis.verdict_severity = verdict.severity;
     // Without a verdict, only the rules that do not judge figures apply.
-    let judges = verdict.id != TOO_LITTLE;
+    let judges = !TOO_LITTLE.contains(&verdict.id.as_str());
     // The facts about a copy are added only if the verdict is about the copy.
     let again = (analysis.verdict_id == ONLY_BULK_WORK).then(|| self::facts(analysis));
     let diagnoses = has_all_waits && judges && analysis.validity.ok;

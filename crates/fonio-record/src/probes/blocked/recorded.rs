@@ -167,6 +167,8 @@ fn row(
         waker_tid: wait.waker_tid,
         blocked_in: Some(blocked_in),
         file_id: file_id.or(by_request),
+        io_wait: None,
+        function: None,
     })
 }
 

@@ -3,11 +3,10 @@
 mod naive;
 mod samples;
 
-use fonio_core::{Batch, CollectedRows, EventKind, TraceReader};
+use fonio_core::{Batch, CollectedRows, EventKind, IoWait, TraceReader};
 use proptest::prelude::*;
 
 use super::encode::{self, Message, compressed, event, packet, trace};
-use super::waits::Blocked;
 use super::*;
 
 /// Reads a trace to its end.
@@ -164,7 +163,7 @@ fn names_come_from_the_process_tree_and_the_packages() {
 }
 
 #[test]
-fn three_sums_of_waits() {
+fn waits_are_io_or_not_or_unknown() {
     let symbol = |id, name: &[u8]| Message::new().message(26, &Message::new().number(1, id).bytes(2, name));
     let mut events = vec![switch(0, 9, 0, 7)];
     for (at, reason) in [(100, Some(true)), (200, Some(false)), (300, None)] {
@@ -178,23 +177,101 @@ fn three_sums_of_waits() {
     events.push(switch(410, 8, 0x402, 7));
     events.push(switch(420, 7, 2, 8));
     let bytes = trace(&[packet(1, &bundle(0, &events)).message(12, &symbol(4, b"wait_on_page"))]);
-    let (all, reader) = read(&bytes);
-    let expected =
-        Blocked { count: 3, io: 10, not_io: 10, unknown: 10, longest: 10, functions: vec![(0, 20)] };
-    assert_eq!(reader.state.waits.blocked.into_iter().collect::<Vec<_>>(), [(7, expected)]);
+    let (all, _) = read(&bytes);
+    let waits: Vec<_> = (all.waits.iter())
+        .map(|wait| {
+            (wait.tid, wait.began.0, wait.ended.map(|at| at.0), wait.io_wait, wait.function.as_deref())
+        })
+        .collect();
+    let named = Some("wait_on_page");
+    assert_eq!(
+        waits,
+        [
+            (7, 100, Some(110), Some(IoWait::Yes), named),
+            (7, 200, Some(210), Some(IoWait::No), named),
+            (7, 300, Some(310), Some(IoWait::Unknown), None),
+        ]
+    );
+    let reasons: Vec<_> = all.waits.iter().map(|wait| (wait.reason.name(), wait.blocked_in)).collect();
+    assert_eq!(reasons, [("storage", None), ("unknown", None), ("unknown", None)]);
     assert_eq!(codes(&all), ["no-block-events"]);
-    let message = &all.diagnostics[0].message;
-    let parts = [
-        "from (thread 7)",
-        "3 waits",
-        "counted as I/O",
-        "not counted as I/O",
-        "of unknown kind",
-        "wait_on_page",
+}
+
+fn print(time: u64, tid: u32, text: &str) -> Message {
+    event(time, tid, 3, &Message::new().number(1, 77).bytes(2, text.as_bytes()))
+}
+
+#[test]
+fn marks_of_programs_are_read() {
+    let first = [print(10, 9, "S|9|launching: com.example|0"), print(11, 30, "B|30|bindApplication")];
+    let second = [print(20, 30, "E|30"), print(30, 9, "F|9|launching: com.example|0\n"), print(31, 9, "now")];
+    let bytes = trace(&[packet(1, &bundle(0, &first)), packet(1, &bundle(1, &second))]);
+    let marks = read(&bytes).0.marks.into_iter();
+    let marks: Vec<_> =
+        marks.map(|mark| (mark.at.0, mark.until.map(|at| at.0), mark.name, mark.tid)).collect();
+    let bind = (11, Some(20), "bindApplication".to_owned(), Some(30));
+    let launch = (10, Some(30), "launching: com.example".to_owned(), Some(9));
+    let now = (31, None, "now".to_owned(), Some(9));
+    assert_eq!(marks, [bind, launch, now]);
+}
+
+#[test]
+fn late_frames_are_marks_on_the_clock_of_the_events() {
+    let clock = |id, time| Message::new().number(1, id).number(2, time);
+    let snapshot = Message::new().message(1, &clock(3, 1000)).message(1, &clock(6, 1500));
+    let snapshot = Message::new().message(6, &snapshot);
+    let frame = |time: u64, field: u32, content: &Message, clock: Option<u64>| {
+        let packet = Message::new().message(76, &Message::new().message(field, content)).number(8, time);
+        clock.map_or(packet.clone(), |clock| packet.number(58, clock))
+    };
+    let late = |cookie, reasons| Message::new().number(1, cookie).number(4, 30).number(9, reasons);
+    let end = |cookie| Message::new().number(1, cookie);
+    let both = |time, clock| [frame(time, 4, &late(5, 64 | 8), clock), frame(time + 40, 5, &end(5), clock)];
+    let on_time = [frame(100, 4, &late(6, 1), None), frame(120, 5, &end(6), None)];
+    let events = packet(1, &bundle(0, &[switch(10, 1, 0, 2)]));
+    let of = |packets: &[&[Message]]| {
+        let (all, _) = read(&trace(&packets.concat()));
+        let unclocked = codes(&all).contains(&"unclocked-frames");
+        (all.marks.iter().map(|mark| (mark.at.0, mark.until.map(|at| at.0))).collect::<Vec<_>>(), unclocked)
+    };
+    let (snapshot, events) = (std::slice::from_ref(&snapshot), std::slice::from_ref(&events));
+    assert_eq!(of(&[events, &both(600, None), &on_time]), (vec![(600, Some(640))], false));
+    assert_eq!(of(&[snapshot, events, &both(600, Some(3))]), (vec![(1100, Some(1140))], false));
+    assert_eq!(of(&[events, &both(600, Some(3))]), (vec![], true));
+    let defaults = Message::new().message(59, &Message::new().number(58, 3)).number(10, 4);
+    let of_sequence = both(600, None).map(|packet| packet.number(10, 4));
+    let found = of(&[snapshot, events, std::slice::from_ref(&defaults), &of_sequence]);
+    assert_eq!(found, (vec![(1100, Some(1140))], false));
+    let (all, _) = read(&trace(&[events, &both(600, None)].concat()));
+    assert_eq!(all.marks[0].name, "late frame: Display HAL, App Deadline Missed");
+    assert_eq!(all.marks[0].tid, Some(30));
+}
+
+#[test]
+fn sync_calls_are_paired_by_thread() {
+    let sync = |time, tid, field, number: u32, value| {
+        event(time, tid, field, &Message::new().number(1, 8).number(2, 12).number(number, value))
+    };
+    let minus_five = (-5_i64) as u64;
+    let events = [
+        sync(10, 7, 43, 4, 1),
+        sync(11, 8, 255, 4, 0o100644),
+        sync(20, 7, 44, 3, 0),
+        sync(31, 8, 256, 5, minus_five),
+        // Its begin is missing.
+        sync(40, 7, 44, 3, 0),
     ];
-    for part in parts {
-        assert!(message.contains(part), "{message}");
-    }
+    let (all, _) = read(&trace(&[packet(1, &bundle(0, &events))]));
+    let calls: Vec<_> = (all.calls.iter())
+        .map(|call| (call.tid, call.name.as_str(), call.entered.0, call.exited.map(|at| at.0), call.result))
+        .collect();
+    let expected = [(7, "fdatasync", 10, Some(20), Some(0)), (8, "fsync", 11, Some(31), Some(-5))];
+    assert_eq!(calls, expected);
+    let mut rows = CollectedRows::default();
+    let mut reader = PerfettoReader::new(Input::of("trace", trace(&[packet(1, &bundle(0, &events))])));
+    crate::assemble::assemble(&mut reader, crate::assembler::AssemblerOptions::default(), &mut rows)
+        .expect("memory reads");
+    assert_eq!(rows.calls.iter().map(|call| call.call_id).collect::<Vec<_>>(), [0, 1]);
 }
 
 #[test]
@@ -208,7 +285,7 @@ fn losses_are_told_with_their_place() {
         assert_eq!(gaps, [gap]);
         assert_eq!((all.diagnostics[0].record, all.events.len()), (Some(packets.len() as u64), 2));
         // The wait of thread 5 goes across the gap.
-        assert_eq!((reader.state.waits.blocked.len(), reader.state.waits.cut), (0, 1));
+        assert_eq!((all.waits.len(), reader.state.sleeps.cut), (0, 1));
     };
     check(&[first.clone(), packet(1, &lost.clone().number(3, 1))], "lost-events", (20, 40));
     let rows = |packets: &[Message]| {
@@ -320,7 +397,8 @@ impl Drained {
                 0..10 => message = message.message(2, &request(time, tid, 45, u64::from(kind))),
                 10..20 => message = message.message(2, &request(time, tid, 125, u64::from(kind - 10))),
                 20..25 => message = message.message(2, &request(time, tid, 119, u64::from(kind))),
-                25..40 => message = message.message(2, &waking(time, tid)),
+                25..35 => message = message.message(2, &waking(time, tid)),
+                35..40 => message = message.message(2, &blocked_reason(time, tid, kind % 2 == 0, 0)),
                 _ => {
                     let state = [0, 1, 2, 2, 2, 0x402][kind as usize % 6];
                     let from = std::mem::replace(&mut running[cpu as usize], tid);
@@ -355,8 +433,8 @@ proptest! {
             all.events.iter().map(|event| (event.time.0, event.cpu, event.kind, event.sector.0)).collect();
         prop_assert_eq!(events, naive.events);
         prop_assert_eq!(reader.state.order.late, 0);
-        let mut waits: Vec<_> = (reader.state.waits.blocked.iter())
-            .map(|(tid, blocked)| (*tid, blocked.count, blocked.total(), blocked.longest))
+        let mut waits: Vec<_> = (all.waits.iter())
+            .map(|wait| (wait.tid, wait.began.0, wait.ended.expect("it ended").0, wait.io_wait.expect("it is known")))
             .collect();
         waits.sort_unstable();
         prop_assert_eq!(waits, naive.waits);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 use flate2::read::ZlibDecoder;
-use fonio_core::EventKind;
+use fonio_core::{EventKind, IoWait};
 
 /// A field's number, its integer and its bytes.
 type Field = (u64, u64, Vec<u8>);
@@ -13,8 +13,8 @@ type Field = (u64, u64, Vec<u8>);
 pub struct Contents {
     /// Time, processor, kind and sector of each block event.
     pub events: Vec<(u64, Option<u32>, EventKind, u64)>,
-    /// The thread, number of waits, total and longest time.
-    pub waits: Vec<(u32, u64, u64, u64)>,
+    /// The thread of each wait, its begin and end, and the kernel's account; sorted.
+    pub waits: Vec<(u32, u64, u64, IoWait)>,
 }
 
 fn number(bytes: &mut &[u8]) -> u64 {
@@ -56,11 +56,12 @@ fn list(fields: &[Field], wanted: u64) -> Vec<u64> {
     all
 }
 
-/// An event: of the block layer; a switch from a thread in a state to another thread; a wake-up.
+/// An event: of the block layer; a switch from a thread in a state to another thread; a wake-up; the account of a wait.
 enum Step {
     Block(EventKind, u64),
     Switch(u64, u32),
     Wake(u32),
+    Reason(u32, bool),
 }
 
 pub fn read(bytes: &[u8]) -> Contents {
@@ -83,6 +84,7 @@ pub fn read(bytes: &[u8]) -> Contents {
             let step = match event[2].0 {
                 4 => Step::Switch(get(&content, 4), get(&content, 6) as u32),
                 20 => Step::Wake(get(&content, 2) as u32),
+                18 => Step::Reason(get(&content, 1) as u32, get(&content, 3) != 0),
                 45 => Step::Block(EventKind::Issue, get(&content, 2)),
                 119 => Step::Block(EventKind::BioQueue, get(&content, 2)),
                 _ => Step::Block(EventKind::Complete, get(&content, 2)),
@@ -103,7 +105,6 @@ pub fn read(bytes: &[u8]) -> Contents {
     steps.sort_by_key(|step| step.0);
     let mut contents = Contents { events: Vec::new(), waits: Vec::new() };
     let mut running: BTreeMap<u32, u32> = BTreeMap::new();
-    let mut waits: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
     for (at, (time, cpu, step)) in steps.iter().enumerate() {
         match step {
             Step::Block(kind, sector) => contents.events.push((*time, Some(*cpu), *kind, *sector)),
@@ -115,12 +116,16 @@ pub fn read(bytes: &[u8]) -> Contents {
                 // Look ahead: the wait ends when the thread is woken, but it counts only if the thread runs again
                 // before it is blocked once more.
                 let mut woken = None;
+                let mut account = IoWait::Unknown;
                 let mut running = running.clone();
                 for (later, cpu, step) in &steps[at + 1..] {
                     match step {
                         Step::Wake(tid) if *tid == stopped => woken = woken.or(Some(*later)),
+                        Step::Reason(tid, is_io) if *tid == stopped => {
+                            account = if *is_io { IoWait::Yes } else { IoWait::No };
+                        }
                         Step::Switch(_, to) if *to == stopped => {
-                            waits.entry(stopped).or_default().push(woken.unwrap_or(*later) - time);
+                            contents.waits.push((stopped, *time, woken.unwrap_or(*later), account));
                             break;
                         }
                         Step::Switch(state, to) => {
@@ -133,11 +138,9 @@ pub fn read(bytes: &[u8]) -> Contents {
                     }
                 }
             }
-            Step::Wake(_) => {}
+            Step::Wake(_) | Step::Reason(..) => {}
         }
     }
-    contents.waits = (waits.into_iter())
-        .map(|(tid, all)| (tid, all.len() as u64, all.iter().sum(), all.iter().copied().max().unwrap_or(0)))
-        .collect();
+    contents.waits.sort_unstable();
     contents
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use fonio_core::{BlockEvent, CollectedRows, DeviceId, EventKind, Sector, TraceReader};
+use fonio_core::{BlockEvent, CollectedRows, DeviceId, EventKind, IoWait, Sector, TraceReader};
 use fonio_testing::{Need, skip};
 
 use crate::assemble::assemble;
@@ -99,39 +99,70 @@ fn waits_are_those_of_trace_processor() {
     for trace in [TRACES[0], TRACES[2]] {
         let bytes = std::fs::read(folder.join(trace)).expect("the sample is there");
         let mut reader = PerfettoReader::new(Input::of(trace, bytes));
-        reader.read_all().expect("memory reads");
-        let mut by_thread: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        let all = reader.read_all().expect("memory reads");
         for row in answers(&folder, trace, "dstate") {
             let tid: u32 = row[1].parse().expect("a number");
-            let blocked = &reader.state.waits.blocked[&tid];
-            let (count, micros): (u64, u64) = (row[5].parse().expect("n"), row[6].parse().expect("µs"));
-            let sum = match row[3].as_str() {
-                "1" => blocked.io,
-                "0" => blocked.not_io,
-                _ => blocked.unknown,
+            let known =
+                |cell: &String| Some(cell.as_str()).filter(|cell| *cell != "[NULL]").map(str::to_owned);
+            let account = match row[3].as_str() {
+                "1" => IoWait::Yes,
+                "0" => IoWait::No,
+                _ => IoWait::Unknown,
             };
-            assert_eq!(sum / 1000, micros, "{trace}: {row:?}, {blocked:?}");
-            assert_eq!(
-                reader.state.names.of(tid).as_deref(),
-                Some(&row[0][..row[0].len().min(15)]),
-                "{trace}"
-            );
-            if row[4] != "[NULL]" {
-                let names = |symbol: &u32| reader.state.symbol_names[*symbol as usize].clone();
-                assert!(
-                    blocked.functions.iter().any(|(symbol, _)| names(symbol) == row[4]),
-                    "{trace}: {row:?}"
-                );
-            }
-            by_thread.entry(tid).or_default().0 += count;
-            by_thread.entry(tid).or_default().1 = blocked.count;
-        }
-        for (tid, (theirs, ours)) in by_thread {
-            assert_eq!(theirs, ours, "{trace}: waits of thread {tid}");
-            compared += ours;
+            let waits = all.waits.iter().filter(|wait| {
+                wait.tid == tid && wait.io_wait == Some(account) && wait.function == known(&row[4])
+            });
+            let nanos: u64 = waits.clone().map(|wait| wait.ended.expect("it ended").0 - wait.began.0).sum();
+            let found = (waits.clone().count().to_string(), (nanos / 1000).to_string());
+            assert_eq!(found, (row[5].clone(), row[6].clone()), "{trace}: {row:?}");
+            let comm = all.threads.iter().rfind(|thread| thread.tid == tid && thread.comm.is_some());
+            let comm = comm.and_then(|thread| thread.comm.clone());
+            assert_eq!(comm.as_deref(), Some(&row[0][..row[0].len().min(15)]), "{trace}");
+            compared += waits.count();
         }
     }
     assert!(compared > 100, "{compared} waits");
+    // Every sync call that ended is there.
+    let bytes = std::fs::read(folder.join(TRACES[2])).expect("the sample is there");
+    let calls = PerfettoReader::new(Input::of(TRACES[2], bytes)).read_all().expect("memory reads").calls;
+    let exits =
+        answers(&folder, TRACES[2], "counts").into_iter().filter(|row| row[0].ends_with("_sync_file_exit"));
+    let exits: usize = exits.map(|row| row[1].parse::<usize>().expect("a number")).sum();
+    assert_eq!(calls.len(), exits);
+    assert!(calls.iter().all(|call| call.result == Some(0)), "{calls:?}");
+}
+
+/// The launch and its time of I/O, and the late frame, by `trace_processor` (`startup.sql`).
+#[test]
+fn a_launch_and_a_late_frame_are_those_of_trace_processor() {
+    let Some(folder) = folder() else { return };
+    let bytes = std::fs::read(folder.join(TRACES[0])).expect("the sample is there");
+    let all = PerfettoReader::new(Input::of(TRACES[0], bytes)).read_all().expect("memory reads");
+    let span = |name: &str| {
+        let mark =
+            all.marks.iter().find(|mark| mark.name == name).unwrap_or_else(|| panic!("{:?}", all.marks));
+        (mark.at.0, mark.until.expect("it ended").0 - mark.at.0)
+    };
+    let rows = answers(&folder, TRACES[0], "startup");
+    let number = |row: &[String], at: usize| row[at].parse::<u64>().expect("a number");
+    let launch = &rows[0];
+    let completed = format!("launchingActivity#{}:completed-{}:{}", launch[0], launch[2], launch[1]);
+    assert!(all.marks.iter().any(|mark| mark.name == completed), "{:?}", all.marks);
+    let (at, duration) = span(&format!("launchingActivity#{}", launch[0]));
+    assert_eq!((at, duration), (number(launch, 3), number(launch, 4)));
+    let io: u64 = (all.waits.iter())
+        .filter(|wait| wait.tid == 3000 && wait.io_wait == Some(IoWait::Yes))
+        .map(|wait| {
+            let ended = wait.ended.expect("it ended").0.min(at + duration);
+            ended.saturating_sub(wait.began.0.max(at))
+        })
+        .sum();
+    let reason = |name: &str| rows.iter().find(|row| row[0] == name).expect("it is answered");
+    assert_eq!(io, number(reason("io"), 1));
+    let frame = rows.iter().find(|row| row.last().is_some_and(|name| name == "com.example.app"));
+    let frame = frame.expect("the app has a frame");
+    let found = span(&format!("{}{}", fonio_core::meta::LATE_FRAME, frame[2]));
+    assert_eq!(found, (number(frame, 0), number(frame, 1)));
 }
 
 /// The trace was recorded while fonio recorded the same device in the same guest.

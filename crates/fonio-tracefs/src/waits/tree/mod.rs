@@ -427,6 +427,8 @@ impl WaitTree {
                 }),
                 blocked_in: None,
                 file_id: None,
+                io_wait: None,
+                function: None,
             })?;
         }
         Ok(())

@@ -131,6 +131,8 @@ fn a_shell_goes_on_when_its_command_has_ended() {
         waker_tid: Some(2),
         blocked_in: None,
         file_id: None,
+        io_wait: None,
+        function: None,
     };
     collected.wait(&wait).expect("it only collects");
     let sequence = collected_with(

@@ -1,0 +1,281 @@
+//! Lists the questions that a trace can answer, by format. The table in `docs/traces.md` is made from this list.
+
+use crate::format::Format;
+
+/// A question that a trace may answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum TraceQuestion {
+    /// How long the device took for a request: from issue to completion.
+    ServiceTime,
+    /// How long a request waited before its issue.
+    QueueTime,
+    /// Which thread or process issued a request.
+    Issuer,
+    /// Which thread was blocked in the kernel, and for how long.
+    Blocked,
+    /// Whether the kernel counted a wait as I/O, and in which function the thread slept.
+    WaitReason,
+    /// How long sync calls took in a file system.
+    SyncCalls,
+    /// How long an Android app took to launch, and its waits in this time.
+    AppLaunches,
+    /// Which frames of an Android app were late, and its waits in this time.
+    LateFrames,
+}
+
+/// Whether traces of a format answer a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// Every trace of the format does.
+    Yes,
+    /// A trace does, if these events, columns or actions were recorded.
+    With(&'static str),
+    /// No trace of the format does.
+    No,
+}
+
+impl TraceQuestion {
+    /// All questions.
+    pub const ALL: [TraceQuestion; 8] = [
+        TraceQuestion::ServiceTime,
+        TraceQuestion::QueueTime,
+        TraceQuestion::Issuer,
+        TraceQuestion::Blocked,
+        TraceQuestion::WaitReason,
+        TraceQuestion::SyncCalls,
+        TraceQuestion::AppLaunches,
+        TraceQuestion::LateFrames,
+    ];
+
+    /// Returns the question in the user's words.
+    pub fn words(self) -> &'static str {
+        match self {
+            TraceQuestion::ServiceTime => "How long did the device take? In which queue, at which depth?",
+            TraceQuestion::QueueTime => "How long did requests wait before the device?",
+            TraceQuestion::Issuer => "Whose requests were they?",
+            TraceQuestion::Blocked => "Who was blocked in the kernel (state D), and for how long?",
+            TraceQuestion::WaitReason => "Was the wait I/O, and in which function of the kernel?",
+            TraceQuestion::SyncCalls => "How long did sync calls take?",
+            TraceQuestion::AppLaunches => "What held up the launch of an Android app?",
+            TraceQuestion::LateFrames => "What held up a late frame of an Android app?",
+        }
+    }
+}
+
+impl Format {
+    /// Returns whether traces of the format answer a question.
+    pub fn answers(self, question: TraceQuestion) -> Answered {
+        use Answered::{No, With, Yes};
+        use TraceQuestion::{
+            AppLaunches, Blocked, Issuer, LateFrames, QueueTime, ServiceTime, SyncCalls, WaitReason,
+        };
+        match (self, question) {
+            (Format::Blktrace | Format::Blkparse, ServiceTime) => With("actions D and C"),
+            (Format::Blktrace | Format::Blkparse, QueueTime) => With("action Q"),
+            (Format::Blktrace | Format::Blkparse, Issuer) => Yes,
+            (
+                Format::Ftrace | Format::PerfScript | Format::Systrace | Format::Perfetto | Format::TraceDat,
+                ServiceTime | QueueTime | Issuer,
+            ) => With(match question {
+                ServiceTime => "block_rq_issue, block_rq_complete",
+                QueueTime => "block_bio_queue",
+                _ => "block_rq_issue or block_bio_queue",
+            }),
+            (
+                Format::Ftrace | Format::PerfScript | Format::Systrace | Format::Perfetto,
+                Blocked | WaitReason | SyncCalls,
+            ) => With(match question {
+                Blocked => "sched_switch, sched_waking",
+                WaitReason => "sched_blocked_reason (Android's kernels)",
+                _ => "ext4_sync_file_enter, _exit; f2fs_sync_file_enter, _exit",
+            }),
+            (Format::Ftrace | Format::Systrace | Format::Perfetto, AppLaunches) => {
+                With("atrace am, and sched_switch")
+            }
+            (Format::Perfetto, LateFrames) => With("android.surfaceflinger.frametimeline, and sched_switch"),
+            (Format::Biosnoop, ServiceTime | Issuer) => Yes,
+            (Format::Biosnoop, QueueTime) => With("`-Q`"),
+            (Format::MsrCambridge, ServiceTime) => Yes,
+            (Format::Csv, ServiceTime) => With("issue, and completion or latency"),
+            (Format::Csv, QueueTime) => With("queueing time"),
+            (Format::Csv, Issuer) => With("process or tid"),
+            (Format::PerfScript, AppLaunches)
+            | (Format::Ftrace | Format::PerfScript | Format::Systrace, LateFrames)
+            | (Format::MsrCambridge, QueueTime | Issuer)
+            | (Format::DiskSim | Format::Vscsi, _)
+            | (
+                Format::Blktrace
+                | Format::Blkparse
+                | Format::TraceDat
+                | Format::Biosnoop
+                | Format::MsrCambridge
+                | Format::Csv,
+                Blocked | WaitReason | SyncCalls | AppLaunches | LateFrames,
+            ) => No,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_core::CollectedRows;
+    use fonio_core::meta::LATE_FRAME;
+
+    use super::*;
+    use crate::assemble::assemble;
+    use crate::assembler::AssemblerOptions;
+    use crate::input::Input;
+    use crate::perfetto::encode::{Message, event, packet, trace};
+    use crate::recognise::{ReadOptions, open};
+
+    /// Checks that the table in `docs/traces.md` is up to date; `UPDATE_EXPECT=1 cargo test` writes it.
+    #[test]
+    fn the_published_table_is_up_to_date() {
+        const BEGIN: &str = "<!-- questions -->\n";
+        const END: &str = "<!-- end of questions -->\n";
+        let mut text = String::from("| question | answered by | if the trace has |\n|---|---|---|\n");
+        for question in TraceQuestion::ALL {
+            // Formats with the same condition share a row.
+            let mut rows: Vec<(Answered, Vec<String>)> = Vec::new();
+            for format in Format::ALL {
+                let (answered, name) = (format.answers(question), format!("`{format}`"));
+                match rows.iter_mut().find(|(known, _)| *known == answered) {
+                    Some((_, names)) => names.push(name),
+                    None => rows.push((answered, vec![name])),
+                }
+            }
+            let mut words = question.words();
+            for (answered, names) in rows {
+                let condition = match answered {
+                    Answered::Yes => "always",
+                    Answered::With(condition) => condition,
+                    Answered::No => continue,
+                };
+                text += &format!("| {words} | {} | {condition} |\n", names.join(", "));
+                // The question stands once.
+                words = "";
+            }
+        }
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/traces.md");
+        let document = std::fs::read_to_string(path).expect("the document is there");
+        let (before, rest) = document.split_once(BEGIN).expect("the document marks the table");
+        let (_, after) = rest.split_once(END).expect("the document marks the end of the table");
+        expect_test::expect_file!["../../../docs/traces.md"]
+            .assert_eq(&format!("{before}{BEGIN}\n{text}\n{END}{after}"));
+    }
+
+    /// Returns the questions that a trace answers, by its rows.
+    fn answered(bytes: &[u8], format: Format) -> Vec<TraceQuestion> {
+        let options = ReadOptions { format: Some(format), ..ReadOptions::default() };
+        let mut reader = open(vec![Input::of("trace", bytes)], &options).expect("it is read");
+        let mut rows = CollectedRows::default();
+        assemble(&mut *reader, AssemblerOptions::default(), &mut rows).expect("memory reads");
+        let has_mark = |begin: &str| rows.marks.iter().any(|mark| mark.name.starts_with(begin));
+        let waits = !rows.waits.is_empty();
+        let known = [
+            (TraceQuestion::ServiceTime, rows.requests.iter().any(|row| row.service().is_some())),
+            (TraceQuestion::QueueTime, rows.requests.iter().any(|row| row.queue().is_some())),
+            (TraceQuestion::Issuer, rows.requests.iter().any(|row| row.tid.is_some())),
+            (TraceQuestion::Blocked, waits),
+            (TraceQuestion::WaitReason, rows.waits.iter().any(|row| row.function.is_some())),
+            (TraceQuestion::SyncCalls, !rows.calls.is_empty()),
+            (TraceQuestion::AppLaunches, waits && has_mark("launching: ")),
+            (TraceQuestion::LateFrames, waits && has_mark(LATE_FRAME)),
+        ];
+        known.into_iter().filter(|(_, is_known)| *is_known).map(|(question, _)| question).collect()
+    }
+
+    const TEXT: &str = "\
+a-30 [000] ..... 1.000000: tracing_mark_write: S|9|launching: com.example|0
+a-30 [000] ..... 1.001000: f2fs_sync_file_enter: dev = (8,0), ino = 12
+a-30 [000] ..... 1.002000: block_bio_queue: 8,0 WS 8 + 8 [a]
+a-30 [000] ..... 1.003000: block_rq_issue: 8,0 WS 4096 () 8 + 8 [a]
+a-30 [000] d..2. 1.004000: sched_switch: prev_comm=a prev_pid=30 prev_prio=1 prev_state=D ==> next_comm=b next_pid=0 next_prio=1
+<idle>-0 [000] d..2. 1.005000: block_rq_complete: 8,0 WS () 8 + 8 [0]
+<idle>-0 [000] d..2. 1.006000: sched_waking: comm=a pid=30 prio=1 target_cpu=000
+<idle>-0 [000] d..2. 1.006001: sched_blocked_reason: pid=30 iowait=1 caller=io_schedule+0x1/0x2
+<idle>-0 [000] d..2. 1.007000: sched_switch: prev_comm=b prev_pid=0 prev_prio=1 prev_state=R ==> next_comm=a next_pid=30 next_prio=1
+a-30 [000] ..... 1.008000: f2fs_sync_file_exit: dev = (8,0), ino = 12, datasync = 0, ret = 0
+a-30 [000] ..... 1.009000: tracing_mark_write: F|9|launching: com.example|0
+";
+
+    /// The same events as `perf script` prints them, without marks.
+    fn perf_script() -> String {
+        let lines = TEXT.lines().filter(|line| !line.contains("tracing_mark_write"));
+        let perf = |line: &str| {
+            let (thread, rest) = line.split_once(" [000] ").expect("there is a processor");
+            let (comm, tid) = thread.rsplit_once('-').expect("there is a thread");
+            let (_, rest) = rest.split_once(' ').expect("there are flags");
+            let (time, event) = rest.split_once(": ").expect("there is a time");
+            format!("{comm} {tid} [000] {time}:   system:{event}\n")
+        };
+        lines.map(perf).collect()
+    }
+
+    /// A trace of Perfetto with the same events, and a late frame.
+    fn perfetto() -> Vec<u8> {
+        let request = |number: u32| {
+            let content = Message::new().number(1, 8 << 8).number(2, 8).number(3, 8);
+            match number {
+                45 => content.number(4, 4096).bytes(5, b"WS").bytes(6, b"a"),
+                119 => content.bytes(4, b"WS").bytes(5, b"a"),
+                _ => content.bytes(5, b"WS").number(7, 0),
+            }
+        };
+        let switch = |from: u64, state, to: u64| {
+            Message::new().bytes(1, b"a").number(2, from).number(4, state).bytes(5, b"b").number(6, to)
+        };
+        let print = |text: &[u8]| Message::new().bytes(2, text);
+        let sync = Message::new().number(1, 8 << 8).number(2, 12);
+        let events = [
+            event(10, 30, 3, &print(b"S|9|launching: com.example|0")),
+            event(11, 30, 255, &sync),
+            event(12, 30, 119, &request(119)),
+            event(13, 30, 45, &request(45)),
+            event(14, 30, 4, &switch(30, 2, 0)),
+            event(15, 0, 125, &request(125)),
+            event(16, 0, 20, &Message::new().bytes(1, b"a").number(2, 30)),
+            event(17, 0, 18, &Message::new().number(1, 30).number(2, 1).number(3, 1)),
+            event(18, 0, 4, &switch(0, 0, 30)),
+            event(19, 30, 256, &sync),
+            event(20, 30, 3, &print(b"F|9|launching: com.example|0")),
+        ];
+        let bundle =
+            events.iter().fold(Message::new().number(1, 0), |bundle, event| bundle.message(2, event));
+        let symbol = Message::new().message(26, &Message::new().number(1, 1).bytes(2, b"io_schedule"));
+        let frame = |time, field, content: &Message| {
+            Message::new().message(76, &Message::new().message(field, content)).number(8, time)
+        };
+        let late = Message::new().number(1, 5).number(4, 30).number(9, 64);
+        trace(&[
+            packet(1, &bundle).message(12, &symbol),
+            frame(12, 4, &late),
+            frame(19, 5, &Message::new().number(1, 5)),
+        ])
+    }
+
+    /// A trace with everything that a format can show answers exactly the questions of the table.
+    #[test]
+    fn traces_answer_what_the_table_says() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
+        let file = |name: &str| std::fs::read(format!("{folder}/{name}")).expect("it is part of the sources");
+        let msr = "128166372003061629,hm,1,Read,383496192,32768,413\n128166372016382155,hm,1,Write,2822144,4096,230\n";
+        for (format, bytes) in [
+            (Format::Blktrace, file("takeoverjp-sample.blktrace.0")),
+            (Format::Blkparse, file("takeoverjp-sample.blkparse.txt")),
+            (Format::Ftrace, TEXT.into()),
+            (Format::PerfScript, perf_script().into()),
+            (Format::Systrace, format!("TRACE:\n{TEXT}").into()),
+            (Format::Biosnoop, file("biosnoop.txt")),
+            (Format::Perfetto, perfetto()),
+            (Format::MsrCambridge, msr.into()),
+            (Format::DiskSim, file("mqsim-tpcc-200.trace")),
+            (Format::Vscsi, Vec::new()),
+        ] {
+            let listed =
+                TraceQuestion::ALL.into_iter().filter(|question| format.answers(*question) != Answered::No);
+            assert_eq!(answered(&bytes, format), listed.collect::<Vec<_>>(), "{format}");
+        }
+    }
+}

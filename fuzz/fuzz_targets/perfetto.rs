@@ -87,7 +87,8 @@ fn packets(random: &mut Random) -> Vec<Message> {
     let cpu = Message::new().number(1, 0).number(3, random.below(9));
     let stats = Message::new().number(1, 1 + random.below(2)).message(2, &cpu).bytes(7, b"block/x");
     all.extend([
-        Message::new().message(6, &[1, 3, 6].map(clock).iter().fold(Message::new(), |all, one| all.message(1, one))),
+        Message::new()
+            .message(6, &[1, 3, 6].map(clock).iter().fold(Message::new(), |all, one| all.message(1, one))),
         Message::new().message(59, &Message::new().number(58, 3)).number(10, 1),
         Message::new().message(2, &Message::new().message(1, &process).message(2, &thread)).number(8, time),
         Message::new().message(47, &Message::new().message(1, &package)),

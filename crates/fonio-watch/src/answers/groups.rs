@@ -21,6 +21,8 @@ pub struct StallGroup {
     pub cause: CauseKind,
     /// The party whose requests were in the way, if it is known and is not the blocked party.
     pub culprit: Option<Party>,
+    /// The kind of most of the requests that were in the way.
+    pub culprit_op: Option<Op>,
     /// The operations in which the party was blocked, most frequent first, as in the recording.
     pub operations: Vec<BlockedIn>,
     /// The file for which most of these stalls were.
@@ -110,6 +112,15 @@ fn culprit(stall: &Stall) -> Option<&Party> {
     }
 }
 
+/// Returns the kind of the requests of another party that were in the way.
+fn op_in_the_way(stall: &Stall) -> Option<Op> {
+    culprit(stall)?;
+    match stall.why {
+        Why::Behind { op, .. } | Why::OneRequest { op, .. } => Some(op),
+        _ => None,
+    }
+}
+
 fn group((party, cause, culprit): Cause<'_>, stalls: &[&Stall]) -> StallGroup {
     let by_length = |stall: &&&Stall| (stall.lasted_ms, Reverse(stall.began));
     let longest = stalls.iter().max_by_key(by_length).expect("a group has a stall");
@@ -126,6 +137,7 @@ fn group((party, cause, culprit): Cause<'_>, stalls: &[&Stall]) -> StallGroup {
         party: party.clone(),
         cause,
         culprit: culprit.cloned(),
+        culprit_op: most_frequent(stalls.iter().filter_map(|stall| op_in_the_way(stall))).into_iter().next(),
         operations,
         file: first_of(most_frequent(stalls.iter().filter_map(|stall| stall.file.clone()))),
         device: first_of(most_frequent(stalls.iter().filter_map(|stall| stall.device.clone()))),

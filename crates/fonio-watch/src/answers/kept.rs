@@ -2,7 +2,7 @@
 
 use fonio_core::Nanos;
 use fonio_core::quantity::Unit;
-use fonio_record::observer::PartyKind;
+use fonio_record::observer::{Party, PartyKind};
 use serde::Serialize;
 
 use crate::rings::History;
@@ -24,6 +24,9 @@ const LIKE_BEFORE: f64 = 0.8;
 /// A fix helped at first if the blocked time fell to less than this share.
 const HELPED: f64 = 0.5;
 
+/// The fixes that slow down a unit in favour of others.
+const SLOWER: [&str; 3] = ["io-class", "io-rate", "io-weight"];
+
 /// The figures of a span: stalls a day, and the time for which the threads of programs were blocked, in seconds an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct FollowedSpan {
@@ -31,7 +34,8 @@ pub struct FollowedSpan {
     pub watched_s: u64,
     /// Number of stalls in 24 watched hours.
     pub stalls_per_day: f64,
-    /// Blocked time of all programs except kernel threads, in seconds in a watched hour.
+    /// Blocked time of all programs except kernel threads and the unit that the fix slows down, in seconds in a watched
+    /// hour.
     pub blocked_s_per_hour: f64,
 }
 
@@ -52,6 +56,13 @@ pub struct Followed {
     pub sentence: String,
 }
 
+/// Returns the unit that a fix slows down in favour of others, if it is such a fix. The unit itself then waits longer.
+pub fn slowed_unit(fix: &str) -> Option<&str> {
+    let (name, target) = fix.split_once(' ')?;
+    let kind = name.split('=').next().unwrap_or(name);
+    SLOWER.contains(&kind).then_some(target)
+}
+
 /// Follows a fix that was kept at a time; `None` after a month.
 pub fn followed(history: &History, fix: &str, kept_at: UnixSeconds, now: UnixSeconds) -> Option<Followed> {
     if now - kept_at > FOLLOWED_S {
@@ -61,7 +72,7 @@ pub fn followed(history: &History, fix: &str, kept_at: UnixSeconds, now: UnixSec
         let mut of_span = history.clone();
         of_span.end_at(until);
         let sum = of_span.sum_since(from);
-        (sum.watched_s >= WATCHED_MIN_S).then(|| figures(&sum))
+        (sum.watched_s >= WATCHED_MIN_S).then(|| figures(&sum, slowed_unit(fix)))
     };
     let before = span(kept_at - BEFORE_S, kept_at);
     let since = span(kept_at, now);
@@ -77,8 +88,10 @@ pub fn followed(history: &History, fix: &str, kept_at: UnixSeconds, now: UnixSec
     Some(Followed { fix: fix.to_owned(), kept_at, before, since, has_stopped, sentence })
 }
 
-fn figures(sum: &Summary) -> FollowedSpan {
-    let programs = sum.blocked.iter().filter(|row| row.party.kind != PartyKind::Kernel);
+fn figures(sum: &Summary, slowed: Option<&str>) -> FollowedSpan {
+    let is_slowed = |party: &Party| party.kind == PartyKind::Unit && Some(party.name.as_str()) == slowed;
+    let programs =
+        sum.blocked.iter().filter(|row| row.party.kind != PartyKind::Kernel && !is_slowed(&row.party));
     let blocked: Nanos = programs.map(|row| row.waits.total()).sum();
     let watched = sum.watched_s as f64;
     FollowedSpan {
@@ -109,8 +122,9 @@ fn sentence(
     };
     let stopped =
         if has_stopped { " It has stopped helping: the last day was like the week before it." } else { "" };
+    let who = if slowed_unit(fix).is_some() { "other programs" } else { "programs" };
     format!(
-        "{kept}: stalls a day {:.1} → {:.1}; programs were blocked for {} → {} an hour.{watched}{stopped}",
+        "{kept}: stalls a day {:.1} → {:.1}; {who} were blocked for {} → {} an hour.{watched}{stopped}",
         before.stalls_per_day,
         since.stalls_per_day,
         Unit::S.format(before.blocked_s_per_hour),
@@ -120,8 +134,6 @@ fn sentence(
 
 #[cfg(test)]
 mod tests {
-    use fonio_record::observer::Party;
-
     use super::*;
     use crate::histogram::Histogram;
     use crate::summary::BlockedFigures;
@@ -168,6 +180,22 @@ mod tests {
     }
 
     #[test]
+    fn the_unit_that_is_slowed_down_may_wait_longer() {
+        for (fix, expected) in [
+            ("io-rate=2MiB backup.service", Some("backup.service")),
+            ("io-class=idle backup.service", Some("backup.service")),
+            ("io-weight backup.service", Some("backup.service")),
+            ("bfq sda", None),
+            ("io-rates x", None),
+            ("noatime", None),
+        ] {
+            assert_eq!(slowed_unit(fix), expected, "{fix}");
+        }
+        let found = |unit| figures(&hour(0, 40), unit).blocked_s_per_hour.round();
+        assert!((found(None) - 40.0).abs() < 0.1 && found(Some("notes.service")).abs() < 0.1);
+    }
+
+    #[test]
     fn the_sentence_has_both_spans() {
         let span = |stalls_per_day, blocked_s_per_hour| {
             Some(FollowedSpan { watched_s: 100_000, stalls_per_day, blocked_s_per_hour })
@@ -176,7 +204,7 @@ mod tests {
         assert_eq!(
             sentence("io-class=idle backup.service", 0, span(12.0, 31.0), span(0.5, 2.0), false),
             format!(
-                "io-class=idle backup.service, kept since {at}: stalls a day 12.0 → 0.5; programs were blocked for 31 s → 2 s an hour."
+                "io-class=idle backup.service, kept since {at}: stalls a day 12.0 → 0.5; other programs were blocked for 31 s → 2 s an hour."
             )
         );
         assert!(

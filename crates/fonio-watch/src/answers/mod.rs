@@ -10,7 +10,7 @@ mod wear;
 use crate::rings::History;
 use crate::summary::{Summary, UnixSeconds};
 pub use groups::{CauseKind, StallGroup, groups};
-pub use kept::{Followed, FollowedSpan, followed};
+pub use kept::{Followed, FollowedSpan, followed, slowed_unit};
 pub use names::{party_name, stall_operation};
 pub use stalls::{StallsAnswer, ToldStall, stall_reason, stall_sentence, stalls};
 pub use unwatched::{UnwatchedDisk, unwatched, unwatched_sentence};

@@ -195,7 +195,7 @@ impl Way {
                 let named: Vec<String> = paused.iter().map(|pid| format!("process {pid}")).collect();
                 if !named.is_empty() {
                     lines.push(format!(
-                        "Until then, the program in the way is stopped ({}, with all that it started); then it goes on.",
+                        "For this time, the program in the way is stopped ({}, with all that it started); then it goes on.",
                         named.join(", ")
                     ));
                 }

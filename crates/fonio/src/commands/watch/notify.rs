@@ -334,6 +334,7 @@ mod tests {
             party: unit(party),
             cause: CauseKind::Behind,
             culprit: culprit.map(unit),
+            culprit_op: None,
             operations: Vec::new(),
             file: None,
             device: None,

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use fonio_core::Op;
 use fonio_experiment::Candidate;
 use fonio_record::observer::PartyKind;
 use fonio_watch::Folders;
-use fonio_watch::answers::{CauseKind, StallGroup};
+use fonio_watch::answers::{self, CauseKind, StallGroup};
 
 use super::changes;
+use crate::commands::fix::followed;
 
 /// A cause is new if no such stall happened for this long before.
 const QUIET_S: i64 = 6 * 3600;
@@ -20,7 +22,10 @@ pub(super) fn lines(group: &StallGroup, watched_from: Option<i64>, folders: &Fol
     let has_begun = watched_from.is_some_and(|from| group.first >= from + QUIET_S);
     let mut lines: Vec<String> =
         has_begun.then(|| changes::before(group.first)).flatten().into_iter().collect();
-    lines.extend(fix(group));
+    match kept_since(group) {
+        Some(fix) => lines.push(format!("Kept since then: {fix}")),
+        None => lines.extend(fix(group)),
+    }
     if let Some(path) = group.kept.as_ref().and_then(|name| folders.find_kept(name)) {
         lines.push(format!("Explained by: sudo fonio report {}", path.display()));
     }
@@ -31,6 +36,7 @@ pub(super) fn lines(group: &StallGroup, watched_from: Option<i64>, folders: &Fol
 /// cause, if the fix is in force, or if this machine cannot have it.
 pub(super) fn fix(group: &StallGroup) -> Option<String> {
     match group.cause {
+        CauseKind::Behind if kept_since(group).is_some() => None,
         CauseKind::Behind => behind(group),
         CauseKind::OwnSyncs => {
             let file = group.file.as_deref()?;
@@ -42,10 +48,27 @@ pub(super) fn fix(group: &StallGroup) -> Option<String> {
     }
 }
 
+/// Returns the fix that slows down the service in the way, if it was kept after the last stall of the group.
+fn kept_since(group: &StallGroup) -> Option<String> {
+    let culprit = group.culprit.as_ref().filter(|culprit| culprit.kind == PartyKind::Unit)?;
+    let entries = followed::kept().into_iter().filter(|entry| entry.at > group.last);
+    let mut fixes = entries.map(|entry| entry.fix);
+    fixes.find(|fix| answers::slowed_unit(fix) == Some(culprit.name.as_str()))
+}
+
 /// Lets a service wait for others if the disk's scheduler heeds that. Without a scheduler, one is tried. The watch does
 /// not know whether others wait for the service, as they do for a server of databases.
+///
+/// Most writes in the way are write-back by the kernel, on which the class of the service has no effect.
 fn behind(group: &StallGroup) -> Option<String> {
     let culprit = group.culprit.as_ref()?;
+    if group.culprit_op == Some(Op::Write) {
+        let unit = match group.party.kind {
+            PartyKind::Unit if group.party.name.ends_with(".service") => format!(" {}", group.party.name),
+            _ => String::new(),
+        };
+        return Some(format!("Find a fix while it stalls, and try it: sudo fonio cure{unit}"));
+    }
     let is_service = culprit.kind == PartyKind::Unit && culprit.name.ends_with(".service");
     if let Some(ready) = Ready::of("io-class=idle", &culprit.name).filter(|_| is_service) {
         return Some(format!(
@@ -87,6 +110,7 @@ mod tests {
             party: party("notes.service"),
             cause,
             culprit: culprit.map(party),
+            culprit_op: culprit.map(|_| Op::Read),
             operations: Vec::new(),
             file: file.map(str::to_owned),
             device: Some("no-such-disk".to_owned()),
@@ -118,6 +142,14 @@ mod tests {
             assert_eq!(of(other), None);
         }
         assert_eq!(of(CauseKind::Behind), None, "the disk does not exist");
+        let written_back = StallGroup {
+            culprit_op: Some(Op::Write),
+            ..group(CauseKind::Behind, Some("backup.service"), None)
+        };
+        assert_eq!(
+            fix(&written_back).as_deref(),
+            Some("Find a fix while it stalls, and try it: sudo fonio cure notes.service")
+        );
         database.execute_batch("PRAGMA journal_mode=WAL").expect("a write-ahead log");
         assert_eq!(of(CauseKind::OwnSyncs), None, "the fix is in force");
         let text = dir.path().join("notes.txt");

@@ -201,6 +201,7 @@ mod tests {
                 party: party("a-service-with-a-long-name.service"),
                 cause: CauseKind::Behind,
                 culprit: Some(party("another-service.service")),
+                culprit_op: None,
                 operations: Vec::new(),
                 file: None,
                 device: None,

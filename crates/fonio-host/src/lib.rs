@@ -67,7 +67,7 @@ pub use loop_device::{LoopDevice, LoopOptions};
 pub use md::{MdArray, check_md_raid0};
 pub use mount::{mount, mount_tmpfs};
 pub use opened::{OpenWatch, Opened};
-pub use pause::pause;
+pub use pause::{Paused, pause};
 pub use private_folder::private_folder;
 pub use program::run;
 pub use queue::Queue;

@@ -1,40 +1,61 @@
 //! Stops running processes for some time.
 
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
 use fonio_system::{ProcessId, Task};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::error::HostError;
 use crate::io_class::processes_of_tree;
-use crate::ledger::{Entry, Ledger, Step};
 
-/// Stops these processes and their descendants, until the returned entries of the ledger are undone. Processes that
-/// are stopped already are left alone. Fails with [`HostError::System`].
-pub fn pause(pids: &[u32], ledger: &mut Ledger) -> Result<Vec<Entry>, HostError> {
-    let mut entries = Vec::new();
-    let mut paused: Vec<u32> = Vec::new();
+/// A shell that continues the stopped processes when its input ends: when fonio ends, in whatever way.
+const GUARD: &str = "all=; while read -r pid; do all=\"$all $pid\"; done; kill -CONT $all 2>/dev/null";
+
+/// Processes that are stopped. They are continued when this value is dropped, and when this process is killed.
+#[derive(Debug)]
+pub struct Paused {
+    guard: Child,
+    input: Option<ChildStdin>,
+}
+
+/// Stops these processes and their descendants. Processes that are stopped already are left alone. Fails with
+/// [`HostError::System`].
+pub fn pause(pids: &[u32]) -> Result<Paused, HostError> {
+    let mut guard = Command::new("/bin/sh");
+    guard.args(["-c", GUARD]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    // Ctrl-C on the terminal must not end the guard before fonio.
+    guard.process_group(0);
+    let mut guard = guard.spawn().map_err(HostError::system("start", "/bin/sh"))?;
+    let input = guard.stdin.take();
+    let mut paused = Paused { guard, input };
+    let mut known: Vec<u32> = Vec::new();
     // A process may have started another one before it was stopped.
     loop {
         let all = pids.iter().flat_map(|pid| processes_of_tree(*pid));
-        let left: Vec<u32> = all.filter(|pid| !paused.contains(pid)).collect();
+        let mut left: Vec<u32> = all.filter(|pid| !known.contains(pid)).collect();
+        left.dedup();
         if left.is_empty() {
-            return Ok(entries);
+            return Ok(paused);
         }
         for pid in left {
-            if paused.contains(&pid) {
-                continue;
-            }
-            paused.push(pid);
+            known.push(pid);
             let is_stopped = Task::of(pid).stat().is_none_or(|stat| stat.state == 'T');
-            let Some(id) = ProcessId::of(pid).filter(|_| !is_stopped) else { continue };
-            entries.push(ledger.begin(Step::Paused { id })?);
-            send(id, Signal::STOP);
+            if let Some(id) = ProcessId::of(pid).filter(|_| !is_stopped) {
+                let input = paused.input.as_mut().expect("it is open until the end");
+                writeln!(input, "{pid}").map_err(HostError::system("write to", "/bin/sh"))?;
+                send(id, Signal::STOP);
+            }
         }
     }
 }
 
-/// Continues a process, if it still exists.
-pub(crate) fn resume(id: ProcessId) {
-    send(id, Signal::CONT);
+impl Drop for Paused {
+    fn drop(&mut self) {
+        self.input = None;
+        let _ = self.guard.wait();
+    }
 }
 
 /// Sends a signal to a process, if it still exists.
@@ -47,7 +68,6 @@ fn send(id: ProcessId, signal: Signal) {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
     use std::time::{Duration, Instant};
 
     use super::*;
@@ -63,8 +83,6 @@ mod tests {
 
     #[test]
     fn a_script_is_stopped_with_its_programs_and_continued() {
-        let state = tempfile::tempdir().expect("dir");
-        let mut ledger = Ledger::open(state.path()).expect("ledger");
         let mut script = Command::new("sh").args(["-c", "sleep 60 & sleep 60"]).spawn().expect("sh");
         let began = Instant::now();
         while processes_of_tree(script.id()).len() < 3 && began.elapsed() < Duration::from_secs(30) {
@@ -72,14 +90,14 @@ mod tests {
         }
         let tree = processes_of_tree(script.id());
         assert_eq!(tree.len(), 3);
-        let entries = pause(&[script.id()], &mut ledger).expect("they are stopped");
-        assert_eq!(entries.len(), 3);
+        let paused = pause(&[script.id()]).expect("they are stopped");
         tree.iter().for_each(|pid| becomes(*pid, "T"));
-        assert_eq!(pause(&[script.id()], &mut ledger).expect("nothing to do").len(), 0);
-        entries.into_iter().for_each(|entry| ledger.undo(entry).expect("they go on"));
+        drop(pause(&[script.id()]).expect("nothing to do"));
+        tree.iter().for_each(|pid| becomes(*pid, "T"));
+        drop(paused);
         tree.iter().for_each(|pid| becomes(*pid, "SR"));
-        tree.into_iter().rev().for_each(|pid| send(ProcessId::of(pid).expect("it runs"), Signal::KILL));
+        // The script ends with its second program.
+        tree.into_iter().filter_map(ProcessId::of).for_each(|id| send(id, Signal::KILL));
         script.wait().expect("it ends");
-        ledger.close().expect("nothing is left");
     }
 }

@@ -167,8 +167,7 @@ pub fn recreate(
         RecreateChange::IoClass { .. } | RecreateChange::Limit { .. } => None,
     };
     let mut ledger = Ledger::open(&state)?;
-    // Whatever happens, undoing the ledger continues the processes.
-    pause(options.paused, &mut ledger)?;
+    let _paused = (!options.paused.is_empty()).then(|| pause(options.paused)).transpose()?;
     let stage = options.folder.join(format!(".fonio-recreate-{}", std::process::id()));
     let entry = ledger.begin(Step::Tree { path: stage.clone() })?;
     fs::create_dir(&stage).map_err(ExperimentError::system("make", &stage))?;

@@ -77,8 +77,6 @@ pub enum Step {
     /// The I/O class of a process and its descendants was changed. Undoing restores it in those threads that still have
     /// the class that fonio set.
     IoClass { id: ProcessId, was: Encoded, set_to: Encoded },
-    /// A process was stopped for some time. Undoing continues it.
-    Paused { id: ProcessId },
 }
 
 /// The index of a step in its ledger.

@@ -77,8 +77,6 @@ pub(super) fn check(step: &Step, maker: &Maker<'_>) -> Checked {
         Step::IoClass { was, set_to, .. } => {
             so(was.is_unprivileged() && set_to.is_unprivileged(), "the class is not one that fonio sets")
         }
-        // Continuing a process has no effect unless it was stopped.
-        Step::Paused { .. } => Ok(()),
         Step::Namespace { name } => {
             so(*name == link::namespace_of(maker.owner.pid), "the name is not one of fonio's namespaces")
         }

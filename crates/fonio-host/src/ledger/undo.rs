@@ -11,7 +11,7 @@ use super::targets::check;
 use super::{Kinds, Ledger, Recovery, Step};
 use crate::error::HostError;
 use crate::files::{remove, remove_empty_folder};
-use crate::{control_group, io_class, link, loop_device, md, pause, ublk, unmount};
+use crate::{control_group, io_class, link, loop_device, md, ublk, unmount};
 
 const KINDS: Kinds = Kinds { check, undo, holder };
 
@@ -51,10 +51,6 @@ fn undo(step: &Step) -> Result<(), HostError> {
         }
         Step::IoClass { id, was, set_to } => {
             io_class::restore(*id, *was, *set_to);
-            Ok(())
-        }
-        Step::Paused { id } => {
-            pause::resume(*id);
             Ok(())
         }
         Step::Loop { number, backing } => loop_device::driver::remove(*number, backing),
@@ -119,7 +115,6 @@ impl fmt::Display for Step {
             Step::Borrowed { setting } => write!(f, "{} restored to {}", setting.target, setting.old),
             Step::Namespace { name } => write!(f, "network namespace {name}"),
             Step::IoClass { id, .. } => write!(f, "I/O class of process {} restored", id.pid),
-            Step::Paused { id } => write!(f, "process {} continued", id.pid),
         }
     }
 }

@@ -40,12 +40,12 @@ pub(super) struct Apart {
     pub(super) within: Duration,
 }
 
-/// Plays the part in a file, as the parent commands. Implements the role.
-pub fn play_apart(file: &Path) -> Result<(), ExperimentError> {
+/// Plays the part in a file, as the parent commands. `output` goes to the parent. Implements the role.
+pub fn play_apart(file: &Path, output: &mut impl Write) -> Result<(), ExperimentError> {
     let text = fs::read(file).map_err(ExperimentError::system("read", file))?;
     let part: Apart = serde_json::from_slice(&text)
         .map_err(|error| ExperimentError::system("understand", file)(io::Error::from(error)))?;
-    let played = part.perform(BufReader::new(io::stdin()), &mut io::stdout());
+    let played = part.perform(BufReader::new(io::stdin()), output);
     // What waits for the limit would delay the next run.
     lift_own_rates();
     played.map_err(ExperimentError::system("repeat the calls in", &part.folder))

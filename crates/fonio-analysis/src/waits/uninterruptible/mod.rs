@@ -14,6 +14,7 @@ mod spans;
 mod tally;
 #[cfg(test)]
 pub(crate) mod tests;
+mod threads;
 
 use fonio_core::{IoWait, Nanos, Timestamp};
 use schemars::JsonSchema;

@@ -16,7 +16,7 @@ use fonio_core::meta::LATE_FRAME;
 use fonio_core::{Mark, Timestamp};
 use rustc_hash::FxHashMap;
 
-use super::tally::UninterruptibleTally;
+use super::threads::Threads;
 use super::{AppLaunch, LateFrame, LaunchKind};
 
 /// Maximum number of marks of each kind that are kept.
@@ -104,7 +104,7 @@ impl Spans {
     }
 
     /// Returns the first completed launches in time order, at most `listed`.
-    pub fn launches(&self, tally: &UninterruptibleTally, began: Timestamp, listed: usize) -> Vec<AppLaunch> {
+    pub fn launches(&self, tally: &impl Threads, began: Timestamp, listed: usize) -> Vec<AppLaunch> {
         let mut found: Vec<(Timestamp, Timestamp, LaunchKind, &str)> = (self.completed.iter())
             .filter_map(|(number, (kind, package))| {
                 let (from, until) = self.numbered.get(number)?;
@@ -159,7 +159,7 @@ impl Spans {
     /// Returns the late frames with the longest blocked time, and the number of frames left out.
     pub fn late_frames(
         &self,
-        tally: &UninterruptibleTally,
+        tally: &impl Threads,
         began: Timestamp,
         listed: usize,
     ) -> (Vec<LateFrame>, u64) {

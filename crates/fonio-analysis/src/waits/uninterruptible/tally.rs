@@ -7,6 +7,7 @@ use fonio_core::{Call, Nanos, Thread, Timestamp, Wait};
 use rustc_hash::FxHashMap;
 
 use super::spans::Spans;
+use super::threads::Threads;
 use super::{DrawingThread, FunctionTime, Kept, SleepTime, SleepingThread, ThreadSyncs, Uninterruptible};
 use crate::figures::facts::{Facts, Frame};
 use crate::question::context::{Context, Ending};
@@ -257,56 +258,9 @@ impl UninterruptibleTally {
         (time, longest.map(|(number, _)| number))
     }
 
-    /// Returns the waits of a process's threads that draw, within a span. Threads that the trace does not show are
-    /// left out.
-    pub(super) fn drawing(&self, pid: u32, from: Timestamp, until: Timestamp) -> Vec<DrawingThread> {
-        let render = self.renders.get(&pid).into_iter().flatten();
-        let threads = std::iter::once((true, pid)).chain(render.map(|tid| (false, *tid)));
-        let row = |(is_ui, tid)| {
-            let (time, function) = self.within(tid, from, until);
-            DrawingThread { is_ui, tid, time, function: function.map(|number| self.function(number)) }
-        };
-        threads.map(row).collect()
-    }
-
-    /// Returns whether the thread may belong to the package, by the list of packages or by its process's name.
-    pub(super) fn is_of_package(&self, tid: u32, package: &str) -> bool {
-        let pid = self.pid(tid);
-        let Some(process) = self.identities.get(&pid) else { return false };
-        match (&process.unit, &process.comm) {
-            (Some(unit), _) => unit == package,
-            // The kernel keeps the last 15 letters of a package as the name of its process.
-            (None, Some(comm)) => !comm.is_empty() && package.ends_with(comm.as_str()),
-            (None, None) => false,
-        }
-    }
-
-    /// Returns the processes that may belong to the package.
-    pub(super) fn pids_of(&self, package: &str) -> Vec<u32> {
-        let mut pids: Vec<u32> = (self.identities.iter())
-            .filter(|(tid, identity)| identity.pid.is_none_or(|pid| pid == **tid))
-            .map(|(tid, _)| *tid)
-            .filter(|tid| self.is_of_package(*tid, package))
-            .collect();
-        pids.sort_unstable();
-        pids
-    }
-
-    /// Returns the process of a thread; the thread itself if the process is unknown.
-    pub(super) fn pid(&self, tid: u32) -> u32 {
-        self.identities.get(&tid).and_then(|identity| identity.pid).unwrap_or(tid)
-    }
-
     fn name(&self, tid: u32) -> String {
         let known = self.identities.get(&tid).and_then(|identity| identity.comm.clone());
         known.unwrap_or_else(|| format!("tid {tid}"))
-    }
-
-    /// Returns the package or process of a thread.
-    pub(super) fn owner(&self, tid: u32) -> String {
-        let pid = self.pid(tid);
-        let unit = self.identities.get(&pid).and_then(|process| process.unit.clone());
-        unit.unwrap_or_else(|| self.name(pid))
     }
 
     fn other_owner(&self, tid: u32) -> Option<String> {
@@ -319,6 +273,49 @@ impl UninterruptibleTally {
         let pid = self.pid(tid);
         let parent = self.identities.get(&pid).and_then(|process| process.parent);
         pid == KTHREADD || parent == Some(KTHREADD) || is_kernel(&self.name(tid))
+    }
+}
+
+impl Threads for UninterruptibleTally {
+    fn drawing(&self, pid: u32, from: Timestamp, until: Timestamp) -> Vec<DrawingThread> {
+        let render = self.renders.get(&pid).into_iter().flatten();
+        let threads = std::iter::once((true, pid)).chain(render.map(|tid| (false, *tid)));
+        let row = |(is_ui, tid)| {
+            let (time, function) = self.within(tid, from, until);
+            DrawingThread { is_ui, tid, time, function: function.map(|number| self.function(number)) }
+        };
+        threads.map(row).collect()
+    }
+
+    fn is_of_package(&self, tid: u32, package: &str) -> bool {
+        let pid = self.pid(tid);
+        let Some(process) = self.identities.get(&pid) else { return false };
+        match (&process.unit, &process.comm) {
+            (Some(unit), _) => unit == package,
+            // The kernel keeps the last 15 letters of a package as the name of its process.
+            (None, Some(comm)) => !comm.is_empty() && package.ends_with(comm.as_str()),
+            (None, None) => false,
+        }
+    }
+
+    fn pids_of(&self, package: &str) -> Vec<u32> {
+        let mut pids: Vec<u32> = (self.identities.iter())
+            .filter(|(tid, identity)| identity.pid.is_none_or(|pid| pid == **tid))
+            .map(|(tid, _)| *tid)
+            .filter(|tid| self.is_of_package(*tid, package))
+            .collect();
+        pids.sort_unstable();
+        pids
+    }
+
+    fn pid(&self, tid: u32) -> u32 {
+        self.identities.get(&tid).and_then(|identity| identity.pid).unwrap_or(tid)
+    }
+
+    fn owner(&self, tid: u32) -> String {
+        let pid = self.pid(tid);
+        let unit = self.identities.get(&pid).and_then(|process| process.unit.clone());
+        unit.unwrap_or_else(|| self.name(pid))
     }
 }
 

@@ -22,7 +22,7 @@ pub fn play(role: &Role) -> Result<Exit> {
                 say!("{} reads returned fewer bytes than in the recording", done.short_reads);
             }
         }
-        Role::Apart { file } => play_apart(file, &mut output::screen())?,
+        Role::Apart { file } => play_apart(file, output::text)?,
         Role::Start { socket } => start_task(socket)?,
     }
     Ok(Exit::Fine)

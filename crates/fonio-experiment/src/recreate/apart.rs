@@ -40,21 +40,24 @@ pub(super) struct Apart {
     pub(super) within: Duration,
 }
 
-/// Plays the part in a file, as the parent commands. `output` goes to the parent. Implements the role.
-pub fn play_apart(file: &Path, output: &mut impl Write) -> Result<(), ExperimentError> {
+/// Plays the part in a file, as the parent commands. `tell` sends a line to the parent. Implements the role.
+pub fn play_apart(file: &Path, tell: impl FnMut(&str) -> io::Result<()>) -> Result<(), ExperimentError> {
     let text = fs::read(file).map_err(ExperimentError::system("read", file))?;
     let part: Apart = serde_json::from_slice(&text)
         .map_err(|error| ExperimentError::system("understand", file)(io::Error::from(error)))?;
-    let played = part.perform(BufReader::new(io::stdin()), output);
+    let played = part.perform(BufReader::new(io::stdin()), tell);
     // What waits for the limit would delay the next run.
     lift_own_rates();
     played.map_err(ExperimentError::system("repeat the calls in", &part.folder))
 }
 
 impl Apart {
-    fn perform(&self, mut input: impl BufRead + Send, output: &mut impl Write) -> io::Result<()> {
-        writeln!(output, "{READY}")?;
-        output.flush()?;
+    fn perform(
+        &self,
+        mut input: impl BufRead + Send,
+        mut tell: impl FnMut(&str) -> io::Result<()>,
+    ) -> io::Result<()> {
+        tell(&format!("{READY}\n"))?;
         if input.read_line(&mut String::new())? == 0 {
             return Ok(());
         }
@@ -71,7 +74,7 @@ impl Apart {
             write_back.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             Ok::<Felt, io::Error>(felt?.first().copied().unwrap_or_default())
         })?;
-        writeln!(output, "{}", serde_json::to_string(&felt)?)
+        tell(&format!("{}\n", serde_json::to_string(&felt)?))
     }
 }
 
@@ -193,9 +196,13 @@ mod tests {
             let (reader, mut writer) = io::pipe().expect("a pipe");
             let told = thread::scope(|scope| {
                 let player = scope.spawn(|| {
-                    let mut told = Vec::new();
-                    part.perform(BufReader::new(reader), &mut told).expect("it is played");
-                    String::from_utf8(told).expect("text")
+                    let mut told = String::new();
+                    let tell = |line: &str| {
+                        told.push_str(line);
+                        Ok(())
+                    };
+                    part.perform(BufReader::new(reader), tell).expect("it is played");
+                    told
                 });
                 if has_begun {
                     writer.write_all(b"go\n").expect("it listens");

@@ -435,6 +435,9 @@ fn make_inputs(dir: &Path, out: Option<&str>) {
     }
     fs::write(dir.join("table.csv"), "ts,rw,off,len,lat\n1,R,0,4096,100\n2,W,4096,4096,200\n")
         .expect("a file");
+    fs::write(dir.join("log_clat.1.log"), "5, 100000, 0, 4096, 0\n7, 250000, 1, 4096, 8192\n")
+        .expect("a file");
+    fs::write(dir.join("job.iolog"), "0 /dev/sdb read 0 4096\n2 /dev/sdb write 8192 4096\n").expect("a file");
     // The recording that `last` names.
     let kept = dir.join("state/checks/2026-11-26T00-00-00Z");
     fs::create_dir_all(&kept).expect("a folder");

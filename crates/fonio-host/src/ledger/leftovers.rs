@@ -25,7 +25,8 @@ pub(super) struct Holder {
     pub identity: String,
 }
 
-/// Returns the users of the device of a step; `None` if the step has no device, so that trying takes no time.
+/// Returns the users of the device of a step; `None` if the step has no device or the device is gone, so
+/// that trying takes no time.
 pub(super) fn holder(step: &Step) -> Option<Holder> {
     let device: PathBuf = match step {
         Step::Loop { number, .. } => format!("/dev/loop{number}").into(),
@@ -33,10 +34,24 @@ pub(super) fn holder(step: &Step) -> Option<Holder> {
         Step::Md { number, .. } => format!("/dev/md{number}").into(),
         _ => return None,
     };
-    Some(holder_of(&device))
+    // A device that is gone has nothing to wait for.
+    device.exists().then(|| holder_of(&device))
 }
 
 fn holder_of(device: &Path) -> Holder {
     let (named, identity) = users_and_identity(device);
     Holder { named, identity }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_is_gone_is_waited_for_no_longer() {
+        let of = |number| holder(&Step::Loop { number, backing: PathBuf::new() });
+        assert_eq!(of(999_999), None);
+        let first = Path::new("/dev/loop0");
+        assert_eq!(of(0).is_some(), first.exists());
+    }
 }

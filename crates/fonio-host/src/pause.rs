@@ -100,4 +100,32 @@ mod tests {
         tree.into_iter().filter_map(ProcessId::of).for_each(|id| send(id, Signal::KILL));
         script.wait().expect("it ends");
     }
+
+    const STOPPED: &str = "FONIO_TEST_STOPPED";
+
+    /// In the process that the next test starts: stops a process and then waits.
+    #[test]
+    fn as_the_process_that_is_killed() {
+        let Ok(pid) = std::env::var(STOPPED) else { return };
+        let _paused = pause(&[pid.parse().expect("a number")]).expect("it is stopped");
+        std::thread::sleep(Duration::from_secs(60));
+    }
+
+    #[test]
+    fn kill_9_continues_what_was_stopped() {
+        let mut copy = Command::new("sh").args(["-c", "sleep 60; true"]).spawn().expect("sh");
+        let name = "pause::tests::as_the_process_that_is_killed";
+        let mut test = Command::new(std::env::current_exe().expect("this test"));
+        test.args(["--exact", name]).env(STOPPED, copy.id().to_string()).stdout(Stdio::null());
+        let mut test = test.spawn().expect("it starts");
+        becomes(copy.id(), "T");
+        test.kill().expect("it is killed");
+        test.wait().expect("it ends");
+        becomes(copy.id(), "SR");
+        processes_of_tree(copy.id())
+            .into_iter()
+            .filter_map(ProcessId::of)
+            .for_each(|id| send(id, Signal::KILL));
+        copy.wait().expect("it ends");
+    }
 }

@@ -118,7 +118,7 @@ pub fn recognise(head: &[u8]) -> Option<Format> {
     if biosnoop::recognise(head) {
         return Some(Format::Biosnoop);
     }
-    // Any table with a header can be described by a mapping, but a text with a name is told by it.
+    // A mapping can describe any table with a header, but a text of a known program is not such a table.
     csv::recognise(head).filter(|format| *format != Format::Csv || foreign::known(head).is_none())
 }
 

@@ -272,7 +272,8 @@ fn folder_on(scene: &Scene) -> Option<PathBuf> {
 
 /// Returns the limit of a fix on the disk of the stall.
 fn limit_of(seen: &Seen, choice: &Choice) -> Result<Setting> {
-    let setting = Candidate::parse(&choice.name)?.setting().context("it is no setting")?;
+    let setting =
+        Candidate::parse(&choice.name)?.setting().context("the limit is not a setting of this machine")?;
     let copy = Copy::in_the_way(seen).context("the copy has ended")?;
     let disk = copy.device.name.as_deref().context("the disk has no name")?;
     Ok(setting.on_disk_of(&Path::new("/dev").join(disk))?)

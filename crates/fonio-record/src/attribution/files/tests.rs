@@ -17,16 +17,23 @@ fn names_at(files: &Files, inode: Inode, at: u64) -> Vec<&Path> {
     names.iter().map(|named| Path::new(&named.path)).collect()
 }
 
-#[test]
-fn a_file_has_its_path_and_its_kind() {
+/// Returns a folder whose files can be found by inode number; `None` if that is not possible here.
+fn folder_with_numbers(machine: &Machine) -> Option<tempfile::TempDir> {
     if !has(&[Need::Root]) {
-        return;
+        return None;
     }
     let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-    let machine = Machine::here();
-    if Roots::new(&machine).find(inode_of(dir.path()), None).is_none() {
-        return skip(Need::Root, "the file system of this folder cannot find files by inode number");
+    if Roots::new(machine).find(inode_of(dir.path()), None).is_none() {
+        skip(Need::Root, "the file system of this folder cannot find files by inode number");
+        return None;
     }
+    Some(dir)
+}
+
+#[test]
+fn a_file_has_its_path_and_its_kind() {
+    let machine = Machine::here();
+    let Some(dir) = folder_with_numbers(&machine) else { return };
     let database = dir.path().join("notes.db");
     for (name, head, expected) in [
         ("notes.db", SQLITE_HEADER.as_slice(), Content::SqliteDb),
@@ -54,14 +61,8 @@ fn a_file_has_its_path_and_its_kind() {
 
 #[test]
 fn a_busy_file_gets_its_name_while_new_files_appear_all_the_time() {
-    if !has(&[Need::Root]) {
-        return;
-    }
-    let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let machine = Machine::here();
-    if Roots::new(&machine).find(inode_of(dir.path()), None).is_none() {
-        return skip(Need::Root, "the file system of this folder cannot find files by inode number");
-    }
+    let Some(dir) = folder_with_numbers(&machine) else { return };
     let path = dir.path().join("log");
     std::fs::write(&path, "x").unwrap();
     let inode = inode_of(&path);

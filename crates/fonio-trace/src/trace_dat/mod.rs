@@ -1,7 +1,7 @@
 //! Reads trace.dat, the file of trace-cmd, in versions 6 and 7.
 //!
-//! The file contains the formats of the recorded events ([`description`]) and the pages of the kernel's ring
-//! buffer ([`pages`]). `fonio-tracefs` decodes the pages, as in a live recording. The pages of the processors
+//! The file contains the formats of the recorded events (`description.rs`) and the pages of the kernel's ring
+//! buffer (`pages.rs`). `fonio-tracefs` decodes the pages, as in a live recording. The pages of the processors
 //! follow each other in the file and are merged by time, so the file must allow random access; a stream is
 //! kept in memory if it is small.
 

@@ -5,8 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::BufReader;
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
+
+use lzma_rust2::XzReader;
 
 use crate::error::LabError;
 use crate::kernel::KernelFiles;
@@ -99,8 +101,9 @@ fn uncompressed(file: &Path) -> Result<Vec<u8>, LabError> {
     }
     let compressed = fs::File::open(file).map_err(LabError::system("read", file))?;
     let mut bytes = Vec::new();
-    lzma_rs::xz_decompress(&mut BufReader::new(compressed), &mut bytes)
-        .map_err(|error| LabError::BadModule { path: file.to_owned(), reason: format!("{error:?}") })?;
+    XzReader::new(BufReader::new(compressed), false)
+        .read_to_end(&mut bytes)
+        .map_err(|error| LabError::BadModule { path: file.to_owned(), reason: error.to_string() })?;
     Ok(bytes)
 }
 

@@ -75,7 +75,12 @@ impl Format {
             (Format::Blktrace | Format::Blkparse, QueueTime) => With("action Q"),
             (Format::Blktrace | Format::Blkparse, Issuer) => Yes,
             (
-                Format::Ftrace | Format::PerfScript | Format::Systrace | Format::Perfetto | Format::TraceDat,
+                Format::Ftrace
+                | Format::PerfScript
+                | Format::PerfData
+                | Format::Systrace
+                | Format::Perfetto
+                | Format::TraceDat,
                 ServiceTime | QueueTime | Issuer,
             ) => With(match question {
                 ServiceTime => "block_rq_issue, block_rq_complete",
@@ -90,6 +95,8 @@ impl Format {
                 WaitReason => "sched_blocked_reason (Android's kernels)",
                 _ => "ext4_sync_file_enter, _exit; f2fs_sync_file_enter, _exit",
             }),
+            (Format::PerfData, Blocked) => With("sched_switch, sched_waking"),
+            (Format::PerfData, SyncCalls) => With("ext4_sync_file_enter, _exit; f2fs_sync_file_enter, _exit"),
             (Format::Ftrace | Format::Systrace | Format::Perfetto, AppLaunches) => {
                 With("atrace am, and sched_switch")
             }
@@ -101,6 +108,7 @@ impl Format {
             (Format::Csv, QueueTime) => With("queueing time"),
             (Format::Csv, Issuer) => With("process or tid"),
             (Format::PerfScript, AppLaunches)
+            | (Format::PerfData, WaitReason | AppLaunches | LateFrames)
             | (Format::Ftrace | Format::PerfScript | Format::Systrace, LateFrames)
             | (Format::MsrCambridge, QueueTime | Issuer)
             | (Format::DiskSim | Format::Vscsi, _)
@@ -213,6 +221,55 @@ a-30 [000] ..... 1.009000: tracing_mark_write: F|9|launching: com.example|0
         lines.map(perf).collect()
     }
 
+    /// A perf.data with the same events, without marks and the reason of the wait.
+    fn perf_data() -> Vec<u8> {
+        use fonio_tracefs::ring_buffer::ByteOrder;
+
+        use crate::perf_data::encode::{Contents, Event, Written};
+
+        const COMMON: &str = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+            \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
+            \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\
+            \tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\
+            \tfield:sector_t sector;\toffset:16;\tsize:8;\tsigned:0;\n\
+            \tfield:unsigned int nr_sector;\toffset:12;\tsize:4;\tsigned:0;\n\
+            \tfield:pid_t prev_pid;\toffset:8;\tsize:4;\tsigned:1;\n\
+            \tfield:int prev_state;\toffset:12;\tsize:4;\tsigned:1;\n\
+            \tfield:pid_t next_pid;\toffset:16;\tsize:4;\tsigned:1;\n";
+        let format = |name: &str, id: u16| format!("name: {name}\nID: {id}\n{COMMON}");
+        let blocks = [("block_bio_queue", 1), ("block_rq_issue", 2), ("block_rq_complete", 3)];
+        let syncs = [("f2fs_sync_file_enter", 4), ("f2fs_sync_file_exit", 5)];
+        let formats = |all: &[(&str, u16)]| all.iter().map(|(name, id)| format(name, *id)).collect();
+        let sample = |time: u64, id: u8, tid: u8, numbers: [u8; 3]| {
+            let mut raw = vec![0; 24];
+            (raw[0], raw[4]) = (id, tid);
+            (raw[8], raw[12], raw[16]) = (numbers[0], numbers[1], numbers[2]);
+            let tid = u32::from(tid);
+            Written::Sample { id: 1, time, pid: tid, tid, cpu: 0, raw }
+        };
+        Contents {
+            order: ByteOrder::Little,
+            systems: vec![
+                ("block".into(), formats(&blocks)),
+                ("f2fs".into(), formats(&syncs)),
+                ("sched".into(), formats(&[("sched_switch", 6)])),
+            ],
+            events: vec![Event::tracepoint(vec![1])],
+            clocks: None,
+            records: vec![
+                sample(11, 4, 30, [0; 3]),
+                sample(12, 1, 30, [8, 8, 64]),
+                sample(13, 2, 30, [8, 8, 64]),
+                sample(14, 6, 30, [30, 2, 0]),
+                sample(15, 3, 0, [8, 8, 64]),
+                sample(18, 6, 0, [0, 0, 30]),
+                sample(19, 5, 30, [0; 3]),
+            ],
+            packed_together: 0,
+        }
+        .file()
+    }
+
     /// A trace of Perfetto with the same events, and a late frame.
     fn perfetto() -> Vec<u8> {
         let request = |number: u32| {
@@ -266,6 +323,7 @@ a-30 [000] ..... 1.009000: tracing_mark_write: F|9|launching: com.example|0
             (Format::Blkparse, file("takeoverjp-sample.blkparse.txt")),
             (Format::Ftrace, TEXT.into()),
             (Format::PerfScript, perf_script().into()),
+            (Format::PerfData, perf_data()),
             (Format::Systrace, format!("TRACE:\n{TEXT}").into()),
             (Format::Biosnoop, file("biosnoop.txt")),
             (Format::Perfetto, perfetto()),

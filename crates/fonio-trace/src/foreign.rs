@@ -31,12 +31,6 @@ const NOT_A_TRACE: &str = "It is not a trace. To record one, use `fonio record -
 const KINDS: &[(&[Sign], &str, &str)] = &[
     // Traces.
     (
-        &[Bytes(0, b"PERFILE2"), Bytes(0, b"2ELIFREP")],
-        "it is a perf.data",
-        "Convert it: `perf script --ns -F comm,pid,tid,cpu,time,event,trace > trace.txt`. It must have the events \
-         `block:block_rq_issue` and `block:block_rq_complete`",
-    ),
-    (
         &[
             Bytes(0, &[0xc1, 0xfc, 0x1f, 0xc1]),
             Bytes(0, &[0xc1, 0x1f, 0xfc, 0xc1]),
@@ -174,12 +168,10 @@ const KINDS: &[(&[Sign], &str, &str)] = &[
     ),
     // Archives, compressed files and encodings.
     (
-        &[Bytes(0, b"\x28\xb5\x2f\xfd"), Bytes(0, b"\x1f\x8b")],
+        &[Bytes(0, b"\x28\xb5\x2f\xfd"), Bytes(0, b"\x1f\x8b"), Bytes(0, b"\xfd7zXZ"), Bytes(0, b"BZh")],
         "it is compressed twice",
-        "Unpack it first: `zstdcat FILE | fonio report -` or `zcat FILE | fonio report -`",
+        "Unpack it first with `zstdcat`, `zcat`, `xzcat` or `bzcat`: `zcat FILE | fonio report -`",
     ),
-    (&[Bytes(0, b"\xfd7zXZ")], "it is compressed with xz", "Unpack it: `xzcat FILE | fonio report -`"),
-    (&[Bytes(0, b"BZh")], "it is compressed with bzip2", "Unpack it: `bzcat FILE | fonio report -`"),
     (
         &[Bytes(0, b"\x04\x22\x4d\x18")],
         "it is compressed with lz4",

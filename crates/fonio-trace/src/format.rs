@@ -14,6 +14,8 @@ pub enum Format {
     Ftrace,
     /// Text of `perf script`, with tracepoints.
     PerfScript,
+    /// The file of `perf record`.
+    PerfData,
     /// Output of systrace or atrace: HTML, or `TRACE:` followed by text, compressed or not.
     Systrace,
     /// The protocol buffers of Perfetto.
@@ -34,11 +36,12 @@ pub enum Format {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 12] = [
+    pub const ALL: [Format; 13] = [
         Format::Blktrace,
         Format::Blkparse,
         Format::Ftrace,
         Format::PerfScript,
+        Format::PerfData,
         Format::Systrace,
         Format::Perfetto,
         Format::TraceDat,
@@ -56,6 +59,7 @@ impl Format {
             Format::Blkparse => "blkparse",
             Format::Ftrace => "ftrace",
             Format::PerfScript => "perf-script",
+            Format::PerfData => "perf-data",
             Format::Systrace => "systrace",
             Format::Perfetto => "perfetto",
             Format::TraceDat => "trace-dat",
@@ -73,6 +77,7 @@ impl Format {
             Format::Blkparse => "blkparse (its default text)",
             Format::Ftrace => "ftrace (text of trace or trace_pipe)",
             Format::PerfScript => "perf-script (text of perf script)",
+            Format::PerfData => "perf-data (perf record)",
             Format::Systrace => "systrace (HTML, or atrace's output)",
             Format::Perfetto => "perfetto (protocol buffers)",
             Format::TraceDat => "trace-dat (trace-cmd)",

@@ -16,9 +16,11 @@ use crate::foreign;
 pub use crate::format::Format;
 use crate::ftrace_text::{self, FtraceReader};
 use crate::input::Input;
+use crate::perf_data::{self, PerfDataReader};
 use crate::perfetto::{self, PerfettoReader};
+use crate::refusal::Refusal;
 use crate::systrace::{self, SystraceReader};
-use crate::trace_dat::{self, Refusal, TraceDatReader};
+use crate::trace_dat::{self, TraceDatReader};
 use crate::unpack::{Damage, Packing};
 use crate::vscsi::{self, VscsiReader};
 
@@ -84,7 +86,7 @@ pub enum OpenError {
 
 fn accepted() -> String {
     let all = Format::ALL.map(Format::describe);
-    format!("{}, each also compressed with gzip or zstd", all.join(", "))
+    format!("{}, each also compressed with gzip, zstd, xz or bzip2", all.join(", "))
 }
 
 /// Returns the format of a file that starts with `head` (its first 64 KiB, or all of it); `None` if fonio
@@ -92,6 +94,9 @@ fn accepted() -> String {
 pub fn recognise(head: &[u8]) -> Option<Format> {
     if trace_dat::recognise(head) {
         return Some(Format::TraceDat);
+    }
+    if perf_data::recognise(head) {
+        return Some(Format::PerfData);
     }
     if vscsi::recognise(head) {
         return Some(Format::Vscsi);
@@ -125,11 +130,11 @@ pub fn recognise(head: &[u8]) -> Option<Format> {
 /// Chooses a reader for one trace in `inputs`: per-processor files of blktrace, or a single file of any other
 /// format.
 ///
-/// Gzip and zstd are unpacked first. Unless `options` give the format, the first nonempty input determines the format,
+/// Compressed inputs are unpacked first. Unless `options` give the format, the first nonempty input determines the format,
 /// because the file of an idle processor is empty. Fails if the inputs cannot be read, or have an unsupported
 /// format.
 pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceReader>, OpenError> {
-    let mut damage = Vec::new();
+    let mut packed = Vec::new();
     let mut opened = Vec::new();
     for input in inputs {
         let name = input.name.clone();
@@ -137,8 +142,14 @@ pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceRe
         let (head, mut input) = peek(input).map_err(failed)?;
         let head = if let Some(packing) = Packing::of(&head) {
             let (unpacked, noted) = packing.unpack(input.bytes).map_err(failed)?;
-            damage.push((name.clone(), noted));
             let (head, inner) = peek(Input::new(name.clone(), unpacked)).map_err(failed)?;
+            let damage = noted.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
+            if let (true, Some((_, message))) = (head.is_empty(), damage) {
+                let found = format!("nothing of it can be unpacked. {}", message.trim_end_matches('.'));
+                let way_out = "Get the file again, or unpack it yourself".to_owned();
+                return Err(OpenError::Foreign { file: name, found, way_out });
+            }
+            packed.push((name.clone(), noted));
             input = inner;
             head
         } else {
@@ -170,12 +181,13 @@ pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceRe
         Format::PerfScript => Box::new(FtraceReader::of_perf(input)),
         Format::Systrace => Box::new(SystraceReader::new(input)),
         Format::Perfetto => Box::new(PerfettoReader::new(input)),
+        Format::PerfData => {
+            let file = input.name.clone();
+            Box::new(PerfDataReader::open(input).map_err(|refusal| refused(file, refusal))?)
+        }
         Format::TraceDat => {
             let file = input.name.clone();
-            Box::new(TraceDatReader::open(input).map_err(|refusal| match refusal {
-                Refusal::Read(source) => OpenError::Read { file, source },
-                Refusal::Is { found, way_out } => OpenError::Foreign { file, found, way_out },
-            })?)
+            Box::new(TraceDatReader::open(input).map_err(|refusal| refused(file, refusal))?)
         }
         Format::Vscsi => Box::new(VscsiReader::new(input)),
         Format::Biosnoop => Box::new(BiosnoopReader::new(input)),
@@ -194,7 +206,15 @@ pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceRe
         }
     };
     let inner: Box<dyn TraceReader> = Box::new(Completions::new(inner));
-    Ok(if damage.is_empty() { inner } else { Box::new(Compressed { inner, damage }) })
+    Ok(if packed.is_empty() { inner } else { Box::new(Compressed { inner, damage: packed }) })
+}
+
+/// Returns the error for a file that a reader refused.
+fn refused(file: String, refusal: Refusal) -> OpenError {
+    match refusal {
+        Refusal::Read(source) => OpenError::Read { file, source },
+        Refusal::Is { found, way_out } => OpenError::Foreign { file, found, way_out },
+    }
 }
 
 /// Returns the first bytes of an input, and the complete input, which contains these bytes too.

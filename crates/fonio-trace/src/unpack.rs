@@ -4,7 +4,9 @@ use std::io::{self, BufReader, Read};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use bzip2::read::MultiBzDecoder;
 use flate2::read::MultiGzDecoder;
+use lzma_rust2::XzReader;
 
 use crate::expansion;
 
@@ -12,10 +14,16 @@ use crate::expansion;
 /// one window in memory.
 const WINDOW_LOG_MAX: u32 = 27;
 
+/// Maximum memory of the decoder of xz: 128 MiB as for zstd, and what the decoder needs besides its window. `xz -9` uses a
+/// window of 64 MiB.
+const XZ_KIB_MAX: u32 = (128 + 16) << 10;
+
 /// How a file is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
+    Bzip2,
     Gzip,
+    Xz,
     Zstd,
 }
 
@@ -32,6 +40,11 @@ impl Packing {
             Some(Packing::Gzip)
         } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
             Some(Packing::Zstd)
+        } else if head.starts_with(b"\xfd7zXZ\0") {
+            Some(Packing::Xz)
+        } else if head.starts_with(b"BZh") && head.get(4..10) == Some(b"\x31\x41\x59\x26\x53\x59") {
+            // The size of a block, and the start of the first block.
+            Some(Packing::Bzip2)
         } else {
             None
         }
@@ -42,7 +55,9 @@ impl Packing {
         let watch = Arc::new(Watch::default());
         let packed = Watched { bytes, watch: Arc::clone(&watch) };
         let decoder: Bytes = match self {
+            Packing::Bzip2 => Box::new(MultiBzDecoder::new(packed)),
             Packing::Gzip => Box::new(MultiGzDecoder::new(packed)),
+            Packing::Xz => Box::new(XzReader::new_mem_limit(BufReader::new(packed), true, XZ_KIB_MAX)),
             Packing::Zstd => {
                 let mut decoder = zstd::stream::read::Decoder::with_buffer(BufReader::new(packed))?;
                 decoder.window_log_max(WINDOW_LOG_MAX)?;
@@ -56,7 +71,9 @@ impl Packing {
 
     fn name(self) -> &'static str {
         match self {
+            Packing::Bzip2 => "bzip2",
             Packing::Gzip => "gzip",
+            Packing::Xz => "xz",
             Packing::Zstd => "zstd",
         }
     }
@@ -125,7 +142,9 @@ impl Read for Unpacked {
             }
             Err(error) => {
                 let code = match self.packing {
+                    Packing::Bzip2 => "damaged-bzip2",
                     Packing::Gzip => "damaged-gzip",
+                    Packing::Xz => "damaged-xz",
                     Packing::Zstd => "damaged-zstd",
                 };
                 let message =

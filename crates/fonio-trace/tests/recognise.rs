@@ -2,11 +2,14 @@
 
 use std::io::Write;
 
+use bzip2::write::BzEncoder;
 use expect_test::{expect, expect_file};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use fonio_core::Random;
 use fonio_trace::input::Input;
 use fonio_trace::recognise::{Format, OpenError, ReadOptions, open, recognise};
+use lzma_rust2::{XzOptions, XzWriter};
 
 /// A clock snapshot, and a bundle of one processor with the issue of a write (`8,0 W 4096 () 8 + 8 [a]`) at 100 ns.
 const PERFETTO: &[u8] = b"\x0a\x0a\x32\x06\x0a\x04\x08\x06\x10\x64\x50\x01\
@@ -17,6 +20,7 @@ const BLKTRACE: &[u8] = include_bytes!("data/takeoverjp-sample.blktrace.0");
 const BLKPARSE: &[u8] = include_bytes!("data/takeoverjp-sample.blkparse.txt");
 const BIOSNOOP: &[u8] = include_bytes!("data/biosnoop.txt");
 const PERF_SCRIPT: &[u8] = include_bytes!("data/perf-script.txt");
+const PERF_DATA: &[u8] = include_bytes!("data/perf-6.1.data");
 const VSCSI: &[u8] = include_bytes!("data/synthetic.vscsi");
 const MQSIM: &[u8] = include_bytes!("data/mqsim-tpcc-200.trace");
 const MSR: &[u8] = b"128166372003061629,hm,1,Read,383496192,32768,113736\n";
@@ -27,6 +31,25 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("memory writes")
 }
 
+fn xz(bytes: &[u8]) -> Vec<u8> {
+    let mut writer = XzWriter::new(Vec::new(), XzOptions::with_preset(1)).expect("the options are right");
+    writer.write_all(bytes).expect("memory writes");
+    writer.finish().expect("memory writes")
+}
+
+fn bzip2(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("memory writes")
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    zstd::bulk::compress(bytes, 3).expect("memory writes")
+}
+
+/// Every packing, with the code of its damage.
+const PACKINGS: [(fn(&[u8]) -> Vec<u8>, &str); 4] =
+    [(gzip, "damaged-gzip"), (zstd, "damaged-zstd"), (xz, "damaged-xz"), (bzip2, "damaged-bzip2")];
+
 /// Returns the number of events and requests read, and the codes of the diagnostics.
 fn read(inputs: Vec<Input>, options: &ReadOptions) -> Result<(String, usize, Vec<String>), OpenError> {
     let mut reader = open(inputs, options)?;
@@ -36,13 +59,14 @@ fn read(inputs: Vec<Input>, options: &ReadOptions) -> Result<(String, usize, Vec
 }
 
 #[test]
-fn formats_are_told_by_content_and_through_gzip() {
+fn formats_are_told_by_content_and_in_every_packing() {
     let html = [b"<!DOCTYPE html>\n<script class=\"trace-data\">\n", FTRACE, b"</script>\n"].concat();
     let cases: &[(&[u8], Format)] = &[
         (FTRACE, Format::Ftrace),
         (BLKTRACE, Format::Blktrace),
         (BLKPARSE, Format::Blkparse),
         (PERF_SCRIPT, Format::PerfScript),
+        (PERF_DATA, Format::PerfData),
         (&html, Format::Systrace),
         (PERFETTO, Format::Perfetto),
         (MSR, Format::MsrCambridge),
@@ -56,36 +80,62 @@ fn formats_are_told_by_content_and_through_gzip() {
         let (name, count, _) = read(vec![Input::of("x", *bytes)], &options).expect("it is recognised");
         assert_eq!(name, format.name());
         assert!(count > 0, "{format}");
-        let (_, packed, codes) =
-            read(vec![Input::of("x.gz", gzip(bytes))], &options).expect("it is recognised");
-        assert_eq!(packed, count);
-        assert!(!codes.contains(&"damaged-gzip".to_owned()));
-        let zstd = zstd::bulk::compress(bytes, 3).expect("memory writes");
-        let (_, packed, codes) = read(vec![Input::of("x.zst", zstd)], &options).expect("it is recognised");
-        assert_eq!(packed, count);
-        assert!(!codes.contains(&"damaged-zstd".to_owned()));
+        // Programs that pack on several processors write several streams behind each other.
+        let half = bytes.len() / 2;
+        for (pack, damaged) in PACKINGS {
+            for packed in [pack(bytes), [pack(&bytes[..half]), pack(&bytes[half..])].concat()] {
+                let (_, unpacked, codes) =
+                    read(vec![Input::of("x", packed)], &options).expect("it is recognised");
+                assert_eq!(unpacked, count, "{format} {damaged}");
+                assert!(!codes.contains(&damaged.to_owned()), "{format} {damaged}");
+            }
+        }
     }
     assert_eq!(recognise(TABLE), Some(Format::Csv));
 }
 
 #[test]
 fn a_packed_file_that_is_cut_is_read_as_far_as_it_goes() {
-    let zstd = zstd::bulk::compress(BLKPARSE, 3).expect("memory writes");
-    let mut damaged = zstd.clone();
-    let half = damaged.len() / 2;
-    damaged[half..half + 8].fill(0xff);
-    let gzip = gzip(BLKPARSE);
-    for (packed, code) in [
-        (&gzip[..gzip.len() / 2], "damaged-gzip"),
-        (&zstd[..zstd.len() * 2 / 3], "damaged-zstd"),
-        (&damaged, "damaged-zstd"),
-    ] {
-        let (format, count, codes) =
-            read(vec![Input::of("x", packed)], &ReadOptions::default()).expect("it is recognised");
-        assert_eq!(format, "blkparse");
-        assert!(count > 100, "{count} {code}");
-        assert!(codes.contains(&code.to_owned()), "{codes:?}");
+    // bzip2 and xz give nothing of a block that is cut, so the text must have several blocks.
+    let mut random = Random::new(1);
+    let mut line = |at: usize| {
+        let sector = random.below(1 << 40);
+        format!("  8,0    1 {at:8}     0.{:09}  1914  Q  WS {sector} + 8 [writer]\n", 1000 * at)
+    };
+    let text: String = (1..=40_000).map(&mut line).collect();
+    for (pack, code) in PACKINGS {
+        let packed = pack(text.as_bytes());
+        let mut damaged = packed.clone();
+        let most = packed.len() * 3 / 4;
+        damaged[most..most + 8].fill(0xff);
+        for bytes in [&packed[..most], &damaged] {
+            let (format, count, codes) =
+                read(vec![Input::of("x", bytes)], &ReadOptions::default()).expect("it is recognised");
+            assert_eq!(format, "blkparse");
+            assert!(count > 100, "{count} {code}");
+            assert!(codes.contains(&code.to_owned()), "{codes:?}");
+        }
     }
+}
+
+/// A crafted header of xz asks for a window of 4 GiB.
+#[test]
+fn a_window_that_does_not_fit_is_refused() {
+    let mut huge = xz(BLKPARSE);
+    // After the header of the stream: size, flags, the filter LZMA2, the size of its properties, the window, padding, CRC.
+    assert_eq!(huge[14..16], [0x21, 1]);
+    huge[16] = 40;
+    let crc = crc32(&huge[12..20]);
+    huge[20..24].copy_from_slice(&crc.to_le_bytes());
+    let error = read(vec![Input::of("x", huge)], &ReadOptions::default()).expect_err("it has no text");
+    expect!["x: nothing of it can be unpacked. The xz data is damaged or cut short (needed memory too big for mem_limit_kb); the rest is not read. Get the file again, or unpack it yourself."].assert_eq(&error.to_string());
+}
+
+/// The checksum of xz's headers, by its definition.
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(u32::MAX, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| sum >> 1 ^ (0xedb8_8320 & (sum & 1).wrapping_neg()))
+    })
 }
 
 #[test]
@@ -124,7 +174,7 @@ fn names_of_formats_come_back() {
     for format in Format::ALL {
         assert_eq!(format.name().parse(), Ok(format));
     }
-    expect!["there is no format `btt`; use one of: blktrace, blkparse, ftrace, perf-script, systrace, perfetto, trace-dat, biosnoop, msr-cambridge, vscsi, disksim, csv"]
+    expect!["there is no format `btt`; use one of: blktrace, blkparse, ftrace, perf-script, perf-data, systrace, perfetto, trace-dat, biosnoop, msr-cambridge, vscsi, disksim, csv"]
         .assert_eq(&"btt".parse::<Format>().expect_err("there is none").to_string());
 }
 
@@ -140,9 +190,10 @@ fn a_mapping_makes_any_table_readable() {
 fn errors_say_what_was_found_and_what_to_do() {
     // All messages contain the same list of formats.
     let formats = "fonio reads blktrace (binary), blkparse (its default text), ftrace (text of trace or trace_pipe), \
-        perf-script (text of perf script), systrace (HTML, or atrace's output), perfetto (protocol buffers), trace-dat (trace-cmd), \
+        perf-script (text of perf script), perf-data (perf record), \
+        systrace (HTML, or atrace's output), perfetto (protocol buffers), trace-dat (trace-cmd), \
         biosnoop (text of biosnoop or iosnoop), msr-cambridge (CSV), vscsi (CloudPhysics), disksim (ASCII, \
-        MQSim's too), csv (any, with a column mapping), each also compressed with gzip or zstd.";
+        MQSim's too), csv (any, with a column mapping), each also compressed with gzip, zstd, xz or bzip2.";
     let one = |bytes: &[u8]| vec![Input::of("f", bytes)];
     let mut text = String::new();
     for inputs in [
@@ -155,6 +206,7 @@ fn errors_say_what_was_found_and_what_to_do() {
         one(b"Dear diary,\nnothing happened.\n"),
         one(&[0, 1, 2, 3, 250]),
         one(&gzip(&gzip(FTRACE))),
+        one(&xz(&bzip2(FTRACE))),
         one(b"\xfd7zXZ\0"),
         one(TABLE),
         vec![Input::of("a", FTRACE), Input::of("b", FTRACE)],

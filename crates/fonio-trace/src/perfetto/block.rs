@@ -6,8 +6,8 @@
 
 use fonio_core::{BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Sector, Timestamp, parse_rwbs};
 
-use super::comm::Comm;
 use super::wire::{Fields, Value};
+use crate::comm::Comm;
 
 /// The result of reading an event.
 pub(super) enum Parsed {

@@ -9,8 +9,8 @@
 use fonio_core::{BlockEvent, Timestamp};
 
 use super::block;
-use super::comm::Comm;
 use super::wire::{Fields, Value, packed};
+use crate::comm::Comm;
 
 /// Maximum number of bytes of a text that a program wrote; the rest is cut off.
 const TEXT_BYTES_MAX: usize = 512;

@@ -10,7 +10,6 @@
 
 mod block;
 mod bundle;
-mod comm;
 #[cfg(any(test, feature = "oracle"))]
 #[doc(hidden)]
 pub mod encode;

@@ -8,8 +8,8 @@ use fonio_core::threads::{NameOrigin, SeenThreads};
 use fonio_core::{Thread, Timestamp};
 use rustc_hash::FxHashMap;
 
-use super::comm::Comm;
 use super::wire::Fields;
+use crate::comm::Comm;
 
 /// Maximum numbers of threads, processes and packages that are kept.
 const KEPT_MAX: usize = 32 << 10;

@@ -14,18 +14,24 @@
 
 use fonio_tracefs::ring_buffer::{BLOCK_EVENTS, ByteOrder, EventFormat, PageLayout};
 
-use super::bytes::{Place, RandomAccess};
 use super::packing::Packing;
-use super::refusal::Refusal;
+use crate::event_formats::EventFormats;
+use crate::random_access::{FileKind, Place, RandomAccess};
+use crate::refusal::Refusal;
 
 /// The first bytes of every file.
 pub(super) const MAGIC: &[u8] = b"\x17\x08\x44tracing";
+
+/// The kind of the file.
+pub(super) const KIND: &FileKind = &FileKind {
+    name: "a trace.dat of trace-cmd",
+    record_again: "Record again, and let trace-cmd end by itself or with Ctrl-C",
+};
 
 /// Maximum sizes. A section with the formats of all events of Linux 6.18 has about 4 MiB.
 const SECTION_BYTES_MAX: u64 = 32 << 20;
 const FORMAT_BYTES_MAX: u64 = 1 << 20;
 const OPTION_BYTES_MAX: u64 = 1 << 20;
-const EVENTS_MAX: u64 = 1 << 16;
 const OPTIONS_MAX: usize = 1 << 14;
 const OPTION_SECTIONS_MAX: usize = 64;
 const BUFFERS_MAX: usize = 256;
@@ -81,8 +87,7 @@ pub(super) struct Description {
 #[derive(Default)]
 struct Parts {
     layout: Option<PageLayout>,
-    formats: Vec<EventFormat>,
-    systems: Vec<String>,
+    formats: EventFormats,
     names: Vec<(u32, String)>,
     buffers: Vec<Buffer>,
     clock: Option<String>,
@@ -124,8 +129,8 @@ impl Description {
             order,
             packing,
             layout,
-            formats: parts.formats,
-            systems: parts.systems,
+            formats: parts.formats.formats,
+            systems: parts.formats.systems,
             names: parts.names,
             buffers: parts.buffers,
             clock: parts.clock,
@@ -143,7 +148,7 @@ impl Parts {
     ) -> Result<(), Refusal> {
         self.header_info(place, order)?;
         let count = place.number(4, "the number of ftrace's events")?;
-        for _ in 0..count.min(EVENTS_MAX) {
+        for _ in 0..count.min(EventFormats::COUNT_MAX) {
             let size = place.number(8, "the size of a format")?;
             place.skip(size, "a format")?;
         }
@@ -248,7 +253,7 @@ impl Parts {
                 let id = options.number(2, "an option")?;
                 let size = options.number(4, "the size of an option")?;
                 let data = options.bytes(size, OPTION_BYTES_MAX, "an option")?;
-                let mut data = Place::of_memory(data, order);
+                let mut data = Place::of_memory(data, order, KIND);
                 let mut part = || -> Result<Place<'_>, Refusal> {
                     let offset = data.number(8, "the offset of a section")?;
                     section(&mut Place::of_file(file, offset, order), packing, order)
@@ -314,31 +319,11 @@ impl Parts {
     }
 
     fn event_formats(&mut self, place: &mut Place<'_>) -> Result<(), Refusal> {
-        let systems = place.number(4, "the number of event systems")?;
-        let mut left = EVENTS_MAX;
-        for _ in 0..systems {
-            let system = place.text("the name of an event system")?;
-            let count = place.number(4, "the number of a system's events")?;
-            for _ in 0..count {
-                left = left.checked_sub(1).ok_or_else(|| place.damaged("the number of events"))?;
-                let size = place.number(8, "the size of a format")?;
-                if system != "block" && system != "sched" {
-                    place.skip(size, "a format")?;
-                    continue;
-                }
-                let text = place.bytes(size, FORMAT_BYTES_MAX, "a format")?;
-                let Ok(format) = EventFormat::parse(&String::from_utf8_lossy(&text)) else { continue };
-                let wanted = BLOCK_EVENTS.contains(&format.name.as_str()) || format.name == "sched_switch";
-                if wanted && self.formats.iter().all(|known| known.name != format.name) {
-                    self.formats.push(format);
-                }
-            }
-            left = left.checked_sub(1).ok_or_else(|| place.damaged("the number of event systems"))?;
-            if !self.systems.contains(&system) && self.systems.len() < 64 {
-                self.systems.push(system);
-            }
-        }
-        Ok(())
+        self.formats.read(place, |system, name| match system {
+            "block" => BLOCK_EVENTS.contains(&name),
+            "sched" => name == "sched_switch",
+            _ => false,
+        })
     }
 
     /// Reads the list of threads: lines of a thread's id and its name.
@@ -371,7 +356,7 @@ fn section<'f>(place: &mut Place<'f>, packing: Packing, order: ByteOrder) -> Res
         let unpacked = usize::try_from(unpacked.min(SECTION_BYTES_MAX)).unwrap_or(usize::MAX);
         packing.unpack(&data, unpacked).ok_or_else(|| place.damaged("a section"))?
     };
-    Ok(Place::of_memory(data, order))
+    Ok(Place::of_memory(data, order, KIND))
 }
 
 /// Returns the clock that is in brackets in a list such as `local global [mono]`, or the only one in it.

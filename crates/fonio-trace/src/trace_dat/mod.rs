@@ -5,12 +5,10 @@
 //! follow each other in the file and are merged by time, so the file must allow random access; a stream is
 //! kept in memory if it is small.
 
-mod bytes;
 mod description;
 pub mod encode;
 mod packing;
 mod pages;
-mod refusal;
 
 use std::io;
 
@@ -22,12 +20,12 @@ use fonio_tracefs::ring_buffer::{
 };
 use rustc_hash::FxHashMap;
 
-use self::bytes::RandomAccess;
-use self::description::{Buffer, Description, MAGIC};
+use self::description::{Buffer, Description, KIND, MAGIC};
 use self::pages::Pages;
-pub use self::refusal::Refusal;
 use crate::complaints::{Complaints, InputPlace};
 use crate::input::Input;
+use crate::random_access::RandomAccess;
+pub use crate::refusal::Refusal;
 
 /// Number of records in which a buffer must have a block event to be chosen.
 const RECORDS_EXAMINED: usize = 100_000;
@@ -55,7 +53,7 @@ impl TraceDatReader {
     /// Opens a file and reads its description. Fails if the file cannot be read or has no block events.
     pub fn open(input: Input) -> Result<TraceDatReader, Refusal> {
         let name = input.name.clone();
-        let file = RandomAccess::of(input)?;
+        let file = RandomAccess::of(input, KIND)?;
         let description = Description::read(&file)?;
         let mut complaints = Complaints::default();
         let Some(decoder) = BlockDecoder::new(&description.formats, description.order) else {

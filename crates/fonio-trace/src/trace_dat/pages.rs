@@ -10,8 +10,8 @@ use std::io;
 
 use fonio_tracefs::ring_buffer::{ByteOrder, PageSource};
 
-use super::bytes::RandomAccess;
 use super::packing::Packing;
+use crate::random_access::RandomAccess;
 
 /// Maximum size of the chunks of all processors together that are kept in memory. trace-cmd writes chunks of
 /// ten pages.

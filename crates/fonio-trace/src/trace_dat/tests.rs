@@ -170,7 +170,7 @@ fn shared(name: &str) -> Option<Vec<u8>> {
 fn a_public_sample_has_no_requests() {
     let Some(bytes) = shared("tgvm-lab-trace.dat") else { return };
     expect![[""]].assert_eq(&read(&bytes).expect_err("it has no requests"));
-    let file = RandomAccess::of(Input::of("t", bytes)).unwrap_or_else(|refusal| panic!("{refusal:?}"));
+    let file = RandomAccess::of(Input::of("t", bytes), KIND).unwrap_or_else(|refusal| panic!("{refusal:?}"));
     let description = Description::read(&file).unwrap_or_else(|refusal| panic!("{refusal:?}"));
     let sched = SchedDecoder::new(&description.formats, description.order).expect("it has sched_switch");
     let streams = streams(&file, &description, &description.buffers[0], "t");

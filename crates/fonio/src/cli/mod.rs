@@ -660,7 +660,7 @@ pub const READING: &str = "Reading";
 pub struct Reading {
     /// Format of the trace, if fonio does not recognise it.
     ///
-    /// The formats are blktrace, blkparse, ftrace, perf-script, systrace, perfetto, trace-dat, biosnoop, msr-cambridge,
+    /// The formats are blktrace, blkparse, ftrace, perf-script, perf-data, systrace, perfetto, trace-dat, biosnoop, msr-cambridge,
     /// vscsi, disksim and csv.
     #[arg(id = "from_format", long = "from-format", value_name = "FORMAT", help_heading = READING)]
     pub format: Option<Format>,

@@ -2,7 +2,7 @@
 
 /// The name of a thread, at most 15 bytes as in the kernel.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Comm {
+pub(crate) struct Comm {
     length: u8,
     bytes: [u8; 15],
 }

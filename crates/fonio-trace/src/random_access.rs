@@ -6,19 +6,31 @@ use std::rc::Rc;
 
 use fonio_tracefs::ring_buffer::ByteOrder;
 
-use super::refusal::Refusal;
 use crate::input::{Input, ReadSeek};
+use crate::refusal::Refusal;
 
 /// Maximum size of a file without random access. It is kept in memory.
 const MEMORY_BYTES_MAX: u64 = 128 << 20;
 
+/// The kind of a file, for messages.
+#[derive(Debug)]
+pub(crate) struct FileKind {
+    /// The kind with its article: `a trace.dat of trace-cmd`.
+    pub name: &'static str,
+    /// What to do if the file is damaged.
+    pub record_again: &'static str,
+}
+
 /// A file that its users read at different offsets.
 #[derive(Clone)]
-pub(super) struct RandomAccess(Rc<RefCell<Box<dyn ReadSeek>>>);
+pub(crate) struct RandomAccess {
+    file: Rc<RefCell<Box<dyn ReadSeek>>>,
+    kind: &'static FileKind,
+}
 
 impl RandomAccess {
     /// Opens an input. If it is a stream, reads it into memory.
-    pub fn of(input: Input) -> Result<RandomAccess, Refusal> {
+    pub fn of(input: Input, kind: &'static FileKind) -> Result<RandomAccess, Refusal> {
         let file = match input.file {
             Some(file) => file,
             None => {
@@ -26,19 +38,27 @@ impl RandomAccess {
                 input.bytes.take(MEMORY_BYTES_MAX + 1).read_to_end(&mut bytes)?;
                 if bytes.len() as u64 > MEMORY_BYTES_MAX {
                     return Err(Refusal::is(
-                        "it is a trace.dat of trace-cmd with more than 128 MiB that comes through a pipe or is compressed".into(),
+                        format!(
+                            "it is {} with more than 128 MiB that comes through a pipe or is compressed",
+                            kind.name
+                        ),
                         "Give fonio the unpacked file itself, because parts of it refer to other parts",
                     ));
                 }
                 Box::new(Cursor::new(bytes))
             }
         };
-        Ok(RandomAccess(Rc::new(RefCell::new(file))))
+        Ok(RandomAccess { file: Rc::new(RefCell::new(file)), kind })
+    }
+
+    /// Returns a reader of `size` bytes from this offset; fewer at the end of the file.
+    pub fn part(&self, at: u64, size: u64) -> Section {
+        Section { file: self.clone(), at, end: at.saturating_add(size) }
     }
 
     /// Reads up to `count` bytes; fewer at the end of the file.
     pub fn read(&self, offset: u64, count: usize, to: &mut Vec<u8>) -> io::Result<()> {
-        let mut file = self.0.borrow_mut();
+        let mut file = self.file.borrow_mut();
         file.seek(SeekFrom::Start(offset))?;
         to.clear();
         (&mut **file).take(count as u64).read_to_end(to)?;
@@ -46,11 +66,30 @@ impl RandomAccess {
     }
 }
 
+/// Reads a part of a file from its beginning to its end.
+pub(crate) struct Section {
+    file: RandomAccess,
+    at: u64,
+    end: u64,
+}
+
+impl Read for Section {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let count = usize::try_from(self.end - self.at).unwrap_or(usize::MAX).min(to.len());
+        let mut file = self.file.file.borrow_mut();
+        file.seek(SeekFrom::Start(self.at))?;
+        let count = file.read(&mut to[..count])?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
 /// A position in a file, or in bytes that were unpacked from it.
-pub(super) struct Place<'f> {
+pub(crate) struct Place<'f> {
     from: From<'f>,
     pub at: u64,
     order: ByteOrder,
+    kind: &'static FileKind,
 }
 
 enum From<'f> {
@@ -60,11 +99,12 @@ enum From<'f> {
 
 impl<'f> Place<'f> {
     pub fn of_file(file: &'f RandomAccess, at: u64, order: ByteOrder) -> Place<'f> {
-        Place { from: From::File(file), at, order }
+        Place { from: From::File(file), at, order, kind: file.kind }
     }
 
-    pub fn of_memory(bytes: Vec<u8>, order: ByteOrder) -> Place<'f> {
-        Place { from: From::Memory(bytes), at: 0, order }
+    /// Creates a position at the beginning of a part of a file of this kind.
+    pub fn of_memory(bytes: Vec<u8>, order: ByteOrder, kind: &'static FileKind) -> Place<'f> {
+        Place { from: From::Memory(bytes), at: 0, order, kind }
     }
 
     pub fn set_order(&mut self, order: ByteOrder) {
@@ -123,11 +163,11 @@ impl<'f> Place<'f> {
     pub fn damaged(&self, what: &'static str) -> Refusal {
         let place = match self.from {
             From::File(_) => format!("byte {}", self.at),
-            From::Memory(_) => format!("byte {} of the unpacked section", self.at),
+            From::Memory(_) => format!("byte {} of a section", self.at),
         };
         Refusal::is(
-            format!("it is a trace.dat of trace-cmd, but {what} is damaged or missing at {place}"),
-            "Record again, and let trace-cmd end by itself or with Ctrl-C",
+            format!("it is {}, but {what} is damaged or missing at {place}", self.kind.name),
+            self.kind.record_again,
         )
     }
 }

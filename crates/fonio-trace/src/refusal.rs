@@ -18,7 +18,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// Creates the refusal of a file of a kind that has no requests.
-    pub(super) fn is(found: String, way_out: &str) -> Refusal {
+    pub(crate) fn is(found: String, way_out: &str) -> Refusal {
         Refusal::Is { found, way_out: way_out.to_owned() }
     }
 }

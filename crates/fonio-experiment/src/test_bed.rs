@@ -45,8 +45,6 @@ pub struct Roles {
     /// The arguments of the role that serves a FUSE mount in the foreground, and prints a line when the mount
     /// is ready. `--mount-options` with the options, the source directory and the mount point follow.
     pub mount: Vec<String>,
-    /// The arguments of the role that calls [`crate::play_apart`]. A file name follows these arguments.
-    pub play_apart: Vec<String>,
 }
 
 struct NewDevice<'a> {

@@ -22,6 +22,7 @@ pub mod signals;
 pub mod state;
 #[cfg(feature = "server")]
 mod text_server;
+mod trial;
 mod trusted;
 
 pub use cgroups::Cgroups;
@@ -33,4 +34,5 @@ pub use process::ProcessId;
 pub use procfs::Task;
 #[cfg(feature = "server")]
 pub use text_server::{Text, TextServer};
+pub use trial::{TRIAL_NAME, TrialName};
 pub use trusted::{TrustedFolder, read_from};

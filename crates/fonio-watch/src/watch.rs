@@ -163,7 +163,8 @@ impl Watch {
             let now = self.take();
             if passed(looked, now) >= LOOK_FOR_OPEN {
                 looked = now;
-                let open = self.observer.open_waits(LOOK_FOR_OPEN);
+                let mut open = self.observer.open_waits(LOOK_FOR_OPEN);
+                open.retain(|wait| !self.observer.party(wait.party).is_trial());
                 self.stalls.see_open(&open, now);
             }
             if let Some(stall) = self.stalls.ripe(now) {
@@ -189,6 +190,7 @@ impl Watch {
             self.tally.add(observed, &self.devices);
             self.recent.add(observed);
             if let Observed::Wait(wait) = observed
+                && !self.observer.party(wait.party).is_trial()
                 && let Some(before) = self.stalls.see(wait)
             {
                 self.tell_stall(&before, now);

@@ -1,5 +1,6 @@
 //! Defines the internal roles in which fonio starts itself.
 
+use std::ffi::OsString;
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -38,7 +39,6 @@ pub fn roles() -> Result<Roles> {
         do_task: words(&["role", "task"]),
         start_task: words(&["role", "start"]),
         replay: words(&["role", "replay"]),
-        play_apart: words(&["role", "apart"]),
         mount: words(&["mount", "--foreground"]),
     })
 }
@@ -48,4 +48,10 @@ pub fn device_server(roles: &Roles) -> Command {
     let mut command = Command::new(&roles.program);
     command.args(&roles.serve_device);
     command
+}
+
+/// Returns the command with which this program plays a part of a recreated stall. A file name follows it.
+pub fn apart() -> Result<[OsString; 3]> {
+    let program = std::env::current_exe().context("cannot find the fonio executable")?;
+    Ok([program.into(), "role".into(), "apart".into()])
 }

@@ -3,8 +3,11 @@
 //!
 //! On an emulated card, a program that replaces a small file safely is delayed by copies, which read or write. `fonio cure
 //! --dry-run` records it. Then the stall is recreated as `fonio cure` does it, with a change that changes nothing (the
-//! copies get the I/O class that they have) or with one that acts (the class idle). Each share records the stall again.
+//! copies get the I/O class that they have, or a limit that they cannot reach) or with one that acts (the class idle, a
+//! limit). Each share records the stall again. The limits need the controller `io` of control groups v2; without it,
+//! their cases are skipped.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::atomic::AtomicBool;
@@ -14,6 +17,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use fonio_analysis::compare::paired::PairedAnswer;
 use fonio_experiment::{Program, RecreateChange, RecreateOptions, Recreated, Scene, SceneLimits, recreate};
+use fonio_host::Setting;
 
 use crate::emulated::{self, Emulated, Options};
 use crate::shares::{Shares, Study, sum};
@@ -43,24 +47,49 @@ static STUDY: Study = Study {
 struct Case {
     name: &'static str,
     row: &'static str,
-    class: &'static str,
+    change: Change,
     copies: &'static Copies,
 }
 
-const CASES: [Case; 3] = [
+/// What is changed in half of the runs.
+enum Change {
+    /// The I/O class of the copies.
+    IoClass(&'static str),
+    /// A limit of their rate, as a fix.
+    Limit(&'static str),
+}
+
+const CASES: [Case; 5] = [
     Case {
         name: "same",
         row: "none: copies that read keep the class best-effort",
-        class: "best-effort",
+        change: Change::IoClass("best-effort"),
         copies: &READ,
     },
     Case {
         name: "same-writes",
         row: "none: copies that write keep the class best-effort",
-        class: "best-effort",
+        change: Change::IoClass("best-effort"),
         copies: &WRITE,
     },
-    Case { name: "effect", row: "copies that read get the class idle", class: "idle", copies: &READ },
+    Case {
+        name: "same-limit",
+        row: "none: copies that read have a limit that they cannot reach",
+        change: Change::Limit("io-rate=10GB"),
+        copies: &READ,
+    },
+    Case {
+        name: "effect",
+        row: "copies that read get the class idle",
+        change: Change::IoClass("idle"),
+        copies: &READ,
+    },
+    Case {
+        name: "limit",
+        row: "copies that read have a limit of 2 MiB/s",
+        change: Change::Limit("io-rate=2MiB"),
+        copies: &READ,
+    },
 ];
 
 /// The copies that delay the program, and the time for which they are recorded.
@@ -111,8 +140,23 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     // The kernel keeps 15 bytes of a name.
     let victim = Program { name: &victim[..victim.len().min(15)], unit: None };
     let culprit = Program { name: "dd", unit: None };
+    let apart = [fonio.clone().into_os_string(), "role".into(), "apart".into()];
     for case in chosen {
         println!("{} ({SCHEDULER}, {PROFILE}):", case.row);
+        let setting;
+        let change = match case.change {
+            Change::IoClass(class) => RecreateChange::IoClass { class, pids: &[] },
+            Change::Limit(fix) => {
+                setting = match card.limit(fix, &apart) {
+                    Ok(setting) => setting,
+                    Err(reason) => {
+                        println!("  skipped: {reason:#}");
+                        continue;
+                    }
+                };
+                RecreateChange::Limit { setting: &setting, command: &apart }
+            }
+        };
         let recording = dir.join("recording");
         card.record(&fonio, case.copies, &recording)?;
         let scene = Scene::of_recording(&recording, victim, Some(culprit), SceneLimits::DEFAULT)?;
@@ -127,7 +171,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             let seed = shares.tried(case.row) + 1;
             let options =
                 RecreateOptions { folder: &card.mount, paused: &[], pairs: PAIRS, seed, stop: &stop };
-            let change = RecreateChange::IoClass { class: case.class, pids: &[] };
             let result = recreate(&scene, change, &options, &mut |_| {})?;
             shares.add(case.row, &counts(&result));
             shares.write()?;
@@ -165,7 +208,7 @@ fn told(result: &Recreated) -> String {
 
 /// An emulated card with the files of the copies.
 struct Card {
-    _device: Emulated,
+    device: Emulated,
     mount: std::path::PathBuf,
 }
 
@@ -182,7 +225,15 @@ impl Card {
         if !status.success() {
             bail!("cannot write the files of the copies: {status}");
         }
-        Ok(Card { _device: device, mount: mount.to_owned() })
+        Ok(Card { device, mount: mount.to_owned() })
+    }
+
+    /// Returns a limit of the rate on this card. Fails if a process cannot have such a limit here.
+    fn limit(&self, fix: &str, command: &[OsString]) -> Result<Setting> {
+        let limit = Setting::parse(fix).map_err(anyhow::Error::msg)?;
+        let limit = limit.on_disk_of(Path::new(&self.device.device))?;
+        limit.for_command(command)?;
+        Ok(limit)
     }
 
     /// Records the delayed program and the copies.

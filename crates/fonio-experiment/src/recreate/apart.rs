@@ -15,12 +15,12 @@ use std::thread;
 use std::time::Duration;
 
 use fonio_host::{Ledger, OfCommand, Setting, lift_own_rates};
+use fonio_system::TrialName;
 use serde::{Deserialize, Serialize};
 
 use super::written_back::{self, Burst};
 use crate::error::ExperimentError;
 use crate::replay::calls::{Felt, Part, Sequence, play_together};
-use crate::test_bed::Roles;
 
 const READY: &str = "ready";
 /// The number of times that the process is started. systemd may still have the group of the last process.
@@ -42,6 +42,7 @@ pub(super) struct Apart {
 
 /// Plays the part in a file, as the parent commands. `tell` sends a line to the parent. Implements the role.
 pub fn play_apart(file: &Path, tell: impl FnMut(&str) -> io::Result<()>) -> Result<(), ExperimentError> {
+    let _name = TrialName::take();
     let text = fs::read(file).map_err(ExperimentError::system("read", file))?;
     let part: Apart = serde_json::from_slice(&text)
         .map_err(|error| ExperimentError::system("understand", file)(io::Error::from(error)))?;
@@ -88,19 +89,17 @@ pub(super) struct Helper {
 impl Helper {
     /// Starts a process that plays the part in `file`, with a limit if there is one, and waits until it is ready.
     pub(super) fn start(
-        roles: &Roles,
+        command: &[OsString],
         file: &Path,
         limit: Option<&Setting>,
         ledger: &mut Ledger,
     ) -> Result<Helper, ExperimentError> {
-        let mut words = vec![OsString::from(&roles.program)];
-        words.extend(roles.play_apart.iter().map(OsString::from));
-        words.push(file.into());
+        let words = [command, &[file.into()]].concat();
         for _ in 0..TRIES {
             let mut helper = Helper::start_once(&words, limit, ledger)?;
             let mut line = String::new();
             let read = helper.output.read_line(&mut line);
-            read.map_err(ExperimentError::system("start", &roles.program))?;
+            read.map_err(ExperimentError::system("start", &words[0]))?;
             if line.trim_end() == READY {
                 return Ok(helper);
             }

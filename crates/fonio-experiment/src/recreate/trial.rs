@@ -1,5 +1,6 @@
 //! Plays a scene with and without a fix, in pairs.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -11,6 +12,7 @@ use fonio_analysis::compare::paired::{PAIRS_MIN, Paired, PairedAnswer, compare_o
 use fonio_core::Random;
 use fonio_core::random::seed_for;
 use fonio_host::{Applied, Ledger, OnlyChanger, Setting, Step, borrow_io_class, pause};
+use fonio_system::TrialName;
 use rustix::fs::syncfs;
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +21,6 @@ use super::{Scene, written_back};
 use crate::error::ExperimentError;
 use crate::replay::calls::{Felt, Part, play_together, renew};
 use crate::rounds::check_stop;
-use crate::test_bed::Roles;
 
 /// The change that is tried.
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +40,8 @@ pub enum RecreateChange<'a> {
     Limit {
         /// The limit.
         setting: &'a Setting,
-        /// How this program starts itself.
-        roles: &'a Roles,
+        /// The command that calls [`crate::play_apart`]. A file name follows it.
+        command: &'a [OsString],
     },
 }
 
@@ -157,6 +158,7 @@ pub fn recreate(
     options: &RecreateOptions<'_>,
     progress: &mut dyn FnMut(RecreateProgress<'_>),
 ) -> Result<Recreated, ExperimentError> {
+    let _name = TrialName::take();
     let state = Ledger::default_dir();
     let _only = match change {
         RecreateChange::Setting(setting) => {
@@ -265,8 +267,8 @@ impl Stage<'_> {
             })
             .collect();
         let played = match self.change {
-            RecreateChange::Limit { setting, roles } => {
-                self.play_apart(&parts, with_change.then_some(setting), roles)?
+            RecreateChange::Limit { setting, command } => {
+                self.play_apart(&parts, with_change.then_some(setting), command)?
             }
             _ => self.play_with_write_back(&parts),
         };
@@ -283,7 +285,7 @@ impl Stage<'_> {
         &mut self,
         parts: &[Part<'_>],
         limit: Option<&Setting>,
-        roles: &Roles,
+        command: &[OsString],
     ) -> Result<io::Result<Vec<Felt>>, ExperimentError> {
         let within = self.scene.span * AT_MOST;
         let bursts = match limit.and_then(Setting::rate) {
@@ -299,7 +301,7 @@ impl Stage<'_> {
         let file = self.folder.join("apart.json");
         fs::write(&file, serde_json::to_vec(&apart).expect("the calls are JSON"))
             .map_err(ExperimentError::system("write", &file))?;
-        let mut helper = Helper::start(roles, &file, limit, self.ledger)?;
+        let mut helper = Helper::start(command, &file, limit, self.ledger)?;
         let stop = self.stop;
         let mut play = || {
             helper.go()?;

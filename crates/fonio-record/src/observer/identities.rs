@@ -1,13 +1,14 @@
 //! Names the parties that cause requests or wait for them: units, programs without a unit, and kernel
 //! threads.
 
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fonio_core::Nanos;
 use fonio_machine::{Machine, Units};
-use fonio_system::Task;
+use fonio_system::{TRIAL_NAME, Task};
 use rustc_hash::FxHashMap;
 
 use super::{Party, PartyId, PartyKind};
@@ -110,6 +111,9 @@ impl Identities {
         // The thread may have ended by now, and another one may have its number, but its control group usually
         // still exists.
         let task = Some(self.machine.task(shown.tid)).filter(|task| is_of(task, shown.started, u64::eq));
+        if comm == TRIAL_NAME && task.as_ref().is_some_and(runs_this_program) {
+            return (self.number(Party::trial()), None);
+        }
         let cgroup = task.as_ref().and_then(|task| Some(task.cgroups()?.telling()?.to_owned()));
         let cgroup = cgroup.or_else(|| self.group(shown.cgroup?));
         let user = task.and_then(|task| task.owner()?.user);
@@ -169,6 +173,13 @@ fn is_same_start(one: Option<Nanos>, other: Option<Nanos>) -> bool {
 fn is_of(task: &Task, started: Option<Nanos>, fits: impl Fn(&u64, &u64) -> bool) -> bool {
     let Some(Nanos(started_ns)) = started else { return true };
     task.stat().is_some_and(|stat| fits(&stat.started_ticks, &(started_ns / TICK_NS)))
+}
+
+/// Returns whether a task runs the same program file as this process.
+fn runs_this_program(task: &Task) -> bool {
+    let file = |path: &Path| fs::metadata(path).ok().map(|stat| (stat.dev(), stat.ino()));
+    let own = file(Path::new("/proc/self/exe"));
+    own.is_some() && file(&task.file("exe")) == own
 }
 
 fn list(root: &Path, dir: &Path, found: &mut FxHashMap<u64, String>) {
@@ -234,6 +245,25 @@ mod tests {
         assert_eq!(identities.party(gone), &Party { name: "sync".into(), kind: PartyKind::Program });
         let kernel = identities.of(&Shown { is_kernel: true, ..shown(9, "kworker/u8:3-e") });
         assert_eq!(identities.party(kernel), &Party { name: "kworker".into(), kind: PartyKind::Kernel });
+    }
+
+    #[test]
+    fn a_trial_is_recognised_by_its_name_and_its_program() {
+        let own = std::env::current_exe().unwrap();
+        for (comm, exe, expected) in [
+            (TRIAL_NAME, own.as_path(), TRIAL_NAME),
+            ("fonio", own.as_path(), "session.service"),
+            (TRIAL_NAME, Path::new("/bin/sh"), "session.service"),
+            (TRIAL_NAME, Path::new("/gone"), "session.service"),
+        ] {
+            let (root, machine) = machine(7, "/system.slice/session.service");
+            std::os::unix::fs::symlink(exe, root.path().join("proc/7/exe")).unwrap();
+            let mut identities = Identities::new(&machine);
+            let id = identities.of(&shown(7, comm));
+            let party = identities.party(id);
+            assert_eq!(party.name, expected, "{comm} of {}", exe.display());
+            assert_eq!(party.is_trial(), expected == TRIAL_NAME);
+        }
     }
 
     #[test]

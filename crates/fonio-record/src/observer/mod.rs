@@ -17,6 +17,7 @@ use fonio_core::{
     BlockedCount, BlockedIn, Content, DeviceId, Inode, Nanos, Op, Request, SeenFile, Timestamp, Wait,
 };
 use fonio_machine::Machine;
+use fonio_system::TRIAL_NAME;
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,19 @@ pub struct Party {
     pub name: String,
     /// What the party is.
     pub kind: PartyKind,
+}
+
+impl Party {
+    /// The party of all trials in which fonio repeats a stall.
+    pub(crate) fn trial() -> Party {
+        Party { name: TRIAL_NAME.to_owned(), kind: PartyKind::Program }
+    }
+
+    /// Returns whether the party is a trial in which fonio repeats a stall. Its waits are no stalls of the
+    /// machine's programs.
+    pub fn is_trial(&self) -> bool {
+        *self == Party::trial()
+    }
 }
 
 /// What a [`Party`] is: a unit, a program, or the kernel.

@@ -34,8 +34,8 @@ pub struct FollowedSpan {
     pub watched_s: u64,
     /// Number of stalls in 24 watched hours.
     pub stalls_per_day: f64,
-    /// Blocked time of all programs except kernel threads and the unit that the fix slows down, in seconds in a watched
-    /// hour.
+    /// Blocked time of all programs except kernel threads, fonio's trials, and the unit that the fix slows down, in
+    /// seconds in a watched hour.
     pub blocked_s_per_hour: f64,
 }
 
@@ -90,8 +90,8 @@ pub fn followed(history: &History, fix: &str, kept_at: UnixSeconds, now: UnixSec
 
 fn figures(sum: &Summary, slowed: Option<&str>) -> FollowedSpan {
     let is_slowed = |party: &Party| party.kind == PartyKind::Unit && Some(party.name.as_str()) == slowed;
-    let programs =
-        sum.blocked.iter().filter(|row| row.party.kind != PartyKind::Kernel && !is_slowed(&row.party));
+    let is_program = |party: &Party| party.kind != PartyKind::Kernel && !party.is_trial();
+    let programs = sum.blocked.iter().filter(|row| is_program(&row.party) && !is_slowed(&row.party));
     let blocked: Nanos = programs.map(|row| row.waits.total()).sum();
     let watched = sum.watched_s as f64;
     FollowedSpan {
@@ -154,6 +154,7 @@ mod tests {
             blocked: vec![
                 row(party("notes.service", PartyKind::Unit)),
                 row(party("jbd2", PartyKind::Kernel)),
+                row(party(fonio_system::TRIAL_NAME, PartyKind::Program)),
             ],
             ..Summary::default()
         }

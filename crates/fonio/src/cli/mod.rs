@@ -16,6 +16,7 @@ mod table;
 pub mod watch;
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -84,10 +85,11 @@ pub enum Command {
     Cure(Box<cure::Cure>),
     /// Record block I/O: while a command runs, for a given time, or until Ctrl-C.
     ///
-    /// Reads the kernel's trace events (needs root). Writes a recording that `fonio report` explains.
+    /// Reads the kernel's trace events (needs root), or those of a phone (needs adb). Writes a recording that
+    /// `fonio report` explains.
     ///
     /// Example: sudo fonio record -- apt update
-    Record(Record),
+    Record(Box<RecordHere>),
     /// Explain a recording or a trace: verdict, findings, tables, charts.
     ///
     /// Reads a recording, or a trace of another tool. Writes only the --html page.
@@ -199,12 +201,67 @@ pub enum Command {
     },
 }
 
+/// Where to record, if not on this machine: a phone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Android {
+    /// The serial number of the phone; `None` if only one is connected.
+    pub serial: Option<String>,
+}
+
+impl FromStr for Android {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Android, String> {
+        match text.split_once(':') {
+            None if text == "android" => Ok(Android { serial: None }),
+            Some(("android", serial)) if !serial.is_empty() => {
+                Ok(Android { serial: Some(serial.to_owned()) })
+            }
+            _ => Err("write android, or android:SERIAL with a serial number of `adb devices`".to_owned()),
+        }
+    }
+}
+
+/// `fonio record`.
+#[derive(Debug, Args)]
+pub struct RecordHere {
+    /// Record a phone that `adb devices` lists.
+    ///
+    /// The phone needs neither root nor an app, but Android 9 or later and USB debugging.
+    #[arg(long = "in", value_name = "android[:SERIAL]", conflicts_with_all = NOT_ON_A_PHONE)]
+    pub place: Option<Android>,
+    #[command(flatten)]
+    pub record: Record,
+}
+
+/// The options of a recording that a phone does not have.
+const NOT_ON_A_PHONE: [&str; 13] = [
+    "device",
+    "path",
+    "buffer",
+    "spill",
+    "kernel_buffer",
+    "interval",
+    "waits",
+    "redact",
+    "calls",
+    "command",
+    "blocked",
+    "calls_of",
+    "no_statements",
+];
+
 /// `fonio check`.
 #[derive(Debug, Args)]
 pub struct Check {
     /// A recording or trace to read (`last`: the newest that fonio keeps); or a device to record
-    /// (/dev/mmcblk0), or a directory on it. Default: record all devices.
+    /// (/dev/mmcblk0), or a directory on it; or with --in android, a package. Default: record all devices.
     pub what: Option<PathBuf>,
+    /// Record a phone that `adb devices` lists.
+    ///
+    /// The phone needs neither root nor an app, but Android 9 or later and USB debugging.
+    #[arg(long = "in", value_name = "android[:SERIAL]", conflicts_with_all = ["blocked", "calls_of", "no_statements"])]
+    pub place: Option<Android>,
     /// End after this time.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time, default_value = "40s")]
     pub time: Duration,
@@ -673,6 +730,12 @@ pub struct Reading {
     /// Treat a request as never completed after this time.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "600s", help_heading = READING)]
     pub horizon: Duration,
+}
+
+impl Default for Reading {
+    fn default() -> Reading {
+        Reading { format: None, csv: None, horizon: Duration::from_secs(600) }
+    }
 }
 
 /// The heading of [`FilterArgs`].

@@ -3,14 +3,14 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use fonio_record::{RecordError, RecordOptions, Selector};
 use fonio_system::{Task, say};
 
 use crate::cli::{Blocked, Check, Colour};
-use crate::commands::{record, report};
+use crate::commands::{android, record, report};
 use crate::exit::Exit;
 use crate::last::{self, LAST};
 use crate::output::{self, Extent};
@@ -20,7 +20,14 @@ use crate::signals;
 pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
     let budgets = output::budgets(&arguments.output)?;
     let stop = signals::watch()?;
-    let what = arguments.what.as_deref().map(last::resolve).transpose()?;
+    let mut filter = arguments.filter.clone();
+    let what = match (&arguments.place, arguments.what.as_deref()) {
+        (Some(_), package) => {
+            filter.unit.extend(package.map(|package| package.display().to_string()));
+            None
+        }
+        (None, what) => what.map(last::resolve).transpose()?,
+    };
     let is_recorded = what.as_deref().is_none_or(is_to_be_recorded);
     let (input, temporary) = match what.as_deref() {
         Some(what) if !is_recorded => {
@@ -33,7 +40,7 @@ pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
             (what.to_owned(), None)
         }
         what => {
-            let (recording, temporary) = record_it(arguments, what)?;
+            let (recording, temporary) = record_it(arguments, what, &stop)?;
             (recording, temporary)
         }
     };
@@ -41,11 +48,15 @@ pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
     // ends the analysis, too.
     stop.store(false, Ordering::Relaxed);
     let is_kept = is_recorded && temporary.is_none() && arguments.out.is_none();
-    let explained =
-        report::explain(std::slice::from_ref(&input), &arguments.reading, &arguments.filter, &stop, None)?;
+    let explained = report::explain(std::slice::from_ref(&input), &arguments.reading, &filter, &stop, None)?;
     let mut next = next(arguments, &input, is_recorded, temporary.is_none());
     let waits = explained.analysis.diagnosis.as_ref().is_some_and(|diagnosis| diagnosis.is_storage);
-    if is_recorded && arguments.out.is_none() && waits && explained.analysis.verdict_id != "not-storage" {
+    if is_recorded
+        && arguments.place.is_none()
+        && arguments.out.is_none()
+        && waits
+        && explained.analysis.verdict_id != "not-storage"
+    {
         next.push("sudo fonio cure (tries the fixes for the cause, and keeps the one that helps)".to_owned());
     }
     // Remove the temporary recording after the analysis.
@@ -99,7 +110,11 @@ fn temporary_folder() -> Result<tempfile::TempDir> {
         .context("cannot create a temporary directory for the recording; name one with --output")
 }
 
-fn record_it(arguments: &Check, what: Option<&Path>) -> Result<(PathBuf, Option<tempfile::TempDir>)> {
+fn record_it(
+    arguments: &Check,
+    what: Option<&Path>,
+    stop: &AtomicBool,
+) -> Result<(PathBuf, Option<tempfile::TempDir>)> {
     let (out, temporary) = match arguments.out.clone().map_or_else(last::place, Ok) {
         Ok(out) => (out, None),
         Err(error) => {
@@ -108,6 +123,10 @@ fn record_it(arguments: &Check, what: Option<&Path>) -> Result<(PathBuf, Option<
             (dir.path().join("recording"), Some(dir))
         }
     };
+    if let Some(place) = &arguments.place {
+        android::record(place, Some(arguments.time), &out, false, stop)?;
+        return Ok((out, temporary));
+    }
     let mut options = RecordOptions::new(&out);
     options.duration = Some(arguments.time);
     fonio_recorder::set_extras(&mut options, &arguments.extras);

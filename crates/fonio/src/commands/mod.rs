@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub mod android;
 pub mod bench;
 pub mod bench_target;
 pub mod check;

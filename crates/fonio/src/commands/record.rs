@@ -3,13 +3,17 @@
 use anyhow::Result;
 use fonio_core::BlockedIn;
 
-use crate::cli::Record;
+use crate::cli::RecordHere;
+use crate::commands::android;
 use crate::exit::Exit;
 
 /// Records, and prints a summary of the recording and the next command to run. Returns the recorded command's
 /// exit code.
-pub fn run(arguments: &Record) -> Result<Exit> {
-    fonio_recorder::run(arguments, words)
+pub fn run(arguments: &RecordHere) -> Result<Exit> {
+    match &arguments.place {
+        Some(place) => android::run(place, &arguments.record),
+        None => fonio_recorder::run(&arguments.record, words),
+    }
 }
 
 /// Formats the operation in which a thread was blocked, as in reports.

@@ -27,7 +27,7 @@ use crate::cli::{Cli, Colour, Command, fix};
 use crate::commands::fix as fixes;
 use crate::output;
 use crate::results::proof_directory;
-use crate::roles::roles;
+use crate::roles::apart;
 
 /// The way in which a fix is tried.
 pub(super) enum Way {
@@ -239,7 +239,7 @@ impl Way {
             Way::Recreate { scene, folder, pids, paused, limit } => {
                 let change = match (&choice.how, choice.io_class(), &limit) {
                     (_, Some(class), _) => RecreateChange::IoClass { class, pids: &pids },
-                    (_, _, Some(setting)) => RecreateChange::Limit { setting, roles: &roles()? },
+                    (_, _, Some(setting)) => RecreateChange::Limit { setting, command: &apart()? },
                     (How::Setting { planned, .. }, ..) => RecreateChange::Setting(planned),
                     _ => bail!("{} is not tried on repeated calls", choice.name),
                 };

@@ -142,7 +142,7 @@ fn analyse(
     unit_of_interest: Option<String>,
     stop: &AtomicBool,
 ) -> Result<(Analysis, Meta)> {
-    let reading = Reading { format: None, csv: None, horizon: Duration::from_secs(600) };
+    let reading = Reading::default();
     let subject = Subject::resolve(&[path.to_owned()])?;
     let since = |from: Duration| Nanos(u64::try_from(from.as_nanos()).unwrap_or(u64::MAX));
     let filter = (from > Duration::ZERO)

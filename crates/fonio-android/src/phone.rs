@@ -1,0 +1,159 @@
+//! Asks a phone what it is, and whether it can record.
+
+use fonio_core::printable;
+
+use crate::adb::{Adb, failed};
+use crate::error::AndroidError;
+
+/// The first version of Android whose `perfetto` may record block requests: 9.
+const SDK_MIN: u32 = 28;
+/// The first version on which the tracing service always runs: 11.
+const SDK_ALWAYS_ON: u32 = 30;
+
+/// Prints facts, one a line. Properties that do not exist are empty.
+const FACTS: &str = "\
+echo sdk=$(getprop ro.build.version.sdk)
+echo release=$(getprop ro.build.version.release)
+echo model=$(getprop ro.product.model)
+echo build=$(getprop ro.build.type)
+echo traced=$(getprop persist.traced.enable)
+echo kernel=$(uname -r)
+echo user=$(id -u)
+echo perfetto=$(command -v perfetto)";
+
+/// A phone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Phone {
+    /// The model, such as `Pixel 7`; empty if the phone does not say it.
+    pub model: String,
+    /// The version of Android, such as `14`.
+    pub release: String,
+    /// The number of the version's interface, such as 34.
+    pub sdk: u32,
+    /// The kind of the build: `user` on phones that people buy, `userdebug` or `eng` on those of developers.
+    pub build: String,
+    /// The version of the kernel.
+    pub kernel: String,
+    /// Whether adb's shell is root.
+    pub is_root: bool,
+    has_perfetto: bool,
+    is_traced_off: bool,
+}
+
+impl Phone {
+    /// Asks the phone.
+    ///
+    /// # Errors
+    /// Fails if the phone does not answer.
+    pub fn ask(adb: &Adb) -> Result<Phone, AndroidError> {
+        let answer = adb.shell(FACTS)?;
+        if answer.code != 0 && answer.out.trim().is_empty() {
+            return Err(failed(&["shell"], &answer));
+        }
+        Ok(Phone::parse(&answer.out))
+    }
+
+    fn parse(text: &str) -> Phone {
+        let mut phone = Phone::default();
+        for (name, value) in text.lines().filter_map(|line| line.trim_end().split_once('=')) {
+            let text = || printable(value).into_owned();
+            match name {
+                "sdk" => phone.sdk = value.parse().unwrap_or_default(),
+                "release" => phone.release = text(),
+                "model" => phone.model = text(),
+                "build" => phone.build = text(),
+                "kernel" => phone.kernel = text(),
+                "user" => phone.is_root = value == "0",
+                "perfetto" => phone.has_perfetto = !value.is_empty(),
+                "traced" => phone.is_traced_off = value != "1",
+                _ => {}
+            }
+        }
+        phone
+    }
+
+    /// Checks that the phone's own Perfetto can record.
+    pub(crate) fn check(&self) -> Result<(), AndroidError> {
+        let reason = if self.sdk != 0 && self.sdk < SDK_MIN {
+            format!(
+                "Android {} lets nobody but root record block requests; record a systrace with the categories \
+                 disk and sched, and read it with `fonio report TRACE`",
+                self.release
+            )
+        } else if !self.has_perfetto {
+            "it has no program `perfetto`".to_owned()
+        } else if self.sdk != 0 && self.sdk < SDK_ALWAYS_ON && self.is_traced_off {
+            "its tracing service is off; switch it on with `adb shell setprop persist.traced.enable 1`"
+                .to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(AndroidError::CannotRecord { reason })
+    }
+
+    /// Returns the phone in a few words, such as `Pixel 7, Android 14, Linux 5.10.157`.
+    pub fn name(&self) -> String {
+        let release =
+            if self.release.is_empty() { String::new() } else { format!("Android {}", self.release) };
+        let kernel = if self.kernel.is_empty() { String::new() } else { format!("Linux {}", self.kernel) };
+        let parts = [self.model.clone(), release, kernel];
+        let known: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        if known.is_empty() { "a phone that does not say what it is".to_owned() } else { known.join(", ") }
+    }
+
+    /// Returns what a recording of this phone can and cannot show, as a sentence.
+    pub fn way(&self) -> &'static str {
+        match (self.is_root, self.build.as_str()) {
+            (true, _) | (_, "userdebug" | "eng") => {
+                "The phone's perfetto records block requests, blocked threads and syncs."
+            }
+            _ => {
+                "The phone's perfetto records requests from issue to completion, blocked threads and syncs. Without \
+                 root, Android does not show how long a request was queued, nor who caused write-back."
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PIXEL: &str = "sdk=34\nrelease=14\nmodel=Pixel 7\nbuild=user\ntraced=1\nkernel=5.10.157-android13\nuser=2000\n\
+                         perfetto=/system/bin/perfetto\n";
+
+    #[test]
+    fn facts_are_read() {
+        let phone = Phone::parse(PIXEL);
+        assert_eq!(phone.name(), "Pixel 7, Android 14, Linux 5.10.157-android13");
+        assert!(!phone.is_root && phone.way().contains("Without root"));
+        assert!(phone.check().is_ok());
+        let rooted = Phone::parse(&PIXEL.replace("user=2000", "user=0\r"));
+        assert!(rooted.is_root && !rooted.way().contains("Without root"));
+        assert_eq!(Phone::parse("").name(), "a phone that does not say what it is");
+        assert_eq!(Phone::parse("model=x\u{1b}[2J\n").model, "x\\x1b[2J");
+    }
+
+    #[test]
+    fn a_phone_that_cannot_record_says_why() {
+        for (from, to, expected) in [
+            ("sdk=34\nrelease=14", "sdk=27\nrelease=8.1.0", "Android 8.1.0 lets nobody but root"),
+            ("/system/bin/perfetto", "", "has no program `perfetto`"),
+            ("sdk=34", "sdk=29", ""),
+            (
+                "sdk=34\nrelease=14\nmodel=Pixel 7\nbuild=user\ntraced=1",
+                "sdk=29\ntraced=",
+                "setprop persist.traced.enable 1",
+            ),
+        ] {
+            let checked = Phone::parse(&PIXEL.replace(from, to)).check();
+            match expected {
+                "" => assert!(checked.is_ok(), "{checked:?}"),
+                part => {
+                    let error = checked.expect_err(part).to_string();
+                    assert!(error.contains(part), "{error}");
+                }
+            }
+        }
+    }
+}

@@ -29,6 +29,7 @@ const LAYERS: &[&str] = &[
     "sim: core",
     "host: core machine sync-policy system",
     "lab: core",
+    "android: core",
     "sync-policy:",
     "sqlite-sync: sync-policy",
     "workload: core system",
@@ -37,7 +38,7 @@ const LAYERS: &[&str] = &[
     "storebench-document: core",
     "bench: core host machine sim storebench-document system workload",
     "experiment: analysis bench core emulator host machine record recording report sim system workload",
-    "fonio: analysis bench bfuse core emulator experiment export host lab machine record recorder recording report sim \
+    "fonio: analysis android bench bfuse core emulator experiment export host lab machine record recorder recording report sim \
      storebench-document sync-policy system trace watch workload",
     "results: core storebench-document",
     "testing:",

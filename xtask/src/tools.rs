@@ -54,6 +54,7 @@ pub const TEST: &[Tool] = &[
     ("openssl", "openssl", "servers with TLS"),
     ("qemu-io", "qemu-utils", "clients of emulated network block devices"),
     ("qemu-system-x86_64", "qemu-system-x86", "guests with other kernels"),
+    ("adb", "adb", "recording a stand-in for a phone"),
     ("python3", "python3 python3-venv", "the documented queries in DuckDB"),
     ("kill", "procps", "ending programs that tests started"),
 ];

@@ -19,6 +19,7 @@ mod kills;
 mod lab;
 mod live;
 mod mount;
+mod phones;
 mod prove;
 mod run;
 mod storebench;

@@ -18,10 +18,11 @@ pub struct Emulate {
     /// The profile: a name from `fonio device list`, or a TOML file.
     #[arg(required_unless_present = "floor")]
     pub profile: Option<String>,
-    /// Run in a guest with one of Debian's kernels (`fonio lab list`).
+    /// Work in this place, not on this machine.
     ///
-    /// Both the device and the command run in the guest. Examples: lab:6.12, lab:newest.
-    #[arg(long = "in", value_name = "lab:KERNEL")]
+    /// PLACE is a guest with one of Debian's kernels (`fonio lab list`): lab:6.12, lab:newest.
+    /// Both the device and the command run in the guest.
+    #[arg(long = "in", value_name = "PLACE")]
     pub guest: Option<fonio_lab::Wanted>,
     /// Make the emulated device this large.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "2GiB")]

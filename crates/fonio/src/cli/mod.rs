@@ -225,10 +225,11 @@ impl FromStr for Android {
 /// `fonio record`.
 #[derive(Debug, Args)]
 pub struct RecordHere {
-    /// Record a phone that `adb devices` lists.
+    /// Work in this place, not on this machine.
     ///
-    /// The phone needs neither root nor an app, but Android 9 or later and USB debugging.
-    #[arg(long = "in", value_name = "android[:SERIAL]", conflicts_with_all = NOT_ON_A_PHONE)]
+    /// PLACE is a phone that `adb devices` lists: android, or android:SERIAL if there are several. It needs neither root
+    /// nor an app, but Android 9 or later and USB debugging (docs/phones.md).
+    #[arg(long = "in", value_name = "PLACE", conflicts_with_all = NOT_ON_A_PHONE)]
     pub place: Option<Android>,
     #[command(flatten)]
     pub record: Record,
@@ -257,10 +258,11 @@ pub struct Check {
     /// A recording or trace to read (`last`: the newest that fonio keeps); or a device to record
     /// (/dev/mmcblk0), or a directory on it; or with --in android, a package. Default: record all devices.
     pub what: Option<PathBuf>,
-    /// Record a phone that `adb devices` lists.
+    /// Work in this place, not on this machine.
     ///
-    /// The phone needs neither root nor an app, but Android 9 or later and USB debugging.
-    #[arg(long = "in", value_name = "android[:SERIAL]", conflicts_with_all = ["blocked", "calls_of", "no_statements"])]
+    /// PLACE is a phone that `adb devices` lists: android, or android:SERIAL if there are several. It needs neither root
+    /// nor an app, but Android 9 or later and USB debugging (docs/phones.md).
+    #[arg(long = "in", value_name = "PLACE", conflicts_with_all = ["blocked", "calls_of", "no_statements"])]
     pub place: Option<Android>,
     /// End after this time.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time, default_value = "40s")]
@@ -612,10 +614,11 @@ pub struct EmulatedTarget {
     /// Use this I/O scheduler.
     #[arg(long, value_name = "NAME", default_value = "none", help_heading = EMULATED)]
     pub scheduler: String,
-    /// Run in a guest with one of Debian's kernels (`fonio lab list`).
+    /// Work in this place, not on this machine.
     ///
-    /// Examples: lab:6.12, lab:newest. The guest's clock does not depend on other load of this machine.
-    #[arg(long = "in", value_name = "lab:KERNEL", help_heading = EMULATED)]
+    /// PLACE is a guest with one of Debian's kernels (`fonio lab list`): lab:6.12, lab:newest.
+    /// The guest's clock does not depend on other load of this machine.
+    #[arg(long = "in", value_name = "PLACE", help_heading = EMULATED)]
     pub guest: Option<fonio_lab::Wanted>,
 }
 

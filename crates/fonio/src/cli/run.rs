@@ -159,10 +159,11 @@ pub struct SetupArgs {
     /// Default: the current folder.
     #[arg(long, value_name = "PLACE", value_delimiter = ',')]
     pub on: Vec<String>,
-    /// Run in a guest with one of Debian's kernels (`fonio lab list`).
+    /// Work in this place, not on this machine.
     ///
-    /// Examples: lab:6.12, lab:newest. The guest's clock does not depend on other load of this machine.
-    #[arg(long = "in", value_name = "lab:KERNEL")]
+    /// PLACE is a guest with one of Debian's kernels (`fonio lab list`): lab:6.12, lab:newest.
+    /// The guest's clock does not depend on other load of this machine.
+    #[arg(long = "in", value_name = "PLACE")]
     pub guest: Option<Wanted>,
     /// Overwrite this device and destroy its data.
     ///

@@ -284,6 +284,15 @@ impl Instants {
     }
 }
 
+/// A wait of a thread that a trace shows. The assembler adds the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenWait {
+    /// The wait, without its request.
+    pub row: Wait,
+    /// The processor that completed the request which ended the wait; `None` if no completion ended it.
+    pub completed_on: Option<u32>,
+}
+
 /// The result of one step of a reader. Events are in time order within and across batches, unless the source
 /// itself is out of order. The assembler must handle such sources.
 #[derive(Debug, Default)]
@@ -298,7 +307,7 @@ pub struct Batch {
     /// Marks that the source contains (`trace_marker`, blktrace messages).
     pub marks: Vec<Mark>,
     /// Waits of threads that the source shows, each at its end.
-    pub waits: Vec<Wait>,
+    pub waits: Vec<SeenWait>,
     /// File-system calls that the source shows, each at its end. The assembler does not number them.
     pub calls: Vec<Call>,
     /// Samples that the source contains (`cpu_frequency`, thermal events).

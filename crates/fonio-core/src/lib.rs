@@ -34,7 +34,7 @@ pub use access::Access;
 pub use collected::CollectedRows;
 pub use device_identity::DeviceIdentity;
 pub use device_kind::DeviceKind;
-pub use event::{Batch, BlockEvent, EventKind, Instants, KindSet, LostEvents};
+pub use event::{Batch, BlockEvent, EventKind, Instants, KindSet, LostEvents, SeenWait};
 pub use figure::{Better, Figure};
 pub use file_flags::FileFlags;
 pub use lives::{FileLife, Inode, SeenFile};

@@ -68,8 +68,8 @@ pub struct Meta {
 /// In [`Source::shows`]: the recording has the waits of all blocked threads.
 pub const SHOWS_BLOCKED: &str = "blocked";
 
-/// In [`Source::shows`], in addition to [`SHOWS_BLOCKED`]: the recording was made without BPF, so it lacks
-/// waits for another thread of a program and for asynchronous I/O.
+/// In [`Source::shows`], in addition to [`SHOWS_BLOCKED`]: the recording was made without BPF, or it comes from a trace
+/// of the scheduler, so it lacks waits for another thread of a program and for asynchronous I/O.
 pub const BLOCKED_PARTLY: &str = "blocked_partly";
 
 /// In [`Source::shows`], in addition to [`SHOWS_BLOCKED`]: the waits were sampled from procfs. The times of

@@ -44,6 +44,11 @@ pub trait TraceReader {
     /// Returns the clock of the timestamps. The result is complete only at the end of the input.
     fn clock(&self) -> Clock;
 
+    /// Returns whether traces of the format can show waits of threads.
+    fn may_show_waits(&self) -> bool {
+        false
+    }
+
     /// Returns the names of devices, if the input has names. The result is complete only at the end of the
     /// input.
     fn device_names(&self) -> Vec<(DeviceId, String)> {

@@ -277,7 +277,7 @@ named! {
 named! {
     /// The operation in which a thread was blocked by storage, a kernel lock or another thread.
     BlockedIn {
-        /// A call that reads a file.
+        /// A call that reads a file. In a trace of the scheduler: such a call, or a page fault that reads a file.
         Read = "read",
         /// A call that writes a file.
         Write = "write",
@@ -349,13 +349,14 @@ pub struct Wait {
     /// The thread that ended the wait; `None` for an interrupt. In a thread's first interval (reason
     /// [`Cpu`](WaitReason::Cpu)), this is the thread that created the waiting thread.
     pub waker_tid: Option<u32>,
-    /// The operation in which the thread was blocked; `None` for waits of a launch and of a trace of the scheduler,
-    /// where the operation is unknown.
+    /// The operation in which the thread was blocked; `None` for waits of a launch. In a trace of the scheduler, the
+    /// operation is often unknown.
     pub blocked_in: Option<BlockedIn>,
     /// The file of the operation in which the thread was blocked.
     pub file_id: Option<u32>,
-    /// The kernel's account of the wait, if the row comes from a trace of the scheduler. Such a wait is not known to
-    /// be for storage, unless the account is [`Yes`](IoWait::Yes).
+    /// The kernel's account of the wait, if the row comes from a trace of the scheduler and the thread was in state D.
+    /// The kernel does not count all waits for storage, so `reason` can be [`Storage`](WaitReason::Storage) without
+    /// [`Yes`](IoWait::Yes).
     pub io_wait: Option<IoWait>,
     /// The function of the kernel in which the thread slept, if a trace of the scheduler names it.
     pub function: Option<String>,

@@ -14,11 +14,15 @@ pub enum TraceQuestion {
     Issuer,
     /// Which thread was blocked in the kernel, and for how long.
     Blocked,
+    /// Which request a blocked thread waited for.
+    WaitedRequest,
+    /// Which other thread ended the wait of a blocked thread.
+    WaitedThread,
     /// Whether the kernel counted a wait as I/O, and in which function the thread slept.
     WaitReason,
     /// How long sync calls took in a file system.
     SyncCalls,
-    /// How long an Android app took to launch, and its waits in this time.
+    /// How long an Android app took to launch, its waits in this time, and the critical path.
     AppLaunches,
     /// Which frames of an Android app were late, and its waits in this time.
     LateFrames,
@@ -35,13 +39,18 @@ pub enum Answered {
     No,
 }
 
+/// The events from which requests are joined with waits.
+const REQUESTS_AND_WAITS: &str = "block_rq_issue, block_rq_complete, sched_switch, sched_waking";
+
 impl TraceQuestion {
     /// All questions.
-    pub const ALL: [TraceQuestion; 8] = [
+    pub const ALL: [TraceQuestion; 10] = [
         TraceQuestion::ServiceTime,
         TraceQuestion::QueueTime,
         TraceQuestion::Issuer,
         TraceQuestion::Blocked,
+        TraceQuestion::WaitedRequest,
+        TraceQuestion::WaitedThread,
         TraceQuestion::WaitReason,
         TraceQuestion::SyncCalls,
         TraceQuestion::AppLaunches,
@@ -55,9 +64,17 @@ impl TraceQuestion {
             TraceQuestion::QueueTime => "How long did requests wait before the device?",
             TraceQuestion::Issuer => "Whose requests were they?",
             TraceQuestion::Blocked => "Who was blocked in the kernel (state D), and for how long?",
+            TraceQuestion::WaitedRequest => {
+                "Which request did a blocked thread wait for? Whose requests were in the way?"
+            }
+            TraceQuestion::WaitedThread => {
+                "Which other thread did a blocked thread wait for, such as for a lock?"
+            }
             TraceQuestion::WaitReason => "Was the wait I/O, and in which function of the kernel?",
             TraceQuestion::SyncCalls => "How long did sync calls take?",
-            TraceQuestion::AppLaunches => "What held up the launch of an Android app?",
+            TraceQuestion::AppLaunches => {
+                "What held up the launch of an Android app? What was its critical path?"
+            }
             TraceQuestion::LateFrames => "What held up a late frame of an Android app?",
         }
     }
@@ -69,6 +86,7 @@ impl Format {
         use Answered::{No, With, Yes};
         use TraceQuestion::{
             AppLaunches, Blocked, Issuer, LateFrames, QueueTime, ServiceTime, SyncCalls, WaitReason,
+            WaitedRequest, WaitedThread,
         };
         match (self, question) {
             (Format::Blktrace | Format::Blkparse, ServiceTime) => With("actions D and C"),
@@ -88,17 +106,31 @@ impl Format {
                 _ => "block_rq_issue or block_bio_queue",
             }),
             (
-                Format::Ftrace | Format::PerfScript | Format::Systrace | Format::Perfetto,
-                Blocked | WaitReason | SyncCalls,
+                Format::Ftrace
+                | Format::PerfScript
+                | Format::PerfData
+                | Format::Systrace
+                | Format::Perfetto
+                | Format::TraceDat,
+                Blocked | WaitedRequest,
             ) => With(match question {
                 Blocked => "sched_switch, sched_waking",
-                WaitReason => "sched_blocked_reason (Android's kernels)",
-                _ => "ext4_sync_file_enter, _exit; f2fs_sync_file_enter, _exit",
+                _ => REQUESTS_AND_WAITS,
             }),
-            (Format::PerfData, Blocked) => With("sched_switch, sched_waking"),
+            (
+                Format::Ftrace | Format::PerfScript | Format::Systrace | Format::Perfetto | Format::TraceDat,
+                WaitReason,
+            ) => With("sched_blocked_reason (Android's kernels)"),
             (Format::PerfData, SyncCalls) => With("ext4_sync_file_enter, _exit; f2fs_sync_file_enter, _exit"),
+            (
+                Format::Ftrace | Format::PerfData | Format::Systrace | Format::Perfetto | Format::TraceDat,
+                WaitedThread,
+            ) => With(REQUESTS_AND_WAITS),
+            (Format::Ftrace | Format::PerfScript | Format::Systrace | Format::Perfetto, SyncCalls) => {
+                With("ext4_sync_file_enter, _exit; f2fs_sync_file_enter, _exit")
+            }
             (Format::Ftrace | Format::Systrace | Format::Perfetto, AppLaunches) => {
-                With("atrace am, and sched_switch")
+                With("atrace am, sched_switch, sched_waking")
             }
             (Format::Perfetto, LateFrames) => With("android.surfaceflinger.frametimeline, and sched_switch"),
             (Format::Biosnoop, ServiceTime | Issuer) => Yes,
@@ -107,19 +139,15 @@ impl Format {
             (Format::Csv, ServiceTime) => With("issue, and completion or latency"),
             (Format::Csv, QueueTime) => With("queueing time"),
             (Format::Csv, Issuer) => With("process or tid"),
-            (Format::PerfScript, AppLaunches)
+            (Format::PerfScript, WaitedThread | AppLaunches)
             | (Format::PerfData, WaitReason | AppLaunches | LateFrames)
             | (Format::Ftrace | Format::PerfScript | Format::Systrace, LateFrames)
+            | (Format::TraceDat, SyncCalls | AppLaunches | LateFrames)
             | (Format::MsrCambridge, QueueTime | Issuer)
             | (Format::DiskSim | Format::Vscsi, _)
             | (
-                Format::Blktrace
-                | Format::Blkparse
-                | Format::TraceDat
-                | Format::Biosnoop
-                | Format::MsrCambridge
-                | Format::Csv,
-                Blocked | WaitReason | SyncCalls | AppLaunches | LateFrames,
+                Format::Blktrace | Format::Blkparse | Format::Biosnoop | Format::MsrCambridge | Format::Csv,
+                Blocked | WaitedRequest | WaitedThread | WaitReason | SyncCalls | AppLaunches | LateFrames,
             ) => No,
         }
     }
@@ -181,14 +209,19 @@ mod tests {
         assemble(&mut *reader, AssemblerOptions::default(), &mut rows).expect("memory reads");
         let has_mark = |begin: &str| rows.marks.iter().any(|mark| mark.name.starts_with(begin));
         let waits = !rows.waits.is_empty();
+        let is_for_thread = |row: &fonio_core::Wait| row.blocked_in.is_some() && row.waker_tid.is_some();
+        // Waits in other states than D are recorded during launches.
+        let has_path = rows.waits.iter().any(|row| row.blocked_in.is_none());
         let known = [
             (TraceQuestion::ServiceTime, rows.requests.iter().any(|row| row.service().is_some())),
             (TraceQuestion::QueueTime, rows.requests.iter().any(|row| row.queue().is_some())),
             (TraceQuestion::Issuer, rows.requests.iter().any(|row| row.tid.is_some())),
             (TraceQuestion::Blocked, waits),
+            (TraceQuestion::WaitedRequest, rows.waits.iter().any(|row| row.request_id.is_some())),
+            (TraceQuestion::WaitedThread, rows.waits.iter().any(is_for_thread)),
             (TraceQuestion::WaitReason, rows.waits.iter().any(|row| row.function.is_some())),
             (TraceQuestion::SyncCalls, !rows.calls.is_empty()),
-            (TraceQuestion::AppLaunches, waits && has_mark("launching: ")),
+            (TraceQuestion::AppLaunches, has_path && has_mark("launching: ")),
             (TraceQuestion::LateFrames, waits && has_mark(LATE_FRAME)),
         ];
         known.into_iter().filter(|(_, is_known)| *is_known).map(|(question, _)| question).collect()
@@ -199,13 +232,16 @@ a-30 [000] ..... 1.000000: tracing_mark_write: S|9|launching: com.example|0
 a-30 [000] ..... 1.001000: f2fs_sync_file_enter: dev = (8,0), ino = 12
 a-30 [000] ..... 1.002000: block_bio_queue: 8,0 WS 8 + 8 [a]
 a-30 [000] ..... 1.003000: block_rq_issue: 8,0 WS 4096 () 8 + 8 [a]
-a-30 [000] d..2. 1.004000: sched_switch: prev_comm=a prev_pid=30 prev_prio=1 prev_state=D ==> next_comm=b next_pid=0 next_prio=1
+a-30 [000] d..2. 1.004000: sched_switch: prev_comm=a prev_pid=30 prev_prio=1 prev_state=D ==> next_comm=b next_pid=31 next_prio=1
+b-31 [000] d..2. 1.004500: sched_switch: prev_comm=b prev_pid=31 prev_prio=1 prev_state=D ==> next_comm=b next_pid=0 next_prio=1
 <idle>-0 [000] d..2. 1.005000: block_rq_complete: 8,0 WS () 8 + 8 [0]
 <idle>-0 [000] d..2. 1.006000: sched_waking: comm=a pid=30 prio=1 target_cpu=000
 <idle>-0 [000] d..2. 1.006001: sched_blocked_reason: pid=30 iowait=1 caller=io_schedule+0x1/0x2
 <idle>-0 [000] d..2. 1.007000: sched_switch: prev_comm=b prev_pid=0 prev_prio=1 prev_state=R ==> next_comm=a next_pid=30 next_prio=1
 a-30 [000] ..... 1.008000: f2fs_sync_file_exit: dev = (8,0), ino = 12, datasync = 0, ret = 0
-a-30 [000] ..... 1.009000: tracing_mark_write: F|9|launching: com.example|0
+a-30 [000] d..2. 1.008500: sched_waking: comm=b pid=31 prio=1 target_cpu=000
+a-30 [000] d..2. 1.008600: sched_switch: prev_comm=a prev_pid=30 prev_prio=1 prev_state=S ==> next_comm=b next_pid=31 next_prio=1
+b-31 [000] ..... 1.009000: tracing_mark_write: F|9|launching: com.example|0
 ";
 
     /// The same events as `perf script` prints them, without marks.
@@ -233,6 +269,7 @@ a-30 [000] ..... 1.009000: tracing_mark_write: F|9|launching: com.example|0
             \tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\
             \tfield:sector_t sector;\toffset:16;\tsize:8;\tsigned:0;\n\
             \tfield:unsigned int nr_sector;\toffset:12;\tsize:4;\tsigned:0;\n\
+            \tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;\n\
             \tfield:pid_t prev_pid;\toffset:8;\tsize:4;\tsigned:1;\n\
             \tfield:int prev_state;\toffset:12;\tsize:4;\tsigned:1;\n\
             \tfield:pid_t next_pid;\toffset:16;\tsize:4;\tsigned:1;\n";
@@ -252,7 +289,7 @@ a-30 [000] ..... 1.009000: tracing_mark_write: F|9|launching: com.example|0
             systems: vec![
                 ("block".into(), formats(&blocks)),
                 ("f2fs".into(), formats(&syncs)),
-                ("sched".into(), formats(&[("sched_switch", 6)])),
+                ("sched".into(), formats(&[("sched_switch", 6), ("sched_waking", 7)])),
             ],
             events: vec![Event::tracepoint(vec![1])],
             clocks: None,
@@ -260,10 +297,14 @@ a-30 [000] ..... 1.009000: tracing_mark_write: F|9|launching: com.example|0
                 sample(11, 4, 30, [0; 3]),
                 sample(12, 1, 30, [8, 8, 64]),
                 sample(13, 2, 30, [8, 8, 64]),
-                sample(14, 6, 30, [30, 2, 0]),
+                sample(14, 6, 30, [30, 2, 31]),
+                sample(14, 6, 31, [31, 2, 0]),
                 sample(15, 3, 0, [8, 8, 64]),
+                sample(16, 7, 0, [30, 0, 0]),
                 sample(18, 6, 0, [0, 0, 30]),
                 sample(19, 5, 30, [0; 3]),
+                sample(20, 7, 30, [31, 0, 0]),
+                sample(21, 6, 30, [30, 1, 31]),
             ],
             packed_together: 0,
         }
@@ -290,13 +331,16 @@ a-30 [000] ..... 1.009000: tracing_mark_write: F|9|launching: com.example|0
             event(11, 30, 255, &sync),
             event(12, 30, 119, &request(119)),
             event(13, 30, 45, &request(45)),
-            event(14, 30, 4, &switch(30, 2, 0)),
+            event(14, 30, 4, &switch(30, 2, 31)),
+            event(14, 31, 4, &switch(31, 2, 0)),
             event(15, 0, 125, &request(125)),
             event(16, 0, 20, &Message::new().bytes(1, b"a").number(2, 30)),
             event(17, 0, 18, &Message::new().number(1, 30).number(2, 1).number(3, 1)),
             event(18, 0, 4, &switch(0, 0, 30)),
             event(19, 30, 256, &sync),
-            event(20, 30, 3, &print(b"F|9|launching: com.example|0")),
+            event(19, 30, 20, &Message::new().bytes(1, b"b").number(2, 31)).number(5, 0),
+            event(20, 30, 4, &switch(30, 1, 31)),
+            event(20, 31, 3, &print(b"F|9|launching: com.example|0")),
         ];
         let bundle =
             events.iter().fold(Message::new().number(1, 0), |bundle, event| bundle.message(2, event));

@@ -8,11 +8,13 @@ use fonio_core::{Batch, DeviceId, Meta, RowSink, TraceReader};
 
 use crate::assembler::{Assembler, AssemblerOptions};
 use crate::span::TraceSpan;
+use crate::waits::{Tap, Waits};
 
 /// Reads `reader` to its end, assembles its events, and pushes the rows into `sink`.
 ///
 /// Requests and bios are pushed in completion order, with calls of [`RowSink::settled`] between them. A sink
-/// that needs the order of the tables must sort the rows. The returned [`Meta`] lacks facts that can be found
+/// that needs the order of the tables must sort the rows. If the trace shows waits of threads, no rows settle before
+/// its end, so a sink that sorts gets all waits before the first request. The returned [`Meta`] lacks facts that can be found
 /// only on the recorded machine. The writer must also fill in `rows`. Fails if the reader's stream or the
 /// sink fails. Damage in the input only causes diagnostics.
 pub fn assemble(
@@ -24,6 +26,7 @@ pub fn assemble(
     let mut batch = Batch::default();
     let mut seen = Seen::default();
     let mut calls = 0;
+    let mut waits = Waits::new(reader.may_show_waits());
     loop {
         let more = reader.next_batch(&mut batch)?;
         let fresh = seen.span.ends().is_none();
@@ -37,9 +40,6 @@ pub fn assemble(
         for row in &batch.marks {
             sink.mark(row)?;
         }
-        for row in &batch.waits {
-            sink.wait(row)?;
-        }
         for row in &mut batch.calls {
             row.call_id = calls;
             calls += 1;
@@ -51,12 +51,15 @@ pub fn assemble(
         for row in &batch.diagnostics {
             sink.diagnostic(row)?;
         }
-        assembler.batch(&batch, sink)?;
+        waits.events(&batch);
+        assembler.batch(&batch, &mut Tap { waits: &mut waits, next: sink })?;
+        waits.batch(&mut batch, sink)?;
         if !more {
             break;
         }
     }
-    let assembly = assembler.finish(sink)?;
+    waits.finish(sink)?;
+    let assembly = assembler.finish(&mut Tap { waits: &mut waits, next: sink })?;
     seen.span.outliers().iter().try_for_each(|diagnostic| sink.diagnostic(diagnostic))?;
     let names: BTreeMap<DeviceId, String> = reader.device_names().into_iter().collect();
     let device = |id| Device { id, name: names.get(&id).cloned(), ..Device::default() };

@@ -70,7 +70,7 @@ impl TraceSpan {
         batch.events.retain(|event| !is_absurd(event.time));
         batch.requests.retain(|row| !is_absurd(row.order_time()) && !row.completed.is_some_and(is_absurd));
         batch.marks.retain(|mark| !is_absurd(mark.at));
-        batch.waits.retain(|wait| !is_absurd(wait.began) && !wait.ended.is_some_and(is_absurd));
+        batch.waits.retain(|wait| !is_absurd(wait.row.began) && !wait.row.ended.is_some_and(is_absurd));
         batch.calls.retain(|call| !is_absurd(call.entered) && !call.exited.is_some_and(is_absurd));
         batch.samples.retain(|sample| !is_absurd(sample.time));
         self.left_out += absurd.iter().map(|run| run.count).sum::<u64>();

@@ -39,6 +39,11 @@ impl Syncs {
         })
     }
 
+    /// Returns whether a thread is in a sync call.
+    pub fn is_in(&self, tid: u32) -> bool {
+        self.open.contains_key(&tid)
+    }
+
     /// Forgets all calls, because events were lost.
     pub fn forget(&mut self) {
         self.open.clear();

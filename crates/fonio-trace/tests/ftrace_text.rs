@@ -97,7 +97,7 @@ system-900 (900) [001] ...1 1.070000: tracing_mark_write: F|900|launching: com.e
 ";
     let (all, reader) = read_all(text.as_bytes());
     assert_eq!(reader.source().shows, ["scheduler"]);
-    let shown: Vec<String> = (all.waits.iter())
+    let shown: Vec<String> = (all.waits.iter().map(|seen| &seen.row))
         .map(|wait| {
             let ended = wait.ended.expect("it ended");
             format!("{} {} {} {:?} {:?}", wait.tid, wait.began.0, ended.0, wait.io_wait, wait.function)
@@ -113,6 +113,8 @@ system-900 (900) [001] ...1 1.070000: tracing_mark_write: F|900|launching: com.e
         .collect();
     expect![[r#"
         30 1010000000 1040000000 Some(Yes) Some("wait_on_page_bit")
+        30 1040000000 1041000000 None None
+        30 1050001000 1051000000 None None
         30 1052000000 1062000000 Some(Unknown) None
         fdatasync 30 1050000000 Some(1063000000)
         launching: com.example 1000000000 Some(1070000000)"#]]
@@ -120,7 +122,10 @@ system-900 (900) [001] ...1 1.070000: tracing_mark_write: F|900|launching: com.e
     // A wait across lost events is left out.
     let lost = text.replacen("<idle>-0 (-----) [001]", "CPU:0 [LOST 3 EVENTS]\n<idle>-0 (-----) [001]", 1);
     let (all, _) = read_all(lost.as_bytes());
-    assert_eq!(all.waits.iter().map(|wait| wait.began.0).collect::<Vec<_>>(), [1_052_000_000]);
+    assert_eq!(
+        all.waits.iter().map(|seen| &seen.row).map(|wait| wait.began.0).collect::<Vec<_>>(),
+        [1_050_001_000, 1_052_000_000]
+    );
 }
 
 #[test]

@@ -5,3 +5,4 @@ mod assembler_traces;
 mod ftrace_text;
 mod large_inputs;
 mod recognise;
+mod waits;

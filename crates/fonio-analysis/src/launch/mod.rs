@@ -11,25 +11,22 @@
 //! Equation (1) of that paper computes the storage part of an interval from the interval's own rates, which
 //! yields the interval itself. This module uses the measured times of the waits instead.
 
+pub(crate) mod path;
+
+use fonio_core::meta::SHOWS_SCHEDULER;
 use fonio_core::{Nanos, Timestamp, Unit, WaitReason};
-use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::figures::facts::Facts;
 use crate::question::context::{Context, Ending};
-use crate::question::threads::Threads;
 use crate::question::{Question, Row};
+pub use path::CriticalPath;
 
 const MARK: &str = "launch";
-/// Maximum number of waits stored. If a launch has more waits, no critical path is computed.
-const WAITS_MAX: usize = 4_000_000;
-/// Maximum number of threads whose waits are stored; the same applies to them.
-const THREADS_MAX: usize = 1 << 16;
 /// The verdict mentions storage if its share is at least this value. Courville and Chen call smaller shares
 /// light.
 const LIGHT_BELOW: f64 = 0.09;
-const THREADS_LISTED: usize = 20;
 
 /// A launch and its critical path, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -150,173 +147,57 @@ impl Parts {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Interval {
-    began: Timestamp,
-    ended: Timestamp,
-    reason: WaitReason,
-    waker: Option<u32>,
-    has_request: bool,
-}
-
 #[derive(Debug, Default)]
 pub(crate) struct LaunchTally {
     mark: Option<(Timestamp, Option<Timestamp>, Option<u32>)>,
-    threads: FxHashMap<u32, Vec<Interval>>,
-    count: usize,
 }
 
 impl Question for LaunchTally {
     type Answer = Option<Launch>;
 
-    fn row(&mut self, row: Row, _: &mut Context) {
+    fn row(&mut self, row: Row, context: &mut Context) {
         match row {
             Row::Mark(row) if row.name == MARK && self.mark.is_none() => {
                 self.mark = Some((row.at, row.until, row.tid));
             }
-            // A trace of the scheduler shows only the waits in state D; its marks are those of other programs.
-            Row::Wait(row) if row.io_wait.is_none() => {
-                self.count += 1;
-                if self.count == WAITS_MAX + 1 || self.threads.len() > THREADS_MAX {
-                    self.count = self.count.max(WAITS_MAX + 1);
-                    self.threads = FxHashMap::default();
-                }
-                if self.count <= WAITS_MAX {
-                    self.threads.entry(row.tid).or_default().push(Interval {
-                        began: row.began,
-                        ended: row.ended.unwrap_or(Timestamp::MAX),
-                        reason: row.reason,
-                        waker: row.waker_tid,
-                        has_request: row.request_id.is_some(),
-                    });
-                }
-            }
+            Row::Wait(row) => context.intervals.add(row),
             _ => {}
         }
     }
 
     /// Returns `None` if there is no launch, or if the launch has too many waits.
-    fn finish(mut self, end_of_rows: &mut Ending) -> Option<Launch> {
+    fn finish(self, end_of_rows: &mut Ending) -> Option<Launch> {
         let (meta, span_began) = (end_of_rows.meta, end_of_rows.began());
-        let names = &mut end_of_rows.context.threads;
-        let (began, until, root) = self.mark?;
-        let (until, root) = (until?, root?);
-        if self.count > WAITS_MAX || until <= began || !self.threads.contains_key(&root) {
+        // The marks of a foreign trace are those of other programs.
+        if meta.source.shows.iter().any(|shown| shown == SHOWS_SCHEDULER) {
             return None;
         }
-        for intervals in self.threads.values_mut() {
-            intervals.sort_by_key(|interval| (interval.began, interval.ended));
+        let Context { intervals, threads: names, .. } = &mut end_of_rows.context;
+        let (began, until, root) = self.mark?;
+        let (until, root) = (until?, root?);
+        if until <= began || !intervals.has(root) {
+            return None;
         }
+        intervals.sort();
         let user_share = meta
             .command_user_ns
             .zip(meta.command_system_ns)
             .and_then(|(user, system)| (user + system > 0).then(|| user as f64 / (user + system) as f64));
-        let (end, last) = self.last_active(root, began, until);
-        let mut launch = Launch {
+        let (end, last) = intervals.last_active(root, began, until);
+        let CriticalPath { path, storage_waits, storage_waits_with_request, programs } =
+            intervals.follow((began, end), last, names);
+        Some(Launch {
+            verdict: path.verdict(),
             began_ns: began - span_began,
             duration_ns: end - began,
+            path,
             user_share,
-            threads: self.threads.len() as u64,
-            ..Launch::default()
-        };
-        for interval in self.threads.values().flatten() {
-            let covered = interval.ended.min(end) - interval.began.max(began);
-            *launch.all_threads.of(interval.reason) += covered;
-        }
-        self.follow(&mut launch, (began, end), last, names);
-        launch.verdict = launch.path.verdict();
-        Some(launch)
-    }
-}
-
-impl LaunchTally {
-    /// Returns the end of the critical path. If the launch's first thread ended, the path ends at the end of
-    /// this thread. Otherwise, the path ends when the last active thread of the launch began to wait.
-    fn last_active(&self, root: u32, began: Timestamp, until: Timestamp) -> (Timestamp, u32) {
-        let waits_at_end = self.threads[&root].iter().any(|i| i.began < until && until < i.ended);
-        if !waits_at_end {
-            return (until, root);
-        }
-        // The `waits` table does not show when a thread ended. A thread that still exists has a later wait,
-        // at the latest when it ends.
-        let lives = |intervals: &[Interval]| intervals.iter().any(|i| i.ended > until);
-        let last =
-            self.threads.iter().filter(|(_, intervals)| lives(intervals)).filter_map(|(tid, intervals)| {
-                let before = intervals[..intervals.partition_point(|i| i.began <= until)].last()?;
-                // A thread that runs at the end of the launch was active until the end.
-                let active = if before.ended < until { until } else { before.began };
-                Some((active, std::cmp::Reverse(*tid)))
-            });
-        last.max().map_or((until, root), |(at, tid)| (at.max(began + Nanos(1)), tid.0))
-    }
-
-    fn follow(
-        &self,
-        launch: &mut Launch,
-        (began, end): (Timestamp, Timestamp),
-        last: u32,
-        names: &mut Threads,
-    ) {
-        let mut programs: FxHashMap<u32, Parts> = FxHashMap::default();
-        let (mut at, mut tid) = (end, last);
-        // Stop a path that keeps switching between threads without moving back in time.
-        let mut jumps = 0;
-        while at > began {
-            let program = names.name_at(Some(tid), at);
-            let parts = programs.entry(program).or_default();
-            let mut spend = |part: &dyn Fn(&mut Parts) -> &mut Nanos, from: Timestamp, at: &mut Timestamp| {
-                let from = from.max(began);
-                *part(&mut launch.path) += *at - from;
-                *part(parts) += *at - from;
-                *at = from;
-            };
-            let intervals = self.threads.get(&tid).map_or(&[][..], Vec::as_slice);
-            let place = intervals.partition_point(|interval| interval.began < at);
-            let Some(interval) = place.checked_sub(1).map(|place| intervals[place]) else {
-                // The path has reached the start of the thread, or the recording shows nothing about the
-                // thread.
-                match intervals.first().and_then(|first| first.waker) {
-                    Some(maker) if jumps <= self.threads.len() && self.threads.contains_key(&maker) => {
-                        tid = maker;
-                        jumps += 1;
-                    }
-                    _ => spend(&|parts| &mut parts.unknown_ns, began, &mut at),
-                }
-                continue;
-            };
-            if interval.ended < at {
-                spend(&|parts| &mut parts.running_ns, interval.ended, &mut at);
-                jumps = 0;
-                continue;
-            }
-            let goes_on =
-                matches!(interval.reason, WaitReason::Lock | WaitReason::Thread | WaitReason::Unknown);
-            if let Some(waker) = interval.waker
-                && goes_on
-                && interval.ended == at
-                && jumps <= self.threads.len()
-                && self.threads.contains_key(&waker)
-            {
-                tid = waker;
-                jumps += 1;
-                continue;
-            }
-            if interval.reason == WaitReason::Storage {
-                launch.storage_waits += 1;
-                launch.storage_waits_with_request += u64::from(interval.has_request);
-            }
-            spend(&|parts| parts.of(interval.reason), interval.began, &mut at);
-            jumps = 0;
-        }
-        assert!(launch.path.sum_ns() == launch.duration_ns, "the path covers the launch exactly once");
-        let mut programs: Vec<ProgramTime> = programs
-            .into_iter()
-            .map(|(program, path)| ProgramTime { name: names.name(program).to_owned(), path })
-            .filter(|program| program.path.sum_ns() > Nanos(0))
-            .collect();
-        programs.sort_by(|a, b| b.path.sum_ns().cmp(&a.path.sum_ns()).then_with(|| a.name.cmp(&b.name)));
-        programs.truncate(THREADS_LISTED);
-        launch.programs = programs;
+            storage_waits,
+            storage_waits_with_request,
+            all_threads: intervals.all_threads(began, end),
+            threads: intervals.threads(),
+            programs,
+        })
     }
 }
 

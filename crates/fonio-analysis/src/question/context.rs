@@ -14,6 +14,7 @@ use crate::causes::names::FileNames;
 use crate::causes::process::ProcessCounts;
 use crate::device::info::{DeviceCount, DeviceInfo};
 use crate::filter::FilterOptions;
+use crate::launch::path::Intervals;
 use crate::requests::class::Class;
 use crate::requests::times::{ResponseTally, ServiceTally};
 
@@ -35,6 +36,8 @@ pub(crate) struct Context {
     pub(crate) service: ServiceTally,
     pub(crate) response: ResponseTally,
     pub(crate) processes: ProcessCounts,
+    /// The waits of all threads, for critical paths.
+    pub(crate) intervals: Intervals,
     filter: Option<FilterOptions>,
     flushes: FlushFinder,
     /// Start of the recording according to its producer.
@@ -75,6 +78,7 @@ impl Context {
             service: ServiceTally::default(),
             response: ResponseTally::default(),
             processes: ProcessCounts::default(),
+            intervals: Intervals::default(),
             filter: options.filter.clone(),
             flushes: FlushFinder::new(options.fua_counts_as_flush),
             began: None,

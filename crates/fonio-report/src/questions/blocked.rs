@@ -50,7 +50,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
             .filter(|table| !table.rows.is_empty())
             .collect(),
         hints: Vec::new(),
-        notes: notes(blocked),
+        notes: notes(about, blocked),
     })
 }
 
@@ -273,10 +273,15 @@ fn timeline(about: &About<'_>, blocked: &Blocked) -> Option<Chart> {
     })
 }
 
-fn notes(blocked: &Blocked) -> Vec<String> {
+fn notes(about: &About<'_>, blocked: &Blocked) -> Vec<String> {
     let others = if blocked.is_sampled {
         "The threads were sampled from /proc: times are estimates, a wait seen in one sample counts for the time between two \
          samples, and waits for other threads are missing."
+    } else if about.analysis.uninterruptible.is_some() {
+        "The waits come from the scheduler's events in the trace. A wait is for storage if a request completed just before its end, if \
+         the kernel counted it as I/O, if it was in a sync call, or if the trace names a function of the kernel that waits for \
+         storage. A wait for a thread counts if both were in state D. Waits in other states, such as for asynchronous I/O, are \
+         missing."
     } else if blocked.is_partial {
         "The recording was made without BPF: waits for another thread of a program (a lock that it held, or its reply) and \
          for asynchronous I/O are missing."

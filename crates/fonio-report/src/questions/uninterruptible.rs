@@ -22,10 +22,18 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         id: "uninterruptible".into(),
         question: "Who was blocked in the kernel?".into(),
         answer: words,
-        tables: [launches(answer), late_frames(answer), threads(answer), functions(answer), syncs(answer)]
-            .into_iter()
-            .filter(|table| !table.rows.is_empty())
-            .collect(),
+        tables: [
+            launches(answer),
+            paths(answer),
+            programs(answer),
+            late_frames(answer),
+            threads(answer),
+            functions(answer),
+            syncs(answer),
+        ]
+        .into_iter()
+        .filter(|table| !table.rows.is_empty())
+        .collect(),
         notes: notes(answer),
         ..Section::default()
     })
@@ -102,6 +110,55 @@ fn launches(answer: &Uninterruptible) -> Table {
         .table
 }
 
+/// The critical path of each launch.
+fn paths(answer: &Uninterruptible) -> Table {
+    let rows = answer.launches.iter().filter_map(|launch| Some((launch, launch.path.as_ref()?)));
+    Table::of("Critical paths of launches", rows)
+        .column("Package", "", |(launch, _)| Cell::Name(launch.package.clone()))
+        .whose()
+        .column("Took", "", |(launch, _)| launch.duration_ns)
+        .column("Running", "", |(_, found)| found.path.running_ns)
+        .column("Storage", "Blocked on storage, also of threads for which the app waited.", |(_, found)| {
+            found.path.storage_ns
+        })
+        .column("No processor", "Ready to run while other threads used the processors.", |(_, found)| {
+            found.path.cpu_ns
+        })
+        .column("Others", "Waits for threads and locks that could not be followed.", |(_, found)| {
+            found.path.thread_ns + found.path.lock_ns
+        })
+        .column(
+            "Unknown",
+            "Waits for an unknown reason, such as an interrupt of another device.",
+            |(_, found)| {
+                let path = &found.path;
+                path.unknown_ns + path.timer_ns + path.network_ns
+            },
+        )
+        .column("Waits", "Number of waits for storage on the path.", |(_, found)| {
+            Cell::count(found.storage_waits, Unit::Count)
+        })
+        .column("Requests", "Number of these waits whose ending request is known.", |(_, found)| {
+            Cell::count(found.storage_waits_with_request, Unit::Count)
+        })
+        .table
+}
+
+/// The programs on the critical path of each launch.
+fn programs(answer: &Uninterruptible) -> Table {
+    let rows = answer.launches.iter().filter_map(|launch| Some((launch, launch.path.as_ref()?)));
+    let rows = rows.flat_map(|(launch, found)| found.programs.iter().map(move |program| (launch, program)));
+    Table::of("Threads on the critical paths", rows)
+        .column("Launch of", "", |(launch, _)| Cell::Name(launch.package.clone()))
+        .whose()
+        .column("Thread", "", |(_, program)| Cell::Name(program.name.clone()))
+        .column("Time", "Its part of the critical path.", |(_, program)| program.path.sum_ns())
+        .column("Running", "", |(_, program)| program.path.running_ns)
+        .column("Storage", "", |(_, program)| program.path.storage_ns)
+        .column("No processor", "", |(_, program)| program.path.cpu_ns)
+        .table
+}
+
 fn late_frames(answer: &Uninterruptible) -> Table {
     let rows = drawing(&answer.late_frames, |frame: &LateFrame| &frame.threads);
     let table = Table::of("Late frames of apps", rows)
@@ -172,6 +229,13 @@ fn notes(answer: &Uninterruptible) -> Vec<String> {
          three times must not be added up to a time of I/O. Waits in other states, such as for a FUSE file system, are missing."
             .to_owned(),
     ];
+    if answer.launches.iter().any(|launch| launch.path.is_some()) {
+        notes.push(
+            "The critical path of a launch is followed backwards from its end: from the app's UI thread or RenderThread, each wait \
+             for another thread leads into the thread that ended it. Each moment counts once."
+                .to_owned(),
+        );
+    }
     if answer.all.unknown_ns == answer.all.total_ns() && answer.all.waits > 0 {
         notes.push(
             "The trace lacks the event sched_blocked_reason, which only Android's kernels have: it does not show which waits \

@@ -23,6 +23,8 @@ pub(super) struct Head<'a> {
     /// The process, if the line contains it and the kernel knew it.
     pub pid: Option<u32>,
     pub cpu: u32,
+    /// Whether an interrupt caused the event; `None` if the line does not show it.
+    pub is_interrupt: Option<bool>,
     pub time: Timestamp,
     /// Whether the time has no fraction. If there is no fraction, the trace clock was a counter, and the
     /// value is not a time in nanoseconds.
@@ -38,12 +40,25 @@ pub(super) fn parse(line: &[u8]) -> Option<Head<'_>> {
         let (comm, tid, pid) = task(&line[..bracket])?;
         let (cpu, rest) = number(&line[bracket + 1..])?;
         let rest = skip_spaces(rest.strip_prefix(b"] ")?);
-        let (time, counter, rest) = match timestamp(rest) {
-            Some(found) => found,
-            None => timestamp(skip_spaces(&rest[memchr(b' ', rest)?..]))?,
+        let (is_interrupt, (time, counter, rest)) = match timestamp(rest) {
+            Some(found) => (None, found),
+            None => {
+                let (flags, rest) = rest.split_at(memchr(b' ', rest)?);
+                (is_interrupt(flags), timestamp(skip_spaces(rest))?)
+            }
         };
         let (event, payload) = event(skip_spaces(rest));
-        Some(Head { comm, tid, pid, cpu: u32::try_from(cpu).ok()?, time, counter, event, payload })
+        Some(Head {
+            comm,
+            tid,
+            pid,
+            cpu: u32::try_from(cpu).ok()?,
+            is_interrupt,
+            time,
+            counter,
+            event,
+            payload,
+        })
     })
 }
 
@@ -75,12 +90,22 @@ pub(super) fn parse_perf(line: &[u8]) -> Option<Head<'_>> {
             tid: u32::try_from(tid).ok()?,
             pid: pid.and_then(|pid| u32::try_from(pid).ok()),
             cpu: u32::try_from(cpu).ok()?,
+            is_interrupt: None,
             time,
             counter,
             event,
             payload,
         })
     })
+}
+
+/// Reads the third of the flags such as `d.h1.`: the interrupt in which the event happened.
+fn is_interrupt(flags: &[u8]) -> Option<bool> {
+    match flags.get(2)? {
+        b'.' => Some(false),
+        b'h' | b'H' | b's' | b'z' | b'Z' => Some(true),
+        _ => None,
+    }
 }
 
 /// Reads `comm-tid` or `comm-tid (pid)` with spaces around it.
@@ -174,6 +199,21 @@ mod tests {
                 String::from_utf8_lossy(head.event),
                 String::from_utf8_lossy(head.payload),
             ),
+        }
+    }
+
+    #[test]
+    fn the_flags_show_interrupts() {
+        for (flags, expected) in [
+            ("d..2.", Some(false)),
+            ("d.h1.", Some(true)),
+            ("d.s3.", Some(true)),
+            ("dNH2", Some(true)),
+            ("", None),
+            ("d...", Some(false)),
+        ] {
+            let line = format!("a-1 [000] {flags} 1.000000: sched_waking: comm=b pid=2");
+            assert_eq!(parse(line.as_bytes()).unwrap().is_interrupt, expected, "{flags}");
         }
     }
 

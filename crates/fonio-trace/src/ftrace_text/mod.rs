@@ -14,15 +14,17 @@ mod other;
 
 use std::io::{self, Read};
 
-use fonio_core::meta::{Clock, SHOWS_SCHEDULER, Source};
+use fonio_core::meta::{Clock, Source};
 use fonio_core::threads::{NameOrigin, SeenThreads};
-use fonio_core::{Batch, BlockEvent, Diagnostic, Flags, KindSet, Severity, Timestamp, TraceReader};
+use fonio_core::{
+    Batch, BlockEvent, Diagnostic, EventKind, Flags, KindSet, Severity, Timestamp, TraceReader,
+};
 use memchr::memmem;
 
 use crate::complaints::{Complaints, InputPlace};
 use crate::input::Input;
 use crate::lines::{Line, Lines};
-use crate::scheduling::Sleeps;
+use crate::scheduling::{Sleeps, Switch, WakeUp};
 use crate::syncs::Syncs;
 use block::Parsed;
 use lost::Gaps;
@@ -85,6 +87,10 @@ impl TraceReader for FtraceReader {
 
     fn clock(&self) -> Clock {
         self.text.clock()
+    }
+
+    fn may_show_waits(&self) -> bool {
+        true
     }
 }
 
@@ -173,9 +179,7 @@ impl<R: Read> FtraceText<R> {
 
     pub(crate) fn shows(&self) -> Vec<String> {
         let mut shows = self.state.shows.names();
-        if self.state.sleeps.seen {
-            shows.push(SHOWS_SCHEDULER.to_owned());
-        }
+        self.state.sleeps.shows(&mut shows);
         shows
     }
 
@@ -251,6 +255,9 @@ impl State {
             }
             Parsed::Block(block) => {
                 self.shows.insert(block.kind);
+                if block.kind == EventKind::Complete {
+                    self.sleeps.completion(head.cpu, head.time);
+                }
                 if let Some(comm) = block.comm {
                     let row = self.threads.seen(head.tid, head.pid, Some(comm), NameOrigin::Event, head.time);
                     batch.threads.extend(row);
@@ -280,6 +287,7 @@ impl State {
                 if let Some(zero) = other::unix_ns_at_zero(text, head.time) {
                     self.unix_ns_at_zero = Some(zero);
                 }
+                self.sleeps.launches.wrote(text, head.time);
                 batch.marks.extend(self.marks.wrote(text, head.tid, head.time));
             }
             other::Other::Names(names) => {
@@ -288,18 +296,32 @@ impl State {
                     batch.threads.extend(row);
                 }
             }
-            other::Other::Switch { from, to, is_blocked } => {
+            other::Other::Switch { from, to, left } => {
                 for (tid, pid, comm) in [from, to] {
                     let row = self.threads.seen(tid, pid, Some(comm), NameOrigin::Event, head.time);
                     batch.threads.extend(row);
                 }
-                let wait = self.sleeps.switch(head.cpu, head.time, Some(from.0), is_blocked, to.0);
-                batch.waits.extend(wait);
+                let switch = Switch {
+                    cpu: head.cpu,
+                    at: head.time,
+                    from: Some(from.0),
+                    left,
+                    to: to.0,
+                    is_in_sync: self.syncs.is_in(to.0),
+                };
+                self.sleeps.switch(switch, &mut batch.waits);
             }
-            other::Other::Waking((tid, pid, comm)) => {
+            other::Other::Waking { woken: (tid, pid, comm), is_by_waker } => {
                 let row = self.threads.seen(tid, pid, Some(comm), NameOrigin::Event, head.time);
                 batch.threads.extend(row);
-                self.sleeps.waking(head.time, tid);
+                let is_interrupt = head.is_interrupt.filter(|_| is_by_waker);
+                let (cpu, at, current) = (head.cpu, head.time, Some(head.tid));
+                self.sleeps.waking(WakeUp { cpu, at, tid, current, is_interrupt });
+            }
+            other::Other::Created((tid, pid, comm)) => {
+                let row = self.threads.seen(tid, pid, Some(comm), NameOrigin::Event, head.time);
+                batch.threads.extend(row);
+                self.sleeps.created(head.time, tid, head.tid);
             }
             other::Other::BlockedReason { tid, is_io, function } => {
                 let function = function.map(|name| String::from_utf8_lossy(name).into_owned());
@@ -324,6 +346,7 @@ impl State {
         }
         self.gaps.finish(self.latest, &mut batch.lost);
         batch.marks.extend(self.marks.finish());
+        self.sleeps.finish(&mut batch.waits);
         self.complaints.finish();
         if self.sleeps.cut > 0 {
             batch.diagnostics.push(Diagnostic {

@@ -1,6 +1,7 @@
 //! Reads names, marks and samples from events outside the block layer.
 
 use fonio_core::{Metric, Timestamp};
+use fonio_tracefs::ring_buffer::Left;
 use memchr::{memchr, memchr_iter, memmem};
 
 use super::line::number;
@@ -16,14 +17,19 @@ pub(super) enum Other<'a> {
     Mark(&'a [u8]),
     /// Current names of threads.
     Names([Option<Name<'a>>; 2]),
-    /// The processor switched from one thread to another. `is_blocked` says whether the thread stopped in state D.
+    /// The processor switched from one thread to another.
     Switch {
         from: Name<'a>,
         to: Name<'a>,
-        is_blocked: bool,
+        left: Left,
     },
-    /// A thread was woken.
-    Waking(Name<'a>),
+    /// A thread is being woken. `is_by_waker` says whether the event happened on the processor of the waker.
+    Waking {
+        woken: Name<'a>,
+        is_by_waker: bool,
+    },
+    /// The running thread created a thread.
+    Created(Name<'a>),
     /// The kernel's account of the wait of a thread that was just woken.
     BlockedReason {
         tid: u32,
@@ -53,20 +59,24 @@ pub(super) fn parse<'a>(event: &[u8], payload: &'a [u8]) -> Other<'a> {
                 .find(|at| payload[..*at].ends_with(b" =="))
                 .and_then(|at| payload.get(at + 2..))
                 .unwrap_or_default();
+            let before = &payload[..payload.len() - next.len()];
             let names =
                 [name(payload, b"prev_comm=", b" prev_pid="), name(next, b"next_comm=", b" next_pid=")];
             match names {
-                [Some(from), Some(to)] => {
-                    let before = &payload[..payload.len() - next.len()];
-                    Other::Switch { from, to, is_blocked: is_blocked(before) }
-                }
+                [Some(from), Some(to)] => Other::Switch { from, to, left: left(before) },
+                [None, None] => short_switch(before, next).unwrap_or(Other::Names(names)),
                 names => Other::Names(names),
             }
         }
         b"sched_waking" | b"sched_wakeup" => {
-            name(payload, b"comm=", b" pid=").map_or(Other::Nothing, Other::Waking)
+            let is_by_waker = event == b"sched_waking";
+            let woken = name(payload, b"comm=", b" pid=").or_else(|| Some(short_task(payload)?.0));
+            woken.map_or(Other::Nothing, |woken| Other::Waking { woken, is_by_waker })
         }
-        b"sched_wakeup_new" => Other::Names([name(payload, b"comm=", b" pid="), None]),
+        b"sched_wakeup_new" => {
+            let new = name(payload, b"comm=", b" pid=").or_else(|| Some(short_task(payload)?.0));
+            new.map_or(Other::Nothing, Other::Created)
+        }
         b"sched_blocked_reason" => blocked_reason(payload).unwrap_or(Other::Nothing),
         b"ext4_sync_file_enter" | b"f2fs_sync_file_enter" => Other::SyncEnter { is_data: is_data(payload) },
         b"ext4_sync_file_exit" | b"f2fs_sync_file_exit" => {
@@ -74,7 +84,7 @@ pub(super) fn parse<'a>(event: &[u8], payload: &'a [u8]) -> Other<'a> {
             let result = result.or_else(|| value(payload, b" ret="));
             Other::SyncExit { is_data: is_data(payload), result: result.map(|(result, _)| result) }
         }
-        b"task_newtask" => Other::Names([pid_first(payload, b" comm="), None]),
+        b"task_newtask" => pid_first(payload, b" comm=").map_or(Other::Nothing, Other::Created),
         b"task_rename" => Other::Names([pid_first(payload, b" newcomm="), None]),
         b"cpu_frequency" => match (value(payload, b"state="), value(payload, b"cpu_id=")) {
             (Some((state, _)), Some((_, cpu))) => Other::Sample(Metric::CpuFrequencyKhz, cpu, state),
@@ -95,13 +105,44 @@ pub(super) fn parse<'a>(event: &[u8], payload: &'a [u8]) -> Other<'a> {
     }
 }
 
-/// Returns whether the first part of a switch shows state D: `D`, `DK`, or in kernels before 4.14 `D|W` and the like. `N`
-/// means that the sleep does not count as load: these kernels show idle workers as `D|N`.
-fn is_blocked(switch: &[u8]) -> bool {
-    let Some(at) = memmem::rfind(switch, b" prev_state=") else { return false };
+/// Returns how the thread of the first part of a switch left the processor.
+fn left(switch: &[u8]) -> Left {
+    let Some(at) = memmem::rfind(switch, b" prev_state=") else { return Left::Preempted };
     let state = &switch[at + b" prev_state=".len()..];
+    of_state(&state[..memchr(b' ', state).unwrap_or(state.len())])
+}
+
+/// Reads the letters of a state. State D is `D`, `DK`, or in kernels before 4.14 `D|W` and the like. `N` means that the
+/// sleep does not count as load: these kernels show idle workers as `D|N`.
+fn of_state(state: &[u8]) -> Left {
+    match state.first() {
+        None | Some(b'R') => Left::Preempted,
+        Some(b'X' | b'Z') => Left::Ended,
+        _ => Left::Blocked { uninterruptible: state.contains(&b'D') && !state.contains(&b'N') },
+    }
+}
+
+/// Reads the short text that trace-cmd writes: `fio:1234 [120] D ==> swapper/0:0 [120]`.
+fn short_switch<'a>(from: &'a [u8], to: &'a [u8]) -> Option<Other<'a>> {
+    let (from, rest) = short_task(from)?;
+    let (to, _) = short_task(to)?;
+    let state = rest.trim_ascii();
     let state = &state[..memchr(b' ', state).unwrap_or(state.len())];
-    state.contains(&b'D') && !state.contains(&b'N')
+    Some(Other::Switch { from, to, left: of_state(state) })
+}
+
+/// Reads `fio:1234 [120]`; the priority may be missing. Also returns the text after it. The name may contain colons.
+fn short_task(text: &[u8]) -> Option<(Name<'_>, &[u8])> {
+    let text = text.trim_ascii();
+    memchr_iter(b':', text).find_map(|colon| {
+        let (tid, rest) = number(&text[colon + 1..])?;
+        let rest = match rest.strip_prefix(b" [") {
+            Some(priority) => &priority[memchr(b']', priority)? + 1..],
+            None if rest.is_empty() || rest.starts_with(b" ") => rest,
+            None => return None,
+        };
+        Some(((u32::try_from(tid).ok()?, None, &text[..colon]), rest))
+    })
 }
 
 /// Reads `pid=30235 iowait=0 caller=get_user_pages+0x34/0x70`; Perfetto writes `io_wait=`.
@@ -180,17 +221,21 @@ mod tests {
             (
                 "sched_switch",
                 "prev_comm=a b=c prev_pid=12 prev_prio=120 prev_state=S ==> next_comm=swapper/1 next_pid=0 next_prio=120",
-                Other::Switch { from: (12, None, b"a b=c"), to: (0, None, b"swapper/1"), is_blocked: false },
+                Other::Switch {
+                    from: (12, None, b"a b=c"),
+                    to: (0, None, b"swapper/1"),
+                    left: Left::Blocked { uninterruptible: false },
+                },
             ),
             (
                 "sched_wakeup",
                 "comm=mmcqd/0 pid=95 prio=120 success=1 target_cpu=000",
-                Other::Waking((95, None, b"mmcqd/0")),
+                Other::Waking { woken: (95, None, b"mmcqd/0"), is_by_waker: false },
             ),
             (
                 "sched_wakeup_new",
                 "comm=mmcqd/0 pid=95 prio=120 success=1 target_cpu=000",
-                Other::Names([Some((95, None, b"mmcqd/0")), None]),
+                Other::Created((95, None, b"mmcqd/0")),
             ),
             (
                 "sched_blocked_reason",
@@ -236,7 +281,7 @@ mod tests {
             (
                 "task_newtask",
                 "pid=8 comm=my app clone_flags=3d0f00 oom_score_adj=0",
-                Other::Names([Some((8, None, b"my app")), None]),
+                Other::Created((8, None, b"my app")),
             ),
             (
                 "cpu_frequency",
@@ -250,6 +295,31 @@ mod tests {
             ),
             ("tracing_mark_write", "B|1|x", Other::Mark(b"B|1|x")),
             ("sched_switch", "prev_comm=a prev_pid=", Other::Names([None, None])),
+            (
+                "sched_switch",
+                "fio:7 [120] D ==> swapper/0:0 [120]",
+                Other::Switch {
+                    from: (7, None, b"fio"),
+                    to: (0, None, b"swapper/0"),
+                    left: Left::Blocked { uninterruptible: true },
+                },
+            ),
+            (
+                "sched_switch",
+                "kworker/u8:3:55 [-51] R ==> a:b:9 [120]",
+                Other::Switch {
+                    from: (55, None, b"kworker/u8:3"),
+                    to: (9, None, b"a:b"),
+                    left: Left::Preempted,
+                },
+            ),
+            ("sched_switch", "fio:7 [120] D", Other::Names([None, None])),
+            (
+                "sched_wakeup",
+                "fio:7 [120] success=1 CPU:001",
+                Other::Waking { woken: (7, None, b"fio"), is_by_waker: false },
+            ),
+            ("sched_wakeup_new", "fio:8 [120] CPU:001", Other::Created((8, None, b"fio"))),
             ("cpu_frequency", "state=", Other::Nothing),
             ("irq_handler_entry", "irq=1", Other::Nothing),
         ];
@@ -260,25 +330,28 @@ mod tests {
 
     #[test]
     fn states_of_each_kernel() {
+        let blocked = |uninterruptible| Left::Blocked { uninterruptible };
         for (state, expected) in [
-            ("D", true),
-            ("DK", true),
-            ("D|K", true),
-            ("D|W", true),
-            ("D+", true),
-            ("D|N", false),
-            ("S", false),
-            ("R+", false),
-            ("I", false),
-            ("", false),
+            ("D", blocked(true)),
+            ("DK", blocked(true)),
+            ("D|K", blocked(true)),
+            ("D|W", blocked(true)),
+            ("D+", blocked(true)),
+            ("D|N", blocked(false)),
+            ("S", blocked(false)),
+            ("I", blocked(false)),
+            ("R+", Left::Preempted),
+            ("", Left::Preempted),
+            ("X", Left::Ended),
+            ("Z", Left::Ended),
         ] {
             let line = format!(
                 "prev_comm=D prev_state=D prev_pid=1 prev_prio=120 prev_state={state} ==> next_comm=D next_pid=2 next_prio=1"
             );
-            let Other::Switch { from, to, is_blocked } = parse(b"sched_switch", line.as_bytes()) else {
+            let Other::Switch { from, to, left } = parse(b"sched_switch", line.as_bytes()) else {
                 panic!("{line}")
             };
-            assert_eq!((from.0, to.0, is_blocked), (1, 2, expected), "{state}");
+            assert_eq!((from.0, to.0, left), (1, 2, expected), "{state}");
         }
     }
 

@@ -251,7 +251,8 @@ pub(super) fn tracing_data(bytes: Vec<u8>) -> Result<EventFormats, Refusal> {
 }
 
 /// The events of the scheduler that fonio reads.
-const SCHED_WANTED: [&str; 4] = ["sched_switch", "sched_waking", "sched_wakeup", "sched_blocked_reason"];
+const SCHED_WANTED: [&str; 5] =
+    ["sched_switch", "sched_waking", "sched_wakeup", "sched_blocked_reason", "sched_process_fork"];
 
 /// Returns whether an event is the begin (true) or the end (false) of a sync call, and `None` for other events.
 fn sync_event(name: &str) -> Option<bool> {

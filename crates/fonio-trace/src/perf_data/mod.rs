@@ -15,9 +15,9 @@ mod sample;
 
 use std::io::{self, Read};
 
-use fonio_core::meta::{Clock, SHOWS_SCHEDULER, Source};
+use fonio_core::meta::{Clock, Source};
 use fonio_core::threads::{NameOrigin, SeenThreads};
-use fonio_core::{Batch, BlockEvent, LostEvents, Severity, Timestamp, TraceReader};
+use fonio_core::{Batch, BlockEvent, EventKind, LostEvents, Severity, Timestamp, TraceReader};
 use fonio_tracefs::ring_buffer::{BlockDecoder, Left, Record, SchedDecoder, SchedEvent};
 use rustc_hash::FxHashMap;
 
@@ -33,7 +33,7 @@ use crate::complaints::{Complaints, InputPlace};
 use crate::input::Input;
 use crate::random_access::RandomAccess;
 pub use crate::refusal::Refusal;
-use crate::scheduling::Sleeps;
+use crate::scheduling::{Sleeps, Switch, WakeUp};
 use crate::syncs::Syncs;
 
 /// Number of events, and of records, after which a batch ends.
@@ -79,11 +79,18 @@ enum Item {
     Switch {
         from: u32,
         comm: Comm,
-        is_blocked: bool,
+        left: Left,
         to: u32,
     },
     Waking {
         tid: u32,
+        current: u32,
+        /// Unknown if the event can happen on another processor than the waker's.
+        is_interrupt: Option<bool>,
+    },
+    Created {
+        tid: u32,
+        by: u32,
     },
     BlockedReason {
         tid: u32,
@@ -283,10 +290,12 @@ impl TraceReader for PerfDataReader {
     fn source(&self) -> Source {
         let decoder = self.state.decoders.as_ref().and_then(|decoders| decoders.block.as_ref());
         let mut shows = decoder.map(BlockDecoder::shows).unwrap_or_default();
-        if self.state.sleeps.seen {
-            shows.push(SHOWS_SCHEDULER.to_owned());
-        }
+        self.state.sleeps.shows(&mut shows);
         Source { format: "perf-data".into(), files: vec![self.state.file.clone()], shows }
+    }
+
+    fn may_show_waits(&self) -> bool {
+        true
     }
 
     fn clock(&self) -> Clock {
@@ -504,18 +513,29 @@ impl State {
                     let pid = event.pid.filter(|_| event.tid == Some(tid));
                     self.seen(tid, pid, comm, at, batch);
                 }
+                if block.kind == EventKind::Complete && !is_late {
+                    self.sleeps.completion(cpu, at);
+                }
                 batch.events.push(block);
             }
-            Item::Switch { from, comm, is_blocked, to } => {
+            Item::Switch { from, comm, left, to } => {
                 let pid = event.pid.filter(|_| event.tid == Some(from));
                 self.seen(from, pid, comm, at, batch);
                 if !is_late {
-                    batch.waits.extend(self.sleeps.switch(cpu, at, Some(from), is_blocked, to));
+                    let is_in_sync = self.syncs.is_in(to);
+                    let switch = Switch { cpu, at, from: Some(from), left, to, is_in_sync };
+                    self.sleeps.switch(switch, &mut batch.waits);
                 }
             }
-            Item::Waking { tid } => {
+            Item::Waking { tid, current, is_interrupt } => {
                 if !is_late {
-                    self.sleeps.waking(at, tid);
+                    let current = Some(current);
+                    self.sleeps.waking(WakeUp { cpu, at, tid, current, is_interrupt });
+                }
+            }
+            Item::Created { tid, by } => {
+                if !is_late {
+                    self.sleeps.created(at, tid, by);
                 }
             }
             Item::BlockedReason { tid, is_io } => {
@@ -569,6 +589,7 @@ impl State {
     }
 
     fn finish(&mut self, batch: &mut Batch) {
+        self.sleeps.finish(&mut batch.waits);
         let file = self.file.clone();
         let whole = InputPlace { file: &file, record: None, offset: None };
         let mut add = |severity, code, message: String| {
@@ -622,13 +643,18 @@ impl Decoders {
         }
         if let Some(record) = self.sched.as_ref().and_then(|sched| sched.decode(sample.raw)) {
             return match record.event {
-                SchedEvent::Switch { prev, prev_comm, left, next } => Some(Item::Switch {
-                    from: prev,
-                    comm: Comm::of(prev_comm),
-                    is_blocked: matches!(left, Left::Blocked { uninterruptible: true }),
-                    to: next,
+                SchedEvent::Switch { prev, prev_comm, left, next } => {
+                    Some(Item::Switch { from: prev, comm: Comm::of(prev_comm), left, to: next })
+                }
+                SchedEvent::Waking { tid } => Some(Item::Waking {
+                    tid,
+                    current: record.current,
+                    is_interrupt: Some(record.interrupt.is_some()),
                 }),
-                SchedEvent::Waking { tid } | SchedEvent::Woken { tid } => Some(Item::Waking { tid }),
+                SchedEvent::Woken { tid } => {
+                    Some(Item::Waking { tid, current: record.current, is_interrupt: None })
+                }
+                SchedEvent::Fork { parent, child } => Some(Item::Created { tid: child, by: parent }),
                 SchedEvent::BlockedReason { tid, is_io, .. } => Some(Item::BlockedReason { tid, is_io }),
                 _ => None,
             };

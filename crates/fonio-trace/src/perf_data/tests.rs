@@ -164,7 +164,7 @@ fn files_pipes_and_packed_records_of_both_byte_orders_are_equal() {
     assert_eq!(codes(&plain), [""; 0]);
     assert_eq!((clock.name.as_str(), clock.unix_ns_at_zero), ("mono", Some(999_999_995_000)));
     let waits: Vec<_> =
-        plain.waits.iter().map(|wait| (wait.tid, wait.began.0, wait.ended.unwrap().0)).collect();
+        plain.waits.iter().map(|seen| (seen.row.tid, seen.row.began.0, seen.row.ended.unwrap().0)).collect();
     assert_eq!(waits, [(31, 10_500, 12_000)]);
     let calls: Vec<_> =
         plain.calls.iter().map(|call| (call.name.as_str(), call.entered.0, call.exited.unwrap().0)).collect();

@@ -44,6 +44,16 @@ pub(super) enum Item {
     Waking {
         tid: u32,
         comm: Comm,
+        /// The thread that ran; `None` if it is the thread of the processor's previous switch.
+        current: Option<u32>,
+        /// Whether an interrupt woke the thread; `None` if the trace does not show it.
+        is_interrupt: Option<bool>,
+    },
+    /// A thread created another one.
+    Created {
+        tid: u32,
+        comm: Comm,
+        by: u32,
     },
     /// The kernel's account of the wait of a thread that was just woken.
     BlockedReason {
@@ -181,12 +191,13 @@ pub(super) fn parse(message: &[u8], source: u16, events: &mut Vec<Event>) -> Bun
 
 /// Reads one event.
 fn event(message: &[u8], source: u16, bundle: &mut Bundle, events: &mut Vec<Event>) {
-    let (mut time, mut tid, mut content) = (None, None, None);
+    let (mut time, mut tid, mut flags, mut content) = (None, None, None, None);
     let mut fields = Fields::of(message);
     for (number, value) in fields.by_ref() {
         match (number, value) {
             (1, Value::Varint(value)) => time = Some(value),
             (2, Value::Varint(value)) => tid = u32::try_from(value).ok(),
+            (5, Value::Varint(value)) => flags = Some(value),
             (_, Value::Bytes(value)) => content = Some((number, value)),
             _ => {}
         }
@@ -198,7 +209,7 @@ fn event(message: &[u8], source: u16, bundle: &mut Bundle, events: &mut Vec<Even
     bundle.see(time);
     let Some((number, content)) = content else { return };
     let item = match number {
-        4 | 17 | 18 | 20 | 235 | 236 => scheduler(number, content),
+        4 | 17 | 18 | 20 | 21 | 235 | 236 => scheduler(number, content, tid, flags),
         3 | 43 | 44 | 255 | 256 => tid.and_then(|tid| of_thread(number, content, tid)),
         _ => match block::parse(number, content) {
             block::Parsed::Other => return,
@@ -218,7 +229,7 @@ fn event(message: &[u8], source: u16, bundle: &mut Bundle, events: &mut Vec<Even
 }
 
 /// Reads an event of the scheduler; returns `None` if its fields cannot be read.
-fn scheduler(number: u32, message: &[u8]) -> Option<Item> {
+fn scheduler(number: u32, message: &[u8], current: Option<u32>, flags: Option<u64>) -> Option<Item> {
     let mut numbers = [None; 8];
     let mut names = [Comm::default(); 8];
     let mut fields = Fields::of(message);
@@ -242,9 +253,22 @@ fn scheduler(number: u32, message: &[u8]) -> Option<Item> {
             comm: names[5],
         },
         18 => Item::BlockedReason { tid: tid(1)?, is_io: numbers[3].unwrap_or(0) != 0, caller: numbers[2] },
-        235 => Item::Named { tid: tid(1)?, comm: names[2] },
+        235 => match current {
+            Some(by) => Item::Created { tid: tid(1)?, comm: names[2], by },
+            None => Item::Named { tid: tid(1)?, comm: names[2] },
+        },
+        21 => match current {
+            Some(by) => Item::Created { tid: tid(2)?, comm: names[1], by },
+            None => Item::Named { tid: tid(2)?, comm: names[1] },
+        },
         236 => Item::Named { tid: tid(1)?, comm: names[3] },
-        _ => Item::Waking { tid: tid(2)?, comm: names[1] },
+        // `sched_wakeup` (17) can happen on another processor than the waker's.
+        _ => Item::Waking {
+            tid: tid(2)?,
+            comm: names[1],
+            current,
+            is_interrupt: flags.filter(|_| number == 20).map(is_interrupt),
+        },
     })
 }
 
@@ -281,6 +305,11 @@ fn of_thread(number: u32, message: &[u8], tid: u32) -> Option<Item> {
     })
 }
 
+/// Returns whether the flags of an event show an interrupt: hard (8), soft (16) or not maskable (64).
+fn is_interrupt(flags: u64) -> bool {
+    flags & 0x58 != 0
+}
+
 /// Reads the columns of compact switches and wake-ups.
 fn compact(message: &[u8], source: u16, bundle: &mut Bundle, events: &mut Vec<Event>) {
     let mut columns: [&[u8]; 13] = [&[]; 13];
@@ -314,10 +343,14 @@ fn compact(message: &[u8], source: u16, bundle: &mut Bundle, events: &mut Vec<Ev
         add(time, Item::Switch { from: None, state, to, comm: name(index) });
     }
     time = 0;
-    for ((step, tid), index) in packed(columns[7]).zip(packed(columns[8])).zip(packed(columns[11])) {
+    // Older recorders do not write the flags.
+    let flags = packed(columns[12]).map(Some).chain(std::iter::repeat(None));
+    let wakings = packed(columns[7]).zip(packed(columns[8])).zip(packed(columns[11])).zip(flags);
+    for (((step, tid), index), flags) in wakings {
         time = time.saturating_add(step);
         let Ok(tid) = u32::try_from(tid) else { continue };
-        add(time, Item::Waking { tid, comm: name(index) });
+        let is_interrupt = flags.map(is_interrupt);
+        add(time, Item::Waking { tid, comm: name(index), current: None, is_interrupt });
     }
     let counts = [1, 2, 3, 6, 7, 8, 11].map(|column| packed(columns[column]).count());
     let is_whole = counts[..4].iter().all(|count| *count == counts[0])

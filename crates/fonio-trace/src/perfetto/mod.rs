@@ -25,14 +25,15 @@ mod wire;
 use std::io::{self, Cursor, Read, Take};
 
 use flate2::read::ZlibDecoder;
-use fonio_core::meta::{Clock, SHOWS_SCHEDULER, Source};
-use fonio_core::{Batch, KindSet, Severity, Timestamp, TraceReader, Wait};
+use fonio_core::meta::{Clock, Source};
+use fonio_core::{Batch, EventKind, KindSet, Severity, Timestamp, TraceReader};
+use fonio_tracefs::ring_buffer::Left;
 use rustc_hash::FxHashMap;
 
 use crate::complaints::{Complaints, InputPlace};
 use crate::ftrace_text::marks::Marks;
 use crate::input::Input;
-use crate::scheduling::Sleeps;
+use crate::scheduling::{Sleeps, Switch, WakeUp};
 use crate::syncs::Syncs;
 use bundle::{Event, FtraceClock, Item};
 use frames::Frames;
@@ -56,8 +57,11 @@ const LONG_HEAD: usize = 4096;
 /// Maximum number of kernel functions that are kept.
 const SYMBOLS_MAX: usize = 16 << 10;
 
-/// A bit of the kernel's state of a thread: uninterruptible sleep (`TASK_UNINTERRUPTIBLE`).
+/// Bits of the kernel's state of a thread: any sleep, uninterruptible sleep (`TASK_UNINTERRUPTIBLE`), and the end
+/// (`EXIT_DEAD`, `EXIT_ZOMBIE`).
+const STATES: u64 = 0xff;
 const UNINTERRUPTIBLE: u64 = 2;
+const ENDED: u64 = 0x30;
 
 /// A bit of the kernel's state of a thread: the sleep does not count as load (`TASK_NOLOAD`). Kernels before 4.14
 /// show idle workers with both bits. Later kernels show such workers with a separate bit.
@@ -310,9 +314,7 @@ impl TraceReader for PerfettoReader {
 
     fn source(&self) -> Source {
         let mut shows = self.state.shows.names();
-        if self.state.sleeps.seen {
-            shows.push(SHOWS_SCHEDULER.to_owned());
-        }
+        self.state.sleeps.shows(&mut shows);
         Source { format: "perfetto".into(), files: vec![self.state.file.clone()], shows }
     }
 
@@ -324,6 +326,10 @@ impl TraceReader for PerfettoReader {
             FtraceClock::Unknown | FtraceClock::Global | FtraceClock::Local => None,
         };
         Clock { name: clock.name().into(), unix_ns_at_zero }
+    }
+
+    fn may_show_waits(&self) -> bool {
+        true
     }
 }
 
@@ -558,7 +564,7 @@ impl State {
             self.sleeps.forget();
             self.syncs.forget();
         } else {
-            batch.waits.extend(self.scheduled(&event, at));
+            self.scheduled(&event, at, batch);
         }
         let mut name = |tid, comm| batch.threads.extend(self.names.event(tid, comm, at));
         match &event.item {
@@ -569,8 +575,13 @@ impl State {
                 }
                 name(*to, comm);
             }
-            Item::Waking { tid, comm } | Item::Named { tid, comm } => name(*tid, comm),
-            Item::Print { tid, text } => batch.marks.extend(self.marks.wrote(text, *tid, at)),
+            Item::Waking { tid, comm, .. } | Item::Named { tid, comm } | Item::Created { tid, comm, .. } => {
+                name(*tid, comm);
+            }
+            Item::Print { tid, text } => {
+                self.sleeps.launches.wrote(text, at);
+                batch.marks.extend(self.marks.wrote(text, *tid, at));
+            }
             Item::SyncEnter { tid, is_data } => self.syncs.enter(*tid, at, *is_data),
             Item::SyncExit { tid, is_data, result } => {
                 batch.calls.extend(self.syncs.exit(*tid, at, *is_data, Some(*result)));
@@ -588,6 +599,7 @@ impl State {
 
     fn finish(&mut self, batch: &mut Batch) {
         batch.marks.extend(self.marks.finish());
+        self.sleeps.finish(&mut batch.waits);
         let file = self.file.clone();
         let whole = InputPlace { file: &file, record: None, offset: None };
         let mut add = |severity, code, message: String| {
@@ -645,28 +657,43 @@ impl State {
         self.complaints.finish();
     }
 
-    /// Follows the threads through an event; returns the wait that it ends.
-    fn scheduled(&mut self, event: &Event, at: Timestamp) -> Option<Wait> {
+    /// Follows the threads through an event.
+    fn scheduled(&mut self, event: &Event, at: Timestamp, batch: &mut Batch) {
+        let cpu = event.cpu;
         match &event.item {
             Item::Gap { after } => {
-                self.sleeps.gap(Some(event.cpu), Timestamp(*after), at);
+                self.sleeps.gap(Some(cpu), Timestamp(*after), at);
                 self.syncs.forget();
             }
             Item::Switch { from, state, to, .. } => {
-                let is_blocked = state & UNINTERRUPTIBLE != 0 && state & NO_LOAD == 0;
-                return self.sleeps.switch(event.cpu, at, from.map(|(tid, _)| tid), is_blocked, *to);
+                let is_in_sync = self.syncs.is_in(*to);
+                let (from, left, to) = (from.map(|(tid, _)| tid), left(*state), *to);
+                self.sleeps.switch(Switch { cpu, at, from, left, to, is_in_sync }, &mut batch.waits);
             }
-            Item::Waking { tid, .. } => self.sleeps.waking(at, *tid),
+            Item::Waking { tid, current, is_interrupt, .. } => {
+                let (tid, current, is_interrupt) = (*tid, *current, *is_interrupt);
+                self.sleeps.waking(WakeUp { cpu, at, tid, current, is_interrupt });
+            }
+            Item::Created { tid, by, .. } => self.sleeps.created(at, *tid, *by),
             Item::BlockedReason { tid, is_io, caller } => {
                 let name = caller.and_then(|symbol| self.symbol_names.get(symbol as usize));
                 self.sleeps.reason(*tid, *is_io, name.cloned());
             }
+            Item::Block { event, .. } if event.kind == EventKind::Complete => self.sleeps.completion(cpu, at),
             Item::Block { .. }
             | Item::Named { .. }
             | Item::Print { .. }
             | Item::SyncEnter { .. }
             | Item::SyncExit { .. } => {}
         }
-        None
+    }
+}
+
+/// Returns how a thread that stopped in this state left the processor.
+fn left(state: u64) -> Left {
+    match state & STATES {
+        0 => Left::Preempted,
+        ended if ended & ENDED != 0 => Left::Ended,
+        _ => Left::Blocked { uninterruptible: state & UNINTERRUPTIBLE != 0 && state & NO_LOAD == 0 },
     }
 }

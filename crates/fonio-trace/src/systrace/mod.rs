@@ -104,6 +104,10 @@ impl TraceReader for SystraceReader {
     fn clock(&self) -> Clock {
         self.text.clock()
     }
+
+    fn may_show_waits(&self) -> bool {
+        true
+    }
 }
 
 /// The recognised format of the stream.

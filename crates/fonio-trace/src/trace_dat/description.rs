@@ -12,9 +12,12 @@
 //! are. The sections contain what version 6 has in their place. The manual pages trace-cmd.dat.v6(5) and
 //! trace-cmd.dat.v7(5) describe both versions.
 
-use fonio_tracefs::ring_buffer::{BLOCK_EVENTS, ByteOrder, EventFormat, PageLayout};
+use fonio_tracefs::ring_buffer::{
+    BLOCK_EVENTS, BLOCKED_EVENTS, ByteOrder, EventFormat, PageLayout, SCHED_EVENTS,
+};
 
 use super::packing::Packing;
+use super::symbols::Symbols;
 use crate::event_formats::EventFormats;
 use crate::random_access::{FileKind, Place, RandomAccess};
 use crate::refusal::Refusal;
@@ -47,6 +50,7 @@ const BUFFER: u64 = 3;
 const CLOCK: u64 = 4;
 const HEADER_INFO: u64 = 16;
 const EVENT_FORMATS: u64 = 18;
+const SYMBOLS: u64 = 19;
 const NAMES: u64 = 21;
 
 /// One buffer of the kernel: the main buffer, whose name is empty, or that of an instance.
@@ -72,12 +76,14 @@ pub(super) struct Description {
     pub order: ByteOrder,
     pub packing: Packing,
     pub layout: PageLayout,
-    /// The formats of the block events and of `sched_switch`, as far as the file has them.
+    /// The formats of the block events and of the scheduler's events, as far as the file has them.
     pub formats: Vec<EventFormat>,
     /// The systems of the recorded events.
     pub systems: Vec<String>,
     /// Names of threads at the end of the recording.
     pub names: Vec<(u32, String)>,
+    /// The functions of the kernel, if an event names a function by its address.
+    pub symbols: Symbols,
     pub buffers: Vec<Buffer>,
     /// The clock that the file names for all buffers, if it names one.
     pub clock: Option<String>,
@@ -89,6 +95,7 @@ struct Parts {
     layout: Option<PageLayout>,
     formats: EventFormats,
     names: Vec<(u32, String)>,
+    symbols: Symbols,
     buffers: Vec<Buffer>,
     clock: Option<String>,
 }
@@ -132,6 +139,7 @@ impl Description {
             formats: parts.formats.formats,
             systems: parts.formats.systems,
             names: parts.names,
+            symbols: parts.symbols,
             buffers: parts.buffers,
             clock: parts.clock,
         })
@@ -153,10 +161,10 @@ impl Parts {
             place.skip(size, "a format")?;
         }
         self.event_formats(place)?;
-        for what in ["the size of the kernel's symbols", "the size of the kernel's texts"] {
-            let size = place.number(4, what)?;
-            place.skip(size, what)?;
-        }
+        let size = place.number(4, "the size of the kernel's symbols")?;
+        self.symbols(place, size)?;
+        let size = place.number(4, "the size of the kernel's texts")?;
+        place.skip(size, "the size of the kernel's texts")?;
         self.thread_names(place)?;
         let cpus = place.number(4, "the number of processors")?;
         if cpus > CPUS_MAX {
@@ -259,7 +267,7 @@ impl Parts {
                     section(&mut Place::of_file(file, offset, order), packing, order)
                 };
                 // Each of these sections exists once. A crafted file can name a large one many times.
-                if [HEADER_INFO, EVENT_FORMATS, NAMES].contains(&id) {
+                if [HEADER_INFO, EVENT_FORMATS, SYMBOLS, NAMES].contains(&id) {
                     if read.contains(&id) {
                         continue;
                     }
@@ -269,6 +277,11 @@ impl Parts {
                     DONE => break data.number(8, "the offset of more options")?,
                     HEADER_INFO => self.header_info(&mut part()?, order)?,
                     EVENT_FORMATS => self.event_formats(&mut part()?)?,
+                    SYMBOLS => {
+                        let mut part = part()?;
+                        let size = part.number(4, "the size of the kernel's symbols")?;
+                        self.symbols(&mut part, size)?;
+                    }
                     NAMES => self.thread_names(&mut part()?)?,
                     CLOCK => {
                         let text = data.bytes(size, OPTION_BYTES_MAX, "the clock's name")?;
@@ -321,9 +334,20 @@ impl Parts {
     fn event_formats(&mut self, place: &mut Place<'_>) -> Result<(), Refusal> {
         self.formats.read(place, |system, name| match system {
             "block" => BLOCK_EVENTS.contains(&name),
-            "sched" => name == "sched_switch",
+            "sched" => SCHED_EVENTS.contains(&name) || BLOCKED_EVENTS.contains(&name),
             _ => false,
         })
+    }
+
+    /// Reads the functions of the kernel. Only `sched_blocked_reason` needs them, whose format comes before.
+    fn symbols(&mut self, place: &mut Place<'_>, size: u64) -> Result<(), Refusal> {
+        const WHAT: &str = "the kernel's symbols";
+        if self.formats.formats.iter().all(|format| format.name != "sched_blocked_reason") {
+            return place.skip(size, WHAT);
+        }
+        self.symbols =
+            Symbols::from_kallsyms(&String::from_utf8_lossy(&place.bytes(size, SECTION_BYTES_MAX, WHAT)?));
+        Ok(())
     }
 
     /// Reads the list of threads: lines of a thread's id and its name.

@@ -9,26 +9,36 @@ mod description;
 pub mod encode;
 mod packing;
 mod pages;
+mod symbols;
 
 use std::io;
 
 use fonio_core::meta::{Clock, Source};
 use fonio_core::threads::{NameOrigin, SeenThreads};
-use fonio_core::{Batch, BlockEvent, Severity, Thread, Timestamp, TraceReader};
+use fonio_core::{Batch, EventKind, Severity, Timestamp, TraceReader};
 use fonio_tracefs::ring_buffer::{
-    BlockDecoder, MergedRecords, PageSource, Record, RingBufferReader, SchedDecoder, SchedEvent,
+    BlockDecoder, MergedRecords, PageSource, Record, SchedDecoder, SchedEvent, SchedRecord,
 };
 use rustc_hash::FxHashMap;
 
 use self::description::{Buffer, Description, KIND, MAGIC};
 use self::pages::Pages;
+use self::symbols::Symbols;
 use crate::complaints::{Complaints, InputPlace};
 use crate::input::Input;
 use crate::random_access::RandomAccess;
 pub use crate::refusal::Refusal;
+use crate::scheduling::{Sleeps, Switch, WakeUp};
+
+/// How to record the missing events.
+const RECORD: &str = "Record again with `trace-cmd record -e block -C mono`";
 
 /// Number of records in which a buffer must have a block event to be chosen.
 const RECORDS_EXAMINED: usize = 100_000;
+
+/// Number of events in a batch, and of records that are examined for one.
+const BATCH_EVENTS: usize = 4096;
+const BATCH_RECORDS: usize = 64 * 1024;
 
 /// Maximum size of the pages of all processors together that are kept in memory. A page has at most 4 MiB.
 const PAGES_BYTES_MAX: usize = 64 << 20;
@@ -40,47 +50,56 @@ pub fn recognise(head: &[u8]) -> bool {
 
 /// Reads a trace.dat.
 pub struct TraceDatReader {
-    records: RingBufferReader<Pages>,
-    decoder: BlockDecoder,
-    sched: Option<SchedDecoder>,
-    names: FxHashMap<u32, String>,
-    threads: SeenThreads,
-    complaints: Complaints,
+    records: MergedRecords<Pages>,
+    state: State,
+    clock: String,
     ended: bool,
 }
 
+/// All state except the records.
+struct State {
+    file: String,
+    blocks: Option<BlockDecoder>,
+    sched: Option<SchedDecoder>,
+    symbols: Symbols,
+    names: FxHashMap<u32, String>,
+    threads: SeenThreads,
+    sleeps: Sleeps,
+    complaints: Complaints,
+}
+
 impl TraceDatReader {
-    /// Opens a file and reads its description. Fails if the file cannot be read or has no block events.
+    /// Opens a file and reads its description. Fails if the file cannot be read, or has events of neither the block
+    /// layer nor the scheduler.
     pub fn open(input: Input) -> Result<TraceDatReader, Refusal> {
         let name = input.name.clone();
         let file = RandomAccess::of(input, KIND)?;
         let description = Description::read(&file)?;
         let mut complaints = Complaints::default();
-        let Some(decoder) = BlockDecoder::new(&description.formats, description.order) else {
+        let blocks = BlockDecoder::new(&description.formats, description.order);
+        let sched = SchedDecoder::new(&description.formats, description.order);
+        if blocks.is_none() && sched.is_none() {
             let systems: Vec<String> =
                 description.systems.iter().map(|system| system.escape_debug().to_string()).collect();
             let has = if systems.is_empty() { "none".to_owned() } else { systems.join(", ") };
             return Err(Refusal::is(
                 format!("it is a trace.dat of trace-cmd without block events (its events: {has})"),
-                "Record again with `trace-cmd record -e block -C mono`",
+                RECORD,
             ));
-        };
+        }
         let filled: Vec<&Buffer> = description.buffers.iter().filter(|buffer| buffer.size() > 0).collect();
         let chosen = match filled[..] {
             [one] => one,
             _ => {
                 let mut with_blocks = None;
-                for buffer in &filled {
-                    if has_block_event(&file, &description, buffer, &decoder)? {
+                for buffer in filled.iter().filter(|_| blocks.is_some()) {
+                    if has_block_event(&file, &description, buffer, blocks.as_ref())? {
                         with_blocks = Some(*buffer);
                         break;
                     }
                 }
                 with_blocks.or(filled.first().copied()).ok_or_else(|| {
-                    Refusal::is(
-                        "it is a trace.dat of trace-cmd without any event".into(),
-                        "Record again with `trace-cmd record -e block -C mono`",
-                    )
+                    Refusal::is("it is a trace.dat of trace-cmd without any event".into(), RECORD)
                 })?
             }
         };
@@ -96,66 +115,130 @@ impl TraceDatReader {
             });
         }
         let clock = clock(chosen, &description, &mut complaints, place);
-        let source = Source { format: "trace-dat".into(), files: vec![name.clone()], shows: decoder.shows() };
-        let records = RingBufferReader::new(
+        let records = MergedRecords::new(
             description.layout.clone(),
-            decoder.clone(),
             streams(&file, &description, chosen, &name),
-            source,
-            Clock { name: clock, unix_ns_at_zero: None },
             began(&file, &description, chosen)?,
         );
-        Ok(TraceDatReader {
-            records,
-            sched: SchedDecoder::new(&description.formats, description.order),
-            decoder,
-            names: description.names.into_iter().collect(),
+        let Description { symbols, names, .. } = description;
+        let names = names.into_iter().collect();
+        let state = State {
+            file: name.clone(),
+            blocks,
+            sched,
+            symbols,
+            names,
             threads: SeenThreads::default(),
+            sleeps: Sleeps::default(),
             complaints,
-            ended: false,
-        })
+        };
+        Ok(TraceDatReader { records, state, clock, ended: false })
+    }
+}
+
+impl State {
+    /// Handles a record in the order of time.
+    fn record(&mut self, cpu: u32, record: Record<'_>, batch: &mut Batch) {
+        let block = self.blocks.as_ref().and_then(|blocks| blocks.decode(record, Some(cpu)));
+        if let Some(event) = block {
+            if let Some(tid) = event.tid {
+                let (comm, origin) = match self.blocks.as_ref().and_then(|blocks| blocks.comm(record.data)) {
+                    Some(comm) => (Some(comm), NameOrigin::Event),
+                    None => (self.names.get(&tid).map(|name| name.as_bytes()), NameOrigin::Columns),
+                };
+                batch.threads.extend(self.threads.seen(tid, None, comm, origin, event.time));
+            }
+            if event.kind == EventKind::Complete {
+                self.sleeps.completion(cpu, event.time);
+            }
+            batch.events.push(event);
+            return;
+        }
+        batch.instants.see(record.time);
+        if let Some(scheduled) = self.sched.as_ref().and_then(|sched| sched.decode(record.data)) {
+            self.scheduled(cpu, record.time, &scheduled, batch);
+        }
+    }
+
+    fn scheduled(&mut self, cpu: u32, at: Timestamp, record: &SchedRecord<'_>, batch: &mut Batch) {
+        let current = Some(record.current);
+        match record.event {
+            SchedEvent::Switch { prev, prev_comm, left, next } => {
+                let comm = Some(prev_comm);
+                batch.threads.extend(self.threads.seen(prev, None, comm, NameOrigin::Event, at));
+                let switch = Switch { cpu, at, from: Some(prev), left, to: next, is_in_sync: false };
+                self.sleeps.switch(switch, &mut batch.waits);
+            }
+            SchedEvent::Waking { tid } => {
+                let is_interrupt = Some(record.interrupt.is_some());
+                self.sleeps.waking(WakeUp { cpu, at, tid, current, is_interrupt });
+            }
+            // The event can happen on another processor than the waker's.
+            SchedEvent::Woken { tid } => {
+                self.sleeps.waking(WakeUp { cpu, at, tid, current, is_interrupt: None });
+            }
+            SchedEvent::BlockedReason { tid, caller, is_io } => {
+                let function = self.symbols.function(caller).map(str::to_owned);
+                self.sleeps.reason(tid, is_io, function);
+            }
+            SchedEvent::Fork { parent, child } => self.sleeps.created(at, child, parent),
+            SchedEvent::Ran { .. } | SchedEvent::Stack(_) => {}
+        }
+    }
+
+    fn finish(&mut self, batch: &mut Batch) {
+        self.sleeps.finish(&mut batch.waits);
+        let (file, cut) = (self.file.clone(), self.sleeps.cut);
+        if cut > 0 {
+            let place = InputPlace { file: &file, ..InputPlace::default() };
+            self.complaints.add(Severity::Note, "cut-waits", place, || {
+                format!("{cut} waits were left out, because events were lost before their end.")
+            });
+        }
+        self.complaints.finish();
     }
 }
 
 impl TraceReader for TraceDatReader {
     fn next_batch(&mut self, batch: &mut Batch) -> io::Result<bool> {
+        batch.clear();
         if self.ended {
-            batch.clear();
             return Ok(false);
         }
-        let mut rows: Vec<Thread> = Vec::new();
-        let (decoder, sched, names, threads) = (&self.decoder, &self.sched, &self.names, &mut self.threads);
-        let mut look = |record: Record<'_>, block: Option<&BlockEvent>| {
-            if let Some(event) = block {
-                let Some(tid) = event.tid else { return };
-                let (comm, origin) = match decoder.comm(record.data) {
-                    Some(comm) => (Some(comm), NameOrigin::Event),
-                    None => (names.get(&tid).map(|name| name.as_bytes()), NameOrigin::Columns),
-                };
-                rows.extend(threads.seen(tid, None, comm, origin, event.time));
-            } else if let Some(SchedEvent::Switch { prev, prev_comm, .. }) =
-                sched.as_ref().and_then(|sched| sched.decode(record.data)).map(|record| record.event)
-            {
-                rows.extend(threads.seen(prev, None, Some(prev_comm), NameOrigin::Event, record.time));
+        for _ in 0..BATCH_RECORDS {
+            let state = &mut self.state;
+            let more = self.records.next(|cpu, record| state.record(cpu, record, batch))?;
+            let trouble = self.records.take_trouble();
+            for gap in &trouble.lost {
+                state.sleeps.gap(gap.cpu, gap.after, gap.before);
             }
-        };
-        let more = self.records.next_batch_with(batch, &mut look)?;
-        // The rows above also have the names in scheduler events and at the end of the file.
-        batch.threads = rows;
-        if !more {
-            self.ended = true;
-            self.complaints.finish();
+            batch.lost.extend(trouble.lost);
+            batch.diagnostics.extend(trouble.diagnostics);
+            if !more {
+                self.ended = true;
+                state.finish(batch);
+                break;
+            }
+            if batch.events.len() >= BATCH_EVENTS {
+                break;
+            }
         }
-        batch.diagnostics.append(&mut self.complaints.ready);
-        Ok(more)
+        batch.diagnostics.append(&mut self.state.complaints.ready);
+        Ok(!self.ended)
     }
 
     fn source(&self) -> Source {
-        self.records.source()
+        let mut shows = self.state.blocks.as_ref().map(BlockDecoder::shows).unwrap_or_default();
+        self.state.sleeps.shows(&mut shows);
+        Source { format: "trace-dat".into(), files: vec![self.state.file.clone()], shows }
     }
 
     fn clock(&self) -> Clock {
-        self.records.clock()
+        Clock { name: self.clock.clone(), unix_ns_at_zero: None }
+    }
+
+    fn may_show_waits(&self) -> bool {
+        true
     }
 }
 
@@ -195,13 +278,15 @@ fn has_block_event(
     file: &RandomAccess,
     description: &Description,
     buffer: &Buffer,
-    decoder: &BlockDecoder,
+    blocks: Option<&BlockDecoder>,
 ) -> io::Result<bool> {
     let streams = streams(file, description, buffer, "");
     let mut records = MergedRecords::new(description.layout.clone(), streams, Timestamp(0));
     let mut found = false;
     for _ in 0..RECORDS_EXAMINED {
-        let more = records.next(|cpu, record| found = decoder.decode(record, Some(cpu)).is_some())?;
+        let more = records.next(|cpu, record| {
+            found = blocks.is_some_and(|blocks| blocks.decode(record, Some(cpu)).is_some());
+        })?;
         if found || !more {
             break;
         }

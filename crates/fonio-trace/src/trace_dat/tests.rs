@@ -167,9 +167,16 @@ fn shared(name: &str) -> Option<Vec<u8>> {
 
 /// The sample is from a 32-bit machine and has only scheduler events.
 #[test]
-fn a_public_sample_has_no_requests() {
+fn a_public_sample_shows_threads_and_no_requests() {
     let Some(bytes) = shared("tgvm-lab-trace.dat") else { return };
-    expect![[""]].assert_eq(&read(&bytes).expect_err("it has no requests"));
+    let mut reader =
+        TraceDatReader::open(Input::of("t", bytes.clone())).unwrap_or_else(|refusal| panic!("{refusal:?}"));
+    let all = reader.read_all().expect("memory reads");
+    assert_eq!(
+        (all.events.len(), codes(&all), reader.clock().name.as_str()),
+        (0, vec!["local-clock"], "local")
+    );
+    assert_eq!(reader.source().shows, ["scheduler"]);
     let file = RandomAccess::of(Input::of("t", bytes), KIND).unwrap_or_else(|refusal| panic!("{refusal:?}"));
     let description = Description::read(&file).unwrap_or_else(|refusal| panic!("{refusal:?}"));
     let sched = SchedDecoder::new(&description.formats, description.order).expect("it has sched_switch");

@@ -1,13 +1,17 @@
 //! Finds the time and processor of each request's completion.
 
-use fonio_core::{BlockEvent, Content, EventKind, Op, Request, Timestamp};
+use fonio_core::{BlockEvent, Content, EventKind, Nanos, Op, Request, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Maximum time from a completion to the wake-up that it causes. In this time, the kernel ends the bio page
 /// by page.
+pub const COMPLETION_WAKES_WITHIN: Nanos = Nanos(WAKES_WITHIN_NS);
 const WAKES_WITHIN_NS: u64 = 2_000_000;
 /// Maximum number of stored completions. Waits that end after later completions have no request.
 const COMPLETIONS_MAX: usize = 4_000_000;
+
+/// Maximum number of further requests that are stored for one time.
+const AT_SAME_TIME_MAX: usize = 64;
 
 /// The completions in a trace, each with its time, processor and request.
 #[derive(Debug, Default)]
@@ -15,6 +19,8 @@ pub struct Completions {
     by_cpu: FxHashMap<u32, Vec<u64>>,
     count: usize,
     requests: FxHashMap<u64, Completed>,
+    /// Further requests that completed at the same time, such as in a trace with a resolution of a microsecond.
+    at_same_time: FxHashMap<u64, Vec<Completed>>,
     wanted: Option<Wanted>,
 }
 
@@ -26,6 +32,8 @@ pub struct Completed {
     /// The time when the request's first bio was queued or, if unknown, the earliest known time of the
     /// request.
     pub queued: Timestamp,
+    /// The thread that queued the request, if it is known.
+    pub tid: Option<u32>,
     /// The number of the request's file in the table `files`.
     pub file_id: Option<u32>,
     /// The kind of data that the request carried.
@@ -80,17 +88,47 @@ impl Completions {
             && self.wanted.as_ref().is_none_or(|wanted| wanted.completed.contains(&completed.0))
         {
             let queued = row.queued.unwrap_or_else(|| row.order_time());
-            let Request { request_id, file_id, content, op, .. } = *row;
-            self.requests.insert(completed.0, Completed { request_id, queued, file_id, content, op });
+            let Request { request_id, tid, file_id, content, op, .. } = *row;
+            let new = Completed { request_id, queued, tid, file_id, content, op };
+            if let Some(other) = self.requests.insert(completed.0, new) {
+                let others = self.at_same_time.entry(completed.0).or_default();
+                if others.len() < AT_SAME_TIME_MAX {
+                    others.push(other);
+                }
+            }
         }
     }
 
     /// Returns the request of the last completion before `time` on processor `cpu`, if it is recent enough to
     /// have caused a wake-up.
     pub fn before(&self, cpu: u32, time: u64) -> Option<Completed> {
+        self.requests.get(&self.last_before(cpu, time)?).copied()
+    }
+
+    /// Returns the same as [`before`](Completions::before) for the wake-up of the thread `tid`. Of several requests
+    /// that completed at the same time, returns the one that this thread queued, if any.
+    pub fn before_wake_up_of(&self, tid: u32, cpu: u32, time: u64) -> Option<Completed> {
+        let last = self.last_before(cpu, time)?;
+        let others = self.at_same_time.get(&last).map_or(&[][..], Vec::as_slice);
+        let mut all = self.requests.get(&last).into_iter().chain(others);
+        all.clone().find(|completed| completed.tid == Some(tid)).or_else(|| all.next()).copied()
+    }
+
+    fn last_before(&self, cpu: u32, time: u64) -> Option<u64> {
         let times = self.by_cpu.get(&cpu)?;
-        let last = times[..times.partition_point(|at| *at <= time)].last()?;
-        (time - last <= WAKES_WITHIN_NS).then(|| self.requests.get(last).copied()).flatten()
+        let last = *times[..times.partition_point(|at| *at <= time)].last()?;
+        (time - last <= WAKES_WITHIN_NS).then_some(last)
+    }
+
+    /// Forgets the completions that cannot have caused wake-ups at `time` or later.
+    pub fn forget_before(&mut self, time: Timestamp) {
+        let from = time.0.saturating_sub(WAKES_WITHIN_NS);
+        for times in self.by_cpu.values_mut() {
+            times.drain(..times.partition_point(|at| *at < from));
+        }
+        self.count = self.by_cpu.values().map(Vec::len).sum();
+        self.requests.retain(|at, _| *at >= from);
+        self.at_same_time.retain(|at, _| *at >= from);
     }
 }
 
@@ -124,5 +162,26 @@ mod tests {
             let id = |completions: &Completions| completions.before(cpu, time).map(|found| found.request_id);
             assert_eq!((id(&all), id(&some)), (expected, expected));
         }
+        all.forget_before(Timestamp(9_000_000));
+        assert_eq!((all.count, all.requests.len()), (1, 1));
+        assert_eq!(all.before(1, 9_000_000).map(|found| found.request_id), Some(4));
+    }
+
+    #[test]
+    fn of_requests_that_completed_at_once_a_thread_waited_for_its_own() {
+        let mut completions = Completions::default();
+        let at = Timestamp(1_000_000);
+        let complete = BlockEvent::new(at, EventKind::Complete, DeviceId::new(8, 0));
+        completions.event(&BlockEvent { cpu: Some(0), ..complete });
+        for tid in [7, 8, 9] {
+            completions.request(&Request {
+                request_id: u64::from(tid),
+                tid: Some(tid),
+                completed: Some(at),
+                ..Request::new(DeviceId::new(8, 0), Op::Read, ByteCount(4096))
+            });
+        }
+        let of = |tid| completions.before_wake_up_of(tid, 0, 1_000_100).map(|found| found.request_id);
+        assert_eq!([of(7), of(8), of(9), of(1)], [Some(7), Some(8), Some(9), Some(9)]);
     }
 }

@@ -10,10 +10,12 @@
 
 mod blocked;
 mod completions;
+mod operations;
 mod reasons;
 mod tree;
 
 pub use blocked::{BlockedThread, BlockedThreads, WakeUp};
-pub use completions::{Completed, Completions};
-pub use reasons::{Functions, Reasons, Symbols};
+pub use completions::{COMPLETION_WAKES_WITHIN, Completed, Completions};
+pub use operations::{OPERATIONS, operation_of_function};
+pub use reasons::{Functions, Reasons, Symbols, reason_of_function};
 pub use tree::{CommandSpan, WaitTree};

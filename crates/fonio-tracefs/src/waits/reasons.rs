@@ -191,6 +191,12 @@ impl Reasons {
     }
 }
 
+/// Returns why a thread is blocked that sleeps in this function of the kernel; `None` if the function is not in the
+/// table. A trace of the scheduler names the function by itself.
+pub fn reason_of_function(function: &str) -> Option<WaitReason> {
+    BLOCKED_IN.iter().find(|(_, names)| names.contains(&function)).map(|(reason, _)| *reason)
+}
+
 /// Parses a line such as `ffffffff81000000 T _stext`. The line may end with the name of a module. A part that
 /// the compiler split off from a function (`.isra.0`) gets the name of the function. Data symbols get an
 /// empty name, because they only mark the end of the preceding function.
@@ -239,6 +245,18 @@ mod tests {
             SYMBOLS.lines().map(|line| line.replacen(&line[..8], "0000000000000000", 1) + "\n").collect();
         assert!(Reasons::from_kallsyms(&hidden).is_empty());
         assert!(Reasons::from_kallsyms("nonsense\n\n12 T\n").is_empty());
+    }
+
+    #[test]
+    fn a_function_by_itself_shows_the_reason() {
+        for (function, expected) in [
+            ("folio_wait_bit_common", Some(WaitReason::Storage)),
+            ("rwsem_down_write_slowpath", Some(WaitReason::Lock)),
+            ("worker_thread", None),
+            ("", None),
+        ] {
+            assert_eq!(reason_of_function(function), expected, "{function}");
+        }
     }
 
     #[test]

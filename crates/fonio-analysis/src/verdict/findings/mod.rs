@@ -18,6 +18,9 @@ const NO_WAITS: &str = "This is inferred from requests: the recording does not s
 const WAITED: [&str; 2] = ["storage.problem", "blocked.problem"];
 const NO_WAITS_FOR_THREADS: &str = "The recording was made without BPF: it does not show waits for other threads of a program, nor for asynchronous I/O.";
 
+/// The verdict's remark on a trace of the scheduler.
+const ONLY_STATE_D: &str = "The trace shows only waits in state D (uninterruptible sleep): waits for other threads and for asynchronous I/O can be missing.";
+
 /// The verdict's remark on waits that were sampled.
 const SAMPLED: &str = "This is sampled from /proc, without requests: times are estimates, and bulk work such as a copy looks like any other program.";
 
@@ -68,7 +71,8 @@ pub(crate) fn judge(analysis: &mut Analysis) {
     } else if is_sampled {
         format!("{sentence} {SAMPLED}")
     } else if is_partial && verdict.when.iter().any(is_low) {
-        format!("{sentence} {NO_WAITS_FOR_THREADS}")
+        let remark = if analysis.uninterruptible.is_some() { ONLY_STATE_D } else { NO_WAITS_FOR_THREADS };
+        format!("{sentence} {remark}")
     } else {
         sentence
     };

@@ -76,8 +76,8 @@ pub struct Blocked {
     /// Empty if the recording has no times of processes.
     #[serde(default)]
     pub work: Vec<ProgramWork>,
-    /// Whether the recording was made without BPF. Without BPF, waits for other threads and for asynchronous
-    /// I/O are missing.
+    /// Whether the recording was made without BPF, or comes from a trace of the scheduler. Then waits for other threads
+    /// and for asynchronous I/O are missing.
     pub is_partial: bool,
     /// Whether waits were sampled from procfs. In this case, times are estimates, and there are no requests.
     #[serde(default)]

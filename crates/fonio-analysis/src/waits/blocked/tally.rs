@@ -11,6 +11,7 @@ use super::behind::{Owner, Owners, Source, Watch};
 use super::bulk::is_bulk;
 use super::chain::{Chains, ForThread, Place};
 use super::count::{Count, Kept, Key, Shared};
+use super::figures::is_kernel;
 use super::files::WaitedFiles;
 use super::program::{Program, through};
 use super::working::{ProcessTimes, Working, work};
@@ -29,6 +30,8 @@ use crate::question::{Question, Row};
 use crate::waits::outstanding::{LONG, TimeShare};
 
 const THREADS_MAX: usize = 1 << 16;
+/// The process of the kernel whose children are all other threads of the kernel.
+const KTHREADD: u32 = 2;
 /// Maximum number of generations between a thread and the command.
 const GENERATIONS_MAX: usize = 64;
 const PROGRAMS_MAX: usize = 1024;
@@ -59,6 +62,9 @@ pub(crate) struct BlockedTally {
     unit_of_interest: Option<String>,
     /// Whether the filter passes only some devices.
     is_of_devices: bool,
+    /// Whether the waits come from a trace of the scheduler, which does not show the threads of the kernel otherwise
+    /// than by their names and their parent.
+    is_of_scheduler: bool,
 }
 
 impl Question for BlockedTally {
@@ -139,6 +145,10 @@ impl Question for BlockedTally {
 
     /// Returns `None` if the recording lacks the waits of all threads.
     fn finish(mut self, end: &mut Ending) -> Option<Blocked> {
+        // Without block events, nothing shows which waits were for storage, or for which device.
+        if end.is_scheduler_only() {
+            return None;
+        }
         let (began, span, meta) = (end.began(), end.duration(), end.meta);
         let command = meta.command_pid;
         let is_of_command = |pid| command.and_then(|command| self.is_of(pid, command)) == Some(true);
@@ -323,6 +333,10 @@ impl BlockedTally {
         self.shared.origin.get_or_insert(if span.0 > Timestamp(0) { span.0 } else { began });
         let Some(count) = count_of((&mut self.threads, &mut self.beyond), key, || unit) else { return };
         count.thread = thread;
+        if row.io_wait.is_some() {
+            self.is_of_scheduler = true;
+            count.is_kernel |= is_kernel(threads.name(thread));
+        }
         let (file, waker) = (row.file_id, row.waker_tid);
         let wait = Kept { began, ended, operation, file, waker, through: None, felt: Nanos(0) };
         count.take(wait, &mut self.shared);
@@ -348,6 +362,7 @@ impl BlockedTally {
         self.end_chains(Timestamp::MAX);
         let mut most: Vec<(&Key, &Count)> =
             self.threads.iter().filter(|(_, count)| !count.is_kernel && !count.kept.is_empty()).collect();
+        most.retain(|(key, _)| !self.is_child_of_kernel(key.0));
         most.sort_unstable_by_key(|(key, count)| (Reverse(count.time), **key));
         let watched = most.into_iter().take(Watch::THREADS_MAX).flat_map(|(key, count)| {
             let pid = self.pids.get(&key.0).copied().unwrap_or(key.0);
@@ -355,6 +370,12 @@ impl BlockedTally {
             direct.map(move |kept| (*key, pid, *kept))
         });
         self.watch = Watch::new(watched.collect());
+    }
+
+    /// Returns whether a thread in a trace of the scheduler is one of the kernel.
+    fn is_child_of_kernel(&self, tid: u32) -> bool {
+        let pid = self.pids.get(&tid).copied().unwrap_or(tid);
+        self.is_of_scheduler && (pid == KTHREADD || self.parents.get(&pid) == Some(&KTHREADD))
     }
 
     /// Whether a thread belongs to the command, directly or through an ancestor process. `None` if an
@@ -382,7 +403,7 @@ impl BlockedTally {
         (span, command): (Nanos, Option<u32>),
         is_unit: Option<&dyn Fn(Option<u32>) -> bool>,
     ) -> Role {
-        if count.is_kernel {
+        if count.is_kernel || self.is_child_of_kernel(key.0) {
             return Role::Kernel;
         }
         // Also beside a unit of interest, a copy is bulk work.

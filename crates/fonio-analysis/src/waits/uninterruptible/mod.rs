@@ -20,6 +20,7 @@ use fonio_core::{IoWait, Nanos, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::launch::CriticalPath;
 pub(crate) use tally::UninterruptibleTally;
 
 /// The threads in uninterruptible sleep (state D). Present if the recording comes from a trace of the scheduler.
@@ -191,6 +192,10 @@ pub struct AppLaunch {
     /// The app's threads that draw, with their waits during the launch. Empty if the trace does not show the app's
     /// process.
     pub threads: Vec<DrawingThread>,
+    /// The critical path, from the end of the launch backwards from the app's UI thread or RenderThread; absent if the
+    /// trace does not show all states of these threads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<CriticalPath>,
 }
 
 /// A frame of an Android app that was shown late.

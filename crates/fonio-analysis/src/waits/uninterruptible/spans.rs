@@ -151,6 +151,7 @@ impl Spans {
                 at_ns: from - began,
                 duration_ns: until - from,
                 threads: pid.map(|pid| tally.drawing(pid, from, until)).unwrap_or_default(),
+                path: None,
             }
         };
         found.into_iter().map(launch).collect()

@@ -8,8 +8,11 @@ use rustc_hash::FxHashMap;
 
 use super::spans::Spans;
 use super::threads::Threads;
-use super::{DrawingThread, FunctionTime, Kept, SleepTime, SleepingThread, ThreadSyncs, Uninterruptible};
+use super::{
+    AppLaunch, DrawingThread, FunctionTime, Kept, SleepTime, SleepingThread, ThreadSyncs, Uninterruptible,
+};
 use crate::figures::facts::{Facts, Frame};
+use crate::launch::CriticalPath;
 use crate::question::context::{Context, Ending};
 use crate::question::{Question, Row};
 use crate::waits::blocked::is_kernel;
@@ -96,7 +99,10 @@ impl Question for UninterruptibleTally {
             self.functions.iter().map(|(name, time)| (*name, *time)).collect();
         functions.sort_by_key(|(name, time)| (Reverse(time.total_ns()), *name));
         functions.truncate(LISTED);
-        let launches = self.spans.launches(&self, began, LISTED);
+        let mut launches = self.spans.launches(&self, began, LISTED);
+        for launch in &mut launches {
+            launch.path = critical_path(launch, began, &mut end.context);
+        }
         let (late_frames, late_frames_beyond_cap) = self.spans.late_frames(&self, began, LISTED);
         Some(Uninterruptible {
             has_block_events: !end.is_scheduler_only(),
@@ -119,6 +125,17 @@ impl Question for UninterruptibleTally {
             answer.figures(frame.span, facts);
         }
     }
+}
+
+/// Follows the critical path of a launch. Returns `None` if the trace does not show the app's threads in all states.
+fn critical_path(launch: &AppLaunch, began: Timestamp, context: &mut Context) -> Option<CriticalPath> {
+    let Context { intervals, threads: names, .. } = context;
+    intervals.sort();
+    let from = began + launch.at_ns;
+    let span = (from, from + launch.duration_ns);
+    let tids: Vec<u32> = launch.threads.iter().map(|thread| thread.tid).collect();
+    let last = intervals.last_active_of(&tids, span.1)?;
+    intervals.has_all_states(last, span).then(|| intervals.follow(span, last, names))
 }
 
 impl UninterruptibleTally {

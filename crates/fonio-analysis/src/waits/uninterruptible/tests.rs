@@ -1,5 +1,5 @@
 use fonio_core::meta::SHOWS_SCHEDULER;
-use fonio_core::{Call, IoWait, Mark, Meta, RowSink, Thread, Timestamp, Wait, WaitReason};
+use fonio_core::{Call, CollectedRows, IoWait, Mark, Meta, RowSink, Thread, Timestamp, Wait, WaitReason};
 
 use super::*;
 use crate::analyser::{Analyser, Analysis};
@@ -265,4 +265,48 @@ fn a_filter_selects_waits() {
     let comms = vec!["xample.long.app".to_owned()];
     let (found, verdict) = of(FilterOptions { comms, ..FilterOptions::default() });
     assert_eq!((found, verdict.as_str()), ((500, 100, 0), "scheduler-io"));
+}
+
+/// A launch in a trace with requests: the app reads, and then waits for its own thread, which syncs a file. Another program
+/// waits for a lock that this thread holds.
+#[test]
+fn a_launch_with_requests_has_a_critical_path_and_a_chain() {
+    let text = include_str!("../../../../fonio-trace/tests/data/launch-chain.txt");
+    let mut reader =
+        fonio_trace::recognise::open(vec![fonio_trace::input::Input::of("trace", text)], &Default::default())
+            .expect("it is recognised");
+    let mut rows = CollectedRows::default();
+    let meta =
+        fonio_trace::assemble::assemble(&mut *reader, Default::default(), &mut rows).expect("memory reads");
+    let mut requests = std::mem::take(&mut rows.requests);
+    requests.sort_by(|a, b| a.order(b));
+    let mut analyser = Analyser::new(AnalysisOptions::default());
+    std::mem::take(&mut rows.threads).iter().try_for_each(|row| analyser.thread(row)).unwrap();
+    rows.feed(&mut analyser).unwrap();
+    requests.iter().try_for_each(|row| analyser.request(row)).unwrap();
+    let analysis = analyser.finish(&meta);
+    let launch = &analysis.uninterruptible.as_ref().expect("it shows the scheduler").launches[0];
+    let found = launch.path.as_ref().expect("it shows all states");
+    let us = |time: Nanos| time.0 / 1000;
+    // The app runs for 26 ms after the sync of its worker, for which it waited. Before, it waited for its read. At the
+    // start, it waited for the system server, of which the trace shows nothing before.
+    let path = &found.path;
+    let parts = [path.running_ns, path.storage_ns, path.cpu_ns, path.thread_ns, path.unknown_ns].map(us);
+    assert_eq!(parts, [38_000, 37_004, 4_496, 0, 500]);
+    assert_eq!((found.storage_waits, found.storage_waits_with_request), (2, 2));
+    let programs: Vec<_> =
+        (found.programs.iter()).map(|program| (program.name.as_str(), us(program.path.storage_ns))).collect();
+    assert_eq!(programs, [("ample.app", 19_002), ("worker", 18_002), ("system_server", 0)]);
+    // The lock's waiter waited for the worker while it was in its sync; and the backup was in the way of the read.
+    let blocked = analysis.blocked.expect("it shows requests and waits");
+    let reader = blocked.programs.iter().find(|program| program.name == "reader").expect("it waited");
+    let through = reader.through.as_ref().expect("it waited for a thread");
+    assert_eq!((through.name.as_str(), through.blocked_in.as_str()), ("ample.app", "fsync"));
+    assert_eq!(us(reader.time_ns), 50_002 - 33_000);
+    let app = blocked.programs.iter().find(|program| program.name == "ample.app").expect("it waited");
+    let others: Vec<&str> =
+        app.behind.iter().filter(|row| !row.is_own).map(|row| row.process.as_str()).collect();
+    assert_eq!(others, ["backup"]);
+    let operations: Vec<&str> = app.operations.iter().map(|row| row.blocked_in.as_str()).collect();
+    assert_eq!(operations, ["read", "fsync"]);
 }

@@ -7,30 +7,12 @@
 
 use fonio_core::{BlockedIn, WaitReason};
 use fonio_tracefs::functions;
-use fonio_tracefs::waits::{Functions, Reasons, Symbols};
+use fonio_tracefs::waits::{Functions, OPERATIONS, Reasons, Symbols};
 
 use super::calls::{self, Call};
 use super::layout::{
     ASYNC_IO, FOR_ANSWER, FOR_LOCK, HAS_FILE, IO_WORKER, IOWAIT, KERNEL_THREAD, LongWait, NO_CALL, NO_WAKER,
 };
-
-/// Functions that identify the operation, with their names in Linux 5.15 to 6.18. `__folio_lock_or_retry` (in
-/// older kernels `__lock_page_or_retry`) is missing, because `do_swap_page` calls it too: only its caller
-/// distinguishes a swap-in from another page fault.
-const OPERATIONS: &[(BlockedIn, &[&str])] = functions!(BlockedIn {
-    PageFault:
-        handle_mm_fault __handle_mm_fault do_user_addr_fault do_kern_addr_fault exc_page_fault
-        asm_exc_page_fault do_page_fault do_mem_abort filemap_fault faultin_page;
-    SwapIn:
-        do_swap_page swapin_readahead swap_cluster_readahead read_swap_cache_async swap_readpage
-        swap_read_folio swap_read_page shmem_swapin_folio shmem_swapin_page;
-    DirtyLimit: balance_dirty_pages balance_dirty_pages_ratelimited balance_dirty_pages_ratelimited_flags;
-    Journal:
-        start_this_handle wait_transaction_locked wait_transaction_switching add_transaction_credits
-        do_get_write_access jbd2_log_wait_commit jbd2_complete_transaction jbd2_journal_lock_updates
-        jbd2_journal_stop __jbd2_log_wait_for_space xlog_grant_head_wait xlog_wait_on_iclog xfs_log_force
-        xfs_log_force_seq wait_current_trans wait_log_commit btrfs_wait_for_commit;
-});
 
 /// Functions of io_uring that carry out a request, in the thread that submits it or in a worker (`iou-wrk`), with
 /// their names in Linux 6.0 to 6.18. The system call of such a thread does not show the operation. In older kernels
@@ -348,14 +330,5 @@ mod tests {
             });
             assert_eq!(found, expected, "{flags} {waker_stack:x?}");
         }
-    }
-
-    #[test]
-    fn no_function_has_two_operations() {
-        let mut names: Vec<&str> = OPERATIONS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
-        let all = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), all);
     }
 }

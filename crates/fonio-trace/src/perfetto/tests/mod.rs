@@ -3,7 +3,7 @@
 mod naive;
 mod samples;
 
-use fonio_core::{Batch, CollectedRows, EventKind, IoWait, TraceReader};
+use fonio_core::{Batch, BlockedIn, CollectedRows, EventKind, IoWait, TraceReader};
 use proptest::prelude::*;
 
 use super::encode::{self, Message, compressed, event, packet, trace};
@@ -178,7 +178,7 @@ fn waits_are_io_or_not_or_unknown() {
     events.push(switch(420, 7, 2, 8));
     let bytes = trace(&[packet(1, &bundle(0, &events)).message(12, &symbol(4, b"wait_on_page"))]);
     let (all, _) = read(&bytes);
-    let waits: Vec<_> = (all.waits.iter())
+    let waits: Vec<_> = (all.waits.iter().map(|seen| &seen.row))
         .map(|wait| {
             (wait.tid, wait.began.0, wait.ended.map(|at| at.0), wait.io_wait, wait.function.as_deref())
         })
@@ -192,9 +192,29 @@ fn waits_are_io_or_not_or_unknown() {
             (7, 300, Some(310), Some(IoWait::Unknown), None),
         ]
     );
-    let reasons: Vec<_> = all.waits.iter().map(|wait| (wait.reason.name(), wait.blocked_in)).collect();
-    assert_eq!(reasons, [("storage", None), ("unknown", None), ("unknown", None)]);
+    let reasons: Vec<_> =
+        all.waits.iter().map(|seen| &seen.row).map(|wait| (wait.reason.name(), wait.blocked_in)).collect();
+    let operation = Some(BlockedIn::Unknown);
+    assert_eq!(reasons, [("storage", operation), ("unknown", operation), ("unknown", operation)]);
     assert_eq!(codes(&all), ["no-block-events"]);
+}
+
+/// Compact wake-ups do not name the waker; since version 30 of Perfetto, their flags show interrupts.
+#[test]
+fn a_compact_wake_up_shows_the_waker_if_its_flags_do() {
+    // The thread 9 runs on processor 0. It wakes the thread 7, and an interrupt that stops it wakes 8.
+    let waits = |flags: Option<[u64; 2]>| {
+        let compact = Message::new().bytes(5, b"name").packed(7, &[200, 20]).packed(8, &[7, 8]);
+        let compact = compact.packed(9, &[0, 0]).packed(10, &[120, 120]).packed(11, &[0, 0]);
+        let compact = flags.map_or(compact.clone(), |flags| compact.packed(12, &flags));
+        let first = [switch(100, 7, 2, 8), switch(110, 8, 2, 9), request(210, 9, 125, 8)];
+        let last = [switch(300, 9, 1, 7), switch(310, 7, 0, 8)];
+        let bytes = trace(&[packet(1, &bundle(0, &[&first[..], &last].concat()).message(4, &compact))]);
+        let (all, _) = read(&bytes);
+        all.waits.iter().map(|seen| (seen.row.tid, seen.row.waker_tid, seen.completed_on)).collect::<Vec<_>>()
+    };
+    assert_eq!(waits(Some([0, 0x10])), [(7, Some(9), None), (8, None, Some(0))]);
+    assert_eq!(waits(None), [(7, None, None), (8, None, Some(0))]);
 }
 
 fn print(time: u64, tid: u32, text: &str) -> Message {
@@ -433,7 +453,7 @@ proptest! {
             all.events.iter().map(|event| (event.time.0, event.cpu, event.kind, event.sector.0)).collect();
         prop_assert_eq!(events, naive.events);
         prop_assert_eq!(reader.state.order.late, 0);
-        let mut waits: Vec<_> = (all.waits.iter())
+        let mut waits: Vec<_> = (all.waits.iter().map(|seen| &seen.row))
             .map(|wait| (wait.tid, wait.began.0, wait.ended.expect("it ended").0, wait.io_wait.expect("it is known")))
             .collect();
         waits.sort_unstable();

@@ -128,9 +128,9 @@ pub fn read(bytes: &[u8]) -> Contents {
                             contents.waits.push((stopped, *time, woken.unwrap_or(*later), account));
                             break;
                         }
-                        Step::Switch(state, to) => {
+                        Step::Switch(_, to) => {
                             let other = running.insert(*cpu, *to);
-                            if other == Some(stopped) && state % 4 >= 2 && *state != 0x402 {
+                            if other == Some(stopped) {
                                 break;
                             }
                         }

@@ -109,7 +109,7 @@ fn waits_are_those_of_trace_processor() {
                 "0" => IoWait::No,
                 _ => IoWait::Unknown,
             };
-            let waits = all.waits.iter().filter(|wait| {
+            let waits = all.waits.iter().map(|seen| &seen.row).filter(|wait| {
                 wait.tid == tid && wait.io_wait == Some(account) && wait.function == known(&row[4])
             });
             let nanos: u64 = waits.clone().map(|wait| wait.ended.expect("it ended").0 - wait.began.0).sum();
@@ -150,7 +150,7 @@ fn a_launch_and_a_late_frame_are_those_of_trace_processor() {
     assert!(all.marks.iter().any(|mark| mark.name == completed), "{:?}", all.marks);
     let (at, duration) = span(&format!("launchingActivity#{}", launch[0]));
     assert_eq!((at, duration), (number(launch, 3), number(launch, 4)));
-    let io: u64 = (all.waits.iter())
+    let io: u64 = (all.waits.iter().map(|seen| &seen.row))
         .filter(|wait| wait.tid == 3000 && wait.io_wait == Some(IoWait::Yes))
         .map(|wait| {
             let ended = wait.ended.expect("it ended").0.min(at + duration);

@@ -17,6 +17,20 @@ const FORMATS: &str = include_str!("../../crates/fonio-tracefs/tests/data/linux-
 const CPU0: &[u8] = include_bytes!("../../crates/fonio-tracefs/tests/data/linux-6.18-x86_64/cpu0.pages");
 const CPU1: &[u8] = include_bytes!("../../crates/fonio-tracefs/tests/data/linux-6.18-x86_64/cpu1.pages");
 
+/// Formats of the scheduler's events. The records of the pages have other events, and damage makes them these.
+const SWITCH: &str = "name: sched_switch\nID: 9\n\
+    \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+    \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
+    \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\
+    \tfield:pid_t prev_pid;\toffset:8;\tsize:4;\tsigned:1;\n\
+    \tfield:int prev_state;\toffset:12;\tsize:4;\tsigned:1;\n\
+    \tfield:pid_t next_pid;\toffset:16;\tsize:4;\tsigned:1;\n";
+const WAKING: &str = "name: sched_waking\nID: 10\n\tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;\n";
+const REASON: &str = "name: sched_blocked_reason\nID: 11\n\
+    \tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;\n\
+    \tfield:void* caller;\toffset:16;\tsize:8;\tsigned:0;\n\
+    \tfield:bool io_wait;\toffset:12;\tsize:1;\tsigned:0;\n";
+
 fn contents(random: &mut Random) -> Contents {
     let formats: Vec<String> = FORMATS.split("name: ").skip(1).map(|rest| format!("name: {rest}")).collect();
     let mut pages = || match random.below(5) {
@@ -27,10 +41,12 @@ fn contents(random: &mut Random) -> Contents {
     };
     let mut buffer = |name: &str, clock: &str| (name.to_owned(), clock.to_owned(), vec![pages(), pages()]);
     let buffers = vec![buffer("", "local"), buffer("disks", "mono")];
-    let systems = vec![("block".to_owned(), formats), ("irq".to_owned(), vec![String::new()])];
+    let sched = [SWITCH, WAKING, REASON].map(str::to_owned).to_vec();
+    let systems = vec![("block".to_owned(), formats), ("sched".to_owned(), sched)];
     Contents {
         header_page: HEADER_PAGE.into(),
         systems,
+        symbols: "ffffffff81000000 T io_schedule\nffffffff81000100 T _end\n".into(),
         names: "1 init\n77 a name\n".into(),
         clock: (*seeds::one(&["local [mono]", "[local] mono", "mono", ""], random)).into(),
         buffers,

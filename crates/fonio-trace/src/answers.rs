@@ -258,11 +258,8 @@ b-31 [000] ..... 1.009000: tracing_mark_write: F|9|launching: com.example|0
     }
 
     /// A perf.data with the same events, without marks and the reason of the wait.
-    fn perf_data() -> Vec<u8> {
-        use fonio_tracefs::ring_buffer::ByteOrder;
-
-        use crate::perf_data::encode::{Contents, Event, Written};
-
+    /// The formats of the same events, as a tracepoint's file in tracefs has them.
+    fn formats(all: &[(&str, u16)]) -> Vec<String> {
         const COMMON: &str = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
             \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
             \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\
@@ -272,43 +269,85 @@ b-31 [000] ..... 1.009000: tracing_mark_write: F|9|launching: com.example|0
             \tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;\n\
             \tfield:pid_t prev_pid;\toffset:8;\tsize:4;\tsigned:1;\n\
             \tfield:int prev_state;\toffset:12;\tsize:4;\tsigned:1;\n\
-            \tfield:pid_t next_pid;\toffset:16;\tsize:4;\tsigned:1;\n";
-        let format = |name: &str, id: u16| format!("name: {name}\nID: {id}\n{COMMON}");
-        let blocks = [("block_bio_queue", 1), ("block_rq_issue", 2), ("block_rq_complete", 3)];
-        let syncs = [("f2fs_sync_file_enter", 4), ("f2fs_sync_file_exit", 5)];
-        let formats = |all: &[(&str, u16)]| all.iter().map(|(name, id)| format(name, *id)).collect();
-        let sample = |time: u64, id: u8, tid: u8, numbers: [u8; 3]| {
+            \tfield:pid_t next_pid;\toffset:16;\tsize:4;\tsigned:1;\n\
+            \tfield:bool io_wait;\toffset:12;\tsize:1;\tsigned:0;\n\
+            \tfield:void* caller;\toffset:16;\tsize:8;\tsigned:0;\n";
+        all.iter().map(|(name, id)| format!("name: {name}\nID: {id}\n{COMMON}")).collect()
+    }
+
+    const BLOCKS: [(&str, u16); 3] =
+        [("block_bio_queue", 1), ("block_rq_issue", 2), ("block_rq_complete", 3)];
+    const SYNCS: [(&str, u16); 2] = [("f2fs_sync_file_enter", 4), ("f2fs_sync_file_exit", 5)];
+    const SCHEDULER: [(&str, u16); 2] = [("sched_switch", 6), ("sched_waking", 7)];
+
+    /// The records of the same events, with their times and threads. The event 8 is `sched_blocked_reason`.
+    fn records() -> Vec<(u64, u8, Vec<u8>)> {
+        let record = |time: u64, id: u8, tid: u8, numbers: [u8; 3]| {
             let mut raw = vec![0; 24];
             (raw[0], raw[4]) = (id, tid);
             (raw[8], raw[12], raw[16]) = (numbers[0], numbers[1], numbers[2]);
+            (time, tid, raw)
+        };
+        vec![
+            record(11, 4, 30, [0; 3]),
+            record(12, 1, 30, [8, 8, 64]),
+            record(13, 2, 30, [8, 8, 64]),
+            record(14, 6, 30, [30, 2, 31]),
+            record(14, 6, 31, [31, 2, 0]),
+            record(15, 3, 0, [8, 8, 64]),
+            record(16, 7, 0, [30, 0, 0]),
+            record(17, 8, 0, [30, 1, 0x55]),
+            record(18, 6, 0, [0, 0, 30]),
+            record(19, 5, 30, [0; 3]),
+            record(20, 7, 30, [31, 0, 0]),
+            record(21, 6, 30, [30, 1, 31]),
+        ]
+    }
+
+    fn perf_data() -> Vec<u8> {
+        use fonio_tracefs::ring_buffer::ByteOrder;
+
+        use crate::perf_data::encode::{Contents, Event, Written};
+
+        let sample = |(time, tid, raw): (u64, u8, Vec<u8>)| {
             let tid = u32::from(tid);
             Written::Sample { id: 1, time, pid: tid, tid, cpu: 0, raw }
         };
         Contents {
             order: ByteOrder::Little,
             systems: vec![
-                ("block".into(), formats(&blocks)),
-                ("f2fs".into(), formats(&syncs)),
-                ("sched".into(), formats(&[("sched_switch", 6), ("sched_waking", 7)])),
+                ("block".into(), formats(&BLOCKS)),
+                ("f2fs".into(), formats(&SYNCS)),
+                ("sched".into(), formats(&SCHEDULER)),
             ],
             events: vec![Event::tracepoint(vec![1])],
             clocks: None,
-            records: vec![
-                sample(11, 4, 30, [0; 3]),
-                sample(12, 1, 30, [8, 8, 64]),
-                sample(13, 2, 30, [8, 8, 64]),
-                sample(14, 6, 30, [30, 2, 31]),
-                sample(14, 6, 31, [31, 2, 0]),
-                sample(15, 3, 0, [8, 8, 64]),
-                sample(16, 7, 0, [30, 0, 0]),
-                sample(18, 6, 0, [0, 0, 30]),
-                sample(19, 5, 30, [0; 3]),
-                sample(20, 7, 30, [31, 0, 0]),
-                sample(21, 6, 30, [30, 1, 31]),
-            ],
+            records: records().into_iter().map(sample).collect(),
             packed_together: 0,
         }
         .file()
+    }
+
+    /// A trace.dat of a kernel of Android.
+    fn trace_dat() -> Vec<u8> {
+        use crate::trace_dat::encode::Contents;
+
+        const HEADER_PAGE: &str =
+            include_str!("../../fonio-tracefs/tests/data/linux-6.18-x86_64/header_page");
+        let scheduler = [&SCHEDULER[..], &[("sched_blocked_reason", 8)]].concat();
+        let records: Vec<(u64, Vec<u8>)> = records().into_iter().map(|(time, _, raw)| (time, raw)).collect();
+        Contents {
+            header_page: HEADER_PAGE.into(),
+            systems: vec![("block".into(), formats(&BLOCKS)), ("sched".into(), formats(&scheduler))],
+            symbols: "50 T io_schedule\n60 T schedule\n".into(),
+            clock: "local [mono]".into(),
+            buffers: vec![(String::new(), "mono".into(), vec![Contents::page(0, &records)])],
+            page_bytes: 4096,
+            chunk_pages: 1,
+            packing: "none".into(),
+            ..Contents::default()
+        }
+        .version_7()
     }
 
     /// A trace of Perfetto with the same events, and a late frame.
@@ -371,6 +410,7 @@ b-31 [000] ..... 1.009000: tracing_mark_write: F|9|launching: com.example|0
             (Format::Systrace, format!("TRACE:\n{TEXT}").into()),
             (Format::Biosnoop, file("biosnoop.txt")),
             (Format::Perfetto, perfetto()),
+            (Format::TraceDat, trace_dat()),
             (Format::MsrCambridge, msr.into()),
             (Format::DiskSim, file("mqsim-tpcc-200.trace")),
             (Format::Vscsi, Vec::new()),

@@ -14,6 +14,8 @@ pub struct Contents {
     pub header_page: String,
     /// The texts of the formats of each system.
     pub systems: Vec<(String, Vec<String>)>,
+    /// Lines of `/proc/kallsyms`.
+    pub symbols: String,
     /// Lines of a thread's id and its name.
     pub names: String,
     /// The clock of all buffers, as the kernel's list with brackets.
@@ -29,6 +31,23 @@ pub struct Contents {
 }
 
 impl Contents {
+    /// Returns a page of the kernel's ring buffer with these records, each with its time since `began` in nanoseconds.
+    pub fn page(began: u64, records: &[(u64, Vec<u8>)]) -> Vec<u8> {
+        let mut data = Vec::new();
+        let mut before = 0;
+        for (time, record) in records {
+            let words = record.len().div_ceil(4) as u32;
+            data.extend((words | ((time - before) as u32) << 5).to_le_bytes());
+            data.extend(record);
+            data.resize(data.len().next_multiple_of(4), 0);
+            before = *time;
+        }
+        let mut page = [began.to_le_bytes(), (data.len() as u64).to_le_bytes()].concat();
+        page.extend(data);
+        page.resize(4096, 0);
+        page
+    }
+
     fn header_info(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for (name, text) in [("header_page", self.header_page.as_str()), ("header_event", "# event\n")] {
@@ -82,7 +101,8 @@ impl Contents {
         out.extend(self.header_info());
         out.extend(0_u32.to_le_bytes());
         out.extend(self.event_formats());
-        out.extend([0; 8]);
+        out.extend((self.symbols.len() as u32).to_le_bytes());
+        out.extend(self.symbols.bytes().chain([0; 4]));
         out.extend(self.thread_names());
         let cpus = self.buffers.iter().map(|(_, _, cpus)| cpus.len()).max().unwrap_or(0);
         out.extend((cpus as u32).to_le_bytes());
@@ -131,7 +151,14 @@ impl Contents {
             options.extend((data.len() as u32).to_le_bytes());
             options.extend(data);
         };
-        for (id, data) in [(16, self.header_info()), (18, self.event_formats()), (21, self.thread_names())] {
+        let symbols = [&(self.symbols.len() as u32).to_le_bytes(), self.symbols.as_bytes()].concat();
+        let sections = [
+            (16_u16, self.header_info()),
+            (18, self.event_formats()),
+            (19, symbols),
+            (21, self.thread_names()),
+        ];
+        for (id, data) in sections {
             let offset = out.len() as u64;
             option(&mut options, id, &offset.to_le_bytes());
             let packed = self.pack(&data);

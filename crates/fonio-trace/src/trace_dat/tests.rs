@@ -23,6 +23,7 @@ fn contents(packing: &str) -> Contents {
     Contents {
         header_page: HEADER_PAGE.into(),
         systems: vec![("block".into(), formats)],
+        symbols: String::new(),
         names: "1 init\n77 a name\n".into(),
         clock: "local [mono] boot".into(),
         buffers: vec![(String::new(), "mono".into(), vec![CPU0.into(), CPU1.into()])],
@@ -114,7 +115,7 @@ fn files_without_requests_are_refused_by_name() {
         t: it is a trace.dat of trace-cmd that is compressed with lzo. fonio unpacks zstd and zlib: `trace-cmd convert -i trace.dat -o new.dat --compression none`.
         t: it is a trace.dat of trace-cmd, but the byte order is damaged or missing at byte 12. Record again, and let trace-cmd end by itself or with Ctrl-C.
         t: it is a trace.dat of trace-cmd, but the header of its pages is damaged or missing at byte 38. Record again, and let trace-cmd end by itself or with Ctrl-C.
-        t: it is a trace.dat of trace-cmd, but the id of a section is damaged or missing at byte 50729. Record again, and let trace-cmd end by itself or with Ctrl-C.
+        t: it is a trace.dat of trace-cmd, but the id of a section is damaged or missing at byte 50749. Record again, and let trace-cmd end by itself or with Ctrl-C.
         t: it is a trace.dat of trace-cmd, but a section is damaged or missing at byte 211. Record again, and let trace-cmd end by itself or with Ctrl-C.
     "#]].assert_eq(&shown);
 }

@@ -4,5 +4,7 @@
 
 pub mod csv;
 pub mod fio_iolog;
+mod lanes;
 mod names;
+pub mod perfetto;
 pub mod perfetto_json;

@@ -25,6 +25,7 @@ use fonio_core::{
     Call, DeviceId, Flags, Mark, Request, RowSink, Sample, Statement, Thread, Timestamp, Wait, ignore_rows,
 };
 
+use crate::lanes::Lanes;
 use crate::names::Names;
 
 /// The first process number for devices, above the largest Linux process number (2^22).
@@ -37,39 +38,14 @@ const SAMPLES_PID: u32 = 9_000_001;
 /// The first thread number for tracks of queued requests; tracks of requests in flight have lower numbers.
 const QUEUED_TIDS: u32 = 100_000;
 
-/// Maximum number of devices, and of tracks of each kind of a device. Requests beyond them are left out; on real
-/// devices, a few thousand requests are in flight at most.
+/// Maximum number of devices. Requests of further devices are left out.
 const DEVICES_MAX: usize = 4096;
-const TRACKS_MAX: usize = 4096;
 /// Maximum number of threads whose written name is kept. A name can be written again.
 const THREADS_MAX: usize = 1 << 18;
 
 /// Nanoseconds in an hour, and the time up to which microseconds in a double are exact to the nanosecond.
 const HOUR: u64 = 3_600_000_000_000;
 const EXACT_UNTIL: u64 = 1 << 53;
-
-#[derive(Default)]
-struct Lanes {
-    /// For each track, the time from which it is free.
-    free_from: Vec<u64>,
-}
-
-impl Lanes {
-    /// Occupies the first track that is free at `begin`, until `end`; also returns whether the track is new.
-    /// Returns `None` if there are too many tracks.
-    fn take(&mut self, begin: u64, end: u64) -> Option<(u32, bool)> {
-        let found = self.free_from.iter().position(|free| *free <= begin);
-        let lane = found.unwrap_or(self.free_from.len());
-        if lane == TRACKS_MAX {
-            return None;
-        }
-        match found {
-            Some(lane) => self.free_from[lane] = end,
-            None => self.free_from.push(end),
-        }
-        Some((lane as u32, found.is_none()))
-    }
-}
 
 #[derive(Default)]
 struct DeviceTracks {
@@ -434,7 +410,7 @@ impl<W: Write> RowSink for PerfettoJson<W> {
     }
 }
 
-fn flag_names(flags: Flags) -> String {
+pub(crate) fn flag_names(flags: Flags) -> String {
     let set = Flags::NAMES.iter().filter(|(flag, _)| flags.contains(*flag));
     set.map(|(_, name)| *name).collect::<Vec<_>>().join(" ")
 }

@@ -6,13 +6,14 @@ use std::io;
 use std::process::Command;
 
 use expect_test::{expect, expect_file};
-use fonio_core::meta::Device;
+use fonio_core::meta::{Clock, Device};
 use fonio_core::{
     Batch, ByteCount, Call, DeviceId, Flags, Mark, Metric, Op, Request, RowSink, Sample, Sector, Thread,
     Timestamp, TraceReader, Wait, WaitReason, ignore_rows,
 };
 use fonio_export::csv::CsvExport;
 use fonio_export::fio_iolog::{FioIolog, Version, Written};
+use fonio_export::perfetto::Perfetto;
 use fonio_export::perfetto_json::PerfettoJson;
 use fonio_testing::in_little_memory;
 use fonio_trace::assemble::assemble;
@@ -423,6 +424,7 @@ proptest! {
 #[test]
 fn hostile_rows_need_little_memory() {
     in_little_memory("export_hostile_rows_as_perfetto");
+    in_little_memory("export_hostile_rows_as_perfetto_json");
     in_little_memory("export_hostile_rows_as_csv");
     in_little_memory("export_hostile_rows_as_iolog");
 }
@@ -474,6 +476,15 @@ fn pour_hostile_rows(sink: &mut dyn RowSink) {
 #[test]
 #[ignore = "hostile_rows_need_little_memory starts it, with little memory"]
 fn export_hostile_rows_as_perfetto() {
+    let mut sink = Perfetto::new(io::sink(), &devices(), Clock::default());
+    pour_hostile_rows(&mut sink);
+    assert!(sink.left_out() > 600_000, "{}", sink.left_out());
+    sink.finish().expect("there is no output");
+}
+
+#[test]
+#[ignore = "hostile_rows_need_little_memory starts it, with little memory"]
+fn export_hostile_rows_as_perfetto_json() {
     let mut sink = PerfettoJson::new(io::sink(), &devices());
     pour_hostile_rows(&mut sink);
     assert!(sink.left_out() > 600_000, "{}", sink.left_out());

@@ -153,7 +153,7 @@ fn per_cpu_files_are_one_trace() {
 #[test]
 fn every_export_can_be_written() {
     let files = Files::new();
-    for format in ["perfetto", "iolog", "iolog-v2", "csv"] {
+    for format in ["perfetto", "perfetto-json", "iolog", "iolog-v2", "csv"] {
         files.shows(&format!("export trace --format {format} -o {format}"));
         assert!(fs::metadata(files.path(format)).expect("the file").len() > 1000, "{format}");
     }

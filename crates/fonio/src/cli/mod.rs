@@ -119,7 +119,7 @@ pub enum Command {
     ///
     /// Reads a recording or a trace. Writes a file, or a recording.
     ///
-    /// Example: fonio export fonio-recording --format perfetto -o trace.json
+    /// Example: fonio export fonio-recording --format perfetto -o trace.pftrace
     Export(Export),
     /// Measure the speed of a device with fio.
     #[command(subcommand)]
@@ -496,8 +496,11 @@ pub enum SyncPolicy {
 /// The formats of `fonio export`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
-    /// Trace for ui.perfetto.dev and chrome://tracing; correct at any queue depth.
+    /// Trace for ui.perfetto.dev (protocol buffers): requests by device, waits by thread, and counters.
     Perfetto,
+    /// Trace for ui.perfetto.dev and chrome://tracing, as JSON.
+    #[value(name = "perfetto-json")]
+    PerfettoJson,
     /// fio's I/O log with times (version 3), for `fio --read_iolog` (fio 3.31 or later).
     Iolog,
     /// fio's I/O log without times (version 2), for older versions of fio.

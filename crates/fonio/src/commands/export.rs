@@ -5,9 +5,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use fonio_core::RowSink;
-use fonio_core::meta::Device;
+use fonio_core::meta::{Clock, Device};
 use fonio_export::csv::CsvExport;
 use fonio_export::fio_iolog::{FioIolog, Version};
+use fonio_export::perfetto::Perfetto;
 use fonio_export::perfetto_json::PerfettoJson;
 use fonio_recording::{Key, Redactor, Writer, redacted_meta};
 use fonio_system::{private, say};
@@ -37,11 +38,11 @@ pub fn run(arguments: &Export) -> Result<Exit> {
         )
     };
     let mut out = BufWriter::new(out);
-    // A foreign trace contains no device names.
-    let devices: Vec<Device> = match &subject {
-        Subject::Kept(kept, _) => kept.meta.devices.clone(),
-        Subject::Recording(recording) => recording.meta().devices.clone(),
-        Subject::Trace(_) => Vec::new(),
+    // A foreign trace contains no device names, and its clock is known only at its end.
+    let (devices, clock): (Vec<Device>, Clock) = match &subject {
+        Subject::Kept(kept, _) => (kept.meta.devices.clone(), kept.meta.clock.clone()),
+        Subject::Recording(recording) => (recording.meta().devices.clone(), recording.meta().clock.clone()),
+        Subject::Trace(_) => (Vec::new(), Clock::default()),
     };
     let pour = |sink: &mut dyn RowSink| match &key {
         None => filter::pour(subject, &arguments.reading, &arguments.filter, sink),
@@ -51,6 +52,12 @@ pub fn run(arguments: &Export) -> Result<Exit> {
     };
     match arguments.format {
         ExportFormat::Perfetto => {
+            let mut sink = Perfetto::new(&mut out, &devices, clock);
+            pour(&mut sink)?;
+            say_left_out(sink.left_out());
+            sink.finish()?;
+        }
+        ExportFormat::PerfettoJson => {
             let mut sink = PerfettoJson::new(&mut out, &devices);
             pour(&mut sink)?;
             say_left_out(sink.left_out());

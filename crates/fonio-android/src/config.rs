@@ -8,7 +8,7 @@ use std::time::Duration;
 use fonio_core::ByteCount;
 
 /// The events of the kernel. A phone without root refuses some of them, and records the others.
-const EVENTS: [&str; 28] = [
+const EVENTS: [&str; 29] = [
     "block/block_rq_issue",
     "block/block_rq_complete",
     "block/block_rq_insert",
@@ -37,6 +37,8 @@ const EVENTS: [&str; 28] = [
     "mmc/mmc_request_done",
     "f2fs/f2fs_write_checkpoint",
     "power/suspend_resume",
+    // The markers of programs.
+    "ftrace/print",
 ];
 /// Markers of Android, which show launches and frames.
 const CATEGORIES: [&str; 5] = ["am", "wm", "view", "gfx", "dalvik"];

@@ -10,6 +10,9 @@ const SDK_MIN: u32 = 28;
 /// The first version on which the tracing service always runs: 11.
 const SDK_ALWAYS_ON: u32 = 30;
 
+/// The first version on which a shell without root may drop the page cache: 12.
+const SDK_DROPS_CACHES: u32 = 31;
+
 /// Prints facts, one a line. Properties that do not exist are empty.
 const FACTS: &str = "\
 echo sdk=$(getprop ro.build.version.sdk)
@@ -89,6 +92,11 @@ impl Phone {
             return Ok(());
         };
         Err(AndroidError::CannotRecord { reason })
+    }
+
+    /// Returns whether adb's shell may ask for an empty page cache: as root, or from Android 12 on.
+    pub(crate) fn can_drop_caches(&self) -> bool {
+        self.is_root || self.sdk >= SDK_DROPS_CACHES
     }
 
     /// Returns the phone in a few words, such as `Pixel 7, Android 14, Linux 5.10.157`.

@@ -35,10 +35,31 @@ ro.build.version.sdk) echo 34 ;;
 ro.build.version.release) echo 14 ;;
 ro.product.model) echo "Stand-in" ;;
 ro.build.type) echo user ;;
+perf.drop_caches) echo 0 ;;
 esac
 PROPERTIES
+# Android's programs, with the texts of AOSP. The markers are those of its system server.
+cat > "$run/bin/am" <<'ACTIVITIES'
+#!/bin/sh
+[ "$1" = start ] || exit 0
+for word; do component=$word; done
+case $component in
+com.example/.Main) ;;
+*) printf 'Starting: Intent { cmp=%s }\nError type 3\nError: Activity class {%s} does not exist.\n' $component $component; exit 0 ;;
+esac
+marker=/sys/kernel/tracing/trace_marker
+echo "S|1|launchingActivity#$$|0" > $marker
+sleep 0.3
+echo "F|1|launchingActivity#$$|0" > $marker
+echo "I|1|launchingActivity#$$:completed-cold:com.example" > $marker
+printf 'Starting: Intent { cmp=com.example/.Main }\nStatus: ok\nLaunchState: COLD\nActivity: com.example/.Main\n'
+printf 'TotalTime: 312\nWaitTime: 315\nComplete\n'
+ACTIVITIES
+printf '#!/bin/sh\necho 2000\n' > "$run/bin/id"
+ln -s /bin/true "$run/bin/input"
+ln -s /bin/true "$run/bin/setprop"
 printf '#!/bin/sh\nexec %s %s "$@"\n' "$begin" "$root/usr/bin/perfetto" > "$run/bin/perfetto"
-chmod +x "$run/bin/getprop" "$run/bin/perfetto"
+chmod +x "$run/bin/getprop" "$run/bin/perfetto" "$run/bin/am" "$run/bin/id"
 export PATH="$run/bin:$PATH" HOME="$run/home" ANDROID_ADB_SERVER_PORT=15037 ADBD_PORT=25555
 export PERFETTO_PRODUCER_SOCK_NAME="$run/producer" PERFETTO_CONSUMER_SOCK_NAME="$run/consumer"
 $begin "$root/usr/sbin/traced" > "$run/traced.log" 2>&1 &
@@ -63,6 +84,10 @@ recording() { until [ -n "$(ls $traces)" ]; do sleep 0.1; done; sleep 2; }
 
 echo ready
 "$fonio" record --in android --for 10s -o "$run/phone"
+left
+"$fonio" launch --in android --runs 2 --json -o "$run/launches" -- com.example/.Main > "$run/launches.json"
+left
+"$fonio" launch --in android -o "$run/none" -- com.example/.Other 2>&1 | tail -1
 left
 "$fonio" record --in android -o "$run/stopped" > "$run/stopped.log" 2>&1 & pid=$!
 recording; kill -INT $pid; wait $pid || echo "stopped: $?"

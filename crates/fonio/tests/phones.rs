@@ -96,9 +96,22 @@ fn a_phone_is_recorded_like_this_machine() {
     let expected = amounts(&here, number.trim());
     assert_eq!(amounts(&dir.path().join("phone"), number.trim()), expected);
     assert!(expected[0].as_f64().unwrap() >= 400.0, "{expected:?}");
+    let launches = fs::read_to_string(dir.path().join("launches.json")).unwrap();
+    let launches: Value = serde_json::from_str(&launches).unwrap();
+    let found = launches["launches"].as_array().unwrap();
+    assert_eq!(found.len(), 2, "{launches}");
+    for launch in found {
+        assert_eq!((launch["total_ms"].as_f64(), launch["state"].as_str()), (Some(312.0), Some("COLD")));
+        assert_eq!(launch["dropped_caches"], true);
+        let traced = launch["traced_ms"].as_f64().unwrap();
+        assert!((300.0..3000.0).contains(&traced), "{launches}");
+    }
     // Whatever ends a recording, nothing is left on the phone.
     let lines: Vec<&str> = said.lines().collect();
     let expected = [
+        "left: ",
+        "left: ",
+        "fonio: `adb shell am start` failed: Starting: Intent",
         "left: ",
         "stopped: 130",
         "left: ",

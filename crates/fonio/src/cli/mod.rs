@@ -222,6 +222,26 @@ impl FromStr for Android {
     }
 }
 
+/// A place other than this machine.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// A guest with one of Debian's kernels.
+    Guest(fonio_lab::Wanted),
+    /// A phone.
+    Phone(Android),
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Place, String> {
+        if text.starts_with("android") {
+            return text.parse().map(Place::Phone);
+        }
+        text.parse().map(Place::Guest).map_err(|error: fonio_lab::LabError| error.to_string())
+    }
+}
+
 /// `fonio record`.
 #[derive(Debug, Args)]
 pub struct RecordHere {
@@ -748,7 +768,7 @@ impl Default for Reading {
 pub const FILTERS: &str = "Filters";
 
 /// Options for selecting a part of the I/O.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct FilterArgs {
     /// Look only at this device. Repeatable.
     ///

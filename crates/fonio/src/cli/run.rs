@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use fonio_core::quantity::{parse_bytes, parse_duration};
 use fonio_experiment::replay::What;
@@ -13,6 +14,8 @@ use fonio_experiment::{Candidate, PILOT_ROUNDS};
 use fonio_host::{CpuShare, Filesystem, LinkRates};
 use fonio_lab::Wanted;
 use fonio_record::Quiet;
+
+use super::Place;
 
 /// `fonio run`.
 #[derive(Debug, Args)]
@@ -64,11 +67,29 @@ pub struct Launch {
     /// Show the command's output on standard error.
     #[arg(long)]
     pub show_output: bool,
+    /// Launch the app of a phone from this state.
+    ///
+    /// cold: the process does not run, and the page cache is dropped if the phone allows it; warm: the process runs,
+    /// and the activity is made anew; hot: the activity is only brought to the front.
+    #[arg(long, value_name = "STATE", value_enum, default_value_t)]
+    pub start: StartState,
     #[command(flatten)]
     pub setup: SetupArgs,
     /// The command and its arguments.
     #[arg(last = true, value_name = "CMD", required = true)]
     pub command: Vec<OsString>,
+}
+
+/// The state from which the app of a phone is launched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum StartState {
+    /// The process does not run.
+    #[default]
+    Cold,
+    /// The process runs, and the activity is made anew.
+    Warm,
+    /// The activity is brought to the front.
+    Hot,
 }
 
 /// `fonio replay`.
@@ -162,9 +183,10 @@ pub struct SetupArgs {
     /// Work in this place, not on this machine.
     ///
     /// PLACE is a guest with one of Debian's kernels (`fonio lab list`): lab:6.12, lab:newest.
-    /// The guest's clock does not depend on other load of this machine.
+    /// The guest's clock does not depend on other load of this machine. For `fonio launch`, it can be a phone:
+    /// android, or android:SERIAL.
     #[arg(long = "in", value_name = "PLACE")]
-    pub guest: Option<Wanted>,
+    pub place: Option<Place>,
     /// Overwrite this device and destroy its data.
     ///
     /// Without this option, a block device is used only if it contains no data.
@@ -248,6 +270,19 @@ pub struct SetupArgs {
 }
 
 impl SetupArgs {
+    /// Returns the guest in which the command runs.
+    pub fn guest(&self) -> Result<Option<&Wanted>> {
+        match &self.place {
+            None => Ok(None),
+            Some(Place::Guest(wanted)) => Ok(Some(wanted)),
+            Some(Place::Phone(_)) => {
+                bail!(
+                    "only `fonio check`, `fonio record` and `fonio launch` work on a phone; name a guest, or leave out --in"
+                )
+            }
+        }
+    }
+
     /// Returns the targets of `--on`, or the current folder.
     pub fn places(&self) -> Vec<String> {
         if self.on.is_empty() { vec![".".to_owned()] } else { self.on.clone() }

@@ -7,9 +7,9 @@ use fonio_experiment::{
     Arm, CacheState, LaunchFigures, LaunchOptions, Rounds, Storage, launch_document, launch_series,
 };
 
-use crate::cli::Colour;
 use crate::cli::run::{Launch, Runs};
-use crate::commands::{kernel, lab};
+use crate::cli::{Colour, Place};
+use crate::commands::{android, kernel, lab};
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::Estimate;
@@ -20,7 +20,10 @@ use crate::signals::begin;
 
 pub fn run(arguments: &Launch, colour: Colour) -> Result<Exit> {
     let at = &arguments.setup;
-    if let Some(kernel) = &at.guest {
+    if let Some(Place::Phone(phone)) = &at.place {
+        return android::launch(phone, arguments);
+    }
+    if let Some(kernel) = at.guest()? {
         return lab::run_setup(kernel, at);
     }
     let stop = begin()?;

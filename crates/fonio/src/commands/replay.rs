@@ -21,7 +21,7 @@ use crate::signals::begin;
 /// Replays a recording in models, on devices or in folders.
 pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
     let recording = last::resolve(&arguments.recording)?;
-    if let Some(kernel) = &arguments.setup.guest {
+    if let Some(kernel) = arguments.setup.guest()? {
         ensure!(
             arguments.recording != Path::new(LAST),
             "a guest does not have the recording `{LAST}`: name its folder, {}",

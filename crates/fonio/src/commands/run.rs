@@ -33,7 +33,7 @@ use crate::signals::begin;
 const MOBIBENCH: &str = "mobibench";
 
 pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
-    if let Some(kernel) = &arguments.setup.guest {
+    if let Some(kernel) = arguments.setup.guest()? {
         return lab::run_setup(kernel, &arguments.setup);
     }
     if let Some(place) = arguments.setup.on.iter().find(|place| place.starts_with(model::PREFIX)) {

@@ -37,7 +37,7 @@ pub fn run(arguments: &FixProve, colour: Colour) -> Result<Exit> {
         Some(name) => {
             // Before a guest starts.
             let workload = Workload::load(name)?;
-            match &arguments.setup.guest {
+            match arguments.setup.guest()? {
                 Some(kernel) => lab::run_setup(kernel, &arguments.setup),
                 None => measure(&workload, &arguments.setup, &arguments.work, &tried, colour),
             }
@@ -48,7 +48,7 @@ pub fn run(arguments: &FixProve, colour: Colour) -> Result<Exit> {
 fn of_command(arguments: &FixProve, tried: &Tried<'_>, colour: Colour) -> Result<Exit> {
     let at = &arguments.setup;
     ensure!(
-        at.guest.is_none(),
+        at.place.is_none(),
         "fixes cannot be measured with a command in a guest yet; name a workload, or leave out --in"
     );
     let of_databases = arguments.versus.is_some() || tried.candidates.iter().any(changes_databases);

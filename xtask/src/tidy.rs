@@ -74,9 +74,11 @@ const PURE: &[&str] = &[
 /// Allowed dependencies of pure crates: parsers, containers and derive macros that do no I/O.
 const PURE_DEPENDENCIES: &[&str] = &[
     "base64",
+    "bzip2",
     "csv-core",
     "flate2",
     "libm",
+    "lzma-rust2",
     "memchr",
     "rustc-hash",
     "schemars",

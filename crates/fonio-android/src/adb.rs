@@ -8,6 +8,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use fonio_core::printable;
+
 use crate::error::AndroidError;
 
 /// Time limit of a call that only asks for facts. The first call also starts adb's server.
@@ -193,8 +195,10 @@ pub(crate) fn code(status: Option<ExitStatus>) -> i32 {
 }
 
 pub(crate) fn failed(words: &[&str], answer: &Answer) -> AndroidError {
-    let said = if answer.errors.trim().is_empty() { answer.out.trim() } else { answer.errors.trim() };
-    let complaint = if said.is_empty() { format!("exit code {}", answer.code) } else { said.to_owned() };
+    let said = if answer.errors.trim().is_empty() { &answer.out } else { &answer.errors };
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let said = printable(&lines.join("; ")).into_owned();
+    let complaint = if said.is_empty() { format!("exit code {}", answer.code) } else { said };
     AndroidError::Failed { words: words.join(" "), complaint }
 }
 

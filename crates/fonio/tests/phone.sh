@@ -87,7 +87,7 @@ echo ready
 left
 "$fonio" launch --in android --runs 2 --json -o "$run/launches" -- com.example/.Main > "$run/launches.json"
 left
-"$fonio" launch --in android -o "$run/none" -- com.example/.Other 2>&1 | tail -1
+"$fonio" launch --in android -o "$run/none" -- com.example/.Other 2>&1 | grep "^fonio:"
 left
 "$fonio" record --in android -o "$run/stopped" > "$run/stopped.log" 2>&1 & pid=$!
 recording; kill -INT $pid; wait $pid || echo "stopped: $?"

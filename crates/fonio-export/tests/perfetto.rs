@@ -1,4 +1,5 @@
 //! Reads exports to Perfetto back: with a naive decoder, with fonio's reader, and with Perfetto's own classes for Python.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -534,7 +535,7 @@ fn each_format_is_exported_to_each() {
             let mut sink = FioIolog::new(Vec::new(), version, &[]).expect("memory writes");
             feed(&rows, &mut sink);
             let written = sink.finish().expect("memory writes");
-            let left_out: u64 = written.left_out.iter().map(|(_, requests)| *requests).sum();
+            let left_out: u64 = written.left_out.values().sum();
             assert_eq!(
                 written.requests + left_out + written.impossible,
                 rows.requests.len() as u64,

@@ -75,8 +75,8 @@ pub use schedulers::{SMARTIO, how_to_get};
 pub use settings::{
     Applied, Changes, Concurrency, Group, GroupOfCommand, InGroup, Keeper, Kept, KeptFiles, Loss, Made,
     Mirrored, OfCommand, OnlyChanger, Planned, Scope, Setting, SettingFix, Settings, Target, Trial, Trim,
-    Undoing, Undone, WriteBack, borrow_scheduler, borrow_setting, is_sqlite, lift_own_rates, present_name,
-    start_folder_in_ram, sync_library, trim, trim_plan, write_out_folder,
+    Undoing, Undone, WriteBack, borrow_scheduler, borrow_setting, is_io_group, is_sqlite, lift_own_rates,
+    present_name, start_folder_in_ram, sync_library, trim, trim_plan, write_out_folder,
 };
 pub use ublk::{UBLK_DEPTH_MAX, UblkDevice, UblkOptions, check_ublk};
 pub use unmount::mounts_under;

@@ -46,8 +46,10 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::bulk::compress(bytes, 3).expect("memory writes")
 }
 
+type Pack = fn(&[u8]) -> Vec<u8>;
+
 /// Every packing, with the code of its damage.
-const PACKINGS: [(fn(&[u8]) -> Vec<u8>, &str); 4] =
+const PACKINGS: [(Pack, &str); 4] =
     [(gzip, "damaged-gzip"), (zstd, "damaged-zstd"), (xz, "damaged-xz"), (bzip2, "damaged-bzip2")];
 
 /// Returns the number of events and requests read, and the codes of the diagnostics.

@@ -154,7 +154,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
                         continue;
                     }
                 };
-                RecreateChange::Limit { setting: &setting, command: &apart }
+                RecreateChange::Limit { setting: &setting, command: &apart, is_grouped: true }
             }
         };
         let recording = dir.join("recording");

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use fonio_core::ByteCount;
 use fonio_host::{Ledger, OfCommand, Setting, lift_own_rates};
 use fonio_system::TrialName;
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,27 @@ const READY: &str = "ready";
 /// The number of times that the process is started. systemd may still have the group of the last process.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(300);
+
+/// The control group in which a process plays its part.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Group<'a> {
+    /// That of its parent.
+    None,
+    /// Its own, as with this limit, but without the limit.
+    Unlimited(&'a Setting),
+    /// Its own, with this limit.
+    Limited(&'a Setting),
+}
+
+impl Group<'_> {
+    /// Returns the limit of the rate in bytes per second.
+    pub(super) fn limit(self) -> Option<ByteCount> {
+        match self {
+            Group::Limited(setting) => setting.rate(),
+            Group::None | Group::Unlimited(_) => None,
+        }
+    }
+}
 
 /// What a process plays.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -87,16 +109,16 @@ pub(super) struct Helper {
 }
 
 impl Helper {
-    /// Starts a process that plays the part in `file`, with a limit if there is one, and waits until it is ready.
+    /// Starts a process that plays the part in `file` in a group, and waits until it is ready.
     pub(super) fn start(
         command: &[OsString],
         file: &Path,
-        limit: Option<&Setting>,
+        group: Group<'_>,
         ledger: &mut Ledger,
     ) -> Result<Helper, ExperimentError> {
         let words = [command, &[file.into()]].concat();
         for _ in 0..TRIES {
-            let mut helper = Helper::start_once(&words, limit, ledger)?;
+            let mut helper = Helper::start_once(&words, group, ledger)?;
             let mut line = String::new();
             let read = helper.output.read_line(&mut line);
             read.map_err(ExperimentError::system("start", &words[0]))?;
@@ -111,7 +133,7 @@ impl Helper {
 
     fn start_once(
         words: &[OsString],
-        limit: Option<&Setting>,
+        group: Group<'_>,
         ledger: &mut Ledger,
     ) -> Result<Helper, ExperimentError> {
         let spawn = |mut command: Command| {
@@ -123,7 +145,12 @@ impl Helper {
             command.args(&words[1..]);
             command
         };
-        let mut child = match limit.map(|limit| limit.for_command(words)).transpose()? {
+        let of_command = match group {
+            Group::None => None,
+            Group::Unlimited(setting) => Some(setting.without_value_for_command(words)?),
+            Group::Limited(setting) => Some(setting.for_command(words)?),
+        };
+        let mut child = match of_command {
             None => spawn(plain())?,
             Some(OfCommand::Scope(command)) => spawn(command)?,
             Some(OfCommand::Group(group)) => {
@@ -162,7 +189,7 @@ impl Drop for Helper {
 
 #[cfg(test)]
 mod tests {
-    use fonio_core::{ByteCount, FileFlags, Nanos};
+    use fonio_core::{FileFlags, Nanos};
     use fonio_sim::engine::Begins;
 
     use super::*;

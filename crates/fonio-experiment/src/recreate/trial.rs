@@ -16,7 +16,7 @@ use fonio_system::TrialName;
 use rustix::fs::syncfs;
 use serde::{Deserialize, Serialize};
 
-use super::apart::{Apart, Helper};
+use super::apart::{Apart, Group, Helper};
 use super::{Scene, written_back};
 use crate::error::ExperimentError;
 use crate::replay::calls::{Felt, Part, play_together, renew};
@@ -42,6 +42,9 @@ pub enum RecreateChange<'a> {
         setting: &'a Setting,
         /// The command that calls [`crate::play_apart`]. A file name follows it.
         command: &'a [OsString],
+        /// Whether its calls are in a control group of their own also without the limit. Some schedulers share a disk
+        /// between groups, so the group alone makes a difference.
+        is_grouped: bool,
     },
 }
 
@@ -267,8 +270,13 @@ impl Stage<'_> {
             })
             .collect();
         let played = match self.change {
-            RecreateChange::Limit { setting, command } => {
-                self.play_apart(&parts, with_change.then_some(setting), command)?
+            RecreateChange::Limit { setting, command, is_grouped } => {
+                let group = match with_change {
+                    true => Group::Limited(setting),
+                    false if is_grouped => Group::Unlimited(setting),
+                    false => Group::None,
+                };
+                self.play_apart(&parts, group, command)?
             }
             _ => self.play_with_write_back(&parts),
         };
@@ -284,11 +292,11 @@ impl Stage<'_> {
     fn play_apart(
         &mut self,
         parts: &[Part<'_>],
-        limit: Option<&Setting>,
+        group: Group<'_>,
         command: &[OsString],
     ) -> Result<io::Result<Vec<Felt>>, ExperimentError> {
         let within = self.scene.span * AT_MOST;
-        let bursts = match limit.and_then(Setting::rate) {
+        let bursts = match group.limit() {
             Some(rate) => written_back::limited(&self.scene.written_back, rate, self.scene.span),
             None => self.scene.written_back.clone(),
         };
@@ -301,7 +309,7 @@ impl Stage<'_> {
         let file = self.folder.join("apart.json");
         fs::write(&file, serde_json::to_vec(&apart).expect("the calls are JSON"))
             .map_err(ExperimentError::system("write", &file))?;
-        let mut helper = Helper::start(command, &file, limit, self.ledger)?;
+        let mut helper = Helper::start(command, &file, group, self.ledger)?;
         let stop = self.stop;
         let mut play = || {
             helper.go()?;

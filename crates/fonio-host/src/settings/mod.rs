@@ -53,7 +53,7 @@ pub use self::object::Scope;
 pub use self::of_command::{GroupOfCommand, InGroup, OfCommand};
 pub use self::only::OnlyChanger;
 pub(crate) use self::only::{LOCK, remove_free_lock};
-pub use self::own_group::lift_own_rates;
+pub use self::own_group::{is_io_group, lift_own_rates};
 pub use self::record::Settings;
 pub use self::setting::Setting;
 pub use self::target::Target;

@@ -8,7 +8,7 @@ use std::process::Command;
 use fonio_system::{ProcessId, Task};
 
 use super::cgroup::GROUPS;
-use super::drop_in::COMMA;
+use super::drop_in::{COMMA, UNSET};
 use super::own_group::{self, Property, move_to};
 use super::systemd;
 use crate::error::HostError;
@@ -82,7 +82,8 @@ impl Drop for InGroup {
 fn scope_words(unit: &str, slice: &str, value: &str) -> Vec<String> {
     let mut words = vec!["--scope".to_owned(), "--quiet".to_owned(), "--collect".to_owned()];
     words.extend([format!("--unit={unit}"), format!("--slice={slice}")]);
-    words.extend(value.split(COMMA).map(|assignment| format!("--property={assignment}")));
+    let assigned = value.split(COMMA).filter(|assignment| *assignment != UNSET);
+    words.extend(assigned.map(|assignment| format!("--property={assignment}")));
     // The shell returns the usual exit codes if the program does not exist, and runs scripts without a `#!` line.
     words.extend(["--", "/bin/sh", "-c", "exec \"$@\"", "sh"].map(str::to_owned));
     words
@@ -98,6 +99,10 @@ mod tests {
             (
                 "IOReadBandwidthMax=/dev/sda 5, IOWriteBandwidthMax=/dev/sda 5",
                 "--scope|--quiet|--collect|--unit=a.scope|--slice=user-0.slice|--property=IOReadBandwidthMax=/dev/sda 5|--property=IOWriteBandwidthMax=/dev/sda 5|--|/bin/sh|-c|exec \"$@\"|sh",
+            ),
+            (
+                "unset",
+                "--scope|--quiet|--collect|--unit=a.scope|--slice=user-0.slice|--|/bin/sh|-c|exec \"$@\"|sh",
             ),
             (
                 "IOWeight=50",

@@ -70,7 +70,7 @@ impl Property {
     }
 
     /// Returns the value of a group in which this property was not set.
-    fn usual(self) -> &'static str {
+    pub(super) fn usual(self) -> &'static str {
         match self {
             Property::Rate => UNSET,
             Property::Weight => USUAL_WEIGHT,
@@ -268,6 +268,11 @@ pub fn lift_own_rates() {
         // The group ends with this process, and its limits with it.
         let _ = rates::write(&in_groups(&group), UNSET);
     }
+}
+
+/// Returns whether a process is in a control group that controls I/O. Some schedulers share a disk between such groups.
+pub fn is_io_group(pid: u32) -> bool {
+    group_of(pid).is_some_and(|group| in_groups(&group).join("io.max").exists())
 }
 
 fn in_groups(group: &str) -> PathBuf {

@@ -92,13 +92,27 @@ impl Setting {
     /// Returns how a command runs with this setting. Fails with [`HostError::NotSettable`] with the reason why the
     /// setting cannot be applied to a command.
     pub fn for_command(&self, words: &[OsString]) -> Result<OfCommand, HostError> {
+        self.in_group(words, true)
+    }
+
+    /// Returns how a command runs in a control group of its own as with this setting, but without its value. Fails as
+    /// [`Setting::for_command`] does.
+    pub fn without_value_for_command(&self, words: &[OsString]) -> Result<OfCommand, HostError> {
+        self.in_group(words, false)
+    }
+
+    fn in_group(&self, words: &[OsString], with_value: bool) -> Result<OfCommand, HostError> {
         let property = self.kind.facts().of_group().expect("it is a setting of processes").property;
         let path = Path::new(words.first().expect("a command has a word"));
         let refused = |refusal: Refusal| refusal.of(&self.name, path);
-        // Settings of processes have the same value on each process.
-        let fonio = Object::Process(ProcessId::own());
         property.check().map_err(|reason| refused(reason.into()))?;
-        let value = self.kind.value(&self.value, &fonio).map_err(refused)?;
+        let value = if with_value {
+            // Settings of processes have the same value on each process.
+            let fonio = Object::Process(ProcessId::own());
+            self.kind.value(&self.value, &fonio).map_err(refused)?
+        } else {
+            property.usual().to_owned()
+        };
         OfCommand::new(property, value, words).map_err(|reason| refused(reason.into()))
     }
 

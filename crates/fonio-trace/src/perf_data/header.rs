@@ -203,13 +203,7 @@ impl Description {
             TRACING_DATA => self.formats = Some(tracing_data(part)?),
             DIRECTORY => self.has_other_files = true,
             CLOCK_DATA => {
-                let mut numbers = Numbers::of(&part, self.order);
-                let mut times = || {
-                    numbers.u64()?;
-                    let (unix, clock) = (numbers.u64()?, numbers.u64()?);
-                    i64::try_from(unix).ok()?.checked_sub(i64::try_from(clock).ok()?)
-                };
-                self.unix_ns_at_zero = times();
+                self.unix_ns_at_zero = unix_ns_at_zero(Numbers::of(&part, self.order));
             }
             _ => {}
         }
@@ -253,6 +247,14 @@ pub(super) fn tracing_data(bytes: Vec<u8>) -> Result<EventFormats, Refusal> {
 /// The events of the scheduler that fonio reads.
 const SCHED_WANTED: [&str; 5] =
     ["sched_switch", "sched_waking", "sched_wakeup", "sched_blocked_reason", "sched_process_fork"];
+
+/// Returns the time since 1970 at which the trace's clock was 0, from the part with the times of both clocks.
+fn unix_ns_at_zero(mut numbers: Numbers<'_>) -> Option<i64> {
+    // The number of the clock.
+    numbers.u64()?;
+    let (unix, clock) = (numbers.u64()?, numbers.u64()?);
+    i64::try_from(unix).ok()?.checked_sub(i64::try_from(clock).ok()?)
+}
 
 /// Returns whether an event is the begin (true) or the end (false) of a sync call, and `None` for other events.
 fn sync_event(name: &str) -> Option<bool> {

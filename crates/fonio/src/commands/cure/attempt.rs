@@ -14,7 +14,7 @@ use fonio_experiment::{
     Candidate, Ended, LiveOptions, LivePlan, Program, RecreateChange, RecreateOptions, RecreateProgress,
     Recreated, RecreatedRun, Scene, SceneLimits, recreate, run_live,
 };
-use fonio_host::{Setting, WriteBack};
+use fonio_host::{Setting, WriteBack, is_io_group};
 use fonio_system::device::from_dev;
 use fonio_system::{MountTable, say};
 use serde::Serialize;
@@ -239,7 +239,11 @@ impl Way {
             Way::Recreate { scene, folder, pids, paused, limit } => {
                 let change = match (&choice.how, choice.io_class(), &limit) {
                     (_, Some(class), _) => RecreateChange::IoClass { class, pids: &pids },
-                    (_, _, Some(setting)) => RecreateChange::Limit { setting, command: &apart()? },
+                    (_, _, Some(setting)) => RecreateChange::Limit {
+                        setting,
+                        command: &apart()?,
+                        is_grouped: paused.iter().any(|pid| is_io_group(*pid)),
+                    },
                     (How::Setting { planned, .. }, ..) => RecreateChange::Setting(planned),
                     _ => bail!("{} is not tried on repeated calls", choice.name),
                 };

@@ -152,8 +152,9 @@ impl Sleeps {
         if open.woken.is_some() {
             return;
         }
-        let is_recent = |completed: &Timestamp| at.0.saturating_sub(completed.0) <= COMPLETION_WAKES_WITHIN.0;
-        let is_by_completion = self.completed.get(&cpu).is_some_and(is_recent);
+        // A completion before the wait began did not end it.
+        let from = open.began.max(at - COMPLETION_WAKES_WITHIN);
+        let is_by_completion = self.completed.get(&cpu).is_some_and(|completed| *completed >= from);
         let current = current.or_else(|| self.running.get(&cpu).copied());
         // An interrupt can stop any thread, and the idle thread wakes nobody. If the trace does not show interrupts,
         // the waker is unknown.

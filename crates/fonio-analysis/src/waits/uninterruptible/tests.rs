@@ -310,3 +310,29 @@ fn a_launch_with_requests_has_a_critical_path_and_a_chain() {
     let operations: Vec<&str> = app.operations.iter().map(|row| row.blocked_in.as_str()).collect();
     assert_eq!(operations, ["read", "fsync"]);
 }
+
+/// In the sample of a launch, the storage on the critical path is the I/O of Perfetto's `trace_processor`.
+#[test]
+fn the_storage_of_a_sample_is_that_of_trace_processor() {
+    let folder = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces/phones");
+    if !folder.is_dir() {
+        return fonio_testing::skip(
+            fonio_testing::Need::Shared,
+            format!("{} does not exist", folder.display()),
+        );
+    }
+    let name = "synthetic-android-startup.pftrace";
+    let expected = std::fs::read_to_string(folder.join(format!("expected/{name}.startup.csv"))).unwrap();
+    let io = expected.lines().find_map(|line| line.strip_prefix("\"io\",")?.split(',').next()).unwrap();
+    let bytes = std::fs::read(folder.join(name)).unwrap();
+    let input = fonio_trace::input::Input::of(name, bytes);
+    let mut reader =
+        fonio_trace::recognise::open(vec![input], &Default::default()).expect("it is recognised");
+    let mut analyser = Analyser::new(AnalysisOptions::default());
+    let meta = fonio_trace::assemble::assemble(&mut *reader, Default::default(), &mut analyser).unwrap();
+    let analysis = analyser.finish(&meta);
+    let launch = &analysis.uninterruptible.as_ref().expect("it shows the scheduler").launches[0];
+    let path = &launch.path.as_ref().expect("it shows all states").path;
+    assert_eq!(path.storage_ns.0.to_string(), io);
+    assert_eq!(path.sum_ns(), launch.duration_ns);
+}

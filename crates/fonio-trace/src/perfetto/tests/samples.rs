@@ -165,6 +165,31 @@ fn a_launch_and_a_late_frame_are_those_of_trace_processor() {
     assert_eq!(found, (number(frame, 0), number(frame, 1)));
 }
 
+/// Waits are joined with requests that completed within them.
+#[test]
+fn waits_of_a_guest_are_joined_with_requests() {
+    let Some(folder) = folder() else { return };
+    let bytes = std::fs::read(folder.join(TRACES[2])).expect("the sample is there");
+    let mut reader = PerfettoReader::new(Input::of(TRACES[2], bytes));
+    let mut rows = CollectedRows::default();
+    assemble(&mut reader, AssemblerOptions::default(), &mut rows).expect("memory reads");
+    let (mut joined, mut own) = (0, 0);
+    for wait in rows.waits.iter() {
+        let Some(id) = wait.request_id else { continue };
+        let request = rows.requests.iter().find(|row| row.request_id == id).expect("the request is there");
+        let (completed, ended) = (request.completed.expect("it completed"), wait.ended.expect("it ended"));
+        assert!(wait.began <= completed && completed <= ended, "{wait:?} {request:?}");
+        assert!(ended.0 - completed.0 <= 2_000_000, "{wait:?} {request:?}");
+        assert_eq!(wait.reason, fonio_core::WaitReason::Storage);
+        joined += 1;
+        own += u64::from(request.tid == Some(wait.tid));
+    }
+    // Each of these threads waited for a request of its own.
+    assert_eq!((joined, own), (36, 36));
+    let for_threads = rows.waits.iter().filter(|wait| wait.waker_tid.is_some()).count();
+    assert_eq!(for_threads, 55);
+}
+
 /// The trace was recorded while fonio recorded the same device in the same guest.
 #[test]
 fn a_trace_of_a_guest_becomes_requests() {

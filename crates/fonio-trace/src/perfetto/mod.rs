@@ -6,7 +6,7 @@
 //! of packets are skipped.
 //!
 //! Block events become requests like those of any other source. Most app developers' traces have no such events,
-//! but show which threads were blocked: a row of [`Wait`] for each wait in state D.
+//! but show which threads were blocked: a row of [`Wait`](fonio_core::Wait) for each wait in state D.
 
 mod block;
 mod bundle;

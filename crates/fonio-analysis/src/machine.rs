@@ -152,6 +152,18 @@ pub struct Disk {
     pub read_bytes: Option<ByteCount>,
     /// Bytes written.
     pub write_bytes: Option<ByteCount>,
+    /// Completed requests; only totals of other tools have them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<u64>,
+    /// Completed requests per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_s: Option<f64>,
+    /// Mean size of a request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_bytes: Option<f64>,
+    /// Mean response time of a request, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_response_ns: Option<f64>,
 }
 
 /// Quantities over time in bins of equal width.
@@ -282,6 +294,8 @@ fn is_counter(metric: Metric) -> bool {
         | Metric::DiskBusyMs
         | Metric::DiskReadBytes
         | Metric::DiskWriteBytes
+        | Metric::DiskRequests
+        | Metric::DiskWaitMs
         | Metric::NetReceiveBytes
         | Metric::NetTransmitBytes
         | Metric::PressureSomeUs
@@ -591,17 +605,35 @@ impl MachineTally {
     }
 
     fn disks(&self) -> Vec<Disk> {
-        let of_disk = |busy: &Reading| {
-            let rise =
-                |metric| self.subject_of(metric, &busy.subject).and_then(Reading::known_rise).map(ByteCount);
+        let mut names: Vec<&Option<String>> = Vec::new();
+        for reading in
+            [Metric::DiskBusyMs, Metric::DiskRequests].into_iter().flat_map(|metric| self.of(metric))
+        {
+            if !names.contains(&&reading.subject) {
+                names.push(&reading.subject);
+            }
+        }
+        let of_disk = |name: &Option<String>| {
+            let reading = |metric| self.subject_of(metric, name);
+            let rise = |metric| reading(metric).and_then(Reading::known_rise);
+            let (read_bytes, write_bytes) = (rise(Metric::DiskReadBytes), rise(Metric::DiskWriteBytes));
+            let requests = rise(Metric::DiskRequests).filter(|requests| *requests > 0);
+            let mean = |sum: Option<u64>| Some(sum? as f64 / requests? as f64);
+            let busy = reading(Metric::DiskBusyMs);
+            let sampled = reading(Metric::DiskRequests).map(Reading::sampled);
             Disk {
-                name: busy.subject.clone().unwrap_or_default(),
-                busy_share: ratio(Nanos(busy.rise.saturating_mul(1_000_000)), busy.sampled()),
-                read_bytes: rise(Metric::DiskReadBytes),
-                write_bytes: rise(Metric::DiskWriteBytes),
+                name: name.clone().unwrap_or_default(),
+                busy_share: busy
+                    .and_then(|busy| ratio(Nanos(busy.rise.saturating_mul(1_000_000)), busy.sampled())),
+                read_bytes: read_bytes.map(ByteCount),
+                write_bytes: write_bytes.map(ByteCount),
+                requests,
+                requests_per_s: requests.zip(sampled).and_then(|(requests, time)| per_second(requests, time)),
+                mean_bytes: mean(read_bytes.zip(write_bytes).map(|(read, write)| read.saturating_add(write))),
+                mean_response_ns: mean(rise(Metric::DiskWaitMs)).map(|ms| ms * 1e6),
             }
         };
-        self.of(Metric::DiskBusyMs).map(of_disk).collect()
+        names.into_iter().map(of_disk).collect()
     }
 
     fn series(&mut self, began_ns: u64) -> MachineSeries {
@@ -713,6 +745,38 @@ mod tests {
         assert_eq!(cpu.busiest_share, Some(0.98));
         assert_eq!((cpu.iowait_ticks, cpu.steal_ticks, cpu.iowait_share), (None, None, None));
         assert!(cpu.active_share.unwrap() < 0.6);
+    }
+
+    #[test]
+    fn totals_of_a_disk() {
+        let totals = |second, values: [i64; 5]| {
+            let metrics = [
+                Metric::DiskRequests,
+                Metric::DiskReadBytes,
+                Metric::DiskWriteBytes,
+                Metric::DiskBusyMs,
+                Metric::DiskWaitMs,
+            ];
+            metrics.into_iter().zip(values).map(move |(metric, value)| (second, metric, Some("sda"), value))
+        };
+        let samples: Vec<_> = totals(0, [0; 5])
+            .chain(totals(10, [100, 4096, 0, 500, 70]))
+            .chain(totals(20, [400, 409_600, 1_228_800, 5000, 1000]))
+            // A disk without a known busy time.
+            .chain([(0, Metric::DiskRequests, Some("sdb"), 0), (20, Metric::DiskRequests, Some("sdb"), 0)])
+            .collect();
+        let disks = machine(&samples).disks;
+        let expected = Disk {
+            name: "sda".into(),
+            busy_share: Some(0.25),
+            read_bytes: Some(ByteCount(409_600)),
+            write_bytes: Some(ByteCount(1_228_800)),
+            requests: Some(400),
+            requests_per_s: Some(20.0),
+            mean_bytes: Some(4096.0),
+            mean_response_ns: Some(2_500_000.0),
+        };
+        assert_eq!(disks, [expected, Disk { name: "sdb".into(), ..Disk::default() }]);
     }
 
     #[test]

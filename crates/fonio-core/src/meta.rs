@@ -100,6 +100,9 @@ pub const LOST_CALLS: &str = "lost-calls";
 /// In [`Source::shows`]: the trace has the events of the scheduler, so it shows which threads were blocked.
 pub const SHOWS_SCHEDULER: &str = "scheduler";
 
+/// An entry of [`Source::shows`]: the source has totals of devices and no requests.
+pub const SHOWS_TOTALS: &str = "totals";
+
 /// The beginning of the name of a mark that spans a frame of an Android app that was shown late. The reasons follow,
 /// such as `App Deadline Missed`. The mark's thread is the app's main thread.
 pub const LATE_FRAME: &str = "late frame: ";

@@ -441,6 +441,10 @@ named! {
         DiskBusyMs = "disk_busy_ms",
         DiskReadBytes = "disk_read_bytes",
         DiskWriteBytes = "disk_write_bytes",
+        /// Number of requests that the device `subject` completed. Only totals of other tools have it, and the next.
+        DiskRequests = "disk_requests",
+        /// The response times of these requests together.
+        DiskWaitMs = "disk_wait_ms",
         /// Bytes that the network interface `subject` received.
         NetReceiveBytes = "net_receive_bytes",
         NetTransmitBytes = "net_transmit_bytes",

@@ -20,6 +20,8 @@ pub enum TraceQuestion {
     WaitedThread,
     /// Whether the kernel counted a wait as I/O, and in which function the thread slept.
     WaitReason,
+    /// How much each device moved, and which share of the time it was busy.
+    Totals,
     /// How long sync calls took in a file system.
     SyncCalls,
     /// How long an Android app took to launch, its waits in this time, and the critical path.
@@ -44,7 +46,8 @@ const REQUESTS_AND_WAITS: &str = "block_rq_issue, block_rq_complete, sched_switc
 
 impl TraceQuestion {
     /// All questions.
-    pub const ALL: [TraceQuestion; 10] = [
+    pub const ALL: [TraceQuestion; 11] = [
+        TraceQuestion::Totals,
         TraceQuestion::ServiceTime,
         TraceQuestion::QueueTime,
         TraceQuestion::Issuer,
@@ -71,6 +74,7 @@ impl TraceQuestion {
                 "Which other thread did a blocked thread wait for, such as for a lock?"
             }
             TraceQuestion::WaitReason => "Was the wait I/O, and in which function of the kernel?",
+            TraceQuestion::Totals => "How much did each device move? (requests, bytes)",
             TraceQuestion::SyncCalls => "How long did sync calls take?",
             TraceQuestion::AppLaunches => {
                 "What held up the launch of an Android app? What was its critical path?"
@@ -85,10 +89,31 @@ impl Format {
     pub fn answers(self, question: TraceQuestion) -> Answered {
         use Answered::{No, With, Yes};
         use TraceQuestion::{
-            AppLaunches, Blocked, Issuer, LateFrames, QueueTime, ServiceTime, SyncCalls, WaitReason,
+            AppLaunches, Blocked, Issuer, LateFrames, QueueTime, ServiceTime, SyncCalls, Totals, WaitReason,
             WaitedRequest, WaitedThread,
         };
         match (self, question) {
+            (
+                Format::Totals
+                | Format::Biosnoop
+                | Format::MsrCambridge
+                | Format::Vscsi
+                | Format::FioIolog
+                | Format::DiskSim
+                | Format::Csv,
+                Totals,
+            ) => Yes,
+            (Format::Blktrace | Format::Blkparse, Totals) => With("actions D or C"),
+            (
+                Format::Ftrace
+                | Format::PerfScript
+                | Format::PerfData
+                | Format::Systrace
+                | Format::Perfetto
+                | Format::TraceDat,
+                Totals,
+            ) => With("block_rq_issue or block_rq_complete"),
+            (Format::Totals, _) => No,
             (Format::Blktrace | Format::Blkparse, ServiceTime) => With("actions D and C"),
             (Format::Blktrace | Format::Blkparse, QueueTime) => With("action Q"),
             (Format::Blktrace | Format::Blkparse, Issuer) => Yes,
@@ -144,7 +169,7 @@ impl Format {
             | (Format::Ftrace | Format::PerfScript | Format::Systrace, LateFrames)
             | (Format::TraceDat, SyncCalls | AppLaunches | LateFrames)
             | (Format::MsrCambridge, QueueTime | Issuer)
-            | (Format::DiskSim | Format::Vscsi, _)
+            | (Format::DiskSim | Format::FioIolog | Format::Vscsi, _)
             | (
                 Format::Blktrace | Format::Blkparse | Format::Biosnoop | Format::MsrCambridge | Format::Csv,
                 Blocked | WaitedRequest | WaitedThread | WaitReason | SyncCalls | AppLaunches | LateFrames,
@@ -155,8 +180,8 @@ impl Format {
 
 #[cfg(test)]
 mod tests {
-    use fonio_core::CollectedRows;
     use fonio_core::meta::LATE_FRAME;
+    use fonio_core::{CollectedRows, Metric};
 
     use super::*;
     use crate::assemble::assemble;
@@ -212,7 +237,9 @@ mod tests {
         let is_for_thread = |row: &fonio_core::Wait| row.blocked_in.is_some() && row.waker_tid.is_some();
         // Waits in other states than D are recorded during launches.
         let has_path = rows.waits.iter().any(|row| row.blocked_in.is_none());
+        let moved = rows.samples.iter().any(|sample| sample.metric == Metric::DiskRequests);
         let known = [
+            (TraceQuestion::Totals, moved || !rows.requests.is_empty()),
             (TraceQuestion::ServiceTime, rows.requests.iter().any(|row| row.service().is_some())),
             (TraceQuestion::QueueTime, rows.requests.iter().any(|row| row.queue().is_some())),
             (TraceQuestion::Issuer, rows.requests.iter().any(|row| row.tid.is_some())),
@@ -413,7 +440,9 @@ b-31 [000] ..... 1.009000: tracing_mark_write: F|9|launching: com.example|0
             (Format::TraceDat, trace_dat()),
             (Format::MsrCambridge, msr.into()),
             (Format::DiskSim, file("mqsim-tpcc-200.trace")),
-            (Format::Vscsi, Vec::new()),
+            (Format::FioIolog, "fio version 3 iolog\n1 /dev/sda read 0 4096\n".into()),
+            (Format::Vscsi, file("synthetic.vscsi")),
+            (Format::Totals, "Device tps kB_read/s kB_wrtn/s\nsda 1 2 3\n".into()),
         ] {
             let listed =
                 TraceQuestion::ALL.into_iter().filter(|question| format.answers(*question) != Answered::No);

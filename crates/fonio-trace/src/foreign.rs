@@ -12,9 +12,11 @@ enum Sign {
     Words(&'static [&'static str]),
     /// One of the first lines, as words, has this shape.
     Shape(fn(&[&str]) -> bool),
+    /// The beginning of the file has this shape.
+    Head(fn(&[u8]) -> bool),
 }
 
-use Sign::{Bytes, Line, Shape, Words};
+use Sign::{Bytes, Head, Line, Shape, Words};
 
 /// Number of lines in which a text's signs must occur. Tools print messages before their first line.
 const LINES: usize = 30;
@@ -42,6 +44,11 @@ const KINDS: &[(&[Sign], &str, &str)] = &[
         "fonio does not read CTF. Record the same events with `trace-cmd record -e block` or `fonio record --for 60s`",
     ),
     (
+        &[Head(is_vscsi_2)],
+        "it is a .vscsi trace (CloudPhysics) of version 2, whose units no public file shows",
+        "Use a trace of version 1, or write a table with known units and read it with `--csv`",
+    ),
+    (
         &[Bytes(0, b"SIMPLEPERF")],
         "it is a recording of simpleperf, which samples processors",
         "Record the requests with Perfetto (`block/block_rq_issue`, `block/block_rq_complete`)",
@@ -50,12 +57,6 @@ const KINDS: &[(&[Sign], &str, &str)] = &[
         &[Words(&["COMM", "PID", "TYPE", "DEV", "BLOCK", "BYTES", "LATms"])],
         "it is the text of iosnoop without times",
         "Record again with `iosnoop -ts`, which prints when each request began and ended",
-    ),
-    (
-        &[Line("fio version 3 iolog")],
-        "it is an iolog of fio: the calls that fio made, without their completions",
-        "To see sizes and places, read it as a table: `--csv 'queued=1:ms,device=2,op=3,offset=4:bytes,size=5:bytes,\
-         delimiter=blanks,header=no'`. To see latencies, record while fio runs: `fonio record -- fio job.fio`",
     ),
     (
         &[Line("fio version ")],
@@ -125,31 +126,25 @@ const KINDS: &[(&[Sign], &str, &str)] = &[
         REQUESTS,
     ),
     (
-        &[
-            Words(&["Device", "tps"]),
-            Words(&["Device:", "tps"]),
-            Words(&["Device", "r/s"]),
-            Words(&["Device:", "r/s"]),
-            Words(&["Device:", "rrqm/s"]),
-            Line("avg-cpu:"),
-        ],
-        "it is the text of iostat: totals of each interval, without requests",
-        REQUESTS,
+        &[Line("avg-cpu:")],
+        "it is the text of iostat without devices",
+        "Print the devices: `iostat -d -x -t 1`. fonio reads this text, but it has only totals. To see requests, use `fonio record --for 60s`",
     ),
     (
         &[Shape(is_sysstat)],
-        "it is the text of sar, or of another program of sysstat (iostat, mpstat, pidstat): totals of each interval, without requests",
-        REQUESTS,
+        "it is the text of sar or of another program of sysstat (mpstat, pidstat), without devices",
+        "Print the devices: `sar -d`. fonio reads this text, but it has only totals. To see requests, use `fonio record --for 60s`",
     ),
     (
         &[Line("{\"sysstat\""), Line("\"sysstat\"")],
         "it is JSON of sysstat (sadf, iostat): totals of each interval, without requests",
-        REQUESTS,
+        "fonio reads these totals as text (`iostat -d -x -t 1`, `sar -d`). To see requests, use `fonio record --for 60s`",
     ),
     (
         &[Shape(is_diskstats)],
-        "it is a copy of /proc/diskstats: totals since the start of the machine, without requests",
-        REQUESTS,
+        "it is one copy of /proc/diskstats: totals since the start of the machine, without requests",
+        "For the totals of a time, make several: `while sleep 10; do date +%s; cat /proc/diskstats; done`. To see requests, use \
+         `fonio record --for 60s`",
     ),
     (
         &[Line("procs -----------memory"), Words(&["r", "b", "swpd", "free", "buff"])],
@@ -237,6 +232,7 @@ pub(crate) fn known(head: &[u8]) -> Option<(&'static str, &'static str)> {
             wanted.iter().all(|word| line.any(|found| found == word))
         }),
         Shape(has) => words.iter().any(|line| has(line)),
+        Head(has) => has(head),
     };
     KINDS.iter().find(|(signs, _, _)| signs.iter().any(shows)).map(|(_, found, way_out)| (*found, *way_out))
 }
@@ -256,6 +252,17 @@ pub(crate) fn describe(head: &[u8]) -> (String, &'static str) {
         let bytes: Vec<String> = head.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         (format!("it is binary and begins with the bytes {}", bytes.join(" ")), CONVERT)
     }
+}
+
+/// Returns whether a file begins with records of .vscsi in version 2: 40 bytes, the SCSI operation code and the version first.
+fn is_vscsi_2(head: &[u8]) -> bool {
+    const READS_AND_WRITES: [u16; 8] = [0x08, 0x0a, 0x28, 0x2a, 0x88, 0x8a, 0xa8, 0xaa];
+    let (records, _) = head.as_chunks::<40>();
+    let is_record = |record: &[u8; 40]| {
+        let number = |at: usize| u16::from_le_bytes([record[at], record[at + 1]]);
+        number(2) >> 8 == 2 && READS_AND_WRITES.contains(&number(0))
+    };
+    records.len() >= 4 && records.iter().take(64).all(is_record)
 }
 
 fn is_number(word: &str) -> bool {
@@ -346,6 +353,15 @@ mod tests {
             shown += &format!("{text}→ {found}\n\n");
         }
         file.assert_eq(&format!("{}\n", shown.trim_end()));
+    }
+
+    #[test]
+    fn vscsi_of_version_2() {
+        let mut record = vec![0; 40];
+        (record[0], record[3]) = (0x2a, 2);
+        let found = known(&record.repeat(4)).expect("it is known").0;
+        assert!(found.contains("version 2"), "{found}");
+        assert_eq!(known(&record.repeat(3)), None);
     }
 
     #[test]

@@ -28,6 +28,10 @@ pub enum Format {
     MsrCambridge,
     /// The binary traces of VMware's virtual SCSI layer (CloudPhysics).
     Vscsi,
+    /// Totals of devices: the text of iostat and sar, and copies of /proc/diskstats.
+    Totals,
+    /// The iolog of fio, version 3.
+    FioIolog,
     /// The ASCII traces of DiskSim and MQSim.
     DiskSim,
     /// Any other CSV table. Tables that fonio did not write need a [`Mapping`](crate::csv::Mapping).
@@ -36,7 +40,7 @@ pub enum Format {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 13] = [
+    pub const ALL: [Format; 15] = [
         Format::Blktrace,
         Format::Blkparse,
         Format::Ftrace,
@@ -48,6 +52,8 @@ impl Format {
         Format::Biosnoop,
         Format::MsrCambridge,
         Format::Vscsi,
+        Format::Totals,
+        Format::FioIolog,
         Format::DiskSim,
         Format::Csv,
     ];
@@ -66,6 +72,8 @@ impl Format {
             Format::Biosnoop => "biosnoop",
             Format::MsrCambridge => "msr-cambridge",
             Format::Vscsi => "vscsi",
+            Format::Totals => "totals",
+            Format::FioIolog => "fio-iolog",
             Format::DiskSim => "disksim",
             Format::Csv => "csv",
         }
@@ -84,6 +92,8 @@ impl Format {
             Format::Biosnoop => "biosnoop (text of biosnoop or iosnoop)",
             Format::MsrCambridge => "msr-cambridge (CSV)",
             Format::Vscsi => "vscsi (CloudPhysics)",
+            Format::Totals => "totals (iostat, sar -d, copies of /proc/diskstats)",
+            Format::FioIolog => "fio-iolog (version 3)",
             Format::DiskSim => "disksim (ASCII, MQSim's too)",
             Format::Csv => "csv (any, with a column mapping)",
         }

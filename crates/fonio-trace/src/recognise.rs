@@ -12,14 +12,17 @@ use crate::blkparse::{self, BlkparseReader};
 use crate::blktrace::{self, BlktraceReader};
 use crate::completions::Completions;
 use crate::csv::{self, CsvError, CsvReader, Mapping, MappingError};
+use crate::fio_iolog::{self, FioIologReader};
 use crate::foreign;
 pub use crate::format::Format;
 use crate::ftrace_text::{self, FtraceReader};
+use crate::histogram;
 use crate::input::Input;
 use crate::perf_data::{self, PerfDataReader};
 use crate::perfetto::{self, PerfettoReader};
 use crate::refusal::Refusal;
 use crate::systrace::{self, SystraceReader};
+use crate::totals::{self, TotalsReader};
 use crate::trace_dat::{self, TraceDatReader};
 use crate::unpack::{Damage, Packing};
 use crate::vscsi::{self, VscsiReader};
@@ -123,6 +126,12 @@ pub fn recognise(head: &[u8]) -> Option<Format> {
     if biosnoop::recognise(head) {
         return Some(Format::Biosnoop);
     }
+    if fio_iolog::recognise(head) {
+        return Some(Format::FioIolog);
+    }
+    if totals::recognise(head) {
+        return Some(Format::Totals);
+    }
     // A mapping can describe any table with a header, but a text of a known program is not such a table.
     csv::recognise(head).filter(|format| *format != Format::Csv || foreign::known(head).is_none())
 }
@@ -190,6 +199,8 @@ pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceRe
             Box::new(TraceDatReader::open(input).map_err(|refusal| refused(file, refusal))?)
         }
         Format::Vscsi => Box::new(VscsiReader::new(input)),
+        Format::FioIolog => Box::new(FioIologReader::new(input)),
+        Format::Totals => Box::new(TotalsReader::new(input, &head)),
         Format::Biosnoop => Box::new(BiosnoopReader::new(input)),
         Format::MsrCambridge | Format::DiskSim | Format::Csv => {
             let mapping = match (&options.csv, format) {
@@ -289,7 +300,11 @@ fn needs_mapping(file: &str, head: &[u8]) -> OpenError {
 fn unknown(file: &str, head: &[u8]) -> OpenError {
     let file = file.to_owned();
     if let Some((found, way_out)) = foreign::known(head) {
-        return OpenError::Foreign { file, found: found.into(), way_out: way_out.into() };
+        let found = match histogram::summary(head) {
+            Some(summary) => format!("{found}. {summary}"),
+            None => found.to_owned(),
+        };
+        return OpenError::Foreign { file, found, way_out: way_out.into() };
     }
     let (found, way_out) = foreign::describe(head);
     OpenError::Unknown { file, found, way_out: way_out.to_owned() }

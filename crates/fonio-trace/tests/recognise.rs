@@ -176,7 +176,7 @@ fn names_of_formats_come_back() {
     for format in Format::ALL {
         assert_eq!(format.name().parse(), Ok(format));
     }
-    expect!["there is no format `btt`; use one of: blktrace, blkparse, ftrace, perf-script, perf-data, systrace, perfetto, trace-dat, biosnoop, msr-cambridge, vscsi, disksim, csv"]
+    expect!["there is no format `btt`; use one of: blktrace, blkparse, ftrace, perf-script, perf-data, systrace, perfetto, trace-dat, biosnoop, msr-cambridge, vscsi, totals, fio-iolog, disksim, csv"]
         .assert_eq(&"btt".parse::<Format>().expect_err("there is none").to_string());
 }
 
@@ -194,7 +194,8 @@ fn errors_say_what_was_found_and_what_to_do() {
     let formats = "fonio reads blktrace (binary), blkparse (its default text), ftrace (text of trace or trace_pipe), \
         perf-script (text of perf script), perf-data (perf record), \
         systrace (HTML, or atrace's output), perfetto (protocol buffers), trace-dat (trace-cmd), \
-        biosnoop (text of biosnoop or iosnoop), msr-cambridge (CSV), vscsi (CloudPhysics), disksim (ASCII, \
+        biosnoop (text of biosnoop or iosnoop), msr-cambridge (CSV), vscsi (CloudPhysics), totals (iostat, sar -d, copies of /proc/diskstats), \
+        fio-iolog (version 3), disksim (ASCII, \
         MQSim's too), csv (any, with a column mapping), each also compressed with gzip, zstd, xz or bzip2.";
     let one = |bytes: &[u8]| vec![Input::of("f", bytes)];
     let mut text = String::new();

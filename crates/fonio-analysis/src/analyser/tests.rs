@@ -1,7 +1,7 @@
 //! Tests of the complete analysis with handwritten requests.
 
 use expect_test::expect;
-use fonio_core::meta::{Device, Lost};
+use fonio_core::meta::{Device, Lost, Source};
 use fonio_core::{
     BlockedIn, ByteCount, Content, DeviceId, Flags, Metric, Nanos, Sector, SqliteWrite, WaitReason,
 };
@@ -206,6 +206,15 @@ fn nothing_at_all() {
     assert!(!analysis.validity.ok);
     assert_eq!(analysis.verdict, "The measurement is not valid: There are no requests to analyse.");
     assert_eq!(analysis.findings, []);
+}
+
+#[test]
+fn totals_get_no_verdict() {
+    let source = Source { shows: vec![fonio_core::meta::SHOWS_TOTALS.to_owned()], ..Source::default() };
+    let meta = Meta { source, ..Meta::default() };
+    let verdict = Analyser::new(AnalysisOptions::default()).finish(&meta).verdict;
+    assert!(verdict.contains("has only totals of devices"), "{verdict}");
+    assert!(verdict.contains("`fonio record --for 60s`"), "{verdict}");
 }
 
 #[test]

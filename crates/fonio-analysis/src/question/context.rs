@@ -1,6 +1,6 @@
 //! State shared by several questions: times, devices, names and counts.
 
-use fonio_core::meta::{SHOWS_SCHEDULER, SOURCE_PROCFS, SOURCE_PTRACE, SOURCE_WATCH};
+use fonio_core::meta::{SHOWS_SCHEDULER, SHOWS_TOTALS, SOURCE_PROCFS, SOURCE_PTRACE, SOURCE_WATCH};
 use fonio_core::{DeviceId, EventKind, Flags, Meta, Nanos, Request, Timestamp};
 use rustc_hash::FxHashMap;
 
@@ -264,6 +264,11 @@ impl<'a> Ending<'a> {
     pub(crate) fn is_scheduler_only(&self) -> bool {
         let shows_blocks = BLOCK_KINDS.iter().any(|kind| self.shows(kind.name()));
         self.shows(SHOWS_SCHEDULER) && !shows_blocks && self.context.devices.is_empty()
+    }
+
+    /// Returns whether the trace has totals of devices, without requests.
+    pub(crate) fn is_totals_only(&self) -> bool {
+        self.shows(SHOWS_TOTALS)
     }
 
     fn shows(&self, what: &str) -> bool {

@@ -101,6 +101,9 @@ const NO_BLOCK_EVENTS: &str = "The trace shows which threads were blocked, but h
 /// Formats of traces that can show the scheduler, and what such a trace lacks if it shows nothing.
 const TRACES_OF_SCHEDULER: [&str; 4] = ["ftrace", "perf-script", "perfetto", "systrace"];
 const NEITHER: &str = "The trace shows neither requests (block events) nor blocked threads (sched_switch).";
+/// What a text with totals lacks.
+const TOTALS_ONLY: &str = "The text has only totals of devices, so it cannot show which requests were slow, whose they were, \
+    and how deep the queue was. Record requests: `fonio record --for 60s`, `blktrace -d /dev/sda -w 60` or `biosnoop -Q`.";
 
 /// Code of the diagnostic for a completion whose issue was not seen.
 const UNISSUED: &str = "completions-without-issue";
@@ -182,7 +185,11 @@ impl Question for ValidityTally {
         if self.requests == 0 {
             if !idle && !end.is_calls_only() && !is_scheduler_only {
                 let is_of_scheduler = TRACES_OF_SCHEDULER.contains(&meta.source.format.as_str());
-                let problem = if is_of_scheduler { NEITHER } else { "There are no requests to analyse." };
+                let problem = match is_of_scheduler {
+                    _ if end.is_totals_only() => TOTALS_ONLY,
+                    true => NEITHER,
+                    false => "There are no requests to analyse.",
+                };
                 problems.push(problem.to_owned());
             }
         } else if self.without_completion == self.requests {

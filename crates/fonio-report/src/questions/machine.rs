@@ -103,7 +103,31 @@ fn table(about: &About<'_>) -> Table {
         );
     }
     for disk in &machine.disks {
-        fact(&format!("Busy, {}", disk.name), share(disk.busy_share), "busy time as the kernel counts it");
+        if disk.busy_share.is_some() {
+            fact(
+                &format!("Busy, {}", disk.name),
+                share(disk.busy_share),
+                "busy time as the kernel counts it",
+            );
+        }
+        if let Some(requests) = disk.requests {
+            let number = |value: Option<f64>, unit: Unit| Cell::known(value, unit).text();
+            let moved = format!(
+                "{} read, {} written",
+                Cell::from(disk.read_bytes).text(),
+                Cell::from(disk.write_bytes).text()
+            );
+            let note = format!("{}; {moved}", number(disk.requests_per_s, Unit::PerS));
+            fact(&format!("Requests, {}", disk.name), Cell::count(requests, Unit::Count), &note);
+            if disk.mean_bytes.is_some() {
+                let size = Cell::known(disk.mean_bytes, Unit::Bytes);
+                fact(&format!("Mean size, {}", disk.name), size, "read and written bytes for each request");
+            }
+            if disk.mean_response_ns.is_some() {
+                let time = Cell::known(disk.mean_response_ns, Unit::Ns);
+                fact(&format!("Mean response time, {}", disk.name), time, "with the time in the queue");
+            }
+        }
     }
     Table {
         caption: "Samples of the machine".into(),

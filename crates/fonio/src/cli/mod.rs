@@ -744,7 +744,7 @@ pub struct Reading {
     /// Format of the trace, if fonio does not recognise it.
     ///
     /// The formats are blktrace, blkparse, ftrace, perf-script, perf-data, systrace, perfetto, trace-dat, biosnoop, msr-cambridge,
-    /// vscsi, disksim and csv.
+    /// vscsi, totals, fio-iolog, disksim and csv.
     #[arg(id = "from_format", long = "from-format", value_name = "FORMAT", help_heading = READING)]
     pub format: Option<Format>,
     /// Columns of a CSV trace with their units, by number or by the name in the first line.

@@ -21,6 +21,7 @@ mod histories;
 mod live;
 mod paper;
 mod paths;
+mod readers;
 mod receipt;
 mod sampled;
 mod schedulers;
@@ -214,6 +215,14 @@ enum Study {
     ///
     /// Example: cargo studies paths --only python
     Paths(paths::Arguments),
+    /// Compare the readers of foreign traces with each other and with other programs.
+    ///
+    /// Records a load with four recorders at the same time, compares answers with those of Perfetto's trace_processor, and
+    /// measures the speed of each reader. Needs root, fio, perf and a network for the recorders, and 4 GB of disk space;
+    /// takes ten minutes.
+    ///
+    /// Example: cargo studies readers recorders answers
+    Readers(readers::Arguments),
     /// Run the watch for a day in a guest, with stalls, a suspended clock and a full disk.
     ///
     /// Prints its memory, processor time, written bytes and stalls. The guest's clock skips idle time. Each run
@@ -233,10 +242,12 @@ enum Study {
 type Role = fn(&[String]) -> anyhow::Result<()>;
 
 /// Internal programs that studies start as separate processes.
-const ROLES: [(&str, Role); 6] = [
+const ROLES: [(&str, Role); 8] = [
     (attribution::ROLE, attribution::run_role),
     (fuse::STACKS, fuse::run_in_guest),
     (fuse_safety::SIDE, fuse_safety::run_side),
+    (readers::READ, readers::run_read),
+    (readers::WRITE, readers::run_write),
     (sampled::SAMPLE, sampled::run_sample),
     (sync_policy::SERVE, sync_policy::serve),
     (verdicts::ACT, verdicts::run_act),
@@ -287,6 +298,7 @@ fn run(study: Study) -> anyhow::Result<()> {
         Study::Guests(arguments) => guests::run(&arguments),
         Study::Histories(arguments) => histories::run(&arguments),
         Study::Paths(arguments) => paths::run(&arguments),
+        Study::Readers(arguments) => readers::run(&arguments),
         Study::WatchDay(arguments) => watch_day::run(&arguments),
         Study::Documents(arguments) => documents::run(&arguments),
     }

@@ -88,6 +88,14 @@ pub const PAPER: &[Tool] = &[
     ("fio", "fio", "raw rates"),
 ];
 
+/// Programs needed for `cargo studies readers`. Other recorders are fetched and not installed.
+pub const READERS: &[Tool] = &[
+    ("fio", "fio", "the recorded load"),
+    ("perf", "linux-perf", "recording with perf"),
+    ("losetup", "mount", "the recorded device"),
+    ("unshare", "util-linux", "mounts that only the recorders see"),
+];
+
 /// Programs needed to run guests with other kernels.
 pub const GUEST: &[Tool] = &[
     ("qemu-system-x86_64", "qemu-system-x86", "guests with other kernels"),
@@ -109,8 +117,22 @@ pub const SYSTEM_GUEST: &[Tool] = &[
 ];
 
 /// All groups of programs.
-pub const ALL: &[&[Tool]] =
-    &[BUILD, ASSETS, BPF, DIST, EMULATED, TEST, DEMO, BENCH, FUSE, PAPER, GUEST, KERNEL, SYSTEM_GUEST];
+pub const ALL: &[&[Tool]] = &[
+    BUILD,
+    ASSETS,
+    BPF,
+    DIST,
+    EMULATED,
+    TEST,
+    DEMO,
+    BENCH,
+    FUSE,
+    PAPER,
+    READERS,
+    GUEST,
+    KERNEL,
+    SYSTEM_GUEST,
+];
 
 /// Installs missing programs with apt if this process is root. Otherwise, fails with a command line that
 /// installs them.

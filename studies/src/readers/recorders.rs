@@ -1,0 +1,198 @@
+//! One load, recorded by four recorders at the same time: the readers must give the same requests.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use fonio_core::{CollectedRows, DeviceId, Diagnostic, Meta, Severity};
+use fonio_lab::Archive;
+use xtask::results::{Cell, StudyResult};
+
+use super::rows::{Served, of_recording, of_trace};
+use crate::process;
+
+pub const ID: &str = "readers-recorders";
+const TITLE: &str = "one load of fio, recorded by four recorders at the same time";
+const COLUMNS: [&str; 10] = [
+    "load and recorder",
+    "requests",
+    "bytes",
+    "mean",
+    "p50",
+    "p95",
+    "p99",
+    "longest",
+    "equal to fonio's recording",
+    "reported shortfalls",
+];
+const SCRIPT: &str = include_str!("record.sh");
+/// Packages with the recorders that Debian's stable release does not have, or only in old versions.
+const PACKAGES: [&str; 3] = ["perfetto", "trace-cmd", "libbpf-tools"];
+/// The loads: depth and number of requests.
+const LOADS: [(u32, u32); 2] = [(1, 400), (32, 1500)];
+const DEVICE_BYTES: usize = 64 << 20;
+/// Each recorder reads the clock by itself, so its times differ from those of others. We allow 1 %, and for short times the
+/// 2 µs that separate the clock readings of four tracepoint handlers.
+const SHARE_MAX: f64 = 0.01;
+const MICROS_MAX: f64 = 2.0;
+
+/// A loop device, detached when this value is dropped.
+struct Device(String);
+
+impl Device {
+    fn over(image: &Path) -> Result<Device> {
+        fs::write(image, vec![0; DEVICE_BYTES])?;
+        let mut command = Command::new("losetup");
+        // The page cache is so fast that the difference between the recorders' clock readings would be large in comparison.
+        let options = ["--direct-io=on", "--find", "--show"];
+        Ok(Device(process::output(command.args(options).arg(image))?))
+    }
+
+    fn id(&self) -> Result<DeviceId> {
+        let name = Path::new(&self.0).file_name().context("the loop device has no name")?;
+        let path = Path::new("/sys/class/block").join(name).join("dev");
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let (major, minor) = text.trim().split_once(':').context("a device has two numbers")?;
+        Ok(DeviceId::new(major.parse()?, minor.parse()?))
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if let Err(error) = process::run(Command::new("losetup").args(["--detach", &self.0])) {
+            eprintln!("cannot detach {}: {error:#}", self.0);
+        }
+    }
+}
+
+/// What one recorder recorded.
+struct Recorded {
+    name: &'static str,
+    rows: CollectedRows,
+    meta: Meta,
+}
+
+/// Records the loads, and returns the folder with the traces of the last one.
+pub fn run(fonio: &Path, build: &str, command: &str) -> Result<PathBuf> {
+    let archive = Archive::open()?;
+    let root = archive.folder().join("recorders");
+    archive.unpack(&PACKAGES, &root, &|text| eprintln!("{text}"))?;
+    let mut result = StudyResult::begin(ID, TITLE, command, &COLUMNS)?;
+    let folder = process::scratch("readers")?;
+    let mut work = folder.clone();
+    for (depth, requests) in LOADS {
+        work = folder.join(format!("depth-{depth}"));
+        process::remove_folder(&work)?;
+        fs::create_dir(&work)?;
+        let image = work.join("image");
+        let device = Device::over(&image)?;
+        let id = device.id()?;
+        let mut script = Command::new("unshare");
+        script.args(["--mount", "sh", "-c", SCRIPT]).current_dir(&work);
+        for (name, value) in [("ROOT", root.as_path()), ("WORK", &work), ("FONIO", fonio)] {
+            script.env(name, value);
+        }
+        script.env("DEVICE", &device.0).env("DEPTH", depth.to_string()).env("REQUESTS", requests.to_string());
+        process::run(&mut script)?;
+        drop(device);
+        fs::remove_file(&image)?;
+        let (rows, meta) = of_recording(&work.join("fonio"))?;
+        let mut all = vec![Recorded { name: "fonio", rows, meta }];
+        for (name, file) in
+            [("perfetto", "perfetto.trace"), ("trace-cmd", "trace.dat"), ("perf", "perf.data")]
+        {
+            let (rows, meta) = of_trace(&work.join(file)).with_context(|| {
+                let log = fs::read_to_string(work.join(format!("{name}.log"))).unwrap_or_default();
+                format!("{name} recorded nothing that can be read: {log}")
+            })?;
+            all.push(Recorded { name, rows, meta });
+        }
+        let reference = Served::of(&all[0].rows, id);
+        ensure!(!reference.times.is_empty(), "fonio recorded no request of {id}");
+        for one in &all {
+            result.row(format!("depth {depth}, {}", one.name), cells(one, id, &reference));
+        }
+    }
+    let packages = process::output(Command::new("ls").arg(root.join("unpacked")))?;
+    let versions: Vec<&str> = packages
+        .lines()
+        .filter(|file| PACKAGES.iter().any(|package| file.starts_with(&format!("{package}_"))))
+        .collect();
+    let perf = process::output(Command::new("perf").arg("--version"))?;
+    result.remark = format!(
+        "{build} of fonio; {}, {perf}. Equal: the same issued requests and bytes, and each time at most 1 % or {MICROS_MAX:.0} µs \
+         different.",
+        versions.join(", ")
+    );
+    result.keep(true)?;
+    Ok(work)
+}
+
+fn cells(one: &Recorded, device: DeviceId, reference: &Served) -> Vec<Cell> {
+    let served = Served::of(&one.rows, device);
+    let times = |of: &Served| [of.mean(), of.percentile(50), of.percentile(95), of.percentile(99), of.max()];
+    let mut cells = vec![Cell::count(served.requests), Cell::once(served.bytes as f64, "", 0)];
+    cells.extend(times(&served).map(|time| Cell::once(time, "µs", 1)));
+    cells.push(equal(&served, reference, times).into());
+    cells.push(shortfalls(one, &served).into());
+    cells
+}
+
+/// Returns `yes`, or the first difference.
+fn equal(served: &Served, reference: &Served, times: impl Fn(&Served) -> [f64; 5]) -> String {
+    if (served.requests, served.bytes) != (reference.requests, reference.bytes) {
+        return "**no: other requests**".to_owned();
+    }
+    let differs = |(ours, theirs): (f64, f64)| {
+        let difference = (ours - theirs).abs();
+        difference > MICROS_MAX && difference > SHARE_MAX * theirs
+    };
+    match times(served).into_iter().zip(times(reference)).position(differs) {
+        None => "yes".to_owned(),
+        Some(place) => format!("**no: {}**", COLUMNS[place + 3]),
+    }
+}
+
+/// Returns what the reader says about missing events.
+fn shortfalls(one: &Recorded, served: &Served) -> String {
+    // Diagnostics with a file are about the trace itself; the others are about single requests, also of other devices.
+    let mut codes: BTreeMap<&str, u64> = BTreeMap::new();
+    let of_trace = |row: &&Diagnostic| row.severity != Severity::Note && row.file.is_some();
+    for row in one.rows.diagnostics.iter().filter(of_trace) {
+        *codes.entry(&row.code).or_default() += row.count;
+    }
+    let mut all: Vec<String> = codes.iter().map(|(code, count)| format!("{code} ({count})")).collect();
+    if one.meta.lost.events > 0 || one.meta.lost.uncounted > 0 {
+        all.push(format!("{} lost events", one.meta.lost.events));
+    }
+    if served.open() > 0 {
+        all.push(format!("{} requests without completion", served.open()));
+    }
+    if all.is_empty() { "none".to_owned() } else { all.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_shown() {
+        let served = |times: &[u64], bytes| Served { requests: times.len(), bytes, times: times.to_vec() };
+        let times =
+            |of: &Served| [of.mean(), of.percentile(50), of.percentile(95), of.percentile(99), of.max()];
+        let reference = served(&[10_000, 1_000_000], 8192);
+        assert_eq!(equal(&reference, &reference, times), "yes");
+        assert_eq!(equal(&served(&[11_900, 1_008_000], 8192), &reference, times), "yes");
+        assert_eq!(equal(&served(&[10_000], 4096), &reference, times), "**no: other requests**");
+        assert_eq!(equal(&served(&[20_000, 1_000_000], 8192), &reference, times), "**no: p50**");
+    }
+
+    #[test]
+    fn percentiles_are_measured_times() {
+        let served = Served { requests: 200, bytes: 0, times: (1..=200).map(|time| time * 1000).collect() };
+        assert_eq!((served.percentile(50), served.percentile(99), served.max()), (100.0, 198.0, 200.0));
+        assert_eq!(served.mean(), 100.5);
+    }
+}

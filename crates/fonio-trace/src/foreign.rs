@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn vscsi_of_version_2() {
-        let mut record = vec![0; 40];
+        let mut record = [0; 40];
         (record[0], record[3]) = (0x2a, 2);
         let found = known(&record.repeat(4)).expect("it is known").0;
         assert!(found.contains("version 2"), "{found}");

@@ -42,7 +42,7 @@ const LAYERS: &[&str] = &[
      storebench-document sync-policy system trace watch workload",
     "results: core storebench-document",
     "testing:",
-    "studies: analysis bench core emulator experiment host lab record recording report sim storebench-document system testing \
+    "studies: analysis bench core emulator experiment host lab record recording report sim storebench-document system testing trace \
      xtask",
     "xtask: core lab system testing",
 ];

@@ -99,16 +99,7 @@ fn write_seeds() {
                 if number % 3 == 0 { contents.pipe() } else { contents.file() }
             })
             .collect();
-        seeds::spliced(valid, 60, random, |a, b, random| {
-            let mut all = a.clone();
-            let place = random.below(a.len() as u64) as usize;
-            let from = random.below(b.len() as u64) as usize;
-            let count = random.below(5000) as usize;
-            let part = &b[from..(from + count).min(b.len())];
-            let end = (place + part.len()).min(all.len());
-            all.splice(place..end, part.iter().copied());
-            all
-        })
+        seeds::spliced(valid, 60, random, |a, b, random| seeds::splice_bytes(a, b, random))
     });
 }
 

@@ -64,16 +64,7 @@ fn write_seeds() {
                 if number % 3 == 0 { contents.version_6() } else { contents.version_7() }
             })
             .collect();
-        seeds::spliced(valid, 40, random, |a, b, random| {
-            let mut all = a.clone();
-            let place = random.below(a.len() as u64) as usize;
-            let from = random.below(b.len() as u64) as usize;
-            let count = random.below(5000) as usize;
-            let part = &b[from..(from + count).min(b.len())];
-            let end = (place + part.len()).min(all.len());
-            all.splice(place..end, part.iter().copied());
-            all
-        })
+        seeds::spliced(valid, 40, random, |a, b, random| seeds::splice_bytes(a, b, random))
     });
 }
 

@@ -41,6 +41,18 @@ pub fn one<'a, T>(all: &'a [T], random: &mut Random) -> &'a T {
     &all[random.below(all.len() as u64) as usize]
 }
 
+/// Overwrites a part of `a` with a part of `b` of less than 5000 bytes. Neither may be empty.
+pub fn splice_bytes(a: &[u8], b: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut all = a.to_vec();
+    let place = random.below(a.len() as u64) as usize;
+    let from = random.below(b.len() as u64) as usize;
+    let count = random.below(5000) as usize;
+    let part = &b[from..(from + count).min(b.len())];
+    let end = (place + part.len()).min(all.len());
+    all.splice(place..end, part.iter().copied());
+    all
+}
+
 /// Exchanges parts of a text (TOML or lines of JSON): a section that begins with `[`, or a line.
 pub fn splice_text(a: &str, b: &str, random: &mut Random) -> String {
     let sections = random.below(2) == 0;

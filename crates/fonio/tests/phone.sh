@@ -24,9 +24,19 @@ if [ "${5-}" != inside ]; then
 fi
 ip link set lo up
 mkdir "$run/bin" "$run/home"
-mountpoint -q /sys/kernel/tracing || mount -t tracefs nodev /sys/kernel/tracing
+tracing=/sys/kernel/tracing
+mountpoint -q $tracing || mount -t tracefs nodev $tracing
+mkdir "$tracing/instances/$instance"
+# An instance is removed only when nobody has its files open.
+end() {
+    pkill -9 -f "$root/usr" || true
+    while pgrep -f "$root/usr" > /dev/null; do sleep 0.1; done
+    umount $tracing || true
+    rmdir "$tracing/instances/$instance"
+}
+trap end EXIT
 # Perfetto sees an instance as the whole of tracefs.
-mount --bind "/sys/kernel/tracing/instances/$instance" /sys/kernel/tracing
+mount --bind "$tracing/instances/$instance" $tracing
 
 cat > "$run/bin/getprop" <<'PROPERTIES'
 #!/bin/sh

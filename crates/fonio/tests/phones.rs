@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -13,23 +13,6 @@ use fonio_testing::{Need, has, skip};
 use serde_json::Value;
 
 use super::fonio;
-
-/// A folder of tracefs that is removed with this value.
-struct Instance(PathBuf);
-
-impl Instance {
-    fn new() -> Option<Instance> {
-        let folder =
-            PathBuf::from(format!("/sys/kernel/tracing/instances/fonio-phone-{}", std::process::id()));
-        fs::create_dir(&folder).ok().map(|()| Instance(folder))
-    }
-}
-
-impl Drop for Instance {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
-    }
-}
 
 /// Ends the stand-in with all its processes.
 struct Phone(Child);
@@ -60,7 +43,7 @@ fn a_phone_is_recorded_like_this_machine() {
     if let Err(error) = archive.unpack(&["adbd", "perfetto"], &programs, &|_| {}) {
         return skip(Need::Adb, format!("Debian's archive: {error}"));
     }
-    let Some(instance) = Instance::new() else { return skip(Need::Tracefs, "there are no instances") };
+    let instance = format!("fonio-phone-{}", std::process::id());
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut ledger = Ledger::open(&dir.path().join("state")).unwrap();
     let image = dir.path().join("image");
@@ -70,7 +53,7 @@ fn a_phone_is_recorded_like_this_machine() {
     let mut command = Command::new("unshare");
     command.args(["-m", "-n", "-p", "-f", "--mount-proc", "--kill-child", "sh"]);
     command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/phone.sh"));
-    command.args([&programs, dir.path(), Path::new(instance.0.file_name().unwrap())]);
+    command.args([&programs, dir.path(), Path::new(&instance)]);
     command.arg(env!("CARGO_BIN_EXE_fonio")).env("NO_COLOR", "1");
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
     let mut phone = Phone(child);
@@ -91,6 +74,8 @@ fn a_phone_is_recorded_like_this_machine() {
     let mut said = String::new();
     output.read_to_string(&mut said).unwrap();
     assert!(phone.0.wait().unwrap().success(), "{said}");
+    let report = fonio(&["report", dir.path().join("phone").to_str().unwrap()]);
+    assert!(String::from_utf8_lossy(&report.stdout).contains("Stand-in, Android 14"), "it names the phone");
     let name = disk.file_name().unwrap().to_str().unwrap();
     let number = fs::read_to_string(format!("/sys/block/{name}/dev")).unwrap();
     let expected = amounts(&here, number.trim());
@@ -130,4 +115,22 @@ fn a_phone_is_recorded_like_this_machine() {
     );
     assert!(dir.path().join("stopped/requests.parquet").exists(), "what was recorded before Ctrl-C is there");
     ledger.close().unwrap();
+}
+
+#[test]
+fn what_a_phone_cannot_do_is_refused_before_it_is_asked() {
+    for (words, expected) in [
+        ("launch --in android --fs ext4 -- com.example/.Main", "leave out --fs"),
+        ("launch --in android --html x.html -- com.example/.Main", "`fonio report RECORDING --html FILE`"),
+        ("launch --in android -- com.example", "com.example is not an activity"),
+        ("launch --in android -- com.example/.Main more", "name only the activity"),
+        ("launch --start warm -- true", "--start is for the apps of a phone"),
+        ("run sqlite --in android", "work on a phone"),
+        ("record --in android --device sda", "cannot be used with"),
+        ("check --in androids", "android:SERIAL"),
+    ] {
+        let out = fonio(&super::split(words));
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && said.contains(expected), "{words}: {said}");
+    }
 }

@@ -67,12 +67,12 @@ pub struct Launch {
     /// Show the command's output on standard error.
     #[arg(long)]
     pub show_output: bool,
-    /// Launch the app of a phone from this state.
+    /// Launch the app of a phone from this state (default: cold).
     ///
     /// cold: the process does not run, and the page cache is dropped if the phone allows it; warm: the process runs,
     /// and the activity is made anew; hot: the activity is only brought to the front.
-    #[arg(long, value_name = "STATE", value_enum, default_value_t)]
-    pub start: StartState,
+    #[arg(long, value_name = "STATE", value_enum)]
+    pub start: Option<StartState>,
     #[command(flatten)]
     pub setup: SetupArgs,
     /// The command and its arguments.
@@ -81,10 +81,9 @@ pub struct Launch {
 }
 
 /// The state from which the app of a phone is launched.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StartState {
     /// The process does not run.
-    #[default]
     Cold,
     /// The process runs, and the activity is made anew.
     Warm,

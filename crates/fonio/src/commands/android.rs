@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use fonio_analysis::waits::uninterruptible::AppLaunch;
 use fonio_android::{Adb, Component, Phone, StartFrom, Started, capture};
 use fonio_core::{Nanos, RowSink, Unit};
@@ -56,7 +56,7 @@ pub fn record(
     drop(shown);
     // Ctrl-C ended only the recording. From now on, it ends reading, too.
     stop.store(false, Ordering::Relaxed);
-    import_or_keep(trace, out, overwrite, stop)
+    import_or_keep(trace, &phone, out, overwrite, stop)
 }
 
 /// Finds the phone, and says what it is and what it shows.
@@ -73,8 +73,14 @@ fn trace_file() -> Result<NamedTempFile> {
 }
 
 /// Writes the recording of a trace. A trace that cannot be read is kept.
-fn import_or_keep(trace: NamedTempFile, out: &Path, overwrite: bool, stop: &AtomicBool) -> Result<u64> {
-    match import(trace.path(), out, overwrite, stop) {
+fn import_or_keep(
+    trace: NamedTempFile,
+    phone: &Phone,
+    out: &Path,
+    overwrite: bool,
+    stop: &AtomicBool,
+) -> Result<u64> {
+    match import(trace.path(), phone, out, overwrite, stop) {
         Ok(requests) => Ok(requests),
         Err(error) if !stop.load(Ordering::Relaxed) => {
             let (_, kept) = trace.keep().context("cannot keep the trace")?;
@@ -84,11 +90,13 @@ fn import_or_keep(trace: NamedTempFile, out: &Path, overwrite: bool, stop: &Atom
     }
 }
 
-fn import(trace: &Path, out: &Path, overwrite: bool, stop: &AtomicBool) -> Result<u64> {
+fn import(trace: &Path, phone: &Phone, out: &Path, overwrite: bool, stop: &AtomicBool) -> Result<u64> {
     let subject = Subject::resolve(&[PathBuf::from(trace)])?;
     let mut writer = Writer::create(out, results::recording(overwrite))?;
     let mut until_stopped = UntilStopped::new(&mut writer, stop);
-    let meta = subject.pour_unordered(&Reading::default(), &mut until_stopped as &mut dyn RowSink)?;
+    let mut meta = subject.pour_unordered(&Reading::default(), &mut until_stopped as &mut dyn RowSink)?;
+    // The file of the trace is removed.
+    meta.source.files = vec![phone.name()];
     let meta = writer.finish(meta)?;
     Ok(meta.rows.get("requests").copied().unwrap_or(0))
 }
@@ -144,15 +152,14 @@ pub fn launch(place: &Android, arguments: &Launch) -> Result<Exit> {
     let [component] = &arguments.command[..] else {
         bail!("name only the activity to launch: `fonio launch --in android -- com.example/.Main`")
     };
-    ensure!(
-        at.on.is_empty() && arguments.copy.is_empty() && arguments.warmup.is_none(),
-        "an app is launched where the phone has it: leave out --on, --copy and --warmup (--start warm launches a running app)"
-    );
+    if let Some(option) = not_on_a_phone(arguments) {
+        bail!("an app of a phone is launched as it is there: leave out {option}")
+    }
     let component: Component = component.to_string_lossy().parse().map_err(anyhow::Error::msg)?;
     let Runs::Number(runs) = at.runs.unwrap_or_default() else {
         bail!("--runs auto needs a workload; give a number, such as --runs 10")
     };
-    let (from, start) = match arguments.start {
+    let (from, start) = match arguments.start.unwrap_or(StartState::Cold) {
         StartState::Cold => (StartFrom::Cold, "cold"),
         StartState::Warm => (StartFrom::Warm, "warm"),
         StartState::Hot => (StartFrom::Hot, "hot"),
@@ -191,7 +198,7 @@ pub fn launch(place: &Android, arguments: &Launch) -> Result<Exit> {
     captured?;
     stop.store(false, Ordering::Relaxed);
     let out = results_directory(at.out.as_deref(), RESULTS)?.join("recording");
-    import_or_keep(trace, &out, false, &stop)?;
+    import_or_keep(trace, &phone, &out, false, &stop)?;
     let explained = report::explain(
         std::slice::from_ref(&out),
         &Reading::default(),
@@ -210,6 +217,29 @@ pub fn launch(place: &Android, arguments: &Launch) -> Result<Exit> {
     let document =
         Launches { phone: phone.name(), app: component.to_string(), start, recording: out, launches };
     if at.json { output::json(&document) } else { show(&document, of_app.len()) }
+}
+
+/// Returns an option that was given and has no meaning on a phone.
+fn not_on_a_phone(arguments: &Launch) -> Option<&'static str> {
+    let at = &arguments.setup;
+    let given = [
+        (!at.on.is_empty(), "--on"),
+        (!arguments.copy.is_empty(), "--copy"),
+        (arguments.warmup.is_some(), "--warmup (`--start warm` launches an app that runs)"),
+        (arguments.until_idle.is_some(), "--until-idle"),
+        (arguments.show_output, "--show-output"),
+        (at.erase.is_some(), "--erase"),
+        (!at.fault.is_empty(), "--fault"),
+        (!at.filesystem.is_empty(), "--fs"),
+        (!at.mount_options.is_empty(), "--mount-options"),
+        (!at.scheduler.is_empty(), "--scheduler"),
+        (at.full.is_some(), "--full"),
+        (at.cpu.is_some(), "--cpu"),
+        (at.memory.is_some(), "--memory"),
+        (at.link.is_some(), "--link"),
+        (at.html.is_some(), "--html (`fonio report RECORDING --html FILE` writes the page)"),
+    ];
+    given.into_iter().find_map(|(is_given, option)| is_given.then_some(option))
 }
 
 /// Time from the start of a recording until it shows everything.
@@ -244,7 +274,7 @@ fn show(document: &Launches, traced: usize) -> Result<Exit> {
     if *start == "cold" && launches.iter().any(|one| !one.dropped_caches) {
         writeln!(
             out,
-            "The phone did not drop the page cache before each launch, so less was read than after a reboot."
+            "The phone did not drop the page cache before each launch, so less may have been read than after a reboot."
         )?;
     }
     writeln!(

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use fonio_experiment::{
     Arm, CacheState, LaunchFigures, LaunchOptions, Rounds, Storage, launch_document, launch_series,
 };
@@ -23,6 +23,10 @@ pub fn run(arguments: &Launch, colour: Colour) -> Result<Exit> {
     if let Some(Place::Phone(phone)) = &at.place {
         return android::launch(phone, arguments);
     }
+    ensure!(
+        arguments.start.is_none(),
+        "--start is for the apps of a phone: add --in android, or leave it out"
+    );
     if let Some(kernel) = at.guest()? {
         return lab::run_setup(kernel, at);
     }

@@ -118,7 +118,7 @@ pub fn facts(about: &About<'_>) -> Vec<Fact> {
         });
     let mut facts = vec![recorded];
     let of_scheduler = analysis.uninterruptible.as_ref().filter(|_| about.is_scheduler_only());
-    if about.is_sampled() {
+    if about.is_sampled() || about.has_only_totals() {
         facts.extend(busiest_disk(about));
     } else if let Some(answer) = of_scheduler {
         facts.extend(super::uninterruptible::facts(answer));

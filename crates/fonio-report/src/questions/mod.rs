@@ -28,6 +28,7 @@ mod when;
 use fonio_analysis::requests::point::Point;
 use fonio_analysis::verdict::validity::Validity;
 use fonio_analysis::{Analysis, Bounds, Cdf, Class, Distribution, Group};
+use fonio_core::meta::SHOWS_TOTALS;
 use fonio_core::{Meta, Nanos};
 
 use crate::document::{Cell, Document, Role, Section, Series};
@@ -62,7 +63,15 @@ impl Document {
         // Without requests, a trace of the scheduler answers only these questions.
         let of_scheduler: [fn(&About<'_>) -> Option<Section>; 3] =
             [uninterruptible::section, machine::section, trust::section];
-        let questions = if about.is_scheduler_only() { &of_scheduler[..] } else { &questions[..] };
+        // Totals of devices are samples of the machine.
+        let of_totals: [fn(&About<'_>) -> Option<Section>; 2] = [machine::section, trust::section];
+        let questions = if about.is_scheduler_only() {
+            &of_scheduler[..]
+        } else if about.has_only_totals() {
+            &of_totals[..]
+        } else {
+            &questions[..]
+        };
         Document {
             title: head::title(&about),
             subtitle: head::subtitle(&about),
@@ -106,6 +115,11 @@ impl About<'_> {
     /// Returns whether the recording comes from a trace of the scheduler without block events.
     fn is_scheduler_only(&self) -> bool {
         self.analysis.uninterruptible.as_ref().is_some_and(|answer| !answer.has_block_events)
+    }
+
+    /// Returns whether the recording comes from totals of devices, without requests.
+    fn has_only_totals(&self) -> bool {
+        self.meta.source.shows.iter().any(|shown| shown == SHOWS_TOTALS)
     }
 
     /// Returns whether the recording shows queueing. Otherwise, the response time is unknown, and the report

@@ -186,6 +186,9 @@ impl State {
         let time = |time: Option<i64>| time.and_then(|at| u64::try_from(at).ok()).map(Timestamp);
         let (issued, completed) =
             time(issued).zip(time(completed)).ok_or(BadCell("time, or its difference to the latency,"))?;
+        if completed < issued {
+            return Err(BadCell("end, which is before the start,"));
+        }
 
         let op = cells.get(Column::Op);
         if op.is_empty() || !op.iter().all(u8::is_ascii_uppercase) {

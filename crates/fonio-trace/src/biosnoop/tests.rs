@@ -92,7 +92,8 @@ fn iosnoop() {
     check(
         "Tracing block I/O. Ctrl-C to end.\n\
          STARTs         ENDs           COMM             PID    TYPE DEV      BLOCK        BYTES     LATms\n\
-         13462733.960512 13462733.961090 java           30603  WS   202,16   4895936      4096       0.58\n",
+         13462733.960512 13462733.961090 java           30603  WS   202,16   4895936      4096       0.58\n\
+         13462733.961090 13462733.960512 java           30603  WS   202,16   4895936      4096       0.58\n",
         expect![[r#"
             shows ["issue", "complete"], disks []
             202:16 write 0x1/0x1f sector Some(4895936) bytes 4096 Q- D13462733960512000 C13462733961090000 tid Some(30603)

@@ -73,6 +73,13 @@ fn packets(random: &mut Random) -> Vec<Message> {
         };
         all.push(packet(1 + random.below(2) as u32, &bundle).number(42, random.below(2)));
     }
+    let counter = Message::new().bytes(1, b"sda").number(2, random.below(9)).number(4, random.below(9));
+    let mut counters = Message::new().message(13, &counter).number(9, time);
+    for field in [1, 2, 3, 14] {
+        let value = Message::new().number(1, random.below(60)).number(2, random.below(1 << 40));
+        counters = counters.message(field, &value);
+    }
+    all.push(Message::new().message(7, &counters).number(8, time));
     let frame = |random: &mut Random| {
         let content = Message::new().number(1, random.below(3)).number(4, 2).number(9, random.below(200));
         let frame = Message::new().message(1 + random.below(5) as u32, &content);
@@ -140,6 +147,7 @@ fuzz_target!(
         assert_eq!(whole.lost, steps.lost);
         assert_eq!(whole.marks, steps.marks);
         assert_eq!(whole.waits, steps.waits);
+        assert_eq!(whole.samples, steps.samples);
         assert_eq!(whole.calls, steps.calls);
         assert!(whole.waits.iter().all(|wait| wait.row.ended.is_none_or(|ended| ended >= wait.row.began)));
         assert_eq!(whole.diagnostics, steps.diagnostics);

@@ -116,6 +116,9 @@ pub const SYSTEM_GUEST: &[Tool] = &[
     ("qemu-img", "qemu-utils", "the disks of guests"),
 ];
 
+/// Programs needed to record a stand-in for a phone.
+pub const PHONE: &[Tool] = &[("adb", "adb", "recording a stand-in for a phone")];
+
 /// All groups of programs.
 pub const ALL: &[&[Tool]] = &[
     BUILD,
@@ -132,6 +135,7 @@ pub const ALL: &[&[Tool]] = &[
     GUEST,
     KERNEL,
     SYSTEM_GUEST,
+    PHONE,
 ];
 
 /// Installs missing programs with apt if this process is root. Otherwise, fails with a command line that

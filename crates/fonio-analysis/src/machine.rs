@@ -606,9 +606,8 @@ impl MachineTally {
 
     fn disks(&self) -> Vec<Disk> {
         let mut names: Vec<&Option<String>> = Vec::new();
-        for reading in
-            [Metric::DiskBusyMs, Metric::DiskRequests].into_iter().flat_map(|metric| self.of(metric))
-        {
+        let metrics = [Metric::DiskBusyMs, Metric::DiskRequests, Metric::DiskReadBytes];
+        for reading in metrics.into_iter().flat_map(|metric| self.of(metric)) {
             if !names.contains(&&reading.subject) {
                 names.push(&reading.subject);
             }

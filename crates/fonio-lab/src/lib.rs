@@ -37,7 +37,7 @@ pub use guest::{Ended, Guest, Shape, Streams, Task, shell};
 pub use here::{CommandHere, shell_here};
 pub use initramfs::Initramfs;
 pub use kernel::{Kernel, KernelFiles, Wanted};
-pub use machine::{check, check_for};
+pub use machine::{Forward, check, check_for};
 pub use needs::Needs;
 pub use own_program::OwnProgram;
 pub use programs::stripped;

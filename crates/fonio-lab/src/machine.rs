@@ -2,9 +2,11 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::num::NonZero;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -170,6 +172,39 @@ pub(crate) fn add_served_disk(machine: &mut Command, name: &str, socket: &Path) 
     machine.args(["-device", &device]);
 }
 
+/// A TCP port of a guest, and the port of this machine's address 127.0.0.1 that leads to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// The port on this machine.
+    pub here: NonZero<u16>,
+    /// The port in the guest.
+    pub guest: NonZero<u16>,
+}
+
+/// Parses `HERE:GUEST`, such as `25555:5555`.
+impl FromStr for Forward {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Forward, String> {
+        let ports = text.split_once(':').map(|(here, guest)| (here.parse(), guest.parse()));
+        match ports {
+            Some((Ok(here), Ok(guest))) => Ok(Forward { here, guest }),
+            _ => Err("use a port of this machine and a port of the guest, such as 25555:5555".to_owned()),
+        }
+    }
+}
+
+/// Adds a network on which this machine can connect to the guest's ports. The guest cannot connect to
+/// anything. Without ports, the guest has no network.
+pub(crate) fn add_network(machine: &mut Command, forwards: &[Forward]) {
+    if forwards.is_empty() {
+        return;
+    }
+    let ports = forwards.iter().map(|port| format!(",hostfwd=tcp:127.0.0.1:{}-:{}", port.here, port.guest));
+    machine.args(["-netdev", &format!("user,id=network,restrict=on{}", ports.collect::<String>())]);
+    machine.args(["-device", "virtio-net-pci,netdev=network,romfile="]);
+}
+
 /// Checks that this machine can start guests. Call this function before downloading packages. Fails if QEMU
 /// or `setpriv` is not installed.
 pub fn check() -> Result<(), LabError> {
@@ -271,6 +306,15 @@ fn free_mib() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ports_are_parsed() {
+        let port = "25555:5555".parse::<Forward>().map(|port| (port.here.get(), port.guest.get()));
+        assert_eq!(port, Ok((25555, 5555)));
+        for text in ["", "5555", "0:5555", "1:65536", "a:1", "1:2:3"] {
+            assert!(text.parse::<Forward>().is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn a_panic_is_shown_with_the_last_lines() {

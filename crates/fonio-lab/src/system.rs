@@ -25,7 +25,7 @@ use crate::error::LabError;
 use crate::guest::quoted;
 use crate::initramfs::Initramfs;
 use crate::kernel::{KernelFiles, Wanted};
-use crate::machine::{self, Durability, Machine, PANIC, POLL, Place};
+use crate::machine::{self, Durability, Forward, Machine, PANIC, POLL, Place};
 use crate::modules::Modules;
 use crate::programs;
 use crate::root::{CHECKSUMS, Maker, Root};
@@ -52,6 +52,9 @@ const PATIENCE: &str = "systemd.default_timeout_start_sec=600 systemd.default_de
 /// On a busy machine, a simulated processor may get no timer interrupt for so long that the kernel's test of its
 /// timer fails, and the kernel panics ("IO-APIC + timer doesn't work"). This parameter skips the test.
 const TIMER: &str = "no_timer_check";
+/// The address that QEMU's user network expects. The network has no servers, so the guest cannot ask for it.
+const NETWORK: &str = "net.ifnames=0 ip=10.0.2.15::10.0.2.2:255.255.255.0::eth0:off \
+    systemd.wants=systemd-network-generator.service systemd.wants=systemd-networkd.service";
 const FILES_PORT: &str = "fonio.files";
 /// Text that the kernel prints at the end of a reboot.
 const RESTARTING: &str = "reboot: Restarting system";
@@ -78,6 +81,9 @@ pub struct SystemOptions {
     pub images: Vec<PathBuf>,
     /// Files of this machine to copy into the guest before systemd starts, and their paths in the guest.
     pub files: Vec<(PathBuf, PathBuf)>,
+    /// TCP ports of the guest that programs on this machine can connect to. The guest itself cannot connect
+    /// to anything outside.
+    pub forwards: Vec<Forward>,
 }
 
 impl Default for SystemOptions {
@@ -91,6 +97,7 @@ impl Default for SystemOptions {
             served: Vec::new(),
             images: Vec::new(),
             files: Vec::new(),
+            forwards: Vec::new(),
         }
     }
 }
@@ -141,6 +148,7 @@ struct Prepared {
     disks: Vec<String>,
     /// Sockets of the NBD servers.
     served: Vec<PathBuf>,
+    forwards: Vec<Forward>,
     _root: Root,
 }
 
@@ -189,8 +197,9 @@ impl Prepared {
         }
         add("modules".to_owned(), Some((&modules, "raw")), None)?;
         let memory_mib = options.memory_mib;
-        let served = options.served.clone();
-        Ok(Prepared { archive, place, kernel, accelerator, memory_mib, disks, served, _root: root })
+        let (served, forwards) = (options.served.clone(), options.forwards.clone());
+        let _root = root;
+        Ok(Prepared { archive, place, kernel, accelerator, memory_mib, disks, served, forwards, _root })
     }
 
     /// Returns the command that starts QEMU without a console. `parameters` are kernel parameters for
@@ -201,12 +210,14 @@ impl Prepared {
         let processors = self.accelerator.fastest_processors(architecture)?;
         machine.args(self.accelerator.options(architecture, processors)?);
         let initramfs = self.place.folder.join("initramfs");
+        let network = if self.forwards.is_empty() { "" } else { NETWORK };
         machine::add_kernel(
             &mut machine,
             &self.kernel,
             &initramfs,
-            &format!("{parameters} {PATIENCE} {TIMER}"),
+            &format!("{parameters} {PATIENCE} {TIMER} {network}"),
         );
+        machine::add_network(&mut machine, &self.forwards);
         for name in &self.disks {
             machine::add_disk(&mut machine, name, "qcow2", &self.place.folder.join(name), Durability::Flush);
         }

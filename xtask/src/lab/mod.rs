@@ -3,11 +3,12 @@
 //! The part *waits* checks how blocked threads are recorded on several kernels, *watch* checks the I/O that
 //! the watch reports, *lives* checks the names of files on f2fs, *keep* checks whether settings are kept across
 //! reboots, *system* checks a complete Debian with systemd, *sync-policy* checks whether the fix
-//! `sync-policy` survives a reboot and a power cut, and *pressure* checks that an emulated card never blocks the
-//! machine. `cargo studies guests` measures how repeatable results in guests are.
+//! `sync-policy` survives a reboot and a power cut, *pressure* checks that an emulated card never blocks the
+//! machine, and *phone* checks `--in android` with a guest that stands for a phone. `cargo studies guests` measures how repeatable results in guests are.
 
 mod keep;
 mod lives;
+mod phone;
 mod pressure;
 mod rate;
 pub mod steps;
@@ -21,11 +22,13 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 use clap::{Args, Subcommand};
+use fonio_lab::Architecture;
 
 use crate::emulated::in_guest;
 use crate::{process, tools};
 
-const PARTS: [&str; 8] = ["waits", "watch", "lives", "keep", "rate", "system", "sync-policy", "pressure"];
+const PARTS: [&str; 9] =
+    ["waits", "watch", "lives", "keep", "rate", "system", "sync-policy", "pressure", "phone"];
 
 /// The options of `cargo xtask lab`.
 #[derive(Args)]
@@ -44,11 +47,14 @@ enum Action {
         /// Run only these cases of the part `pressure`; the results of its other cases are kept.
         #[arg(long, value_name = "CASE", value_parser = pressure::names())]
         only: Vec<String>,
+        /// Run the part `phone` on these architectures, separated by commas.
+        #[arg(long, value_name = "ARCHITECTURE", value_delimiter = ',', default_value = "amd64")]
+        arch: Vec<Architecture>,
     },
 }
 
 /// Checks the named parts. If no part is named, checks all parts.
-pub fn run(Arguments { action: Action::Test { parts, only } }: &Arguments) -> Result<()> {
+pub fn run(Arguments { action: Action::Test { parts, only, arch } }: &Arguments) -> Result<()> {
     tools::ensure(&[tools::BUILD, tools::GUEST])?;
     let wants = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
     process::outlive_signals()?;
@@ -80,6 +86,9 @@ pub fn run(Arguments { action: Action::Test { parts, only } }: &Arguments) -> Re
     }
     if wants("pressure") {
         broken += pressure::run(only)?;
+    }
+    if wants("phone") {
+        broken += phone::run(arch)?;
     }
     ensure!(broken == 0, "{broken} promises were broken (marked *)");
     Ok(())

@@ -66,8 +66,12 @@ struct State {
     ended: bool,
 }
 
-/// The column whose cell is not as expected.
-struct BadCell(&'static str);
+/// The reason why a line is skipped.
+enum BadRow {
+    /// The column whose cell is not as expected.
+    Cell(&'static str),
+    EndsBeforeStart,
+}
 
 impl BiosnoopReader {
     /// Creates a reader of `input`.
@@ -153,11 +157,14 @@ impl State {
         let Some(header) = self.header.take() else { return };
         match header.split(line.bytes) {
             Some(cells) => {
-                if let Err(BadCell(column)) = self.row(&header, &cells, batch) {
+                if let Err(reason) = self.row(&header, &cells, batch) {
                     let place =
                         InputPlace { file: &self.file, record: Some(line.number), offset: Some(line.offset) };
-                    self.complaints.add(Severity::Warning, "unreadable-row", place, || {
-                        format!("The {column} cannot be read; the line was skipped.")
+                    self.complaints.add(Severity::Warning, "unreadable-row", place, || match reason {
+                        BadRow::Cell(column) => format!("The {column} cannot be read; the line was skipped."),
+                        BadRow::EndsBeforeStart => {
+                            "The request ends before it starts; the line was skipped.".into()
+                        }
                     });
                 }
             }
@@ -170,29 +177,30 @@ impl State {
     }
 
     /// Adds the request of one line.
-    fn row(&mut self, header: &Header, cells: &Cells<'_, '_>, batch: &mut Batch) -> Result<(), BadCell> {
-        let bytes = decimal(cells.get(Column::Bytes), 1).ok_or(BadCell("number of bytes"))?;
+    fn row(&mut self, header: &Header, cells: &Cells<'_, '_>, batch: &mut Batch) -> Result<(), BadRow> {
+        let bytes = decimal(cells.get(Column::Bytes), 1).ok_or(BadRow::Cell("number of bytes"))?;
         let latency = cells.get(Column::Latency);
-        let latency_ns = decimal(latency, 1_000_000).ok_or(BadCell("latency"))?;
-        let latency_ns = i64::try_from(latency_ns).map_err(|_| BadCell("latency"))?;
+        let latency_ns = decimal(latency, 1_000_000).ok_or(BadRow::Cell("latency"))?;
+        let latency_ns = i64::try_from(latency_ns).map_err(|_| BadRow::Cell("latency"))?;
         let zero = if header.is_iosnoop { 0 } else { FIRST_LINE_NS };
         let at = |column| {
             let known = header.has(column).then(|| signed_nanos(cells.get(column)));
-            known.map(|at| at.and_then(|at| at.checked_add(zero)).ok_or(BadCell("time"))).transpose()
+            known.map(|at| at.and_then(|at| at.checked_add(zero)).ok_or(BadRow::Cell("time"))).transpose()
         };
         let (issued, completed) = (at(Column::Issued)?, at(Column::Completed)?);
         let issued = issued.or(completed.and_then(|at| at.checked_sub(latency_ns)));
         let completed = completed.or(issued.and_then(|at| at.checked_add(latency_ns)));
         let time = |time: Option<i64>| time.and_then(|at| u64::try_from(at).ok()).map(Timestamp);
-        let (issued, completed) =
-            time(issued).zip(time(completed)).ok_or(BadCell("time, or its difference to the latency,"))?;
+        let (issued, completed) = time(issued)
+            .zip(time(completed))
+            .ok_or(BadRow::Cell("time, or its difference to the latency,"))?;
         if completed < issued {
-            return Err(BadCell("end, which is before the start,"));
+            return Err(BadRow::EndsBeforeStart);
         }
 
         let op = cells.get(Column::Op);
         if op.is_empty() || !op.iter().all(u8::is_ascii_uppercase) {
-            return Err(BadCell("operation"));
+            return Err(BadRow::Cell("operation"));
         }
         let (op, flags, flags_known) = if header.has_rwbs || op.len() > 1 {
             let (op, flags) = parse_rwbs(op);
@@ -202,17 +210,17 @@ impl State {
                 b"W" => Op::Write,
                 b"R" if bytes == 0 => Op::Flush,
                 b"R" => Op::Read,
-                _ => return Err(BadCell("operation")),
+                _ => return Err(BadRow::Cell("operation")),
             };
             (plain, Flags::NONE, Flags::NONE)
         };
-        let device = self.disk(cells.get(Column::Disk)).ok_or(BadCell("disk (after 1024 others)"))?;
+        let device = self.disk(cells.get(Column::Disk)).ok_or(BadRow::Cell("disk (after 1024 others)"))?;
         let mut request = Request::new(device, op, ByteCount(bytes));
         (request.flags, request.flags_known) = (flags, flags_known);
         // A flush without data has the sector -1.
         let sector = cells.get(Column::Sector);
         if sector != b"-1" {
-            let sector = decimal(sector, 1).ok_or(BadCell("sector"))?;
+            let sector = decimal(sector, 1).ok_or(BadRow::Cell("sector"))?;
             request.sector = Some(Sector(sector)).filter(|_| op != Op::Flush || bytes > 0);
         }
         request.issued = Some(issued);
@@ -223,7 +231,7 @@ impl State {
         let comm = cells.get(Column::Comm);
         if comm != b"?" {
             let pid = decimal(cells.get(Column::Pid), 1).and_then(|pid| u32::try_from(pid).ok());
-            let pid = pid.ok_or(BadCell("process id"))?;
+            let pid = pid.ok_or(BadRow::Cell("process id"))?;
             request.tid = Some(pid);
             let row = self.threads.seen(pid, Some(pid), Some(comm), NameOrigin::Event, issued);
             batch.threads.extend(row);

@@ -99,6 +99,7 @@ fn iosnoop() {
             202:16 write 0x1/0x1f sector Some(4895936) bytes 4096 Q- D13462733960512000 C13462733961090000 tid Some(30603)
             thread 30603 Some(30603) Some("java")
             Note coarse-latencies line None: The latencies have a resolution of 1 µs; smaller differences cannot be seen.
+            Warning unreadable-row line Some(4): The request ends before it starts; the line was skipped.
         "#]],
     );
 }

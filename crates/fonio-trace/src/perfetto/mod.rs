@@ -2,14 +2,15 @@
 //! benchmarks write them.
 //!
 //! `packets.rs` splits the stream, `bundle.rs` and `block.rs` read events, `order.rs` sorts them by time,
-//! `names.rs` follows the names of threads, `frames.rs` the frames of apps, `loss.rs` finds lost events. All other kinds
-//! of packets are skipped.
+//! `names.rs` follows the names of threads, `frames.rs` the frames of apps, `counters.rs` reads counters of the
+//! machine, `loss.rs` finds lost events. All other kinds of packets are skipped.
 //!
 //! Block events become requests like those of any other source. Most app developers' traces have no such events,
 //! but show which threads were blocked: a row of [`Wait`](fonio_core::Wait) for each wait in state D.
 
 mod block;
 mod bundle;
+mod counters;
 #[cfg(any(test, feature = "oracle"))]
 #[doc(hidden)]
 pub mod encode;
@@ -161,8 +162,9 @@ struct State {
     packet_clocks: FxHashMap<u32, u64>,
     /// The time since boot minus the monotonic time, which stops in suspend.
     boot_over_monotonic: Option<i64>,
-    /// Number of frames whose time has an unknown clock.
+    /// Numbers of frames and of packets with counters whose time has an unknown clock.
     unclocked_frames: u64,
+    unclocked_counters: u64,
     loss: Loss,
     complaints: Complaints,
     shows: KindSet,
@@ -201,6 +203,7 @@ impl PerfettoReader {
                 packet_clocks: FxHashMap::default(),
                 boot_over_monotonic: None,
                 unclocked_frames: 0,
+                unclocked_counters: 0,
                 loss: Loss::default(),
                 complaints: Complaints::default(),
                 shows: KindSet::default(),
@@ -397,6 +400,15 @@ impl State {
                     self.names.process_tree(message, at.unwrap_or(self.latest), &mut batch.threads);
                 }
                 6 => self.clock_snapshot(message),
+                7 => {
+                    let clock = packet_clock.or_else(|| self.packet_clocks.get(&sequence).copied());
+                    let time = time.and_then(|time| self.boot_time(time, clock.unwrap_or(BOOTTIME)));
+                    let is_boot = self.clock.unwrap_or_default() == FtraceClock::Boot;
+                    match counters::time(message, time).filter(|_| is_boot) {
+                        Some(at) => counters::read(message, at, &mut batch.samples),
+                        None => self.unclocked_counters += 1,
+                    }
+                }
                 34 => self.loss.ftrace_stats(message),
                 35 => self.loss.trace_stats(message),
                 47 => self.names.packages(message, &mut batch.threads),
@@ -635,6 +647,14 @@ impl State {
                 "{count} events of the frame timeline were left out, because their clock cannot be converted to that of the kernel's events."
             );
             add(Severity::Note, "unclocked-frames", message);
+        }
+        if self.unclocked_counters > 0 {
+            let message = format!(
+                "{} packets with counters of the machine were left out, because their clock cannot be converted to \
+                 the clock of the kernel's events.",
+                self.unclocked_counters
+            );
+            add(Severity::Note, "unclocked-counters", message);
         }
         if self.sleeps.cut > 0 {
             let message = format!(

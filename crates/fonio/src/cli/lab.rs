@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use fonio_core::quantity::parse_bytes;
-use fonio_lab::{Architecture, Wanted};
+use fonio_lab::{Architecture, Forward, Wanted};
 
 /// `fonio lab`.
 #[derive(Debug, Subcommand)]
@@ -99,6 +99,12 @@ pub struct Kind {
     /// content outlives the guest.
     #[arg(long, value_name = "SOCKET", requires = "system")]
     pub disk: Vec<PathBuf>,
+    /// Let programs on this machine connect to a TCP port of the guest. Repeatable.
+    ///
+    /// `--forward 25555:5555` leads from 127.0.0.1:25555 to the guest's port 5555. The guest itself cannot
+    /// connect to anything.
+    #[arg(long, value_name = "PORT:PORT", requires = "system")]
+    pub forward: Vec<Forward>,
     /// Limit the memory to this size, such as 512MiB.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, requires = "system", default_value = "1GiB")]
     pub memory: u64,

@@ -138,6 +138,7 @@ fn system_options(
         served: kind.disk.clone(),
         images: Vec::new(),
         files,
+        forwards: kind.forward.clone(),
     };
     Ok((options, own))
 }

@@ -268,6 +268,70 @@ fn late_frames_are_marks_on_the_clock_of_the_events() {
 }
 
 #[test]
+fn counters_of_the_machine_are_samples() {
+    let disk = |name: &str, read: u64| {
+        Message::new().bytes(1, name.as_bytes()).number(2, read).number(3, 9).number(4, 2 * read)
+    };
+    let cpu = |cpu: u64| {
+        Message::new().number(1, cpu).number(2, 70_000_000).number(4, 30_000_000).number(5, 90_000_000)
+    };
+    let counters = |disk: &Message| {
+        Message::new()
+            .message(1, &Message::new().number(1, 17).number(2, 4))
+            .message(2, &Message::new().number(1, 50).number(2, 3))
+            .message(3, &cpu(0))
+            .message(3, &cpu(1))
+            .message(13, disk)
+            .message(14, &Message::new().number(1, 3).number(2, 5_000_000))
+            .message(14, &Message::new().number(1, 99).number(2, 1))
+    };
+    let packet_of = |counters: &Message| Message::new().message(7, counters).number(8, 150).number(10, 2);
+    let (all, _) = read(&trace(&[
+        packet_of(&counters(&disk("sda", 6)).number(9, 140)),
+        // A disk without any I/O, and a name that no disk has.
+        packet_of(&counters(&disk("sdb", 0))),
+        packet_of(&counters(&disk(&"x".repeat(40), 6)).number(9, u64::MAX)),
+        packet(1, &bundle(0, &[request(200, 0, 125, 8)])),
+    ]));
+    let shown: Vec<String> = all
+        .samples
+        .iter()
+        .map(|one| {
+            format!(
+                "{} {} {} {}",
+                one.time.0,
+                one.metric.name(),
+                one.subject.as_deref().unwrap_or("-"),
+                one.value
+            )
+        })
+        .collect();
+    assert_eq!(
+        shown[..11],
+        [
+            "140 memory_dirty_bytes - 4096",
+            "140 major_faults - 3",
+            "140 processor_active_ticks cpu0 10",
+            "140 processor_active_ticks cpu1 10",
+            "140 disk_read_bytes sda 3072",
+            "140 disk_write_bytes sda 6144",
+            "140 pressure_some_us io 5000",
+            "140 cpu_active_ticks - 20",
+            "140 cpu_idle_ticks - 18",
+            "140 cpu_iowait_ticks - 0",
+            "140 cpu_steal_ticks - 0",
+        ]
+    );
+    assert!(shown[11..].iter().all(|line| !line.contains("disk")), "{shown:?}");
+    // Events by another clock.
+    let (all, _) = read(&trace(&[
+        packet(1, &bundle(0, &[request(200, 0, 125, 8)]).number(5, 4)),
+        packet_of(&counters(&disk("sda", 6))),
+    ]));
+    assert!(all.samples.is_empty() && codes(&all).contains(&"unclocked-counters"), "{:?}", codes(&all));
+}
+
+#[test]
 fn sync_calls_are_paired_by_thread() {
     let sync = |time, tid, field, number: u32, value| {
         event(time, tid, field, &Message::new().number(1, 8).number(2, 12).number(number, value))

@@ -9,9 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use fonio_lab::{Architecture, Forward, SystemOptions};
-use serde_json::Value;
 
 use crate::lab::steps::{Steps, in_debian, ok, text};
 use crate::{process, tools};
@@ -28,6 +27,8 @@ const TRACES: &str = "/data/misc/perfetto-traces";
 const RECORDED: &str = "40s";
 /// The recording in the guest begins before the other and ends after it.
 const BESIDE: &str = "90s";
+/// Minimum number of requests of the load: the synchronous writes of one app and the reads of the other.
+const REQUESTS_MIN: usize = 260;
 /// Time within which nothing is left on a phone that was left alone.
 const LEFT_ALONE: Duration = Duration::from_secs(15);
 
@@ -150,23 +151,25 @@ fn compare(
     steps.promise("two apps wrote and read", said.contains("com.example.notes"), &said);
     let status = record.0.wait()?;
     steps.promise("`fonio record --in android` ends", status.success(), &status.to_string());
-    let phone = report(&process::output(
-        Command::new(fonio).arg("report").arg(&recording).args(["--device", &disk, "--json"]),
-    )?)?;
-    let [requests, read, written] = amounts(&phone)?;
-    println!("  recorded: {requests} requests, {read} bytes read, {written} bytes written");
-    steps.promise("it has requests of both apps", requests >= 260.0, &requests.to_string());
+    let csv = ["--device", &disk, "--format", "csv"];
+    let phone = requests(&process::output(Command::new(fonio).arg("export").arg(&recording).args(csv))?)?;
+    let bytes: u64 = phone.iter().map(|request| request.bytes).sum();
+    println!("  recorded: {} requests, {bytes} bytes", phone.len());
+    let enough = phone.len() >= REQUESTS_MIN;
+    steps.promise("it has requests of both apps", enough, &phone.len().to_string());
     if records_beside {
-        let said = text(
-            steps.system,
-            &format!(
-                "while systemctl is-active -q beside; do sleep 1; done; \
-                 fonio report /root/beside --device {disk} --json"
-            ),
-        )?;
-        let beside = amounts(&report(&said)?)?;
-        let same = [requests, read, written] == beside;
-        steps.promise("`fonio record` in the guest has the same", same, &format!("{beside:?}"));
+        let script = format!(
+            "while systemctl is-active -q beside; do sleep 1; done; fonio export /root/beside {}",
+            csv.join(" ")
+        );
+        let beside = requests(&text(steps.system, &script)?)?;
+        println!("  recorded in the guest: {} requests, during a longer time", beside.len());
+        let same = beside.windows(phone.len()).any(|some| some == phone);
+        steps.promise(
+            "`fonio record` in the guest has the same, in this order",
+            same,
+            &format!("{beside:?}"),
+        );
     }
     let shown = process::output(Command::new(fonio).arg("report").arg(&recording).arg("--all"))?;
     for app in ["com.example.notes", "com.example.maps"] {
@@ -186,11 +189,22 @@ fn leave(steps: &mut Steps<'_, '_>, client: &Client<'_>, fonio: &Path, folder: &
     nothing_left(steps, "nothing is left after kill -9 of fonio", LEFT_ALONE)?;
     let mut record = Beside(client.fonio(fonio, &words).stderr(Stdio::null()).spawn()?);
     recording_began(steps)?;
-    ok(steps.system, "systemctl kill -s KILL adbd || pkill -9 adbd")?;
+    // Systemd then ends the commands of the phone's shell, too.
+    ok(steps.system, "pkill -9 -x adbd; systemctl start adbd")?;
     nothing_left(steps, "nothing is left after kill -9 of adbd", LEFT_ALONE)?;
     let status = record.0.wait()?;
     steps.promise("the recording then ends with an error", status.code() == Some(2), &status.to_string());
-    Ok(())
+    client.connect()?;
+    let mut record = Beside(client.fonio(fonio, &words).stderr(Stdio::null()).spawn()?);
+    recording_began(steps)?;
+    // Android's init does this if adbd fails.
+    ok(steps.system, "systemctl kill -s KILL adbd; systemctl start adbd")?;
+    record.0.wait()?;
+    client.connect()?;
+    let again = folder.join("again");
+    let words = ["record", "--for", "5s", "-o", again.to_str().context("the folder is no text")?];
+    process::run(&mut client.fonio(fonio, &words))?;
+    nothing_left(steps, "the next recording removes what kill -9 of all left", Duration::from_secs(1))
 }
 
 fn recording_began(steps: &mut Steps<'_, '_>) -> Result<()> {
@@ -213,26 +227,54 @@ fn nothing_left(steps: &mut Steps<'_, '_>, what: &str, within: Duration) -> Resu
     Ok(())
 }
 
-fn report(text: &str) -> Result<Value> {
-    serde_json::from_str(text).context("the report is not JSON")
+/// A request, without its times.
+#[derive(Debug, PartialEq, Eq)]
+struct Done {
+    op: String,
+    sector: String,
+    bytes: u64,
 }
 
-/// Returns the number of requests, and the bytes that were read and written.
-fn amounts(report: &Value) -> Result<[f64; 3]> {
-    let figures = report["figures"].as_array().context("the report has no figures")?;
-    let mut amounts = [0.0; 3];
-    for (amount, name) in
-        amounts.iter_mut().zip(["totals.requests", "totals.read_bytes", "totals.write_bytes"])
-    {
-        let figure = figures.iter().find(|figure| figure["name"] == name);
-        *amount = figure.and_then(|figure| figure["value"].as_f64()).with_context(|| format!("no {name}"))?;
+/// Reads the requests of a table by `fonio export --format csv`, in the order of their issue.
+fn requests(csv: &str) -> Result<Vec<Done>> {
+    let mut lines = csv.lines();
+    let header: Vec<&str> = lines.next().context("the table is empty")?.split(',').collect();
+    let place =
+        |name| header.iter().position(|column| *column == name).with_context(|| format!("no column {name}"));
+    let [op, sector, bytes, issued] = [place("op")?, place("sector")?, place("bytes")?, place("issued_ns")?];
+    let mut all = Vec::new();
+    for line in lines {
+        let cells: Vec<&str> = line.split(',').collect();
+        let cell = |place: usize| {
+            cells.get(place).copied().with_context(|| format!("a cell is missing in `{line}`"))
+        };
+        // A request that was issued before the recording began has no time of issue.
+        let Ok(at) = cell(issued)?.parse::<u64>() else { continue };
+        let done =
+            Done { op: cell(op)?.to_owned(), sector: cell(sector)?.to_owned(), bytes: cell(bytes)?.parse()? };
+        all.push((at, done));
     }
-    ensure!(amounts[0] > 0.0, "the report has no requests");
-    Ok(amounts)
+    all.sort_by_key(|(at, _)| *at);
+    Ok(all.into_iter().map(|(_, done)| done).collect())
 }
 
 /// Returns a port that no program of this machine uses now.
 fn free_port() -> Result<NonZero<u16>> {
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     NonZero::new(port).context("the kernel gave port 0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_in_the_order_of_issue() {
+        let csv = "op,sector,issued_ns,bytes\nread,8,30,512\nwrite,16,20,4096\nflush,,,0\n";
+        let all = requests(csv).expect("the table is valid");
+        let shown: Vec<String> =
+            all.iter().map(|one| format!("{} {} {}", one.op, one.sector, one.bytes)).collect();
+        assert_eq!(shown, ["write 16 4096", "read 8 512"]);
+        assert!(requests("op,sector\n").is_err());
+    }
 }

@@ -25,8 +25,8 @@ const LOAD: &str = include_str!("phone_load.sh");
 const TRACES: &str = "/data/misc/perfetto-traces";
 /// Duration of the recording. A simulated processor needs most of it to start the load.
 const RECORDED: &str = "40s";
-/// The recording in the guest begins before the other and ends after it.
-const BESIDE: &str = "90s";
+/// The recording in the guest begins before the other, and is ended after it.
+const BESIDE: &str = "1h";
 /// Minimum number of requests of the load: the synchronous writes of one app and the reads of the other.
 const REQUESTS_MIN: usize = 260;
 /// Time within which nothing is left on a phone that was left alone.
@@ -159,7 +159,8 @@ fn compare(
     steps.promise("it has requests of both apps", enough, &phone.len().to_string());
     if records_beside {
         let script = format!(
-            "while systemctl is-active -q beside; do sleep 1; done; fonio export /root/beside {}",
+            "systemctl kill -s INT beside; while systemctl is-active -q beside; do sleep 1; done; \
+             fonio export /root/beside {}",
             csv.join(" ")
         );
         let beside = requests(&text(steps.system, &script)?)?;

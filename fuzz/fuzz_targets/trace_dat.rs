@@ -31,9 +31,36 @@ const REASON: &str = "name: sched_blocked_reason\nID: 11\n\
     \tfield:void* caller;\toffset:16;\tsize:8;\tsigned:0;\n\
     \tfield:bool io_wait;\toffset:12;\tsize:1;\tsigned:0;\n";
 
+const PRINT: &str = "name: print\nID: 5\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+    \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\tfield:char buf[];\toffset:16;\tsize:0;\tsigned:0;\n";
+const ENTER: &str = "name: ext4_sync_file_enter\nID: 12\n\
+    \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+    \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\tfield:int datasync;\toffset:8;\tsize:4;\tsigned:1;\n";
+
+/// Returns a page with texts of programs, sync calls and events of the scheduler.
+fn written(random: &mut Random) -> Vec<u8> {
+    let mut time = 0;
+    let records = (0..random.below(40)).map(|_| {
+        time += random.below(1000);
+        let mut raw = vec![0; 24];
+        raw[0] = *seeds::one(&[5, 9, 10, 11, 12, 13], random);
+        for at in [4, 8, 12, 16] {
+            raw[at] = random.below(4) as u8;
+        }
+        if raw[0] == 5 {
+            raw.truncate(16);
+            let texts = ["B|2|a", "E|2", "S|9|launching: a|0", "F|9|launching: a|0", "now"];
+            raw.extend(seeds::one(&texts, random).bytes().chain(*b"\n\0"));
+        }
+        (time, raw)
+    });
+    Contents::page(random.below(1 << 40), &records.collect::<Vec<_>>())
+}
+
 fn contents(random: &mut Random) -> Contents {
     let formats: Vec<String> = FORMATS.split("name: ").skip(1).map(|rest| format!("name: {rest}")).collect();
-    let mut pages = || match random.below(5) {
+    let mut pages = || match random.below(7) {
+        5 | 6 => written(random),
         0 => Vec::new(),
         1 => vec![random.below(256) as u8; 4096 * random.below(300) as usize],
         2 => CPU0.repeat(1 + random.below(4) as usize),
@@ -42,9 +69,12 @@ fn contents(random: &mut Random) -> Contents {
     let mut buffer = |name: &str, clock: &str| (name.to_owned(), clock.to_owned(), vec![pages(), pages()]);
     let buffers = vec![buffer("", "local"), buffer("disks", "mono")];
     let sched = [SWITCH, WAKING, REASON].map(str::to_owned).to_vec();
-    let systems = vec![("block".to_owned(), formats), ("sched".to_owned(), sched)];
+    let syncs = vec![ENTER.to_owned(), ENTER.replace("enter", "exit").replace("ID: 12", "ID: 13")];
+    let systems =
+        vec![("block".to_owned(), formats), ("sched".to_owned(), sched), ("ext4".to_owned(), syncs)];
     Contents {
         header_page: HEADER_PAGE.into(),
+        ftrace: vec![PRINT.into()],
         systems,
         symbols: "ffffffff81000000 T io_schedule\nffffffff81000100 T _end\n".into(),
         names: "1 init\n77 a name\n".into(),
@@ -87,6 +117,9 @@ fuzz_target!(
         assert_eq!(file.events, stream.events);
         assert_eq!(file.threads, stream.threads);
         assert_eq!(file.lost, stream.lost);
+        assert_eq!(file.marks, stream.marks);
+        assert_eq!(file.calls, stream.calls);
+        assert!(file.calls.iter().all(|call| call.exited.is_some_and(|exited| exited >= call.entered)));
         assert_eq!(file.diagnostics, stream.diagnostics);
         assert!(file.lost.iter().all(|gap| gap.before >= gap.after));
         if let Ok(mut reader) = TraceDatReader::open(Input::of("fuzz", bytes)) {

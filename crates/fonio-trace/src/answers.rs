@@ -146,7 +146,9 @@ impl Format {
                 Format::Ftrace | Format::PerfScript | Format::Systrace | Format::Perfetto | Format::TraceDat,
                 WaitReason,
             ) => With("sched_blocked_reason (Android's kernels)"),
-            (Format::PerfData, SyncCalls) => With("ext4_sync_file_enter, _exit; f2fs_sync_file_enter, _exit"),
+            (Format::PerfData | Format::TraceDat, SyncCalls) => {
+                With("ext4_sync_file_enter, _exit; f2fs_sync_file_enter, _exit")
+            }
             (
                 Format::Ftrace | Format::PerfData | Format::Systrace | Format::Perfetto | Format::TraceDat,
                 WaitedThread,
@@ -154,7 +156,7 @@ impl Format {
             (Format::Ftrace | Format::PerfScript | Format::Systrace | Format::Perfetto, SyncCalls) => {
                 With("ext4_sync_file_enter, _exit; f2fs_sync_file_enter, _exit")
             }
-            (Format::Ftrace | Format::Systrace | Format::Perfetto, AppLaunches) => {
+            (Format::Ftrace | Format::Systrace | Format::Perfetto | Format::TraceDat, AppLaunches) => {
                 With("atrace am, sched_switch, sched_waking")
             }
             (Format::Perfetto, LateFrames) => With("android.surfaceflinger.frametimeline, and sched_switch"),
@@ -167,7 +169,7 @@ impl Format {
             (Format::PerfScript, WaitedThread | AppLaunches)
             | (Format::PerfData, WaitReason | AppLaunches | LateFrames)
             | (Format::Ftrace | Format::PerfScript | Format::Systrace, LateFrames)
-            | (Format::TraceDat, SyncCalls | AppLaunches | LateFrames)
+            | (Format::TraceDat, LateFrames)
             | (Format::MsrCambridge, QueueTime | Issuer)
             | (Format::DiskSim | Format::FioIolog | Format::Vscsi, _)
             | (
@@ -355,6 +357,11 @@ b-31 [000] ..... 1.009000: tracing_mark_write: F|9|launching: com.example|0
         .file()
     }
 
+    const PRINT: &str = "name: print\nID: 9\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\
+        \tfield:unsigned long ip;\toffset:8;\tsize:8;\tsigned:0;\n\
+        \tfield:char buf[];\toffset:16;\tsize:0;\tsigned:0;\n";
+
     /// A trace.dat of a kernel of Android.
     fn trace_dat() -> Vec<u8> {
         use crate::trace_dat::encode::Contents;
@@ -362,10 +369,24 @@ b-31 [000] ..... 1.009000: tracing_mark_write: F|9|launching: com.example|0
         const HEADER_PAGE: &str =
             include_str!("../../fonio-tracefs/tests/data/linux-6.18-x86_64/header_page");
         let scheduler = [&SCHEDULER[..], &[("sched_blocked_reason", 8)]].concat();
-        let records: Vec<(u64, Vec<u8>)> = records().into_iter().map(|(time, _, raw)| (time, raw)).collect();
+        let print = |time: u64, tid: u8, text: &str| {
+            let mut raw = vec![0; 16];
+            (raw[0], raw[4]) = (9, tid);
+            raw.extend(text.bytes().chain(*b"\n\0"));
+            (time, raw)
+        };
+        let mut records: Vec<(u64, Vec<u8>)> =
+            records().into_iter().map(|(time, _, raw)| (time, raw)).collect();
+        records.insert(0, print(10, 30, "S|9|launching: com.example|0"));
+        records.push(print(21, 31, "F|9|launching: com.example|0"));
         Contents {
             header_page: HEADER_PAGE.into(),
-            systems: vec![("block".into(), formats(&BLOCKS)), ("sched".into(), formats(&scheduler))],
+            ftrace: vec![PRINT.into()],
+            systems: vec![
+                ("block".into(), formats(&BLOCKS)),
+                ("f2fs".into(), formats(&SYNCS)),
+                ("sched".into(), formats(&scheduler)),
+            ],
             symbols: "50 T io_schedule\n60 T schedule\n".into(),
             clock: "local [mono]".into(),
             buffers: vec![(String::new(), "mono".into(), vec![Contents::page(0, &records)])],

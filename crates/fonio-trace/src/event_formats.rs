@@ -4,7 +4,7 @@
 //! u32 number of systems | for each: name, NUL, u32 number of events | for each: u64 size, text of the `format` file
 //! ```
 
-use fonio_tracefs::ring_buffer::EventFormat;
+use fonio_tracefs::ring_buffer::{ByteOrder, EventFormat};
 
 use crate::random_access::Place;
 use crate::refusal::Refusal;
@@ -14,6 +14,21 @@ const FORMAT_BYTES_MAX: u64 = 1 << 20;
 
 /// Number of systems of which the names are kept for a message.
 const SYSTEMS_NAMED: usize = 64;
+
+/// Returns a number of a record in this format.
+pub(crate) fn number(format: &EventFormat, name: &str, record: &[u8], order: ByteOrder) -> Option<i64> {
+    format.field(name)?.number(record, order)
+}
+
+/// Returns whether a record has this format.
+pub(crate) fn is_of(format: &EventFormat, record: &[u8], order: ByteOrder) -> bool {
+    number(format, "common_type", record, order) == Some(format.id.into())
+}
+
+/// Returns the thread that a record in this format belongs to.
+pub(crate) fn thread(format: &EventFormat, record: &[u8], order: ByteOrder) -> Option<u32> {
+    number(format, "common_pid", record, order).and_then(|tid| u32::try_from(tid).ok())
+}
 
 /// The formats of events, and the systems to which the recorded events belong.
 #[derive(Debug, Default)]

@@ -2,7 +2,10 @@
 //! `ext4_sync_file_exit`, and those of f2fs.
 
 use fonio_core::{Call, Timestamp};
+use fonio_tracefs::ring_buffer::{ByteOrder, EventFormat};
 use rustc_hash::FxHashMap;
+
+use crate::event_formats::{is_of, number, thread};
 
 /// Maximum number of sync calls that have not ended.
 const OPEN_MAX: usize = 64 << 10;
@@ -47,5 +50,45 @@ impl Syncs {
     /// Forgets all calls, because events were lost.
     pub fn forget(&mut self) {
         self.open.clear();
+    }
+}
+
+/// Returns whether an event is the begin (true) or the end (false) of a sync call, and `None` for other events.
+pub(crate) fn sync_event(name: &str) -> Option<bool> {
+    match name {
+        "ext4_sync_file_enter" | "f2fs_sync_file_enter" => Some(true),
+        "ext4_sync_file_exit" | "f2fs_sync_file_exit" => Some(false),
+        _ => None,
+    }
+}
+
+/// The formats of the events at the begin and end of a sync call.
+#[derive(Debug)]
+pub(crate) struct SyncFormats(Vec<(bool, EventFormat)>);
+
+/// An event at the begin or end of a sync call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SyncEvent {
+    pub is_begin: bool,
+    pub tid: Option<u32>,
+    pub is_data: bool,
+    pub result: Option<i64>,
+}
+
+impl SyncFormats {
+    pub fn of(formats: &[EventFormat]) -> SyncFormats {
+        let known = |format: &EventFormat| Some((sync_event(&format.name)?, format.clone()));
+        SyncFormats(formats.iter().filter_map(known).collect())
+    }
+
+    /// Decodes a record; `None` if it is another event.
+    pub fn decode(&self, record: &[u8], order: ByteOrder) -> Option<SyncEvent> {
+        let (is_begin, format) = self.0.iter().find(|(_, format)| is_of(format, record, order))?;
+        Some(SyncEvent {
+            is_begin: *is_begin,
+            tid: thread(format, record, order),
+            is_data: number(format, "datasync", record, order).is_some_and(|value| value != 0),
+            result: number(format, "ret", record, order),
+        })
     }
 }

@@ -11,13 +11,14 @@
 //! The numbers are in the byte order of the recorded machine. The part 1, "tracing data", has the formats of the tracepoints
 //! as a trace.dat of trace-cmd has them. Source: `tools/perf/Documentation/perf.data-file-format.txt` in Linux 6.18.
 
-use fonio_tracefs::ring_buffer::{BLOCK_EVENTS, ByteOrder, EventFormat};
+use fonio_tracefs::ring_buffer::{BLOCK_EVENTS, ByteOrder};
 use rustc_hash::FxHashMap;
 
 use super::sample::{Attributes, IDENTIFIER, Numbers};
 use crate::event_formats::EventFormats;
 use crate::random_access::{FileKind, Place, RandomAccess};
 use crate::refusal::Refusal;
+use crate::syncs::sync_event;
 
 /// The first bytes of a file in each byte order.
 pub(super) const MAGIC_LITTLE: &[u8] = b"PERFILE2";
@@ -254,44 +255,4 @@ fn unix_ns_at_zero(mut numbers: Numbers<'_>) -> Option<i64> {
     numbers.u64()?;
     let (unix, clock) = (numbers.u64()?, numbers.u64()?);
     i64::try_from(unix).ok()?.checked_sub(i64::try_from(clock).ok()?)
-}
-
-/// Returns whether an event is the begin (true) or the end (false) of a sync call, and `None` for other events.
-fn sync_event(name: &str) -> Option<bool> {
-    match name {
-        "ext4_sync_file_enter" | "f2fs_sync_file_enter" => Some(true),
-        "ext4_sync_file_exit" | "f2fs_sync_file_exit" => Some(false),
-        _ => None,
-    }
-}
-
-/// The formats of the events at the begin and end of a sync call.
-#[derive(Debug)]
-pub(super) struct SyncFormats(Vec<(bool, EventFormat)>);
-
-/// An event at the begin or end of a sync call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SyncEvent {
-    pub is_begin: bool,
-    pub is_data: bool,
-    pub result: Option<i64>,
-}
-
-impl SyncFormats {
-    pub fn of(formats: &[EventFormat]) -> SyncFormats {
-        let known = |format: &EventFormat| Some((sync_event(&format.name)?, format.clone()));
-        SyncFormats(formats.iter().filter_map(known).collect())
-    }
-
-    /// Decodes a record; `None` if it is another event.
-    pub fn decode(&self, record: &[u8], order: ByteOrder) -> Option<SyncEvent> {
-        let id = u64::from(Numbers::of(record, order).u16()?);
-        let (is_begin, format) = self.0.iter().find(|(_, format)| u64::from(format.id) == id)?;
-        let number = |name| format.field(name).and_then(|field| field.number(record, order));
-        Some(SyncEvent {
-            is_begin: *is_begin,
-            is_data: number("datasync").is_some_and(|value| value != 0),
-            result: number("ret"),
-        })
-    }
 }

@@ -21,7 +21,7 @@ use fonio_core::{Batch, BlockEvent, EventKind, LostEvents, Severity, Timestamp, 
 use fonio_tracefs::ring_buffer::{BlockDecoder, Left, Record, SchedDecoder, SchedEvent};
 use rustc_hash::FxHashMap;
 
-use self::header::{Data, Description, KIND, RECORD_BLOCKS, SyncEvent, SyncFormats};
+use self::header::{Data, Description, KIND, RECORD_BLOCKS};
 use self::records::{
     COMM, FINISHED_ROUND, Found, HEADER_ATTR, HEADER_FEATURE, ID_INDEX, LOST, LOST_SAMPLES, Records, SAMPLE,
     TRACING_DATA,
@@ -34,7 +34,7 @@ use crate::input::Input;
 use crate::random_access::RandomAccess;
 pub use crate::refusal::Refusal;
 use crate::scheduling::{Sleeps, Switch, WakeUp};
-use crate::syncs::Syncs;
+use crate::syncs::{SyncEvent, SyncFormats, Syncs};
 
 /// Number of events, and of records, after which a batch ends.
 const BATCH_EVENTS: usize = 4096;

@@ -21,6 +21,7 @@ use super::symbols::Symbols;
 use crate::event_formats::EventFormats;
 use crate::random_access::{FileKind, Place, RandomAccess};
 use crate::refusal::Refusal;
+use crate::syncs::sync_event;
 
 /// The first bytes of every file.
 pub(super) const MAGIC: &[u8] = b"\x17\x08\x44tracing";
@@ -49,6 +50,7 @@ const DONE: u64 = 0;
 const BUFFER: u64 = 3;
 const CLOCK: u64 = 4;
 const HEADER_INFO: u64 = 16;
+const FTRACE_FORMATS: u64 = 17;
 const EVENT_FORMATS: u64 = 18;
 const SYMBOLS: u64 = 19;
 const NAMES: u64 = 21;
@@ -76,8 +78,10 @@ pub(super) struct Description {
     pub order: ByteOrder,
     pub packing: Packing,
     pub layout: PageLayout,
-    /// The formats of the block events and of the scheduler's events, as far as the file has them.
+    /// The formats of the events of the block layer, the scheduler and sync calls, as far as the file has them.
     pub formats: Vec<EventFormat>,
+    /// The format of the texts that programs write to `trace_marker`.
+    pub print: Option<EventFormat>,
     /// The systems of the recorded events.
     pub systems: Vec<String>,
     /// Names of threads at the end of the recording.
@@ -93,6 +97,7 @@ pub(super) struct Description {
 #[derive(Default)]
 struct Parts {
     layout: Option<PageLayout>,
+    print: Option<EventFormat>,
     formats: EventFormats,
     names: Vec<(u32, String)>,
     symbols: Symbols,
@@ -137,6 +142,7 @@ impl Description {
             packing,
             layout,
             formats: parts.formats.formats,
+            print: parts.print,
             systems: parts.formats.systems,
             names: parts.names,
             symbols: parts.symbols,
@@ -155,11 +161,7 @@ impl Parts {
         page_bytes: usize,
     ) -> Result<(), Refusal> {
         self.header_info(place, order)?;
-        let count = place.number(4, "the number of ftrace's events")?;
-        for _ in 0..count.min(EventFormats::COUNT_MAX) {
-            let size = place.number(8, "the size of a format")?;
-            place.skip(size, "a format")?;
-        }
+        self.ftrace_formats(place)?;
         self.event_formats(place)?;
         let size = place.number(4, "the size of the kernel's symbols")?;
         self.symbols(place, size)?;
@@ -267,7 +269,7 @@ impl Parts {
                     section(&mut Place::of_file(file, offset, order), packing, order)
                 };
                 // Each of these sections exists once. A crafted file can name a large one many times.
-                if [HEADER_INFO, EVENT_FORMATS, SYMBOLS, NAMES].contains(&id) {
+                if [HEADER_INFO, FTRACE_FORMATS, EVENT_FORMATS, SYMBOLS, NAMES].contains(&id) {
                     if read.contains(&id) {
                         continue;
                     }
@@ -276,6 +278,7 @@ impl Parts {
                 match id {
                     DONE => break data.number(8, "the offset of more options")?,
                     HEADER_INFO => self.header_info(&mut part()?, order)?,
+                    FTRACE_FORMATS => self.ftrace_formats(&mut part()?)?,
                     EVENT_FORMATS => self.event_formats(&mut part()?)?,
                     SYMBOLS => {
                         let mut part = part()?;
@@ -331,10 +334,27 @@ impl Parts {
         place.skip(size, "the header of its events")
     }
 
+    /// Reads the formats of ftrace's own events, of which `print` is the text of a program.
+    fn ftrace_formats(&mut self, place: &mut Place<'_>) -> Result<(), Refusal> {
+        let count = place.number(4, "the number of ftrace's events")?;
+        for _ in 0..count.min(EventFormats::COUNT_MAX) {
+            let size = place.number(8, "the size of a format")?;
+            if size > FORMAT_BYTES_MAX {
+                place.skip(size, "a format")?;
+                continue;
+            }
+            let text = place.bytes(size, FORMAT_BYTES_MAX, "a format")?;
+            let format = EventFormat::parse(&String::from_utf8_lossy(&text)).ok();
+            self.print = self.print.take().or(format.filter(|format| format.name == "print"));
+        }
+        Ok(())
+    }
+
     fn event_formats(&mut self, place: &mut Place<'_>) -> Result<(), Refusal> {
         self.formats.read(place, |system, name| match system {
             "block" => BLOCK_EVENTS.contains(&name),
             "sched" => SCHED_EVENTS.contains(&name) || BLOCKED_EVENTS.contains(&name),
+            "ext4" | "f2fs" => sync_event(name).is_some(),
             _ => false,
         })
     }

@@ -12,6 +12,8 @@ use super::description::MAGIC;
 pub struct Contents {
     /// The text of `events/header_page`.
     pub header_page: String,
+    /// The texts of the formats of ftrace's own events.
+    pub ftrace: Vec<String>,
     /// The texts of the formats of each system.
     pub systems: Vec<(String, Vec<String>)>,
     /// Lines of `/proc/kallsyms`.
@@ -58,6 +60,15 @@ impl Contents {
         out
     }
 
+    fn ftrace_formats(&self) -> Vec<u8> {
+        let mut out = (self.ftrace.len() as u32).to_le_bytes().to_vec();
+        for format in &self.ftrace {
+            out.extend((format.len() as u64).to_le_bytes());
+            out.extend(format.bytes());
+        }
+        out
+    }
+
     fn event_formats(&self) -> Vec<u8> {
         let mut out = (self.systems.len() as u32).to_le_bytes().to_vec();
         for (system, formats) in &self.systems {
@@ -99,7 +110,7 @@ impl Contents {
     pub fn version_6(&self) -> Vec<u8> {
         let mut out = self.beginning("6");
         out.extend(self.header_info());
-        out.extend(0_u32.to_le_bytes());
+        out.extend(self.ftrace_formats());
         out.extend(self.event_formats());
         out.extend((self.symbols.len() as u32).to_le_bytes());
         out.extend(self.symbols.bytes().chain([0; 4]));
@@ -154,6 +165,7 @@ impl Contents {
         let symbols = [&(self.symbols.len() as u32).to_le_bytes(), self.symbols.as_bytes()].concat();
         let sections = [
             (16_u16, self.header_info()),
+            (17, self.ftrace_formats()),
             (18, self.event_formats()),
             (19, symbols),
             (21, self.thread_names()),

@@ -17,7 +17,8 @@ use fonio_core::meta::{Clock, Source};
 use fonio_core::threads::{NameOrigin, SeenThreads};
 use fonio_core::{Batch, EventKind, Severity, Timestamp, TraceReader};
 use fonio_tracefs::ring_buffer::{
-    BlockDecoder, MergedRecords, PageSource, Record, SchedDecoder, SchedEvent, SchedRecord,
+    BlockDecoder, ByteOrder, EventFormat, MergedRecords, PageSource, Record, SchedDecoder, SchedEvent,
+    SchedRecord,
 };
 use rustc_hash::FxHashMap;
 
@@ -25,10 +26,13 @@ use self::description::{Buffer, Description, KIND, MAGIC};
 use self::pages::Pages;
 use self::symbols::Symbols;
 use crate::complaints::{Complaints, InputPlace};
+use crate::event_formats::{is_of, thread};
+use crate::ftrace_text::marks::Marks;
 use crate::input::Input;
 use crate::random_access::RandomAccess;
 pub use crate::refusal::Refusal;
 use crate::scheduling::{Sleeps, Switch, WakeUp};
+use crate::syncs::{SyncFormats, Syncs};
 
 /// How to record the missing events.
 const RECORD: &str = "Record again with `trace-cmd record -e block -C mono`";
@@ -61,10 +65,15 @@ struct State {
     file: String,
     blocks: Option<BlockDecoder>,
     sched: Option<SchedDecoder>,
+    sync_formats: SyncFormats,
+    print: Option<EventFormat>,
+    order: ByteOrder,
     symbols: Symbols,
     names: FxHashMap<u32, String>,
     threads: SeenThreads,
     sleeps: Sleeps,
+    syncs: Syncs,
+    marks: Marks,
     complaints: Complaints,
 }
 
@@ -120,16 +129,22 @@ impl TraceDatReader {
             streams(&file, &description, chosen, &name),
             began(&file, &description, chosen)?,
         );
-        let Description { symbols, names, .. } = description;
+        let sync_formats = SyncFormats::of(&description.formats);
+        let Description { symbols, names, print, order, .. } = description;
         let names = names.into_iter().collect();
         let state = State {
             file: name.clone(),
             blocks,
             sched,
+            sync_formats,
+            print,
+            order,
             symbols,
             names,
             threads: SeenThreads::default(),
             sleeps: Sleeps::default(),
+            syncs: Syncs::default(),
+            marks: Marks::default(),
             complaints,
         };
         Ok(TraceDatReader { records, state, clock, ended: false })
@@ -157,7 +172,40 @@ impl State {
         batch.instants.see(record.time);
         if let Some(scheduled) = self.sched.as_ref().and_then(|sched| sched.decode(record.data)) {
             self.scheduled(cpu, record.time, &scheduled, batch);
+        } else {
+            self.program(record, batch);
         }
+    }
+
+    /// Handles the begin or end of a sync call, or the text of a program.
+    fn program(&mut self, record: Record<'_>, batch: &mut Batch) {
+        let (at, data) = (record.time, record.data);
+        if let Some(sync) = self.sync_formats.decode(data, self.order)
+            && let Some(tid) = sync.tid
+        {
+            self.named(tid, at, batch);
+            if sync.is_begin {
+                self.syncs.enter(tid, at, sync.is_data);
+            } else {
+                batch.calls.extend(self.syncs.exit(tid, at, sync.is_data, sync.result));
+            }
+            return;
+        }
+        if let Some(print) = self.print.as_ref().filter(|print| is_of(print, data, self.order))
+            && let Some(tid) = thread(print, data, self.order)
+            && let Some(text) = print.field("buf").and_then(|field| data.get(field.offset..))
+        {
+            let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+            self.sleeps.launches.wrote(text, at);
+            batch.marks.extend(self.marks.wrote(text, tid, at));
+            self.named(tid, at, batch);
+        }
+    }
+
+    /// Records a thread with its name from the list of threads.
+    fn named(&mut self, tid: u32, at: Timestamp, batch: &mut Batch) {
+        let comm = self.names.get(&tid).map(|name| name.as_bytes());
+        batch.threads.extend(self.threads.seen(tid, None, comm, NameOrigin::Columns, at));
     }
 
     fn scheduled(&mut self, cpu: u32, at: Timestamp, record: &SchedRecord<'_>, batch: &mut Batch) {
@@ -166,7 +214,8 @@ impl State {
             SchedEvent::Switch { prev, prev_comm, left, next } => {
                 let comm = Some(prev_comm);
                 batch.threads.extend(self.threads.seen(prev, None, comm, NameOrigin::Event, at));
-                let switch = Switch { cpu, at, from: Some(prev), left, to: next, is_in_sync: false };
+                let is_in_sync = self.syncs.is_in(next);
+                let switch = Switch { cpu, at, from: Some(prev), left, to: next, is_in_sync };
                 self.sleeps.switch(switch, &mut batch.waits);
             }
             SchedEvent::Waking { tid } => {
@@ -188,6 +237,7 @@ impl State {
 
     fn finish(&mut self, batch: &mut Batch) {
         self.sleeps.finish(&mut batch.waits);
+        batch.marks.extend(self.marks.finish());
         let (file, cut) = (self.file.clone(), self.sleeps.cut);
         if cut > 0 {
             let place = InputPlace { file: &file, ..InputPlace::default() };
@@ -211,6 +261,7 @@ impl TraceReader for TraceDatReader {
             let trouble = self.records.take_trouble();
             for gap in &trouble.lost {
                 state.sleeps.gap(gap.cpu, gap.after, gap.before);
+                state.syncs.forget();
             }
             batch.lost.extend(trouble.lost);
             batch.diagnostics.extend(trouble.diagnostics);

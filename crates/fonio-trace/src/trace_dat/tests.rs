@@ -22,6 +22,7 @@ fn contents(packing: &str) -> Contents {
     let formats = starts.windows(2).map(|range| FORMATS[range[0]..range[1]].to_owned()).collect();
     Contents {
         header_page: HEADER_PAGE.into(),
+        ftrace: Vec::new(),
         systems: vec![("block".into(), formats)],
         symbols: String::new(),
         names: "1 init\n77 a name\n".into(),
@@ -115,7 +116,7 @@ fn files_without_requests_are_refused_by_name() {
         t: it is a trace.dat of trace-cmd that is compressed with lzo. fonio unpacks zstd and zlib: `trace-cmd convert -i trace.dat -o new.dat --compression none`.
         t: it is a trace.dat of trace-cmd, but the byte order is damaged or missing at byte 12. Record again, and let trace-cmd end by itself or with Ctrl-C.
         t: it is a trace.dat of trace-cmd, but the header of its pages is damaged or missing at byte 38. Record again, and let trace-cmd end by itself or with Ctrl-C.
-        t: it is a trace.dat of trace-cmd, but the id of a section is damaged or missing at byte 50749. Record again, and let trace-cmd end by itself or with Ctrl-C.
+        t: it is a trace.dat of trace-cmd, but the id of a section is damaged or missing at byte 50769. Record again, and let trace-cmd end by itself or with Ctrl-C.
         t: it is a trace.dat of trace-cmd, but a section is damaged or missing at byte 211. Record again, and let trace-cmd end by itself or with Ctrl-C.
     "#]].assert_eq(&shown);
 }

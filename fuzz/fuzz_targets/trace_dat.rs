@@ -54,7 +54,8 @@ fn written(random: &mut Random) -> Vec<u8> {
         }
         (time, raw)
     });
-    Contents::page(random.below(1 << 40), &records.collect::<Vec<_>>())
+    let records: Vec<(u64, Vec<u8>)> = records.collect();
+    Contents::page(random.below(1 << 40), &records)
 }
 
 fn contents(random: &mut Random) -> Contents {

@@ -19,6 +19,8 @@ const COMMAND: &str = "cargo studies readers";
 enum Part {
     /// Record two loads of fio with Perfetto, trace-cmd, perf and fonio at the same time, and compare the requests.
     Recorders,
+    /// Record the same loads in a guest with a complete Debian, also with biosnoop (a quarter of an hour).
+    Guest,
     /// Compare requests, waits, a launch and a late frame with the answers of Perfetto's trace_processor and of biosnoop.
     Answers,
     /// Measure the processor time and memory of each reader for a file of 1 GB.
@@ -52,6 +54,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         tools::ensure(&[tools::READERS])?;
         let (fonio, build) = process::fonio_of_study(arguments.program.as_deref())?;
         live = Some(recorders::run(&fonio, build, COMMAND)?);
+    }
+    if wants(Part::Guest) {
+        let (fonio, build) = process::fonio_of_study(arguments.program.as_deref())?;
+        recorders::run_in_guest(&fonio, build, COMMAND)?;
     }
     if wants(Part::Answers) {
         let own = process::root().join("../shared/traces/phones");

@@ -7,13 +7,14 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use fonio_core::{CollectedRows, DeviceId, Diagnostic, Meta, Severity};
-use fonio_lab::Archive;
+use fonio_lab::{Archive, System, SystemOptions};
 use xtask::results::{Cell, StudyResult};
 
 use super::rows::{Served, of_recording, of_trace};
-use crate::process;
+use crate::{process, tools};
 
 pub const ID: &str = "readers-recorders";
+const ID_GUEST: &str = "readers-recorders-guest";
 const TITLE: &str = "one load of fio, recorded by four recorders at the same time";
 const COLUMNS: [&str; 10] = [
     "load and recorder",
@@ -30,9 +31,26 @@ const COLUMNS: [&str; 10] = [
 const SCRIPT: &str = include_str!("record.sh");
 /// Packages with the recorders that Debian's stable release does not have, or only in old versions.
 const PACKAGES: [&str; 3] = ["perfetto", "trace-cmd", "libbpf-tools"];
+/// The same recorders, perf and fio in a guest.
+const GUEST_PACKAGES: [&str; 5] = ["perfetto", "trace-cmd", "libbpf-tools", "linux-perf", "fio"];
+const GUEST_MEMORY_MIB: u64 = 2048;
+/// Runs the script in a guest, prints the number of the device, and packs the traces. `$1` is the depth, `$2` the number
+/// of requests.
+const GUEST_SCRIPT: &str = "set -eu
+rm -rf /root/work; mkdir /root/work; head -c 64M /dev/zero >/root/image
+DEVICE=$(losetup --direct-io=on --find --show /root/image)
+export ROOT=/ WORK=/root/work DEVICE FONIO=/usr/local/bin/fonio DEPTH=$1 REQUESTS=$2
+unshare --mount sh /root/record.sh >&2
+cat /sys/class/block/${DEVICE#/dev/}/dev
+losetup --detach $DEVICE
+tar -cf /root/work.tar -C /root/work .";
 /// The loads: depth and number of requests.
 const LOADS: [(u32, u32); 2] = [(1, 400), (32, 1500)];
 const DEVICE_BYTES: usize = 64 << 20;
+/// The recorders besides fonio, and their files.
+const RECORDERS: [(&str, &str); 3] =
+    [("perfetto", "perfetto.trace"), ("trace-cmd", "trace.dat"), ("perf", "perf.data")];
+const EQUAL: &str = "Equal: the same issued requests and bytes, and each time at most 1 % or 2 µs different.";
 /// Each recorder reads the clock by itself, so its times differ from those of others. We allow 1 %, and for short times the
 /// 2 µs that separate the clock readings of four tracepoint handlers.
 const SHARE_MAX: f64 = 0.01;
@@ -98,22 +116,7 @@ pub fn run(fonio: &Path, build: &str, command: &str) -> Result<PathBuf> {
         process::run(&mut script)?;
         drop(device);
         fs::remove_file(&image)?;
-        let (rows, meta) = of_recording(&work.join("fonio"))?;
-        let mut all = vec![Recorded { name: "fonio", rows, meta }];
-        for (name, file) in
-            [("perfetto", "perfetto.trace"), ("trace-cmd", "trace.dat"), ("perf", "perf.data")]
-        {
-            let (rows, meta) = of_trace(&work.join(file)).with_context(|| {
-                let log = fs::read_to_string(work.join(format!("{name}.log"))).unwrap_or_default();
-                format!("{name} recorded nothing that can be read: {log}")
-            })?;
-            all.push(Recorded { name, rows, meta });
-        }
-        let reference = Served::of(&all[0].rows, id);
-        ensure!(!reference.times.is_empty(), "fonio recorded no request of {id}");
-        for one in &all {
-            result.row(format!("depth {depth}, {}", one.name), cells(one, id, &reference));
-        }
+        add_rows(&mut result, depth, &work, id, &RECORDERS)?;
     }
     let packages = process::output(Command::new("ls").arg(root.join("unpacked")))?;
     let versions: Vec<&str> = packages
@@ -121,13 +124,88 @@ pub fn run(fonio: &Path, build: &str, command: &str) -> Result<PathBuf> {
         .filter(|file| PACKAGES.iter().any(|package| file.starts_with(&format!("{package}_"))))
         .collect();
     let perf = process::output(Command::new("perf").arg("--version"))?;
-    result.remark = format!(
-        "{build} of fonio; {}, {perf}. Equal: the same issued requests and bytes, and each time at most 1 % or {MICROS_MAX:.0} µs \
-         different.",
-        versions.join(", ")
-    );
+    result.remark = format!("{build} of fonio; {}, {perf}. {EQUAL}", versions.join(", "));
     result.keep(true)?;
     Ok(work)
+}
+
+/// Records the loads in a guest, where biosnoop works, too.
+pub fn run_in_guest(fonio: &Path, build: &str, command: &str) -> Result<()> {
+    tools::ensure(&[tools::SYSTEM_GUEST])?;
+    let stop = process::outlive_signals()?;
+    let archive = Archive::open()?;
+    let folder = tempfile::tempdir_in(process::scratch("readers")?)?;
+    let options = SystemOptions {
+        packages: GUEST_PACKAGES.map(str::to_owned).to_vec(),
+        memory_mib: GUEST_MEMORY_MIB,
+        ..SystemOptions::default()
+    };
+    let mut system = System::start(&archive, &options, &|text| eprintln!("{text}"), &stop)?;
+    let title = format!("the same loads in Debian with Linux {}", system.release());
+    let mut result = StudyResult::begin(ID_GUEST, &title, command, &COLUMNS)?;
+    let stripped = fonio_lab::stripped(fonio, &folder.path().join("fonio-program"))?;
+    system.put(&stripped, "/usr/local/bin/fonio")?;
+    let script = folder.path().join("record.sh");
+    fs::write(&script, SCRIPT)?;
+    system.put(&script, "/root/record.sh")?;
+    for (depth, requests) in LOADS {
+        process::check_signals()?;
+        let [depth_word, requests] = [depth, requests].map(|number| number.to_string());
+        let out = system.run(&["sh", "-c", GUEST_SCRIPT, "sh", &depth_word, &requests])?;
+        let complaint = String::from_utf8_lossy(&out.stderr);
+        ensure!(out.code == 0, "the recorders failed in the guest with exit code {}:\n{complaint}", out.code);
+        let number = String::from_utf8_lossy(&out.stdout);
+        let (major, minor) = number.trim().split_once(':').context("a device has two numbers")?;
+        let id = DeviceId::new(major.parse()?, minor.parse()?);
+        let work = folder.path().join(format!("depth-{depth}"));
+        fs::create_dir(&work)?;
+        let packed = folder.path().join("work.tar");
+        system.get("/root/work.tar", &packed)?;
+        process::run(Command::new("tar").arg("-xf").arg(&packed).arg("-C").arg(&work))?;
+        let all: Vec<_> = RECORDERS.into_iter().chain([("biosnoop", "biosnoop.txt")]).collect();
+        add_rows(&mut result, depth, &work, id, &all)?;
+    }
+    let perf = system.run(&[
+        "sh",
+        "-c",
+        "dpkg-query -W -f '${Package} ${Version}, ' perfetto trace-cmd libbpf-tools linux-perf",
+    ])?;
+    system.stop()?;
+    let versions = String::from_utf8_lossy(&perf.stdout).into_owned();
+    result.remark = format!("{build} of fonio; {versions}one simulated processor. {EQUAL}");
+    result.keep(true).map(drop)
+}
+
+/// Adds a row for each recorder whose traces are in the folder `work`.
+fn add_rows(
+    result: &mut StudyResult,
+    depth: u32,
+    work: &Path,
+    id: DeviceId,
+    recorders: &[(&'static str, &str)],
+) -> Result<()> {
+    let (rows, meta) = of_recording(&work.join("fonio"))?;
+    let mut all = vec![Recorded { name: "fonio", rows, meta }];
+    for (name, file) in recorders {
+        let (rows, meta) = of_trace(&work.join(file)).with_context(|| {
+            let log = fs::read_to_string(work.join(format!("{name}.log"))).unwrap_or_default();
+            format!("{name} recorded nothing that can be read: {log}")
+        })?;
+        all.push(Recorded { name, rows, meta });
+    }
+    let reference = Served::of(&all[0].rows, id);
+    ensure!(!reference.times.is_empty(), "fonio recorded no request of {id}");
+    for one in &all {
+        // biosnoop names devices, which the reader numbers.
+        let named = one
+            .meta
+            .devices
+            .iter()
+            .find(|device| device.name.as_deref() == Some(&format!("loop{}", id.minor())));
+        let device = if one.name == "biosnoop" { named.map_or(id, |device| device.id) } else { id };
+        result.row(format!("depth {depth}, {}", one.name), cells(one, device, &reference));
+    }
+    Ok(())
 }
 
 fn cells(one: &Recorded, device: DeviceId, reference: &Served) -> Vec<Cell> {

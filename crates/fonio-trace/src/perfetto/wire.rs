@@ -52,6 +52,7 @@ impl<'a> Fields<'a> {
         self.damaged
     }
 
+    #[inline]
     fn field(&mut self) -> Option<(u32, Value<'a>)> {
         let (tag, rest) = varint(self.rest)?;
         let number = u32::try_from(tag >> 3).ok().filter(|number| *number > 0)?;
@@ -98,6 +99,34 @@ impl<'a> Iterator for Fields<'a> {
 /// has more than ten bytes.
 #[inline]
 pub(super) fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    match bytes.split_first() {
+        // Most tags, sizes and numbers have one byte.
+        Some((first, rest)) if *first < 0x80 => Some((u64::from(*first), rest)),
+        _ => long_varint(bytes),
+    }
+}
+
+/// Reads an integer as [`varint`] does. An integer of up to eight bytes is read without a branch for each byte.
+#[inline]
+fn long_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let Some(chunk) = bytes.first_chunk() else { return varint_by_bytes(bytes) };
+    let word = u64::from_le_bytes(*chunk);
+    // The highest bit of each byte says whether another byte follows.
+    let ends = !word & 0x8080_8080_8080_8080;
+    if ends == 0 {
+        return varint_by_bytes(bytes);
+    }
+    let length = (ends.trailing_zeros() as usize + 1) / 8;
+    let groups = word & (u64::MAX >> (64 - 8 * length)) & 0x7f7f_7f7f_7f7f_7f7f;
+    // Join groups of 7 bits into groups of 14, 28 and 56 bits.
+    let groups = (groups & 0x007f_007f_007f_007f) | (groups & 0x7f00_7f00_7f00_7f00) >> 1;
+    let groups = (groups & 0x0000_3fff_0000_3fff) | (groups & 0x3fff_0000_3fff_0000) >> 2;
+    let value = (groups & 0x0fff_ffff) | (groups & 0x0fff_ffff_0000_0000) >> 4;
+    Some((value, &bytes[length..]))
+}
+
+#[cold]
+fn varint_by_bytes(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0;
     for (at, byte) in bytes.iter().take(10).enumerate() {
         value |= u64::from(byte & 0x7f) << (7 * at);
@@ -142,5 +171,16 @@ mod tests {
         }
         assert_eq!(packed(&[1, 0x96, 0x01, 0x80]).collect::<Vec<_>>(), [1, 150]);
         assert_eq!(varint(&[0xff; 11]), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_fast_varint_is_that_of_its_bytes(
+            more in proptest::collection::vec(0x80_u8.., 0..11),
+            rest in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..12),
+        ) {
+            let bytes = [more, rest].concat();
+            proptest::prop_assert_eq!(varint(&bytes), varint_by_bytes(&bytes));
+        }
     }
 }

@@ -316,6 +316,7 @@ fn is_counter(metric: Metric) -> bool {
         | Metric::ProcessTimerNs
         | Metric::ProcessPeerNs
         | Metric::ProcessQuotaNs
+        | Metric::LatencyRequests
         | Metric::WalHeldNs
         | Metric::WalHeldBytes
         | Metric::NetLinkBytesPerS => false,
@@ -328,7 +329,7 @@ impl Question for MachineTally {
     fn row(&mut self, row: Row, _: &mut Context) {
         let Row::Sample(sample) = row else { return };
         // Other questions use these samples.
-        if sample.metric.is_of_process() || sample.metric.is_of_wal() {
+        if sample.metric.is_of_process() || sample.metric.is_of_wal() || sample.metric.is_of_histogram() {
             return;
         }
         let key = (sample.metric, sample.subject.clone());

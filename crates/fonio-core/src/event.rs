@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::op::{Flags, Op};
-use crate::rows::{Call, Diagnostic, Mark, Request, Sample, Thread, Wait};
+use crate::rows::{Call, Diagnostic, File, Mark, Request, Sample, Thread, Wait};
 use crate::units::{ByteCount, DeviceId, Nanos, Sector, Timestamp};
 
 /// One event of the kernel's block layer, read from any trace format.
@@ -304,6 +304,8 @@ pub struct Batch {
     pub requests: Vec<Request>,
     /// Threads that are new or have a new name.
     pub threads: Vec<Thread>,
+    /// Files of the calls in this or a later step, each once. The source numbers them.
+    pub files: Vec<File>,
     /// Marks that the source contains (`trace_marker`, blktrace messages).
     pub marks: Vec<Mark>,
     /// Waits of threads that the source shows, each at its end.
@@ -327,6 +329,7 @@ impl Batch {
         self.events.clear();
         self.requests.clear();
         self.threads.clear();
+        self.files.clear();
         self.marks.clear();
         self.waits.clear();
         self.calls.clear();

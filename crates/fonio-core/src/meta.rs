@@ -103,6 +103,14 @@ pub const SHOWS_SCHEDULER: &str = "scheduler";
 /// An entry of [`Source::shows`]: the source has totals of devices and no requests.
 pub const SHOWS_TOTALS: &str = "totals";
 
+/// In [`Source::shows`]: the trace has calls of a file system that took longer than a limit, without requests. Other calls are
+/// missing, so it is not [`SHOWS_CALLS`].
+pub const SHOWS_SLOW_CALLS: &str = "slow_calls";
+
+/// The beginning of the name of a mark at the first of these calls. Which calls the trace has follows, such as
+/// `ext4 operations slower than 10 ms`.
+pub const SLOW_CALLS: &str = "slow calls: ";
+
 /// The beginning of the name of a mark that spans a frame of an Android app that was shown late. The reasons follow,
 /// such as `App Deadline Missed`. The mark's thread is the app's main thread.
 pub const LATE_FRAME: &str = "late frame: ";

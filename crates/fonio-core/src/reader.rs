@@ -24,6 +24,7 @@ pub trait TraceReader {
             all.events.append(&mut batch.events);
             all.requests.append(&mut batch.requests);
             all.threads.append(&mut batch.threads);
+            all.files.append(&mut batch.files);
             all.marks.append(&mut batch.marks);
             all.waits.append(&mut batch.waits);
             all.calls.append(&mut batch.calls);

@@ -445,6 +445,10 @@ named! {
         DiskRequests = "disk_requests",
         /// The response times of these requests together.
         DiskWaitMs = "disk_wait_ms",
+        /// Number of requests whose latency was in a range; only histograms of other tools have it. `subject` is the shortest
+        /// latency in nanoseconds, a space, the latency below which all were, a space, and the name of the histogram, which can
+        /// be empty: a disk, flags of requests, or both. Samples with the same subject are added.
+        LatencyRequests = "latency_requests",
         /// Bytes that the network interface `subject` received.
         NetReceiveBytes = "net_receive_bytes",
         NetTransmitBytes = "net_transmit_bytes",
@@ -492,6 +496,11 @@ impl Metric {
     /// Returns whether this metric describes a reader of a write-ahead log.
     pub fn is_of_wal(self) -> bool {
         matches!(self, Metric::WalHeldNs | Metric::WalHeldBytes)
+    }
+
+    /// Returns whether this metric is a part of a histogram.
+    pub fn is_of_histogram(self) -> bool {
+        self == Metric::LatencyRequests
     }
 
     /// Returns whether this metric is a time of the process that `subject` identifies.

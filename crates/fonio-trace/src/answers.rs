@@ -20,10 +20,14 @@ pub enum TraceQuestion {
     WaitedThread,
     /// Whether the kernel counted a wait as I/O, and in which function the thread slept.
     WaitReason,
+    /// How latencies are distributed, as numbers of requests in ranges.
+    Histogram,
     /// How much each device moved, and which share of the time it was busy.
     Totals,
     /// How long sync calls took in a file system.
     SyncCalls,
+    /// Which calls of a file system were slow, of which program and file.
+    SlowCalls,
     /// How long an Android app took to launch, its waits in this time, and the critical path.
     AppLaunches,
     /// Which frames of an Android app were late, and its waits in this time.
@@ -46,9 +50,10 @@ const REQUESTS_AND_WAITS: &str = "block_rq_issue, block_rq_complete, sched_switc
 
 impl TraceQuestion {
     /// All questions.
-    pub const ALL: [TraceQuestion; 11] = [
+    pub const ALL: [TraceQuestion; 13] = [
         TraceQuestion::Totals,
         TraceQuestion::ServiceTime,
+        TraceQuestion::Histogram,
         TraceQuestion::QueueTime,
         TraceQuestion::Issuer,
         TraceQuestion::Blocked,
@@ -56,6 +61,7 @@ impl TraceQuestion {
         TraceQuestion::WaitedThread,
         TraceQuestion::WaitReason,
         TraceQuestion::SyncCalls,
+        TraceQuestion::SlowCalls,
         TraceQuestion::AppLaunches,
         TraceQuestion::LateFrames,
     ];
@@ -64,6 +70,7 @@ impl TraceQuestion {
     pub fn words(self) -> &'static str {
         match self {
             TraceQuestion::ServiceTime => "How long did the device take? In which queue, at which depth?",
+            TraceQuestion::Histogram => "In which ranges are the latencies, without single requests?",
             TraceQuestion::QueueTime => "How long did requests wait before the device?",
             TraceQuestion::Issuer => "Whose requests were they?",
             TraceQuestion::Blocked => "Who was blocked in the kernel (state D), and for how long?",
@@ -76,6 +83,7 @@ impl TraceQuestion {
             TraceQuestion::WaitReason => "Was the wait I/O, and in which function of the kernel?",
             TraceQuestion::Totals => "How much did each device move? (requests, bytes)",
             TraceQuestion::SyncCalls => "How long did sync calls take?",
+            TraceQuestion::SlowCalls => "Who waited in slow calls of a file system, on which file?",
             TraceQuestion::AppLaunches => {
                 "What held up the launch of an Android app? What was its critical path?"
             }
@@ -89,13 +97,19 @@ impl Format {
     pub fn answers(self, question: TraceQuestion) -> Answered {
         use Answered::{No, With, Yes};
         use TraceQuestion::{
-            AppLaunches, Blocked, Issuer, LateFrames, QueueTime, ServiceTime, SyncCalls, Totals, WaitReason,
-            WaitedRequest, WaitedThread,
+            AppLaunches, Blocked, Histogram, Issuer, LateFrames, QueueTime, ServiceTime, SlowCalls,
+            SyncCalls, Totals, WaitReason, WaitedRequest, WaitedThread,
         };
         match (self, question) {
+            (Format::FsSlower, SlowCalls) => Yes,
+            (Format::FsSlower, SyncCalls) => With("sync calls slower than the limit"),
+            (Format::Totals, Histogram) => With("a histogram of biolatency"),
+            (Format::FsSlower, _) | (_, SlowCalls | Histogram) => No,
+            (Format::Totals, Totals) => With("totals of iostat, sar -d or /proc/diskstats"),
+            (Format::FioLog, ServiceTime) => With("`_clat` in its name"),
+            (Format::FioLog, Totals) => Yes,
             (
-                Format::Totals
-                | Format::Biosnoop
+                Format::Biosnoop
                 | Format::MsrCambridge
                 | Format::Vscsi
                 | Format::FioIolog
@@ -113,7 +127,7 @@ impl Format {
                 | Format::TraceDat,
                 Totals,
             ) => With("block_rq_issue or block_rq_complete"),
-            (Format::Totals, _) => No,
+            (Format::Totals | Format::FioLog, _) => No,
             (Format::Blktrace | Format::Blkparse, ServiceTime) => With("actions D and C"),
             (Format::Blktrace | Format::Blkparse, QueueTime) => With("action Q"),
             (Format::Blktrace | Format::Blkparse, Issuer) => Yes,
@@ -182,7 +196,7 @@ impl Format {
 
 #[cfg(test)]
 mod tests {
-    use fonio_core::meta::LATE_FRAME;
+    use fonio_core::meta::{LATE_FRAME, SHOWS_SLOW_CALLS};
     use fonio_core::{CollectedRows, Metric};
 
     use super::*;
@@ -228,12 +242,57 @@ mod tests {
             .assert_eq(&format!("{before}{BEGIN}\n{text}\n{END}{after}"));
     }
 
+    /// Checks that the table in `README.md` is up to date; `UPDATE_EXPECT=1 cargo test` writes it.
+    #[test]
+    fn the_table_of_formats_is_up_to_date() {
+        const BEGIN: &str = "<!-- formats -->\n";
+        const END: &str = "<!-- end of formats -->\n";
+        const COLUMNS: [(&str, &[TraceQuestion]); 5] = [
+            ("requests, latency", &[TraceQuestion::ServiceTime]),
+            ("whose requests", &[TraceQuestion::Issuer]),
+            ("who was blocked", &[TraceQuestion::Blocked]),
+            ("calls", &[TraceQuestion::SlowCalls, TraceQuestion::SyncCalls]),
+            ("totals", &[TraceQuestion::Totals, TraceQuestion::Histogram]),
+        ];
+        // Formats with the same answers share a row.
+        let mut rows: Vec<([&str; COLUMNS.len()], Vec<&str>)> = Vec::new();
+        for format in Format::ALL {
+            let cells = COLUMNS.map(|(_, questions)| {
+                let answers = || questions.iter().map(|question| format.answers(*question));
+                if answers().any(|answer| answer == Answered::Yes) {
+                    "yes"
+                } else if answers().all(|answer| answer == Answered::No) {
+                    ""
+                } else {
+                    "if recorded"
+                }
+            });
+            match rows.iter_mut().find(|(known, _)| *known == cells) {
+                Some((_, names)) => names.push(format.describe()),
+                None => rows.push((cells, vec![format.describe()])),
+            }
+        }
+        let mut text = format!("| trace | {} |\n|---|", COLUMNS.map(|(name, _)| name).join(" | "));
+        text += &format!("{}\n", "---|".repeat(COLUMNS.len()));
+        for (cells, names) in rows {
+            text += &format!("| {} | {} |\n", names.join("; "), cells.join(" | "));
+        }
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
+        let document = std::fs::read_to_string(path).expect("the document is there");
+        let (before, rest) = document.split_once(BEGIN).expect("the document marks the table");
+        let (_, after) = rest.split_once(END).expect("the document marks the end of the table");
+        expect_test::expect_file!["../../../README.md"]
+            .assert_eq(&format!("{before}{BEGIN}\n{text}\n{END}{after}"));
+    }
+
     /// Returns the questions that a trace answers, by its rows.
     fn answered(bytes: &[u8], format: Format) -> Vec<TraceQuestion> {
         let options = ReadOptions { format: Some(format), ..ReadOptions::default() };
-        let mut reader = open(vec![Input::of("trace", bytes)], &options).expect("it is read");
+        // The name of a log of fio says what its values are.
+        let mut reader = open(vec![Input::of("trace_clat.log", bytes)], &options).expect("it is read");
         let mut rows = CollectedRows::default();
-        assemble(&mut *reader, AssemblerOptions::default(), &mut rows).expect("memory reads");
+        let meta = assemble(&mut *reader, AssemblerOptions::default(), &mut rows).expect("memory reads");
+        let is_slow = meta.source.shows.iter().any(|shown| shown == SHOWS_SLOW_CALLS);
         let has_mark = |begin: &str| rows.marks.iter().any(|mark| mark.name.starts_with(begin));
         let waits = !rows.waits.is_empty();
         let is_for_thread = |row: &fonio_core::Wait| row.blocked_in.is_some() && row.waker_tid.is_some();
@@ -243,13 +302,15 @@ mod tests {
         let known = [
             (TraceQuestion::Totals, moved || !rows.requests.is_empty()),
             (TraceQuestion::ServiceTime, rows.requests.iter().any(|row| row.service().is_some())),
+            (TraceQuestion::Histogram, rows.samples.iter().any(|sample| sample.metric.is_of_histogram())),
             (TraceQuestion::QueueTime, rows.requests.iter().any(|row| row.queue().is_some())),
             (TraceQuestion::Issuer, rows.requests.iter().any(|row| row.tid.is_some())),
             (TraceQuestion::Blocked, waits),
             (TraceQuestion::WaitedRequest, rows.waits.iter().any(|row| row.request_id.is_some())),
             (TraceQuestion::WaitedThread, rows.waits.iter().any(is_for_thread)),
             (TraceQuestion::WaitReason, rows.waits.iter().any(|row| row.function.is_some())),
-            (TraceQuestion::SyncCalls, !rows.calls.is_empty()),
+            (TraceQuestion::SyncCalls, rows.calls.iter().any(|row| row.name.contains("sync"))),
+            (TraceQuestion::SlowCalls, is_slow && !rows.calls.is_empty()),
             (TraceQuestion::AppLaunches, has_path && has_mark("launching: ")),
             (TraceQuestion::LateFrames, waits && has_mark(LATE_FRAME)),
         ];
@@ -457,17 +518,26 @@ b-31 [000] ..... 1.009000: tracing_mark_write: F|9|launching: com.example|0
             (Format::PerfData, perf_data()),
             (Format::Systrace, format!("TRACE:\n{TEXT}").into()),
             (Format::Biosnoop, file("biosnoop.txt")),
+            (
+                Format::FsSlower,
+                "TIME COMM PID T BYTES OFF_KB LAT(ms) FILENAME\n06:35:01 a 30 S 0 0 16.05 b\n".into(),
+            ),
             (Format::Perfetto, perfetto()),
             (Format::TraceDat, trace_dat()),
             (Format::MsrCambridge, msr.into()),
             (Format::DiskSim, file("mqsim-tpcc-200.trace")),
             (Format::FioIolog, "fio version 3 iolog\n1 /dev/sda read 0 4096\n".into()),
+            (Format::FioLog, "1, 295912, 0, 4096, 0\n".into()),
             (Format::Vscsi, file("synthetic.vscsi")),
-            (Format::Totals, "Device tps kB_read/s kB_wrtn/s\nsda 1 2 3\n".into()),
         ] {
             let listed =
                 TraceQuestion::ALL.into_iter().filter(|question| format.answers(*question) != Answered::No);
             assert_eq!(answered(&bytes, format), listed.collect::<Vec<_>>(), "{format}");
         }
+        // A text has totals or a histogram, not both.
+        let totals = answered(b"Device tps kB_read/s kB_wrtn/s\nsda 1 2 3\n", Format::Totals);
+        assert_eq!(totals, [TraceQuestion::Totals]);
+        let histogram = "Tracing block device I/O...\n usecs : count distribution\n 0 -> 1 : 5 |*|\n";
+        assert_eq!(answered(histogram.as_bytes(), Format::Totals), [TraceQuestion::Histogram]);
     }
 }

@@ -37,6 +37,9 @@ pub fn assemble(
         for row in &batch.threads {
             sink.thread(row)?;
         }
+        for row in &batch.files {
+            sink.file(row)?;
+        }
         for row in &batch.marks {
             sink.mark(row)?;
         }

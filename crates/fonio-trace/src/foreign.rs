@@ -64,15 +64,9 @@ const KINDS: &[(&[Sign], &str, &str)] = &[
         "Record the requests while fio runs: `fonio record -- fio job.fio`. To run the calls again, use fio's `--read_iolog`",
     ),
     (
-        &[Shape(is_fio_log_with_offsets)],
-        "it is a log of fio with offsets",
-        "If it is a log of latencies (`write_lat_log`, the file `…_clat.1.log`), read it as a table: `--csv 'issued=1:ms,\
-         latency=2:ns,op=3:0-is-read,size=4:bytes,offset=5:bytes,header=no'`. Other logs of fio have no requests",
-    ),
-    (
-        &[Shape(is_fio_log)],
-        "it is a log of fio (latency, bandwidth or IOPS): times and values without offsets",
-        "Run fio again with `--write_lat_log=NAME --log_offset=1`, or record while it runs: `fonio record -- fio job.fio`",
+        &[Shape(is_fio_histogram)],
+        "it is a histogram log of fio (`write_hist_log`): counts of each interval in fio's own steps",
+        "Run fio again with `--write_lat_log=NAME`, and give fonio the file with `_clat` in its name",
     ),
     (
         &[Line("{\"fio version\""), Line("\"fio version\"")],
@@ -95,25 +89,13 @@ const KINDS: &[(&[Sign], &str, &str)] = &[
         CONVERT,
     ),
     // Tables of calls.
-    (
-        &[
-            Words(&["TIME", "COMM", "PID", "T", "BYTES", "OFF_KB", "LAT(ms)"]),
-            Words(&["ENDTIME_us,TASK,PID,TYPE,BYTES,OFFSET_b,LATENCY_us,FILE"]),
-        ],
-        "it is the text of ext4slower, or of one of its relatives (fsslower, xfsslower, btrfsslower, nfsslower, zfsslower)",
-        CALLS,
-    ),
-    (
-        &[Words(&["TIME(s)", "COMM", "TID", "D", "BYTES", "LAT(ms)", "FILENAME"])],
-        "it is the text of fileslower",
-        CALLS,
-    ),
     (&[Words(&["PID", "COMM", "FD", "ERR", "PATH"])], "it is the text of opensnoop", CALLS),
     // Totals.
     (
         &[Words(&["usecs", ":", "count"]), Words(&["msecs", ":", "count"]), Words(&["nsecs", ":", "count"])],
-        "it is a histogram of a BPF tool such as biolatency: counts in steps of powers of two, without requests",
-        "Record each request with `biosnoop -Q > trace.txt`, or with `fonio record --for 60s`",
+        "it is a histogram of a BPF tool: counts in steps of powers of two, and nothing says that they are of a disk",
+        "fonio reads the text of biolatency from its first line on. To see each request, use `biosnoop -Q > trace.txt`, or `fonio \
+         record --for 60s`",
     ),
     (
         &[Shape(is_bpftrace_histogram)],
@@ -282,22 +264,10 @@ fn is_diskstats(words: &[&str]) -> bool {
         && words.iter().enumerate().all(|(at, word)| (at == 2) != is_number(word))
 }
 
-/// Returns whether a line is from a log of fio: `time, value, direction, block size` with optional offset and priority.
-fn is_fio_log(words: &[&str]) -> bool {
-    let hexadecimal =
-        |word: &str| word.strip_prefix("0x").is_some_and(|digits| u64::from_str_radix(digits, 16).is_ok());
-    (4..=7).contains(&words.len())
-        && matches!(words[2].trim_end_matches(','), "0" | "1" | "2")
-        && words[..words.len() - 1].iter().all(|word| word.ends_with(','))
-        && words
-            .iter()
-            .map(|word| word.trim_end_matches(','))
-            .all(|word| is_number(word) || hexadecimal(word))
-}
-
-/// Returns whether a line is from a log of fio with `log_offset=1`. Without it, the fifth column is the priority.
-fn is_fio_log_with_offsets(words: &[&str]) -> bool {
-    words.len() >= 6 && is_fio_log(words) && is_number(words[4].trim_end_matches(','))
+/// Returns whether a line is from a histogram log of fio: `time, direction, block size` and more than thousand counts.
+fn is_fio_histogram(words: &[&str]) -> bool {
+    words.len() > 1000
+        && words[..words.len() - 1].iter().all(|word| word.strip_suffix(',').is_some_and(is_number))
 }
 
 /// Returns whether a line is from strace: `[pid 12] 12:00:01.2 openat(AT_FDCWD, …) = 3`.

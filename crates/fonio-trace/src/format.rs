@@ -24,14 +24,18 @@ pub enum Format {
     TraceDat,
     /// The text of biosnoop (bcc, libbpf-tools) and of iosnoop (perf-tools).
     Biosnoop,
+    /// The text of ext4slower, its relatives, and fileslower: slow calls of a file system.
+    FsSlower,
     /// The CSV of the MSR Cambridge traces.
     MsrCambridge,
     /// The binary traces of VMware's virtual SCSI layer (CloudPhysics).
     Vscsi,
-    /// Totals of devices: the text of iostat and sar, and copies of /proc/diskstats.
+    /// Totals of devices: the text of iostat and sar, copies of /proc/diskstats, and histograms of biolatency.
     Totals,
     /// The iolog of fio, version 3.
     FioIolog,
+    /// The latency, bandwidth and IOPS logs of fio.
+    FioLog,
     /// The ASCII traces of DiskSim and MQSim.
     DiskSim,
     /// Any other CSV table. Tables that fonio did not write need a [`Mapping`](crate::csv::Mapping).
@@ -40,7 +44,7 @@ pub enum Format {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 15] = [
+    pub const ALL: [Format; 17] = [
         Format::Blktrace,
         Format::Blkparse,
         Format::Ftrace,
@@ -50,10 +54,12 @@ impl Format {
         Format::Perfetto,
         Format::TraceDat,
         Format::Biosnoop,
+        Format::FsSlower,
         Format::MsrCambridge,
         Format::Vscsi,
         Format::Totals,
         Format::FioIolog,
+        Format::FioLog,
         Format::DiskSim,
         Format::Csv,
     ];
@@ -70,10 +76,12 @@ impl Format {
             Format::Perfetto => "perfetto",
             Format::TraceDat => "trace-dat",
             Format::Biosnoop => "biosnoop",
+            Format::FsSlower => "fs-slower",
             Format::MsrCambridge => "msr-cambridge",
             Format::Vscsi => "vscsi",
             Format::Totals => "totals",
             Format::FioIolog => "fio-iolog",
+            Format::FioLog => "fio-log",
             Format::DiskSim => "disksim",
             Format::Csv => "csv",
         }
@@ -90,10 +98,12 @@ impl Format {
             Format::Perfetto => "perfetto (protocol buffers)",
             Format::TraceDat => "trace-dat (trace-cmd)",
             Format::Biosnoop => "biosnoop (text of biosnoop or iosnoop)",
+            Format::FsSlower => "fs-slower (text of ext4slower, fsslower, fileslower and similar programs)",
             Format::MsrCambridge => "msr-cambridge (CSV)",
             Format::Vscsi => "vscsi (CloudPhysics)",
-            Format::Totals => "totals (iostat, sar -d, copies of /proc/diskstats)",
+            Format::Totals => "totals (iostat, sar -d, copies of /proc/diskstats, biolatency)",
             Format::FioIolog => "fio-iolog (version 3)",
+            Format::FioLog => "fio-log (latency, bandwidth and IOPS logs)",
             Format::DiskSim => "disksim (ASCII, MQSim's too)",
             Format::Csv => "csv (any, with a column mapping)",
         }

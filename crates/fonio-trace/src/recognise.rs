@@ -13,10 +13,11 @@ use crate::blktrace::{self, BlktraceReader};
 use crate::completions::Completions;
 use crate::csv::{self, CsvError, CsvReader, Mapping, MappingError};
 use crate::fio_iolog::{self, FioIologReader};
+use crate::fio_log::{self, FioLogReader};
 use crate::foreign;
 pub use crate::format::Format;
+use crate::fs_slower::{self, FsSlowerReader};
 use crate::ftrace_text::{self, FtraceReader};
-use crate::histogram;
 use crate::input::Input;
 use crate::perf_data::{self, PerfDataReader};
 use crate::perfetto::{self, PerfettoReader};
@@ -126,8 +127,14 @@ pub fn recognise(head: &[u8]) -> Option<Format> {
     if biosnoop::recognise(head) {
         return Some(Format::Biosnoop);
     }
+    if fs_slower::recognise(head) {
+        return Some(Format::FsSlower);
+    }
     if fio_iolog::recognise(head) {
         return Some(Format::FioIolog);
+    }
+    if fio_log::recognise(head) {
+        return Some(Format::FioLog);
     }
     if totals::recognise(head) {
         return Some(Format::Totals);
@@ -200,8 +207,13 @@ pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceRe
         }
         Format::Vscsi => Box::new(VscsiReader::new(input)),
         Format::FioIolog => Box::new(FioIologReader::new(input)),
+        Format::FioLog => {
+            let file = input.name.clone();
+            Box::new(FioLogReader::open(input, &head).map_err(|refusal| refused(file, refusal))?)
+        }
         Format::Totals => Box::new(TotalsReader::new(input, &head)),
         Format::Biosnoop => Box::new(BiosnoopReader::new(input)),
+        Format::FsSlower => Box::new(FsSlowerReader::new(input)),
         Format::MsrCambridge | Format::DiskSim | Format::Csv => {
             let mapping = match (&options.csv, format) {
                 (Some(mapping), _) => mapping.clone(),
@@ -300,11 +312,7 @@ fn needs_mapping(file: &str, head: &[u8]) -> OpenError {
 fn unknown(file: &str, head: &[u8]) -> OpenError {
     let file = file.to_owned();
     if let Some((found, way_out)) = foreign::known(head) {
-        let found = match histogram::summary(head) {
-            Some(summary) => format!("{found}. {summary}"),
-            None => found.to_owned(),
-        };
-        return OpenError::Foreign { file, found, way_out: way_out.into() };
+        return OpenError::Foreign { file, found: found.into(), way_out: way_out.into() };
     }
     let (found, way_out) = foreign::describe(head);
     OpenError::Unknown { file, found, way_out: way_out.to_owned() }

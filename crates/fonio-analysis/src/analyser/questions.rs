@@ -29,6 +29,7 @@ use crate::question::options::AnalysisOptions;
 use crate::question::seen::Seen;
 use crate::question::span::Span;
 use crate::question::{Question, Row};
+use crate::requests::histograms::{HistogramTally, LatencyHistogram};
 use crate::requests::latency::{Latency, LatencyTally};
 use crate::requests::points::{PointTally, Points};
 use crate::requests::size_latency::{SizeLatency, SizeLatencyTally};
@@ -42,6 +43,7 @@ use crate::verdict::validity::{Validity, ValidityTally};
 use crate::waits::blocked::{Blocked, BlockedTally};
 use crate::waits::outstanding::{Outstanding, OutstandingTally};
 use crate::waits::queueing::{QueueTally, Queueing};
+use crate::waits::slow_calls::{SlowCallTally, SlowCalls};
 use crate::waits::uninterruptible::{Uninterruptible, UninterruptibleTally};
 
 macro_rules! each {
@@ -165,6 +167,9 @@ questions! {
     sizes: SizeTally => Sizes,
     /// Latencies of requests.
     latency: LatencyTally => Latency,
+    /// Latencies by range, if the recording comes from a histogram of another tool; the most requests first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    latency_histograms: HistogramTally => Vec<LatencyHistogram>,
     /// Latency by size.
     size_latency: SizeLatencyTally => SizeLatency,
     /// Addresses over time.
@@ -183,6 +188,9 @@ questions! {
     /// The threads in uninterruptible sleep, if the recording comes from a trace of the scheduler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     uninterruptible: UninterruptibleTally => Option<Uninterruptible>,
+    /// The slow calls of a file system, if the recording comes from a trace that has only such calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    slow_calls: SlowCallTally => Option<SlowCalls>,
     /// Sequential and random requests.
     sequentiality: SequentialTally => Sequentiality,
     /// Queue time, depth and busy time.

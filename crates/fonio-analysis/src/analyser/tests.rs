@@ -212,9 +212,11 @@ fn nothing_at_all() {
 fn totals_get_no_verdict() {
     let source = Source { shows: vec![fonio_core::meta::SHOWS_TOTALS.to_owned()], ..Source::default() };
     let meta = Meta { source, ..Meta::default() };
-    let verdict = Analyser::new(AnalysisOptions::default()).finish(&meta).verdict;
-    assert!(verdict.contains("has only totals of devices"), "{verdict}");
+    let analysis = Analyser::new(AnalysisOptions::default()).finish(&meta);
+    let verdict = &analysis.verdict;
+    assert!(verdict.starts_with("No verdict: the text has totals of devices"), "{verdict}");
     assert!(verdict.contains("`fonio record --for 60s`"), "{verdict}");
+    assert!(analysis.validity.ok && analysis.findings.is_empty(), "{:?}", analysis.findings);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod pattern;
 
 use std::io;
 
+use fonio_core::meta::SLOW_CALLS;
 use fonio_core::{
     Bio, BlockedCount, Call, DeviceId, File, Mark, Nanos, Op, Request, RowSink, Sample, Statement, Thread,
     Timestamp, Wait, forward_rows,
@@ -324,7 +325,8 @@ impl<S: RowSink> RowSink for Filter<S> {
     }
 
     fn mark(&mut self, row: &Mark) -> io::Result<()> {
-        if self.in_range(row.at) {
+        // This mark is about the complete trace.
+        if self.in_range(row.at) || row.name.starts_with(SLOW_CALLS) {
             return self.next.mark(row);
         }
         Ok(())

@@ -1,6 +1,8 @@
 //! State shared by several questions: times, devices, names and counts.
 
-use fonio_core::meta::{SHOWS_SCHEDULER, SHOWS_TOTALS, SOURCE_PROCFS, SOURCE_PTRACE, SOURCE_WATCH};
+use fonio_core::meta::{
+    SHOWS_SCHEDULER, SHOWS_SLOW_CALLS, SHOWS_TOTALS, SOURCE_PROCFS, SOURCE_PTRACE, SOURCE_WATCH,
+};
 use fonio_core::{DeviceId, EventKind, Flags, Meta, Nanos, Request, Timestamp};
 use rustc_hash::FxHashMap;
 
@@ -269,6 +271,11 @@ impl<'a> Ending<'a> {
     /// Returns whether the trace has totals of devices, without requests.
     pub(crate) fn is_totals_only(&self) -> bool {
         self.shows(SHOWS_TOTALS)
+    }
+
+    /// Returns whether the trace has only slow calls of a file system, without requests.
+    pub(crate) fn is_slow_calls_only(&self) -> bool {
+        self.shows(SHOWS_SLOW_CALLS)
     }
 
     fn shows(&self, what: &str) -> bool {

@@ -1,6 +1,7 @@
 //! Analyses the number, sizes and latencies of requests.
 
 pub mod class;
+pub mod histograms;
 pub mod latency;
 pub mod point;
 pub mod points;

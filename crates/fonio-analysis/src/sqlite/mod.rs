@@ -16,7 +16,9 @@ mod statements;
 #[cfg(test)]
 mod tests;
 
-use fonio_core::meta::{LOST_CALLS, LOST_STATEMENTS, SHOWS_BLOCKED, SHOWS_CALLS, SHOWS_STATEMENTS};
+use fonio_core::meta::{
+    LOST_CALLS, LOST_STATEMENTS, SHOWS_BLOCKED, SHOWS_CALLS, SHOWS_SLOW_CALLS, SHOWS_STATEMENTS,
+};
 use fonio_core::{BlockedCount, ByteCount, Call, Content, Nanos, Op, Request, Timestamp, Wait};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
@@ -272,7 +274,8 @@ impl Question for SqliteTally {
     /// Returns the answer, or `None` if the recording has no file-system calls.
     fn finish(self, end: &mut Ending) -> Option<Sqlite> {
         let shows = |what: &str| end.meta.source.shows.iter().any(|shown| shown == what);
-        if !self.has_calls && !shows(SHOWS_CALLS) {
+        // Slow calls alone do not show transactions.
+        if (!self.has_calls && !shows(SHOWS_CALLS)) || shows(SHOWS_SLOW_CALLS) {
             return None;
         }
         let has_blocked = self.has_waits || shows(SHOWS_BLOCKED);

@@ -36,6 +36,8 @@ fn of_recording(facts: &mut Facts, analysis: &Analysis) {
     facts.count("source.requests", "the source shows requests", u64::from(!is_sampled));
     let is_foreign = analysis.validity.is_foreign && analysis.launch.is_none();
     facts.count("source.foreign", "another tool made the recording", u64::from(is_foreign));
+    let is_totals = u64::from(analysis.validity.is_totals_only);
+    facts.count("source.totals", "the source has only totals of devices", is_totals);
     let has_waits = analysis.blocked.as_ref().is_some_and(|blocked| !blocked.programs.is_empty());
     let is_small = analysis.totals.requests < FEW_REQUESTS && !has_waits;
     facts.count("source.small", "few requests and no waits", u64::from(is_small));
@@ -123,8 +125,14 @@ pub(crate) mod tests {
     }
 
     /// Returns analyses in which all figures are known.
-    fn all_analyses() -> [Analysis; 3] {
-        [everything(0), everything(60_000), crate::waits::uninterruptible::tests::example()]
+    fn all_analyses() -> [Analysis; 5] {
+        [
+            everything(0),
+            everything(60_000),
+            crate::waits::uninterruptible::tests::example(),
+            crate::requests::histograms::tests::example(),
+            crate::waits::slow_calls::tests::example(),
+        ]
     }
 
     /// Returns the names of all figures and words, taken from the analysis of a recording in which all

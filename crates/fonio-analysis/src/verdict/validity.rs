@@ -15,6 +15,9 @@ pub struct Validity {
     /// Whether a tool other than fonio made the recording.
     #[serde(default)]
     pub is_foreign: bool,
+    /// Whether the source has only totals of devices, without requests.
+    #[serde(default)]
+    pub is_totals_only: bool,
     /// The reasons, one sentence each.
     pub problems: Vec<String>,
     /// Values that the source could not show, one sentence each. Figures that need these values are absent,
@@ -102,8 +105,12 @@ const NO_BLOCK_EVENTS: &str = "The trace shows which threads were blocked, but h
 const TRACES_OF_SCHEDULER: [&str; 4] = ["ftrace", "perf-script", "perfetto", "systrace"];
 const NEITHER: &str = "The trace shows neither requests (block events) nor blocked threads (sched_switch).";
 /// What a text with totals lacks.
-const TOTALS_ONLY: &str = "The text has only totals of devices, so it cannot show which requests were slow, whose they were, \
-    and how deep the queue was. Record requests: `fonio record --for 60s`, `blktrace -d /dev/sda -w 60` or `biosnoop -Q`.";
+const TOTALS_ONLY: &str = "The text has only totals of devices, so it does not show which requests were slow, whose they were, \
+    and how deep the queue was.";
+
+/// What a text with slow calls lacks.
+const SLOW_CALLS_ONLY: &str =
+    "The text has only slow calls of a file system, so devices, requests and faster calls are unknown.";
 
 /// Code of the diagnostic for a completion whose issue was not seen.
 const UNISSUED: &str = "completions-without-issue";
@@ -182,14 +189,12 @@ impl Question for ValidityTally {
         let idle = end.is_live() && self.requests == 0 && lost.gaps == 0 && lost.events == 0;
         // A trace of the scheduler alone is judged by the waits of threads.
         let is_scheduler_only = self.requests == 0 && end.is_scheduler_only();
+        // Texts that have no requests by their nature.
+        let is_without_requests = self.requests == 0 && (end.is_totals_only() || end.is_slow_calls_only());
         if self.requests == 0 {
-            if !idle && !end.is_calls_only() && !is_scheduler_only {
+            if !idle && !end.is_calls_only() && !is_scheduler_only && !is_without_requests {
                 let is_of_scheduler = TRACES_OF_SCHEDULER.contains(&meta.source.format.as_str());
-                let problem = match is_of_scheduler {
-                    _ if end.is_totals_only() => TOTALS_ONLY,
-                    true => NEITHER,
-                    false => "There are no requests to analyse.",
-                };
+                let problem = if is_of_scheduler { NEITHER } else { "There are no requests to analyse." };
                 problems.push(problem.to_owned());
             }
         } else if self.without_completion == self.requests {
@@ -203,13 +208,15 @@ impl Question for ValidityTally {
         }
         let events = self.requests.saturating_mul(EVENTS_OF_REQUEST).saturating_add(lost.events);
         // The number of recorded events of the scheduler is unknown; waits across a loss are left out.
-        if !is_scheduler_only && ratio(lost.events, events).is_some_and(|share| share >= LOST_SHARE_MAX) {
+        let judges_loss = !is_scheduler_only && !is_without_requests;
+        if judges_loss && ratio(lost.events, events).is_some_and(|share| share >= LOST_SHARE_MAX) {
             problems.push(format!(
                 "{} were lost while recording; {} requests were recorded.",
                 lost_in_words(lost.events, lost.uncounted),
                 self.requests
             ));
-        } else if lost.uncounted > 0
+        } else if judges_loss
+            && lost.uncounted > 0
             && ratio(lost.uncounted_time, end.duration()).is_none_or(|share| share >= LOST_SHARE_MAX)
         {
             problems.push(format!(
@@ -234,10 +241,13 @@ impl Question for ValidityTally {
         Validity {
             ok: problems.is_empty(),
             is_foreign: !end.is_live() && !end.is_calls_only() && !meta.source.format.is_empty(),
+            is_totals_only: self.requests == 0 && end.is_totals_only(),
             problems,
             unknown: match self.requests {
                 0 if end.is_calls_only() => vec![CALLS_ONLY.to_owned()],
                 0 if is_scheduler_only => vec![NO_BLOCK_EVENTS.to_owned()],
+                0 if end.is_slow_calls_only() => vec![SLOW_CALLS_ONLY.to_owned()],
+                0 if end.is_totals_only() => vec![TOTALS_ONLY.to_owned()],
                 0 => Vec::new(),
                 _ => self.unknown(end),
             },

@@ -4,4 +4,5 @@
 pub mod blocked;
 pub mod outstanding;
 pub mod queueing;
+pub mod slow_calls;
 pub mod uninterruptible;

@@ -110,16 +110,21 @@ fn severity_tone(severity: Severity) -> Tone {
 pub fn facts(about: &About<'_>) -> Vec<Fact> {
     let analysis = about.analysis;
     let totals = &analysis.totals;
-    let recorded =
-        Fact::new("Recorded", Cell::Number(about.length_s(), Unit::S)).note(match analysis.span.source {
-            SpanSource::Recording => "",
-            SpanSource::Filter => "the filter's range",
-            SpanSource::Requests => "first to last request; the recording may have been longer",
-        });
+    // A histogram without times.
+    let is_unknown = about.has_only_totals() && about.length_s() <= 0.0;
+    let length = if is_unknown { Cell::Unknown } else { Cell::Number(about.length_s(), Unit::S) };
+    let recorded = Fact::new("Recorded", length).note(match analysis.span.source {
+        SpanSource::Recording => "",
+        SpanSource::Filter => "the filter's range",
+        SpanSource::Requests => "first to last request; the recording may have been longer",
+    });
     let mut facts = vec![recorded];
     let of_scheduler = analysis.uninterruptible.as_ref().filter(|_| about.is_scheduler_only());
-    if about.is_sampled() || about.has_only_totals() {
+    if let Some(answer) = &analysis.slow_calls {
+        facts.extend(super::slow_calls::facts(answer));
+    } else if about.is_sampled() || about.has_only_totals() {
         facts.extend(busiest_disk(about));
+        facts.extend(super::histograms::facts(&analysis.latency_histograms));
     } else if let Some(answer) = of_scheduler {
         facts.extend(super::uninterruptible::facts(answer));
     } else {

@@ -110,6 +110,10 @@ fn table(about: &About<'_>) -> Table {
                 "busy time as the kernel counts it",
             );
         }
+        if disk.busy_share.is_none() && disk.requests.is_none() {
+            fact(&format!("Read, {}", disk.name), disk.read_bytes.into(), "");
+            fact(&format!("Written, {}", disk.name), disk.write_bytes.into(), "");
+        }
         if let Some(requests) = disk.requests {
             let number = |value: Option<f64>, unit: Unit| Cell::known(value, unit).text();
             let moved = format!(

@@ -8,6 +8,7 @@ mod blocked;
 mod files;
 mod flushes;
 mod head;
+mod histograms;
 mod interference;
 mod io_share;
 mod latency;
@@ -17,6 +18,7 @@ mod place;
 mod processes;
 mod queueing;
 mod sizes;
+mod slow_calls;
 mod slowest;
 mod sqlite;
 mod statements;
@@ -64,8 +66,12 @@ impl Document {
         let of_scheduler: [fn(&About<'_>) -> Option<Section>; 3] =
             [uninterruptible::section, machine::section, trust::section];
         // Totals of devices are samples of the machine.
-        let of_totals: [fn(&About<'_>) -> Option<Section>; 2] = [machine::section, trust::section];
-        let questions = if about.is_scheduler_only() {
+        let of_totals: [fn(&About<'_>) -> Option<Section>; 3] =
+            [histograms::section, machine::section, trust::section];
+        let of_calls: [fn(&About<'_>) -> Option<Section>; 2] = [slow_calls::section, trust::section];
+        let questions = if about.analysis.slow_calls.is_some() {
+            &of_calls[..]
+        } else if about.is_scheduler_only() {
             &of_scheduler[..]
         } else if about.has_only_totals() {
             &of_totals[..]
@@ -120,6 +126,12 @@ impl About<'_> {
     /// Returns whether the recording comes from totals of devices, without requests.
     fn has_only_totals(&self) -> bool {
         self.meta.source.shows.iter().any(|shown| shown == SHOWS_TOTALS)
+    }
+
+    /// Returns whether the recording is of a kind that can have requests.
+    fn shows_requests(&self) -> bool {
+        let is_of_calls = self.analysis.slow_calls.is_some();
+        !self.is_sampled() && !self.is_scheduler_only() && !self.has_only_totals() && !is_of_calls
     }
 
     /// Returns whether the recording shows queueing. Otherwise, the response time is unknown, and the report

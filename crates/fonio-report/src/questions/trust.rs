@@ -19,6 +19,14 @@ pub fn section(about: &About<'_>) -> Option<Section> {
             false => "Yes: no events were lost".to_owned(),
         };
         format!("{loss}. The trace has no block events, so there are no requests.")
+    } else if validity.ok && about.analysis.slow_calls.is_some() {
+        let loss = match validity.has_loss() {
+            true => format!("Mostly: {} were lost.", validity.lost_in_words()),
+            false => "Yes, for the calls in the text.".to_owned(),
+        };
+        format!("{loss} Faster calls are missing, and requests are unknown.")
+    } else if validity.ok && about.has_only_totals() {
+        "As totals: the text has no requests, so nothing is known of a single request.".to_owned()
     } else if validity.ok {
         let seen = format!(
             "{} of {} requests have a service time.",
@@ -79,7 +87,8 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         id: "trust".into(),
         question: "Can this be trusted?".into(),
         answer,
-        tables: (!about.is_sampled() && !about.is_scheduler_only())
+        tables: about
+            .shows_requests()
             .then(|| Table {
                 caption: "Complete and incomplete requests".into(),
                 columns: ["What", "Count", ""].map(Column::new).into(),

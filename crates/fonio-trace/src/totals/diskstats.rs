@@ -19,13 +19,14 @@ pub(super) struct Diskstats {
     before: FxHashMap<String, Counters>,
     /// The devices of the current copy, in their order.
     now: Vec<(String, Counters)>,
-    /// The times of the copy before and of the current one.
+    /// The time of the copy before, and of the current one.
     at_before: Option<u64>,
     at: Option<u64>,
-    /// A time that was read after the last line of a copy.
-    next: Option<u64>,
+    /// Whether the times stand before their copies; known from the first time on.
+    is_time_first: Option<bool>,
+    has_times: bool,
     copies: u64,
-    without_time: bool,
+    intervals: u64,
 }
 
 impl Diskstats {
@@ -50,34 +51,51 @@ impl Diskstats {
 
     pub fn line(&mut self, line: &str, devices: &mut Devices) {
         if let Some(at) = time(line) {
-            self.next = Some(at);
+            if *self.is_time_first.get_or_insert(self.now.is_empty()) {
+                self.end(devices);
+                self.at = Some(at);
+            } else {
+                self.at = Some(at);
+                self.end(devices);
+            }
             return;
         }
         let Some((name, counters)) = device(line) else { return };
-        if self.next.is_some() || self.now.iter().any(|(known, _)| *known == name) {
+        if self.now.iter().any(|(known, _)| *known == name) {
             self.end(devices);
-            self.at = self.next.take();
         }
         if self.now.len() < DEVICES_MAX {
             self.now.push((name.to_owned(), counters));
         }
     }
 
-    /// Ends a copy.
+    /// Returns the time of the current copy; `None` if the copy does not end an interval.
+    fn time_of_copy(&mut self) -> Option<u64> {
+        match self.at.take() {
+            // Times after the first interval cannot be those of all copies.
+            Some(at) if self.has_times || self.copies <= 1 => {
+                if !self.has_times {
+                    self.has_times = true;
+                    self.at_before = None;
+                }
+                Some(at).filter(|at| self.at_before != Some(*at))
+            }
+            _ if self.has_times => None,
+            _ => Some(self.at_before.map_or(0, |before| before + UNKNOWN_NS)),
+        }
+    }
+
+    /// Ends a copy. A copy at the time of the copy before, or at an unknown time, is left out: the next copy has its amounts.
     fn end(&mut self, devices: &mut Devices) {
         if self.now.is_empty() {
+            self.at = None;
             return;
         }
         self.copies += 1;
-        let at = match (self.at.take(), self.at_before) {
-            (Some(at), Some(before)) if at > before => at,
-            (Some(at), None) => at,
-            (_, before) => {
-                self.without_time = true;
-                before.map_or(0, |before| before + UNKNOWN_NS)
-            }
-        };
-        if let Some(before_at) = self.at_before {
+        let Some(at) = self.time_of_copy() else { return self.now.clear() };
+        // A clock that was set back begins anew.
+        if let Some(before_at) = self.at_before.filter(|before| *before < at) {
+            self.intervals += 1;
             for (name, counters) in &self.now {
                 let Some(before) = self.before.get(name) else { continue };
                 // A counter that fell belongs to another device with this name.
@@ -101,7 +119,11 @@ impl Diskstats {
 
     pub fn finish(&mut self, devices: &mut Devices) -> Times {
         self.end(devices);
-        if self.without_time { Times::Unknown } else { Times::Known }
+        match (self.intervals, self.has_times) {
+            (0, _) => Times::Equal,
+            (_, true) => Times::Known,
+            (_, false) => Times::Unknown,
+        }
     }
 }
 

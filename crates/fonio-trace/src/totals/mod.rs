@@ -1,19 +1,21 @@
-//! Reads totals of devices: the text of iostat, `sar -d`, and copies of /proc/diskstats. They have no requests, so the
-//! reader gives samples of counters, as fonio's own monitor does.
+//! Reads totals of devices: the text of iostat, `sar -d`, copies of /proc/diskstats, and the histograms of biolatency. They
+//! have no requests, so the reader gives samples of counters, as fonio's own monitor does, and numbers of requests by latency.
 //!
 //! iostat and sar print averages of an interval. Each is multiplied by the length of its interval, and the products of a
 //! device are summed up. Devices that never did anything are left out.
 
 mod diskstats;
+mod histogram;
 mod sysstat;
 
 use std::io::{self, Read};
 
 use fonio_core::meta::{Clock, SHOWS_TOTALS, Source};
 use fonio_core::{Batch, Metric, Sample, Severity, Timestamp, TraceReader};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::diskstats::Diskstats;
+use self::histogram::Histogram;
 use self::sysstat::Sysstat;
 use crate::complaints::{Complaints, InputPlace};
 use crate::input::Input;
@@ -23,6 +25,8 @@ use crate::lines::Lines;
 const BATCH_LINES: usize = 4096;
 /// Maximum number of devices.
 const DEVICES_MAX: usize = 1024;
+/// Maximum number of histograms with different names.
+const HISTOGRAMS_MAX: usize = 256;
 /// The length of an interval if the text does not say it.
 const UNKNOWN_NS: u64 = 1_000_000_000;
 /// Number of lines in which the table of devices must begin. sar prints up to a hundred tables before it.
@@ -65,11 +69,23 @@ impl Amounts {
     }
 }
 
+/// What a device did since the beginning of the text.
+#[derive(Debug, Default)]
+struct Sums {
+    values: [f64; 5],
+    /// Which of the values the text has.
+    known: [bool; 5],
+    /// The end of its last interval.
+    until: u64,
+}
+
 /// The amounts of each device since the beginning of the text.
 #[derive(Debug, Default)]
 struct Devices {
-    sums: FxHashMap<String, [f64; 5]>,
+    sums: FxHashMap<String, Sums>,
     samples: Vec<Sample>,
+    /// The beginning of the first interval of the text, and the end of its last.
+    span: Option<(u64, u64)>,
     /// Number of devices beyond [`DEVICES_MAX`].
     left_out: u64,
 }
@@ -78,6 +94,9 @@ impl Devices {
     /// Adds what a device did in the interval.
     fn add(&mut self, name: &str, (began, ended): (u64, u64), amounts: Amounts) {
         let values = amounts.values();
+        let (from, until) = self.span.unwrap_or((began, ended));
+        let span = (from.min(began), until.max(ended));
+        self.span = Some(span);
         let known = self.sums.contains_key(name);
         if !known && values.iter().flatten().all(|value| *value <= 0.0) {
             return;
@@ -86,23 +105,60 @@ impl Devices {
             self.left_out += 1;
             return;
         }
-        let sums = self.sums.entry(name.to_owned()).or_insert([0.0; 5]);
-        for ((metric, value), sum) in Amounts::METRICS.into_iter().zip(values).zip(sums) {
+        let sums = self.sums.entry(name.to_owned()).or_default();
+        sums.until = ended;
+        for (at, (metric, value)) in Amounts::METRICS.into_iter().zip(values).enumerate() {
             let Some(value) = value.filter(|value| value.is_finite() && *value >= 0.0) else { continue };
-            let mut sample = |time, value: f64| {
-                self.samples.push(Sample {
-                    time: Timestamp(time),
-                    metric,
-                    subject: Some(name.to_owned()),
-                    value: value as i64,
-                });
-            };
-            if !known {
-                sample(began, *sum);
+            if !sums.known[at] {
+                sums.known[at] = true;
+                // Before, the device did nothing: idle devices are left out, and some options omit them.
+                self.samples.push(sample(name, span.0, metric, 0.0));
             }
-            *sum += value;
-            sample(ended, sum.round());
+            sums.values[at] += value;
+            self.samples.push(sample(name, ended, metric, sums.values[at]));
         }
+    }
+
+    /// Adds the idle time at the end of the text to devices that the text left out there.
+    fn finish(&mut self) {
+        let Some((_, ended)) = self.span else { return };
+        let mut idle: Vec<(&String, &Sums)> =
+            self.sums.iter().filter(|(_, sums)| sums.until < ended).collect();
+        idle.sort_unstable_by_key(|(name, _)| *name);
+        for (name, sums) in idle {
+            let known = Amounts::METRICS.into_iter().enumerate().filter(|(at, _)| sums.known[*at]);
+            self.samples.extend(known.map(|(at, metric)| sample(name, ended, metric, sums.values[at])));
+        }
+    }
+}
+
+fn sample(name: &str, time: u64, metric: Metric, value: f64) -> Sample {
+    let (time, subject) = (Timestamp(time), Some(name.to_owned()));
+    Sample { time, metric, subject, value: value.round() as i64 }
+}
+
+/// The histograms of the text.
+#[derive(Debug, Default)]
+struct Histograms {
+    names: FxHashSet<String>,
+    samples: Vec<Sample>,
+    /// Number of rows of histograms beyond [`HISTOGRAMS_MAX`].
+    left_out: u64,
+}
+
+impl Histograms {
+    /// Adds the number of requests whose latency was at least the first bound and less than the second.
+    fn add(&mut self, name: &str, time: u64, (from, below): (u64, u64), count: i64) {
+        if !self.names.contains(name) {
+            if self.names.len() >= HISTOGRAMS_MAX {
+                self.left_out += 1;
+                return;
+            }
+            self.names.insert(name.to_owned());
+        }
+        let subject = Some(format!("{from} {below} {name}"));
+        let (time, metric) = (Timestamp(time), Metric::LatencyRequests);
+        self.samples.push(Sample { time, metric, subject, value: count });
     }
 }
 
@@ -113,18 +169,37 @@ enum Times {
     Known,
     /// The text has no times, so each interval counts as a second.
     Unknown,
+    /// All copies have the same time, so there is no interval.
+    Equal,
+    /// The text needs no times.
+    NotNeeded,
 }
 
 enum Text {
     Sysstat(Sysstat),
     Diskstats(Diskstats),
+    Histogram(Histogram),
 }
 
-/// Returns whether a text has a table of devices by iostat or sar, or several copies of /proc/diskstats.
+impl Text {
+    /// Returns the reader of a text with this head; `None` if it has no totals.
+    fn of(head: &[u8]) -> Option<Text> {
+        let text = String::from_utf8_lossy(head);
+        let lines = || text.lines().take(LINES_EXAMINED);
+        if Sysstat::recognise(lines()) {
+            Some(Text::Sysstat(Sysstat::default()))
+        } else if Histogram::recognise(lines()) {
+            Some(Text::Histogram(Histogram::default()))
+        } else {
+            Diskstats::recognise(lines()).then(|| Text::Diskstats(Diskstats::default()))
+        }
+    }
+}
+
+/// Returns whether a text has a table of devices by iostat or sar, several copies of /proc/diskstats, or a histogram of
+/// biolatency.
 pub fn recognise(head: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(head);
-    let lines = || text.lines().take(LINES_EXAMINED);
-    Sysstat::recognise(lines()) || Diskstats::recognise(lines())
+    Text::of(head).is_some()
 }
 
 /// Reads totals of devices.
@@ -133,6 +208,7 @@ pub struct TotalsReader {
     file: String,
     text: Option<Text>,
     devices: Devices,
+    histograms: Histograms,
     complaints: Complaints,
     ended: bool,
 }
@@ -140,30 +216,30 @@ pub struct TotalsReader {
 impl TotalsReader {
     /// Creates a reader of `input`, whose first bytes are `head`.
     pub fn new(input: Input, head: &[u8]) -> TotalsReader {
-        let text = String::from_utf8_lossy(head);
-        let is_sysstat = Sysstat::recognise(text.lines().take(LINES_EXAMINED));
-        let text = if is_sysstat {
-            Text::Sysstat(Sysstat::default())
-        } else {
-            Text::Diskstats(Diskstats::default())
-        };
+        let text = Text::of(head).unwrap_or(Text::Diskstats(Diskstats::default()));
         TotalsReader {
             lines: Lines::new(input.bytes),
             file: input.name,
             text: Some(text),
             devices: Devices::default(),
+            histograms: Histograms::default(),
             complaints: Complaints::default(),
             ended: false,
         }
     }
 
     fn finish(&mut self) {
-        let place = InputPlace { file: &self.file, ..InputPlace::default() };
         let (times, since_boot) = match self.text.take() {
+            Some(Text::Histogram(text)) => {
+                self.finish_histograms(&text);
+                (Times::NotNeeded, false)
+            }
             Some(Text::Sysstat(mut text)) => (text.finish(&mut self.devices), text.left_out_since_boot()),
             Some(Text::Diskstats(mut text)) => (text.finish(&mut self.devices), false),
             None => return,
         };
+        self.devices.finish();
+        let place = InputPlace { file: &self.file, ..InputPlace::default() };
         let mut add = |severity, code, message: &str| {
             self.complaints.add(severity, code, place, || message.to_owned());
         };
@@ -181,6 +257,14 @@ impl TotalsReader {
                  amounts are not. Print times: `iostat -t -x 1`, or `date +%s` before each copy of /proc/diskstats.",
             );
         }
+        if times == Times::Equal {
+            add(
+                Severity::Warning,
+                "no-interval",
+                "All copies of /proc/diskstats have the same second, so no interval is known. Print parts of seconds: \
+                 `date +%s.%N` before each copy.",
+            );
+        }
         if since_boot {
             add(
                 Severity::Note,
@@ -191,10 +275,26 @@ impl TotalsReader {
         if self.devices.left_out > 0 {
             add(Severity::Warning, "many-devices", "Only the first 1024 active devices were read.");
         }
-        if self.devices.sums.is_empty() {
-            add(Severity::Warning, "idle-devices", "No device did anything in this text.");
+        if self.devices.sums.is_empty() && !matches!(times, Times::Equal | Times::NotNeeded) {
+            add(Severity::Warning, "idle-devices", "No device completed a request in the time of this text.");
         }
         self.complaints.finish();
+    }
+}
+
+impl TotalsReader {
+    fn finish_histograms(&mut self, text: &Histogram) {
+        let place = InputPlace { file: &self.file, ..InputPlace::default() };
+        self.devices.span = text.span();
+        if text.is_empty() {
+            self.complaints
+                .add(Severity::Warning, "no-counts", place, || "The histogram has no requests.".into());
+        }
+        if self.histograms.left_out > 0 {
+            self.complaints.add(Severity::Warning, "many-histograms", place, || {
+                format!("Only the first {HISTOGRAMS_MAX} histograms with different names were read.")
+            });
+        }
     }
 }
 
@@ -215,12 +315,18 @@ impl TraceReader for TotalsReader {
                     match &mut self.text {
                         Some(Text::Sysstat(text)) => text.line(&line, &mut self.devices),
                         Some(Text::Diskstats(text)) => text.line(&line, &mut self.devices),
+                        Some(Text::Histogram(text)) => text.line(&line, &mut self.histograms),
                         None => {}
                     }
                 }
             }
         }
         batch.samples.append(&mut self.devices.samples);
+        batch.samples.append(&mut self.histograms.samples);
+        // Idle devices have no samples, but their time was measured.
+        if let Some((began, ended)) = self.devices.span.filter(|_| self.ended) {
+            [began, ended].into_iter().for_each(|time| batch.instants.see(Timestamp(time)));
+        }
         batch.diagnostics.append(&mut self.complaints.ready);
         Ok(!self.ended)
     }

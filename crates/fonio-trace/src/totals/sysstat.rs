@@ -63,7 +63,7 @@ fn columns(line: &str) -> Option<(Vec<Column>, bool)> {
 }
 
 /// Returns the time of day in seconds at the beginning of a line, and the number of words in it.
-fn time_of_day(words: &[&str]) -> Option<(u64, usize)> {
+pub(super) fn time_of_day(words: &[&str]) -> Option<(u64, usize)> {
     let parts: Vec<u64> = words.first()?.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
     let [hours, minutes, seconds] = parts[..] else { return None };
     if hours > 23 || minutes > 59 || seconds > 60 {

@@ -141,8 +141,134 @@ fn copies_of_diskstats() {
             only-totals unknown-interval idle-devices
         "#]],
     );
+    // Times after the copies; a copy in the same second as the copy before is left out.
+    let after = [
+        copy(100, 50) + "1764258000\n",
+        copy(200, 60) + "1764258000\n",
+        copy(300, 70) + "1764258001\n",
+        copy(500, 80) + "1764258002\n",
+    ];
+    check(
+        &after.concat(),
+        expect![[r#"
+            sda disk_requests 400 from 1764258000 to 1764258002
+            sda disk_read_bytes 1638400 from 1764258000 to 1764258002
+            sda disk_write_bytes 0 from 1764258000 to 1764258002
+            sda disk_busy_ms 30 from 1764258000 to 1764258002
+            sda disk_wait_ms 0 from 1764258000 to 1764258002
+            only-totals
+        "#]],
+    );
+    let same = format!("1764258000\n{}", copy(1, 1));
+    check(
+        &same.repeat(3),
+        expect![[r#"
+            only-totals no-interval
+        "#]],
+    );
     // One copy has no interval.
     assert!(!recognise(copy(1, 1).as_bytes()));
+}
+
+/// `iostat -z` leaves idle devices out, and an idle time at the beginning or end counts, too.
+#[test]
+fn the_time_of_a_device_is_that_of_the_text() {
+    let report = |second: u32, rows: &str| {
+        format!("11/27/26 12:00:{second:02}\nDevice tps kB_read/s kB_wrtn/s\n{rows}")
+    };
+    let text = [
+        report(0, "sda 9 9 9\nsdb 9 9 9\n"),
+        report(10, "sdb 1 0 0\n"),
+        report(20, "sda 5 1 0\nsdb 1 0 0\n"),
+        report(30, "sdb 1 0 0\n"),
+    ];
+    check(
+        &text.concat(),
+        expect![[r#"
+            sdb disk_requests 30 from 43200 to 43230
+            sdb disk_read_bytes 0 from 43200 to 43230
+            sdb disk_write_bytes 0 from 43200 to 43230
+            sda disk_requests 50 from 43200 to 43230
+            sda disk_read_bytes 10240 from 43200 to 43230
+            sda disk_write_bytes 0 from 43200 to 43230
+            only-totals since-boot
+        "#]],
+    );
+    let idle = [report(0, "sda 9 9 9\n"), report(10, "sda 0 0 0\n")].concat();
+    let mut batch = Batch::default();
+    let mut reader = TotalsReader::new(Input::of("t", idle.clone()), idle.as_bytes());
+    assert!(!reader.next_batch(&mut batch).expect("memory reads"));
+    let runs = batch.instants.runs();
+    assert_eq!(
+        runs.iter().map(|run| run.last - run.first).collect::<Vec<_>>(),
+        [fonio_core::Nanos(10_000_000_000)]
+    );
+}
+
+/// Shows the samples of a histogram, and the diagnostics.
+fn check_histogram(text: &str, expect: Expect) {
+    let mut reader = open(vec![Input::of("t", text)], &ReadOptions::default()).expect("it is read");
+    assert_eq!(reader.source().format, Format::Totals.name());
+    let all = reader.read_all().expect("memory reads");
+    let mut shown = String::new();
+    for sample in &all.samples {
+        assert_eq!(sample.metric, Metric::LatencyRequests);
+        let subject = sample.subject.as_deref().unwrap_or_default();
+        shown += &format!("{} at {}: {}\n", subject, sample.time.0 / 1_000_000_000, sample.value);
+    }
+    let codes: Vec<&str> = all.diagnostics.iter().map(|one| one.code.as_str()).collect();
+    expect.assert_eq(&format!("{shown}{}\n", codes.join(" ")));
+}
+
+#[test]
+fn histograms_of_biolatency() {
+    // libbpf-tools, with -D and -F.
+    check_histogram(
+        "Tracing block device I/O... Hit Ctrl-C to end.\n\n\
+         disk = vda\tflags = Sync-Write\n\
+         \x20    usecs               : count    distribution\n\
+         \x20        0 -> 1          : 2        |      |\n\
+         \x20      256 -> 511        : 77       |******|\n\
+         \x20      512 -> 1023       : 0        |      |\n\n\
+         disk = Unknown\tflags = Read\n\
+         \x20    usecs               : count    distribution\n\
+         \x20      256 -> 511        : 1        |******|\n",
+        expect![[r#"
+            0 2000 vda Sync-Write at 0: 2
+            256000 512000 vda Sync-Write at 0: 77
+            256000 512000 Unknown Read at 0: 1
+            only-totals
+        "#]],
+    );
+    // bcc, with -m, -T and -D; and the day ends.
+    check_histogram(
+        "Tracing block device I/O... Hit Ctrl-C to end.\n\n23:59:59\n\n\
+         Bucket disk = 'xvdb'\n\
+         \x20    msecs               : count     distribution\n\
+         \x20        2 -> 3          : 5        |   |\n\n\
+         disk = b'xvdc'\n\
+         \x20    msecs               : count     distribution\n\
+         \x20        2 -> 3          : many     |   |\n\
+         \x20        4 -> 3          : 6        |   |\n\
+         \x20        9 -> 18446744073709551615 : 6        |   |\n\
+         \x20        4 -> 7          : 6        |   |\n\n\
+         00:00:00\n\
+         \x20    msecs               : count     distribution\n\
+         \x20        8 -> 15         : 7        |   |\n",
+        expect![[r#"
+            2000000 4000000 xvdb at 86399: 5
+            4000000 8000000 xvdc at 86399: 6
+            8000000 16000000  at 86400: 7
+            only-totals
+        "#]],
+    );
+    check_histogram(
+        "Tracing block device I/O... Hit Ctrl-C to end.\n     usecs : count distribution\n",
+        expect![[r#"
+        no-counts only-totals
+    "#]],
+    );
+    assert!(!recognise(b"     usecs               : count    distribution\n"));
 }
 
 #[test]
@@ -182,6 +308,7 @@ proptest! {
         "Device tps kB_read/s kB_wrtn/s", "sda 1 2 3", "sda 1e300 1e300 1e300", "13:20:09 DEV tps rkB/s await %util",
         "13:20:19 sda 1 2 3 4", "01:00:00 sda 1 2 3 4", "11/27/26 12:00:00", "99999999999", "1764258000", "Average: sda 1 2 3 4",
         "8 0 sda 1 0 8 4 2 1 16 6 0 5 10", "8 0 sda 18446744073709551615 0 8 4 2 1 16 6 0 5 10", "", "-1 -1",
+        "Tracing block device I/O", "disk = vda", "flags = Read", "usecs : count", "msecs : count", "2 -> 3 : 4 |", "01:00:00",
     ]), 0..30)) {
         let text = lines.join("\n");
         recognise(text.as_bytes());

@@ -24,8 +24,9 @@ const ONLY_STATE_D: &str = "The trace shows only waits in state D (uninterruptib
 /// The verdict's remark on waits that were sampled.
 const SAMPLED: &str = "This is sampled from /proc, without requests: times are estimates, and bulk work such as a copy looks like any other program.";
 
-/// The verdicts on a foreign trace that is too short or has too few requests.
-const TOO_LITTLE: [&str; 2] = ["too-little", "scheduler-too-short"];
+/// The verdicts on a foreign trace that is too short, has too few requests, or has no requests by its nature.
+const TOO_LITTLE: [&str; 6] =
+    ["too-little", "scheduler-too-short", "histogram-only", "totals-only", "slow-calls", "no-slow-calls"];
 
 const RULES: &str = include_str!("../findings.toml");
 

@@ -368,6 +368,13 @@ proptest! {
     }
 }
 
+/// The number, the total time and the number without an end of the slices by name.
+const SLICES: &str = "select name, count(*) n, sum(dur)/1000 us, sum(dur<0) open from slice group by name order by n desc limit 12;";
+
+/// The answer to [`SLICES`] for the example: its rows in the order of their numbers and names.
+const ANSWER: [(&str, u64, u64, u64); 4] =
+    [("write", 4, 450, 0), ("blocked: fsync", 2, 330, 0), ("read", 2, 95, 0), ("phase", 1, 200, 0)];
+
 /// Perfetto's own classes read the export; the sums are those of the rows.
 const CHECK: &str = r#"
 import sys
@@ -401,7 +408,13 @@ for packet in trace.packet:
                 flows[flow] = flows.get(flow, 0) + 1
         elif e.type == p.TrackEvent.TYPE_COUNTER and "in flight [" in tracks[e.track_uuid]:
             most = max(most, e.counter_value)
-assert not open_
+slices = {}
+for key, (count, time) in sums.items():
+    name = key.split(": ", 1)[1]
+    n, us = slices.get(name, (0, 0))
+    slices[name] = (n + count, us + time)
+for name in sorted(slices, key=lambda name: (-slices[name][0], name)):
+    print("slices", name, slices[name][0], slices[name][1] // 1000, sum(names[e.name_iid] == name for _, e in open_.values()))
 for key in sorted(sums):
     print(key, *sums[key])
 print("flows", flows, "most", most)
@@ -421,7 +434,10 @@ fn perfettos_own_classes_read_the_export() {
     if !run("python3".as_ref(), &["-m", "venv", venv]) {
         return skip(Need::PerfettoPython, "python3 cannot make a virtual environment");
     }
-    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "perfetto", "protobuf"];
+    // A known version, because these classes are the reference.
+    let packages = ["perfetto==0.59.1", "protobuf"];
+    let install =
+        ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", packages[0], packages[1]];
     if !run(&python, &install) {
         return skip(Need::PerfettoPython, "pip cannot install the packages perfetto and protobuf");
     }
@@ -434,6 +450,10 @@ fn perfettos_own_classes_read_the_export() {
     child.stdin.take().expect("a pipe").write_all(&example()).expect("Python reads");
     let output = child.wait_with_output().expect("Python ends");
     assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).expect("Python writes UTF-8");
+    let (slices, text): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with("slices "));
+    let expected = ANSWER.map(|(name, n, us, open)| format!("slices {name} {n} {us} {open}"));
+    assert_eq!(slices, expected);
     expect_test::expect![[r#"
         fio/fio/waits: blocked: fsync 1 50000
         fio/worker/waits: blocked: fsync 1 280000
@@ -445,7 +465,38 @@ fn perfettos_own_classes_read_the_export() {
         flows {1: 2} most 2
         clock 3 [6, 3, 1]
     "#]]
-    .assert_eq(&String::from_utf8(output.stdout).expect("Python writes UTF-8"));
+    .assert_eq(&format!("{}\n", text.join("\n")));
+}
+
+/// Perfetto's `trace_processor` reads the export, on a machine that has it: in `PATH`, or named by `FONIO_TRACE_PROCESSOR`.
+#[test]
+fn trace_processor_reads_the_export() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (trace, query) = (folder.path().join("trace"), folder.path().join("query.sql"));
+    std::fs::write(&trace, example()).expect("a file");
+    std::fs::write(&query, SLICES).expect("a file");
+    let named = std::env::var_os("FONIO_TRACE_PROCESSOR");
+    let names = ["trace_processor_shell", "trace_processor"].map(std::ffi::OsString::from);
+    let programs = named.clone().map_or(names.to_vec(), |named| vec![named]);
+    let run = |program: &std::ffi::OsString| {
+        Command::new(program).arg("-q").arg(&query).arg(&trace).stdin(Stdio::null()).output().ok()
+    };
+    let Some(output) = programs.iter().find_map(run) else {
+        assert!(named.is_none(), "FONIO_TRACE_PROCESSOR does not name a program");
+        return skip(Need::TraceProcessor, "trace_processor_shell is not installed");
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // `"write",4,450,0`, after the names of the columns.
+    let text = String::from_utf8(output.stdout).expect("it writes UTF-8");
+    let row = |line: &str| {
+        let (name, numbers) = line.strip_prefix('"')?.split_once("\",")?;
+        let numbers: Vec<u64> =
+            numbers.split(',').map(|number| number.trim().parse().ok()).collect::<Option<_>>()?;
+        Some((name.to_owned(), numbers))
+    };
+    let mut rows: Vec<_> = text.lines().filter_map(row).collect();
+    rows.sort_by_key(|(name, numbers)| (std::cmp::Reverse(numbers[0]), name.clone()));
+    assert_eq!(rows, ANSWER.map(|(name, n, us, open)| (name.to_owned(), vec![n, us, open])));
 }
 
 /// Returns the rows of a trace in the order of their tables: all other rows before requests.

@@ -93,6 +93,7 @@ needs! {
     Chromium "chromium" "The program chromium is installed." Programs(&["chromium"])
     Duckdb "duckdb" "A Python interpreter has DuckDB's package." Attempt
     PerfettoPython "perfetto_python" "Python can make a virtual environment, and pip can install the package perfetto." Attempt
+    TraceProcessor "trace_processor" "FONIO_TRACE_PROCESSOR names Perfetto's trace_processor, or it is installed." Attempt
     Shared "shared" "The real traces lie next to the repository." Attempt
     PhoneTrace "phone_trace" "FONIO_MOBIGEN_TRACE names a trace of a real phone." Variable("FONIO_MOBIGEN_TRACE")
     Long "long" "FONIO_LONG_TESTS enables tests that take minutes." Variable("FONIO_LONG_TESTS")

@@ -124,7 +124,8 @@ impl Format {
                 | Format::PerfData
                 | Format::Systrace
                 | Format::Perfetto
-                | Format::TraceDat,
+                | Format::TraceDat
+                | Format::Ctf,
                 Totals,
             ) => With("block_rq_issue or block_rq_complete"),
             (Format::Totals | Format::FioLog, _) => No,
@@ -137,7 +138,8 @@ impl Format {
                 | Format::PerfData
                 | Format::Systrace
                 | Format::Perfetto
-                | Format::TraceDat,
+                | Format::TraceDat
+                | Format::Ctf,
                 ServiceTime | QueueTime | Issuer,
             ) => With(match question {
                 ServiceTime => "block_rq_issue, block_rq_complete",
@@ -150,7 +152,8 @@ impl Format {
                 | Format::PerfData
                 | Format::Systrace
                 | Format::Perfetto
-                | Format::TraceDat,
+                | Format::TraceDat
+                | Format::Ctf,
                 Blocked | WaitedRequest,
             ) => With(match question {
                 Blocked => "sched_switch, sched_waking",
@@ -184,6 +187,7 @@ impl Format {
             | (Format::PerfData, WaitReason | AppLaunches | LateFrames)
             | (Format::Ftrace | Format::PerfScript | Format::Systrace, LateFrames)
             | (Format::TraceDat, LateFrames)
+            | (Format::Ctf, WaitedThread | WaitReason | SyncCalls | AppLaunches | LateFrames)
             | (Format::MsrCambridge, QueueTime | Issuer)
             | (Format::DiskSim | Format::FioIolog | Format::Vscsi, _)
             | (
@@ -287,9 +291,13 @@ mod tests {
 
     /// Returns the questions that a trace answers, by its rows.
     fn answered(bytes: &[u8], format: Format) -> Vec<TraceQuestion> {
-        let options = ReadOptions { format: Some(format), ..ReadOptions::default() };
         // The name of a log of fio says what its values are.
-        let mut reader = open(vec![Input::of("trace_clat.log", bytes)], &options).expect("it is read");
+        answered_by(vec![Input::of("trace_clat.log", bytes)], format)
+    }
+
+    fn answered_by(inputs: Vec<Input>, format: Format) -> Vec<TraceQuestion> {
+        let options = ReadOptions { format: Some(format), ..ReadOptions::default() };
+        let mut reader = open(inputs, &options).expect("it is read");
         let mut rows = CollectedRows::default();
         let meta = assemble(&mut *reader, AssemblerOptions::default(), &mut rows).expect("memory reads");
         let is_slow = meta.source.shows.iter().any(|shown| shown == SHOWS_SLOW_CALLS);
@@ -502,6 +510,18 @@ b-31 [000] ..... 1.009000: tracing_mark_write: F|9|launching: com.example|0
             frame(12, 4, &late),
             frame(19, 5, &Message::new().number(1, 5)),
         ])
+    }
+
+    /// The questions that a trace in several files answers.
+    #[test]
+    fn a_folder_answers_what_the_table_says() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/ctf/babeltrace2");
+        let inputs = ["metadata", "stream", "stream-0"].map(|name| {
+            Input::of(name, std::fs::read(format!("{folder}/{name}")).expect("it is part of the sources"))
+        });
+        let listed =
+            TraceQuestion::ALL.into_iter().filter(|question| Format::Ctf.answers(*question) != Answered::No);
+        assert_eq!(answered_by(inputs.into(), Format::Ctf), listed.collect::<Vec<_>>());
     }
 
     /// A trace with everything that a format can show answers exactly the questions of the table.

@@ -33,15 +33,14 @@ const NOT_A_TRACE: &str = "It is not a trace. To record one, use `fonio record -
 const KINDS: &[(&[Sign], &str, &str)] = &[
     // Traces.
     (
-        &[
-            Bytes(0, &[0xc1, 0xfc, 0x1f, 0xc1]),
-            Bytes(0, &[0xc1, 0x1f, 0xfc, 0xc1]),
-            Bytes(0, &[0x75, 0xd1, 0x1d, 0x57]),
-            Bytes(0, &[0x57, 0x1d, 0xd1, 0x75]),
-            Line("/* CTF "),
-        ],
-        "it is a part of a CTF trace (LTTng, barectf)",
-        "fonio does not read CTF. Record the same events with `trace-cmd record -e block` or `fonio record --for 60s`",
+        &[Bytes(0, b"\x1e{")],
+        "it is the description of a CTF 2 trace",
+        "fonio reads CTF 1.8, which LTTng 2.14 and earlier write",
+    ),
+    (
+        &[Line("/* CTF ")],
+        "it is the description of a CTF trace in another version than 1.8",
+        "fonio reads CTF 1.8, which LTTng writes",
     ),
     (
         &[Head(is_vscsi_2)],

@@ -22,6 +22,8 @@ pub enum Format {
     Perfetto,
     /// The file of trace-cmd, versions 6 and 7.
     TraceDat,
+    /// A trace in the Common Trace Format: a folder of LTTng, babeltrace2, barectf or perf.
+    Ctf,
     /// The text of biosnoop (bcc, libbpf-tools) and of iosnoop (perf-tools).
     Biosnoop,
     /// The text of ext4slower, its relatives, and fileslower: slow calls of a file system.
@@ -44,7 +46,7 @@ pub enum Format {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 17] = [
+    pub const ALL: [Format; 18] = [
         Format::Blktrace,
         Format::Blkparse,
         Format::Ftrace,
@@ -53,6 +55,7 @@ impl Format {
         Format::Systrace,
         Format::Perfetto,
         Format::TraceDat,
+        Format::Ctf,
         Format::Biosnoop,
         Format::FsSlower,
         Format::MsrCambridge,
@@ -75,6 +78,7 @@ impl Format {
             Format::Systrace => "systrace",
             Format::Perfetto => "perfetto",
             Format::TraceDat => "trace-dat",
+            Format::Ctf => "ctf",
             Format::Biosnoop => "biosnoop",
             Format::FsSlower => "fs-slower",
             Format::MsrCambridge => "msr-cambridge",
@@ -97,6 +101,7 @@ impl Format {
             Format::Systrace => "systrace (HTML, or atrace's output)",
             Format::Perfetto => "perfetto (protocol buffers)",
             Format::TraceDat => "trace-dat (trace-cmd)",
+            Format::Ctf => "ctf (a folder of LTTng, CTF 1.8)",
             Format::Biosnoop => "biosnoop (text of biosnoop or iosnoop)",
             Format::FsSlower => "fs-slower (text of ext4slower, fsslower, fileslower and similar programs)",
             Format::MsrCambridge => "msr-cambridge (CSV)",

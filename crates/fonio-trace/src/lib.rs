@@ -13,6 +13,7 @@ mod comm;
 mod complaints;
 mod completions;
 pub mod csv;
+pub mod ctf;
 mod event_formats;
 mod expansion;
 pub mod fio_iolog;

@@ -12,6 +12,7 @@ use crate::blkparse::{self, BlkparseReader};
 use crate::blktrace::{self, BlktraceReader};
 use crate::completions::Completions;
 use crate::csv::{self, CsvError, CsvReader, Mapping, MappingError};
+use crate::ctf::{self, CtfReader};
 use crate::fio_iolog::{self, FioIologReader};
 use crate::fio_log::{self, FioLogReader};
 use crate::foreign;
@@ -105,6 +106,9 @@ pub fn recognise(head: &[u8]) -> Option<Format> {
     if vscsi::recognise(head) {
         return Some(Format::Vscsi);
     }
+    if ctf::recognise(head) {
+        return Some(Format::Ctf);
+    }
     // The first fields of a packet are stricter than the words of text, which a packet can contain.
     if perfetto::recognise(head) {
         return Some(Format::Perfetto);
@@ -176,18 +180,26 @@ pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceRe
     let Some((head, first)) = opened.iter().find(|(head, _)| !head.is_empty()).or(opened.first()) else {
         return Err(OpenError::NoInput);
     };
+    let first_name = first.name.clone();
     let format = match (options.format, &options.csv) {
         (Some(format), _) => format,
         (None, Some(_)) => Format::Csv,
         (None, None) => recognise(head).ok_or_else(|| unknown(&first.name, head))?,
     };
+    if format == Format::Ctf {
+        let reader = CtfReader::open(opened).map_err(|refusal| refused(first_name, refusal))?;
+        let inner: Box<dyn TraceReader> = Box::new(reader);
+        return Ok(if packed.is_empty() { inner } else { Box::new(Compressed { inner, damage: packed }) });
+    }
     if let Some((_, second)) = opened.get(1)
         && format != Format::Blktrace
     {
-        return Err(OpenError::OneFile { format, first: first.name.clone(), second: second.name.clone() });
+        return Err(OpenError::OneFile { format, first: first_name, second: second.name.clone() });
     }
     let (head, input) = opened.remove(0);
     let inner: Box<dyn TraceReader> = match format {
+        // Its files were taken together above.
+        Format::Ctf => return Err(OpenError::NoInput),
         Format::Blktrace => {
             let others = opened.into_iter().map(|(_, input)| input);
             Box::new(BlktraceReader::new(std::iter::once(input).chain(others).collect()))

@@ -267,6 +267,25 @@ impl Sleeps {
     }
 }
 
+/// Bits of the kernel's state of a thread: any sleep, uninterruptible sleep (`TASK_UNINTERRUPTIBLE`), and the end
+/// of the thread.
+const STATES: u64 = 0xff;
+const UNINTERRUPTIBLE: u64 = 2;
+const ENDED: u64 = 0x30;
+
+/// A bit of the kernel's state of a thread: the sleep does not count as load (`TASK_NOLOAD`). Kernels before 4.14
+/// show idle workers with both bits. Later kernels show such workers with a separate bit.
+const NO_LOAD: u64 = 0x400;
+
+/// Returns how a thread that stopped in this state left the processor.
+pub(crate) fn left_of_state(state: u64) -> Left {
+    match state & STATES {
+        0 => Left::Preempted,
+        ended if ended & ENDED != 0 => Left::Ended,
+        _ => Left::Blocked { uninterruptible: state & UNINTERRUPTIBLE != 0 && state & NO_LOAD == 0 },
+    }
+}
+
 /// Returns the row of a sleep.
 fn sleep(tid: u32, open: &Open, ended: Option<Timestamp>, is_in_sync: bool) -> SeenWait {
     let completed_on = open.woken.and_then(|woken| woken.completed_on);

@@ -88,9 +88,15 @@ impl Subject {
             }
         }
         prefixes.sort();
+        if prefixes.is_empty()
+            && let Some(paths) = ctf_files(dir)?
+        {
+            return Ok(Subject::Trace(Trace { paths }));
+        }
         match &prefixes[..] {
             [] => bail!(
-                "{} is neither a recording (meta.json and requests.parquet) nor a directory of per-CPU blktrace files; \
+                "{} is neither a recording (meta.json and requests.parquet), nor a directory of per-CPU blktrace files, nor a \
+                 CTF trace of LTTng (metadata and streams); \
                  to record its I/O, run `fonio check {}`",
                 dir.display(),
                 dir.display()
@@ -111,6 +117,10 @@ impl Subject {
             Subject::Trace(trace) => match &trace.paths[..] {
                 [path] => path.display().to_string(),
                 paths => {
+                    let folder = paths.first().filter(|path| path.file_name() == Some(METADATA.as_ref()));
+                    if let Some(folder) = folder.and_then(|path| path.parent()) {
+                        return folder.display().to_string();
+                    }
                     let first =
                         paths.first().map(|path| per_cpu_prefix(path).unwrap_or_else(|| path.clone()));
                     first.unwrap_or_default().display().to_string()
@@ -196,6 +206,61 @@ impl Trace {
     }
 }
 
+/// The file of a CTF trace that describes its streams.
+const METADATA: &str = "metadata";
+/// Maximum depth of the folder of a CTF trace: a session of LTTng has `ust/uid/1000/64-bit`.
+const CTF_DEPTH_MAX: u32 = 5;
+
+/// Returns the files of the CTF trace in `dir`, the description first; `None` if there is none. A session of LTTng can have
+/// several traces; if one is of the kernel, this one is returned.
+fn ctf_files(dir: &Path) -> Result<Option<Vec<PathBuf>>> {
+    let mut found = Vec::new();
+    ctf_folders(dir, 0, &mut found);
+    found.sort();
+    let of_kernel: Vec<&PathBuf> =
+        found.iter().filter(|path| path.file_name() == Some("kernel".as_ref())).collect();
+    let folder = match (&found[..], &of_kernel[..]) {
+        ([], _) => return Ok(None),
+        ([only], _) => only,
+        (_, [kernel]) => kernel,
+        (several, _) => {
+            let names: Vec<String> = several.iter().map(|path| path.display().to_string()).collect();
+            bail!("{} contains several CTF traces; name one of {}", dir.display(), names.join(", "))
+        }
+    };
+    let mut streams = Vec::new();
+    for entry in
+        std::fs::read_dir(folder).with_context(|| format!("{} cannot be listed", folder.display()))?
+    {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or(".");
+        if name != METADATA && !name.starts_with('.') && path.is_file() {
+            streams.push(path);
+        }
+    }
+    streams.sort();
+    Ok(Some(std::iter::once(folder.join(METADATA)).chain(streams).collect()))
+}
+
+/// Adds the folders with a description of a CTF trace in `dir`.
+fn ctf_folders(dir: &Path, depth: u32, found: &mut Vec<PathBuf>) {
+    let metadata = dir.join(METADATA);
+    let is_ctf = metadata.is_file()
+        && File::open(&metadata).is_ok_and(|file| {
+            let mut head = Vec::new();
+            file.take(64).read_to_end(&mut head).is_ok() && fonio_trace::ctf::recognise(&head)
+        });
+    if is_ctf {
+        return found.push(dir.to_owned());
+    }
+    let Ok(entries) = std::fs::read_dir(dir) else { return };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        if depth < CTF_DEPTH_MAX && path.is_dir() && !path.is_symlink() {
+            ctf_folders(&path, depth + 1, found);
+        }
+    }
+}
+
 struct Counted<R> {
     inner: R,
     done: Arc<AtomicU64>,
@@ -253,6 +318,32 @@ mod tests {
         assert_eq!(per_cpu_prefix(Path::new("a/x.blktrace.10")), Some("a/x".into()));
         assert_eq!(per_cpu_prefix(Path::new("a/x.blktrace.")), None);
         assert_eq!(per_cpu_prefix(Path::new("a/x.blktrace.gz")), None);
+    }
+
+    #[test]
+    fn the_folder_of_a_session_of_lttng() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let write = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("it has a folder")).expect("a folder");
+            std::fs::write(path, text).expect("a file");
+        };
+        write("ust/uid/0/64-bit/metadata", "/* CTF 1.8 */");
+        write("ust/uid/0/64-bit/c_1", "");
+        write("ust/uid/0/64-bit/index/c_1.idx", "");
+        write("other/metadata", "x");
+        let names = || {
+            let files = ctf_files(dir.path()).expect("they are listed").expect("a trace");
+            let relative =
+                |path: &PathBuf| path.strip_prefix(dir.path()).expect("within it").display().to_string();
+            files.iter().map(relative).collect::<Vec<_>>()
+        };
+        assert_eq!(names(), ["ust/uid/0/64-bit/metadata", "ust/uid/0/64-bit/c_1"]);
+        write("kernel/metadata", "\x57\x1d");
+        assert_eq!(names().len(), 2);
+        std::fs::write(dir.path().join("kernel/metadata"), [0x57, 0x1d, 0xd1, 0x75]).expect("a file");
+        assert_eq!(names(), ["kernel/metadata"]);
+        assert_eq!(ctf_files(&dir.path().join("other")).expect("it is listed"), None);
     }
 
     #[test]

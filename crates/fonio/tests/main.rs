@@ -14,6 +14,7 @@ mod cli;
 mod cure;
 mod emulate;
 mod folders;
+mod foreign;
 mod hostile;
 mod kills;
 mod lab;

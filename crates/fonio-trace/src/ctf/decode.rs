@@ -401,7 +401,10 @@ mod tests {
         let options = vec![option(1, Type::Integer(byte)), option(2, Type::Text)];
         let fields = vec![
             Field { name: 0, of: Arc::new(tag) },
-            Field { name: 3, of: Arc::new(Type::Variant { tag: Some(0), options: Arc::new(options), depth: 2 }) },
+            Field {
+                name: 3,
+                of: Arc::new(Type::Variant { tag: Some(0), options: Arc::new(options), depth: 2 }),
+            },
         ];
         let of = Type::Struct { fields: Arc::new(fields), align: 8, depth: 3 };
         let names = [Some(Known::Id), Some(Known::Dev), Some(Known::Comm), None];

@@ -22,11 +22,21 @@ const ONLY_EVENT: u64 = 0;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// An event: its number, its time in cycles of the clock. Its fields are in the values.
-    Event { id: u64, time: u64 },
+    Event {
+        id: u64,
+        time: u64,
+    },
     /// Events were lost between these times, in cycles; their number, if it is known.
-    Lost { count: Option<u64>, after: u64, before: u64 },
+    Lost {
+        count: Option<u64>,
+        after: u64,
+        before: u64,
+    },
     /// The packet is damaged at this byte of the file; its rest was skipped.
-    Damaged { at: u64, why: &'static str },
+    Damaged {
+        at: u64,
+        why: &'static str,
+    },
     End,
 }
 
@@ -78,6 +88,11 @@ impl Stream {
         }
     }
 
+    /// Returns the number of the packet's stream in the description.
+    pub fn number(&self, of: &Description) -> u64 {
+        of.streams.get(self.kind).map_or(0, |(number, _)| *number)
+    }
+
     /// Reads more bytes, after dropping those before the next bit. Returns whether there are more.
     fn fill(&mut self) -> io::Result<bool> {
         let done = (self.at / 8).saturating_sub(self.from).min(self.window.len() as u64) as usize;
@@ -106,6 +121,12 @@ impl Stream {
             }
             if self.at >= self.content_bits {
                 self.skip_packet()?;
+                continue;
+            }
+            // Without sizes, the packet ends with the file.
+            let have = self.from + self.window.len() as u64;
+            if self.content_bits == u64::MAX && self.at / 8 >= have && !self.fill()? {
+                self.is_broken = true;
                 continue;
             }
             return self.event(of, names);
@@ -191,7 +212,9 @@ impl Stream {
             Some(id) => of.streams.iter().position(|(known, _)| *known == id),
             None => (!of.streams.is_empty()).then_some(0),
         };
-        let Some(kind) = kind else { return self.damaged("the description lacks the packet's stream").map(Some) };
+        let Some(kind) = kind else {
+            return self.damaged("the description lacks the packet's stream").map(Some);
+        };
         self.kind = kind;
         let context = of.streams[kind].1.packet_context.clone();
         let found = self.decode(
@@ -227,7 +250,8 @@ impl Stream {
         let until = end.or(begin).unwrap_or(self.clock).max(before);
         let discarded = self.values.get(Known::Discarded);
         // The counter has 32 or 64 bits, and grows.
-        let more = discarded.map(|now| now.saturating_sub(self.discarded.unwrap_or(0))).filter(|more| *more > 0);
+        let more =
+            discarded.map(|now| now.saturating_sub(self.discarded.unwrap_or(0))).filter(|more| *more > 0);
         if let Some(count) = more {
             self.lost = Some(Step::Lost { count: Some(count), after: before, before: until });
         }
@@ -283,9 +307,7 @@ impl Stream {
                 }
                 Ok(Step::Event { id, time: self.clock })
             }
-            Err(Failed::Short) if self.is_at_end => {
-                self.damaged("the file ends within a packet")
-            }
+            Err(Failed::Short) if self.is_at_end => self.damaged("the file ends within a packet"),
             Err(_) => self.damaged("an event cannot be read"),
         }
     }
@@ -301,6 +323,7 @@ impl Stream {
         let base = self.clock - before;
         let value = value & mask;
         // A lower value is after the next overflow.
-        self.clock = if value < before { base.saturating_add(mask).saturating_add(1) } else { base }.saturating_add(value);
+        self.clock = if value < before { base.saturating_add(mask).saturating_add(1) } else { base }
+            .saturating_add(value);
     }
 }

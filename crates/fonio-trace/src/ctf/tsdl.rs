@@ -9,9 +9,7 @@ use std::sync::Arc;
 use fonio_tracefs::ring_buffer::ByteOrder;
 use rustc_hash::FxHashMap;
 
-use super::types::{
-    Clock, Count, Description, EventType, Field, Integer, Label, Name, StreamType, Type,
-};
+use super::types::{Clock, Count, Description, EventType, Field, Integer, Label, Name, StreamType, Type};
 
 /// Maximum depth of types within types.
 const DEPTH_MAX: u32 = 32;
@@ -328,7 +326,8 @@ impl Parser {
         let mut attributes: Vec<(String, Attribute)> = Vec::new();
         let mut types: Vec<(String, Arc<Type>)> = Vec::new();
         while !self.accept("}") {
-            let is_type = ["typealias", "typedef", "struct", "enum", "variant"].iter().any(|word| self.is_word(word));
+            let is_type =
+                ["typealias", "typedef", "struct", "enum", "variant"].iter().any(|word| self.is_word(word));
             if is_type {
                 self.types()?;
                 self.expect(";")?;
@@ -765,16 +764,21 @@ mod tests {
 
     #[test]
     fn a_description() {
-        let text = TEXT.replace("enum { A, B = 5, \"C\" } : uint8_t _unused;", "enum : uint8_t { A, B = 5, \"C\" } _e;");
+        let text = TEXT
+            .replace("enum { A, B = 5, \"C\" } : uint8_t _unused;", "enum : uint8_t { A, B = 5, \"C\" } _e;");
         let found = parse(&text).expect("it is read");
         let event = &found.events[&(1, 4)];
         assert_eq!(event.name, "block_rq_issue");
-        let Some(Type::Struct { fields, align: 8, .. }) = event.fields.as_deref() else { panic!("{event:?}") };
+        let Some(Type::Struct { fields, align: 8, .. }) = event.fields.as_deref() else {
+            panic!("{event:?}")
+        };
         let names: Vec<&str> = fields.iter().map(|field| found.names[field.name as usize].as_str()).collect();
         assert_eq!(names, ["_a", "_b", "__cmd_length", "_cmd", "_comm", "_s", "_f", "_e"]);
         let Type::Array { of, count: Count::Fixed(16), .. } = &*fields[4].of else { panic!("{fields:?}") };
         assert!(matches!(&**of, Type::Array { count: Count::Fixed(2), .. }));
-        assert!(matches!(&*fields[3].of, Type::Array { count: Count::Of(name), .. } if *name == fields[2].name));
+        assert!(
+            matches!(&*fields[3].of, Type::Array { count: Count::Of(name), .. } if *name == fields[2].name)
+        );
         let Type::Enum { labels, .. } = &*fields[7].of else { panic!("{fields:?}") };
         assert_eq!(labels.iter().map(|label| label.first).collect::<Vec<_>>(), [0, 5, 6]);
         let Type::Integer(first) = &*fields[0].of else { panic!("{fields:?}") };
@@ -790,12 +794,15 @@ mod tests {
     #[test]
     fn what_is_wrong() {
         let cases = [
-            ("trace {\n x", "line 2: the text ends within a statement"),
+            ("trace {\n x", "line 2: `=` is expected"),
             ("/* x", "line 1: a comment does not end"),
             ("\n\"x", "line 2: a text does not end"),
             ("struct { foo bar; } x;", "line 1: the type `foo bar` is not known"),
             ("typealias integer { size = 65; } := a;", "line 1: an integer has 1 to 64 bits"),
-            ("typealias integer { size = 8; align = 3; } := a;", "line 1: an alignment must be a power of two"),
+            (
+                "typealias integer { size = 8; align = 3; } := a;",
+                "line 1: an alignment must be a power of two",
+            ),
             ("#", "line 1: `#` is not expected"),
             ("event { fields := struct x; };", "line 1: `struct x` is not known"),
         ];

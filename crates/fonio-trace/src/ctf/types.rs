@@ -13,14 +13,32 @@ pub(super) type Name = u32;
 pub(super) enum Type {
     Integer(Integer),
     /// A number with this many bits and this alignment, which is skipped.
-    Float { bits: u32, align: u32 },
+    Float {
+        bits: u32,
+        align: u32,
+    },
     /// Bytes until a zero.
     Text,
-    Enum { of: Integer, labels: Arc<Vec<Label>> },
-    Struct { fields: Arc<Vec<Field>>, align: u32, depth: u32 },
+    Enum {
+        of: Integer,
+        labels: Arc<Vec<Label>>,
+    },
+    Struct {
+        fields: Arc<Vec<Field>>,
+        align: u32,
+        depth: u32,
+    },
     /// One of these options, chosen by the value of an earlier enumeration with this name.
-    Variant { tag: Option<Name>, options: Arc<Vec<Field>>, depth: u32 },
-    Array { of: Arc<Type>, count: Count, depth: u32 },
+    Variant {
+        tag: Option<Name>,
+        options: Arc<Vec<Field>>,
+        depth: u32,
+    },
+    Array {
+        of: Arc<Type>,
+        count: Count,
+        depth: u32,
+    },
 }
 
 /// An integer in the stream.

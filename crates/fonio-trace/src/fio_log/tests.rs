@@ -44,17 +44,25 @@ fn latencies_of_calls() {
         calls-of-fio
     "#]],
     );
-    check("log_clat.log", "9, 9620329, 0, 4096, 1011712, 0x4002\n9, 100, 3, 0, 0, 0x0000\nx, 1\n", expect![[r#"
+    check(
+        "log_clat.log",
+        "9, 9620329, 0, 4096, 1011712, 0x4002\n9, 100, 3, 0, 0, 0x0000\nx, 1\n",
+        expect![[r#"
         shows ["issue", "complete"], clock Clock { name: "unknown", unix_ns_at_zero: None }
         read sector Some(1976) bytes 4096 Q- D999999629671 C1000009250000 Some(16386)
         flush sector None bytes 0 Q- D1000009749900 C1000009750000 Some(0)
         unreadable-line calls-of-fio
-    "#]]);
-    check("log_lat.12.log.gz", "1795808298235, 670091, 0, 4096, 1011712, 0\n", expect![[r#"
+    "#]],
+    );
+    check(
+        "log_lat.12.log.gz",
+        "1795808298235, 670091, 0, 4096, 1011712, 0\n",
+        expect![[r#"
         shows ["queue", "complete"], clock Clock { name: "wall", unix_ns_at_zero: Some(0) }
         read sector Some(1976) bytes 4096 Q1795808298234829909 D- C1795808298235500000 None
         calls-of-fio
-    "#]]);
+    "#]],
+    );
     // A time of issue without offsets, and a latency that is too long.
     check(
         "log_clat.1.log",

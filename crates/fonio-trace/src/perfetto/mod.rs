@@ -28,13 +28,12 @@ use std::io::{self, Cursor, Read, Take};
 use flate2::read::ZlibDecoder;
 use fonio_core::meta::{Clock, Source};
 use fonio_core::{Batch, EventKind, KindSet, Severity, Timestamp, TraceReader};
-use fonio_tracefs::ring_buffer::Left;
 use rustc_hash::FxHashMap;
 
 use crate::complaints::{Complaints, InputPlace};
 use crate::ftrace_text::marks::Marks;
 use crate::input::Input;
-use crate::scheduling::{Sleeps, Switch, WakeUp};
+use crate::scheduling::{Sleeps, Switch, WakeUp, left_of_state};
 use crate::syncs::Syncs;
 use bundle::{Event, FtraceClock, Item};
 use frames::Frames;
@@ -57,16 +56,6 @@ const LONG_HEAD: usize = 4096;
 
 /// Maximum number of kernel functions that are kept.
 const SYMBOLS_MAX: usize = 16 << 10;
-
-/// Bits of the kernel's state of a thread: any sleep, uninterruptible sleep (`TASK_UNINTERRUPTIBLE`), and the end
-/// (`EXIT_DEAD`, `EXIT_ZOMBIE`).
-const STATES: u64 = 0xff;
-const UNINTERRUPTIBLE: u64 = 2;
-const ENDED: u64 = 0x30;
-
-/// A bit of the kernel's state of a thread: the sleep does not count as load (`TASK_NOLOAD`). Kernels before 4.14
-/// show idle workers with both bits. Later kernels show such workers with a separate bit.
-const NO_LOAD: u64 = 0x400;
 
 /// Maximum number of packet sequences whose clock is kept.
 const SEQUENCES_MAX: usize = 4096;
@@ -687,7 +676,7 @@ impl State {
             }
             Item::Switch { from, state, to, .. } => {
                 let is_in_sync = self.syncs.is_in(*to);
-                let (from, left, to) = (from.map(|(tid, _)| tid), left(*state), *to);
+                let (from, left, to) = (from.map(|(tid, _)| tid), left_of_state(*state), *to);
                 self.sleeps.switch(Switch { cpu, at, from, left, to, is_in_sync }, &mut batch.waits);
             }
             Item::Waking { tid, current, is_interrupt, .. } => {
@@ -706,14 +695,5 @@ impl State {
             | Item::SyncEnter { .. }
             | Item::SyncExit { .. } => {}
         }
-    }
-}
-
-/// Returns how a thread that stopped in this state left the processor.
-fn left(state: u64) -> Left {
-    match state & STATES {
-        0 => Left::Preempted,
-        ended if ended & ENDED != 0 => Left::Ended,
-        _ => Left::Blocked { uninterruptible: state & UNINTERRUPTIBLE != 0 && state & NO_LOAD == 0 },
     }
 }

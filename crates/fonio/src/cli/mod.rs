@@ -743,8 +743,8 @@ pub const READING: &str = "Reading";
 pub struct Reading {
     /// Format of the trace, if fonio does not recognise it.
     ///
-    /// The formats are blktrace, blkparse, ftrace, perf-script, perf-data, systrace, perfetto, trace-dat, biosnoop, fs-slower,
-    /// msr-cambridge, vscsi, totals, fio-iolog, fio-log, disksim and csv.
+    /// The formats are blktrace, blkparse, ftrace, perf-script, perf-data, systrace, perfetto, trace-dat, ctf, biosnoop,
+    /// fs-slower, msr-cambridge, vscsi, totals, fio-iolog, fio-log, disksim and csv.
     #[arg(id = "from_format", long = "from-format", value_name = "FORMAT", help_heading = READING)]
     pub format: Option<Format>,
     /// Columns of a CSV trace with their units, by number or by the name in the first line.

@@ -222,7 +222,7 @@ fn ctf_files(dir: &Path) -> Result<Option<Vec<PathBuf>>> {
     let folder = match (&found[..], &of_kernel[..]) {
         ([], _) => return Ok(None),
         ([only], _) => only,
-        (_, [kernel]) => kernel,
+        (_, [kernel]) => *kernel,
         (several, _) => {
             let names: Vec<String> = several.iter().map(|path| path.display().to_string()).collect();
             bail!("{} contains several CTF traces; name one of {}", dir.display(), names.join(", "))

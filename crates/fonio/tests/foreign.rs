@@ -24,15 +24,20 @@ fn report(files: &Files, name: &str, content: &str) -> Value {
 #[test]
 fn totals_have_no_verdict() {
     let files = Files::new();
-    let copy = |reads: u64| format!("   8       0 sda {reads} 0 {} 40 20 1 160 60 0 {reads} 100\n", reads * 8);
-    let found = report(&files, "diskstats", &format!("1764258000.5\n{}1764258001.0\n{}", copy(100), copy(110)));
+    let copy =
+        |reads: u64| format!("   8       0 sda {reads} 0 {} 40 20 1 160 60 0 {reads} 100\n", reads * 8);
+    let found =
+        report(&files, "diskstats", &format!("1764258000.5\n{}1764258001.0\n{}", copy(100), copy(110)));
     assert_eq!(found["analysis"]["verdict_id"], "totals-only");
     assert_eq!(found["analysis"]["span"]["duration_ns"], 500_000_000);
     assert_eq!(found["analysis"]["machine"]["disks"][0]["requests"], 10);
     // Nothing happened, but its time is known.
     let found = report(&files, "idle", &format!("1764258000\n{}1764258002\n{}", copy(100), copy(100)));
     assert_eq!(found["analysis"]["span"]["duration_ns"], 2_000_000_000_u64);
-    assert!(found["analysis"]["verdict"].as_str().is_some_and(|verdict| verdict.contains("2.00 s")), "{found}");
+    assert!(
+        found["analysis"]["verdict"].as_str().is_some_and(|verdict| verdict.contains("2.00 s")),
+        "{found}"
+    );
 }
 
 #[test]
@@ -45,7 +50,10 @@ fn a_histogram_gives_ranges() {
     let found = report(&files, "biolatency.txt", text);
     let histogram = &found["analysis"]["latency_histograms"][0];
     assert_eq!((&histogram["name"], &histogram["requests"]), (&"vda".into(), &100.into()));
-    assert_eq!(histogram["p99"], serde_json::json!({"from_ns": 256_000, "below_ns": 512_000, "requests": 99}));
+    assert_eq!(
+        histogram["p99"],
+        serde_json::json!({"from_ns": 256_000, "below_ns": 512_000, "requests": 99})
+    );
     let shown = files.shows("report biolatency.txt");
     assert!(shown.contains("between 512 µs and 1.02 ms"), "{shown}");
 }
@@ -115,5 +123,8 @@ fn the_latencies_of_fio_are_its_own() {
     let totals = files.json("report log_bw.1.log --json");
     let disk = &totals["analysis"]["machine"]["disks"][0];
     assert_eq!(disk["requests"], 400);
-    assert_eq!((&disk["read_bytes"], &disk["write_bytes"]), (&own["read"]["io_bytes"], &own["write"]["io_bytes"]));
+    assert_eq!(
+        (&disk["read_bytes"], &disk["write_bytes"]),
+        (&own["read"]["io_bytes"], &own["write"]["io_bytes"])
+    );
 }

@@ -19,6 +19,8 @@ const BITS_MAX: u64 = 64;
 const EVENTS_MAX: usize = 1 << 16;
 const STREAMS_MAX: usize = 1 << 10;
 const FIELDS_MAX: usize = 1 << 12;
+/// Maximum number of words in the name of a type, such as `unsigned long long int`.
+const WORDS_MAX: usize = 8;
 /// Maximum alignment in bits.
 const ALIGN_MAX: u64 = 4096;
 
@@ -457,7 +459,7 @@ impl Parser {
             _ => {
                 // A name can have several words: `unsigned long`. The last one is the declarator, unless the name is known.
                 let mut name = word;
-                loop {
+                for _ in 0..WORDS_MAX {
                     if let Some(known) = self.lookup(&name) {
                         let longer = match self.peek() {
                             Some(Token::Word(next)) => self.lookup(&format!("{name} {next}")),
@@ -472,9 +474,10 @@ impl Parser {
                             name = format!("{name} {next}");
                             self.at += 1;
                         }
-                        _ => return self.wrong(format!("the type `{}` is not known", shown(&name))),
+                        _ => break,
                     }
                 }
+                self.wrong(format!("the type `{}` is not known", shown(&name)))
             }
         }
     }

@@ -62,7 +62,7 @@ impl Histogram {
         {
             let mut at = seconds * NS;
             if let Some(before) = self.ended.filter(|before| *before > at) {
-                at += (before - at).div_ceil(DAY_NS) * DAY_NS;
+                at = at.saturating_add((before - at).div_ceil(DAY_NS).saturating_mul(DAY_NS));
             }
             self.first.get_or_insert(at);
             self.ended = Some(at);

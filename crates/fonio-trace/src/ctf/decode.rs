@@ -170,7 +170,7 @@ impl<'b> Bits<'b> {
         self.align(of.align)?;
         self.check(u64::from(of.bits))?;
         let mut value = 0_u64;
-        if self.at % 8 == 0 && of.bits % 8 == 0 {
+        if self.at.is_multiple_of(8) && of.bits.is_multiple_of(8) {
             let first = self.at / 8;
             for place in 0..u64::from(of.bits / 8) {
                 let byte = u64::from(self.byte(first + place));

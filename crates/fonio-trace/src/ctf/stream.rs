@@ -231,7 +231,11 @@ impl Stream {
         let size = self.values.get(Known::PacketSize);
         let content = self.values.get(Known::ContentSize).or(size).unwrap_or(u64::MAX);
         let size = size.unwrap_or(content);
-        if size < self.at || content < self.at || content > size || (size != u64::MAX && size % 8 != 0) {
+        if size < self.at
+            || content < self.at
+            || content > size
+            || (size != u64::MAX && !size.is_multiple_of(8))
+        {
             return self.damaged("the packet's size cannot be right").map(Some);
         }
         (self.packet_bits, self.content_bits) = (size, content);

@@ -3,7 +3,7 @@
 //! ```text
 //! Tracing block device I/O... Hit Ctrl-C to end.
 //!
-//! disk = vda	flags = Sync-Write
+//! disk = vda   flags = Sync-Write
 //!      usecs               : count    distribution
 //!        256 -> 511        : 77       |****************************************|
 //! ```

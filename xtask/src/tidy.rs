@@ -134,6 +134,7 @@ const MAY_PRINT: &[(&str, &str)] = &[
     ("crates/fonio/src/commands/lab.rs", "passes on what a guest prints"),
     ("crates/fonio/src/commands/manual.rs", "prints a script for a shell"),
     ("crates/fonio/src/commands/storebench/submit.rs", "asks a question"),
+    ("crates/fonio-recorder/src/attached.rs", "sends a recording to its host"),
     ("crates/fonio-recorder/src/capture.rs", "escapes its summary"),
     ("crates/fonio-record/src/capture/command.rs", "connects the command"),
     ("crates/fonio-experiment/src/command.rs", "connects the command"),

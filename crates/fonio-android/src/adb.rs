@@ -54,7 +54,7 @@ impl Adb {
     ) -> Result<Adb, AndroidError> {
         let adb = Adb { program, serial: String::new(), limit };
         let words = ["devices", "-l"];
-        let listed = adb.call(&words)?;
+        let listed = adb.call(&words, limit)?;
         if listed.code != 0 {
             return Err(failed(&words, &listed));
         }
@@ -69,9 +69,14 @@ impl Adb {
 
     /// Runs a line in the phone's shell. An exit code other than 0 is no error.
     pub(crate) fn shell(&self, line: &str) -> Result<Answer, AndroidError> {
+        self.shell_for(line, self.limit)
+    }
+
+    /// Runs a line in the phone's shell that may take this time.
+    pub(crate) fn shell_for(&self, line: &str, limit: Duration) -> Result<Answer, AndroidError> {
         // Without a terminal, the phone's output stays as it is, and has an exit code.
         let words = ["-s", &self.serial, "shell", "-T", line];
-        let answer = self.call(&words)?;
+        let answer = self.call(&words, limit)?;
         // The client itself failed, and not the command on the phone.
         let is_lost = answer.code != 0
             && ["error: ", "adb: error:", "adb: device", "adb: no devices"]
@@ -85,11 +90,11 @@ impl Adb {
         self.start(&["-s", &self.serial, "shell", "-T", line])
     }
 
-    fn call(&self, words: &[&str]) -> Result<Answer, AndroidError> {
+    fn call(&self, words: &[&str], limit: Duration) -> Result<Answer, AndroidError> {
         let mut running = self.start(words)?;
         running.close_input();
         let out = running.read_all();
-        let status = running.wait(self.limit, || false).map_err(|_| no_answer(words, self.limit))?;
+        let status = running.wait(limit, || false).map_err(|_| no_answer(words, limit))?;
         let errors = running.errors();
         let out = out.join().unwrap_or_default();
         Ok(Answer { code: code(status), out, errors })
@@ -130,6 +135,11 @@ impl Running {
         self.child.stdout.take().expect("it is taken once")
     }
 
+    /// Returns the input of the command.
+    pub(crate) fn input(&mut self) -> impl Write + Send + 'static {
+        self.child.stdin.take().expect("it is taken once")
+    }
+
     /// Sends bytes to the command. A command that has ended receives nothing.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         if let Some(input) = &mut self.child.stdin {
@@ -165,6 +175,15 @@ impl Running {
     /// Returns what the client and the command complained about. The client must have ended.
     pub(crate) fn errors(&mut self) -> String {
         self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default()
+    }
+
+    /// Returns the last lines that the client and the command complained about, after a colon. The client is ended.
+    pub(crate) fn complaint(&mut self) -> String {
+        self.end();
+        let said = self.errors();
+        let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let last = lines[lines.len().saturating_sub(3)..].join("; ");
+        if last.is_empty() { last } else { format!(": {}", printable(&last)) }
     }
 
     fn end(&mut self) {

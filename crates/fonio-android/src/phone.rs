@@ -22,7 +22,10 @@ echo build=$(getprop ro.build.type)
 echo traced=$(getprop persist.traced.enable)
 echo kernel=$(uname -r)
 echo user=$(id -u)
-echo perfetto=$(command -v perfetto)";
+echo abi=$(getprop ro.product.cpu.abi)
+echo perfetto=$(command -v perfetto)
+echo atrace=$(command -v atrace)
+echo su=$(command -v su)";
 
 /// A phone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,7 +42,11 @@ pub struct Phone {
     pub kernel: String,
     /// Whether adb's shell is root.
     pub is_root: bool,
+    /// The kind of the processor, such as `arm64-v8a`.
+    pub abi: String,
     has_perfetto: bool,
+    pub(crate) has_atrace: bool,
+    pub(crate) has_su: bool,
     is_traced_off: bool,
 }
 
@@ -67,6 +74,9 @@ impl Phone {
                 "build" => phone.build = text(),
                 "kernel" => phone.kernel = text(),
                 "user" => phone.is_root = value == "0",
+                "abi" => phone.abi = text(),
+                "atrace" => phone.has_atrace = !value.is_empty(),
+                "su" => phone.has_su = !value.is_empty(),
                 "perfetto" => phone.has_perfetto = !value.is_empty(),
                 "traced" => phone.is_traced_off = value != "1",
                 _ => {}
@@ -75,14 +85,10 @@ impl Phone {
         phone
     }
 
-    /// Checks that the phone's own Perfetto can record.
-    pub(crate) fn check(&self) -> Result<(), AndroidError> {
+    /// Checks that the phone's own Perfetto can record. The error is the reason.
+    pub(crate) fn check(&self) -> Result<(), String> {
         let reason = if self.sdk != 0 && self.sdk < SDK_MIN {
-            format!(
-                "Android {} lets nobody but root record block requests; record a systrace with the categories \
-                 disk and sched, and read it with `fonio report TRACE`",
-                self.release
-            )
+            format!("Android {} lets nobody but root record by it", self.release)
         } else if !self.has_perfetto {
             "it has no program `perfetto`".to_owned()
         } else if self.sdk != 0 && self.sdk < SDK_ALWAYS_ON && self.is_traced_off {
@@ -91,7 +97,7 @@ impl Phone {
         } else {
             return Ok(());
         };
-        Err(AndroidError::CannotRecord { reason })
+        Err(reason)
     }
 
     /// Returns whether adb's shell may ask for an empty page cache: as root, or from Android 12 on.
@@ -109,17 +115,9 @@ impl Phone {
         if known.is_empty() { "a phone that does not say what it is".to_owned() } else { known.join(", ") }
     }
 
-    /// Returns what a recording of this phone can and cannot show, as a sentence.
-    pub fn way(&self) -> &'static str {
-        match (self.is_root, self.build.as_str()) {
-            (true, _) | (_, "userdebug" | "eng") => {
-                "The phone's perfetto records block requests, blocked threads and syncs."
-            }
-            _ => {
-                "The phone's perfetto records requests from issue to completion, blocked threads and syncs. Without \
-                 root, Android does not show how long a request was queued, nor who caused write-back."
-            }
-        }
+    /// Returns whether Android lets this shell see all events of the block layer.
+    pub(crate) fn shows_everything(&self) -> bool {
+        self.is_root || ["userdebug", "eng"].contains(&self.build.as_str())
     }
 }
 
@@ -134,10 +132,10 @@ mod tests {
     fn facts_are_read() {
         let phone = Phone::parse(PIXEL);
         assert_eq!(phone.name(), "Pixel 7, Android 14, Linux 5.10.157-android13");
-        assert!(!phone.is_root && phone.way().contains("Without root"));
+        assert!(!phone.is_root && !phone.shows_everything());
         assert!(phone.check().is_ok());
         let rooted = Phone::parse(&PIXEL.replace("user=2000", "user=0\r"));
-        assert!(rooted.is_root && !rooted.way().contains("Without root"));
+        assert!(rooted.is_root && rooted.shows_everything());
         assert_eq!(Phone::parse("").name(), "a phone that does not say what it is");
         assert_eq!(Phone::parse("model=x\u{1b}[2J\n").model, "x\\x1b[2J");
     }
@@ -145,7 +143,11 @@ mod tests {
     #[test]
     fn a_phone_that_cannot_record_says_why() {
         for (from, to, expected) in [
-            ("sdk=34\nrelease=14", "sdk=27\nrelease=8.1.0", "Android 8.1.0 lets nobody but root"),
+            (
+                "sdk=34\nrelease=14",
+                "sdk=27\nrelease=8.1.0",
+                "Android 8.1.0 lets nobody but root record by it",
+            ),
             ("/system/bin/perfetto", "", "has no program `perfetto`"),
             ("sdk=34", "sdk=29", ""),
             (
@@ -158,7 +160,7 @@ mod tests {
             match expected {
                 "" => assert!(checked.is_ok(), "{checked:?}"),
                 part => {
-                    let error = checked.expect_err(part).to_string();
+                    let error = checked.expect_err(part);
                     assert!(error.contains(part), "{error}");
                 }
             }

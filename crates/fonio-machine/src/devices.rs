@@ -61,9 +61,14 @@ pub(crate) fn find(machine: &Machine) -> Vec<StorageDevice> {
 /// Returns the machine's block devices with their counters and wear. Does not measure the writes of
 /// processes. The call takes some milliseconds.
 pub fn storage_devices() -> Vec<StorageDevice> {
-    let machine = Machine::here();
-    let mut devices = find(&machine);
-    let counters = counters::read_disks(&machine);
+    storage_devices_of(&Machine::here())
+}
+
+/// Returns the block devices of a machine that is described by a copy of its files, such as a phone, with their counters and
+/// wear.
+pub fn storage_devices_of(machine: &Machine) -> Vec<StorageDevice> {
+    let mut devices = find(machine);
+    let counters = counters::read_disks(machine);
     for device in &mut devices {
         device.add_counters(None, counters.get(&device.device.id));
     }

@@ -20,7 +20,7 @@ mod sysfs;
 mod units;
 mod writers;
 
-pub use devices::{StorageDevice, storage_devices};
+pub use devices::{StorageDevice, storage_devices, storage_devices_of};
 pub use health::Health;
 pub use host::Hardware;
 pub use machine::Machine;

@@ -23,6 +23,11 @@ impl Machine {
         Machine { root: root.to_owned() }
     }
 
+    /// Returns whether this is the machine on which this process runs, and not a copy of another machine's files.
+    pub(crate) fn is_here(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
     /// Returns the path of a file that is given relative to the root folder.
     pub fn file(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();

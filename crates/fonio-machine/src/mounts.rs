@@ -18,11 +18,11 @@ pub fn block_device(mount: &MountPoint) -> Option<DeviceId> {
     is_block.then(|| device::from_dev(stat.st_rdev))
 }
 
-/// Describes the mount, with the free space of its file system.
-pub(crate) fn describe(mount: &MountPoint, device: DeviceId) -> Mount {
+/// Describes the mount. `is_here` says whether it is a mount of this machine, whose free space is known.
+pub(crate) fn describe(mount: &MountPoint, device: DeviceId, is_here: bool) -> Mount {
     // If a FUSE daemon hangs, statvfs(2) on its mount would block forever.
     let is_fuse = mount.filesystem.starts_with("fuse");
-    let space = if is_fuse { None } else { rustix::fs::statvfs(&mount.dir).ok() };
+    let space = if is_fuse || !is_here { None } else { rustix::fs::statvfs(&mount.dir).ok() };
     let bytes = |blocks: u64, size: u64| ByteCount(blocks.saturating_mul(size));
     Mount {
         device,

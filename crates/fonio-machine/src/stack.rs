@@ -195,12 +195,16 @@ impl Machine {
         let parts = self.parts_of(disk);
         let mut found: Vec<Mount> = Vec::new();
         for mount in mounts {
-            let device = mounts::block_device(mount).filter(|device| parts.contains(device));
-            let Some(device) = device else { continue };
+            let device = match self.is_here() {
+                true => mounts::block_device(mount),
+                // The node of the device is on another machine.
+                false => (mount.device.major() != 0).then_some(mount.device),
+            };
+            let Some(device) = device.filter(|device| parts.contains(device)) else { continue };
             // A bind mount shows a file system again, so only the first mount of each file system is listed.
             // The first mount is the oldest.
             if !found.iter().any(|known| known.device == device) {
-                found.push(mounts::describe(mount, device));
+                found.push(mounts::describe(mount, device, self.is_here()));
             }
         }
         found

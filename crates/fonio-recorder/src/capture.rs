@@ -23,6 +23,25 @@ pub type Words = fn(BlockedIn) -> String;
 /// recorded command. Therefore, a script can put `fonio record --` before any command. Fails if the recording
 /// fails.
 pub fn run(arguments: &Record, words: Words) -> Result<Exit> {
+    let options = options(arguments)?;
+    let summary = capture(&options, words)?;
+    let next = format!("Next: fonio report {}", summary.out.display());
+    if arguments.command.is_empty() {
+        let text = format!("{}\n{next}", sentence(&summary));
+        writeln!(io::stdout(), "{}", printable_line(&text))?;
+        return Ok(Exit::Fine);
+    }
+    // Write to standard error, because standard output belongs to the command.
+    say!("{}\n{next}", sentence(&summary));
+    Ok(match summary.command_exit {
+        // The command handled the signal itself and succeeded, so its exit code is returned.
+        Some(0) => Exit::Command(0),
+        _ => Exit::of_command(failure(&summary)),
+    })
+}
+
+/// Returns the options of a recording with these arguments. Fails if the key for tokens cannot be read.
+pub(crate) fn options(arguments: &Record) -> Result<RecordOptions> {
     let mut options = RecordOptions::new(&arguments.out);
     options.select = arguments
         .device
@@ -41,20 +60,7 @@ pub fn run(arguments: &Record, words: Words) -> Result<Exit> {
     options.overwrite = arguments.overwrite;
     options.kernel_buffer_per_cpu = arguments.kernel_buffer.map(ByteCount);
     options.redact = arguments.redact.key()?;
-    let summary = capture(&options, words)?;
-    let next = format!("Next: fonio report {}", summary.out.display());
-    if arguments.command.is_empty() {
-        let text = format!("{}\n{next}", sentence(&summary));
-        writeln!(io::stdout(), "{}", printable_line(&text))?;
-        return Ok(Exit::Fine);
-    }
-    // Write to standard error, because standard output belongs to the command.
-    say!("{}\n{next}", sentence(&summary));
-    Ok(match summary.command_exit {
-        // The command handled the signal itself and succeeded, so its exit code is returned.
-        Some(0) => Exit::Command(0),
-        _ => Exit::of_command(failure(&summary)),
-    })
+    Ok(options)
 }
 
 fn failure(summary: &RecordSummary) -> Option<Failure> {

@@ -5,9 +5,11 @@
 //! `fonio record`, for devices with little storage: it has no analysis and cannot read recordings.
 
 mod arguments;
+mod attached;
 mod capture;
 pub mod exit;
 
 pub use arguments::{Blocked, Extras, REDACTION, Record, Redact, parse_time};
+pub use attached::run as run_attached;
 pub use capture::{Words, capture, run, sample, set_extras};
 pub use exit::Exit;

@@ -15,6 +15,9 @@ use fonio_recorder::{Record, exit};
 struct Arguments {
     #[command(flatten)]
     record: Record,
+    /// Record for fonio on another machine, which talks through standard input and output.
+    #[arg(long, hide = true, conflicts_with_all = ["command", "spill"])]
+    attached: bool,
 }
 
 fn main() -> ExitCode {
@@ -23,7 +26,11 @@ fn main() -> ExitCode {
         Err(error) => return wrong_usage(&error),
     };
     let has_command = !arguments.record.command.is_empty();
-    exit::end("fonio-recorder", fonio_recorder::run(&arguments.record, words), has_command)
+    let outcome = match arguments.attached {
+        true => fonio_recorder::run_attached(&arguments.record),
+        false => fonio_recorder::run(&arguments.record, words),
+    };
+    exit::end("fonio-recorder", outcome, has_command)
 }
 
 /// Prints the usage error or the requested help.

@@ -84,7 +84,17 @@ impl Devices {
         self.take(storage_devices(), at)
     }
 
-    fn take(&mut self, found: Vec<StorageDevice>, at: UnixSeconds) -> (Vec<DeviceFigures>, Vec<Event>) {
+    /// Forgets the counters, because the machine was restarted: the next look only begins the count.
+    pub(crate) fn begin_again(&mut self) {
+        self.known.clear();
+        self.looked = false;
+    }
+
+    pub(crate) fn take(
+        &mut self,
+        found: Vec<StorageDevice>,
+        at: UnixSeconds,
+    ) -> (Vec<DeviceFigures>, Vec<Event>) {
         let (mut rows, mut events) = (Vec::new(), Vec::new());
         let mut now: FxHashMap<DeviceId, Known> = FxHashMap::default();
         for device in found {

@@ -8,6 +8,7 @@ pub mod answers;
 mod budget;
 mod clock;
 mod compact;
+mod counted;
 mod devices;
 mod error;
 pub mod folders;
@@ -30,6 +31,7 @@ pub mod times;
 mod watch;
 mod why;
 
+pub use counted::{CountedWatch, Reading};
 pub use error::WatchError;
 pub use folders::Folders;
 pub use histogram::Histogram;

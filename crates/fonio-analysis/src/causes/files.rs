@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::names::FILES_MAX;
+use super::packages::{PackageUse, Packages};
 use crate::figures::facts::{Facts, Frame};
 use crate::question::Question;
 use crate::question::context::Ending;
@@ -22,6 +23,9 @@ pub struct Files {
     pub files: Vec<FileUse>,
     /// Number of rows beyond the maximum of 4096; these rows are not listed.
     pub files_beyond_cap: u64,
+    /// Requests and bytes by Android package, for files whose path names one, by descending number of bytes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub packages: Vec<PackageUse>,
     /// Requests and bytes by kind of data, in a fixed order.
     pub contents: Vec<ContentUse>,
     /// Share of bytes read and written whose kind of data is unknown; absent if no bytes were read or
@@ -225,11 +229,16 @@ impl Question for FileTally {
             let key = |count: &Count| (count.bytes(), count.requests);
             key(of_b).cmp(&key(of_a)).then_with(|| (&a.path, a.inode).cmp(&(&b.path, b.inode)))
         });
+        let mut packages = Packages::default();
+        for (row, count) in &rows {
+            packages.add(row.path.as_deref(), count.requests, count.read_bytes, count.write_bytes);
+        }
         let files_beyond_cap = rows.len().saturating_sub(LISTED_MAX) as u64;
         rows.truncate(LISTED_MAX);
         Some(Files {
             files: rows.into_iter().map(|(row, count)| used(row, &count, threads)).collect(),
             files_beyond_cap,
+            packages: packages.finish(),
             contents,
             unknown_share: ratio(self.unknown_bytes, self.total_bytes),
             path_unknown_share: ratio(without_path, of_files),

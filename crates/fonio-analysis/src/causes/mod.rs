@@ -2,5 +2,6 @@
 
 pub mod files;
 pub(crate) mod names;
+pub mod packages;
 pub mod process;
 pub(crate) mod processes;

@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use fonio_core::{ByteCount, printable};
+use fonio_core::ByteCount;
 
-use crate::adb::{Adb, Running, SHORT, code};
+use crate::adb::{Adb, SHORT, code};
 use crate::config::Config;
 use crate::error::AndroidError;
 use crate::phone::Phone;
@@ -61,7 +61,7 @@ fn capture_in(
     to: &Path,
     stop: &AtomicBool,
 ) -> Result<Captured, AndroidError> {
-    phone.check()?;
+    phone.check().map_err(|reason| AndroidError::CannotRecord { reason })?;
     let file = format!("{traces}/fonio-{}.pftrace", std::process::id());
     adb.shell(&clean_up(traces))?;
     if stop.load(Ordering::Relaxed) {
@@ -86,7 +86,7 @@ fn capture_in(
     };
     let outcome = match ended.code() {
         Some(0) => read(adb, &file, to),
-        Some(code) => Err(AndroidError::Perfetto { code, complaint: complaint(&mut running) }),
+        Some(code) => Err(AndroidError::Perfetto { code, complaint: running.complaint() }),
         None => Err(AndroidError::Failed {
             words: "shell perfetto".to_owned(),
             complaint: format!("the connection was lost (exit code {})", code(status)),
@@ -146,14 +146,6 @@ impl Ended {
     }
 }
 
-/// Returns the last lines that the phone printed, after a colon.
-fn complaint(running: &mut Running) -> String {
-    let said = running.errors();
-    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let last = lines[lines.len().saturating_sub(3)..].join("; ");
-    if last.is_empty() { last } else { format!(": {}", printable(&last)) }
-}
-
 /// Copies a file of the phone to a file here.
 fn read(adb: &Adb, from: &str, to: &Path) -> Result<ByteCount, AndroidError> {
     let mut file = File::create(to).map_err(AndroidError::file("write", to))?;
@@ -171,7 +163,7 @@ fn read(adb: &Adb, from: &str, to: &Path) -> Result<ByteCount, AndroidError> {
     match status {
         Err(_) => Err(AndroidError::NoAnswer { words: words(), limit: READ_LIMIT }),
         Ok(status) if code(status) != 0 => {
-            let complaint = complaint(&mut running).trim_start_matches(": ").to_owned();
+            let complaint = running.complaint().trim_start_matches(": ").to_owned();
             Err(AndroidError::Failed { words: words(), complaint })
         }
         Ok(_) => match copied.map_err(AndroidError::file("write", to))? {

@@ -1,67 +1,18 @@
-//! The client and the programs of the phone are stand-ins here; the shell is real. No phone is touched.
-
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::*;
+use crate::stand_in::StandIn;
 
-/// Stands for the adb client: commands of the phone run in this machine's shell.
-const ADB: &str = r#"#!/bin/sh
-PATH="$(dirname "$0"):$PATH"
-case "$1" in
-devices) [ -e "$(dirname "$0")/stall" ] && sleep 60; printf 'List of devices attached\nX1 device model:Stand_in\n' ;;
--s) [ "$2 $3 $4" = "X1 shell -T" ] || exit 9; exec sh -c "$5" ;;
-esac
-"#;
-/// Stands for Perfetto: writes its configuration as the trace, and ends after 60 s or when it is asked to.
-const PERFETTO: &str = r#"#!/bin/sh
-[ "$1 $2 $3" = "-c - -o" ] || { echo "bad arguments" >&2; exit 2; }
-[ -e "$(dirname "$0")/refuse" ] && { echo "traced is not running" >&2; exit 3; }
-cat > "$4"
-trap 'echo stopped >> "$4"; kill $!; exit 0' TERM
-[ -e "$(dirname "$0")/short" ] || { sleep 60 & wait $!; }
-"#;
-const GETPROP: &str =
-    "#!/bin/sh\ncase $1 in ro.build.version.sdk) echo 34 ;; ro.product.model) echo Stand-in ;; esac\n";
-
-struct StandIn {
-    dir: tempfile::TempDir,
-}
-
-impl StandIn {
-    /// Creates the programs, and these files beside them.
-    fn new(marks: &[&str]) -> StandIn {
-        let dir = tempfile::tempdir().expect("a folder");
-        for (name, text) in [("adb", ADB), ("perfetto", PERFETTO), ("getprop", GETPROP)] {
-            let file = dir.path().join(name);
-            fs::write(&file, text).expect("written");
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("executable");
-        }
-        marks.iter().for_each(|mark| fs::write(dir.path().join(mark), "").expect("written"));
-        fs::create_dir(dir.path().join("traces")).expect("created");
-        StandIn { dir }
-    }
-
-    fn capture(&self, stop: &AtomicBool) -> Result<(Captured, Vec<u8>), AndroidError> {
-        let adb = Adb::connect_by(self.dir.path().join("adb"), None, Duration::from_secs(2))?;
-        let phone = Phone::ask(&adb)?;
-        assert_eq!((phone.sdk, phone.model.as_str()), (34, "Stand-in"));
-        let to = self.dir.path().join("here");
-        let captured = capture_in(&adb, &phone, &self.folder(), Duration::from_secs(1), &to, stop)?;
-        Ok((captured, fs::read(to).expect("the trace is here")))
-    }
-
-    fn folder(&self) -> String {
-        self.dir.path().join("traces").display().to_string()
-    }
-
-    fn left(&self) -> Vec<PathBuf> {
-        let entries = fs::read_dir(self.folder()).expect("a folder");
-        entries.map(|entry| entry.expect("an entry").path()).collect()
-    }
+fn captured(phone: &StandIn, stop: &AtomicBool) -> Result<(Captured, Vec<u8>), AndroidError> {
+    let adb = Adb::connect_by(phone.dir.path().join("adb"), None, Duration::from_secs(2))?;
+    let asked = Phone::ask(&adb)?;
+    assert_eq!((asked.sdk, asked.model.as_str()), (34, "Stand-in"));
+    let to = phone.dir.path().join("here");
+    let captured = capture_in(&adb, &asked, &phone.folder(), Duration::from_secs(1), &to, stop)?;
+    Ok((captured, fs::read(to).expect("the trace is here")))
 }
 
 fn config() -> Vec<u8> {
@@ -73,7 +24,7 @@ fn a_trace_is_read_and_removed() {
     let phone = StandIn::new(&["short"]);
     // The file of an earlier recording that was lost.
     fs::write(phone.dir.path().join("traces/fonio-1.pftrace"), "old").expect("written");
-    let (captured, trace) = phone.capture(&AtomicBool::new(false)).expect("it is captured");
+    let (captured, trace) = captured(&phone, &AtomicBool::new(false)).expect("it is captured");
     assert_eq!(trace, config(), "perfetto receives each byte of its configuration");
     assert_eq!(captured, Captured { bytes: ByteCount(trace.len() as u64), was_stopped: false });
     assert_eq!(phone.left(), [] as [PathBuf; 0]);
@@ -84,7 +35,7 @@ fn stopping_keeps_what_was_recorded() {
     let phone = StandIn::new(&[]);
     let stop = AtomicBool::new(false);
     let (captured, trace) = thread::scope(|scope| {
-        let capturing = scope.spawn(|| phone.capture(&stop));
+        let capturing = scope.spawn(|| captured(&phone, &stop));
         let until = Instant::now() + Duration::from_secs(30);
         while phone.left().is_empty() && Instant::now() < until {
             thread::sleep(Duration::from_millis(20));
@@ -104,7 +55,7 @@ fn failures_name_their_cause() {
         ("stall", "`adb devices -l` did not answer within 2 s"),
     ] {
         let phone = StandIn::new(&[mark]);
-        let error = phone.capture(&AtomicBool::new(false)).expect_err(mark).to_string();
+        let error = captured(&phone, &AtomicBool::new(false)).expect_err(mark).to_string();
         assert!(error.contains(expected), "{error}");
         assert_eq!(phone.left(), [] as [PathBuf; 0]);
     }

@@ -27,7 +27,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         id: "files".into(),
         question: "Which files?".into(),
         answer: answer(files),
-        tables: vec![table(files)],
+        tables: std::iter::once(table(files)).chain(packages(files)).collect(),
         notes: notes(files),
         ..Section::default()
     })
@@ -89,6 +89,23 @@ fn table(files: &Files) -> Table {
         .table;
     let left_out = files.files.len().saturating_sub(LISTED) as u64 + files.files_beyond_cap;
     Table { left_out, ..table }
+}
+
+/// Returns the table of Android's packages, if the path of a file names one.
+fn packages(files: &Files) -> Option<Table> {
+    if files.packages.is_empty() {
+        return None;
+    }
+    let table = Table::of("Files by app", files.packages.iter().take(LISTED))
+        .column("App", "The package in whose folders the files are.", |app| Cell::Name(app.package.clone()))
+        .whose()
+        .column("Written", "", |app| app.write_bytes)
+        .column("Read", "", |app| app.read_bytes)
+        .column("Requests", "", |app| Cell::count(app.requests, Unit::Count))
+        .column("Files", "", |app| Cell::count(app.files, Unit::Count))
+        .or_drop()
+        .table;
+    Some(Table { left_out: files.packages.len().saturating_sub(LISTED) as u64, ..table })
 }
 
 fn notes(files: &Files) -> Vec<String> {

@@ -251,6 +251,12 @@ pub struct RecordHere {
     /// nor an app, but Android 9 or later and USB debugging (docs/phones.md).
     #[arg(long = "in", value_name = "PLACE", conflicts_with_all = NOT_ON_A_PHONE)]
     pub place: Option<Android>,
+    /// Use this file as the recorder for a phone whose root fonio may use.
+    ///
+    /// FILE is fonio-recorder for the phone's processor, such as fonio-recorder-0.1.0-aarch64-unknown-linux-musl. Default:
+    /// the one next to the program fonio.
+    #[arg(long, value_name = "FILE", requires = "place")]
+    pub recorder: Option<PathBuf>,
     #[command(flatten)]
     pub record: Record,
 }
@@ -284,6 +290,12 @@ pub struct Check {
     /// nor an app, but Android 9 or later and USB debugging (docs/phones.md).
     #[arg(long = "in", value_name = "PLACE", conflicts_with_all = ["blocked", "calls_of", "no_statements"])]
     pub place: Option<Android>,
+    /// Use this file as the recorder for a phone whose root fonio may use.
+    ///
+    /// FILE is fonio-recorder for the phone's processor, such as fonio-recorder-0.1.0-aarch64-unknown-linux-musl. Default:
+    /// the one next to the program fonio.
+    #[arg(long, value_name = "FILE", requires = "place")]
+    pub recorder: Option<PathBuf>,
     /// End after this time.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time, default_value = "40s")]
     pub time: Duration,

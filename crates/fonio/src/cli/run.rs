@@ -20,8 +20,8 @@ use super::Place;
 /// `fonio run`.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// The workload: a name from the list of workloads, or a TOML file (docs/workloads.md). Default: print
-    /// the list.
+    /// The workload: a name from the list of workloads, or a TOML file (docs/workloads.md); with --in android, the TOML
+    /// file of a script (docs/phones.md). Default: print the list.
     pub workload: Option<String>,
     #[command(flatten)]
     pub setup: SetupArgs,
@@ -30,6 +30,12 @@ pub struct Run {
     /// Also run with each of these fixes, separated by commas (`fonio fix` lists them).
     #[arg(long, value_name = "NAMES")]
     pub fix: Option<Candidates>,
+    /// Use this file as the recorder for a phone whose root fonio may use.
+    ///
+    /// FILE is fonio-recorder for the phone's processor, such as fonio-recorder-0.1.0-aarch64-unknown-linux-musl. Default:
+    /// the one next to the program fonio.
+    #[arg(long, value_name = "FILE", requires = "place")]
+    pub recorder: Option<PathBuf>,
     /// Replay a phone's system calls with their original timing, from a trace in mobigen's format.
     #[arg(long, value_name = "FILE", conflicts_with = "workload")]
     pub mobigen: Option<PathBuf>,
@@ -182,8 +188,8 @@ pub struct SetupArgs {
     /// Work in this place, not on this machine.
     ///
     /// PLACE is a guest with one of Debian's kernels (`fonio lab list`): lab:6.12, lab:newest.
-    /// The guest's clock does not depend on other load of this machine. For `fonio launch`, it can be a phone:
-    /// android, or android:SERIAL.
+    /// The guest's clock does not depend on other load of this machine. For `fonio run` and `fonio launch`, it can be a
+    /// phone: android, or android:SERIAL.
     #[arg(long = "in", value_name = "PLACE")]
     pub place: Option<Place>,
     /// Overwrite this device and destroy its data.
@@ -276,7 +282,7 @@ impl SetupArgs {
             Some(Place::Guest(wanted)) => Ok(Some(wanted)),
             Some(Place::Phone(_)) => {
                 bail!(
-                    "only `fonio check`, `fonio record` and `fonio launch` work on a phone; name a guest, or leave out --in"
+                    "only `fonio check`, `fonio record`, `fonio run` and `fonio launch` work on a phone; name a guest, or leave out --in"
                 )
             }
         }

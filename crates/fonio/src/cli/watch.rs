@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use fonio_watch::service::Paths;
 
-use super::parse_time;
+use super::{Android, parse_time};
 
 /// `fonio watch`.
 #[derive(Debug, Subcommand)]
@@ -63,6 +63,12 @@ pub enum Watch {
     Run {
         #[command(flatten)]
         place: Place,
+        /// Work in this place, not on this machine.
+        ///
+        /// PLACE is a phone that `adb devices` lists: android, or android:SERIAL if there are several. The watch then reads
+        /// only counters (docs/phones.md).
+        #[arg(long = "in", value_name = "PLACE")]
+        phone: Option<Android>,
     },
 }
 
@@ -125,6 +131,11 @@ pub struct Status {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    /// Work in this place, not on this machine.
+    ///
+    /// PLACE is a phone that was watched: android, or android:SERIAL if there are several.
+    #[arg(long = "in", value_name = "PLACE")]
+    pub phone: Option<Android>,
     #[command(flatten)]
     pub place: Place,
 }

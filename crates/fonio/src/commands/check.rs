@@ -11,7 +11,7 @@ use fonio_system::{Task, say};
 
 use crate::cli::{Blocked, Check, Colour};
 use crate::commands::{android, record, report};
-use crate::exit::Exit;
+use crate::exit::{Exit, NotShown};
 use crate::last::{self, LAST};
 use crate::output::{self, Extent};
 use crate::signals;
@@ -124,8 +124,16 @@ fn record_it(
         }
     };
     if let Some(place) = &arguments.place {
-        android::record(place, Some(arguments.time), &out, false, stop)?;
-        return Ok((out, temporary));
+        let wish = android::Wish {
+            duration: Some(arguments.time),
+            recorder: arguments.recorder.as_deref(),
+            overwrite: false,
+        };
+        let recorded = android::record(place, wish, &out, stop)?;
+        return recorded.map(|_| (out, temporary)).ok_or_else(|| {
+            NotShown("the phone shows no more than what its apps did, so there is no verdict".to_owned())
+                .into()
+        });
     }
     let mut options = RecordOptions::new(&out);
     options.duration = Some(arguments.time);

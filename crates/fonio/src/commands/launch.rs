@@ -21,7 +21,7 @@ use crate::signals::begin;
 pub fn run(arguments: &Launch, colour: Colour) -> Result<Exit> {
     let at = &arguments.setup;
     if let Some(Place::Phone(phone)) = &at.place {
-        return android::launch(phone, arguments);
+        return android::launch::run(phone, arguments);
     }
     ensure!(
         arguments.start.is_none(),

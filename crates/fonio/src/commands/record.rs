@@ -11,7 +11,7 @@ use crate::exit::Exit;
 /// exit code.
 pub fn run(arguments: &RecordHere) -> Result<Exit> {
     match &arguments.place {
-        Some(place) => android::run(place, &arguments.record),
+        Some(place) => android::run(place, arguments.recorder.as_deref(), &arguments.record),
         None => fonio_recorder::run(&arguments.record, words),
     }
 }

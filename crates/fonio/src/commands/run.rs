@@ -19,9 +19,9 @@ use fonio_system::{Caller, say};
 use fonio_workload::definition::{Workload, shipped};
 use serde::Serialize;
 
-use crate::cli::Colour;
 use crate::cli::run::{Run, Runs, SetupArgs, WorkArgs};
-use crate::commands::{kernel, lab, model};
+use crate::cli::{Colour, Place};
+use crate::commands::{android, kernel, lab, model};
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::Estimate;
@@ -33,6 +33,9 @@ use crate::signals::begin;
 const MOBIBENCH: &str = "mobibench";
 
 pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
+    if let Some(Place::Phone(phone)) = &arguments.setup.place {
+        return android::script::run(phone, arguments);
+    }
     if let Some(kernel) = arguments.setup.guest()? {
         return lab::run_setup(kernel, &arguments.setup);
     }

@@ -94,7 +94,8 @@ fn mounted(mount: &Mount) -> String {
     format!("{} ({}{full}; {})", mount.at, mount.fs, mount.options.join(","))
 }
 
-fn health_line(health: &Health) -> String {
+/// Returns the wear that a device reports.
+pub fn health_line(health: &Health) -> String {
     let mut parts = Vec::new();
     parts.extend(health.life_used_percent.map(|used| format!("at most {used} % of its lifetime used")));
     parts.extend(

@@ -2,6 +2,7 @@
 
 mod changes;
 mod notify;
+mod phone;
 mod remedy;
 mod report;
 mod status;
@@ -19,9 +20,13 @@ use crate::{output, signals};
 
 pub fn run(command: &Command, colour: Colour) -> Result<Exit> {
     match command {
-        Command::Run { place } => watch(place),
+        Command::Run { place, phone: Some(phone) } => phone::watch(phone, place),
+        Command::Run { place, phone: None } => watch(place),
         Command::Report(arguments) => report::run(arguments, colour),
-        Command::Status(arguments) => status::run(arguments),
+        Command::Status(arguments) => match &arguments.phone {
+            Some(phone) => phone::show(phone, arguments),
+            None => status::run(arguments),
+        },
         Command::Digest { place } => status::digest(place),
         Command::Install { place } => install(place),
         Command::Start { place } => start(place),

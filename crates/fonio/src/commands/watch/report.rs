@@ -89,13 +89,19 @@ pub(super) fn history(folders: &Folders) -> Result<History> {
             bail!("only root may read {}: run `sudo fonio watch report`", folder.display());
         }
     }
-    let mut history = History::read(&folders.rings())?;
-    history.minutes.extend(folders.read_unwritten());
+    let history = history_of(folders)?;
     if history_is_empty(&history) && folders.runs().is_none() {
         bail!(
             "no watch has run here; start one with `sudo fonio watch install` (or `start`, until the next boot)"
         );
     }
+    Ok(history)
+}
+
+/// Reads the history and the minutes in memory, and accepts that there are none.
+pub(super) fn history_of(folders: &Folders) -> Result<History> {
+    let mut history = History::read(&folders.rings())?;
+    history.minutes.extend(folders.read_unwritten());
     Ok(history)
 }
 

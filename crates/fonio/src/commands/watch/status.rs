@@ -34,7 +34,7 @@ struct Document {
     kept: Vec<Followed>,
 }
 
-fn now() -> Result<i64> {
+pub(super) fn now() -> Result<i64> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970; set it")?;
     Ok(i64::try_from(now.as_secs()).unwrap_or(i64::MAX))
 }

@@ -1,105 +1,24 @@
-//! Records a phone, for `fonio record --in android` and `fonio check --in android`, and launches an app there.
+//! Implements `fonio launch --in android`: launches an app of a phone repeatedly, in one trace.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fonio_analysis::waits::uninterruptible::AppLaunch;
-use fonio_android::{Adb, Component, Phone, StartFrom, Started, capture};
-use fonio_core::{Nanos, RowSink, Unit};
-use fonio_recording::Writer;
+use fonio_android::{Component, Phone, StartFrom, Started, capture};
+use fonio_core::{Nanos, Unit};
 use fonio_system::progress::{Done, Progress};
-use fonio_system::say;
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
+use super::{BEGINS, LONGEST, connect, import};
 use crate::cli::run::{Launch, Runs, StartState};
-use crate::cli::{Android, FilterArgs, Reading, Record};
+use crate::cli::{Android, FilterArgs, Reading};
 use crate::commands::report;
 use crate::exit::Exit;
-use crate::filter::UntilStopped;
-use crate::input::Subject;
 use crate::results::{RESULTS, results_directory};
-use crate::{output, results, signals};
-
-/// The longest recording that only Ctrl-C ends.
-const LONGEST: Duration = Duration::from_secs(3600);
-
-/// Implements `fonio record --in android`.
-pub fn run(place: &Android, arguments: &Record) -> Result<Exit> {
-    let stop = signals::watch()?;
-    let requests = record(place, arguments.time, &arguments.out, arguments.overwrite, &stop)?;
-    let out = arguments.out.display();
-    writeln!(
-        output::screen(),
-        "Recorded {requests} requests of the phone to {out}.\nNext: fonio report {out}"
-    )?;
-    Ok(Exit::Fine)
-}
-
-/// Records the phone, and writes the recording to the new folder `out`. Returns the number of its requests.
-pub fn record(
-    place: &Android,
-    duration: Option<Duration>,
-    out: &Path,
-    overwrite: bool,
-    stop: &AtomicBool,
-) -> Result<u64> {
-    let (adb, phone) = connect(place)?;
-    let trace = trace_file()?;
-    let done = duration.map_or(Done::Unknown, Done::Lasting);
-    let until = if duration.is_none() { " until Ctrl-C, at most 1 h" } else { "" };
-    let shown = Progress::of(format!("Recording the phone{until}"), done);
-    capture(&adb, &phone, duration.unwrap_or(LONGEST), trace.path(), stop)?;
-    drop(shown);
-    // Ctrl-C ended only the recording. From now on, it ends reading, too.
-    stop.store(false, Ordering::Relaxed);
-    import_or_keep(trace, &phone, out, overwrite, stop)
-}
-
-/// Finds the phone, and says what it is and what it shows.
-fn connect(place: &Android) -> Result<(Adb, Phone)> {
-    let adb = Adb::connect(place.serial.as_deref())?;
-    let phone = Phone::ask(&adb)?;
-    say!("{} ({}). {}", phone.name(), adb.serial(), phone.way());
-    Ok((adb, phone))
-}
-
-fn trace_file() -> Result<NamedTempFile> {
-    let file = tempfile::Builder::new().prefix("fonio-phone-").suffix(".pftrace").tempfile();
-    file.context("cannot create a temporary file for the trace; name a folder with TMPDIR=/folder")
-}
-
-/// Writes the recording of a trace. A trace that cannot be read is kept.
-fn import_or_keep(
-    trace: NamedTempFile,
-    phone: &Phone,
-    out: &Path,
-    overwrite: bool,
-    stop: &AtomicBool,
-) -> Result<u64> {
-    match import(trace.path(), phone, out, overwrite, stop) {
-        Ok(requests) => Ok(requests),
-        Err(error) if !stop.load(Ordering::Relaxed) => {
-            let (_, kept) = trace.keep().context("cannot keep the trace")?;
-            bail!("{error:#}; the trace itself is kept: {}", kept.display())
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn import(trace: &Path, phone: &Phone, out: &Path, overwrite: bool, stop: &AtomicBool) -> Result<u64> {
-    let subject = Subject::resolve(&[PathBuf::from(trace)])?;
-    let mut writer = Writer::create(out, results::recording(overwrite))?;
-    let mut until_stopped = UntilStopped::new(&mut writer, stop);
-    let mut meta = subject.pour_unordered(&Reading::default(), &mut until_stopped as &mut dyn RowSink)?;
-    // The file of the trace is removed.
-    meta.source.files = vec![phone.name()];
-    let meta = writer.finish(meta)?;
-    Ok(meta.rows.get("requests").copied().unwrap_or(0))
-}
+use crate::{output, signals};
 
 /// The launches of an app.
 #[derive(Debug, Serialize)]
@@ -147,7 +66,7 @@ impl OneLaunch {
 }
 
 /// Implements `fonio launch --in android`: launches an app repeatedly, in one trace.
-pub fn launch(place: &Android, arguments: &Launch) -> Result<Exit> {
+pub fn run(place: &Android, arguments: &Launch) -> Result<Exit> {
     let at = &arguments.setup;
     let [component] = &arguments.command[..] else {
         bail!("name only the activity to launch: `fonio launch --in android -- com.example/.Main`")
@@ -242,9 +161,6 @@ fn not_on_a_phone(arguments: &Launch) -> Option<&'static str> {
     given.into_iter().find_map(|(is_given, option)| is_given.then_some(option))
 }
 
-/// Time from the start of a recording until it shows everything.
-const BEGINS: Duration = Duration::from_secs(3);
-
 fn show(document: &Launches, traced: usize) -> Result<Exit> {
     let mut out = output::screen();
     let Launches { app, start, launches, .. } = document;
@@ -297,4 +213,27 @@ fn show(document: &Launches, traced: usize) -> Result<Exit> {
     }
     writeln!(out, "\nNext: fonio report {}", document.recording.display())?;
     Ok(if launches.is_empty() { Exit::NotValid } else { Exit::Fine })
+}
+
+fn trace_file() -> Result<NamedTempFile> {
+    let file = tempfile::Builder::new().prefix("fonio-phone-").suffix(".pftrace").tempfile();
+    file.context("cannot create a temporary file for the trace; name a folder with TMPDIR=/folder")
+}
+
+/// Writes the recording of a trace. A trace that cannot be read is kept.
+fn import_or_keep(
+    trace: NamedTempFile,
+    phone: &Phone,
+    out: &Path,
+    overwrite: bool,
+    stop: &AtomicBool,
+) -> Result<u64> {
+    match import(trace.path(), phone, &[], out, overwrite, stop) {
+        Ok(requests) => Ok(requests),
+        Err(error) if !stop.load(Ordering::Relaxed) => {
+            let (_, kept) = trace.keep().context("cannot keep the trace")?;
+            bail!("{error:#}; the trace itself is kept: {}", kept.display())
+        }
+        Err(error) => Err(error),
+    }
 }

@@ -32,7 +32,9 @@ fn totals_have_no_verdict() {
     assert_eq!(found["analysis"]["span"]["duration_ns"], 500_000_000);
     assert_eq!(found["analysis"]["machine"]["disks"][0]["requests"], 10);
     // Nothing happened, but its time is known.
-    let found = report(&files, "idle", &format!("1764258000\n{}1764258002\n{}", copy(100), copy(100)));
+    fs::write(files.path("idle"), format!("1764258000\n{}1764258002\n{}", copy(100), copy(100)))
+        .expect("a file");
+    let found = files.json("report idle --json");
     assert_eq!(found["analysis"]["span"]["duration_ns"], 2_000_000_000_u64);
     assert!(
         found["analysis"]["verdict"].as_str().is_some_and(|verdict| verdict.contains("2.00 s")),
@@ -69,7 +71,7 @@ fn slow_calls_name_programs_and_files() {
     let row = &found["analysis"]["slow_calls"]["files"][0];
     assert_eq!((&row["operation"], &row["times"]["time_ns"]), (&"fsync".into(), &120_000_000.into()));
     assert!(found["analysis"]["sqlite"].is_null());
-    let shown = files.shows("report ext4slower.txt");
+    let shown = files.shows("report ext4slower.txt --all");
     assert!(shown.contains("common-auth") && !shown.contains('\x1b'), "{shown}");
     for absent in ["In flight", "queue depth", "vda"] {
         assert!(!shown.contains(absent), "{shown}");

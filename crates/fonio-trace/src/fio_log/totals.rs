@@ -20,6 +20,8 @@ pub(super) struct Totals {
     /// The end of the last interval of each direction.
     before: [Option<u64>; 2],
     first_ms: Option<u64>,
+    /// Whether the samples at the first time were given.
+    has_begun: bool,
     last_ms: u64,
     /// The sums since the last sample.
     is_new: bool,
@@ -36,6 +38,7 @@ impl Totals {
             known: [false; 3],
             before: [None; 2],
             first_ms: None,
+            has_begun: false,
             last_ms: 0,
             is_new: false,
         }
@@ -45,7 +48,7 @@ impl Totals {
         // The start of a job at a time since 1970 is unknown, so its first interval is left out.
         let began = if entry.time_ms >= UNIX_FROM_MS { entry.time_ms } else { 0 };
         self.first_ms.get_or_insert(began);
-        if entry.time_ms != self.last_ms {
+        if entry.time_ms > self.last_ms {
             self.samples(batch);
         }
         self.last_ms = self.last_ms.max(entry.time_ms);
@@ -95,12 +98,12 @@ impl Totals {
         };
         for (place, metric) in Totals::METRICS.into_iter().enumerate().filter(|(place, _)| self.known[*place])
         {
-            if let Some(first) = self.first_ms {
+            if let Some(first) = self.first_ms.filter(|_| !self.has_begun) {
                 batch.samples.push(sample(first, metric, 0.0));
             }
             batch.samples.push(sample(self.last_ms, metric, self.sums[place]));
         }
-        self.first_ms = None;
+        self.has_begun = true;
     }
 
     pub fn finish(&mut self, batch: &mut Batch) {

@@ -21,5 +21,8 @@ pub fn run(arguments: &Import) -> Result<Exit> {
     let requests = meta.rows.get("requests").copied().unwrap_or(0);
     writeln!(output::screen(), "Imported {requests} requests to {}.", arguments.out.display())?;
     writeln!(output::screen(), "Next: fonio report {}", arguments.out.display())?;
-    Ok(if requests > 0 { Exit::Fine } else { Exit::NotValid })
+    // Totals and slow calls have no requests.
+    let has_rows =
+        ["requests", "waits", "calls", "samples"].iter().any(|table| meta.rows.get(*table) > Some(&0));
+    Ok(if has_rows { Exit::Fine } else { Exit::NotValid })
 }

@@ -312,7 +312,8 @@ impl State {
                     .into()
             });
         }
-        batch.lost.append(&mut self.lost);
+        let latest = self.latest;
+        batch.lost.extend(self.lost.drain(..).map(|gap| LostEvents { before: latest.max(gap.after), ..gap }));
         self.complaints.finish();
         self.ended = true;
     }

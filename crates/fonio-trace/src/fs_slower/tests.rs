@@ -198,3 +198,16 @@ fn the_example_of_bcc_is_read() {
     assert_eq!(total, 276_730_000);
     assert_eq!(rows.files.len(), 12);
 }
+
+#[test]
+fn calls_lost_at_the_end_have_a_place() {
+    let text = "TIME     COMM           PID    T BYTES   OFF_KB   LAT(ms) FILENAME\n\
+        00:00:01 cron           16464  S 0       0         11.00 a\n\
+        Possibly lost 3 samples\n";
+    let all = FsSlowerReader::new(Input::of("t", text)).read_all().expect("memory reads");
+    assert!(
+        matches!(&all.lost[..], [gap] if gap.count == Some(3) && gap.before >= gap.after),
+        "{:?}",
+        all.lost
+    );
+}

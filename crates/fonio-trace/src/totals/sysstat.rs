@@ -115,7 +115,7 @@ impl Sysstat {
         let mut time = seconds * NS;
         let before = before.unwrap_or(0);
         if time < before {
-            time += (before - time).div_ceil(DAY_NS) * DAY_NS;
+            time = time.saturating_add((before - time).div_ceil(DAY_NS).saturating_mul(DAY_NS));
         }
         time
     }

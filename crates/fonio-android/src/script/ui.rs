@@ -104,7 +104,7 @@ mod tests {
 </node></hierarchy>"#;
         let ok =
             Node { package: "com.example".to_owned(), name: "com.example:id/ok".to_owned(), at: (200, 300) };
-        assert_eq!(clickable(dump, Some("com.example")), [ok.clone()]);
+        assert_eq!(clickable(dump, Some("com.example")), std::slice::from_ref(&ok));
         let all = clickable(dump, None);
         assert_eq!(all.len(), 2);
         assert_eq!(all[1].name, "android.widget.ImageView");

@@ -25,7 +25,7 @@ const KINDS: [(&str, &str, u16); 4] = [
 pub fn find_recorder(named: Option<&Path>, folders: &[PathBuf], abi: &str) -> Result<PathBuf, String> {
     let Some((_, target, machine)) = KINDS.into_iter().find(|(name, ..)| *name == abi) else {
         return Err(format!(
-            "there is no recorder for its processor ({})",
+            "fonio has no recorder for its processor ({})",
             if abi.is_empty() { "of an unknown kind".to_owned() } else { printable(abi).into_owned() }
         ));
     };
@@ -42,7 +42,7 @@ pub fn find_recorder(named: Option<&Path>, folders: &[PathBuf], abi: &str) -> Re
     let mut paths = folders.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name)));
     paths.find(is_one).ok_or_else(|| {
         format!(
-            "there is no recorder for {abi}; name the file {}, which comes with fonio's releases, with --recorder FILE, or \
+            "no recorder for {abi} was found; name the file {}, which comes with fonio's releases, with --recorder FILE, or \
              put it next to the program fonio",
             names[0]
         )

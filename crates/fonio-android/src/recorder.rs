@@ -43,7 +43,7 @@ pub(crate) struct Recorded {
     pub(crate) is_short: bool,
 }
 
-/// Why there is no recording.
+/// The reason for a missing recording.
 pub(crate) enum NoRecording {
     /// The phone refused before anything was recorded; another way can be tried.
     Refused(String),
@@ -150,7 +150,7 @@ fn record_in(
             Ok(Said::Done(bytes)) => return Ok(Recorded { bytes, was_stopped, is_short }),
             Ok(Said::Broken(why)) if !began => {
                 let refusal = refused(&mut running, "the recorder did not start", why);
-                // A lost connection is no refusal.
+                // A lost connection does not mean that the phone refused.
                 adb.shell("true")?;
                 return Err(refusal);
             }

@@ -18,7 +18,7 @@ pub enum Root {
 }
 
 impl Root {
-    /// Asks the phone. The inner error is the reason why there is no root. A phone can ask its user first.
+    /// Asks the phone whether fonio may be root. The inner error says why not. The phone can ask its user first.
     ///
     /// # Errors
     /// Fails if the phone does not answer.

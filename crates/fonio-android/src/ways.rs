@@ -62,7 +62,7 @@ pub struct Wanted<'a> {
     pub root: &'a Result<Root, String>,
     /// An empty folder of this machine, for what is read from the phone.
     pub folder: &'a Path,
-    /// Finds the recorder for a kind of processor. The error is the reason why there is none.
+    /// Finds the recorder for a kind of processor. The error says why it cannot be found.
     pub recorder: &'a dyn Fn(&str) -> Result<PathBuf, String>,
     /// Ends the recording when it becomes true.
     pub stop: &'a AtomicBool,

@@ -83,7 +83,7 @@ impl TraceQuestion {
             TraceQuestion::WaitReason => "Was the wait I/O, and in which function of the kernel?",
             TraceQuestion::Totals => "How much did each device move? (requests, bytes)",
             TraceQuestion::SyncCalls => "How long did sync calls take?",
-            TraceQuestion::SlowCalls => "Who waited in slow calls of a file system, on which file?",
+            TraceQuestion::SlowCalls => "Which programs made slow calls of a file system, on which files?",
             TraceQuestion::AppLaunches => {
                 "What held up the launch of an Android app? What was its critical path?"
             }
@@ -96,105 +96,86 @@ impl Format {
     /// Returns whether traces of the format answer a question.
     pub fn answers(self, question: TraceQuestion) -> Answered {
         use Answered::{No, With, Yes};
+        use TraceQuestion::{Histogram, Issuer, QueueTime, ServiceTime, SlowCalls, SyncCalls, Totals};
+        match self {
+            Format::Ftrace
+            | Format::PerfScript
+            | Format::PerfData
+            | Format::Systrace
+            | Format::Perfetto
+            | Format::TraceDat
+            | Format::Ctf => self.answers_by_events(question),
+            Format::Blktrace | Format::Blkparse => match question {
+                Totals => With("actions D or C"),
+                ServiceTime => With("actions D and C"),
+                QueueTime => With("action Q"),
+                Issuer => Yes,
+                _ => No,
+            },
+            Format::Biosnoop => match question {
+                Totals | ServiceTime | Issuer => Yes,
+                QueueTime => With("`-Q`"),
+                _ => No,
+            },
+            Format::Csv => match question {
+                Totals => Yes,
+                ServiceTime => With("issue, and completion or latency"),
+                QueueTime => With("queueing time"),
+                Issuer => With("process or tid"),
+                _ => No,
+            },
+            Format::FioLog => match question {
+                Totals => Yes,
+                ServiceTime => With("`_clat` in its name"),
+                _ => No,
+            },
+            Format::Totals => match question {
+                Totals => With("totals of iostat, sar -d or /proc/diskstats"),
+                Histogram => With("a histogram of biolatency"),
+                _ => No,
+            },
+            Format::FsSlower => match question {
+                SlowCalls => Yes,
+                SyncCalls => With("sync calls slower than the limit"),
+                _ => No,
+            },
+            Format::MsrCambridge if question == ServiceTime => Yes,
+            Format::MsrCambridge | Format::DiskSim | Format::FioIolog | Format::Vscsi => match question {
+                Totals => Yes,
+                _ => No,
+            },
+        }
+    }
+
+    /// Returns whether traces of a format with the kernel's tracepoints answer a question.
+    fn answers_by_events(self, question: TraceQuestion) -> Answered {
         use TraceQuestion::{
             AppLaunches, Blocked, Histogram, Issuer, LateFrames, QueueTime, ServiceTime, SlowCalls,
             SyncCalls, Totals, WaitReason, WaitedRequest, WaitedThread,
         };
-        match (self, question) {
-            (Format::FsSlower, SlowCalls) => Yes,
-            (Format::FsSlower, SyncCalls) => With("sync calls slower than the limit"),
-            (Format::Totals, Histogram) => With("a histogram of biolatency"),
-            (Format::FsSlower, _) | (_, SlowCalls | Histogram) => No,
-            (Format::Totals, Totals) => With("totals of iostat, sar -d or /proc/diskstats"),
-            (Format::FioLog, ServiceTime) => With("`_clat` in its name"),
-            (Format::FioLog, Totals) => Yes,
-            (
-                Format::Biosnoop
-                | Format::MsrCambridge
-                | Format::Vscsi
-                | Format::FioIolog
-                | Format::DiskSim
-                | Format::Csv,
-                Totals,
-            ) => Yes,
-            (Format::Blktrace | Format::Blkparse, Totals) => With("actions D or C"),
-            (
-                Format::Ftrace
-                | Format::PerfScript
-                | Format::PerfData
-                | Format::Systrace
-                | Format::Perfetto
-                | Format::TraceDat
-                | Format::Ctf,
-                Totals,
-            ) => With("block_rq_issue or block_rq_complete"),
-            (Format::Totals | Format::FioLog, _) => No,
-            (Format::Blktrace | Format::Blkparse, ServiceTime) => With("actions D and C"),
-            (Format::Blktrace | Format::Blkparse, QueueTime) => With("action Q"),
-            (Format::Blktrace | Format::Blkparse, Issuer) => Yes,
-            (
-                Format::Ftrace
-                | Format::PerfScript
-                | Format::PerfData
-                | Format::Systrace
-                | Format::Perfetto
-                | Format::TraceDat
-                | Format::Ctf,
-                ServiceTime | QueueTime | Issuer,
-            ) => With(match question {
-                ServiceTime => "block_rq_issue, block_rq_complete",
-                QueueTime => "block_bio_queue",
-                _ => "block_rq_issue or block_bio_queue",
-            }),
-            (
-                Format::Ftrace
-                | Format::PerfScript
-                | Format::PerfData
-                | Format::Systrace
-                | Format::Perfetto
-                | Format::TraceDat
-                | Format::Ctf,
-                Blocked | WaitedRequest,
-            ) => With(match question {
-                Blocked => "sched_switch, sched_waking",
-                _ => REQUESTS_AND_WAITS,
-            }),
-            (
-                Format::Ftrace | Format::PerfScript | Format::Systrace | Format::Perfetto | Format::TraceDat,
-                WaitReason,
-            ) => With("sched_blocked_reason (Android's kernels)"),
-            (Format::PerfData | Format::TraceDat, SyncCalls) => {
-                With("ext4_sync_file_enter, _exit; f2fs_sync_file_enter, _exit")
-            }
-            (
-                Format::Ftrace | Format::PerfData | Format::Systrace | Format::Perfetto | Format::TraceDat,
-                WaitedThread,
-            ) => With(REQUESTS_AND_WAITS),
-            (Format::Ftrace | Format::PerfScript | Format::Systrace | Format::Perfetto, SyncCalls) => {
-                With("ext4_sync_file_enter, _exit; f2fs_sync_file_enter, _exit")
-            }
-            (Format::Ftrace | Format::Systrace | Format::Perfetto | Format::TraceDat, AppLaunches) => {
-                With("atrace am, sched_switch, sched_waking")
-            }
-            (Format::Perfetto, LateFrames) => With("android.surfaceflinger.frametimeline, and sched_switch"),
-            (Format::Biosnoop, ServiceTime | Issuer) => Yes,
-            (Format::Biosnoop, QueueTime) => With("`-Q`"),
-            (Format::MsrCambridge, ServiceTime) => Yes,
-            (Format::Csv, ServiceTime) => With("issue, and completion or latency"),
-            (Format::Csv, QueueTime) => With("queueing time"),
-            (Format::Csv, Issuer) => With("process or tid"),
-            (Format::PerfScript, WaitedThread | AppLaunches)
-            | (Format::PerfData, WaitReason | AppLaunches | LateFrames)
-            | (Format::Ftrace | Format::PerfScript | Format::Systrace, LateFrames)
-            | (Format::TraceDat, LateFrames)
-            | (Format::Ctf, WaitedThread | WaitReason | SyncCalls | AppLaunches | LateFrames)
-            | (Format::MsrCambridge, QueueTime | Issuer)
-            | (Format::DiskSim | Format::FioIolog | Format::Vscsi, _)
-            | (
-                Format::Blktrace | Format::Blkparse | Format::Biosnoop | Format::MsrCambridge | Format::Csv,
-                Blocked | WaitedRequest | WaitedThread | WaitReason | SyncCalls | AppLaunches | LateFrames,
-            ) => No,
+        let lacks: &[TraceQuestion] = match self {
+            Format::PerfScript => &[WaitedThread, AppLaunches, LateFrames],
+            Format::PerfData => &[WaitReason, AppLaunches, LateFrames],
+            Format::Ctf => &[WaitedThread, WaitReason, SyncCalls, AppLaunches, LateFrames],
+            Format::Perfetto => &[],
+            _ => &[LateFrames],
+        };
+        if lacks.contains(&question) {
+            return Answered::No;
         }
+        Answered::With(match question {
+            Totals => "block_rq_issue or block_rq_complete",
+            ServiceTime => "block_rq_issue, block_rq_complete",
+            QueueTime => "block_bio_queue",
+            Issuer => "block_rq_issue or block_bio_queue",
+            Blocked => "sched_switch, sched_waking",
+            WaitedRequest | WaitedThread => REQUESTS_AND_WAITS,
+            WaitReason => "sched_blocked_reason (Android's kernels)",
+            SyncCalls => "ext4_sync_file_enter, _exit; f2fs_sync_file_enter, _exit",
+            AppLaunches => "atrace am, sched_switch, sched_waking",
+            LateFrames => "android.surfaceflinger.frametimeline, and sched_switch",
+            Histogram | SlowCalls => return Answered::No,
+        })
     }
 }
 

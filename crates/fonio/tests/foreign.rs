@@ -36,10 +36,7 @@ fn totals_have_no_verdict() {
         .expect("a file");
     let found = files.json("report idle --json");
     assert_eq!(found["analysis"]["span"]["duration_ns"], 2_000_000_000_u64);
-    assert!(
-        found["analysis"]["verdict"].as_str().is_some_and(|verdict| verdict.contains(" 2 s")),
-        "{found}"
-    );
+    assert!(found["analysis"]["verdict"].as_str().is_some_and(|verdict| verdict.contains(" 2 s")), "{found}");
 }
 
 #[test]

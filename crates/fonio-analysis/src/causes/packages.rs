@@ -69,7 +69,10 @@ pub fn package_of(path: &str) -> Option<&str> {
                 if folder.starts_with("~~") {
                     folder = parts.next()?;
                 }
-                folder.split_once('-')?.0
+                let package = folder.split_once('-')?.0;
+                // Other systems have such folders too, so only what Android installs there counts.
+                let is_installed = |entry: &str| ["lib", "oat"].contains(&entry) || entry.ends_with(".apk");
+                return (parts.next().is_some_and(is_installed) && is_package(package)).then_some(package);
             }
             // The shared storage.
             "media" => of_shared(&mut parts, is_user)?,
@@ -90,7 +93,7 @@ pub fn package_of(path: &str) -> Option<&str> {
         },
         _ => return None,
     };
-    // A folder alone is no file of a package, and a package's name has at least two parts.
+    // The path must go on below the package's folder, and a package's name has at least two parts.
     (parts.next().is_some() && is_package(name)).then_some(name)
 }
 
@@ -128,6 +131,8 @@ mod tests {
             ("/data/user_de/10/com.example/x", Some("com.example")),
             ("/data/app/~~a1b2==/com.example-c3d4==/base.apk", Some("com.example")),
             ("/data/app/com.example-1/base.apk", Some("com.example")),
+            ("/data/app/com.example-1/lib/arm64/libexample.so", Some("com.example")),
+            ("/data/app/my.service-1.2/config.yaml", None),
             ("/data/media/0/Android/data/com.example/cache/x", Some("com.example")),
             ("/storage/emulated/0/Android/obb/com.example/main.obb", Some("com.example")),
             ("/mnt/expand/1234-abcd/user/0/com.example/x", Some("com.example")),

@@ -349,7 +349,7 @@ TIME     COMM           PID    T BYTES   OFF_KB   LAT(ms) FILENAME
         assert!(analysis.validity.ok);
         assert_eq!(analysis.verdict_id, "slow-calls");
         assert!(analysis.findings.is_empty() && analysis.sqlite.is_none(), "{:?}", analysis.findings);
-        let expected = "sqlite waited longest in slow calls of files: 162 ms in 4 calls, the longest 120 ms, mostly on a.db.";
+        let expected = "sqlite spent the most time in slow calls of files: 162 ms in 4 calls, the longest 120 ms, mostly on a.db.";
         assert!(analysis.verdict.contains(expected), "{}", analysis.verdict);
     }
 

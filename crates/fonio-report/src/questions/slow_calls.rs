@@ -9,12 +9,12 @@ use fonio_core::Unit;
 pub fn section(about: &About<'_>) -> Option<Section> {
     let answer = about.analysis.slow_calls.as_ref()?;
     let words = match answer.programs.first() {
-        Some(first) => format!("{} waited longest: {}.", first.program, first.times.in_words()),
+        Some(first) => format!("{} spent the most time in them: {}.", first.program, first.times.in_words()),
         None => "The text has no call.".to_owned(),
     };
     Some(Section {
         id: "slow-calls".into(),
-        question: "Who waited in slow calls, on which file?".into(),
+        question: "Which programs made slow calls, on which files?".into(),
         answer: words,
         tables: [files(answer), programs(answer), longest(answer)]
             .into_iter()

@@ -131,8 +131,7 @@ fn record_it(
         };
         let recorded = android::record(place, wish, &out, stop)?;
         return recorded.map(|_| (out, temporary)).ok_or_else(|| {
-            NotShown("the phone shows no more than what its apps did, so there is no verdict".to_owned())
-                .into()
+            NotShown("the phone shows only sums of its apps, so a verdict is not possible".to_owned()).into()
         });
     }
     let mut options = RecordOptions::new(&out);

@@ -41,7 +41,7 @@ const DAY_S: i64 = 24 * 3600;
 /// Returns the folder that has a folder for each watched phone.
 fn phones() -> Result<PathBuf> {
     let folder = state::lasting_folder();
-    let folder = folder.context("there is no folder for the history; name one with --state DIR")?;
+    let folder = folder.context("cannot find a folder for the history; name one with --state DIR")?;
     Ok(folder.join("phones"))
 }
 

@@ -107,7 +107,8 @@ fn clean_up(folder: &str) -> String {
     )
 }
 
-/// Returns the script that records on the phone. `perfetto` gets its configuration on its standard input, because some
+/// Returns the script that records on the phone. A service manager that ends adbd with all its commands sends `TERM` first.
+/// `perfetto` gets its configuration on its standard input, because some
 /// versions may not read files of the shell.
 fn script(config: &[u8], file: &str) -> String {
     let octal: String = config.iter().map(|byte| format!("\\{byte:03o}")).collect();
@@ -115,6 +116,7 @@ fn script(config: &[u8], file: &str) -> String {
         "trap '' HUP\n\
          exec 3<&0\n\
          printf '{octal}' | perfetto -c - -o {file} 3<&- >&2 & recorder=$!\n\
+         trap 'kill -TERM $recorder 2>/dev/null; sleep 1; rm -f {file}; exit 143' TERM\n\
          ( read -r word <&3; kill -TERM $recorder 2>/dev/null; \
          [ \"$word\" = stop ] || {{ sleep 3; rm -f {file}; }} ) & \n\
          wait $recorder\n\

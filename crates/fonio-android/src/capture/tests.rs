@@ -66,7 +66,9 @@ fn failures_name_their_cause() {
 /// Android's shell is mksh, Debian's is dash.
 #[test]
 fn the_script_ends_and_cleans_up_without_its_host() {
-    for shell in ["sh", "bash", "mksh"] {
+    for (shell, is_asked) in
+        ["sh", "bash", "mksh"].into_iter().flat_map(|shell| [(shell, false), (shell, true)])
+    {
         let phone = StandIn::new(&[]);
         let file = format!("{}/fonio-7.pftrace", phone.folder());
         let path = format!("{}:/usr/bin:/bin", phone.dir.path().display());
@@ -82,9 +84,15 @@ fn the_script_ends_and_cleans_up_without_its_host() {
             thread::sleep(Duration::from_millis(20));
         }
         assert!(Path::new(&file).exists(), "{shell} starts the recording");
-        // The connection ends.
-        script.stdin = None;
+        if is_asked {
+            // The service manager ends the commands of adbd.
+            let killed = Command::new("sh").args(["-c", &format!("kill -TERM {}", script.id())]).status();
+            assert!(killed.is_ok_and(|status| status.success()));
+        } else {
+            // The connection ends.
+            script.stdin = None;
+        }
         script.wait().expect("it ends");
-        assert_eq!(phone.left(), [] as [PathBuf; 0], "{shell}");
+        assert_eq!(phone.left(), [] as [PathBuf; 0], "{shell}, asked to end: {is_asked}");
     }
 }

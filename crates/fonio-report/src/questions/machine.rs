@@ -110,7 +110,9 @@ fn table(about: &About<'_>) -> Table {
                 "busy time as the kernel counts it",
             );
         }
-        if disk.busy_share.is_none() && disk.requests.is_none() {
+        // Phones have dozens of partitions, most of them idle.
+        let has_moved = [disk.read_bytes, disk.write_bytes].into_iter().flatten().any(|bytes| bytes.0 > 0);
+        if disk.busy_share.is_none() && disk.requests.is_none() && has_moved {
             fact(&format!("Read, {}", disk.name), disk.read_bytes.into(), "");
             fact(&format!("Written, {}", disk.name), disk.write_bytes.into(), "");
         }

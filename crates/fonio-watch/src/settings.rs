@@ -94,7 +94,7 @@ impl Notify {
     pub fn minute(&self) -> Option<i64> {
         let (hour, minute) = self.at.split_once(':')?;
         let (hour, minute): (i64, i64) = (hour.parse().ok()?, minute.parse().ok()?);
-        ((0..24).contains(&hour) && (0..60).contains(&minute)).then_some(hour * 60 + minute)
+        ((0..24).contains(&hour) && (0..60).contains(&minute)).then(|| hour * 60 + minute)
     }
 
     /// Returns a sentence on the first mistake; `has_broker` tells whether there is an MQTT broker.
@@ -311,6 +311,7 @@ mod tests {
         );
         for (text, expected) in [
             ("at = \"8\"", "`at` of [notify] is `8`; write a time of day such as 08:00"),
+            ("at = \"9223372036854775807:0\"", "write a time of day such as 08:00"),
             ("mail = \"root\"\nweekly = \"Mon\"", "`weekly` of [notify] is `Mon`; write one of monday"),
             (
                 "home-assistant = \"http://h:8123\"",

@@ -28,10 +28,15 @@ pub fn subtitle(about: &About<'_>) -> String {
     let host = &about.meta.host;
     let mut parts: Vec<String> = host.model.iter().chain(&host.name).take(1).cloned().collect();
     parts.extend(disks(&about.analysis.devices, &about.meta.devices).into_iter().take(3));
-    parts.push(Unit::S.format(about.length_s()));
+    parts.extend(length(about).map(|seconds| Unit::S.format(seconds)));
     // If no command was recorded, the title is the host name, so the subtitle omits it.
     parts.retain(|part| *part != title(about));
     parts.join(" · ")
+}
+
+/// Returns the length of the recording in seconds; `None` if no time is known, as in a histogram or a text without a line.
+fn length(about: &About<'_>) -> Option<f64> {
+    Some(about.length_s()).filter(|seconds| *seconds > 0.0)
 }
 
 /// Returns the disks of a recording. Layers of one disk are shown together, the highest layer first, such as
@@ -110,9 +115,7 @@ fn severity_tone(severity: Severity) -> Tone {
 pub fn facts(about: &About<'_>) -> Vec<Fact> {
     let analysis = about.analysis;
     let totals = &analysis.totals;
-    // A histogram without times.
-    let is_unknown = about.has_only_totals() && about.length_s() <= 0.0;
-    let length = if is_unknown { Cell::Unknown } else { Cell::Number(about.length_s(), Unit::S) };
+    let length = length(about).map_or(Cell::Unknown, |seconds| Cell::Number(seconds, Unit::S));
     let recorded = Fact::new("Recorded", length).note(match analysis.span.source {
         SpanSource::Recording => "",
         SpanSource::Filter => "the filter's range",

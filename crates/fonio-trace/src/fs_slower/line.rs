@@ -188,5 +188,5 @@ pub(super) fn time_of_day(text: &[u8]) -> Option<u64> {
     let mut parts = text.split(|byte| *byte == b':').map(number::<u64>);
     let (hours, minutes, seconds) = (parts.next()??, parts.next()??, parts.next()??);
     let is_time = parts.next().is_none() && hours < 24 && minutes < 60 && seconds <= 60;
-    is_time.then_some(hours * 3600 + minutes * 60 + seconds)
+    is_time.then(|| hours * 3600 + minutes * 60 + seconds)
 }

@@ -211,3 +211,12 @@ fn calls_lost_at_the_end_have_a_place() {
         all.lost
     );
 }
+
+#[test]
+fn a_time_of_day_is_read_within_its_range() {
+    assert_eq!(line::time_of_day(b"23:59:60"), Some(86_400));
+    for text in ["24:00:00", "12:60:00", "12:00:61", "18446744073709551615:00:00", "1:18446744073709551615:0"]
+    {
+        assert_eq!(line::time_of_day(text.as_bytes()), None, "{text}");
+    }
+}

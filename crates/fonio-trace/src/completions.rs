@@ -100,6 +100,10 @@ impl TraceReader for Completions {
         self.inner.clock()
     }
 
+    fn may_show_waits(&self) -> bool {
+        self.inner.may_show_waits()
+    }
+
     fn device_names(&self) -> Vec<(DeviceId, String)> {
         self.inner.device_names()
     }

@@ -295,6 +295,10 @@ impl TraceReader for Compressed {
         self.inner.clock()
     }
 
+    fn may_show_waits(&self) -> bool {
+        self.inner.may_show_waits()
+    }
+
     fn device_names(&self) -> Vec<(DeviceId, String)> {
         self.inner.device_names()
     }

@@ -60,6 +60,17 @@ fn read(inputs: Vec<Input>, options: &ReadOptions) -> Result<(String, usize, Vec
     Ok((reader.source().format, all.events.len() + all.requests.len(), codes))
 }
 
+/// The waits of a trace are kept back until its end, also if the trace is compressed.
+#[test]
+fn waits_are_expected_through_all_layers() {
+    let shows = |bytes: &[u8]| {
+        let reader = open(vec![Input::of("a", bytes)], &ReadOptions::default()).expect("it is recognised");
+        reader.may_show_waits()
+    };
+    assert!(shows(FTRACE) && shows(&gzip(FTRACE)));
+    assert!(!shows(MSR) && !shows(&gzip(MSR)));
+}
+
 #[test]
 fn formats_are_told_by_content_and_in_every_packing() {
     let html = [b"<!DOCTYPE html>\n<script class=\"trace-data\">\n", FTRACE, b"</script>\n"].concat();

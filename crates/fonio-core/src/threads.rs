@@ -21,6 +21,52 @@ struct Known {
     from_event: bool,
 }
 
+/// Number of threads whose last call is kept: more than run on the processors of a phone at the same time.
+const RECENT: usize = 64;
+
+/// Maximum length of a name that is kept with the last call of a thread, as in the kernel.
+const RECENT_NAME_BYTES: usize = 15;
+
+/// The last call of [`SeenThreads::seen`] for a thread. If the next call says nothing else, there is no row, and no table
+/// is searched. Most events are of a thread that had another event just before.
+#[derive(Clone, Copy, Debug)]
+struct Recent {
+    tid: u32,
+    pid: Option<u32>,
+    /// Where the name comes from; `None` if the name is unknown or long.
+    origin: Option<NameOrigin>,
+    length: u8,
+    name: [u8; RECENT_NAME_BYTES],
+    /// Whether this place is in use.
+    is_set: bool,
+}
+
+impl Recent {
+    const NONE: Recent =
+        Recent { tid: 0, pid: None, origin: None, length: 0, name: [0; RECENT_NAME_BYTES], is_set: false };
+
+    #[inline]
+    fn says(&self, tid: u32, pid: Option<u32>, comm: Option<&[u8]>, origin: NameOrigin) -> bool {
+        let is_name =
+            |comm: &[u8]| self.origin == Some(origin) && &self.name[..usize::from(self.length)] == comm;
+        self.is_set && self.tid == tid && (pid.is_none() || pid == self.pid) && comm.is_none_or(is_name)
+    }
+
+    fn set(&mut self, tid: u32, pid: Option<u32>, comm: Option<&[u8]>, origin: NameOrigin) {
+        if !self.is_set || self.tid != tid {
+            *self = Recent { tid, is_set: true, ..Recent::NONE };
+        }
+        self.pid = pid.or(self.pid);
+        let Some(comm) = comm else { return };
+        let is_short = comm.len() <= RECENT_NAME_BYTES;
+        self.origin = is_short.then_some(origin);
+        if is_short {
+            self.length = comm.len() as u8;
+            self.name[..comm.len()].copy_from_slice(comm);
+        }
+    }
+}
+
 /// Where a thread's name in a trace comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameOrigin {
@@ -34,15 +80,54 @@ pub enum NameOrigin {
 
 /// The threads that a reader saw recently, and their known properties. An evicted thread gets a new row when
 /// it reappears.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct SeenThreads {
     young: FxHashMap<u32, Known>,
     old: FxHashMap<u32, Known>,
+    /// The last call of some threads of the young generation, each in the place of its number.
+    recent: [Recent; RECENT],
+    generation: u64,
+}
+
+impl Default for SeenThreads {
+    fn default() -> SeenThreads {
+        SeenThreads {
+            young: FxHashMap::default(),
+            old: FxHashMap::default(),
+            recent: [Recent::NONE; RECENT],
+            generation: 0,
+        }
+    }
 }
 
 impl SeenThreads {
     /// Records a thread, and returns a row if its properties are new.
+    #[inline]
     pub fn seen(
+        &mut self,
+        tid: u32,
+        pid: Option<u32>,
+        comm: Option<&[u8]>,
+        origin: NameOrigin,
+        at: Timestamp,
+    ) -> Option<Thread> {
+        let place = tid as usize % RECENT;
+        if self.recent[place].says(tid, pid, comm, origin) {
+            return None;
+        }
+        let row = self.search(tid, pid, comm, origin, at);
+        self.recent[place].set(tid, pid, comm, origin);
+        row
+    }
+
+    /// Returns the number of generations that were evicted. Within a generation, a call that repeats the last call for a
+    /// thread gives no row.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Does the same as [`SeenThreads::seen`], without the recent calls.
+    fn search(
         &mut self,
         tid: u32,
         pid: Option<u32>,
@@ -60,6 +145,8 @@ impl SeenThreads {
         }
         if self.young.len() >= GENERATION_MAX {
             self.old = std::mem::take(&mut self.young);
+            self.recent = [Recent::NONE; RECENT];
+            self.generation += 1;
         }
         let remembered = self.old.remove(&tid);
         let forgotten = remembered.is_none();
@@ -117,6 +204,45 @@ mod tests {
         assert_eq!(seen(7, Some(5), "bash", NameOrigin::Columns, 6), None);
         assert_eq!(seen(0, None, "swapper/1", NameOrigin::Event, 7), Some((None, name("<idle>"))));
         assert_eq!(seen(0, None, "swapper/2", NameOrigin::Event, 8), None);
+    }
+
+    proptest::proptest! {
+        /// The recent calls change no row.
+        #[test]
+        fn rows_are_those_of_a_search(
+            calls in proptest::collection::vec((0_u32..4, 0_u32..3, 0_usize..7, proptest::bool::ANY), 0..200)
+        ) {
+            const NAMES: [Option<&str>; 7] = [
+                None,
+                Some(""),
+                Some("a"),
+                Some("<...>"),
+                Some("a-name-of-15-let"),
+                Some("kworker/u8:2-flush-8:0"),
+                Some("kworker/u8:2-flush-8:1"),
+            ];
+            let (mut fast, mut naive) = (SeenThreads::default(), SeenThreads::default());
+            for (tid, pid, name, is_event) in calls {
+                // Some threads share a place.
+                let tid = if tid == 3 { RECENT as u32 + 1 } else { tid };
+                let pid = Some(pid).filter(|pid| *pid > 0);
+                let comm = NAMES[name].map(str::as_bytes);
+                let origin = if is_event { NameOrigin::Event } else { NameOrigin::Columns };
+                let row = fast.seen(tid, pid, comm, origin, Timestamp(1));
+                proptest::prop_assert_eq!(row, naive.search(tid, pid, comm, origin, Timestamp(1)));
+            }
+        }
+    }
+
+    #[test]
+    fn an_evicted_thread_gets_a_row_again() {
+        let mut threads = SeenThreads::default();
+        let mut seen = |tid| threads.seen(tid, None, Some(b"x"), NameOrigin::Event, Timestamp(0)).is_some();
+        assert!(seen(1) && !seen(1));
+        // No other thread has the place of this one.
+        let mut others = (2..3 * GENERATION_MAX as u32).filter(|tid| tid % RECENT as u32 != 1);
+        assert!(others.all(&mut seen));
+        assert!(seen(1) && !seen(1));
     }
 
     #[test]

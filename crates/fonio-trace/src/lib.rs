@@ -38,4 +38,5 @@ pub mod totals;
 pub mod trace_dat;
 mod unpack;
 pub mod vscsi;
+mod waiting;
 mod waits;

@@ -321,7 +321,8 @@ fn layouts_of_android_kernels() {
             assert_eq!(event.tid, Some(4711));
             assert_eq!(decoder.decode(Record { time: Timestamp(99), data: &data[..20] }, None), None);
             let device = dir.file_name().unwrap().to_string_lossy();
-            let comm = decoder.comm(&data).map(String::from_utf8_lossy);
+            let named = decoder.decode_named(Record { time: Timestamp(99), data: &data }, None);
+            let comm = named.and_then(|(_, comm)| comm).map(String::from_utf8_lossy);
             shown.push(format!("{device} {:?} error={:?} comm={comm:?}", event.kind, event.error));
         }
     }

@@ -26,7 +26,7 @@ use self::records::{
     COMM, FINISHED_ROUND, Found, HEADER_ATTR, HEADER_FEATURE, ID_INDEX, LOST, LOST_SAMPLES, Records, SAMPLE,
     TRACING_DATA,
 };
-use self::rounds::{Rounds, Timed};
+use self::rounds::Rounds;
 use self::sample::{Attributes, Numbers, Sample};
 use crate::comm::Comm;
 use crate::complaints::{Complaints, InputPlace};
@@ -106,12 +106,6 @@ enum Item {
         after: u64,
         count: u64,
     },
-}
-
-impl Timed for Event {
-    fn time(&self) -> u64 {
-        self.time
-    }
 }
 
 /// Decodes the raw data of tracepoints.
@@ -258,11 +252,13 @@ impl TraceReader for PerfDataReader {
         let mut body = Vec::new();
         let mut records = 0;
         loop {
+            let mut rounds = std::mem::take(&mut self.state.rounds);
             while batch.events.len() < BATCH_EVENTS
-                && let Some((event, is_late)) = self.state.rounds.next()
+                && let Some((event, is_late)) = rounds.next()
             {
                 self.state.event(event, is_late, batch);
             }
+            self.state.rounds = rounds;
             if batch.events.len() >= BATCH_EVENTS || records >= BATCH_RECORDS || self.finished {
                 break;
             }
@@ -446,12 +442,13 @@ impl State {
     }
 
     /// Adds an event to be sorted.
+    #[inline]
     fn add(&mut self, event: Event) {
         if self.latest.len() < CPUS_MAX || self.latest.contains_key(&event.cpu) {
             self.latest.insert(event.cpu, event.time);
         }
         self.first = Some(self.first.map_or(event.time, |first| first.min(event.time)));
-        self.rounds.add(event);
+        self.rounds.add(event.time, event);
     }
 
     /// Reads the name of a thread. perf writes the names of all threads at the beginning, with the time 0.
@@ -466,13 +463,8 @@ impl State {
         if time == 0 {
             self.name(tid, pid, comm);
         } else {
-            self.rounds.add(Event {
-                time,
-                cpu: None,
-                tid: Some(tid),
-                pid: Some(pid),
-                item: Item::Named { comm },
-            });
+            let item = Item::Named { comm };
+            self.rounds.add(time, Event { time, cpu: None, tid: Some(tid), pid: Some(pid), item });
         }
     }
 
@@ -496,7 +488,7 @@ impl State {
     }
 
     /// Handles the next event in the order of time.
-    fn event(&mut self, event: Event, is_late: bool, batch: &mut Batch) {
+    fn event(&mut self, event: &Event, is_late: bool, batch: &mut Batch) {
         let at = Timestamp(event.time);
         self.last = self.last.max(event.time);
         batch.instants.see(at);
@@ -507,7 +499,7 @@ impl State {
             self.syncs.forget();
         }
         match event.item {
-            Item::Block { event: block, comm } => {
+            Item::Block { event: ref block, comm } => {
                 self.has_blocks = true;
                 if let Some(tid) = block.tid {
                     let pid = event.pid.filter(|_| event.tid == Some(tid));
@@ -516,7 +508,7 @@ impl State {
                 if block.kind == EventKind::Complete && !is_late {
                     self.sleeps.completion(cpu, at);
                 }
-                batch.events.push(block);
+                batch.events.push(*block);
             }
             Item::Switch { from, comm, left, to } => {
                 let pid = event.pid.filter(|_| event.tid == Some(from));
@@ -634,11 +626,8 @@ impl Decoders {
     ) -> Option<Item> {
         if let Some(decoder) = &self.block {
             let record = Record { time: Timestamp(time), data: sample.raw };
-            if let Some(event) = decoder.decode(record, sample.cpu) {
-                return Some(Item::Block {
-                    event,
-                    comm: Comm::of(decoder.comm(sample.raw).unwrap_or_default()),
-                });
+            if let Some((event, comm)) = decoder.decode_named(record, sample.cpu) {
+                return Some(Item::Block { event, comm: Comm::of(comm.unwrap_or_default()) });
             }
         }
         if let Some(record) = self.sched.as_ref().and_then(|sched| sched.decode(sample.raw)) {

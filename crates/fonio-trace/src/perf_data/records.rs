@@ -91,10 +91,17 @@ impl Records {
                 return Ok(Found::End);
             }
             self.number += 1;
-            if !self.take(HEADER_BYTES, body)? {
+            let mut start = [0; HEADER_BYTES];
+            if let Some(bytes) = self.source.buffer().first_chunk() {
+                start = *bytes;
+                self.source.consume(HEADER_BYTES);
+                self.next_offset += HEADER_BYTES as u64;
+            } else if self.take(HEADER_BYTES, body)? {
+                start.copy_from_slice(body);
+            } else {
                 return Ok(Found::Cut);
             }
-            let Some((kind, flags, size)) = header(body, self.order) else { return Ok(Found::NotARecord) };
+            let Some((kind, flags, size)) = header(&start, self.order) else { return Ok(Found::NotARecord) };
             if !self.take(size - HEADER_BYTES, body)? {
                 return Ok(Found::Cut);
             }
@@ -132,7 +139,12 @@ impl Records {
     /// Reads `count` bytes; returns false at the end of the file.
     fn take(&mut self, count: usize, to: &mut Vec<u8>) -> io::Result<bool> {
         to.clear();
-        (&mut self.source).take(count as u64).read_to_end(to)?;
+        if let Some(bytes) = self.source.buffer().get(..count) {
+            to.extend_from_slice(bytes);
+            self.source.consume(count);
+        } else {
+            (&mut self.source).take(count as u64).read_to_end(to)?;
+        }
         self.next_offset += to.len() as u64;
         Ok(to.len() == count)
     }

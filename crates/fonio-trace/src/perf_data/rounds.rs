@@ -7,25 +7,18 @@
 //! A file whose rounds never end is given out in halves of [`PENDING_MAX`] events. Events that come after later events were
 //! given out are counted.
 
-use std::collections::VecDeque;
-
 use fonio_core::Instants;
+
+use crate::waiting::Waiting;
 
 /// Maximum number of events that wait for the end of a round. perf's default buffer of a processor (512 KiB) has about 5000
 /// events.
 const PENDING_MAX: usize = 256 << 10;
 
-/// An event with its time.
-pub(super) trait Timed {
-    fn time(&self) -> u64;
-}
-
 /// The events that were read but not given out.
 #[derive(Debug)]
 pub(super) struct Rounds<T> {
-    pending: Vec<T>,
-    /// The events in the order of time, and whether each came too late to be sorted.
-    ready: VecDeque<(T, bool)>,
+    waiting: Waiting<T>,
     /// The latest time of all rounds, and of all rounds before this one.
     latest: u64,
     latest_before: u64,
@@ -36,31 +29,22 @@ pub(super) struct Rounds<T> {
 
 impl<T> Default for Rounds<T> {
     fn default() -> Rounds<T> {
-        Rounds {
-            pending: Vec::new(),
-            ready: VecDeque::new(),
-            latest: 0,
-            latest_before: 0,
-            given_until: 0,
-            late: 0,
-        }
+        Rounds { waiting: Waiting::default(), latest: 0, latest_before: 0, given_until: 0, late: 0 }
     }
 }
 
-impl<T: Timed> Rounds<T> {
+impl<T> Rounds<T> {
     /// Adds an event.
-    pub fn add(&mut self, event: T) {
-        let time = event.time();
+    #[inline]
+    pub fn add(&mut self, time: u64, event: T) {
         // A damaged time must not release all later events at once.
         if self.latest == 0 || time <= self.latest.saturating_add(Instants::FAR.0) {
             self.latest = self.latest.max(time);
         }
-        self.pending.push(event);
-        if self.pending.len() >= PENDING_MAX {
-            self.pending.sort_by_key(Timed::time);
-            let count = self.pending.len() / 2;
-            let until = self.pending[count - 1].time();
-            self.give(count);
+        self.waiting.add(time, event);
+        if self.waiting.len() >= PENDING_MAX {
+            let (given_until, late) = (self.given_until, &mut self.late);
+            let until = self.waiting.release_half(|time, _, _| Some(is_late(time, given_until, late)));
             self.given_until = self.given_until.max(until);
         }
     }
@@ -69,25 +53,19 @@ impl<T: Timed> Rounds<T> {
     pub fn end(&mut self) {
         let complete = std::mem::replace(&mut self.latest_before, self.latest);
         if complete > self.given_until {
-            self.pending.sort_by_key(Timed::time);
-            let count = self.pending.partition_point(|event| event.time() <= complete);
-            self.give(count);
+            self.give_until(complete);
             self.given_until = complete;
         }
     }
 
     /// Makes all remaining events ready, at the end of the file.
     pub fn finish(&mut self) {
-        self.pending.sort_by_key(Timed::time);
-        self.give(self.pending.len());
+        self.give_until(u64::MAX);
     }
 
-    fn give(&mut self, count: usize) {
-        for event in self.pending.drain(..count) {
-            let is_late = event.time() < self.given_until;
-            self.late += u64::from(is_late);
-            self.ready.push_back((event, is_late));
-        }
+    fn give_until(&mut self, until: u64) {
+        let (given_until, late) = (self.given_until, &mut self.late);
+        self.waiting.release_until(until, |time, _, _| Some(is_late(time, given_until, late)));
     }
 
     /// Returns the latest time so far.
@@ -96,7 +74,15 @@ impl<T: Timed> Rounds<T> {
     }
 
     /// Returns the next event in the order of time, and whether it came too late to be sorted.
-    pub fn next(&mut self) -> Option<(T, bool)> {
-        self.ready.pop_front()
+    #[inline]
+    pub fn next(&mut self) -> Option<(&T, bool)> {
+        self.waiting.next()
     }
+}
+
+/// Returns whether an event comes after later events were given out, and counts it.
+fn is_late(time: u64, given_until: u64, late: &mut u64) -> bool {
+    let is_late = time < given_until;
+    *late += u64::from(is_late);
+    is_late
 }

@@ -73,56 +73,78 @@ fn layout(number: u32) -> Option<Layout> {
     })
 }
 
+/// Number of the fields that are read: those of `block_io_start` are the most.
+const FIELDS: usize = 9;
+
+/// Stands for a field that an event does not have. No field has this number, so it is always absent.
+const ABSENT: u32 = 0;
+/// Fields of all events.
+const DEVICE: u32 = 1;
+const SECTOR: u32 = 2;
+/// The size in sectors, or the new sector of a split.
+const THIRD: u32 = 3;
+
 /// Field of the completion's status in kernels since 4.13; kernels before have `errors` in field 4.
 const COMPLETE_ERROR: u32 = 7;
 
 /// Reads the event `message` with this number in `FtraceEvent`.
+#[inline(always)]
 pub(super) fn parse(number: u32, message: &[u8]) -> Parsed {
     let Some(layout) = layout(number) else { return Parsed::Other };
-    let mut event = BlockEvent::new(Timestamp(0), layout.kind, DeviceId::default());
-    event.flags_known = Flags::KNOWN_FROM_RWBS;
-    let mut comm = Comm::default();
-    let (mut third, mut bytes, mut error, mut is_command) = (0, 0, None, false);
-    let mut from = (DeviceId::default(), Sector(0));
-    let is_completion = matches!(layout.kind, EventKind::Complete);
+    let mut numbers = [0; FIELDS];
+    let mut texts: [Option<&[u8]>; FIELDS] = [None; FIELDS];
+    let mut present = 0_u32;
     let mut fields = Fields::of(message);
     for (field, value) in fields.by_ref() {
+        let place = field as usize;
+        if place >= FIELDS {
+            continue;
+        }
         match value {
-            Value::Bytes(text) if field == layout.rwbs => (event.op, event.flags) = parse_rwbs(text),
-            Value::Bytes(text) if field == layout.comm => comm = Comm::of(text),
-            Value::Bytes(text) if field == layout.cmd => is_command = !text.trim_ascii().is_empty(),
-            Value::Varint(value) => match field {
-                1 => event.device = device(value),
-                2 => event.sector = Sector(value),
-                3 => third = value,
-                field if field == layout.bytes => bytes = value,
-                // Negative numbers have ten bytes; their low 32 bits are the number.
-                field if field == layout.error || is_completion && field == COMPLETE_ERROR => {
-                    error = Some(errno(value as i32));
-                }
-                field if field == layout.ioprio => event.ioprio = u16::try_from(value).ok(),
-                field if field == layout.from[0] => from.0 = device(value),
-                field if field == layout.from[1] => from.1 = Sector(value),
-                _ => {}
-            },
-            _ => {}
+            Value::Varint(value) => {
+                numbers[place] = value;
+                present |= 1 << place;
+            }
+            Value::Bytes(text) => texts[place] = Some(text),
+            Value::Fixed64(_) | Value::Fixed32(_) => {}
         }
     }
     if fields.is_damaged() {
         return Parsed::Damaged;
     }
-    // Fields with the value 0 may be absent.
-    let shows_error = layout.error > 0;
-    event.error = error.or(shows_error.then_some(0));
-    if is_command {
+    let number = |field: u32| numbers[field as usize];
+    let is_present = |field: u32| present & 1 << field != 0;
+    let text = |field: u32| texts[field as usize];
+    let mut event = BlockEvent::new(Timestamp(0), layout.kind, device(number(DEVICE)));
+    event.flags_known = Flags::KNOWN_FROM_RWBS;
+    event.sector = Sector(number(SECTOR));
+    if let Some(text) = text(layout.rwbs) {
+        (event.op, event.flags) = parse_rwbs(text);
+    }
+    let comm = text(layout.comm).map(Comm::of).unwrap_or_default();
+    if text(layout.cmd).is_some_and(|command| !command.trim_ascii().is_empty()) {
         event.op = Op::Other;
     }
+    if is_present(layout.ioprio) {
+        event.ioprio = u16::try_from(number(layout.ioprio)).ok();
+    }
+    // Fields with the value 0 may be absent.
+    if layout.error != ABSENT {
+        let is_new = matches!(layout.kind, EventKind::Complete) && is_present(COMPLETE_ERROR);
+        let error = number(if is_new { COMPLETE_ERROR } else { layout.error });
+        // Negative numbers have ten bytes; their low 32 bits are the number.
+        event.error = Some(errno(error as i32));
+    }
+    let third = number(THIRD);
     match &mut event.kind {
         EventKind::Split { new_sector } => *new_sector = Sector(third),
         EventKind::Remap { from_device, from_sector }
-        | EventKind::RequestRemap { from_device, from_sector } => (*from_device, *from_sector) = from,
+        | EventKind::RequestRemap { from_device, from_sector } => {
+            (*from_device, *from_sector) = (device(number(layout.from[0])), Sector(number(layout.from[1])));
+        }
         _ => {}
     }
+    let bytes = number(layout.bytes);
     // Old kernels store a size of 0 bytes for all requests except passthrough commands.
     if bytes > 0 {
         event.bytes = ByteCount(bytes);

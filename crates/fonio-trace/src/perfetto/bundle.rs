@@ -90,12 +90,17 @@ pub(super) struct Event {
     pub cpu: u32,
     /// The data source: a number for each packet sequence with ftrace events.
     pub source: u16,
-    /// Whether later events were given out before this one.
-    pub late: bool,
     pub item: Item,
 }
 
 impl Event {
+    fn set_cpu(&mut self, cpu: u32) {
+        self.cpu = cpu;
+        if let Item::Block { event, .. } = &mut self.item {
+            event.cpu = Some(cpu);
+        }
+    }
+
     /// Returns whether both are records of the same event.
     pub fn is_same(&self, other: &Event) -> bool {
         self.time == other.time
@@ -166,25 +171,24 @@ impl Bundle {
 /// time.
 pub(super) fn parse(message: &[u8], source: u16, events: &mut Vec<Event>) -> Bundle {
     let mut bundle = Bundle::default();
-    let mut header = Fields::of(message);
-    for (number, value) in header.by_ref() {
+    let begin = events.len();
+    let mut fields = Fields::of(message);
+    for (number, value) in fields.by_ref() {
         match (number, value) {
-            (1, Value::Varint(cpu)) => bundle.cpu = cpu.min(CPUS_MAX) as u32,
+            (2, Value::Bytes(event)) => self::event(event, source, &mut bundle, events),
+            (1, Value::Varint(cpu)) => {
+                bundle.cpu = cpu.min(CPUS_MAX) as u32;
+                // It is written before the events, but need not be.
+                events[begin..].iter_mut().for_each(|event| event.set_cpu(bundle.cpu));
+            }
             (3, Value::Varint(lost)) => bundle.lost = lost != 0,
+            (4, Value::Bytes(compact)) => self::compact(compact, source, &mut bundle, events),
             (5, Value::Varint(clock)) => bundle.clock = FtraceClock::of(clock),
             (10, Value::Varint(end)) => bundle.previous_end = end,
             _ => {}
         }
     }
-    bundle.damaged += u64::from(header.is_damaged());
-    let begin = events.len();
-    for (number, value) in Fields::of(message) {
-        match (number, value) {
-            (2, Value::Bytes(event)) => self::event(event, source, &mut bundle, events),
-            (4, Value::Bytes(compact)) => self::compact(compact, source, &mut bundle, events),
-            _ => {}
-        }
-    }
+    bundle.damaged += u64::from(fields.is_damaged());
     events[begin..].sort_by_key(|event| event.time);
     bundle
 }
@@ -223,7 +227,7 @@ fn event(message: &[u8], source: u16, bundle: &mut Bundle, events: &mut Vec<Even
         },
     };
     match item {
-        Some(item) => events.push(Event { time, cpu: bundle.cpu, source, late: false, item }),
+        Some(item) => events.push(Event { time, cpu: bundle.cpu, source, item }),
         None => bundle.damaged += 1,
     }
 }
@@ -333,7 +337,7 @@ fn compact(message: &[u8], source: u16, bundle: &mut Bundle, events: &mut Vec<Ev
     let cpu = bundle.cpu;
     let mut add = |time: u64, item| {
         bundle.see(time);
-        events.push(Event { time, cpu, source, late: false, item });
+        events.push(Event { time, cpu, source, item });
     };
     let mut time = 0_u64;
     let switches = packed(columns[1]).zip(packed(columns[2])).zip(packed(columns[3])).zip(packed(columns[6]));

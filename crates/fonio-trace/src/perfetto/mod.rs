@@ -280,11 +280,13 @@ impl TraceReader for PerfettoReader {
         let mut packet = Vec::new();
         let mut packets = 0;
         loop {
+            let mut order = std::mem::take(&mut self.state.order);
             while batch.events.len() < BATCH_EVENTS
-                && let Some(event) = self.state.order.next()
+                && let Some((event, is_late)) = order.next()
             {
-                self.state.event(event, batch);
+                self.state.event(event, is_late, batch);
             }
+            self.state.order = order;
             if batch.events.len() >= BATCH_EVENTS || packets >= BATCH_PACKETS || self.finished {
                 break;
             }
@@ -468,7 +470,7 @@ impl State {
             batch.lost.push(gap.lost);
             let (after, time) = (gap.lost.after.0, gap.lost.before.0);
             let item = Item::Gap { after };
-            events.insert(0, Event { time, cpu: bundle.cpu, source, late: false, item });
+            events.insert(0, Event { time, cpu: bundle.cpu, source, item });
         }
         if let Some((first, last)) = bundle.span {
             batch.instants.see_all([Timestamp(first), Timestamp(last)].into_iter());
@@ -557,15 +559,15 @@ impl State {
     }
 
     /// Handles the next event in the order of time.
-    fn event(&mut self, event: Event, batch: &mut Batch) {
+    fn event(&mut self, event: &Event, is_late: bool, batch: &mut Batch) {
         let at = Timestamp(event.time);
         self.latest = self.latest.max(at);
-        if event.late {
+        if is_late {
             // The state of the threads between this event and the ones before it is unknown.
             self.sleeps.forget();
             self.syncs.forget();
         } else {
-            self.scheduled(&event, at, batch);
+            self.scheduled(event, at, batch);
         }
         let mut name = |tid, comm| batch.threads.extend(self.names.event(tid, comm, at));
         match &event.item {

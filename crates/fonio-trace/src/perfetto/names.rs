@@ -17,6 +17,9 @@ const KEPT_MAX: usize = 32 << 10;
 /// Maximum number of bytes of a package's name; Android allows 255.
 const NAME_BYTES_MAX: usize = 255;
 
+/// Number of threads whose last name from an event is kept for a fast comparison.
+const RECENT: usize = 64;
+
 /// Number of user ids of each Android user: `uid / 100000` is the user, `uid % 100000` the app.
 const UIDS_OF_USER: u32 = 100_000;
 
@@ -33,9 +36,13 @@ struct Process {
 }
 
 /// The names that were seen.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Names {
     seen: SeenThreads,
+    /// The threads of which the last event had this name, each in the place of its number, and the generation of `seen`.
+    /// The same name in the next event says nothing new.
+    recent: [Option<(u32, Comm)>; RECENT],
+    generation: u64,
     comms: FxHashMap<u32, Comm>,
     processes: FxHashMap<u32, Process>,
     /// The process of each thread.
@@ -43,9 +50,40 @@ pub(super) struct Names {
     packages: FxHashMap<u32, String>,
 }
 
+impl Default for Names {
+    fn default() -> Names {
+        Names {
+            seen: SeenThreads::default(),
+            recent: [None; RECENT],
+            generation: 0,
+            comms: FxHashMap::default(),
+            processes: FxHashMap::default(),
+            pids: FxHashMap::default(),
+            packages: FxHashMap::default(),
+        }
+    }
+}
+
 impl Names {
     /// Records a thread's name from an event; returns a row if it is new.
+    #[inline]
     pub fn event(&mut self, tid: u32, comm: &Comm, at: Timestamp) -> Option<Thread> {
+        let place = tid as usize % RECENT;
+        if self.recent[place]
+            .is_some_and(|(known, name)| known == tid && (name == *comm || comm.is_unknown()))
+        {
+            return None;
+        }
+        let row = self.event_of_other(tid, comm, at);
+        if self.seen.generation() != self.generation {
+            self.generation = self.seen.generation();
+            self.recent = [None; RECENT];
+        }
+        self.recent[place] = Some((tid, *comm));
+        row
+    }
+
+    fn event_of_other(&mut self, tid: u32, comm: &Comm, at: Timestamp) -> Option<Thread> {
         if comm.known().is_some() && (self.comms.len() < KEPT_MAX || self.comms.contains_key(&tid)) {
             self.comms.insert(tid, *comm);
         }
@@ -120,6 +158,7 @@ impl Names {
             return;
         }
         self.pids.insert(tid, pid);
+        self.recent[tid as usize % RECENT] = None;
         // A name from an event is better: the process tree has the start of the command line.
         let comm = *self.comms.entry(tid).or_insert(comm);
         // The row is returned even if only the user is new.

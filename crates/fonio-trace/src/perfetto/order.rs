@@ -12,11 +12,10 @@
 //! A trace whose rounds never end (only one processor has events, or a sequence stops early) is given out in
 //! halves of [`PENDING_MAX`] events. Events that come after later events were given out are counted.
 
-use std::collections::VecDeque;
-
 use fonio_core::Instants;
 
 use super::bundle::{Event, Item};
+use crate::waiting::{Ready, Waiting};
 
 /// Maximum number of events that wait for the end of a round: five times the largest number in a trace of 2.4
 /// million events that the recorder drained every 100 ms.
@@ -24,6 +23,10 @@ const PENDING_MAX: usize = 256 << 10;
 
 /// Maximum number of packet sequences with ftrace events. Further sequences share the rounds of the last one.
 const SOURCES_MAX: usize = 64;
+
+/// Maximum number of events of the same time among which the same event of another data source is searched. Processors have
+/// at most one event in a nanosecond.
+const SAME_TIME_MAX: usize = 1024;
 
 /// The rounds of one packet sequence.
 #[derive(Debug, Default)]
@@ -38,12 +41,14 @@ struct Rounds {
     complete: u64,
 }
 
+/// Decides about an event that is about to become ready; see [`Waiting::release_until`].
+type Decide<'a> = &'a mut dyn FnMut(u64, &Event, Ready<'_, Event>) -> Option<bool>;
+
 /// The events that were read but not given out.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     sources: Vec<Rounds>,
-    pending: Vec<Event>,
-    ready: VecDeque<Event>,
+    waiting: Waiting<Event>,
     given_until: u64,
     /// Number of events that came too late to be sorted.
     pub late: u64,
@@ -78,46 +83,45 @@ impl Order {
                 rounds.latest = rounds.latest.max(event.time);
             }
         }
-        self.pending.append(events);
+        for event in events.drain(..) {
+            self.waiting.add(event.time, event);
+        }
         let complete = self.sources.iter().map(|rounds| rounds.complete).min().unwrap_or(0);
         if falls && complete > self.given_until {
-            self.pending.sort_by_key(|event| event.time);
-            let count = self.pending.partition_point(|event| event.time <= complete);
-            self.give(count);
+            self.give(|waiting, decide| waiting.release_until(complete, decide));
             self.given_until = complete;
         }
-        if self.pending.len() >= PENDING_MAX {
-            self.pending.sort_by_key(|event| event.time);
-            let count = self.pending.len() / 2;
-            let until = self.pending[count - 1].time;
-            self.give(count);
+        if self.waiting.len() >= PENDING_MAX {
+            let until = self.give(|waiting, decide| waiting.release_half(decide));
             self.given_until = self.given_until.max(until);
         }
     }
 
     /// Makes all remaining events ready, at the end of the trace.
     pub fn finish(&mut self) {
-        self.pending.sort_by_key(|event| event.time);
-        self.give(self.pending.len());
+        self.give(|waiting, decide| waiting.release_until(u64::MAX, decide));
     }
 
-    /// Moves the first events to the events that are ready.
-    fn give(&mut self, count: usize) {
-        for mut event in self.pending.drain(..count) {
-            let mut before = self.ready.iter().rev().take_while(|other| other.time == event.time);
-            let is_repeated = |other: &Event| other.source != event.source && other.is_same(&event);
-            if self.sources.len() > 1 && before.any(is_repeated) {
-                self.repeated += 1;
-                continue;
+    /// Makes the events ready that `release` chooses.
+    fn give<R>(&mut self, release: impl FnOnce(&mut Waiting<Event>, Decide<'_>) -> R) -> R {
+        let (has_repeats, given_until) = (self.sources.len() > 1, self.given_until);
+        let (late, repeated) = (&mut self.late, &mut self.repeated);
+        release(&mut self.waiting, &mut |time, event, ready| {
+            let is_repeated = |other: &Event| other.source != event.source && other.is_same(event);
+            let same_time = ready.latest_first().take_while(|other| other.time == time);
+            if has_repeats && same_time.take(SAME_TIME_MAX).any(is_repeated) {
+                *repeated += 1;
+                return None;
             }
-            event.late = event.time < self.given_until && !matches!(event.item, Item::Gap { .. });
-            self.late += u64::from(event.late);
-            self.ready.push_back(event);
-        }
+            let is_late = time < given_until && !matches!(event.item, Item::Gap { .. });
+            *late += u64::from(is_late);
+            Some(is_late)
+        })
     }
 
-    /// Returns the next event in the order of time.
-    pub fn next(&mut self) -> Option<Event> {
-        self.ready.pop_front()
+    /// Returns the next event in the order of time, and whether later events were given out before it.
+    #[inline]
+    pub fn next(&mut self) -> Option<(&Event, bool)> {
+        self.waiting.next()
     }
 }

@@ -52,39 +52,47 @@ impl<'a> Fields<'a> {
         self.damaged
     }
 
-    #[inline]
+    #[inline(always)]
     fn field(&mut self) -> Option<(u32, Value<'a>)> {
-        let (tag, rest) = varint(self.rest)?;
+        let (tag, rest) = tag_or_length(self.rest)?;
         let number = u32::try_from(tag >> 3).ok().filter(|number| *number > 0)?;
-        let (value, rest) = match tag & 7 {
-            0 => {
-                let (value, rest) = varint(rest)?;
-                (Value::Varint(value), rest)
-            }
-            1 => {
-                let (value, rest) = rest.split_first_chunk()?;
-                (Value::Fixed64(u64::from_le_bytes(*value)), rest)
-            }
-            2 => {
-                let (length, rest) = varint(rest)?;
-                let (value, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-                (Value::Bytes(value), rest)
-            }
-            5 => {
-                let (value, rest) = rest.split_first_chunk()?;
-                (Value::Fixed32(u32::from_le_bytes(*value)), rest)
-            }
-            _ => return None,
+        // Nearly all fields have one of the first two types.
+        let (value, rest) = if tag & 7 == 0 {
+            let (value, rest) = varint(rest)?;
+            (Value::Varint(value), rest)
+        } else if tag & 7 == 2 {
+            let (length, rest) = tag_or_length(rest)?;
+            let (value, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+            (Value::Bytes(value), rest)
+        } else {
+            fixed(tag, rest)?
         };
         self.rest = rest;
         Some((number, value))
     }
 }
 
+/// Reads a value of four or eight bytes. Such values are rare; separate code keeps the two branches of the others fast.
+#[cold]
+#[inline(never)]
+fn fixed(tag: u64, rest: &[u8]) -> Option<(Value<'_>, &[u8])> {
+    Some(match tag & 7 {
+        1 => {
+            let (value, rest) = rest.split_first_chunk()?;
+            (Value::Fixed64(u64::from_le_bytes(*value)), rest)
+        }
+        5 => {
+            let (value, rest) = rest.split_first_chunk()?;
+            (Value::Fixed32(u32::from_le_bytes(*value)), rest)
+        }
+        _ => return None,
+    })
+}
+
 impl<'a> Iterator for Fields<'a> {
     type Item = (u32, Value<'a>);
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<(u32, Value<'a>)> {
         if self.rest.is_empty() || self.damaged {
             return None;
@@ -97,7 +105,7 @@ impl<'a> Iterator for Fields<'a> {
 
 /// Reads an integer at the start of `bytes`; returns it and the remaining bytes. `None` if it is cut short or
 /// has more than ten bytes.
-#[inline]
+#[inline(always)]
 pub(super) fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     match bytes.split_first() {
         // Most tags, sizes and numbers have one byte.
@@ -106,8 +114,20 @@ pub(super) fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     }
 }
 
+/// Reads an integer as [`varint`] does. Most tags and lengths have one or two bytes.
+#[inline(always)]
+fn tag_or_length(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    match bytes {
+        [first, rest @ ..] if *first < 0x80 => Some((u64::from(*first), rest)),
+        [first, second, rest @ ..] if *second < 0x80 => {
+            Some((u64::from(*first & 0x7f) | u64::from(*second) << 7, rest))
+        }
+        _ => varint_by_bytes(bytes),
+    }
+}
+
 /// Reads an integer as [`varint`] does. An integer of up to eight bytes is read without a branch for each byte.
-#[inline]
+#[inline(always)]
 fn long_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let Some(chunk) = bytes.first_chunk() else { return varint_by_bytes(bytes) };
     let word = u64::from_le_bytes(*chunk);
@@ -181,6 +201,7 @@ mod tests {
         ) {
             let bytes = [more, rest].concat();
             proptest::prop_assert_eq!(varint(&bytes), varint_by_bytes(&bytes));
+            proptest::prop_assert_eq!(tag_or_length(&bytes), varint_by_bytes(&bytes));
         }
     }
 }

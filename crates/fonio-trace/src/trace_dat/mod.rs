@@ -154,10 +154,10 @@ impl TraceDatReader {
 impl State {
     /// Handles a record in the order of time.
     fn record(&mut self, cpu: u32, record: Record<'_>, batch: &mut Batch) {
-        let block = self.blocks.as_ref().and_then(|blocks| blocks.decode(record, Some(cpu)));
-        if let Some(event) = block {
+        let block = self.blocks.as_ref().and_then(|blocks| blocks.decode_named(record, Some(cpu)));
+        if let Some((event, comm)) = block {
             if let Some(tid) = event.tid {
-                let (comm, origin) = match self.blocks.as_ref().and_then(|blocks| blocks.comm(record.data)) {
+                let (comm, origin) = match comm {
                     Some(comm) => (Some(comm), NameOrigin::Event),
                     None => (self.names.get(&tid).map(|name| name.as_bytes()), NameOrigin::Columns),
                 };
@@ -258,13 +258,15 @@ impl TraceReader for TraceDatReader {
         for _ in 0..BATCH_RECORDS {
             let state = &mut self.state;
             let more = self.records.next(|cpu, record| state.record(cpu, record, batch))?;
-            let trouble = self.records.take_trouble();
-            for gap in &trouble.lost {
-                state.sleeps.gap(gap.cpu, gap.after, gap.before);
-                state.syncs.forget();
+            if self.records.has_trouble() {
+                let trouble = self.records.take_trouble();
+                for gap in &trouble.lost {
+                    state.sleeps.gap(gap.cpu, gap.after, gap.before);
+                    state.syncs.forget();
+                }
+                batch.lost.extend(trouble.lost);
+                batch.diagnostics.extend(trouble.diagnostics);
             }
-            batch.lost.extend(trouble.lost);
-            batch.diagnostics.extend(trouble.diagnostics);
             if !more {
                 self.ended = true;
                 state.finish(batch);

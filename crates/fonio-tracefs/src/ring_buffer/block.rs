@@ -83,8 +83,17 @@ impl Number {
         plain.then_some(Number { offset: field.offset, size: field.size })
     }
 
+    #[inline]
     pub(super) fn get(self, record: &[u8], order: ByteOrder) -> Option<u64> {
-        order.unsigned(record, self.offset, self.size)
+        // Nearly all fields begin at least eight bytes before the end of the record, so one load reads any size.
+        let Some(bytes) = record.get(self.offset..).and_then(|rest| rest.first_chunk::<8>()) else {
+            return order.unsigned(record, self.offset, self.size);
+        };
+        let unused = 8 * (8 - self.size as u32);
+        Some(match order {
+            ByteOrder::Little => u64::from_le_bytes(*bytes) << unused >> unused,
+            ByteOrder::Big => u64::from_be_bytes(*bytes) >> unused,
+        })
     }
 
     /// Reads a sector; a sector of -1 stays -1 even if `sector_t` has only 4 bytes.
@@ -211,13 +220,19 @@ impl BlockDecoder {
         }
     }
 
-    /// Returns the name of the running thread, if the event contains it.
-    pub fn comm<'r>(&self, record: &'r [u8]) -> Option<&'r [u8]> {
-        self.layout(record)?.comm.as_ref()?.text(record, self.order)
-    }
-
     /// Decodes one record; `None` if the record is too short or is not a block event.
     pub fn decode(&self, record: Record<'_>, cpu: Option<u32>) -> Option<BlockEvent> {
+        self.decode_named(record, cpu).map(|(event, _)| event)
+    }
+
+    /// Decodes one record as [`BlockDecoder::decode`] does, and also returns the name of the running thread, if the event
+    /// contains it.
+    #[inline]
+    pub fn decode_named<'r>(
+        &self,
+        record: Record<'r>,
+        cpu: Option<u32>,
+    ) -> Option<(BlockEvent, Option<&'r [u8]>)> {
         let (data, order) = (record.data, self.order);
         let layout = self.layout(data)?;
         let number = |field: Option<Number>| field.and_then(|field| field.get(data, order));
@@ -263,7 +278,7 @@ impl BlockDecoder {
             },
             Shape::Unplug => EventKind::Unplug { count: number(layout.count).unwrap_or(0) as u32 },
         };
-        Some(BlockEvent {
+        let event = BlockEvent {
             time: record.time,
             kind,
             device,
@@ -276,6 +291,7 @@ impl BlockDecoder {
             tid: number(layout.pid).and_then(|pid| u32::try_from(pid).ok()),
             ioprio: number(layout.ioprio).map(|ioprio| ioprio as u16),
             error: number(layout.error).map(|error| error as u32 as i32),
-        })
+        };
+        Some((event, layout.comm.as_ref().and_then(|field| field.text(data, order))))
     }
 }

@@ -131,8 +131,19 @@ impl Field {
     }
 }
 
+#[inline]
 pub(super) fn until_nul(bytes: &[u8]) -> &[u8] {
-    &bytes[..bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len())]
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        // The lowest of these bits belongs to the first byte that is zero.
+        let zeros = word.wrapping_sub(0x0101_0101_0101_0101) & !word & 0x8080_8080_8080_8080;
+        if zeros != 0 {
+            return &bytes[..8 * index + zeros.trailing_zeros() as usize / 8];
+        }
+    }
+    let end = rest.iter().position(|&byte| byte == 0).unwrap_or(rest.len());
+    &bytes[..bytes.len() - rest.len() + end]
 }
 
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
@@ -238,6 +249,14 @@ mod tests {
             ),
         ] {
             expected.assert_eq(&EventFormat::parse(text).unwrap_err().to_string());
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_text_ends_at_its_first_nul(bytes in proptest::collection::vec(proptest::sample::select(vec![0, 1, 127, 128, 255]), 0..40)) {
+            let naive: Vec<u8> = bytes.iter().copied().take_while(|byte| *byte != 0).collect();
+            proptest::prop_assert_eq!(until_nul(&bytes), naive);
         }
     }
 

@@ -126,6 +126,11 @@ impl<S: PageSource> MergedRecords<S> {
         Ok(true)
     }
 
+    /// Returns whether lost events or damaged pages were found since the last call of [`MergedRecords::take_trouble`].
+    pub fn has_trouble(&self) -> bool {
+        !self.trouble.lost.is_empty() || !self.trouble.diagnostics.is_empty()
+    }
+
     /// Returns and clears the lost events and damaged pages found since the last call.
     pub fn take_trouble(&mut self) -> Trouble {
         std::mem::take(&mut self.trouble)

@@ -60,14 +60,14 @@ impl<S: PageSource> RingBufferReader<S> {
             }
             let (decoder, threads) = (&self.decoder, &mut self.threads);
             more = self.records.next(|cpu, record| {
-                let Some(event) = decoder.decode(record, Some(cpu)) else {
+                let Some((event, comm)) = decoder.decode_named(record, Some(cpu)) else {
                     batch.instants.see(record.time);
                     look(record, None);
                     return;
                 };
                 look(record, Some(&event));
                 batch.events.push(event);
-                if let (Some(tid), Some(comm)) = (event.tid, decoder.comm(record.data)) {
+                if let (Some(tid), Some(comm)) = (event.tid, comm) {
                     let seen = threads.seen(tid, None, Some(comm), NameOrigin::Event, event.time);
                     batch.threads.extend(seen);
                 }

@@ -47,10 +47,13 @@ fn packets(random: &mut Random) -> Vec<Message> {
             let thread =
                 Message::new().bytes(1, b"name").number(2, u64::from(tid)).number(4, random.below(4));
             let thread = thread.bytes(5, b"next").number(6, random.below(5));
+            let file = Message::new().number(1, 4096).bytes(2, b"app").number(4, random.below(4) * 8);
+            let file = file.number(5, 8).bytes(6, b"/data/a").number(7, u64::from(tid));
+            let sync = Message::new().bytes(1, b"app").number(3, 8).bytes(4, b"/data/a").number(5, u64::from(tid));
             let reason = Message::new().number(1, u64::from(tid)).number(2, 1).number(3, random.below(2));
             bundle = bundle.message(
                 2,
-                &match random.below(10) {
+                &match random.below(14) {
                     0 => event(time, tid, 45, &request.number(4, 4096).bytes(5, b"WS").bytes(6, b"comm")),
                     1 => event(time, tid, 125, &request.bytes(5, b"WS").number(7, 0)),
                     2 => event(time, tid, 119, &request.bytes(4, b"R").bytes(5, b"comm")),
@@ -59,6 +62,11 @@ fn packets(random: &mut Random) -> Vec<Message> {
                     5 => event(time, tid, 3, &Message::new().bytes(2, print(random))),
                     6 => event(time, tid, 43 + random.below(2) as u32, &request),
                     7 => event(time, tid, 255 + random.below(2) as u32, &request),
+                    8 => event(time, tid, 432 + 2 * random.below(2) as u32, &file.clone()),
+                    9 => event(time, tid, 431 + 2 * random.below(2) as u32, &request),
+                    10 => event(time, tid, 435 + random.below(2) as u32, &sync.clone()),
+                    11 => event(time, tid, 65_536 + random.below(2) as u32, &request),
+                    12 => event(time, tid, 327, &Message::new().bytes(1, b"writeback_start")),
                     _ => event(time, tid, 4, &thread),
                 },
             );
@@ -69,6 +77,10 @@ fn packets(random: &mut Random) -> Vec<Message> {
         bundle = match random.below(4) {
             0 => bundle.message(4, &compact),
             1 => bundle.number(3, 1).number(10, time),
+            2 => {
+                let name = Message::new().bytes(1, b"jbd2_start_commit");
+                bundle.message(11, &Message::new().number(1, 65_536).message(2, &name))
+            }
             _ => bundle.number(5, random.below(5)),
         };
         all.push(packet(1 + random.below(2) as u32, &bundle).number(42, random.below(2)));
@@ -149,6 +161,8 @@ fuzz_target!(
         assert_eq!(whole.waits, steps.waits);
         assert_eq!(whole.samples, steps.samples);
         assert_eq!(whole.calls, steps.calls);
+        assert!(whole.calls.iter().all(|call| call.exited.is_none_or(|exited| exited >= call.entered)));
+        assert_eq!(whole.files, steps.files);
         assert!(whole.waits.iter().all(|wait| wait.row.ended.is_none_or(|ended| ended >= wait.row.began)));
         assert_eq!(whole.diagnostics, steps.diagnostics);
         assert!(whole.lost.iter().all(|gap| gap.before >= gap.after));

@@ -1,7 +1,7 @@
 //! Pairs the events at the begin and end of a sync call in a file system: `ext4_sync_file_enter` and
 //! `ext4_sync_file_exit`, and those of f2fs.
 
-use fonio_core::{Call, Timestamp};
+use fonio_core::{Call, Nanos, Timestamp};
 use fonio_tracefs::ring_buffer::{ByteOrder, EventFormat};
 use rustc_hash::FxHashMap;
 
@@ -10,28 +10,53 @@ use crate::event_formats::{is_of, number, thread};
 /// Maximum number of sync calls that have not ended.
 const OPEN_MAX: usize = 64 << 10;
 
+/// Maximum time between the events of the file system and of Android at the begin of one call.
+const SAME_CALL_WITHIN: Nanos = Nanos(1_000_000);
+
 /// The sync calls that have not ended, by thread.
 #[derive(Debug, Default)]
 pub(crate) struct Syncs {
-    open: FxHashMap<u32, (Timestamp, bool)>,
+    open: FxHashMap<u32, Open>,
+}
+
+/// A sync call that has not ended.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    at: Timestamp,
+    is_data: bool,
+    file_id: Option<u32>,
 }
 
 impl Syncs {
     /// Handles the begin of a sync call. `is_data` says whether it is fdatasync; f2fs says it only at the end.
     pub fn enter(&mut self, tid: u32, at: Timestamp, is_data: bool) {
-        if self.open.len() < OPEN_MAX || self.open.contains_key(&tid) {
-            self.open.insert(tid, (at, is_data));
+        self.enter_file(tid, at, is_data, None);
+    }
+
+    /// Handles the begin of a sync call of the file `file_id`, if the event shows the file. If one event of a call shows the
+    /// file and another one does not, both are the begin of this call.
+    pub fn enter_file(&mut self, tid: u32, at: Timestamp, is_data: bool, file_id: Option<u32>) {
+        let mut new = Open { at, is_data, file_id };
+        let open = self.open.get(&tid);
+        if let Some(open) = open
+            .filter(|open| open.file_id.is_some() != file_id.is_some() && at - open.at <= SAME_CALL_WITHIN)
+        {
+            let file_id = open.file_id.or(file_id);
+            new = Open { at: open.at.min(at), is_data: open.is_data || is_data, file_id };
+        }
+        if open.is_some() || self.open.len() < OPEN_MAX {
+            self.open.insert(tid, new);
         }
     }
 
     /// Handles the end of a sync call; returns the call, unless its begin was not seen.
     pub fn exit(&mut self, tid: u32, at: Timestamp, is_data: bool, result: Option<i64>) -> Option<Call> {
-        let (entered, was_data) = self.open.remove(&tid)?;
+        let Open { at: entered, is_data: was_data, file_id } = self.open.remove(&tid)?;
         Some(Call {
             call_id: 0,
             name: if is_data || was_data { "fdatasync" } else { "fsync" }.to_owned(),
             tid,
-            file_id: None,
+            file_id,
             offset: None,
             bytes: None,
             entered,

@@ -8,8 +8,10 @@
 
 use fonio_core::{BlockEvent, Timestamp};
 
-use super::block;
+use super::files::FileEvent;
+use super::unused::Unused;
 use super::wire::{Fields, Value, packed};
+use super::{block, files};
 use crate::comm::Comm;
 
 /// Maximum number of bytes of a text that a program wrote; the rest is cut off.
@@ -81,6 +83,8 @@ pub(super) enum Item {
         is_data: bool,
         result: i64,
     },
+    /// Android's kernel shows a read, write or sync of a file.
+    File(FileEvent),
 }
 
 /// An event of one processor.
@@ -169,13 +173,13 @@ impl Bundle {
 
 /// Reads the bundle `message` of the data source `source`, and appends its events to `events` in the order of
 /// time.
-pub(super) fn parse(message: &[u8], source: u16, events: &mut Vec<Event>) -> Bundle {
+pub(super) fn parse(message: &[u8], source: u16, events: &mut Vec<Event>, unused: &mut Unused) -> Bundle {
     let mut bundle = Bundle::default();
     let begin = events.len();
     let mut fields = Fields::of(message);
     for (number, value) in fields.by_ref() {
         match (number, value) {
-            (2, Value::Bytes(event)) => self::event(event, source, &mut bundle, events),
+            (2, Value::Bytes(event)) => self::event(event, source, &mut bundle, events, unused),
             (1, Value::Varint(cpu)) => {
                 bundle.cpu = cpu.min(CPUS_MAX) as u32;
                 // It is written before the events, but need not be.
@@ -185,6 +189,7 @@ pub(super) fn parse(message: &[u8], source: u16, events: &mut Vec<Event>) -> Bun
             (4, Value::Bytes(compact)) => self::compact(compact, source, &mut bundle, events),
             (5, Value::Varint(clock)) => bundle.clock = FtraceClock::of(clock),
             (10, Value::Varint(end)) => bundle.previous_end = end,
+            (11, Value::Bytes(description)) => unused.describe(description),
             _ => {}
         }
     }
@@ -194,7 +199,7 @@ pub(super) fn parse(message: &[u8], source: u16, events: &mut Vec<Event>) -> Bun
 }
 
 /// Reads one event.
-fn event(message: &[u8], source: u16, bundle: &mut Bundle, events: &mut Vec<Event>) {
+fn event(message: &[u8], source: u16, bundle: &mut Bundle, events: &mut Vec<Event>, unused: &mut Unused) {
     let (mut time, mut tid, mut flags, mut content) = (None, None, None, None);
     let mut fields = Fields::of(message);
     for (number, value) in fields.by_ref() {
@@ -215,8 +220,9 @@ fn event(message: &[u8], source: u16, bundle: &mut Bundle, events: &mut Vec<Even
     let item = match number {
         4 | 17 | 18 | 20 | 21 | 235 | 236 => scheduler(number, content, tid, flags),
         3 | 43 | 44 | 255 | 256 => tid.and_then(|tid| of_thread(number, content, tid)),
+        431..=436 => files::parse(number, content, tid).map(Item::File),
         _ => match block::parse(number, content) {
-            block::Parsed::Other => return,
+            block::Parsed::Other => return unused.count(number, content),
             block::Parsed::Damaged => None,
             block::Parsed::Block(mut event, comm) => {
                 event.time = Timestamp(time);

@@ -2,8 +2,9 @@
 //! benchmarks write them.
 //!
 //! `packets.rs` splits the stream, `bundle.rs` and `block.rs` read events, `order.rs` sorts them by time,
-//! `names.rs` follows the names of threads, `frames.rs` the frames of apps, `counters.rs` reads counters of the
-//! machine, `loss.rs` finds lost events. All other kinds of packets are skipped.
+//! `names.rs` follows the names of threads, `files.rs` the reads and writes of files, `frames.rs` the frames of apps,
+//! `counters.rs` reads counters of the machine, `loss.rs` finds lost events, and `unused.rs` counts events of storage that
+//! have no row. All other kinds of packets are skipped.
 //!
 //! Block events become requests like those of any other source. Most app developers' traces have no such events,
 //! but show which threads were blocked: a row of [`Wait`](fonio_core::Wait) for each wait in state D.
@@ -14,6 +15,7 @@ mod counters;
 #[cfg(any(test, feature = "oracle"))]
 #[doc(hidden)]
 pub mod encode;
+mod files;
 mod frames;
 mod loss;
 mod names;
@@ -21,6 +23,7 @@ mod order;
 mod packets;
 #[cfg(test)]
 mod tests;
+mod unused;
 mod wire;
 
 use std::io::{self, Cursor, Read, Take};
@@ -36,11 +39,13 @@ use crate::input::Input;
 use crate::scheduling::{Sleeps, Switch, WakeUp, left_of_state};
 use crate::syncs::Syncs;
 use bundle::{Event, FtraceClock, Item};
+use files::{FileEvent, Files};
 use frames::Frames;
 use loss::Loss;
 use names::Names;
 use order::Order;
 use packets::{Found, Packets};
+use unused::Unused;
 use wire::{Fields, Value};
 
 /// Maximum numbers of events and packets in a batch.
@@ -146,7 +151,9 @@ struct State {
     sleeps: Sleeps,
     marks: Marks,
     syncs: Syncs,
+    files: Files,
     frames: Frames,
+    unused: Unused,
     /// The clock of the times of packets, for sequences that name one for all packets.
     packet_clocks: FxHashMap<u32, u64>,
     /// The time since boot minus the monotonic time, which stops in suspend.
@@ -188,7 +195,9 @@ impl PerfettoReader {
                 sleeps: Sleeps::default(),
                 marks: Marks::default(),
                 syncs: Syncs::default(),
+                files: Files::default(),
                 frames: Frames::default(),
+                unused: Unused::default(),
                 packet_clocks: FxHashMap::default(),
                 boot_over_monotonic: None,
                 unclocked_frames: 0,
@@ -430,7 +439,7 @@ impl State {
         self.has_bundles = true;
         let source = self.order.source(sequence);
         let mut events = std::mem::take(&mut self.events);
-        let bundle = bundle::parse(message, source, &mut events);
+        let bundle = bundle::parse(message, source, &mut events, &mut self.unused);
         // The numbers of functions belong to the packet sequence and change over time.
         for event in &mut events {
             if let Item::BlockedReason { caller, .. } = &mut event.item {
@@ -566,6 +575,7 @@ impl State {
             // The state of the threads between this event and the ones before it is unknown.
             self.sleeps.forget();
             self.syncs.forget();
+            self.files.forget();
         } else {
             self.scheduled(event, at, batch);
         }
@@ -588,6 +598,19 @@ impl State {
             Item::SyncEnter { tid, is_data } => self.syncs.enter(*tid, at, *is_data),
             Item::SyncExit { tid, is_data, result } => {
                 batch.calls.extend(self.syncs.exit(*tid, at, *is_data, Some(*result)));
+            }
+            Item::File(FileEvent::Begun(begun)) => {
+                name(begun.tid, &begun.comm);
+                self.files.begin(begun, at, &mut batch.files);
+            }
+            Item::File(FileEvent::Ended(place)) => batch.calls.extend(self.files.end(*place, at)),
+            Item::File(FileEvent::SyncBegun(begun)) => {
+                name(begun.tid, &begun.comm);
+                let file_id = self.files.file(begun, at, &mut batch.files);
+                self.syncs.enter_file(begun.tid, at, false, file_id);
+            }
+            Item::File(FileEvent::SyncEnded { tid }) => {
+                batch.calls.extend(self.syncs.exit(*tid, at, false, None));
             }
             Item::Block { event, comm } => {
                 if let Some(tid) = event.tid {
@@ -647,6 +670,21 @@ impl State {
             );
             add(Severity::Note, "unclocked-counters", message);
         }
+        self.files.forget();
+        if self.files.without_end > 0 {
+            let message = format!(
+                "{} reads and writes of files were left out, because their end is unknown.",
+                self.files.without_end
+            );
+            add(Severity::Note, "calls-without-end", message);
+        }
+        if self.files.are_many {
+            let message = "The trace names more than 65536 files; calls on further files have no file.";
+            add(Severity::Warning, "many-files", message.to_owned());
+        }
+        if let Some(message) = self.unused.message() {
+            add(Severity::Note, "unused-events", message);
+        }
         if self.sleeps.cut > 0 {
             let message = format!(
                 "{} waits were left out, because events were lost before their end.",
@@ -675,6 +713,7 @@ impl State {
             Item::Gap { after } => {
                 self.sleeps.gap(Some(cpu), Timestamp(*after), at);
                 self.syncs.forget();
+                self.files.forget();
             }
             Item::Switch { from, state, to, .. } => {
                 let is_in_sync = self.syncs.is_in(*to);
@@ -695,7 +734,8 @@ impl State {
             | Item::Named { .. }
             | Item::Print { .. }
             | Item::SyncEnter { .. }
-            | Item::SyncExit { .. } => {}
+            | Item::SyncExit { .. }
+            | Item::File(_) => {}
         }
     }
 }

@@ -217,6 +217,137 @@ fn a_compact_wake_up_shows_the_waker_if_its_flags_do() {
     assert_eq!(waits(None), [(7, None, None), (8, None, Some(0))]);
 }
 
+/// Returns an event at the begin of a read (432), a write (434) or a sync (436) of a file.
+fn file_begun(time: u64, number: u32, tid: u32, inode: u64, offset: u64) -> Message {
+    let path = format!("/data/app/{inode}.db");
+    let content = match number {
+        436 => {
+            Message::new().bytes(1, b"app").number(3, inode).bytes(4, path.as_bytes()).number(5, tid.into())
+        }
+        _ => {
+            let content = Message::new().number(1, 4096).bytes(2, b"app").number(3, 1 << 20).number(4, inode);
+            content.number(5, offset).bytes(6, path.as_bytes()).number(7, tid.into())
+        }
+    };
+    event(time, tid, number, &content)
+}
+
+/// Returns an event at the end of a read (431), a write (433) or a sync (435); it happens on the thread `tid`.
+fn file_ended(time: u64, number: u32, tid: u32, inode: u64, offset: u64) -> Message {
+    event(time, tid, number, &Message::new().number(1, 0).number(2, inode).number(3, offset))
+}
+
+/// The calls: thread, name, path, offset, bytes, begin, end and result.
+fn calls(all: &Batch) -> Vec<String> {
+    let path = |id: Option<u32>| {
+        let file = all.files.iter().find(|file| Some(file.file_id) == id);
+        file.and_then(|file| file.path.clone()).unwrap_or_else(|| "-".to_owned())
+    };
+    let show = |number: Option<i64>| number.map_or("-".to_owned(), |number| number.to_string());
+    let calls = all.calls.iter().map(|call| {
+        format!(
+            "{} {} {} at {} of {}: {}..{} = {}",
+            call.tid,
+            call.name,
+            path(call.file_id),
+            show(call.offset.map(|offset| offset as i64)),
+            show(call.bytes.map(|bytes| bytes.0 as i64)),
+            call.entered.0,
+            call.exited.expect("it ended").0,
+            show(call.result),
+        )
+    });
+    calls.collect()
+}
+
+#[test]
+fn reads_and_writes_of_android_name_the_file() {
+    let first = [
+        file_begun(10, 432, 30, 5, 0),
+        file_begun(20, 434, 31, 6, 8192),
+        file_ended(25, 433, 31, 6, 8192),
+        // The read of the same place of another file with this inode number.
+        file_begun(30, 432, 30, 7, 0),
+        file_begun(31, 432, 31, 7, 0),
+        file_begun(50, 432, 30, 8, 4096),
+        file_begun(60, 432, 30, u64::MAX, u64::MAX),
+    ];
+    // The device's interrupts stop other threads.
+    let second = [
+        file_ended(40, 431, 0, 5, 0),
+        file_ended(41, 431, 0, 7, 0),
+        file_ended(42, 431, 0, 7, 0),
+        file_ended(43, 431, 0, 9, 0),
+        file_ended(70, 431, 0, u64::MAX, u64::MAX),
+    ];
+    let bytes = trace(&[packet(1, &bundle(0, &first)), packet(1, &bundle(1, &second))]);
+    let (all, _) = read(&bytes);
+    assert_eq!(
+        calls(&all),
+        [
+            "31 write /data/app/6.db at 8192 of 4096: 20..25 = -",
+            "30 read /data/app/5.db at 0 of 4096: 10..40 = -",
+            "30 read /data/app/18446744073709551615.db at - of 4096: 60..70 = -",
+        ]
+    );
+    let files: Vec<_> = all.files.iter().map(|file| (file.file_id, file.inode, file.from.0)).collect();
+    assert_eq!(files[..3], [(0, Some(5), 10), (1, Some(6), 20), (2, Some(7), 30)]);
+    let threads: Vec<_> = all.threads.iter().map(|row| (row.tid, row.comm.as_deref())).collect();
+    assert_eq!(threads, [(30, Some("app")), (31, Some("app"))]);
+    let said = all.diagnostics.iter().find(|one| one.code == "calls-without-end").expect("it is said");
+    assert_eq!(said.message, "3 reads and writes of files were left out, because their end is unknown.");
+}
+
+#[test]
+fn syncs_of_android_name_the_file_of_the_file_system_event() {
+    let enter = |time, tid, is_data| {
+        event(time, tid, 43, &Message::new().number(1, 1).number(2, 5).number(4, is_data))
+    };
+    let exit = |time, tid| event(time, tid, 44, &Message::new().number(1, 1).number(2, 5).number(3, 0));
+    let of = |events: &[Message]| calls(&read(&trace(&[packet(1, &bundle(0, events))])).0);
+    // Android's event alone, after, and before the file system's.
+    let alone = [file_begun(10, 436, 30, 5, 0), file_ended(90, 435, 30, 5, 0)];
+    assert_eq!(of(&alone), ["30 fsync /data/app/5.db at - of -: 10..90 = -"]);
+    let after = [enter(9, 30, 1), file_begun(10, 436, 30, 5, 0), exit(80, 30), file_ended(90, 435, 30, 5, 0)];
+    assert_eq!(of(&after), ["30 fdatasync /data/app/5.db at - of -: 9..80 = 0"]);
+    let before = [file_begun(8, 436, 30, 5, 0), enter(9, 30, 0), exit(80, 30), file_ended(90, 435, 30, 5, 0)];
+    assert_eq!(of(&before), ["30 fsync /data/app/5.db at - of -: 8..80 = 0"]);
+    // The end of the first call was not recorded, and the second does not name its file.
+    let later = [file_begun(8, 436, 30, 5, 0), enter(9_000_000, 30, 0), exit(9_000_080, 30)];
+    assert_eq!(of(&later), ["30 fsync - at - of -: 9000000..9000080 = 0"]);
+}
+
+#[test]
+fn events_without_a_row_are_counted_by_name() {
+    let none = Message::new().number(1, 5);
+    let named = |name: &str| Message::new().bytes(1, name.as_bytes());
+    let describe =
+        |id: u64, name: &str| Message::new().number(1, id).bytes(2, &named(name).0).bytes(3, b"jbd2");
+    let events = [
+        event(10, 7, 41, &none),
+        event(11, 7, 41, &none),
+        event(12, 7, 406, &none),
+        event(13, 7, 327, &named("writeback_start")),
+        event(14, 7, 65_536, &none),
+        event(15, 7, 65_536, &none),
+        event(16, 7, 65_536, &none),
+        // Events of other parts of the kernel, and events without description.
+        event(17, 7, 13, &none),
+        event(18, 7, 65_537, &none),
+        request(19, 7, 45, 8),
+    ];
+    let first = bundle(0, &events).message(11, &describe(65_536, "jbd2_start_commit\x1b"));
+    let (all, _) = read(&trace(&[packet(1, &first)]));
+    let said = all.diagnostics.iter().find(|one| one.code == "unused-events").expect("it is said");
+    assert_eq!(
+        said.message,
+        "7 events were not used, because fonio has no row for them: jbd2_start_commit\\u{1b} (3), \
+         ext4_da_write_begin (2), ufshcd_command (1), writeback_start (1)."
+    );
+    let (all, _) = read(&trace(&[packet(1, &bundle(0, &[request(19, 7, 45, 8)]))]));
+    assert!(!codes(&all).contains(&"unused-events"));
+}
+
 fn print(time: u64, tid: u32, text: &str) -> Message {
     event(time, tid, 3, &Message::new().number(1, 77).bytes(2, text.as_bytes()))
 }

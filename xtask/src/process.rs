@@ -33,6 +33,12 @@ pub fn build_fonio_for_tests() -> Result<PathBuf> {
     Ok(target().join("debug/fonio"))
 }
 
+/// Builds the program `fonio-recorder` in the configuration of the tests, and returns its path.
+pub fn build_recorder_for_tests() -> Result<PathBuf> {
+    run(cargo().args(["build", "--workspace", "--bin", "fonio-recorder"]))?;
+    Ok(target().join("debug/fonio-recorder"))
+}
+
 /// Returns the path of the fonio program of a study, and the name of its configuration for results: `program`
 /// if it is set, otherwise a new build for tests.
 pub fn fonio_of_study(program: Option<&Path>) -> Result<(PathBuf, &'static str)> {

@@ -140,13 +140,6 @@ impl Running {
         self.child.stdin.take().expect("it is taken once")
     }
 
-    /// Sends bytes to the command. A command that has ended receives nothing.
-    pub(crate) fn send(&mut self, bytes: &[u8]) {
-        if let Some(input) = &mut self.child.stdin {
-            let _ = input.write_all(bytes).and_then(|()| input.flush());
-        }
-    }
-
     pub(crate) fn close_input(&mut self) {
         self.child.stdin = None;
     }

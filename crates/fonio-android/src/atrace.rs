@@ -1,7 +1,7 @@
 //! Records with Android's own `atrace`, for phones whose Perfetto may not record.
 //!
-//! A shell script on the phone starts an asynchronous trace and waits for a word. After `stop`, it prints the trace, which
-//! is compressed. If the connection is lost, its input ends, and the script ends the trace.
+//! A shell script on the phone starts an asynchronous trace and listens to fonio (`heart.rs`). After `stop`, it prints the
+//! trace, which is compressed. If fonio is lost, the script ends the trace.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -14,6 +14,7 @@ use fonio_core::ByteCount;
 
 use crate::adb::{Adb, code};
 use crate::error::AndroidError;
+use crate::heart::{Heart, SILENCE, listener};
 use crate::phone::Phone;
 
 /// The categories of atrace that show storage, blocked threads and launches.
@@ -57,6 +58,7 @@ pub(crate) fn record(
 ) -> Result<(ByteCount, bool), AndroidError> {
     let mut file = File::create(to).map_err(AndroidError::file("write", to))?;
     let mut running = adb.start_shell(&script(categories))?;
+    let heart = Heart::start(running.input());
     let mut output = running.output();
     let copied = thread::spawn(move || {
         let copied = io::copy(&mut output, &mut file)?;
@@ -68,7 +70,7 @@ pub(crate) fn record(
         thread::sleep(LOOK);
     }
     let was_stopped = Instant::now() < until && stop.load(Ordering::Relaxed);
-    running.send(b"stop\n");
+    heart.say("stop");
     let status = running.wait(READ_LIMIT, || false);
     let words = || "shell atrace".to_owned();
     let status = status.map_err(|_| AndroidError::NoAnswer { words: words(), limit: READ_LIMIT })?;
@@ -86,9 +88,10 @@ pub(crate) fn record(
 fn script(categories: &[&str]) -> String {
     format!(
         "trap '' HUP\n\
+         {}\
          atrace --async_start -b {BUFFER_KIB} {} >&2 || exit $?\n\
-         read -r word\n\
-         if [ \"$word\" = stop ]; then atrace -z --async_stop; else atrace --async_stop >/dev/null 2>&1; fi\n",
+         if listen stop; then atrace -z --async_stop; else atrace --async_stop >/dev/null 2>&1; fi\n",
+        listener(SILENCE),
         categories.join(" ")
     )
 }

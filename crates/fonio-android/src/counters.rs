@@ -52,7 +52,7 @@ pub struct AppIo {
 pub struct CounterReader {
     root: Option<Root>,
     source: AppSource,
-    names: BTreeMap<u32, Vec<String>>,
+    names: Packages,
 }
 
 /// Where the phone shows what its apps do.
@@ -88,7 +88,7 @@ impl CounterReader {
         };
         Ok(match (found, source) {
             (Err(reason), AppSource::None) => Err(reason),
-            (_, source) => Ok(CounterReader { root, source, names: BTreeMap::new() }),
+            (_, source) => Ok(CounterReader { root, source, names: Packages::new() }),
         })
     }
 
@@ -149,7 +149,7 @@ const STORAGED: &str = "dumpsys storaged";
 /// before), and a line for each app: its name, and the bytes read and written in the foreground and in the background,
 /// each without and with the charger (AOSP, `storaged_service.cpp`). Returns the end of the last span and the sums of the
 /// spans that ended after `after`; `None` if there is no span.
-fn storaged(text: &str, after: u64) -> Option<(u64, Vec<AppIo>)> {
+pub(crate) fn storaged(text: &str, after: u64) -> Option<(u64, Vec<AppIo>)> {
     let mut sums: BTreeMap<String, AppIo> = BTreeMap::new();
     let (mut last, mut is_new) = (None, false);
     for line in text.lines() {
@@ -177,7 +177,7 @@ fn storaged(text: &str, after: u64) -> Option<(u64, Vec<AppIo>)> {
 }
 
 /// Names an app by its user id.
-fn name(app: &mut AppIo, names: &BTreeMap<u32, Vec<String>>) {
+fn name(app: &mut AppIo, names: &Packages) {
     // A user of the phone has the ids from 100,000 times its number.
     let found = names.get(&app.uid).or_else(|| names.get(&(app.uid % 100_000)));
     if let Some(found) = found.filter(|_| app.packages.is_empty()) {
@@ -236,7 +236,7 @@ pub(crate) fn record(
     }
     let was_stopped = Instant::now() < until;
     let mut did = if readable.apps { since(&before, &apps(adb, root)?) } else { Vec::new() };
-    let names = if did.is_empty() { BTreeMap::new() } else { packages(adb)? };
+    let names = if did.is_empty() { Packages::new() } else { packages(adb)? };
     did.iter_mut().for_each(|app| name(app, &names));
     Ok((did, was_stopped))
 }
@@ -246,7 +246,7 @@ fn as_root(root: Option<Root>, line: &str) -> String {
 }
 
 /// The counters of each user id: bytes read, bytes written, syncs.
-type Apps = BTreeMap<u32, [u64; 3]>;
+pub(crate) type Apps = BTreeMap<u32, [u64; 3]>;
 
 fn apps(adb: &Adb, root: Option<Root>) -> Result<Apps, AndroidError> {
     let answer = adb.shell(&as_root(root, APPS))?;
@@ -258,7 +258,7 @@ fn apps(adb: &Adb, root: Option<Root>) -> Result<Apps, AndroidError> {
 
 /// Parses `/proc/uid_io/stats`: the user id; then for the foreground, and for the background, the characters read and
 /// written and the bytes read and written; then the syncs of both.
-fn parse(text: &str) -> Apps {
+pub(crate) fn parse(text: &str) -> Apps {
     let mut apps = Apps::new();
     for line in text.lines() {
         let numbers: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
@@ -279,7 +279,7 @@ fn parse(text: &str) -> Apps {
 }
 
 /// Returns what each app did between two copies, those with the most bytes first.
-fn since(before: &Apps, after: &Apps) -> Vec<AppIo> {
+pub(crate) fn since(before: &Apps, after: &Apps) -> Vec<AppIo> {
     let mut did: Vec<AppIo> = after
         .iter()
         .map(|(uid, now)| {
@@ -300,11 +300,19 @@ fn since(before: &Apps, after: &Apps) -> Vec<AppIo> {
     did
 }
 
-/// Returns the packages of each user id.
-fn packages(adb: &Adb) -> Result<BTreeMap<u32, Vec<String>>, AndroidError> {
+/// Asks the phone for the packages of each user id.
+fn packages(adb: &Adb) -> Result<Packages, AndroidError> {
     let answer = adb.shell("cmd package list packages -U 2>/dev/null || pm list packages -U")?;
-    let mut names: BTreeMap<u32, Vec<String>> = BTreeMap::new();
-    for line in answer.out.lines() {
+    Ok(packages_of(&answer.out))
+}
+
+/// The packages of each user id.
+pub(crate) type Packages = BTreeMap<u32, Vec<String>>;
+
+/// Parses lines such as `package:com.example uid:10001,1010001`.
+pub(crate) fn packages_of(text: &str) -> Packages {
+    let mut names = Packages::new();
+    for line in text.lines() {
         let Some((name, uids)) =
             line.trim().strip_prefix("package:").and_then(|rest| rest.split_once(" uid:"))
         else {
@@ -314,7 +322,7 @@ fn packages(adb: &Adb) -> Result<BTreeMap<u32, Vec<String>>, AndroidError> {
             names.entry(uid).or_default().push(printable(name).into_owned());
         }
     }
-    Ok(names)
+    names
 }
 
 #[cfg(test)]
@@ -337,6 +345,19 @@ mod tests {
         assert_eq!(storaged("Can't find service: storaged\n", 0), None);
         let huge = format!("1,2\na {0} {0} {0} {0} {0} {0} {0} {0}\n", u64::MAX);
         assert_eq!(storaged(&huge, 0).expect("a span").1[0].read, ByteCount(u64::MAX));
+    }
+
+    #[test]
+    fn packages_have_user_ids() {
+        // The text is that of AOSP's PackageManagerShellCommand; an app of two users has two ids.
+        let text = "package:com.example.notes uid:10101\npackage:com.example.maps uid:10102,1010102\n\
+                    package:android uid:1000\npackage:com.android.shell uid:1000\npackage:broken\npackage:x uid:y\n";
+        let found = packages_of(text);
+        let names = |uid: u32| found.get(&uid).map(|names| names.join(" ")).unwrap_or_default();
+        assert_eq!(names(10101), "com.example.notes");
+        assert_eq!((names(10102), names(1_010_102)), (names(10102), "com.example.maps".to_owned()));
+        assert_eq!(names(1000), "android com.android.shell");
+        assert_eq!(found.len(), 4);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! `adb.rs` runs the client and finds the phone, `phone.rs` asks the phone for facts, and `ways.rs` tries the ways of
 //! recording: fonio's own recorder as root (`root.rs`, `program.rs`,
 //! `recorder.rs`), the phone's Perfetto (`config.rs` writes its
-//! configuration, `capture` records), its atrace (`atrace.rs`), and counters (`counters.rs`). `storage.rs` copies the
+//! configuration, `capture` records), its atrace (`atrace.rs`), and counters (`counters.rs`). `heart.rs` tells the phone
+//! that fonio is still there. `storage.rs` copies the
 //! kernel's description of the phone's storage, `launch.rs` launches apps, and `script`
 //! runs scripted apps.
 //! A phone needs neither root nor an app of fonio: from Android 9 on, its own `perfetto` records block requests, blocked
@@ -18,6 +19,7 @@ mod capture;
 mod config;
 mod counters;
 mod error;
+mod heart;
 mod launch;
 mod phone;
 mod program;
@@ -30,7 +32,6 @@ mod storage;
 mod ways;
 
 pub use adb::Adb;
-pub use capture::{Captured, capture};
 pub use counters::{AppIo, CounterReader, CountersNow};
 pub use error::AndroidError;
 pub use launch::{Component, StartFrom, Started, launch, prepare};

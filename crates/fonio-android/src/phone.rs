@@ -63,7 +63,7 @@ impl Phone {
         Ok(Phone::parse(&answer.out))
     }
 
-    fn parse(text: &str) -> Phone {
+    pub(crate) fn parse(text: &str) -> Phone {
         let mut phone = Phone::default();
         for (name, value) in text.lines().filter_map(|line| line.trim_end().split_once('=')) {
             let text = || printable(value).into_owned();

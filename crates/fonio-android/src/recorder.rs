@@ -2,13 +2,12 @@
 //!
 //! Lifecycle on the phone: a shell creates the folder `fonio-phone-…` and waits for a word. A second shell receives the
 //! program. After the word `run`, the first shell starts the program, which removes its own file, records, sends the
-//! recording, and removes the folder. Each line of fonio, one a second, tells the program that its host is still there.
-//! Without its host, the shell or the program ends and removes the folder (`attached.rs` in `fonio-recorder`).
+//! recording, and removes the folder. Each line of fonio, one a second, tells the phone that its host is still there
+//! (`heart.rs`). Without its host, the shell or the program ends and removes the folder (`attached.rs` in `fonio-recorder`).
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
@@ -18,12 +17,11 @@ use fonio_core::{ByteCount, printable};
 
 use crate::adb::{Adb, SHORT};
 use crate::error::AndroidError;
+use crate::heart::{Heart, SILENCE, listener};
 use crate::root::Root;
 
 /// The folder of the phone in which adb's shell may write and start programs.
 const PROGRAMS: &str = "/data/local/tmp";
-/// Time between two lines to the recorder. It gives up after eight of them.
-const HEARTBEAT: Duration = Duration::from_secs(1);
 /// Time between two looks at the user's wish to stop.
 const LOOK: Duration = Duration::from_millis(100);
 /// Time limit for sending the program, for its start and its end.
@@ -58,7 +56,7 @@ impl From<AndroidError> for NoRecording {
 
 /// What the phone says of the recording.
 #[derive(Debug)]
-enum Said {
+pub(crate) enum Said {
     Ready,
     Began,
     Ended { is_short: bool },
@@ -96,7 +94,7 @@ fn record_in(
     fs::create_dir(to).map_err(AndroidError::file("create", to))?;
     let folder = format!("{programs}/fonio-phone-{}", std::process::id());
     let mut running = adb.start_shell(&root.line(&script(programs, &folder, duration)))?;
-    let mut input = running.input();
+    let heart = Heart::start(running.input());
     let output = BufReader::new(running.output());
     let (sender, said) = mpsc::channel();
     let into = to.to_owned();
@@ -119,22 +117,14 @@ fn record_in(
     if stop.load(Ordering::Relaxed) {
         return Err(AndroidError::Stopped.into());
     }
-    let _ = input.write_all(b"run\n").and_then(|()| input.flush());
-    let over = Arc::new(AtomicBool::new(false));
-    let _heart = Heart(Arc::clone(&over));
-    // The thread cannot borrow `stop`, because a client that hangs must not keep this function waiting for it.
-    let asked = Arc::new(AtomicBool::new(false));
-    {
-        let (over, asked) = (Arc::clone(&over), Arc::clone(&asked));
-        thread::spawn(move || beat(&mut input, &over, &asked));
-    }
+    heart.say("run");
     let mut began = false;
     let (mut is_short, mut was_stopped) = (false, false);
     let mut deadline = Instant::now() + LIMIT;
     loop {
         if stop.load(Ordering::Relaxed) && !was_stopped {
             was_stopped = true;
-            asked.store(true, Ordering::Relaxed);
+            heart.say("stop");
             deadline = Instant::now() + LIMIT;
         }
         match said.recv_timeout(LOOK) {
@@ -174,51 +164,22 @@ fn record_in(
     }
 }
 
-/// Ends the heartbeat when it is dropped.
-struct Heart(Arc<AtomicBool>);
-
-impl Drop for Heart {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Writes a line each second, and `stop` once when the user asked for it.
-fn beat(input: &mut impl Write, over: &AtomicBool, asked: &AtomicBool) {
-    let mut has_stopped = false;
-    let mut last = Instant::now();
-    while !over.load(Ordering::Relaxed) {
-        let line: &[u8] = if asked.load(Ordering::Relaxed) && !has_stopped {
-            has_stopped = true;
-            b"stop\n"
-        } else if last.elapsed() >= HEARTBEAT {
-            b"\n"
-        } else {
-            thread::sleep(LOOK);
-            continue;
-        };
-        last = Instant::now();
-        if input.write_all(line).and_then(|()| input.flush()).is_err() {
-            return;
-        }
-    }
-}
-
 /// Returns the script of the shell that starts the recorder. It removes what killed recordings left.
 fn script(programs: &str, folder: &str, duration: Duration) -> String {
     format!(
         "trap '' HUP\n\
+         {}\
          for old in {programs}/fonio-phone-*; do [ -e \"$old\" ] && command -v pgrep >/dev/null && \
          ! pgrep -f \"$old/\" >/dev/null && rm -rf \"$old\"; done\n\
          rm -rf {folder}; umask 077; mkdir {folder} || exit 9\n\
          echo ready\n\
-         read -r word\n\
-         if [ \"$word\" = run ]; then\n\
+         if listen run; then\n\
          {folder}/fonio-recorder --attached --for {}ms -o {folder}/recording\n\
          code=$?\n\
          else sleep 3; code=8; fi\n\
          rm -rf {folder}\n\
          exit $code\n",
+        listener(SILENCE),
         duration.as_millis()
     )
 }
@@ -272,7 +233,7 @@ fn follow(mut output: impl BufRead, to: &Path, sender: &Sender<Said>) {
 }
 
 /// Reads what the recorder sends, and writes the files into the folder `to`. The error is the reason.
-fn receive(
+pub(crate) fn receive(
     output: &mut impl BufRead,
     to: &Path,
     bytes: &mut u64,
@@ -331,6 +292,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
+    use crate::heart::HEARTBEAT;
     use crate::stand_in::StandIn;
 
     /// Stands for the recorder. It records until it is asked to stop, or until its input ends.

@@ -78,7 +78,7 @@ pub fn describe_storage(adb: &Adb, root: Option<Root>, folder: &Path) -> Result<
     copy(&answer.out, folder).map_err(AndroidError::file("write", folder))
 }
 
-fn copy(text: &str, folder: &Path) -> std::io::Result<Storage> {
+pub(crate) fn copy(text: &str, folder: &Path) -> std::io::Result<Storage> {
     let mut storage = Storage::default();
     let (mut mounts, mut counters) = (String::new(), String::new());
     let inside = |path: &str| {

@@ -15,6 +15,7 @@ mod results;
 mod roles;
 mod setups;
 mod signals;
+mod temporary;
 mod work;
 
 use std::ffi::OsString;

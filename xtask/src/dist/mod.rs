@@ -21,6 +21,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use fonio_lab::Architecture;
 use sha2::{Digest, Sha256};
 
 use self::program::{FONIO, RECORDER, RESULTS};
@@ -94,6 +95,13 @@ struct Made {
     recorder_package: PathBuf,
     /// The path of the archive with the container image.
     container: PathBuf,
+}
+
+/// Builds the recorder for tests on this architecture, as a program that needs no libraries.
+pub fn recorder_for_tests(architecture: Architecture) -> Result<PathBuf> {
+    tools::ensure(&[tools::BUILD, tools::DIST])?;
+    let target = TARGETS.into_iter().find(|target| target.debian == architecture);
+    program::recorder_for_tests(target.with_context(|| format!("there is no recorder for {architecture}"))?)
 }
 
 /// Creates the files to distribute, and tests them if requested.

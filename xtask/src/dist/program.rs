@@ -33,11 +33,32 @@ pub const FONIO: Program = Program { name: "fonio", profile: "release", bytes_ma
 pub const RECORDER: Program =
     Program { name: "fonio-recorder", profile: "small", bytes_max: Some(5_000_000) };
 
+/// The recorder as tests of other processors need it: it compiles in less time.
+const RECORDER_FOR_TESTS: Program = Program { name: "fonio-recorder", profile: "dev", bytes_max: None };
+
 /// The results service.
 pub const RESULTS: Program = Program { name: "fonio-results", profile: "release", bytes_max: None };
 
+/// Builds the recorder for tests, and returns the path of the program.
+pub fn recorder_for_tests(target: Target) -> Result<PathBuf> {
+    compile(target, RECORDER_FOR_TESTS)
+}
+
 /// Builds a program and copies it to the folder of the files to distribute.
 pub fn build(target: Target, program: Program) -> Result<PathBuf> {
+    let built = compile(target, program)?;
+    let copy = folder()?.join(format!("{}-{}-{}", program.name, package::VERSION, target.rust));
+    fs::copy(&built, &copy).with_context(|| format!("cannot copy {}", built.display()))?;
+    let bytes = fs::metadata(&copy).with_context(|| format!("cannot read {}", copy.display()))?.len();
+    println!("{target}: {} has {:.2} MB", program.name, bytes as f64 / 1e6);
+    if let Some(most) = program.bytes_max {
+        ensure!(bytes < most, "{} has {bytes} bytes for {target}; the limit is {most}", program.name);
+    }
+    Ok(copy)
+}
+
+/// Compiles a program, and returns its path.
+fn compile(target: Target, program: Program) -> Result<PathBuf> {
     let rust = sysroot()?;
     let mut cargo = process::cargo();
     cargo.args(["build", "--profile", program.profile, "--package", program.name]);
@@ -88,15 +109,9 @@ pub fn build(target: Target, program: Program) -> Result<PathBuf> {
     cargo.env(of_cargo("LINKER"), linker(&rust)?).env(of_cargo("RUSTFLAGS"), flags);
     cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "none").env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
     process::run(&mut cargo)?;
-    let built = process::target().join(target.rust).join(program.profile).join(program.name);
-    let copy = folder()?.join(format!("{}-{}-{}", program.name, package::VERSION, target.rust));
-    fs::copy(&built, &copy).with_context(|| format!("cannot copy {}", built.display()))?;
-    let bytes = fs::metadata(&copy).with_context(|| format!("cannot read {}", copy.display()))?.len();
-    println!("{target}: {} has {:.2} MB", program.name, bytes as f64 / 1e6);
-    if let Some(most) = program.bytes_max {
-        ensure!(bytes < most, "{} has {bytes} bytes for {target}; the limit is {most}", program.name);
-    }
-    Ok(copy)
+    // Cargo's folder for the profile `dev` has another name.
+    let folder = if program.profile == "dev" { "debug" } else { program.profile };
+    Ok(process::target().join(target.rust).join(folder).join(program.name))
 }
 
 /// Installs Rust's standard library for a target with rustup if it is missing.

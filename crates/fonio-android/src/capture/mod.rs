@@ -1,8 +1,9 @@
 //! Records a trace on the phone, and reads it.
 //!
-//! A shell script on the phone starts `perfetto` and watches its own input. If fonio ends, by `kill -9` too, or if the
-//! connection is lost, the input ends; the script then ends `perfetto` and removes the trace. If the script dies as
-//! well, `perfetto` ends at the time that its configuration names, and the next recording removes the file.
+//! A shell script on the phone starts `perfetto` and listens to fonio, which says a line each second (`heart.rs`). After
+//! the word `stop`, the script ends `perfetto`; after the word `read`, it removes the trace. If fonio is lost, the script
+//! does both by itself. If the script is killed as well, `perfetto` ends at the time that its configuration names, and the
+//! next recording removes the file.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -17,6 +18,7 @@ use fonio_core::ByteCount;
 use crate::adb::{Adb, SHORT, code};
 use crate::config::Config;
 use crate::error::AndroidError;
+use crate::heart::{Heart, SILENCE, listener};
 use crate::phone::Phone;
 
 /// The folder in which `perfetto` may write. A shell without root may read and remove its files.
@@ -30,11 +32,11 @@ const READ_LIMIT: Duration = Duration::from_secs(600);
 
 /// A trace that was read from the phone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Captured {
+pub(crate) struct Captured {
     /// The size of the trace.
-    pub bytes: ByteCount,
+    pub(crate) bytes: ByteCount,
     /// Whether the user ended the recording before its time.
-    pub was_stopped: bool,
+    pub(crate) was_stopped: bool,
 }
 
 /// Records the phone for this time, and writes the trace (Perfetto, protocol buffers) to the file `to`. When `stop`
@@ -42,7 +44,7 @@ pub struct Captured {
 ///
 /// # Errors
 /// Fails if the phone cannot record, or if the connection is lost.
-pub fn capture(
+pub(crate) fn capture(
     adb: &Adb,
     phone: &Phone,
     duration: Duration,
@@ -68,31 +70,36 @@ fn capture_in(
         return Err(AndroidError::Stopped);
     }
     let config = Config { duration, size_max: SIZE_MAX };
-    let mut running = adb.start_shell(&script(&config.bytes(), &file))?;
+    let mut running = adb.start_shell(&script(&config.bytes(), &file, SILENCE))?;
+    let heart = Heart::start(running.input());
     let ended = Ended::watch(running.output());
     let mut was_stopped = false;
-    let has_ended = running.wait(duration + GRACE, || ended.code().is_some() || stop.load(Ordering::Relaxed));
-    if ended.code().is_none() && stop.load(Ordering::Relaxed) {
+    let has_ended = running.wait(duration + GRACE, || ended.get().is_some() || stop.load(Ordering::Relaxed));
+    if ended.get().is_none() && stop.load(Ordering::Relaxed) {
         was_stopped = true;
-        running.send(b"stop\n");
-        let _ = running.wait(GRACE, || ended.code().is_some());
+        heart.say("stop");
+        let _ = running.wait(GRACE, || ended.get().is_some());
     }
-    // The trace stays until it has been read.
-    running.send(b"stop\n");
-    running.close_input();
+    heart.say("stop");
+    // The trace stays until it has been read. The heart beats meanwhile.
+    let bytes = (ended.get() == Some(End::Code(0))).then(|| read(adb, &file, to));
+    heart.say("read");
+    drop(heart);
     let status = match has_ended {
         Ok(_) => running.wait(SHORT, || false).ok().flatten(),
         Err(_) => None,
     };
-    let outcome = match ended.code() {
-        Some(0) => read(adb, &file, to),
-        Some(code) => Err(AndroidError::Perfetto { code, complaint: running.complaint() }),
-        None => Err(AndroidError::Failed {
-            words: "shell perfetto".to_owned(),
-            complaint: format!("the connection was lost (exit code {})", code(status)),
-        }),
+    let failed = |complaint| AndroidError::Failed { words: "shell perfetto".to_owned(), complaint };
+    let outcome = match (bytes, ended.get()) {
+        (Some(bytes), _) => bytes,
+        (None, Some(End::Code(code))) => Err(AndroidError::Perfetto { code, complaint: running.complaint() }),
+        (None, Some(End::HostLost)) => Err(failed(format!(
+            "fonio did not run for {} s, so the phone ended the recording and removed the trace",
+            SILENCE.as_secs()
+        ))),
+        (None, None) => Err(failed(format!("the connection was lost (exit code {})", code(status)))),
     };
-    // If the connection is lost, the script has removed the file, or the next recording does.
+    // The script has removed the file, unless something has killed it.
     let removed = adb.shell(&format!("rm -f {file}"));
     let bytes = outcome?;
     removed?;
@@ -110,24 +117,34 @@ fn clean_up(folder: &str) -> String {
 /// Returns the script that records on the phone. A service manager that ends adbd with all its commands sends `TERM` first.
 /// `perfetto` gets its configuration on its standard input, because some
 /// versions may not read files of the shell.
-fn script(config: &[u8], file: &str) -> String {
+fn script(config: &[u8], file: &str, silence: Duration) -> String {
     let octal: String = config.iter().map(|byte| format!("\\{byte:03o}")).collect();
     format!(
         "trap '' HUP\n\
-         exec 3<&0\n\
+         {}\
          printf '{octal}' | perfetto -c - -o {file} 3<&- >&2 & recorder=$!\n\
          trap 'kill -TERM $recorder 2>/dev/null; sleep 1; rm -f {file}; exit 143' TERM\n\
-         ( read -r word <&3; kill -TERM $recorder 2>/dev/null; \
-         [ \"$word\" = stop ] || {{ sleep 3; rm -f {file}; }} ) & \n\
+         ( trap '' PIPE; listen stop || echo lost; kill -TERM $recorder 2>/dev/null; \
+         [ \"$word\" = stop ] && listen read || sleep 1; rm -f {file} ) & \n\
          wait $recorder\n\
          echo \"ended $?\"\n\
-         wait\n"
+         wait\n",
+        listener(silence)
     )
 }
 
-/// The end of `perfetto`, which the script reports.
+/// The end of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The exit code of `perfetto`.
+    Code(i32),
+    /// The script heard nothing of fonio, and ended the recording.
+    HostLost,
+}
+
+/// The end of the recording, which the script reports.
 #[derive(Clone, Debug)]
-struct Ended(Arc<Mutex<Option<i32>>>);
+struct Ended(Arc<Mutex<Option<End>>>);
 
 impl Ended {
     fn watch(output: impl io::Read + Send + 'static) -> Ended {
@@ -135,15 +152,17 @@ impl Ended {
         let told = ended.clone();
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if let Some(code) = line.strip_prefix("ended ").and_then(|code| code.trim().parse().ok()) {
-                    *told.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(code);
+                let code = line.strip_prefix("ended ").and_then(|code| code.trim().parse().ok());
+                let end = if line.trim() == "lost" { Some(End::HostLost) } else { code.map(End::Code) };
+                if let Some(end) = end {
+                    told.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(end);
                 }
             }
         });
         ended
     }
 
-    fn code(&self) -> Option<i32> {
+    fn get(&self) -> Option<End> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -66,33 +66,48 @@ fn failures_name_their_cause() {
 /// Android's shell is mksh, Debian's is dash.
 #[test]
 fn the_script_ends_and_cleans_up_without_its_host() {
-    for (shell, is_asked) in
-        ["sh", "bash", "mksh"].into_iter().flat_map(|shell| [(shell, false), (shell, true)])
-    {
-        let phone = StandIn::new(&[]);
-        let file = format!("{}/fonio-7.pftrace", phone.folder());
-        let path = format!("{}:/usr/bin:/bin", phone.dir.path().display());
-        let mut command = Command::new(shell);
-        command.args(["-c", &script(&config(), &file)]).env("PATH", path);
-        let spawned = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let Ok(mut script) = spawned else {
-            eprintln!("{shell} is not installed, so it is not tried");
-            continue;
-        };
-        let until = Instant::now() + Duration::from_secs(30);
-        while !Path::new(&file).exists() && Instant::now() < until {
-            thread::sleep(Duration::from_millis(20));
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Loss {
+        /// The connection ends.
+        Connection,
+        /// The service manager ends the commands of adbd.
+        Asked,
+        /// The host says nothing more.
+        Silence,
+    }
+    for shell in ["sh", "bash", "mksh"] {
+        for loss in [Loss::Connection, Loss::Asked, Loss::Silence] {
+            if loss == Loss::Silence && shell == "sh" {
+                // dash cannot limit the time of a read.
+                continue;
+            }
+            let phone = StandIn::new(&[]);
+            let file = format!("{}/fonio-7.pftrace", phone.folder());
+            let path = format!("{}:/usr/bin:/bin", phone.dir.path().display());
+            let mut command = Command::new(shell);
+            command.args(["-c", &script(&config(), &file, Duration::from_secs(2))]).env("PATH", path);
+            let spawned = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+            let Ok(mut script) = spawned else {
+                eprintln!("{shell} is not installed, so it is not tried");
+                continue;
+            };
+            let until = Instant::now() + Duration::from_secs(30);
+            while !Path::new(&file).exists() && Instant::now() < until {
+                thread::sleep(Duration::from_millis(20));
+            }
+            assert!(Path::new(&file).exists(), "{shell} starts the recording");
+            let mut input = script.stdin.take();
+            match loss {
+                Loss::Connection => input = None,
+                Loss::Asked => {
+                    let kill = format!("kill -TERM {}", script.id());
+                    assert!(Command::new("sh").args(["-c", &kill]).status().is_ok_and(|kill| kill.success()));
+                }
+                Loss::Silence => {}
+            }
+            script.wait().expect("it ends");
+            assert_eq!(phone.left(), [] as [PathBuf; 0], "{shell}: {loss:?}");
+            drop(input);
         }
-        assert!(Path::new(&file).exists(), "{shell} starts the recording");
-        if is_asked {
-            // The service manager ends the commands of adbd.
-            let killed = Command::new("sh").args(["-c", &format!("kill -TERM {}", script.id())]).status();
-            assert!(killed.is_ok_and(|status| status.success()));
-        } else {
-            // The connection ends.
-            script.stdin = None;
-        }
-        script.wait().expect("it ends");
-        assert_eq!(phone.left(), [] as [PathBuf; 0], "{shell}, asked to end: {is_asked}");
     }
 }

@@ -1,20 +1,18 @@
 //! Implements `fonio check`, which determines whether storage is the problem.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use fonio_record::{RecordError, RecordOptions, Selector};
-use fonio_system::{Task, say};
+use fonio_system::say;
 
 use crate::cli::{Blocked, Check, Colour};
 use crate::commands::{android, record, report};
 use crate::exit::{Exit, NotShown};
 use crate::last::{self, LAST};
 use crate::output::{self, Extent};
-use crate::signals;
+use crate::{signals, temporary};
 
 /// Reads the named recording or trace, or records a device or folder for a while; prints the verdict.
 pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
@@ -103,10 +101,7 @@ fn is_to_be_recorded(what: &Path) -> bool {
 
 /// Creates a temporary folder for a recording that cannot be kept.
 fn temporary_folder() -> Result<tempfile::TempDir> {
-    sweep();
-    tempfile::Builder::new()
-        .prefix(&format!("{PREFIX}{}-", std::process::id()))
-        .tempdir()
+    temporary::folder("fonio-check")
         .context("cannot create a temporary directory for the recording; name one with --output")
 }
 
@@ -160,25 +155,4 @@ fn can_be_sampled(arguments: &Check, error: &anyhow::Error) -> bool {
     let extras = &arguments.extras;
     let is_about_tracing = error.downcast_ref::<RecordError>().is_some_and(RecordError::is_about_tracing);
     is_about_tracing && extras.calls_of.is_empty() && extras.blocked == Blocked::Auto
-}
-
-/// Prefix of the name of a temporary recording; the id of the recording process follows.
-const PREFIX: &str = "fonio-check-";
-
-/// Removes this user's temporary recordings of processes that were killed.
-fn sweep() {
-    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let owner =
-            name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('-')?.0.parse::<u32>().ok());
-        let is_own =
-            |found: fs::Metadata| found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
-        if let Some(owner) = owner
-            && !Task::of(owner).exists()
-            && entry.metadata().is_ok_and(is_own)
-        {
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
 }

@@ -1,18 +1,17 @@
 //! Implements `fonio launch --in android`: launches an app of a phone repeatedly, in one trace.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use fonio_analysis::waits::uninterruptible::AppLaunch;
-use fonio_android::{Component, Phone, StartFrom, Started, capture};
+use fonio_android::{Component, StartFrom, Started, Step};
 use fonio_core::{Nanos, Unit};
 use fonio_system::progress::{Done, Progress};
 use serde::Serialize;
-use tempfile::NamedTempFile;
 
-use super::{BEGINS, LONGEST, connect, import};
+use super::{BEGINS, Connected, LONGEST, Recorder};
 use crate::cli::run::{Launch, Runs, StartState};
 use crate::cli::{Android, FilterArgs, Reading};
 use crate::commands::report;
@@ -20,13 +19,18 @@ use crate::exit::Exit;
 use crate::results::{RESULTS, results_directory};
 use crate::{output, signals};
 
+/// The reason for which launches are not recorded by fonio's recorder. Programs write their marks into the kernel's main
+/// trace buffer; the recorder has an instance of its own.
+const NO_MARKS: &str = "it does not see the marks of Android, which show the launches";
+
 /// The launches of an app.
 #[derive(Debug, Serialize)]
 struct Launches {
     phone: String,
     app: String,
     start: &'static str,
-    recording: PathBuf,
+    /// The recording; null if the phone shows only what its apps did.
+    recording: Option<PathBuf>,
     launches: Vec<OneLaunch>,
 }
 
@@ -84,23 +88,32 @@ pub fn run(place: &Android, arguments: &Launch) -> Result<Exit> {
         StartState::Hot => (StartFrom::Hot, "hot"),
     };
     let stop = signals::watch()?;
-    let (adb, phone) = connect(place)?;
-    fonio_android::prepare(&adb, &component, from)?;
-    let trace = trace_file()?;
+    let connected = Connected::open(place)?;
+    let (adb, phone) = (&connected.adb, &connected.phone);
+    fonio_android::prepare(adb, &component, from)?;
     let shown = Progress::phase(format!("Launching {component}"));
     let enough = AtomicBool::new(false);
     let (captured, started) = std::thread::scope(|scope| {
-        let captured = scope.spawn(|| capture(&adb, &phone, LONGEST, trace.path(), &enough));
-        // The trace begins before the first launch.
-        std::thread::sleep(BEGINS);
+        let (sender, begins) = std::sync::mpsc::channel();
+        let (connected, enough) = (&connected, &enough);
+        let captured = scope.spawn(move || {
+            connected.capture(LONGEST, Recorder::Left(NO_MARKS), enough, &mut |step| {
+                if *step == Step::Begins {
+                    let _ = sender.send(());
+                }
+            })
+        });
         let mut started = Vec::new();
         let mut outcome = Ok(());
+        // The trace begins before the first launch. If the phone allows none, the channel ends.
+        let runs = if begins.recv().is_ok() { runs } else { 0 };
+        std::thread::sleep(BEGINS);
         for run in 0..runs {
             if stop.load(Ordering::Relaxed) || captured.is_finished() {
                 break;
             }
             shown.set(format!("Launching {component}"), Done::Steps(u64::from(run), u64::from(runs)));
-            match fonio_android::launch(&adb, &phone, &component, from) {
+            match fonio_android::launch(adb, phone, &component, from) {
                 Ok(one) => started.push(one),
                 Err(error) => {
                     outcome = Err(error);
@@ -114,18 +127,18 @@ pub fn run(place: &Android, arguments: &Launch) -> Result<Exit> {
     });
     drop(shown);
     let started = started?;
-    captured?;
+    let captured = captured?;
     stop.store(false, Ordering::Relaxed);
+    let name = phone.name();
     let out = results_directory(at.out.as_deref(), RESULTS)?.join("recording");
-    import_or_keep(trace, &phone, &out, false, &stop)?;
-    let explained = report::explain(
-        std::slice::from_ref(&out),
-        &Reading::default(),
-        &FilterArgs::default(),
-        &stop,
-        None,
-    )?;
-    let traced = explained.analysis.uninterruptible.map(|found| found.launches).unwrap_or_default();
+    let recording = connected.keep(captured, &out, false, &stop)?.map(|_| out);
+    let explain = |recording: &PathBuf| {
+        let inputs = std::slice::from_ref(recording);
+        report::explain(inputs, &Reading::default(), &FilterArgs::default(), &stop, None)
+    };
+    let explained = recording.as_ref().map(explain).transpose()?;
+    let waits = explained.and_then(|explained| explained.analysis.uninterruptible);
+    let traced = waits.map(|found| found.launches).unwrap_or_default();
     let of_app: Vec<&AppLaunch> =
         traced.iter().filter(|launch| launch.package == component.package()).collect();
     // Without a launch in the trace for each launch by `am`, they cannot be told apart.
@@ -133,8 +146,7 @@ pub fn run(place: &Android, arguments: &Launch) -> Result<Exit> {
     let launches: Vec<OneLaunch> = (started.iter().enumerate())
         .map(|(run, one)| OneLaunch::of(one, of_app.get(run).filter(|_| matched).copied()))
         .collect();
-    let document =
-        Launches { phone: phone.name(), app: component.to_string(), start, recording: out, launches };
+    let document = Launches { phone: name, app: component.to_string(), start, recording, launches };
     if at.json { output::json(&document) } else { show(&document, of_app.len()) }
 }
 
@@ -211,29 +223,8 @@ fn show(document: &Launches, traced: usize) -> Result<Exit> {
             one.function.as_deref().unwrap_or("–")
         )?;
     }
-    writeln!(out, "\nNext: fonio report {}", document.recording.display())?;
-    Ok(if launches.is_empty() { Exit::NotValid } else { Exit::Fine })
-}
-
-fn trace_file() -> Result<NamedTempFile> {
-    let file = tempfile::Builder::new().prefix("fonio-phone-").suffix(".pftrace").tempfile();
-    file.context("cannot create a temporary file for the trace; name a folder with TMPDIR=/folder")
-}
-
-/// Writes the recording of a trace. A trace that cannot be read is kept.
-fn import_or_keep(
-    trace: NamedTempFile,
-    phone: &Phone,
-    out: &Path,
-    overwrite: bool,
-    stop: &AtomicBool,
-) -> Result<u64> {
-    match import(trace.path(), phone, &[], out, overwrite, stop) {
-        Ok(requests) => Ok(requests),
-        Err(error) if !stop.load(Ordering::Relaxed) => {
-            let (_, kept) = trace.keep().context("cannot keep the trace")?;
-            bail!("{error:#}; the trace itself is kept: {}", kept.display())
-        }
-        Err(error) => Err(error),
+    if let Some(recording) = &document.recording {
+        writeln!(out, "\nNext: fonio report {}", recording.display())?;
     }
+    Ok(if launches.is_empty() { Exit::NotValid } else { Exit::Fine })
 }

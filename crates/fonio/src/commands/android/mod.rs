@@ -22,7 +22,7 @@ use crate::commands::status;
 use crate::exit::Exit;
 use crate::filter::UntilStopped;
 use crate::input::Subject;
-use crate::{output, results, signals};
+use crate::{output, results, signals, temporary};
 
 /// The longest recording that only Ctrl-C ends.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -59,11 +59,21 @@ pub fn record(place: &Android, wish: Wish<'_>, out: &Path, stop: &AtomicBool) ->
     let done = wish.duration.map_or(Done::Unknown, Done::Lasting);
     let until = if wish.duration.is_none() { " until Ctrl-C, at most 1 h" } else { "" };
     let shown = Progress::of(format!("Recording the phone{until}"), done);
-    let recorded = connected.capture(wish.duration.unwrap_or(LONGEST), wish.recorder, stop, &mut |_| {})?;
+    let recorder = Recorder::Found(wish.recorder);
+    let recorded = connected.capture(wish.duration.unwrap_or(LONGEST), recorder, stop, &mut |_| {})?;
     drop(shown);
     // Ctrl-C ended only the recording. From now on, it ends reading, too.
     stop.store(false, Ordering::Relaxed);
     connected.keep(recorded, out, wish.overwrite, stop)
+}
+
+/// The use of fonio's recorder.
+#[derive(Clone, Copy, Debug)]
+enum Recorder<'a> {
+    /// It is used if it is found: the file that the user named, or one that came with fonio.
+    Found(Option<&'a Path>),
+    /// It is not used, for this reason.
+    Left(&'static str),
 }
 
 /// A phone, and what is known of it.
@@ -83,9 +93,8 @@ impl Connected {
     /// Finds the phone, and prints what it is and the wear of its storage.
     fn open(place: &Android) -> Result<Connected> {
         let (adb, phone) = connect(place)?;
-        let folder = tempfile::Builder::new().prefix("fonio-phone-").tempdir();
-        let folder =
-            folder.context("cannot create a temporary folder for the trace; name one with TMPDIR=/folder")?;
+        let folder = temporary::folder("fonio-phone")
+            .context("cannot create a temporary folder for the trace; name one with TMPDIR=/folder")?;
         let root = Root::ask(&adb, &phone)?;
         let devices = devices(&adb, root.as_ref().ok().copied(), &folder.path().join("description"))?;
         Ok(Connected { adb, phone, root, devices, folder })
@@ -95,17 +104,20 @@ impl Connected {
     fn capture(
         &self,
         duration: Duration,
-        recorder: Option<&Path>,
+        recorder: Recorder<'_>,
         stop: &AtomicBool,
         tell: &mut dyn FnMut(&Step),
     ) -> Result<fonio_android::Recorded> {
-        let find = |abi: &str| fonio_android::find_recorder(recorder, &recorder_folders(), abi);
+        let find = |abi: &str| match recorder {
+            Recorder::Found(named) => fonio_android::find_recorder(named, &recorder_folders(), abi),
+            Recorder::Left(reason) => Err(reason.to_owned()),
+        };
         let wanted = Wanted { duration, root: &self.root, folder: self.folder.path(), recorder: &find, stop };
         let recorded = fonio_android::record(&self.adb, &self.phone, &wanted, &mut |step| {
             match &step {
                 Step::Refused(way, reason) => say!("Not by {way}: {reason}."),
                 Step::Taken(way, shows) => say!("By {way}. {shows}"),
-                Step::Begins => {}
+                Step::Begins => say!("The recording begins."),
             }
             tell(&step);
         })?;
@@ -128,7 +140,7 @@ impl Connected {
         match import(input, &self.phone, &self.devices, out, overwrite, stop) {
             Ok(requests) => Ok(Some(requests)),
             Err(error) if !stop.load(Ordering::Relaxed) => {
-                let kept = self.folder.keep().join(input.file_name().unwrap_or_default());
+                let kept = temporary::keep(self.folder).join(input.file_name().unwrap_or_default());
                 bail!("{error:#}; what the phone recorded is kept: {}", kept.display())
             }
             Err(error) => Err(error),

@@ -11,7 +11,7 @@ use fonio_core::Unit;
 use fonio_system::say;
 use serde::Serialize;
 
-use super::{BEGINS, Connected, LONGEST};
+use super::{BEGINS, Connected, LONGEST, Recorder};
 use crate::cli::Android;
 use crate::cli::run::{Run, Runs};
 use crate::exit::Exit;
@@ -125,7 +125,8 @@ fn once(
         let (sender, begins) = std::sync::mpsc::channel();
         let (connected, enough) = (&connected, &enough);
         let captured = scope.spawn(move || {
-            connected.capture(LONGEST, arguments.recorder.as_deref(), enough, &mut |step| {
+            let recorder = Recorder::Found(arguments.recorder.as_deref());
+            connected.capture(LONGEST, recorder, enough, &mut |step| {
                 if *step == Step::Begins {
                     let _ = sender.send(());
                 }

@@ -24,7 +24,7 @@ use super::{report, status, tell};
 use crate::cli::Android;
 use crate::cli::watch::{Place, Status};
 use crate::exit::{self, Exit};
-use crate::{output, signals};
+use crate::{output, signals, temporary};
 
 /// Time between two readings.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -81,7 +81,7 @@ impl Connected {
             Ok(reader) => reader,
             Err(reason) => bail!("{} cannot be watched: {reason}", phone.name()),
         };
-        let folder = tempfile::Builder::new().prefix("fonio-phone-").tempdir();
+        let folder = temporary::folder("fonio-phone");
         let folder = folder.context("cannot create a temporary folder; name one with TMPDIR=/folder")?;
         Ok(Connected { adb, root, reader, folder, readings: 0 })
     }

@@ -44,10 +44,9 @@ for word; do component=$word; done
 [ "$component" = com.example.maps/.Main ] || { echo "Error type 3"; exit 0; }
 marker=/sys/kernel/tracing/trace_marker
 echo "S|1|launchingActivity#$$|0" >$marker
-# The app's main thread marks that its process is new.
-exec 9>$marker
+# The app's main thread marks that its process is new. mksh gives programs only files that are named with them.
 setpriv --reuid 10102 --regid 10102 --clear-groups bash -c \
-    'echo "B|$$|bindApplication" >&9; echo "E|$$" >&9; exec -a com.example.maps dd if=/data/data/com.example.maps/app of=/dev/null bs=256k iflag=direct status=none'
+    'echo "B|$$|bindApplication" >&9; echo "E|$$" >&9; exec -a com.example.maps dd if=/data/data/com.example.maps/app of=/dev/null bs=256k iflag=direct status=none' 9>$marker
 echo "F|1|launchingActivity#$$|0" >$marker
 echo "I|1|launchingActivity#$$:completed-cold:com.example.maps" >$marker
 printf 'Starting: Intent { cmp=%s }\nStatus: ok\nLaunchState: COLD\nActivity: %s\n' $component $component

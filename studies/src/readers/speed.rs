@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use fonio_core::meta::{Clock, Source};
-use fonio_core::{Batch, Op, Request, RowSink, TraceReader, ignore_rows};
+use fonio_core::{Op, Request, RowSink, ignore_rows};
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
 use fonio_trace::recognise::{Format, ReadOptions, open};
@@ -22,14 +21,7 @@ use crate::process;
 
 pub const ID: &str = "readers-speed";
 const TITLE: &str = "speed and memory of the readers of foreign traces";
-const COLUMNS: [&str; 6] = [
-    "format",
-    "file",
-    "requests",
-    "per second of processor time",
-    "block events per second of processor time",
-    "peak memory",
-];
+const COLUMNS: [&str; 5] = ["format", "file", "requests", "per second of processor time", "peak memory"];
 
 /// The names under which this program runs as the process that writes a file, and as the measured process. A process that
 /// starts another hands on its peak memory, so the writer, which needs gigabytes, must be another process.
@@ -99,41 +91,13 @@ pub fn run_write(words: &[String]) -> Result<()> {
     write(Path::new(path), bytes.parse()?, format, repeat)
 }
 
-/// A reader, and the number of block events and complete requests that it gave.
-struct Counted {
-    reader: Box<dyn TraceReader>,
-    events: u64,
-}
-
-impl TraceReader for Counted {
-    fn next_batch(&mut self, batch: &mut Batch) -> io::Result<bool> {
-        let more = self.reader.next_batch(batch)?;
-        self.events += (batch.events.len() + batch.requests.len()) as u64;
-        Ok(more)
-    }
-
-    fn source(&self) -> Source {
-        self.reader.source()
-    }
-
-    fn clock(&self) -> Clock {
-        self.reader.clock()
-    }
-
-    fn may_show_waits(&self) -> bool {
-        self.reader.may_show_waits()
-    }
-}
-
-/// Reads a trace, and writes the numbers of its requests and of its block events into a file.
+/// Reads a trace, and writes the number of its requests into a file.
 pub fn run_read(words: &[String]) -> Result<()> {
     let [path, counted] = words else { anyhow::bail!("only `cargo studies readers` runs this command") };
     let mut count = Count::default();
-    let reader = open(vec![input(Path::new(path))?], &ReadOptions::default())?;
-    let mut reader = Counted { reader, events: 0 };
-    assemble(&mut reader, AssemblerOptions::default(), &mut count)?;
-    fs::write(counted, format!("{} {}", count.0, reader.events))
-        .with_context(|| format!("cannot write {counted}"))
+    let mut reader = open(vec![input(Path::new(path))?], &ReadOptions::default())?;
+    assemble(&mut *reader, AssemblerOptions::default(), &mut count)?;
+    fs::write(counted, count.0.to_string()).with_context(|| format!("cannot write {counted}"))
 }
 
 pub fn run(megabytes: u64, command: &str) -> Result<()> {
@@ -150,16 +114,12 @@ pub fn run(megabytes: u64, command: &str) -> Result<()> {
         let mut reading = Command::new(&this);
         let used = process::measure(reading.arg(READ).arg(&path).arg(&counted))?;
         fs::remove_file(&path)?;
-        let text = fs::read_to_string(&counted)?;
-        let (count, events) = text.split_once(' ').context("the process counted nothing")?;
-        let (count, events): (u32, u64) = (count.parse()?, events.parse()?);
-        let seconds = used.cpu.as_secs_f64();
+        let count: u32 = fs::read_to_string(&counted)?.parse()?;
         ensure!(count > 0, "no request of {format} was read");
         let cells = vec![
             Cell::once(bytes as f64 / 1e6, "MB", 0),
             Cell::count(count),
-            Cell::once(bytes as f64 / 1e6 / seconds, "MB", 0),
-            Cell::once(events as f64 / 1e6 / seconds, "million", 1),
+            Cell::once(bytes as f64 / 1e6 / used.cpu.as_secs_f64(), "MB", 0),
             Cell::once(used.peak_bytes as f64 / f64::from(1 << 20), "MiB", 0),
         ];
         result.row(format!("`{format}`"), cells);
@@ -231,59 +191,12 @@ impl Message {
         self
     }
 
-    fn packed(self, field: u64, values: &[u64]) -> Message {
-        let mut list = Message::default();
-        values.iter().for_each(|value| list.varint(*value));
-        self.bytes(field, &list.0)
-    }
-
     fn bytes(mut self, field: u64, bytes: &[u8]) -> Message {
         self.varint(field << 3 | 2);
         self.varint(bytes.len() as u64);
         self.0.extend_from_slice(bytes);
         self
     }
-}
-
-/// Returns switches and wake-ups of threads between these times (`CompactSched`): in the recording of the guest, three and
-/// seven fourths for each other event.
-fn scheduled(first: u64, last: u64, others: u64) -> Message {
-    const NAMES: [&str; 8] = [
-        "swapper/0",
-        "kworker/0:1",
-        "writer",
-        "RenderThread",
-        "binder:512_3",
-        "f2fs_ckpt-254:0",
-        "main",
-        "HeapTaskDaemon",
-    ];
-    // Asleep, blocked, or stopped by another thread.
-    const STATES: [u64; 8] = [1, 1, 2, 0, 1, 1, 1, 256];
-    let (switches, wakings) = (3 * others, 7 * others / 4);
-    let times = |count: u64, from: u64| {
-        let step = last.saturating_sub(first) / count.max(1);
-        (0..count).map(move |at| if at == 0 { first + from } else { step }).collect::<Vec<u64>>()
-    };
-    let cycle = |count: u64, of: &dyn Fn(u64) -> u64| (0..count).map(of).collect::<Vec<u64>>();
-    let threads = |at: u64| if at % 2 == 0 { 0 } else { 500 + at % 29 };
-    let names = |at: u64| if at % 2 == 0 { 0 } else { 1 + at % 7 };
-    let mut message = Message::default();
-    for name in NAMES {
-        message = message.bytes(5, name.as_bytes());
-    }
-    message
-        .packed(1, &times(switches, 0))
-        .packed(2, &cycle(switches, &|at| STATES[(at % 8) as usize]))
-        .packed(3, &cycle(switches, &threads))
-        .packed(4, &cycle(switches, &|_| 120))
-        .packed(6, &cycle(switches, &names))
-        .packed(7, &times(wakings, 100))
-        .packed(8, &cycle(wakings, &|at| 500 + at % 29))
-        .packed(9, &cycle(wakings, &|at| at % 2))
-        .packed(10, &cycle(wakings, &|_| 120))
-        .packed(11, &cycle(wakings, &|at| 1 + at % 7))
-        .packed(12, &cycle(wakings, &|at| if at % 3 == 0 { 0x10 } else { 1 }))
 }
 
 /// Where the parts of the sample of perf.data are.
@@ -427,35 +340,27 @@ impl Samples {
         Ok(contents.version_6())
     }
 
-    /// Writes the requests as bundles of two processors, which drain in turn. Bios, pages that enter the page cache, switches and
-    /// wake-ups of threads are added in the shares that a recording of a guest has, whose programs used files.
+    /// Writes the requests as bundles of two processors, which drain in turn.
     fn perfetto(&self, number: u64, to: Writer<'_>) -> io::Result<u64> {
         // The numbers of fields are those of Perfetto's definitions (TracePacket, FtraceEventBundle, FtraceEvent).
         const ISSUE: u64 = 45;
-        const CACHED: u64 = 97;
-        const BIO_QUEUE: u64 = 119;
         const COMPLETE: u64 = 125;
         let mut events: Vec<(u64, u64, Message)> = Vec::new();
         for row in &self.requests {
             let (Some(issued), Some(completed)) = (row.issued, row.completed) else { continue };
-            let sector = row.sector.unwrap_or_default().0;
-            let place = Message::default().number(1, 8 << 8).number(2, sector).number(3, row.bytes.0 / 512);
+            let place = Message::default()
+                .number(1, 8 << 8)
+                .number(2, row.sector.unwrap_or_default().0)
+                .number(3, row.bytes.0 / 512);
             let rwbs: &[u8] = if row.op == Op::Read { b"R" } else { b"W" };
-            let bio = place.clone().bytes(4, rwbs).bytes(5, b"writer");
-            let issue = place.clone().number(4, row.bytes.0).bytes(5, rwbs).bytes(6, b"writer").bytes(7, b"");
-            let page = Message::default().number(1, 0x1_2345).number(2, 1234).number(3, sector / 8);
-            events.push((issued.0.saturating_sub(3000), CACHED, page.number(4, 8 << 8)));
-            events.push((issued.0.saturating_sub(2000), BIO_QUEUE, bio));
+            let issue = place.clone().number(4, row.bytes.0).bytes(5, rwbs).bytes(6, b"writer");
             events.push((issued.0, ISSUE, issue));
-            events.push((completed.0, COMPLETE, place.bytes(5, rwbs).bytes(6, b"").number(7, 0)));
+            events.push((completed.0, COMPLETE, place.bytes(5, rwbs).number(7, 0)));
         }
         events.sort_by_key(|(time, _, _)| *time);
         let mut bytes = 0;
         for (at, together) in events.chunks(100).enumerate() {
-            let first = together.first().map_or(0, |event| event.0) + number * PERIOD_NS;
-            let last = together.last().map_or(0, |event| event.0) + number * PERIOD_NS;
             let mut bundle = Message::default().number(1, at as u64 % 2);
-            bundle = bundle.bytes(4, &scheduled(first, last, together.len() as u64).0);
             for (time, kind, content) in together {
                 let event = Message::default().number(1, time + number * PERIOD_NS).number(2, 7);
                 bundle = bundle.bytes(2, &event.bytes(*kind, &content.0).0);

@@ -13,13 +13,14 @@ use fonio_trace::fio_log::{FioLogReader, recognise};
 use fonio_trace::input::Input;
 use libfuzzer_sys::fuzz_target;
 
-const TEXTS: [&str; 6] = [
+const TEXTS: [&str; 7] = [
     "09, 9620329, 0, 4096, 0\n10, 774347, 1, 4096, 0\n10, 777162, 2, 4096, 1\n",
     "19, 9620329, 0, 4096, 1011712, 0x4002\n9, 100, 3, 0, 0, 0x0000\n9, 5, 1, 8192, 512, 0x0000\n",
     "21795808298235, 670091, 0, 4096, 1011712, 0\n1795808298236, 670091, 1, 4096, 1011712, 0\n",
     "3500, 1000, 0, 0, 0\n500, 2000, 1, 0, 0\n1000, 3000, 0, 0, 0\n",
     "29, 18446744073709551615, 0, 4096, 0, 123456789\n18446744073709551615, 5, 0, 4096, 0, 123456789\n",
     "4fio version 3 iolog\n201 /dev/sda write 8192 4096\n202 /dev/sda sync 0 0\n203 /a b/c read 0 512\n",
+    "4fio version 2 iolog\n/dev/sda open\n/dev/sda write 8192 4096\n/dev/sda wait 1500 0\n/dev/sda sync 0 0\n",
 ];
 const NAMES: [&str; 4] = ["a_clat.1.log", "a_lat.1.log", "a_bw.1.log", "a_iops.1.log"];
 

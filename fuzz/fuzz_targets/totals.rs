@@ -12,7 +12,7 @@ use fonio_trace::input::Input;
 use fonio_trace::totals::{TotalsReader, recognise};
 use libfuzzer_sys::fuzz_target;
 
-const TEXTS: [&str; 5] = [
+const TEXTS: [&str; 6] = [
     "Linux 6.1.0-18-amd64 (host) \t11/27/26 \t_x86_64_\t(2 CPU)\n\n\
      11/27/26 23:59:55\n\
      Device            r/s     rkB/s   r_await rareq-sz     w/s     wkB/s   w_await     f/s f_await  aqu-sz  %util\n\
@@ -32,6 +32,8 @@ const TEXTS: [&str; 5] = [
      \x20      256 -> 511        : 77       |******|\n\n00:00:00\n\nBucket disk = 'xvdb'\n\
      \x20    msecs               : count     distribution\n\
      \x20        2 -> 3          : 9223372036854775807        |   |\n",
+    "{'ts': '2026-11-27 23:59:59', 'val_type': 'usecs', 'data': [{'interval-start': 0, 'interval-end': 1, 'count': 0}, \
+     {'interval-start': 2, 'interval-end': 3, 'count': 12}], 'disk': b'vdb'}\n",
 ];
 
 fn reader(bytes: &[u8], step: usize) -> TotalsReader {

@@ -1,5 +1,4 @@
-//! Reads an iolog of fio, version 3 (`--write_iolog` of fio 3.31 or later): the reads, writes, trims and syncs that fio
-//! called, without their completions.
+//! Reads an iolog of fio (`--write_iolog`): the reads, writes, trims and syncs that fio called, without their completions.
 //!
 //! ```text
 //! fio version 3 iolog
@@ -8,7 +7,9 @@
 //! ```
 //!
 //! A line has milliseconds, the file, the action, and for reads, writes and trims the offset and the length in bytes. A name can
-//! have blanks, so the words are counted from the end.
+//! have blanks, so the words are counted from the end. Version 2, of fio before 3.31, has no milliseconds. There, an action
+//! `wait` has the microseconds since the call before, so the times of the calls are the sums of the waits, which are 0 in the
+//! logs that fio writes itself.
 
 use std::io::{self, Read};
 
@@ -21,23 +22,42 @@ use crate::complaints::{Complaints, InputPlace};
 use crate::input::Input;
 use crate::lines::Lines;
 
-/// The first line.
-const BEGINNING: &[u8] = b"fio version 3 iolog";
 /// Number of lines in a batch.
 const BATCH_LINES: usize = 4096;
 /// Maximum number of files with a name. Further files share the last number.
 const FILES_MAX: usize = 4096;
 
-/// Returns whether `head` is the start of an iolog of version 3.
-pub fn recognise(head: &[u8]) -> bool {
-    head.trim_ascii_start().starts_with(BEGINNING)
+/// The version of an iolog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    /// Without times.
+    Two,
+    Three,
 }
 
-/// What a line says.
+impl Version {
+    /// Returns the version that the first line says.
+    fn of(line: &[u8]) -> Option<Version> {
+        let line = line.trim_ascii_start();
+        if line.starts_with(b"fio version 2 iolog") {
+            return Some(Version::Two);
+        }
+        line.starts_with(b"fio version 3 iolog").then_some(Version::Three)
+    }
+}
+
+/// Returns whether `head` is the start of an iolog of version 2 or 3.
+pub fn recognise(head: &[u8]) -> bool {
+    Version::of(head).is_some()
+}
+
+/// What a line says, after the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said<'l> {
-    /// The millisecond, the file, the operation, and the offset and length of an operation on data.
-    Call(u64, &'l str, Op, Option<(u64, u64)>),
+    /// The file, the operation, and the offset and length of an operation on data.
+    Call(&'l str, Op, Option<(u64, u64)>),
+    /// fio waits for this many microseconds.
+    Wait(u64),
     /// An action without I/O.
     Nothing,
 }
@@ -46,6 +66,9 @@ enum Said<'l> {
 pub struct FioIologReader {
     lines: Lines<Box<dyn Read + Send>>,
     file: String,
+    version: Version,
+    /// The sum of the waits in ns.
+    waited: u64,
     names: Vec<String>,
     complaints: Complaints,
     ended: bool,
@@ -57,6 +80,8 @@ impl FioIologReader {
         FioIologReader {
             lines: Lines::new(input.bytes),
             file: input.name,
+            version: Version::Three,
+            waited: 0,
             names: Vec::new(),
             complaints: Complaints::default(),
             ended: false,
@@ -64,29 +89,40 @@ impl FioIologReader {
     }
 }
 
-fn parse(line: &str) -> Option<Said<'_>> {
-    let (millis, rest) = line.trim().split_once(' ')?;
-    let millis: u64 = millis.parse().ok()?;
-    let rest = rest.trim();
-    let mut words = rest.rsplitn(4, ' ');
+/// Returns the ns and what the line says.
+fn parse(line: &str, version: Version) -> Option<(u64, Said<'_>)> {
+    let line = line.trim();
+    match version {
+        Version::Two => Some((0, action(line)?)),
+        Version::Three => {
+            let (millis, rest) = line.split_once(' ')?;
+            let millis: u64 = millis.parse().ok()?;
+            Some((millis.checked_mul(1_000_000)?, action(rest.trim())?))
+        }
+    }
+}
+
+fn action(line: &str) -> Option<Said<'_>> {
+    let mut words = line.rsplitn(4, ' ');
     let last = words.next()?;
-    let name = |action: &str| rest.strip_suffix(action).map(str::trim_end);
+    let name = |action: &str| line.strip_suffix(action).map(str::trim_end).filter(|name| !name.is_empty());
     match last {
         "add" | "open" | "close" | "wait" => return Some(Said::Nothing),
-        "sync" | "datasync" => return Some(Said::Call(millis, name(last)?, Op::Flush, None)),
+        "sync" | "datasync" => return Some(Said::Call(name(last)?, Op::Flush, None)),
         _ => {}
     }
     let length: u64 = last.parse().ok()?;
     let (offset, action, name) = (words.next()?, words.next()?, words.next()?);
+    let offset: u64 = offset.parse().ok()?;
     let op = match action {
         "read" => Op::Read,
         "write" => Op::Write,
         "trim" => Op::Discard,
-        "sync" | "datasync" => return Some(Said::Call(millis, name, Op::Flush, None)),
-        "wait" => return Some(Said::Nothing),
+        "sync" | "datasync" => return Some(Said::Call(name, Op::Flush, None)),
+        "wait" => return Some(Said::Wait(offset)),
         _ => return None,
     };
-    Some(Said::Call(millis, name, op, Some((offset.parse().ok()?, length))))
+    Some(Said::Call(name, op, Some((offset, length))))
 }
 
 impl TraceReader for FioIologReader {
@@ -98,21 +134,33 @@ impl TraceReader for FioIologReader {
                 self.complaints.finish();
                 break;
             };
-            if recognise(line.bytes) {
+            let place = InputPlace { file: &self.file, record: Some(line.number), offset: Some(line.offset) };
+            if let Some(version) = Version::of(line.bytes) {
+                self.version = version;
+                if version == Version::Two {
+                    self.complaints.add(Severity::Warning, "no-times", place, || {
+                        "The iolog is of version 2, which has no times: the sizes, the places and the order of the calls are known, rates \
+                         are not. fio 3.31 and later write times."
+                            .into()
+                    });
+                }
                 continue;
             }
-            let place = InputPlace { file: &self.file, record: Some(line.number), offset: Some(line.offset) };
             let text = String::from_utf8_lossy(line.bytes);
-            let said = parse(&text).filter(|said| match said {
-                Said::Call(millis, _, _, _) => millis.checked_mul(1_000_000).is_some(),
-                Said::Nothing => true,
+            let said = parse(&text, self.version).and_then(|(time, said)| match said {
+                // Version 3 has the time of each line, so a wait says nothing new.
+                Said::Wait(micros) if self.version == Version::Two => {
+                    self.waited = self.waited.checked_add(micros.checked_mul(1000)?)?;
+                    Some((time, Said::Nothing))
+                }
+                _ => Some((time.checked_add(self.waited)?, said)),
             });
-            let (millis, name, op, at) = match said {
-                Some(Said::Call(millis, name, op, at)) => (millis, name, op, at),
-                Some(Said::Nothing) => continue,
+            let (time, name, op, at) = match said {
+                Some((time, Said::Call(name, op, at))) => (time, name, op, at),
+                Some((_, Said::Nothing | Said::Wait(_))) => continue,
                 None => {
                     self.complaints.add(Severity::Warning, "unreadable-line", place, || {
-                        "The line is not of an iolog of fio in version 3; it was skipped.".into()
+                        "The line is not of an iolog of fio; it was skipped.".into()
                     });
                     continue;
                 }
@@ -127,7 +175,7 @@ impl TraceReader for FioIologReader {
             let bytes = at.map_or(0, |(_, length)| length);
             let mut request = Request::new(DeviceId(number as u32), op, ByteCount(bytes));
             request.sector = at.map(|(offset, _)| Sector(offset / SECTOR_BYTES));
-            request.queued = Some(Timestamp(millis * 1_000_000));
+            request.queued = Some(Timestamp(time));
             batch.requests.push(request);
         }
         batch.diagnostics.append(&mut self.complaints.ready);
@@ -183,6 +231,19 @@ mod tests {
         assert_eq!(codes, ["unreadable-line"; 2]);
         let names: Vec<String> = reader.device_names().into_iter().map(|(_, name)| name).collect();
         assert_eq!(names, ["/dev/sda", "/a b/c"]);
+    }
+
+    #[test]
+    fn version_2_has_no_times_but_waits() {
+        let text = "fio version 2 iolog\n/dev/sda add\n/dev/sda open\n/dev/sda write 8192 4096\n/dev/sda wait 1500 0\n\
+            /dev/sda read 0 512\n/dev/sda wait 18446744073709551615 0\n datasync\n/dev/sda datasync 0 0\n/dev/sda close\n";
+        let mut reader = FioIologReader::new(Input::of("t", text));
+        let all = reader.read_all().expect("memory reads");
+        let rows: Vec<_> =
+            all.requests.iter().map(|row| (row.queued.expect("a time").0, row.op, row.bytes.0)).collect();
+        assert_eq!(rows, [(0, Op::Write, 4096), (1_500_000, Op::Read, 512), (1_500_000, Op::Flush, 0)]);
+        let codes: Vec<&str> = all.diagnostics.iter().map(|one| one.code.as_str()).collect();
+        assert_eq!(codes, ["no-times", "unreadable-line", "unreadable-line"]);
     }
 
     proptest! {

@@ -59,7 +59,7 @@ const KINDS: &[(&[Sign], &str, &str)] = &[
     ),
     (
         &[Line("fio version ")],
-        "it is an iolog of fio without times: the calls that fio made, without their completions",
+        "it is an iolog of fio in an unknown version: the calls that fio made, without their completions",
         "Record the requests while fio runs: `fonio record -- fio job.fio`. To run the calls again, use fio's `--read_iolog`",
     ),
     (

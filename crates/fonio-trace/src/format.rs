@@ -34,7 +34,7 @@ pub enum Format {
     Vscsi,
     /// Totals of devices: the text of iostat and sar, copies of /proc/diskstats, and histograms of biolatency.
     Totals,
-    /// The iolog of fio, version 3.
+    /// The iolog of fio, version 2 or 3.
     FioIolog,
     /// The latency, bandwidth and IOPS logs of fio.
     FioLog,
@@ -107,7 +107,7 @@ impl Format {
             Format::MsrCambridge => "msr-cambridge (CSV)",
             Format::Vscsi => "vscsi (CloudPhysics)",
             Format::Totals => "totals (iostat, sar -d, copies of /proc/diskstats, biolatency)",
-            Format::FioIolog => "fio-iolog (version 3)",
+            Format::FioIolog => "fio-iolog (versions 2 and 3)",
             Format::FioLog => "fio-log (latency, bandwidth and IOPS logs)",
             Format::DiskSim => "disksim (ASCII, MQSim's too)",
             Format::Csv => "csv (any, with a column mapping)",

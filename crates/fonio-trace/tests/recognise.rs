@@ -187,7 +187,7 @@ fn names_of_formats_come_back() {
     for format in Format::ALL {
         assert_eq!(format.name().parse(), Ok(format));
     }
-    expect!["there is no format `btt`; use one of: blktrace, blkparse, ftrace, perf-script, perf-data, systrace, perfetto, trace-dat, biosnoop, msr-cambridge, vscsi, totals, fio-iolog, disksim, csv"]
+    expect!["there is no format `btt`; use one of: blktrace, blkparse, ftrace, perf-script, perf-data, systrace, perfetto, trace-dat, ctf, biosnoop, fs-slower, msr-cambridge, vscsi, totals, fio-iolog, fio-log, disksim, csv"]
         .assert_eq(&"btt".parse::<Format>().expect_err("there is none").to_string());
 }
 
@@ -201,13 +201,6 @@ fn a_mapping_makes_any_table_readable() {
 
 #[test]
 fn errors_say_what_was_found_and_what_to_do() {
-    // All messages contain the same list of formats.
-    let formats = "fonio reads blktrace (binary), blkparse (its default text), ftrace (text of trace or trace_pipe), \
-        perf-script (text of perf script), perf-data (perf record), \
-        systrace (HTML, or atrace's output), perfetto (protocol buffers), trace-dat (trace-cmd), \
-        biosnoop (text of biosnoop or iosnoop), msr-cambridge (CSV), vscsi (CloudPhysics), totals (iostat, sar -d, copies of /proc/diskstats), \
-        fio-iolog (version 3), disksim (ASCII, \
-        MQSim's too), csv (any, with a column mapping), each also compressed with gzip, zstd, xz or bzip2.";
     let one = |bytes: &[u8]| vec![Input::of("f", bytes)];
     let mut text = String::new();
     for inputs in [
@@ -229,5 +222,11 @@ fn errors_say_what_was_found_and_what_to_do() {
         let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
         text += &format!("{error}{}\n", source.unwrap_or_default());
     }
-    expect_file!["data/errors.expected"].assert_eq(&text.replace(formats, "[formats]"));
+    // All messages contain the same list of formats; the table of README.md shows it.
+    let (begin, end) = ("fonio reads blktrace", "xz or bzip2.");
+    while let Some(from) = text.find(begin) {
+        let length = text[from..].find(end).expect("the list has an end") + end.len();
+        text.replace_range(from..from + length, "[formats]");
+    }
+    expect_file!["data/errors.expected"].assert_eq(&text);
 }

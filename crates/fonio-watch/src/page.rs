@@ -33,8 +33,16 @@ struct About<'a> {
     load: Summary,
 }
 
+/// What a page shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    Everything,
+    /// Who writes, and the wear. The watch of a phone knows no stalls and no waits.
+    Wear,
+}
+
 /// Creates the page about a watch's history since `since`.
-pub fn document(history: &History, since: UnixSeconds, settings: &Settings) -> Document {
+pub fn document(history: &History, since: UnixSeconds, settings: &Settings, shown: Shown) -> Document {
     let about = About {
         history,
         since,
@@ -45,31 +53,41 @@ pub fn document(history: &History, since: UnixSeconds, settings: &Settings) -> D
     };
     let About { stalls, wear, load, .. } = &about;
     let curves = Curves::of(about.history.since(about.since));
-    let mut sections = vec![stall_section(&about), wait_section(load, stalls, &curves)];
+    let has_stalls = shown == Shown::Everything;
+    let mut sections = match has_stalls {
+        true => vec![stall_section(&about), wait_section(load, stalls, &curves)],
+        false => Vec::new(),
+    };
     sections.extend(
         wear.devices.iter().enumerate().map(|(at, device)| device_section(at, device, load, &curves)),
     );
     Document {
         title: "Storage watch".to_owned(),
         subtitle: format!("{} to {}", times::shown(load.began), times::shown(load.ended)),
-        verdict: Verdict {
-            tone: if stalls.is_problem { Tone::Bad } else { Tone::Good },
-            sentence: stalls.verdict.clone(),
-            reasons: wear.verdict.lines().map(str::to_owned).collect(),
-        },
-        facts: facts(&about),
+        verdict: verdict(&about, has_stalls),
+        facts: facts(&about, has_stalls),
         sections,
-        terms: terms(about.settings),
-        provenance: provenance(&about),
+        terms: if has_stalls { terms(about.settings) } else { Vec::new() },
+        provenance: provenance(&about, has_stalls),
         ..Document::default()
     }
 }
 
-fn facts(about: &About<'_>) -> Vec<Fact> {
-    let mut facts = vec![
-        Fact::new("Watched", Cell::count(about.load.watched_s, Unit::S)),
-        Fact::new("Stalls", Cell::count(about.stalls.stalls_in_all, Unit::Count)),
-    ];
+fn verdict(about: &About<'_>, has_stalls: bool) -> Verdict {
+    let mut wear = about.wear.verdict.lines().map(str::to_owned);
+    if has_stalls {
+        let tone = if about.stalls.is_problem { Tone::Bad } else { Tone::Good };
+        return Verdict { tone, sentence: about.stalls.verdict.clone(), reasons: wear.collect() };
+    }
+    let sentence = wear.next().unwrap_or_default();
+    Verdict { tone: Tone::Plain, sentence, reasons: wear.collect() }
+}
+
+fn facts(about: &About<'_>, has_stalls: bool) -> Vec<Fact> {
+    let mut facts = vec![Fact::new("Watched", Cell::count(about.load.watched_s, Unit::S))];
+    if has_stalls {
+        facts.push(Fact::new("Stalls", Cell::count(about.stalls.stalls_in_all, Unit::Count)));
+    }
     if let Some(worst) = about.stalls.stalls.first() {
         let lasted = worst.stall.lasted_ms as f64 / 1000.0;
         let cell =
@@ -377,7 +395,7 @@ fn terms(settings: &Settings) -> Vec<Term> {
     .to_vec()
 }
 
-fn provenance(about: &About<'_>) -> Vec<Fact> {
+fn provenance(about: &About<'_>, has_stalls: bool) -> Vec<Fact> {
     let History { minutes, hours, days, .. } = about.history;
     let mut facts = vec![Fact::new("Source", Cell::words("`fonio watch`")).note(format!(
         "the history has {} minutes, {} spans of hours and {} days",
@@ -385,7 +403,7 @@ fn provenance(about: &About<'_>) -> Vec<Fact> {
         hours.len(),
         days.len()
     ))];
-    if about.load.limited_s > 0 {
+    if has_stalls && about.load.limited_s > 0 {
         facts.push(
             Fact::new("Only long waits observed", Cell::count(about.load.limited_s, Unit::S))
                 .note("requests were not recorded, because BPF could not be used"),

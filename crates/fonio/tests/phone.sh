@@ -264,3 +264,7 @@ kill -TERM $watch; wait $watch || echo "watch: $?"
 cat "$run/watch.log"
 "$fonio" watch status --in android --state "$run/watch" --run "$run/watch-run"
 "$fonio" watch status --in android --state "$run/watch" --run "$run/watch-run" --json > "$run/watch.json"
+# The report knows the disks and the apps, and no stalls.
+"$fonio" watch report --in android --state "$run/watch" --run "$run/watch-run" --since 1h --html "$run/watch.html"
+"$fonio" watch report --in android --state "$run/watch" --run "$run/watch-run" --since 1h > "$run/watch.txt"
+"$fonio" watch report stalls --in android --state "$run/watch" --run "$run/watch-run" || echo "refused: $?"

@@ -247,7 +247,17 @@ fn a_phone_is_recorded_like_this_machine() {
         "fonio: the phone answers again",
         "No watch runs",
         "! A phone shows the watch no requests and no waits, so stalls are unknown.",
+        "The report is in ",
+        "fonio: A phone shows the watch no requests and no waits, so stalls are unknown; use `fonio record",
+        "refused: 2",
     ]);
+    for name in ["watch.txt", "watch.html"] {
+        let shown = fs::read_to_string(dir.path().join(name)).unwrap();
+        assert!(
+            shown.contains("com.example") && !shown.to_lowercase().contains("no stall"),
+            "{name}: {shown}"
+        );
+    }
     assert!(dir.path().join("stopped/requests.parquet").exists(), "what was recorded before Ctrl-C is there");
     compared.ledger.close().unwrap();
 }

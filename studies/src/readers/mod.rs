@@ -1,6 +1,7 @@
 //! `cargo studies readers`: compares the readers of foreign traces with each other and with other programs.
 
 mod answers;
+mod calls;
 mod recorders;
 mod rows;
 mod speed;
@@ -19,7 +20,8 @@ const COMMAND: &str = "cargo studies readers";
 enum Part {
     /// Record two loads of fio with Perfetto, trace-cmd, perf and fonio at the same time, and compare the requests.
     Recorders,
-    /// Record the same loads in a guest with a complete Debian, also with biosnoop (a quarter of an hour).
+    /// Record the same loads in a guest with a complete Debian, also with biosnoop, and calls on ext4 with
+    /// ext4slower (20 minutes).
     Guest,
     /// Compare requests, waits, a launch and a late frame with the answers of Perfetto's trace_processor and of biosnoop.
     Answers,

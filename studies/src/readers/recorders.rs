@@ -51,6 +51,8 @@ const DEVICE_BYTES: usize = 64 << 20;
 const RECORDERS: [(&str, &str); 3] =
     [("perfetto", "perfetto.trace"), ("trace-cmd", "trace.dat"), ("perf", "perf.data")];
 const EQUAL: &str = "Equal: the same issued requests and bytes, and each time at most 1 % or 2 µs different.";
+/// The end of a sentence on equal times.
+pub const EQUAL_TIMES: &str = "time at most 1 % or 2 µs different.";
 /// Each recorder reads the clock by itself, so its times differ from those of others. We allow 1 %, and for short times the
 /// 2 µs that separate the clock readings of four tracepoint handlers.
 const SHARE_MAX: f64 = 0.01;
@@ -165,6 +167,7 @@ pub fn run_in_guest(fonio: &Path, build: &str, command: &str) -> Result<()> {
         let all: Vec<_> = RECORDERS.into_iter().chain([("biosnoop", "biosnoop.txt")]).collect();
         add_rows(&mut result, depth, &work, id, &all)?;
     }
+    super::calls::run(&mut system, folder.path(), build, command)?;
     let perf = system.run(&[
         "sh",
         "-c",
@@ -218,16 +221,18 @@ fn cells(one: &Recorded, device: DeviceId, reference: &Served) -> Vec<Cell> {
     cells
 }
 
+/// Returns whether two times in µs are equal in the sense of this study.
+pub fn is_equal(ours: f64, theirs: f64) -> bool {
+    let difference = (ours - theirs).abs();
+    difference <= MICROS_MAX || difference <= SHARE_MAX * theirs
+}
+
 /// Returns `yes`, or the first difference.
 fn equal(served: &Served, reference: &Served, times: impl Fn(&Served) -> [f64; 5]) -> String {
     if (served.requests, served.bytes) != (reference.requests, reference.bytes) {
         return "**no: other requests**".to_owned();
     }
-    let differs = |(ours, theirs): (f64, f64)| {
-        let difference = (ours - theirs).abs();
-        difference > MICROS_MAX && difference > SHARE_MAX * theirs
-    };
-    match times(served).into_iter().zip(times(reference)).position(differs) {
+    match times(served).into_iter().zip(times(reference)).position(|(ours, theirs)| !is_equal(ours, theirs)) {
         None => "yes".to_owned(),
         Some(place) => format!("**no: {}**", COLUMNS[place + 3]),
     }

@@ -6,7 +6,9 @@ use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let series = &about.analysis.series;
-    if series.requests.is_empty() || about.is_sampled() {
+    // A log without times has all requests at one instant.
+    let has_times = about.length_s() > 0.0;
+    if series.requests.is_empty() || about.is_sampled() || !has_times {
         return None;
     }
     let per_second = |values: &[u64]| -> Vec<f64> {

@@ -54,6 +54,7 @@ known! {
     Bytes: "bytes",
     Error: "error" | "errors",
     Rwbs: "rwbs",
+    CommandBytes: "_cmd_length",
     Tid: "tid" | "vtid" | "perf_tid",
     Pid: "pid",
     Process: "perf_pid",
@@ -112,6 +113,11 @@ impl Values {
         self.scope.clear();
         self.labels.clear();
         (self.steps, self.begin) = (0, begin);
+    }
+
+    #[cfg(test)]
+    pub fn set(&mut self, field: Known, value: u64) {
+        self.numbers[field as usize] = Some(value);
     }
 
     /// Returns an integer. Negative ones are sign-extended.

@@ -454,6 +454,10 @@ fn block(kind: EventKind, values: &Values) -> BlockEvent {
         (None, Some(bits)) => of_bits(bits),
         (None, None) => (Op::Other, Flags::NONE),
     };
+    // Old kernels call a passthrough command a read or a write.
+    if number(Known::CommandBytes) > 0 && sectors == 0 {
+        event.op = Op::Other;
+    }
     event.flags_known = Flags::KNOWN_FROM_RWBS;
     event.error = values.get(Known::Error).map(|error| match error as i32 {
         // A positive status is specific to the driver.
@@ -463,7 +467,8 @@ fn block(kind: EventKind, values: &Values) -> BlockEvent {
     event
 }
 
-/// Converts the bits of a request's kind, as LTTng writes them.
+/// Converts the bits of a request's kind, as LTTng writes them. LTTng 2.1 has the bit of synchronous requests where later
+/// versions have that of barriers, which Linux has not had since 2.6.37.
 fn of_bits(bits: u64) -> (Op, Flags) {
     const WRITE: u64 = 1;
     const DISCARD: u64 = 1 << 1;
@@ -471,8 +476,9 @@ fn of_bits(bits: u64) -> (Op, Flags) {
     const SECURE: u64 = 1 << 7;
     const FLUSH: u64 = 1 << 8;
     const PREFLUSH: u64 = 1 << 10;
-    const FLAGS: [(u64, Flags); 6] = [
+    const FLAGS: [(u64, Flags); 7] = [
         (1 << 3, Flags::READAHEAD),
+        (1 << 4, Flags::SYNC),
         (1 << 5, Flags::SYNC),
         (1 << 6, Flags::META),
         (FLUSH, Flags::PREFLUSH),

@@ -110,6 +110,28 @@ fn a_real_trace_of_lttng_has_names_and_latencies() {
     assert_eq!(rows.threads[0].comm.as_deref(), Some("fio-worker"));
 }
 
+/// Events as LTTng's kernel module writes them for Linux 3.
+#[test]
+fn commands_of_programs_are_no_reads() {
+    let issue = |sectors, bytes, bits, command| {
+        let mut values = Values::default();
+        let fields = [Known::Sectors, Known::Bytes, Known::Rwbs, Known::CommandBytes];
+        for (field, value) in fields.into_iter().zip([sectors, bytes, bits, command]) {
+            values.set(field, value);
+        }
+        let event = block(EventKind::Issue, &values);
+        (event.op, event.bytes.0)
+    };
+    // `GET EVENT STATUS NOTIFICATION` of a CD drive, a read, a write, the end of a write, and a flush.
+    assert_eq!(issue(0, 8, 1 << 2, 10), (Op::Other, 8));
+    assert_eq!(issue(8, 0, 1 << 2, 0), (Op::Read, 4096));
+    assert_eq!(issue(8, 0, 17, 0), (Op::Write, 4096));
+    assert_eq!(issue(0, 0, 17, 0), (Op::Write, 0));
+    assert_eq!(issue(0, 0, 1 << 8, 0), (Op::Flush, 0));
+    // The synchronous writes of LTTng 2.1.
+    assert!(of_bits(17).1.contains(Flags::SYNC) && !of_bits(1).1.contains(Flags::SYNC));
+}
+
 #[test]
 fn parts_of_a_trace_are_refused() {
     let refused = |inputs| match open(inputs, &ReadOptions::default()) {

@@ -272,6 +272,35 @@ fn histograms_of_biolatency() {
 }
 
 #[test]
+fn dictionaries_of_biolatency() {
+    // bcc, with -j and -D; and the day ends.
+    check_histogram(
+        "\n{'ts': '2026-11-27 23:59:59', 'val_type': 'usecs', 'data': [{'interval-start': 0, 'interval-end': 1, 'count': 0}, \
+         {'interval-start': 2, 'interval-end': 3, 'count': 12}], 'disk': b'vdb'}\n\
+         {'ts': '2026-11-28 00:00:00', 'val_type': 'usecs', 'data': [{'interval-start': 2, 'interval-end': 3, 'count': 5}, \
+         {'interval-start': 9, 'interval-end': 18446744073709551615, 'count': 5}, \
+         {'interval-start': 4, 'interval-end': 7, 'count': -1}], 'disk': 'vdb'}\n\
+         {'ts': 'now', 'val_type': 'operations', 'data': [{'interval-start': 2, 'interval-end': 3, 'count': 5}]}\n",
+        expect![[r#"
+            2000 4000 vdb at 86399: 12
+            2000 4000 vdb at 86400: 5
+            only-totals
+        "#]],
+    );
+    // With -j, -m, -F and -T.
+    check_histogram(
+        "\n00:00:07\n{'ts': '2026-11-28 00:00:07', 'val_type': 'msecs', 'data': [{'interval-start': 2, 'interval-end': 3, \
+         'count': 1}], 'flags': 'Sync-Write'}\n",
+        expect![[r#"
+            2000000 4000000 Sync-Write at 7: 1
+            only-totals
+        "#]],
+    );
+    // Without a disk, it could be a histogram of cpudist.
+    assert!(!recognise(b"{'ts': '2026-11-27 23:59:59', 'val_type': 'usecs', 'data': []}\n"));
+}
+
+#[test]
 fn the_sample_of_sysstat_is_read() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/traces/public/sysstat-sar.txt");
     let Ok(bytes) = std::fs::read(path) else {
@@ -309,6 +338,7 @@ proptest! {
         "13:20:19 sda 1 2 3 4", "01:00:00 sda 1 2 3 4", "11/27/26 12:00:00", "99999999999", "1764258000", "Average: sda 1 2 3 4",
         "8 0 sda 1 0 8 4 2 1 16 6 0 5 10", "8 0 sda 18446744073709551615 0 8 4 2 1 16 6 0 5 10", "", "-1 -1",
         "Tracing block device I/O", "disk = vda", "flags = Read", "usecs : count", "msecs : count", "2 -> 3 : 4 |", "01:00:00",
+        "{'ts': '2026-11-28 00:00:07', 'val_type': 'msecs', 'data': [{'interval-start': 2, 'interval-end': 3, 'count': 1}], 'disk': b'a'}",
     ]), 0..30)) {
         let text = lines.join("\n");
         recognise(text.as_bytes());

@@ -121,6 +121,12 @@ pub struct Report {
     /// Write a page with charts to this file.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Work in this place, not on this machine.
+    ///
+    /// PLACE is a phone that was watched: android, or android:SERIAL if there are several. Its stalls are unknown
+    /// (docs/phones.md).
+    #[arg(long = "in", value_name = "PLACE")]
+    pub phone: Option<Android>,
     #[command(flatten)]
     pub place: Place,
 }

@@ -1,6 +1,7 @@
 //! Implements `fonio watch run --in android` and `fonio watch status --in android`: the counters of a phone over days.
 //!
-//! The history is the same as that of the watch of this machine, in a folder of the phone's own.
+//! The history is the same as that of the watch of this machine, in a folder of the phone's own, so `fonio watch report` shows
+//! it too.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ use fonio_record::observer::{Party, PartyKind};
 use fonio_system::state;
 use fonio_watch::answers::{self, WearAnswer};
 use fonio_watch::summary::{OTHERS, PartyFigures, Traffic};
-use fonio_watch::{CountedWatch, Folders, Reading, Settings};
+use fonio_watch::{CountedWatch, Folders, History, Reading, Settings};
 use serde::Serialize;
 
 use super::{report, status, tell};
@@ -36,6 +37,9 @@ const DESCRIBED_EVERY: u32 = 60;
 /// The device of an app's bytes, if the phone has several disks, or shows none.
 const STORAGE: &str = "storage";
 const APPS_SHOWN: usize = 5;
+pub(super) const STALLS_UNKNOWN: &str =
+    "A phone shows the watch no requests and no waits, so stalls are unknown";
+pub(super) const NEXT: &str = "fonio check --in android (records requests and blocked threads)";
 const DAY_S: i64 = 24 * 3600;
 
 /// Returns the folder that has a folder for each watched phone.
@@ -199,9 +203,8 @@ struct App {
     written_bytes: ByteCount,
 }
 
-/// Shows the watch of a phone.
-pub(super) fn show(phone: &Android, arguments: &Status) -> Result<Exit> {
-    let place = &arguments.place;
+/// Returns the folders and the history of a phone that was watched.
+pub(super) fn watched(phone: &Android, place: &Place) -> Result<(Folders, History)> {
     let serial = match &phone.serial {
         Some(serial) => serial.clone(),
         None if place.state.is_some() => String::new(),
@@ -209,13 +212,20 @@ pub(super) fn show(phone: &Android, arguments: &Status) -> Result<Exit> {
     };
     let folders = folders(place, &serial)?;
     let history = report::history_of(&folders)?;
-    let is_empty = report::history_is_empty(&history);
-    if is_empty && folders.runs().is_none() {
+    if report::history_is_empty(&history) && folders.runs().is_none() {
         bail!(
             "no watch of the phone has run here ({}); start one with `fonio watch run --in android`",
             folders.state.display()
         );
     }
+    Ok((folders, history))
+}
+
+/// Shows the watch of a phone.
+pub(super) fn show(phone: &Android, arguments: &Status) -> Result<Exit> {
+    let place = &arguments.place;
+    let (folders, history) = watched(phone, place)?;
+    let is_empty = report::history_is_empty(&history);
     let since = status::now()? - DAY_S;
     let settings = Settings::read(place.config.as_deref())?;
     let sum = history.sum_since(since);
@@ -255,9 +265,9 @@ pub(super) fn show(phone: &Android, arguments: &Status) -> Result<Exit> {
         let (written, read) = (output::bytes(app.written_bytes), output::bytes(app.read_bytes));
         writeln!(out, "  {written:>10} written, {read:>10} read  {}", printable(&app.app))?;
     }
-    writeln!(out, "! A phone shows the watch no requests and no waits, so stalls are unknown.")?;
+    writeln!(out, "! {STALLS_UNKNOWN}.")?;
     document.wear.notes.iter().take(2).try_for_each(|note| writeln!(out, "! {}", printable(note)))?;
-    writeln!(out, "Next: fonio check --in android (records requests and blocked threads)")?;
+    writeln!(out, "Next: {NEXT}")?;
     Ok(exit)
 }
 

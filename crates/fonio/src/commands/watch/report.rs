@@ -11,7 +11,7 @@ use fonio_watch::answers::{self, StallsAnswer, WearAnswer};
 use fonio_watch::{Folders, Histogram, History, Settings, Summary, page, times};
 use serde::Serialize;
 
-use super::remedy;
+use super::{phone, remedy};
 use crate::cli::Colour;
 use crate::cli::watch::{Report, What};
 use crate::exit::Exit;
@@ -34,8 +34,18 @@ struct Document {
 }
 
 pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
-    let folders = arguments.place.paths().folders()?;
-    let mut history = history(&folders)?;
+    let is_phone = arguments.phone.is_some();
+    let (folders, mut history) = match &arguments.phone {
+        Some(phone) => phone::watched(phone, &arguments.place)?,
+        None => {
+            let folders = arguments.place.paths().folders()?;
+            let history = history(&folders)?;
+            (folders, history)
+        }
+    };
+    if is_phone && arguments.what == Some(What::Stalls) {
+        bail!("{}; use `fonio record --in android --for 60s`", phone::STALLS_UNKNOWN);
+    }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970; set it")?;
     let is_empty = history_is_empty(&history);
     let before_now = |time| i64::try_from(now.saturating_sub(time).as_secs()).unwrap_or(0);
@@ -45,7 +55,11 @@ pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
         ensure!(since < until, "--until is earlier than --since; both are times before now");
         history.end_at(until);
     }
-    let wants = |what: What| arguments.what.is_none_or(|wanted| wanted == what);
+    // The counters of a phone have no latencies and no waits.
+    let wants = |what: What| match arguments.what {
+        None => !is_phone || what == What::Wear,
+        Some(wanted) => wanted == what,
+    };
     let settings = Settings::read(arguments.place.config.as_deref())?;
     let document = Document {
         schema: "fonio.watch/1",
@@ -59,7 +73,8 @@ pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
         if is_empty {
             bail!("the watch started less than a minute ago; run the report again after its first minute");
         }
-        let mut page = page::document(&history, since, &settings);
+        let shown = if is_phone { page::Shown::Wear } else { page::Shown::Everything };
+        let mut page = page::document(&history, since, &settings, shown);
         page.subtitle.extend(until.map(|until| format!(", until {}", times::shown(until))));
         output::write_html(&page, Some(path))?;
     }
@@ -69,9 +84,15 @@ pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
         if let Some(stalls) = &document.stalls {
             writeln!(out, "{}", printable(&stalls.verdict))?;
         }
+        if let Some(wear) = document.wear.as_ref().filter(|_| is_phone) {
+            wear.verdict.lines().try_for_each(|line| writeln!(out, "{}", printable(line)))?;
+        }
         writeln!(out, "The report is in {}.", path.display())?;
     } else {
-        print(&document, !is_empty, &folders, output::wants_colour(colour), &mut out)?;
+        print(&document, !is_empty, &folders, is_phone, output::wants_colour(colour), &mut out)?;
+        if is_phone && !is_empty {
+            writeln!(out, "\n! {}.\nNext: {}", phone::STALLS_UNKNOWN, phone::NEXT)?;
+        }
     }
     Ok(if is_empty { Exit::NotValid } else { Exit::Fine })
 }
@@ -109,6 +130,7 @@ fn print(
     document: &Document,
     has_minutes: bool,
     folders: &Folders,
+    is_phone: bool,
     colour: bool,
     out: &mut impl Write,
 ) -> io::Result<()> {
@@ -140,7 +162,8 @@ fn print(
         writeln!(out, "• The report ends at {} (--until).", times::shown(until))?;
     }
     if !runs {
-        writeln!(out, "! No watch runs now; `sudo fonio watch start` starts one.")?;
+        let start = if is_phone { "fonio watch run --in android" } else { "sudo fonio watch start" };
+        writeln!(out, "! No watch runs now; `{start}` starts one.")?;
     }
     if let Some(stalls) = &document.stalls {
         print_stalls(stalls, folders, (bold, plain), out)?;

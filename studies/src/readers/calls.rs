@@ -8,8 +8,7 @@ use fonio_core::{Call, CollectedRows};
 use fonio_lab::System;
 use xtask::results::{Cell, StudyResult};
 
-use super::recorders::{EQUAL_TIMES, is_equal};
-use super::rows::{Served, of_recording, of_trace};
+use super::rows::{EQUAL_TIMES, Served, is_equal, of_recording, of_trace};
 use crate::process;
 
 const ID: &str = "readers-calls-guest";

@@ -10,7 +10,7 @@ use fonio_core::{CollectedRows, DeviceId, Diagnostic, Meta, Severity};
 use fonio_lab::{Archive, System, SystemOptions};
 use xtask::results::{Cell, StudyResult};
 
-use super::rows::{Served, of_recording, of_trace};
+use super::rows::{Served, is_equal, of_recording, of_trace};
 use crate::{process, tools};
 
 pub const ID: &str = "readers-recorders";
@@ -51,13 +51,6 @@ const DEVICE_BYTES: usize = 64 << 20;
 const RECORDERS: [(&str, &str); 3] =
     [("perfetto", "perfetto.trace"), ("trace-cmd", "trace.dat"), ("perf", "perf.data")];
 const EQUAL: &str = "Equal: the same issued requests and bytes, and each time at most 1 % or 2 µs different.";
-/// The end of a sentence on equal times.
-pub const EQUAL_TIMES: &str = "time at most 1 % or 2 µs different.";
-/// Each recorder reads the clock by itself, so its times differ from those of others. We allow 1 %, and for short times the
-/// 2 µs that separate the clock readings of four tracepoint handlers.
-const SHARE_MAX: f64 = 0.01;
-const MICROS_MAX: f64 = 2.0;
-
 /// A loop device, detached when this value is dropped.
 struct Device(String);
 
@@ -219,12 +212,6 @@ fn cells(one: &Recorded, device: DeviceId, reference: &Served) -> Vec<Cell> {
     cells.push(equal(&served, reference, times).into());
     cells.push(shortfalls(one, &served).into());
     cells
-}
-
-/// Returns whether two times in µs are equal in the sense of this study.
-pub fn is_equal(ours: f64, theirs: f64) -> bool {
-    let difference = (ours - theirs).abs();
-    difference <= MICROS_MAX || difference <= SHARE_MAX * theirs
 }
 
 /// Returns `yes`, or the first difference.

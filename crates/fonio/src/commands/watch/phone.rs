@@ -21,7 +21,7 @@ use fonio_watch::summary::{OTHERS, PartyFigures, Traffic};
 use fonio_watch::{CountedWatch, Folders, History, Reading, Settings};
 use serde::Serialize;
 
-use super::{report, status, tell};
+use super::{history, tell};
 use crate::cli::Android;
 use crate::cli::watch::{Place, Status};
 use crate::exit::{self, Exit};
@@ -211,8 +211,8 @@ pub(super) fn watched(phone: &Android, place: &Place) -> Result<(Folders, Histor
         None => only_watched()?,
     };
     let folders = folders(place, &serial)?;
-    let history = report::history_of(&folders)?;
-    if report::history_is_empty(&history) && folders.runs().is_none() {
+    let history = history::history_of(&folders)?;
+    if history::history_is_empty(&history) && folders.runs().is_none() {
         bail!(
             "no watch of the phone has run here ({}); start one with `fonio watch run --in android`",
             folders.state.display()
@@ -225,8 +225,8 @@ pub(super) fn watched(phone: &Android, place: &Place) -> Result<(Folders, Histor
 pub(super) fn show(phone: &Android, arguments: &Status) -> Result<Exit> {
     let place = &arguments.place;
     let (folders, history) = watched(phone, place)?;
-    let is_empty = report::history_is_empty(&history);
-    let since = status::now()? - DAY_S;
+    let is_empty = history::history_is_empty(&history);
+    let since = history::now()? - DAY_S;
     let settings = Settings::read(place.config.as_deref())?;
     let sum = history.sum_since(since);
     let document = Document {

@@ -11,6 +11,7 @@ use fonio_watch::answers::{self, StallsAnswer, WearAnswer};
 use fonio_watch::{Folders, Histogram, History, Settings, Summary, page, times};
 use serde::Serialize;
 
+use super::history::{history_is_empty, history_of};
 use super::{phone, remedy};
 use crate::cli::Colour;
 use crate::cli::watch::{Report, What};
@@ -97,10 +98,6 @@ pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
     Ok(if is_empty { Exit::NotValid } else { Exit::Fine })
 }
 
-pub(super) fn history_is_empty(history: &History) -> bool {
-    history.minutes.is_empty() && history.hours.is_empty() && history.days.is_empty()
-}
-
 /// Reads the history on disk, and the minutes in memory that are not in the history yet.
 pub(super) fn history(folders: &Folders) -> Result<History> {
     for folder in [&folders.state, &folders.run] {
@@ -116,13 +113,6 @@ pub(super) fn history(folders: &Folders) -> Result<History> {
             "no watch has run here; start one with `sudo fonio watch install` (or `start`, until the next boot)"
         );
     }
-    Ok(history)
-}
-
-/// Reads the history and the minutes in memory, and accepts that there are none.
-pub(super) fn history_of(folders: &Folders) -> Result<History> {
-    let mut history = History::read(&folders.rings())?;
-    history.minutes.extend(folders.read_unwritten());
     Ok(history)
 }
 

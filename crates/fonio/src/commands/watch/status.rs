@@ -1,15 +1,15 @@
 //! Implements `fonio watch status` and `fonio watch digest`: the watch in one screen.
 
 use std::io::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use fonio_core::printable;
 use fonio_core::quantity::Unit;
 use fonio_watch::answers::{self, Followed, StallGroup, StallsAnswer, WearAnswer};
 use fonio_watch::{Folders, History, Settings};
 use serde::Serialize;
 
+use super::history::{history_is_empty, now};
 use super::{remedy, report};
 use crate::cli::watch::{Place, Status};
 use crate::commands::fix::followed;
@@ -34,11 +34,6 @@ struct Document {
     kept: Vec<Followed>,
 }
 
-pub(super) fn now() -> Result<i64> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970; set it")?;
-    Ok(i64::try_from(now.as_secs()).unwrap_or(i64::MAX))
-}
-
 struct Seen {
     folders: Folders,
     kept: Vec<Followed>,
@@ -54,7 +49,7 @@ impl Seen {
         let settings = Settings::read(place.config.as_deref())?;
         Ok(Seen {
             kept: followed_all(&history, now()?),
-            is_empty: report::history_is_empty(&history),
+            is_empty: history_is_empty(&history),
             stalls: answers::stalls(&history, since),
             wear: answers::wear(&history, since, &settings.endurance),
             folders,

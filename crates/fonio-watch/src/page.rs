@@ -36,6 +36,7 @@ struct About<'a> {
 /// What a page shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
+    /// Stalls, waits, who writes, and the wear.
     Everything,
     /// Who writes, and the wear. The watch of a phone knows no stalls and no waits.
     Wear,

@@ -454,9 +454,11 @@ fn block(kind: EventKind, values: &Values) -> BlockEvent {
         (None, Some(bits)) => of_bits(bits),
         (None, None) => (Op::Other, Flags::NONE),
     };
-    // Old kernels call a passthrough command a read or a write.
+    // Old kernels call a passthrough command a read or a write, and LTTng 2.1 calls a flush a write.
     if number(Known::CommandBytes) > 0 && sectors == 0 {
         event.op = Op::Other;
+    } else if event.sector == Sector(u64::MAX) && sectors == 0 && event.op == Op::Write {
+        event.op = Op::Flush;
     }
     event.flags_known = Flags::KNOWN_FROM_RWBS;
     event.error = values.get(Known::Error).map(|error| match error as i32 {

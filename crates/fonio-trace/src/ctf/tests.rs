@@ -128,7 +128,11 @@ fn commands_of_programs_are_no_reads() {
     assert_eq!(issue(8, 0, 17, 0), (Op::Write, 4096));
     assert_eq!(issue(0, 0, 17, 0), (Op::Write, 0));
     assert_eq!(issue(0, 0, 1 << 8, 0), (Op::Flush, 0));
-    // The synchronous writes of LTTng 2.1.
+    // The flushes and the synchronous writes of LTTng 2.1.
+    let mut flush = Values::default();
+    let fields = [(Known::Sector, u64::MAX), (Known::Sectors, 0), (Known::Rwbs, 1)];
+    fields.into_iter().for_each(|(field, value)| flush.set(field, value));
+    assert_eq!(block(EventKind::Issue, &flush).op, Op::Flush);
     assert!(of_bits(17).1.contains(Flags::SYNC) && !of_bits(1).1.contains(Flags::SYNC));
 }
 

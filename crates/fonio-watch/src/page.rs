@@ -576,7 +576,15 @@ mod tests {
     }
 
     fn page(history: &History) -> Document {
-        document(history, 0, &Settings::default())
+        document(history, 0, &Settings::default(), Shown::Everything)
+    }
+
+    #[test]
+    fn a_phone_has_no_stalls_and_no_waits() {
+        let history = History { minutes: vec![minute(0, &[("a", 30)])], ..History::default() };
+        let page = document(&history, 0, &Settings::default(), Shown::Wear);
+        assert!(page.sections.is_empty() && page.terms.is_empty(), "{page:?}");
+        assert!(page.facts.iter().all(|fact| fact.name != "Stalls") && page.verdict.tone == Tone::Plain);
     }
 
     #[test]

@@ -584,7 +584,7 @@ mod tests {
         let history = History { minutes: vec![minute(0, &[("a", 30)])], ..History::default() };
         let page = document(&history, 0, &Settings::default(), Shown::Wear);
         assert!(page.sections.is_empty() && page.terms.is_empty(), "{page:?}");
-        assert!(page.facts.iter().all(|fact| fact.name != "Stalls") && page.verdict.tone == Tone::Plain);
+        assert!(page.facts.iter().all(|fact| fact.label != "Stalls") && page.verdict.tone == Tone::Plain);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Temporary folders. Their names have the id of the process that uses them, so that folders of killed processes are found
-//! and removed.
+//! and removed. Because the id means another process in another PID namespace, the process also holds a lock on the folder.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::IntoRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
@@ -15,7 +16,12 @@ use tempfile::TempDir;
 /// Fails if the folder cannot be created.
 pub fn folder(purpose: &str) -> io::Result<TempDir> {
     sweep(purpose);
-    tempfile::Builder::new().prefix(&format!("{purpose}-{}-", std::process::id())).tempdir()
+    let folder = tempfile::Builder::new().prefix(&format!("{purpose}-{}-", std::process::id())).tempdir()?;
+    let lock = File::open(folder.path())?;
+    lock.lock()?;
+    // The kernel unlocks the folder when this process ends.
+    let _ = lock.into_raw_fd();
+    Ok(folder)
 }
 
 /// Keeps a folder that [`folder`] created, under a name that is not removed later. Returns its path.
@@ -39,6 +45,7 @@ fn sweep(purpose: &str) {
         if let Some(owner) = owner
             && !Task::of(owner).exists()
             && entry.metadata().is_ok_and(is_own)
+            && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok())
         {
             let _ = fs::remove_dir_all(entry.path());
         }
@@ -56,11 +63,20 @@ mod tests {
         // No process has the largest id.
         let dead = std::env::temp_dir().join(format!("{of_test}-{}-x", u32::MAX));
         let other = std::env::temp_dir().join(format!("{of_test}-x"));
-        for path in [&dead, &other] {
+        let elsewhere = std::env::temp_dir().join(format!("{of_test}-{}-y", u32::MAX));
+        for path in [&dead, &other, &elsewhere] {
             fs::create_dir_all(path).expect("created");
         }
+        // A process of another PID namespace.
+        let lock = File::open(&elsewhere).expect("opened");
+        lock.lock().expect("locked");
         let kept = keep(folder(of_test).expect("a folder"));
-        assert!(!dead.exists() && own.path().exists() && other.exists() && kept.exists());
+        assert!(
+            !dead.exists() && own.path().exists() && other.exists() && kept.exists() && elsewhere.exists()
+        );
+        drop(lock);
+        drop(folder(of_test).expect("a folder"));
+        assert!(!elsewhere.exists());
         assert!(kept.file_name().is_some_and(|name| name.to_string_lossy().starts_with("kept-fonio-test-")));
         for path in [&kept, &other] {
             fs::remove_dir(path).expect("removed");

@@ -267,4 +267,4 @@ cat "$run/watch.log"
 # The report knows the disks and the apps, and no stalls.
 "$fonio" watch report --in android --state "$run/watch" --run "$run/watch-run" --since 1h --html "$run/watch.html"
 "$fonio" watch report --in android --state "$run/watch" --run "$run/watch-run" --since 1h > "$run/watch.txt"
-"$fonio" watch report stalls --in android --state "$run/watch" --run "$run/watch-run" || echo "refused: $?"
+"$fonio" watch report stalls --in android --state "$run/watch" --run "$run/watch-run" 2>&1 || echo "refused: $?"

@@ -5,7 +5,6 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use fonio_host::{Ledger, LoopDevice, LoopOptions};
 use fonio_lab::Archive;
@@ -89,8 +88,13 @@ impl Compared {
         let here = dir.path().join("here");
         let mut beside = Command::new(env!("CARGO_BIN_EXE_fonio"));
         beside.args(["record", "--for", "12s", "--device"]).arg(&disk).arg("-o").arg(&here);
-        let mut beside = beside.stdout(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_secs(4));
+        let mut beside = beside.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut progress = BufReader::new(beside.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.starts_with("Recording ") {
+            line.clear();
+            assert!(progress.read_line(&mut line).unwrap() > 0, "fonio does not record");
+        }
         let mut load = Command::new("fio");
         load.args([
             "--name=load",

@@ -14,6 +14,8 @@
 //! itself within 15 s if the connection is lost.
 
 mod adb;
+#[doc(hidden)]
+pub mod answers;
 mod atrace;
 mod capture;
 mod config;

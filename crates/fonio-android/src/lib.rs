@@ -11,7 +11,7 @@
 //! threads and syncs.
 //!
 //! fonio changes nothing on the phone. What is on the phone during a recording is removed at its end, or by the phone
-//! itself within 15 s if the connection is lost.
+//! itself if the connection is lost; the aim is 15 s.
 
 mod adb;
 #[doc(hidden)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::adb::Adb;
 use crate::atrace;
-use crate::capture::capture;
+use crate::capture::{capture, remove_left};
 use crate::counters::{self, AppIo};
 use crate::error::AndroidError;
 use crate::phone::Phone;
@@ -106,6 +106,8 @@ pub fn record(
         is_short: false,
         apps: Vec::new(),
     };
+    // Whatever the way of this recording: an earlier one can have used perfetto.
+    remove_left(adb)?;
     let mut reasons = Vec::new();
     let mut refuse = |way: Way, reason: String, tell: &mut dyn FnMut(Step)| {
         reasons.push(format!("{way}: {reason}"));

@@ -27,8 +27,8 @@ const RECENT: usize = 64;
 /// Maximum length of a name that is kept with the last call of a thread, as in the kernel.
 const RECENT_NAME_BYTES: usize = 15;
 
-/// The last call of [`SeenThreads::seen`] for a thread. If the next call says nothing else, there is no row, and no table
-/// is searched. Most events are of a thread that had another event just before.
+/// The last call of [`SeenThreads::seen`] for a thread. A call that repeats it gives no row, so no table needs to be
+/// searched. Most calls do, because most events are of a thread that just had another one.
 #[derive(Clone, Copy, Debug)]
 struct Recent {
     tid: u32,

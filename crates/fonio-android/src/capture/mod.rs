@@ -65,7 +65,6 @@ fn capture_in(
 ) -> Result<Captured, AndroidError> {
     phone.check().map_err(|reason| AndroidError::CannotRecord { reason })?;
     let file = format!("{traces}/fonio-{}.pftrace", std::process::id());
-    adb.shell(&clean_up(traces))?;
     if stop.load(Ordering::Relaxed) {
         return Err(AndroidError::Stopped);
     }
@@ -106,12 +105,20 @@ fn capture_in(
     Ok(Captured { bytes, was_stopped })
 }
 
-/// Returns a line that removes the traces of recordings that no longer run.
-fn clean_up(folder: &str) -> String {
-    format!(
+/// Removes the traces of recordings that no longer run, because the phone was switched off or their scripts were killed.
+///
+/// # Errors
+/// Fails if the connection is lost.
+pub(crate) fn remove_left(adb: &Adb) -> Result<(), AndroidError> {
+    remove_left_in(adb, TRACES)
+}
+
+fn remove_left_in(adb: &Adb, folder: &str) -> Result<(), AndroidError> {
+    let line = format!(
         "for file in {folder}/fonio-*.pftrace; do [ -e \"$file\" ] && command -v pgrep >/dev/null && \
          ! pgrep -f \"$file\" >/dev/null && rm -f \"$file\"; done; true"
-    )
+    );
+    adb.shell(&line).map(drop)
 }
 
 /// Returns the script that records on the phone. A service manager that ends adbd with all its commands sends `TERM` first.

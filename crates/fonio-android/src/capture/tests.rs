@@ -11,6 +11,7 @@ fn captured(phone: &StandIn, stop: &AtomicBool) -> Result<(Captured, Vec<u8>), A
     let asked = Phone::ask(&adb)?;
     assert_eq!((asked.sdk, asked.model.as_str()), (34, "Stand-in"));
     let to = phone.dir.path().join("here");
+    remove_left_in(&adb, &phone.folder())?;
     let captured = capture_in(&adb, &asked, &phone.folder(), Duration::from_secs(1), &to, stop)?;
     Ok((captured, fs::read(to).expect("the trace is here")))
 }

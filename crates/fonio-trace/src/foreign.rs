@@ -91,9 +91,14 @@ const KINDS: &[(&[Sign], &str, &str)] = &[
     (&[Words(&["PID", "COMM", "FD", "ERR", "PATH"])], "it is the text of opensnoop", CALLS),
     // Totals.
     (
-        &[Words(&["usecs", ":", "count"]), Words(&["msecs", ":", "count"]), Words(&["nsecs", ":", "count"])],
+        &[
+            Words(&["usecs", ":", "count"]),
+            Words(&["msecs", ":", "count"]),
+            Words(&["nsecs", ":", "count"]),
+            Line("{'ts': '"),
+        ],
         "it is a histogram of a BPF tool: counts in steps of powers of two, and nothing says that they are of a disk",
-        "fonio reads the text of biolatency from its first line on. To see each request, use `biosnoop -Q > trace.txt`, or `fonio \
+        "fonio reads the text of biolatency from its first line on, and `biolatency -j -D`. To see each request, use `biosnoop -Q > trace.txt`, or `fonio \
          record --for 60s`",
     ),
     (

@@ -96,3 +96,5 @@ kill -INT $perfetto 2>/dev/null || { cat "$WORK"/traced*.log "$WORK/perfetto.log
 wait $perfetto || true
 kill -INT $biosnoop 2>/dev/null || true
 wait $biosnoop 2>/dev/null || true
+# It says on standard error how many events were lost.
+grep '^lost ' "$WORK/biosnoop.log" >> "$WORK/biosnoop.txt" || true

@@ -101,6 +101,16 @@ pub enum ExperimentError {
         /// The recording without file-system calls.
         recording: PathBuf,
     },
+    /// A recording has only some of the file-system calls of its programs.
+    #[error(
+        "{} has only some file-system calls, from a trace of another program, and a replay of them would be another load: record \
+         with `fonio record --calls`, or leave out --layer to replay the I/O of its disk",
+        recording.display()
+    )]
+    SomeCalls {
+        /// The recording with some calls.
+        recording: PathBuf,
+    },
     /// A replay of a recording would need too much memory.
     #[error(
         "{0} is too large to replay: {why}; replay a part of it, which `fonio import {0} --until 10m -o PART` writes",

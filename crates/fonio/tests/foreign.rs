@@ -73,6 +73,10 @@ fn slow_calls_name_programs_and_files() {
     for absent in ["In flight", "queue depth", "vda"] {
         assert!(!shown.contains(absent), "{shown}");
     }
+    // The calls that are missing would be missing in a replay, too.
+    let replayed = files.run(&split("replay imported --layer calls --on there"));
+    let said = String::from_utf8_lossy(&replayed.stderr);
+    assert!(!replayed.status.success() && said.contains("has only some file-system calls"), "{said}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use super::written_back::{self, Burst, WrittenBack};
 use crate::error::ExperimentError;
 use crate::replay::calls::{Act, Collected, Felt, Recorded, Sequence};
+use crate::replay::has_all_calls;
 
 /// A program by its name and unit, as an analysis names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +76,8 @@ impl Scene {
         let mut rows = Rows::default();
         let tables = [Table::Threads, Table::Calls, Table::Files, Table::Requests];
         let tables = tables.into_iter().fold(Tables::NONE, Tables::with);
-        Recording::open(dir)?.replay(&mut rows, tables)?;
+        let recording = Recording::open(dir)?;
+        recording.replay(&mut rows, tables)?;
         let too_large = |why| ExperimentError::TooLarge { recording: dir.to_owned(), why };
         rows.calls.check().map_err(too_large)?;
         let not = |reason: String| ExperimentError::NotRecreated { reason };
@@ -83,6 +85,9 @@ impl Scene {
             rows.calls.calls().iter().filter(|call| rows.is_of(call.tid, victim)).collect();
         if own.is_empty() {
             return Err(not(format!("the recording has no calls of {}", victim.name)));
+        }
+        if !has_all_calls(recording.meta()) {
+            return Err(not("the recording has only some calls, from a trace of another program".to_owned()));
         }
         let filesystem = rows
             .slowest_filesystem(&own)

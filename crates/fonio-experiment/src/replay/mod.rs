@@ -25,6 +25,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fonio_core::meta::SHOWS_CALLS;
 use fonio_core::{ByteCount, Meta, Nanos, Timestamp};
 use fonio_host::Step;
 use fonio_recording::{Recording, Table, Tables};
@@ -126,6 +127,12 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 /// The size of the chunks of accessed data in the replay's files.
 const CHUNK: u64 = 1 << 20;
 
+/// Returns whether a recording has all file-system calls of the followed processes. A trace of another program can have some,
+/// such as the slow ones, or only those that reached the device.
+pub(crate) fn has_all_calls(meta: &Meta) -> bool {
+    meta.source.shows.iter().any(|shown| shown == SHOWS_CALLS)
+}
+
 /// Computes a replay's sequence from the recording in `dir`.
 pub fn sequence(dir: &Path, what: What) -> Result<Sequence, ExperimentError> {
     let recording = Recording::open(dir)?;
@@ -148,6 +155,9 @@ pub fn sequence(dir: &Path, what: What) -> Result<Sequence, ExperimentError> {
             let sequence = collected.sequence().map_err(too_large)?;
             if sequence.is_empty() {
                 return Err(ExperimentError::NoCalls { recording: dir.to_owned() });
+            }
+            if !has_all_calls(recording.meta()) {
+                return Err(ExperimentError::SomeCalls { recording: dir.to_owned() });
             }
             Ok(Sequence::Calls(sequence))
         }

@@ -98,14 +98,21 @@ impl Open {
     }
 }
 
+/// A processor.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cpu {
+    /// The thread that runs.
+    running: Option<u32>,
+    /// The last completion of a request since the processor last switched threads.
+    completed: Option<Timestamp>,
+}
+
 /// The waits of all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Sleeps {
-    /// The thread that runs on each processor.
-    running: FxHashMap<u32, u32>,
+    /// The processors, by number.
+    cpus: Vec<Cpu>,
     open: FxHashMap<u32, Open>,
-    /// The last completion of a request on each processor since the processor last switched threads.
-    completed: FxHashMap<u32, Timestamp>,
     /// Gaps: after the first time and before the second.
     gaps: VecDeque<(Timestamp, Timestamp)>,
     /// The launches of apps, during which all states are recorded.
@@ -121,11 +128,9 @@ impl Sleeps {
     pub fn switch(&mut self, switch: Switch, waits: &mut Vec<SeenWait>) {
         let Switch { cpu, at, from, left, to, is_in_sync } = switch;
         self.seen = true;
-        self.completed.remove(&cpu);
-        let stopped = from.or_else(|| self.running.get(&cpu).copied());
-        if self.running.len() < THREADS_MAX || self.running.contains_key(&cpu) {
-            self.running.insert(cpu, to);
-        }
+        let before =
+            self.cpu(cpu).map(|cpu| std::mem::replace(cpu, Cpu { running: Some(to), completed: None }));
+        let stopped = from.or(before.and_then(|cpu| cpu.running));
         if let Some(open) = self.open.remove(&to) {
             self.close(to, open, at, is_in_sync, waits);
         }
@@ -148,14 +153,15 @@ impl Sleeps {
     /// Handles a wake-up.
     pub fn waking(&mut self, wake_up: WakeUp) {
         let WakeUp { cpu, at, tid, current, is_interrupt } = wake_up;
+        let Cpu { running, completed } = self.cpus.get(cpu as usize).copied().unwrap_or_default();
         let Some(open) = self.open.get_mut(&tid).filter(|open| open.state != State::Ready) else { return };
         if open.woken.is_some() {
             return;
         }
         // A completion before the wait began did not end it.
         let from = open.began.max(at - COMPLETION_WAKES_WITHIN);
-        let is_by_completion = self.completed.get(&cpu).is_some_and(|completed| *completed >= from);
-        let current = current.or_else(|| self.running.get(&cpu).copied());
+        let is_by_completion = completed.is_some_and(|completed| completed >= from);
+        let current = current.or(running);
         // An interrupt can stop any thread, and the idle thread wakes nobody. If the trace does not show interrupts,
         // the waker is unknown.
         let by = current.filter(|current| is_interrupt == Some(false) && ![0, tid].contains(current));
@@ -172,8 +178,8 @@ impl Sleeps {
 
     /// Handles the completion of a request on the processor `cpu`.
     pub fn completion(&mut self, cpu: u32, at: Timestamp) {
-        if self.completed.len() < THREADS_MAX || self.completed.contains_key(&cpu) {
-            self.completed.insert(cpu, at);
+        if let Some(cpu) = self.cpu(cpu) {
+            cpu.completed = Some(at);
         }
     }
 
@@ -239,13 +245,11 @@ impl Sleeps {
     pub fn gap(&mut self, cpu: Option<u32>, after: Timestamp, before: Timestamp) {
         match cpu {
             Some(cpu) => {
-                self.running.remove(&cpu);
-                self.completed.remove(&cpu);
+                if let Some(cpu) = self.cpus.get_mut(cpu as usize) {
+                    *cpu = Cpu::default();
+                }
             }
-            None => {
-                self.running.clear();
-                self.completed.clear();
-            }
+            None => self.cpus.clear(),
         }
         self.forget_open();
         if self.gaps.len() >= GAPS_MAX {
@@ -256,9 +260,20 @@ impl Sleeps {
 
     /// Forgets the state of all threads, because an event came too late to be sorted.
     pub fn forget(&mut self) {
-        self.running.clear();
-        self.completed.clear();
+        self.cpus.clear();
         self.forget_open();
+    }
+
+    /// Returns a processor; `None` if its number is greater than that of any real one.
+    fn cpu(&mut self, number: u32) -> Option<&mut Cpu> {
+        let place = number as usize;
+        if place >= self.cpus.len() {
+            if place >= THREADS_MAX {
+                return None;
+            }
+            self.cpus.resize(place + 1, Cpu::default());
+        }
+        self.cpus.get_mut(place)
     }
 
     fn forget_open(&mut self) {

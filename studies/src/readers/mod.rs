@@ -2,6 +2,7 @@
 
 mod answers;
 mod calls;
+mod perfetto;
 mod recorders;
 mod rows;
 mod speed;
@@ -61,12 +62,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         let (fonio, build) = process::fonio_of_study(arguments.program.as_deref())?;
         recorders::run_in_guest(&fonio, build, COMMAND)?;
     }
+    let own = process::root().join("../shared/traces/phones");
+    let samples = arguments.samples.as_deref().unwrap_or(&own);
     if wants(Part::Answers) {
-        let own = process::root().join("../shared/traces/phones");
-        answers::run(arguments.samples.as_deref().unwrap_or(&own), live.as_deref(), COMMAND)?;
+        answers::run(samples, live.as_deref(), COMMAND)?;
     }
     if wants(Part::Speed) {
-        speed::run(arguments.megabytes, COMMAND)?;
+        speed::run(arguments.megabytes, samples, COMMAND)?;
     }
     Ok(())
 }

@@ -9,19 +9,28 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use fonio_core::{Op, Request, RowSink, ignore_rows};
+use fonio_core::meta::{Clock, Source};
+use fonio_core::{Batch, Op, Request, RowSink, TraceReader, ignore_rows};
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
 use fonio_trace::recognise::{Format, ReadOptions, open};
 use fonio_trace::trace_dat::encode::Contents;
 use xtask::results::{Cell, StudyResult};
 
+use super::perfetto::Trace;
 use super::rows::{input, of_trace};
 use crate::process;
 
 pub const ID: &str = "readers-speed";
 const TITLE: &str = "speed and memory of the readers of foreign traces";
-const COLUMNS: [&str; 5] = ["format", "file", "requests", "per second of processor time", "peak memory"];
+const COLUMNS: [&str; 6] = [
+    "format",
+    "file",
+    "requests",
+    "per second of processor time",
+    "block events per second of processor time",
+    "peak memory",
+];
 
 /// The names under which this program runs as the process that writes a file, and as the measured process. A process that
 /// starts another hands on its peak memory, so the writer, which needs gigabytes, must be another process.
@@ -83,56 +92,94 @@ impl RowSink for Count {
 
 /// Writes a large trace of a format into a file.
 pub fn run_write(words: &[String]) -> Result<()> {
-    let [format, path, bytes] = words else {
+    let [format, path, bytes, others] = words else {
         anyhow::bail!("only `cargo studies readers` runs this command")
     };
     let known = FORMATS.into_iter().find(|(known, _)| known.name() == format);
     let (format, repeat) = known.with_context(|| format!("no sample of the format {format}"))?;
-    write(Path::new(path), bytes.parse()?, format, repeat)
+    write(Path::new(path), bytes.parse()?, format, repeat, Path::new(others))
 }
 
-/// Reads a trace, and writes the number of its requests into a file.
+/// A reader, and the number of block events and complete requests that it gave.
+struct Counted {
+    reader: Box<dyn TraceReader>,
+    events: u64,
+}
+
+impl TraceReader for Counted {
+    fn next_batch(&mut self, batch: &mut Batch) -> io::Result<bool> {
+        let more = self.reader.next_batch(batch)?;
+        self.events += (batch.events.len() + batch.requests.len()) as u64;
+        Ok(more)
+    }
+
+    fn source(&self) -> Source {
+        self.reader.source()
+    }
+
+    fn clock(&self) -> Clock {
+        self.reader.clock()
+    }
+
+    fn may_show_waits(&self) -> bool {
+        self.reader.may_show_waits()
+    }
+}
+
+/// Reads a trace, and writes the numbers of its requests and of its block events into a file.
 pub fn run_read(words: &[String]) -> Result<()> {
     let [path, counted] = words else { anyhow::bail!("only `cargo studies readers` runs this command") };
     let mut count = Count::default();
-    let mut reader = open(vec![input(Path::new(path))?], &ReadOptions::default())?;
-    assemble(&mut *reader, AssemblerOptions::default(), &mut count)?;
-    fs::write(counted, count.0.to_string()).with_context(|| format!("cannot write {counted}"))
+    let reader = open(vec![input(Path::new(path))?], &ReadOptions::default())?;
+    let mut reader = Counted { reader, events: 0 };
+    assemble(&mut reader, AssemblerOptions::default(), &mut count)?;
+    fs::write(counted, format!("{} {}", count.0, reader.events))
+        .with_context(|| format!("cannot write {counted}"))
 }
 
-pub fn run(megabytes: u64, command: &str) -> Result<()> {
+pub fn run(megabytes: u64, others: &Path, command: &str) -> Result<()> {
     let mut result = StudyResult::begin(ID, TITLE, command, &COLUMNS)?;
     let folder = process::scratch("readers")?;
     let this = std::env::current_exe()?;
+    let mut is_complete = megabytes >= 1000;
     for (format, _) in FORMATS {
         process::check_signals()?;
+        if format == Format::Perfetto && Trace::read(others)?.is_none() {
+            println!("Skipped {format}: no sample in {} (see --samples)", others.display());
+            is_complete = false;
+            continue;
+        }
         let path = folder.join(format!("large.{format}"));
         let most = (megabytes * 1_000_000).to_string();
-        process::run(Command::new(&this).args([WRITE, format.name()]).arg(&path).arg(&most))?;
+        process::run(Command::new(&this).args([WRITE, format.name()]).arg(&path).arg(&most).arg(others))?;
         let bytes = fs::metadata(&path)?.len();
         let counted = folder.join("counted");
         let mut reading = Command::new(&this);
         let used = process::measure(reading.arg(READ).arg(&path).arg(&counted))?;
         fs::remove_file(&path)?;
-        let count: u32 = fs::read_to_string(&counted)?.parse()?;
+        let text = fs::read_to_string(&counted)?;
+        let (count, events) = text.split_once(' ').context("the process counted nothing")?;
+        let (count, events): (u32, u64) = (count.parse()?, events.parse()?);
+        let seconds = used.cpu.as_secs_f64();
         ensure!(count > 0, "no request of {format} was read");
         let cells = vec![
             Cell::once(bytes as f64 / 1e6, "MB", 0),
             Cell::count(count),
-            Cell::once(bytes as f64 / 1e6 / used.cpu.as_secs_f64(), "MB", 0),
+            Cell::once(bytes as f64 / 1e6 / seconds, "MB", 0),
+            Cell::once(events as f64 / 1e6 / seconds, "million", 1),
             Cell::once(used.peak_bytes as f64 / f64::from(1 << 20), "MiB", 0),
         ];
         result.row(format!("`{format}`"), cells);
     }
     result.remark =
         "Recognition, reading and assembly into requests; the rows are counted and not kept.".to_owned();
-    result.keep(megabytes >= 1000)?;
+    result.keep(is_complete)?;
     Ok(())
 }
 
 /// Writes repetitions until the file has this size.
-fn write(path: &Path, most: u64, format: Format, repeat: Repeat) -> Result<()> {
-    let samples = Samples::read()?;
+fn write(path: &Path, most: u64, format: Format, repeat: Repeat, others: &Path) -> Result<()> {
+    let samples = Samples::read(others)?;
     let create = || File::create(path).with_context(|| format!("cannot make {}", path.display()));
     let mut bytes = 0;
     if matches!(format, Format::PerfData | Format::TraceDat) {
@@ -170,33 +217,7 @@ struct Samples {
     /// The requests in the sample of blktrace, by issue, with service times.
     requests: Vec<Request>,
     texts: Vec<(&'static str, String)>,
-}
-
-/// A message of protocol buffers.
-#[derive(Clone, Debug, Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
-    }
-
-    fn number(mut self, field: u64, value: u64) -> Message {
-        self.varint(field << 3);
-        self.varint(value);
-        self
-    }
-
-    fn bytes(mut self, field: u64, bytes: &[u8]) -> Message {
-        self.varint(field << 3 | 2);
-        self.varint(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-        self
-    }
+    perfetto: Option<Trace>,
 }
 
 /// Where the parts of the sample of perf.data are.
@@ -206,7 +227,7 @@ struct PerfParts {
 }
 
 impl Samples {
-    fn read() -> Result<Samples> {
+    fn read(others: &Path) -> Result<Samples> {
         let crates = process::root().join("crates");
         let data = crates.join("fonio-trace/tests/data");
         let tracefs = crates.join("fonio-tracefs/tests/data/linux-6.18-x86_64");
@@ -229,6 +250,7 @@ impl Samples {
             requests,
             texts: texts.into_iter().collect::<Result<_>>()?,
             tracefs,
+            perfetto: Trace::read(others)?,
         })
     }
 
@@ -340,37 +362,13 @@ impl Samples {
         Ok(contents.version_6())
     }
 
-    /// Writes the requests as bundles of two processors, which drain in turn.
     fn perfetto(&self, number: u64, to: Writer<'_>) -> io::Result<u64> {
-        // The numbers of fields are those of Perfetto's definitions (TracePacket, FtraceEventBundle, FtraceEvent).
-        const ISSUE: u64 = 45;
-        const COMPLETE: u64 = 125;
-        let mut events: Vec<(u64, u64, Message)> = Vec::new();
-        for row in &self.requests {
-            let (Some(issued), Some(completed)) = (row.issued, row.completed) else { continue };
-            let place = Message::default()
-                .number(1, 8 << 8)
-                .number(2, row.sector.unwrap_or_default().0)
-                .number(3, row.bytes.0 / 512);
-            let rwbs: &[u8] = if row.op == Op::Read { b"R" } else { b"W" };
-            let issue = place.clone().number(4, row.bytes.0).bytes(5, rwbs).bytes(6, b"writer");
-            events.push((issued.0, ISSUE, issue));
-            events.push((completed.0, COMPLETE, place.bytes(5, rwbs).number(7, 0)));
+        let mut bytes = Vec::new();
+        if let Some(trace) = &self.perfetto {
+            trace.write(number * PERIOD_NS, &mut bytes);
         }
-        events.sort_by_key(|(time, _, _)| *time);
-        let mut bytes = 0;
-        for (at, together) in events.chunks(100).enumerate() {
-            let mut bundle = Message::default().number(1, at as u64 % 2);
-            for (time, kind, content) in together {
-                let event = Message::default().number(1, time + number * PERIOD_NS).number(2, 7);
-                bundle = bundle.bytes(2, &event.bytes(*kind, &content.0).0);
-            }
-            let packet = Message::default().bytes(1, &bundle.0).number(10, 1);
-            let written = Message::default().bytes(1, &packet.0);
-            to.write_all(&written.0)?;
-            bytes += written.0.len() as u64;
-        }
-        Ok(bytes)
+        to.write_all(&bytes)?;
+        Ok(bytes.len() as u64)
     }
 
     fn msr(&self, number: u64, to: Writer<'_>) -> io::Result<u64> {
@@ -439,6 +437,8 @@ fn later(line: &str, seconds: u64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use fonio_testing::Need;
+
     use super::*;
 
     #[test]
@@ -461,10 +461,21 @@ mod tests {
     #[test]
     fn repeated_samples_are_read() {
         let folder = tempfile::tempdir().expect("a folder");
+        let others = process::root().join("../shared/traces/phones");
+        let has_perfetto = Trace::read(&others).expect("it is read").is_some();
+        if !has_perfetto {
+            fonio_testing::skip_part(
+                Need::Shared,
+                format!("there is no Perfetto trace in {}", others.display()),
+            );
+        }
         for (format, repeat) in FORMATS {
+            if format == Format::Perfetto && !has_perfetto {
+                continue;
+            }
             let read = |bytes: u64| {
                 let path = folder.path().join(format.name());
-                write(&path, bytes, format, repeat).expect("it is written");
+                write(&path, bytes, format, repeat, &others).expect("it is written");
                 let mut count = Count::default();
                 let mut reader = open(vec![input(&path).expect("it is there")], &ReadOptions::default())
                     .expect("it is read");

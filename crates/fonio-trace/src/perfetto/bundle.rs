@@ -10,7 +10,7 @@ use fonio_core::{BlockEvent, Timestamp};
 
 use super::files::FileEvent;
 use super::unused::Unused;
-use super::wire::{Fields, Value, packed};
+use super::wire::{Fields, Value, unpack};
 use super::{block, files};
 use crate::comm::Comm;
 
@@ -29,14 +29,14 @@ pub(super) enum Item {
     },
     /// An event of the block layer, and the name of the running thread.
     Block {
-        event: BlockEvent,
+        event: Box<BlockEvent>,
         comm: Comm,
     },
     /// The processor switched from one thread to another.
     Switch {
         /// The thread that stopped, its state and name; `None` if it is the thread of the processor's previous
         /// switch, as in compact switches.
-        from: Option<(u32, Comm)>,
+        from: Option<Box<(u32, Comm)>>,
         /// The state in which the thread stopped, in the kernel's bits.
         state: u64,
         to: u32,
@@ -84,10 +84,10 @@ pub(super) enum Item {
         result: i64,
     },
     /// Android's kernel shows a read, write or sync of a file.
-    File(FileEvent),
+    File(Box<FileEvent>),
 }
 
-/// An event of one processor.
+/// An event of one processor. Most events are switches and wake-ups; larger items are in boxes, so that these are small.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Event {
     pub time: u64,
@@ -171,9 +171,29 @@ impl Bundle {
     }
 }
 
-/// Reads the bundle `message` of the data source `source`, and appends its events to `events` in the order of
-/// time.
-pub(super) fn parse(message: &[u8], source: u16, events: &mut Vec<Event>, unused: &mut Unused) -> Bundle {
+/// Memory that is reused from bundle to bundle.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    columns: [Vec<u64>; COLUMNS],
+    names: Vec<Comm>,
+}
+
+/// Number of columns of compact switches and wake-ups, by field number.
+const COLUMNS: usize = 13;
+
+/// The columns that are read: of switches, and of wake-ups.
+const OF_SWITCHES: [usize; 4] = [1, 2, 3, 6];
+const OF_WAKINGS: [usize; 4] = [7, 8, 11, 12];
+
+/// Reads the bundle `message` of the data source `source`, and appends its events to `events`: the list, the compact switches
+/// and the compact wake-ups, each in the order of time.
+pub(super) fn parse(
+    message: &[u8],
+    source: u16,
+    scratch: &mut Scratch,
+    events: &mut Vec<Event>,
+    unused: &mut Unused,
+) -> Bundle {
     let mut bundle = Bundle::default();
     let begin = events.len();
     let mut fields = Fields::of(message);
@@ -186,7 +206,7 @@ pub(super) fn parse(message: &[u8], source: u16, events: &mut Vec<Event>, unused
                 events[begin..].iter_mut().for_each(|event| event.set_cpu(bundle.cpu));
             }
             (3, Value::Varint(lost)) => bundle.lost = lost != 0,
-            (4, Value::Bytes(compact)) => self::compact(compact, source, &mut bundle, events),
+            (4, Value::Bytes(compact)) => self::compact(compact, source, scratch, &mut bundle, events),
             (5, Value::Varint(clock)) => bundle.clock = FtraceClock::of(clock),
             (10, Value::Varint(end)) => bundle.previous_end = end,
             (11, Value::Bytes(description)) => unused.describe(description),
@@ -194,7 +214,6 @@ pub(super) fn parse(message: &[u8], source: u16, events: &mut Vec<Event>, unused
         }
     }
     bundle.damaged += u64::from(fields.is_damaged());
-    events[begin..].sort_by_key(|event| event.time);
     bundle
 }
 
@@ -220,7 +239,7 @@ fn event(message: &[u8], source: u16, bundle: &mut Bundle, events: &mut Vec<Even
     let item = match number {
         4 | 17 | 18 | 20 | 21 | 235 | 236 => scheduler(number, content, tid, flags),
         3 | 43 | 44 | 255 | 256 => tid.and_then(|tid| of_thread(number, content, tid)),
-        431..=436 => files::parse(number, content, tid).map(Item::File),
+        431..=436 => files::parse(number, content, tid).map(|event| Item::File(Box::new(event))),
         _ => match block::parse(number, content) {
             block::Parsed::Other => return unused.count(number, content),
             block::Parsed::Damaged => None,
@@ -228,7 +247,7 @@ fn event(message: &[u8], source: u16, bundle: &mut Bundle, events: &mut Vec<Even
                 event.time = Timestamp(time);
                 event.cpu = Some(bundle.cpu);
                 event.tid = tid;
-                Some(Item::Block { event, comm })
+                Some(Item::Block { event: Box::new(event), comm })
             }
         },
     };
@@ -257,7 +276,7 @@ fn scheduler(number: u32, message: &[u8], current: Option<u32>, flags: Option<u6
     let tid = |place: usize| u32::try_from(numbers[place].unwrap_or(0)).ok();
     Some(match number {
         4 => Item::Switch {
-            from: Some((tid(2)?, names[1])),
+            from: Some(Box::new((tid(2)?, names[1]))),
             state: numbers[4].unwrap_or(0),
             to: tid(6)?,
             comm: names[5],
@@ -321,49 +340,55 @@ fn is_interrupt(flags: u64) -> bool {
 }
 
 /// Reads the columns of compact switches and wake-ups.
-fn compact(message: &[u8], source: u16, bundle: &mut Bundle, events: &mut Vec<Event>) {
-    let mut columns: [&[u8]; 13] = [&[]; 13];
-    let mut names = Vec::new();
+fn compact(message: &[u8], source: u16, scratch: &mut Scratch, bundle: &mut Bundle, events: &mut Vec<Event>) {
+    let mut packed: [&[u8]; COLUMNS] = [&[]; COLUMNS];
+    let Scratch { columns, names } = scratch;
+    names.clear();
     let mut fields = Fields::of(message);
     for (number, value) in fields.by_ref() {
         let Value::Bytes(bytes) = value else { continue };
         match number {
             5 => names.push(Comm::of(bytes)),
             number => {
-                if let Some(column) = columns.get_mut(number as usize) {
+                if let Some(column) = packed.get_mut(number as usize) {
                     *column = bytes;
                 }
             }
         }
     }
     bundle.damaged += u64::from(fields.is_damaged());
+    for place in OF_SWITCHES.into_iter().chain(OF_WAKINGS) {
+        unpack(packed[place], &mut columns[place]);
+    }
+    for place in [OF_SWITCHES[0], OF_WAKINGS[0]] {
+        // A first time and then differences.
+        let (times, mut time) = (&mut columns[place], 0_u64);
+        for step in times.iter_mut() {
+            time = time.saturating_add(*step);
+            *step = time;
+        }
+        [times.first(), times.last()].into_iter().flatten().for_each(|time| bundle.see(*time));
+    }
     let name = |index: u64| {
         usize::try_from(index).ok().and_then(|index| names.get(index).copied()).unwrap_or_default()
     };
     let cpu = bundle.cpu;
-    let mut add = |time: u64, item| {
-        bundle.see(time);
-        events.push(Event { time, cpu, source, item });
-    };
-    let mut time = 0_u64;
-    let switches = packed(columns[1]).zip(packed(columns[2])).zip(packed(columns[3])).zip(packed(columns[6]));
-    for (((step, state), to), index) in switches {
-        time = time.saturating_add(step);
-        let Ok(to) = u32::try_from(to) else { continue };
-        add(time, Item::Switch { from: None, state, to, comm: name(index) });
+    let [times, states, tids, indices] = OF_SWITCHES.map(|place| &columns[place]);
+    events.reserve(times.len() + columns[OF_WAKINGS[0]].len());
+    for (((time, state), to), index) in times.iter().zip(states).zip(tids).zip(indices) {
+        let Ok(to) = u32::try_from(*to) else { continue };
+        let item = Item::Switch { from: None, state: *state, to, comm: name(*index) };
+        events.push(Event { time: *time, cpu, source, item });
     }
-    time = 0;
-    // Older recorders do not write the flags.
-    let flags = packed(columns[12]).map(Some).chain(std::iter::repeat(None));
-    let wakings = packed(columns[7]).zip(packed(columns[8])).zip(packed(columns[11])).zip(flags);
-    for (((step, tid), index), flags) in wakings {
-        time = time.saturating_add(step);
-        let Ok(tid) = u32::try_from(tid) else { continue };
-        let is_interrupt = flags.map(is_interrupt);
-        add(time, Item::Waking { tid, comm: name(index), current: None, is_interrupt });
+    let is_whole = [states, tids, indices].iter().all(|column| column.len() == times.len());
+    let [times, tids, indices, flags] = OF_WAKINGS.map(|place| &columns[place]);
+    for (at, ((time, tid), index)) in times.iter().zip(tids).zip(indices).enumerate() {
+        let Ok(tid) = u32::try_from(*tid) else { continue };
+        // Older recorders do not write the flags.
+        let is_interrupt = flags.get(at).copied().map(is_interrupt);
+        let item = Item::Waking { tid, comm: name(*index), current: None, is_interrupt };
+        events.push(Event { time: *time, cpu, source, item });
     }
-    let counts = [1, 2, 3, 6, 7, 8, 11].map(|column| packed(columns[column]).count());
-    let is_whole = counts[..4].iter().all(|count| *count == counts[0])
-        && counts[4..].iter().all(|count| *count == counts[4]);
+    let is_whole = is_whole && [tids, indices].iter().all(|column| column.len() == times.len());
     bundle.damaged += u64::from(!is_whole);
 }

@@ -38,7 +38,7 @@ use crate::ftrace_text::marks::Marks;
 use crate::input::Input;
 use crate::scheduling::{Sleeps, Switch, WakeUp, left_of_state};
 use crate::syncs::Syncs;
-use bundle::{Event, FtraceClock, Item};
+use bundle::{Event, FtraceClock, Item, Scratch};
 use files::{FileEvent, Files};
 use frames::Frames;
 use loss::Loss;
@@ -178,6 +178,7 @@ struct State {
     latest: Timestamp,
     /// Events of the current bundle; reused memory.
     events: Vec<Event>,
+    scratch: Scratch,
 }
 
 impl PerfettoReader {
@@ -216,6 +217,7 @@ impl PerfettoReader {
                 has_bundles: false,
                 latest: Timestamp(0),
                 events: Vec::new(),
+                scratch: Scratch::default(),
             },
             ended: false,
             finished: false,
@@ -439,7 +441,7 @@ impl State {
         self.has_bundles = true;
         let source = self.order.source(sequence);
         let mut events = std::mem::take(&mut self.events);
-        let bundle = bundle::parse(message, source, &mut events, &mut self.unused);
+        let bundle = bundle::parse(message, source, &mut self.scratch, &mut events, &mut self.unused);
         // The numbers of functions belong to the packet sequence and change over time.
         for event in &mut events {
             if let Item::BlockedReason { caller, .. } = &mut event.item {
@@ -583,8 +585,8 @@ impl State {
         match &event.item {
             Item::Gap { .. } | Item::BlockedReason { .. } => {}
             Item::Switch { from, to, comm, .. } => {
-                if let Some((tid, comm)) = from {
-                    name(*tid, comm);
+                if let Some(stopped) = from {
+                    name(stopped.0, &stopped.1);
                 }
                 name(*to, comm);
             }
@@ -599,26 +601,26 @@ impl State {
             Item::SyncExit { tid, is_data, result } => {
                 batch.calls.extend(self.syncs.exit(*tid, at, *is_data, Some(*result)));
             }
-            Item::File(FileEvent::Begun(begun)) => {
-                name(begun.tid, &begun.comm);
-                self.files.begin(begun, at, &mut batch.files);
-            }
-            Item::File(FileEvent::Ended(place)) => batch.calls.extend(self.files.end(*place, at)),
-            Item::File(FileEvent::SyncBegun(begun)) => {
-                name(begun.tid, &begun.comm);
-                let file_id = self.files.file(begun, at, &mut batch.files);
-                self.syncs.enter_file(begun.tid, at, false, file_id);
-            }
-            Item::File(FileEvent::SyncEnded { tid }) => {
-                batch.calls.extend(self.syncs.exit(*tid, at, false, None));
-            }
+            Item::File(event) => match &**event {
+                FileEvent::Begun(begun) => {
+                    name(begun.tid, &begun.comm);
+                    self.files.begin(begun, at, &mut batch.files);
+                }
+                FileEvent::Ended(place) => batch.calls.extend(self.files.end(*place, at)),
+                FileEvent::SyncBegun(begun) => {
+                    name(begun.tid, &begun.comm);
+                    let file_id = self.files.file(begun, at, &mut batch.files);
+                    self.syncs.enter_file(begun.tid, at, false, file_id);
+                }
+                FileEvent::SyncEnded { tid } => batch.calls.extend(self.syncs.exit(*tid, at, false, None)),
+            },
             Item::Block { event, comm } => {
                 if let Some(tid) = event.tid {
                     name(tid, comm);
                 }
                 self.shows.insert(event.kind);
                 self.has_blocks = true;
-                batch.events.push(*event);
+                batch.events.push(**event);
             }
         }
     }
@@ -717,7 +719,7 @@ impl State {
             }
             Item::Switch { from, state, to, .. } => {
                 let is_in_sync = self.syncs.is_in(*to);
-                let (from, left, to) = (from.map(|(tid, _)| tid), left_of_state(*state), *to);
+                let (from, left, to) = (from.as_ref().map(|from| from.0), left_of_state(*state), *to);
                 self.sleeps.switch(Switch { cpu, at, from, left, to, is_in_sync }, &mut batch.waits);
             }
             Item::Waking { tid, current, is_interrupt, .. } => {

@@ -77,13 +77,11 @@ impl Order {
             rounds.complete = rounds.latest_before;
             rounds.latest_before = rounds.latest;
         }
-        for event in events.iter() {
+        for event in events.drain(..) {
             // A damaged time must not release all later events at once.
             if rounds.latest == 0 || event.time <= rounds.latest.saturating_add(Instants::FAR.0) {
                 rounds.latest = rounds.latest.max(event.time);
             }
-        }
-        for event in events.drain(..) {
             self.waiting.add(event.time, event);
         }
         let complete = self.sources.iter().map(|rounds| rounds.complete).min().unwrap_or(0);

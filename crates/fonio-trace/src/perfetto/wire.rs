@@ -157,13 +157,35 @@ fn varint_by_bytes(bytes: &[u8]) -> Option<(u64, &[u8])> {
     None
 }
 
-/// Iterates over a packed list of integers; ends at the first damage.
-pub(super) fn packed(mut bytes: &[u8]) -> impl Iterator<Item = u64> {
-    std::iter::from_fn(move || {
-        let (value, rest) = varint(bytes)?;
-        bytes = rest;
-        Some(value)
-    })
+/// Reads the integers of a packed list, up to the first damage, into `values`. Most have one to three bytes.
+pub(super) fn unpack(bytes: &[u8], values: &mut Vec<u64>) {
+    values.clear();
+    values.reserve(bytes.len());
+    let mut rest = bytes;
+    while rest.len() >= 8 {
+        if let Some(chunk) = rest.first_chunk::<8>()
+            && u64::from_le_bytes(*chunk) & 0x8080_8080_8080_8080 == 0
+        {
+            values.extend(chunk.map(u64::from));
+            rest = &rest[8..];
+            continue;
+        }
+        let Some((value, behind)) = varint(rest) else { return };
+        values.push(value);
+        rest = behind;
+    }
+    // The last integers are read from a copy with zeros behind them, so that eight bytes can be read at once.
+    let mut last = [0; 16];
+    last[..rest.len()].copy_from_slice(rest);
+    let (mut at, length) = (0, rest.len());
+    while at < length {
+        let Some((value, behind)) = varint(&last[at..]) else { return };
+        at = last.len() - behind.len();
+        if at > length {
+            return;
+        }
+        values.push(value);
+    }
 }
 
 #[cfg(test)]
@@ -189,11 +211,33 @@ mod tests {
             fields.by_ref().for_each(drop);
             assert!(fields.is_damaged(), "{damaged:?}");
         }
-        assert_eq!(packed(&[1, 0x96, 0x01, 0x80]).collect::<Vec<_>>(), [1, 150]);
+        assert_eq!(unpacked(&[1, 0x96, 0x01, 0x80]), [1, 150]);
         assert_eq!(varint(&[0xff; 11]), None);
     }
 
+    fn unpacked(bytes: &[u8]) -> Vec<u64> {
+        let mut values = vec![7];
+        unpack(bytes, &mut values);
+        values
+    }
+
+    fn by_integers(mut bytes: &[u8]) -> Vec<u64> {
+        std::iter::from_fn(|| {
+            let (value, rest) = varint_by_bytes(bytes)?;
+            bytes = rest;
+            Some(value)
+        })
+        .collect()
+    }
+
     proptest::proptest! {
+        #[test]
+        fn a_fast_list_is_that_of_its_integers(bytes in proptest::collection::vec(
+            proptest::prop_oneof![3 => 0..0x80_u8, 1 => proptest::prelude::any::<u8>()], 0..60)
+        ) {
+            proptest::prop_assert_eq!(unpacked(&bytes), by_integers(&bytes));
+        }
+
         #[test]
         fn a_fast_varint_is_that_of_its_bytes(
             more in proptest::collection::vec(0x80_u8.., 0..11),

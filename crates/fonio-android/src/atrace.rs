@@ -87,7 +87,8 @@ pub(crate) fn record(
 /// Returns the script that records on the phone.
 fn script(categories: &[&str]) -> String {
     format!(
-        "trap '' HUP\n\
+        "trap '' HUP PIPE\n\
+         trap 'atrace --async_stop >/dev/null 2>&1; exit 143' TERM\n\
          {}\
          atrace --async_start -b {BUFFER_KIB} {} >&2 || exit $?\n\
          if listen stop; then atrace -z --async_stop; else atrace --async_stop >/dev/null 2>&1; fi\n",

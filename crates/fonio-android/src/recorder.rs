@@ -167,11 +167,12 @@ fn record_in(
 /// Returns the script of the shell that starts the recorder. It removes what killed recordings left.
 fn script(programs: &str, folder: &str, duration: Duration) -> String {
     format!(
-        "trap '' HUP\n\
+        "trap '' HUP PIPE\n\
          {}\
          for old in {programs}/fonio-phone-*; do [ -e \"$old\" ] && command -v pgrep >/dev/null && \
          ! pgrep -f \"$old/\" >/dev/null && rm -rf \"$old\"; done\n\
          rm -rf {folder}; umask 077; mkdir {folder} || exit 9\n\
+         trap 'rm -rf {folder}; exit 143' TERM\n\
          echo ready\n\
          if listen run; then\n\
          {folder}/fonio-recorder --attached --for {}ms -o {folder}/recording\n\

@@ -121,17 +121,18 @@ fn remove_left_in(adb: &Adb, folder: &str) -> Result<(), AndroidError> {
     adb.shell(&line).map(drop)
 }
 
-/// Returns the script that records on the phone. A service manager that ends adbd with all its commands sends `TERM` first.
-/// `perfetto` gets its configuration on its standard input, because some
-/// versions may not read files of the shell.
+/// Returns the script that records on the phone. A service manager that ends adbd with all its commands sends `TERM` first, to
+/// both shells and to perfetto. If the connection is lost, nobody reads what the script says, so `PIPE` would end it before the
+/// trace is removed. `perfetto` gets its configuration on its standard input, because some versions may not read files of the
+/// shell.
 fn script(config: &[u8], file: &str, silence: Duration) -> String {
     let octal: String = config.iter().map(|byte| format!("\\{byte:03o}")).collect();
     format!(
-        "trap '' HUP\n\
+        "trap '' HUP PIPE\n\
          {}\
          printf '{octal}' | perfetto -c - -o {file} 3<&- >&2 & recorder=$!\n\
          trap 'kill -TERM $recorder 2>/dev/null; sleep 1; rm -f {file}; exit 143' TERM\n\
-         ( trap '' PIPE; listen stop || echo lost; kill -TERM $recorder 2>/dev/null; \
+         ( trap 'rm -f {file}; exit 143' TERM; listen stop || echo lost; kill -TERM $recorder 2>/dev/null; \
          [ \"$word\" = stop ] && listen read || sleep 1; rm -f {file} ) & \n\
          wait $recorder\n\
          echo \"ended $?\"\n\

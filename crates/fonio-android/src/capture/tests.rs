@@ -1,4 +1,5 @@
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -75,9 +76,11 @@ fn the_script_ends_and_cleans_up_without_its_host() {
         Asked,
         /// The host says nothing more.
         Silence,
+        /// adbd is killed, and the service manager ends all its commands.
+        Daemon,
     }
     for shell in ["sh", "bash", "mksh"] {
-        for loss in [Loss::Connection, Loss::Asked, Loss::Silence] {
+        for loss in [Loss::Connection, Loss::Asked, Loss::Silence, Loss::Daemon] {
             if loss == Loss::Silence && shell == "sh" {
                 // dash cannot limit the time of a read.
                 continue;
@@ -87,8 +90,8 @@ fn the_script_ends_and_cleans_up_without_its_host() {
             let path = format!("{}:/usr/bin:/bin", phone.dir.path().display());
             let mut command = Command::new(shell);
             command.args(["-c", &script(&config(), &file, Duration::from_secs(2))]).env("PATH", path);
-            let spawned = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-            let Ok(mut script) = spawned else {
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
+            let Ok(mut script) = command.spawn() else {
                 eprintln!("{shell} is not installed, so it is not tried");
                 continue;
             };
@@ -98,13 +101,19 @@ fn the_script_ends_and_cleans_up_without_its_host() {
             }
             assert!(Path::new(&file).exists(), "{shell} starts the recording");
             let mut input = script.stdin.take();
+            let number = script.id();
+            let kill = |target: &str| {
+                let kill = format!("kill -TERM {target}{number}");
+                assert!(Command::new("sh").args(["-c", &kill]).status().is_ok_and(|kill| kill.success()));
+            };
             match loss {
                 Loss::Connection => input = None,
-                Loss::Asked => {
-                    let kill = format!("kill -TERM {}", script.id());
-                    assert!(Command::new("sh").args(["-c", &kill]).status().is_ok_and(|kill| kill.success()));
-                }
+                Loss::Asked => kill(""),
                 Loss::Silence => {}
+                Loss::Daemon => {
+                    drop((input.take(), script.stdout.take()));
+                    kill("-");
+                }
             }
             script.wait().expect("it ends");
             assert_eq!(phone.left(), [] as [PathBuf; 0], "{shell}: {loss:?}");

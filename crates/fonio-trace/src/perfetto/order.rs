@@ -105,11 +105,13 @@ impl Order {
         let (has_repeats, given_until) = (self.sources.len() > 1, self.given_until);
         let (late, repeated) = (&mut self.late, &mut self.repeated);
         release(&mut self.waiting, &mut |time, event, ready| {
-            let is_repeated = |other: &Event| other.source != event.source && other.is_same(event);
-            let same_time = ready.latest_first().take_while(|other| other.time == time);
-            if has_repeats && same_time.take(SAME_TIME_MAX).any(is_repeated) {
-                *repeated += 1;
-                return None;
+            if has_repeats {
+                let is_repeated = |other: &Event| other.source != event.source && other.is_same(event);
+                let same_time = ready.latest_first().take_while(|other| other.time == time);
+                if same_time.take(SAME_TIME_MAX).any(is_repeated) {
+                    *repeated += 1;
+                    return None;
+                }
             }
             let is_late = time < given_until && !matches!(event.item, Item::Gap { .. });
             *late += u64::from(is_late);

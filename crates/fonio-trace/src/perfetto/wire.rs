@@ -162,15 +162,13 @@ pub(super) fn unpack(bytes: &[u8], values: &mut Vec<u64>) {
     values.clear();
     values.reserve(bytes.len());
     let mut rest = bytes;
-    while rest.len() >= 8 {
-        if let Some(chunk) = rest.first_chunk::<8>()
-            && u64::from_le_bytes(*chunk) & 0x8080_8080_8080_8080 == 0
-        {
+    while let Some(chunk) = rest.first_chunk::<8>() {
+        if u64::from_le_bytes(*chunk) & 0x8080_8080_8080_8080 == 0 {
             values.extend(chunk.map(u64::from));
             rest = &rest[8..];
             continue;
         }
-        let Some((value, behind)) = varint(rest) else { return };
+        let Some((value, behind)) = long_varint(rest) else { return };
         values.push(value);
         rest = behind;
     }

@@ -2,6 +2,8 @@
 //!
 //! The events stay in their places while their times are sorted, because an event is ten times larger than its time.
 
+use std::collections::VecDeque;
+
 /// The time of an event, and its place.
 type Key = (u64, u32);
 
@@ -11,25 +13,15 @@ pub(crate) struct Waiting<T> {
     events: Vec<T>,
     /// Places whose events were given out.
     free: Vec<u32>,
-    /// The events that wait: first those of the last sort, then others in the order in which they were added.
+    /// The events that wait, in the order in which they were added.
     keys: Vec<Key>,
     /// The events that are ready, in the order of time, and whether each came too late to be sorted.
-    ready: Vec<(u32, bool)>,
-    /// Number of ready events that were given out.
-    given: usize,
-    runs: Runs,
+    ready: VecDeque<(u32, bool)>,
 }
 
 impl<T> Default for Waiting<T> {
     fn default() -> Waiting<T> {
-        Waiting {
-            events: Vec::new(),
-            free: Vec::new(),
-            keys: Vec::new(),
-            ready: Vec::new(),
-            given: 0,
-            runs: Runs::default(),
-        }
+        Waiting { events: Vec::new(), free: Vec::new(), keys: Vec::new(), ready: VecDeque::new() }
     }
 }
 
@@ -58,14 +50,14 @@ impl<T> Waiting<T> {
     /// Makes the events up to the time `until` ready. `decide` says for each event, in the order of time, whether it came too
     /// late, and `None` to leave it out. It also gets the events that are ready, the last first.
     pub fn release_until(&mut self, until: u64, decide: impl FnMut(u64, &T, Ready<'_, T>) -> Option<bool>) {
-        self.runs.sort(&mut self.keys);
+        self.keys.sort_by_key(|(time, _)| *time);
         let count = self.keys.partition_point(|(time, _)| *time <= until);
         self.release(count, decide);
     }
 
     /// Makes the earlier half of the events ready; returns the time of the last of them.
     pub fn release_half(&mut self, decide: impl FnMut(u64, &T, Ready<'_, T>) -> Option<bool>) -> u64 {
-        self.runs.sort(&mut self.keys);
+        self.keys.sort_by_key(|(time, _)| *time);
         let count = self.keys.len() / 2;
         let until = count.checked_sub(1).map_or(0, |last| self.keys[last].0);
         self.release(count, decide);
@@ -73,11 +65,10 @@ impl<T> Waiting<T> {
     }
 
     fn release(&mut self, count: usize, mut decide: impl FnMut(u64, &T, Ready<'_, T>) -> Option<bool>) {
-        self.ready.drain(..std::mem::take(&mut self.given));
         for (time, place) in self.keys.drain(..count) {
             let ready = Ready { events: &self.events, places: &self.ready };
             match decide(time, &self.events[place as usize], ready) {
-                Some(is_late) => self.ready.push((place, is_late)),
+                Some(is_late) => self.ready.push_back((place, is_late)),
                 None => self.free.push(place),
             }
         }
@@ -86,8 +77,7 @@ impl<T> Waiting<T> {
     /// Returns the next event that is ready, and whether it came too late. It is kept until another event gets its place.
     #[inline]
     pub fn next(&mut self) -> Option<(&T, bool)> {
-        let (place, is_late) = *self.ready.get(self.given)?;
-        self.given += 1;
+        let (place, is_late) = self.ready.pop_front()?;
         self.free.push(place);
         Some((&self.events[place as usize], is_late))
     }
@@ -96,7 +86,7 @@ impl<T> Waiting<T> {
 /// The events that are ready but not given out.
 pub(crate) struct Ready<'a, T> {
     events: &'a [T],
-    places: &'a [(u32, bool)],
+    places: &'a VecDeque<(u32, bool)>,
 }
 
 impl<'a, T> Ready<'a, T> {
@@ -107,68 +97,13 @@ impl<'a, T> Ready<'a, T> {
     }
 }
 
-/// Sorts keys that consist of sorted runs, as the events of each processor do.
-#[derive(Debug, Default)]
-struct Runs {
-    /// The ends of the runs.
-    ends: Vec<usize>,
-    merged: Vec<Key>,
-}
-
-impl Runs {
-    /// Sorts keys by time; keys of the same time keep their order. Neighbouring runs are merged until one is left.
-    fn sort(&mut self, keys: &mut Vec<Key>) {
-        let Runs { ends, merged } = self;
-        ends.clear();
-        ends.extend(keys.windows(2).enumerate().filter(|(_, two)| two[1].0 < two[0].0).map(|(at, _)| at + 1));
-        ends.push(keys.len());
-        while ends.len() > 1 {
-            merged.clear();
-            merged.reserve(keys.len());
-            let (mut begin, mut count) = (0, 0);
-            for at in (0..ends.len()).step_by(2) {
-                let (middle, end) = (ends[at], ends.get(at + 1).copied().unwrap_or(ends[at]));
-                merge(&keys[begin..middle], &keys[middle..end], merged);
-                (ends[count], begin) = (end, end);
-                count += 1;
-            }
-            ends.truncate(count);
-            std::mem::swap(keys, merged);
-        }
-    }
-}
-
-/// Appends the keys of two sorted runs in the order of time, of equal times those of `first` first.
-fn merge(mut first: &[Key], mut second: &[Key], to: &mut Vec<Key>) {
-    while let (Some(one), Some(other)) = (first.first(), second.first()) {
-        // The order is hard to predict, so this has no branch.
-        let is_other = other.0 < one.0;
-        to.push(if is_other { *other } else { *one });
-        first = &first[usize::from(!is_other)..];
-        second = &second[usize::from(is_other)..];
-    }
-    to.extend_from_slice(first);
-    to.extend_from_slice(second);
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
-
     use proptest::prelude::*;
 
     use super::*;
 
     proptest! {
-        #[test]
-        fn runs_are_sorted_like_any_list(times in prop::collection::vec(0_u64..40, 0..200)) {
-            let mut keys: Vec<Key> = times.into_iter().zip(0..).collect();
-            let mut expected = keys.clone();
-            expected.sort_by_key(|(time, _)| *time);
-            Runs::default().sort(&mut keys);
-            prop_assert_eq!(keys, expected);
-        }
-
         /// Events are given out as by a list that is sorted again and again.
         #[test]
         fn order_is_that_of_a_sorted_list(

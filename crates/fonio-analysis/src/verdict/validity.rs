@@ -25,6 +25,9 @@ pub struct Validity {
     pub unknown: Vec<String>,
     /// The first few errors in the input and how fonio handled them, one sentence each with file, record and byte.
     pub input: Vec<String>,
+    /// What the reader of a foreign trace notes: what it left out or did not use, and how exact the source is.
+    #[serde(default)]
+    pub remarks: Vec<String>,
     /// Requests analysed.
     pub requests: u64,
     /// Requests with a service time.
@@ -135,6 +138,7 @@ pub(crate) struct ValidityTally {
     out_of_order_rows: u64,
     errors: u64,
     input: Vec<String>,
+    remarks: Vec<String>,
     /// Diagnostics of requests whose issue was not seen.
     unissued_input: Vec<String>,
 }
@@ -144,9 +148,13 @@ impl Question for ValidityTally {
 
     fn row(&mut self, row: Row, _: &mut Context) {
         let Row::Diagnostic(row) = row else { return };
-        let input = if row.code == UNISSUED { &mut self.unissued_input } else { &mut self.input };
-        if input.len() < INPUT_MAX && row.severity >= Severity::Warning {
-            input.push(sentence(row));
+        let kept = match row.severity >= Severity::Warning {
+            true if row.code == UNISSUED => &mut self.unissued_input,
+            true => &mut self.input,
+            false => &mut self.remarks,
+        };
+        if kept.len() < INPUT_MAX {
+            kept.push(sentence(row));
         }
     }
 
@@ -252,6 +260,7 @@ impl Question for ValidityTally {
                 _ => self.unknown(end),
             },
             input: self.input(meta),
+            remarks: self.remarks.clone(),
             requests: self.requests,
             with_service: self.with_service,
             with_response: self.with_response,

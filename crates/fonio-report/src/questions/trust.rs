@@ -79,7 +79,8 @@ pub fn section(about: &About<'_>) -> Option<Section> {
             "counted while assembling requests",
         ));
     }
-    let mut notes: Vec<String> = validity.input.iter().chain(&validity.unknown).cloned().collect();
+    let mut notes: Vec<String> =
+        validity.input.iter().chain(&validity.remarks).chain(&validity.unknown).cloned().collect();
     if validity.ok {
         notes.splice(0..0, validity.problems.iter().cloned());
     }

@@ -10,9 +10,8 @@ use anyhow::{Context, Result, ensure};
 /// A recording of the whole system in a guest with F2FS: block events, bios, scheduling and page cache.
 const SAMPLE: &str = "guest-6.12/guest-f2fs.pftrace";
 
-/// Field of a packet.
+/// Fields of a packet.
 const BUNDLE: u64 = 1;
-const PROCESS_TREE: u64 = 2;
 const TIME: u64 = 8;
 /// Field of a bundle.
 const EVENT: u64 = 2;
@@ -58,8 +57,8 @@ impl Trace {
         Ok(Some(Trace { packets }))
     }
 
-    /// Adds the trace to `to`, with times that are later by so many nanoseconds. What describes the recording and its clocks
-    /// is written once, with the times of the recording.
+    /// Adds the trace to `to`, with times that are later by so many nanoseconds. What describes the recording, its clocks and
+    /// processes is written once, with the times of the recording.
     pub fn write(&self, later_ns: u64, to: &mut Vec<u8>) {
         for packet in &self.packets {
             if later_ns > 0 && !is_repeated(packet) {
@@ -73,9 +72,9 @@ impl Trace {
     }
 }
 
-/// Returns whether a packet has events or names of threads.
+/// Returns whether a packet has events.
 fn is_repeated(mut packet: &[u8]) -> bool {
-    std::iter::from_fn(|| Field::next(&mut packet)).any(|field| matches!(field.number, BUNDLE | PROCESS_TREE))
+    std::iter::from_fn(|| Field::next(&mut packet)).any(|field| field.number == BUNDLE)
 }
 
 /// Returns a message with later times.

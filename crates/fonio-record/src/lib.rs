@@ -29,5 +29,5 @@ pub use options::{
     RecordSummary, Selector, StopReason,
 };
 pub use ptraced::record_by_ptrace;
-pub use record::{record, record_with};
+pub use record::{record, record_with, remove_own_instances};
 pub use sampled::record_sampled;

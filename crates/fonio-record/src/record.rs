@@ -43,6 +43,15 @@ pub fn record(
     record_with(options, &mut |_| Ok(()), progress)
 }
 
+/// Removes the tracefs instances that this process made before it called exec(2), which closed their files.
+///
+/// # Errors
+/// Fails if tracefs cannot be reached.
+pub fn remove_own_instances() -> Result<(), RecordError> {
+    Tracefs::open(&Machine::here(), &mut |_| ())?.remove_own();
+    Ok(())
+}
+
 /// Does the same as [`record`], and adds the caller's rows, such as the phases of the command. `other_rows`
 /// is called once, after the capture. The caller may add marks, calls, waits, files and samples, with times
 /// of `CLOCK_MONOTONIC`. Returns the errors of [`record`]. An error of `other_rows` becomes

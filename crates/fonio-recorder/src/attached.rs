@@ -12,11 +12,13 @@
 //!
 //! On standard input, the host writes an empty line each second, and `stop` to end the capture. Invariant: if nothing
 //! arrives for [`SILENCE`], or if standard input ends, the recorder gives up, removes its tracefs instances and its
-//! folder, and ends within [`GIVING_UP`]. A host that was killed, and a cable that was unplugged, look like this.
+//! folder, and ends soon after [`GIVING_UP`]. A host that was killed, and a cable that was unplugged, look like this.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -34,8 +36,10 @@ use crate::exit::Exit;
 const FOLDER: &str = "fonio-phone-";
 /// Time without a line of the host after which the host counts as lost: eight heartbeats.
 const SILENCE: Duration = Duration::from_secs(8);
-/// Time in which the tracefs instances are removed.
-const GIVING_UP: Duration = Duration::from_secs(5);
+/// Time in which the recording ends and removes its tracefs instances. After it, [`clean_up`] removes them.
+const GIVING_UP: Duration = Duration::from_secs(4);
+/// The word with which a recorder that does not end in time starts itself again; see [`clean_up`].
+pub const CLEAN_UP: &str = "--clean-up";
 
 /// Records for the host. Fails if the program is not in a folder of its own, or if the recording fails.
 pub fn run(arguments: &Record) -> Result<Exit> {
@@ -130,7 +134,16 @@ fn follow_host(input: impl BufRead + Send + 'static, folder: &Path) {
     interrupt();
     thread::sleep(GIVING_UP);
     let _ = fs::remove_dir_all(folder);
+    // The kernel removes an instance only when nobody has its files open. exec(2) ends the other threads, closes these
+    // files, and keeps the process id, which the instances are named for.
+    let _ = Command::new("/proc/self/exe").arg(CLEAN_UP).exec();
     std::process::exit(1);
+}
+
+/// Removes the tracefs instances that this process made before exec(2).
+pub fn clean_up() -> Result<Exit> {
+    fonio_record::remove_own_instances()?;
+    bail!("the host was lost");
 }
 
 /// Waits for a line, and obeys it. Returns false if the host is lost.

@@ -10,6 +10,6 @@ mod capture;
 pub mod exit;
 
 pub use arguments::{Blocked, Extras, REDACTION, Record, Redact, parse_time};
-pub use attached::run as run_attached;
+pub use attached::{CLEAN_UP, clean_up, run as run_attached};
 pub use capture::{Words, capture, run, sample, set_extras};
 pub use exit::Exit;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use fonio_core::BlockedIn;
-use fonio_recorder::{Record, exit};
+use fonio_recorder::{CLEAN_UP, Record, exit};
 
 /// Record what programs read and write on storage, and which threads wait for it.
 ///
@@ -21,6 +21,9 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|word| word == CLEAN_UP) {
+        return exit::end("fonio-recorder", fonio_recorder::clean_up(), false);
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return wrong_usage(&error),

@@ -55,3 +55,19 @@ fn a_command_is_recorded() {
     assert_eq!(stdout, "", "fonio wrote to the command's standard output");
     assert!(recording.join("requests.parquet").exists());
 }
+
+/// A recorder that does not end in time starts itself again, without its open files.
+#[test]
+fn instances_of_the_same_process_are_removed_after_exec() {
+    skip_without!(Root, Tracefs, Namespace);
+    let mut unshare = std::process::Command::new("unshare");
+    unshare.args(["-m", "sh", "-c", include_str!("clean_up.sh"), "sh"]);
+    let out = unshare.arg(assert_cmd::cargo::cargo_bin!("fonio-recorder")).output().expect("unshare runs");
+    let said = text(&out.stdout) + &text(&out.stderr);
+    assert!(said.contains("the host was lost"), "{said}");
+    let start = said.lines().find_map(|line| line.strip_prefix("now ")).expect("the start time");
+    // The second one is of another process, which had the same number.
+    let left: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("left ")).collect();
+    assert_eq!(left.len(), 1, "{said}");
+    assert!(left[0].ends_with(&format!("-1{start}-77777")), "{said}");
+}

@@ -166,6 +166,18 @@ impl Tracefs {
         removed
     }
 
+    /// Removes the instances of this process, whose files it has closed.
+    pub(crate) fn remove_own(&self) {
+        let own = ProcessId::of(std::process::id());
+        for entry in fs::read_dir(self.root.join("instances")).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let id = name.strip_prefix(INSTANCE_PREFIX).and_then(maker);
+            if id.is_some() && id == own {
+                let _ = fs::remove_dir(entry.path());
+            }
+        }
+    }
+
     /// Creates a disabled instance with the clock, block events and file events of a recording.
     pub(crate) fn instance(
         &self,

@@ -174,7 +174,7 @@ enum Loss {
 
 impl Loss {
     const ALL: [(Loss, &str); 7] = [
-        (Loss::Interrupted, "Ctrl-C"),
+        (Loss::Interrupted, "Ctrl-C, from the end of fonio on"),
         (Loss::FonioKilled, "`kill -9` of fonio"),
         (Loss::FonioStopped, "`kill -STOP` of fonio"),
         (Loss::ClientKilled, "`kill -9` of the adb client"),
@@ -487,6 +487,11 @@ impl Test<'_> {
                     Some(2)
                 }
             };
+            if loss == Loss::Interrupted {
+                // The recording is read first, which takes its time.
+                record.end()?;
+                began = None;
+            }
             if loss == Loss::AllKilled {
                 record.end()?;
                 self.client.connect()?;

@@ -10,16 +10,20 @@ use anyhow::{Context, Result, ensure};
 /// A recording of the whole system in a guest with F2FS: block events, bios, scheduling and page cache.
 const SAMPLE: &str = "guest-6.12/guest-f2fs.pftrace";
 
+/// Field of a trace.
+const PACKET: u32 = 1;
 /// Fields of a packet.
-const BUNDLE: u64 = 1;
-const TIME: u64 = 8;
-/// Field of a bundle.
-const EVENT: u64 = 2;
-const COMPACT: u64 = 4;
-const PREVIOUS_END: u64 = 10;
+const BUNDLE: u32 = 1;
+const TIME: u32 = 8;
+/// Fields of a bundle.
+const EVENT: u32 = 2;
+const COMPACT: u32 = 4;
+const PREVIOUS_END: u32 = 10;
+/// Field of an event.
+const EVENT_TIME: u32 = 1;
 /// Fields of `CompactSched`: a first time and then differences.
-const SWITCH_TIMES: u64 = 1;
-const WAKING_TIMES: u64 = 7;
+const SWITCH_TIMES: u32 = 1;
+const WAKING_TIMES: u32 = 7;
 
 /// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +52,7 @@ impl Trace {
         let mut rest = bytes.as_slice();
         while !rest.is_empty() {
             let field = Field::next(&mut rest);
-            let Some(Field { number: 1, value: Value::Bytes(packet) }) = field else {
+            let Some(Field { number: PACKET, value: Value::Bytes(packet), .. }) = field else {
                 anyhow::bail!("{} is damaged after {} packets", path.display(), packets.len());
             };
             packets.push(packet.to_vec());
@@ -57,17 +61,15 @@ impl Trace {
         Ok(Some(Trace { packets }))
     }
 
-    /// Adds the trace to `to`, with times that are later by so many nanoseconds. What describes the recording, its clocks and
-    /// processes is written once, with the times of the recording.
+    /// Appends the trace to `to`, moved later by this many nanoseconds. Packets that describe the recording, its clocks and its
+    /// processes are written only once, when `later_ns` is 0.
     pub fn write(&self, later_ns: u64, to: &mut Vec<u8>) {
         for packet in &self.packets {
             if later_ns > 0 && !is_repeated(packet) {
                 continue;
             }
             let packet = later(packet, Kind::Packet, later_ns);
-            varint(1 << 3 | 2, to);
-            varint(packet.len() as u64, to);
-            to.extend(packet);
+            to.extend(Message::default().bytes(PACKET, &packet.0).0);
         }
     }
 }
@@ -77,89 +79,111 @@ fn is_repeated(mut packet: &[u8]) -> bool {
     std::iter::from_fn(|| Field::next(&mut packet)).any(|field| field.number == BUNDLE)
 }
 
-/// Returns a message with later times.
-fn later(mut message: &[u8], kind: Kind, by: u64) -> Vec<u8> {
-    let mut to = Vec::with_capacity(message.len() + message.len() / 16);
-    while let Some(Field { number, value }) = Field::next(&mut message) {
-        let is_time =
-            matches!((kind, number), (Kind::Packet, TIME) | (Kind::Bundle, PREVIOUS_END) | (Kind::Event, 1));
-        match value {
-            Value::Varint(value) => {
-                varint(number << 3, &mut to);
-                varint(if is_time { value + by } else { value }, &mut to);
+/// Returns a message whose times are later by this many nanoseconds.
+fn later(mut message: &[u8], kind: Kind, by: u64) -> Message {
+    let mut to = Message::default();
+    while let Some(Field { number, value, raw }) = Field::next(&mut message) {
+        to = match (kind, number, value) {
+            (Kind::Packet, TIME, Value::Varint(time))
+            | (Kind::Bundle, PREVIOUS_END, Value::Varint(time))
+            | (Kind::Event, EVENT_TIME, Value::Varint(time)) => to.number(number, time + by),
+            (Kind::Packet, BUNDLE, Value::Bytes(bytes)) => {
+                to.bytes(number, &later(bytes, Kind::Bundle, by).0)
             }
-            Value::Fixed(wire_type, bytes) => {
-                varint(number << 3 | wire_type, &mut to);
-                to.extend(bytes);
+            (Kind::Bundle, EVENT, Value::Bytes(bytes)) => to.bytes(number, &later(bytes, Kind::Event, by).0),
+            (Kind::Bundle, COMPACT, Value::Bytes(bytes)) => {
+                to.bytes(number, &later(bytes, Kind::Compact, by).0)
             }
-            Value::Bytes(bytes) => {
-                let changed = match (kind, number) {
-                    (Kind::Packet, BUNDLE) => later(bytes, Kind::Bundle, by),
-                    (Kind::Bundle, EVENT) => later(bytes, Kind::Event, by),
-                    (Kind::Bundle, COMPACT) => later(bytes, Kind::Compact, by),
-                    (Kind::Compact, SWITCH_TIMES | WAKING_TIMES) => later_column(bytes, by),
-                    _ => bytes.to_vec(),
-                };
-                varint(number << 3 | 2, &mut to);
-                varint(changed.len() as u64, &mut to);
-                to.extend(changed);
+            (Kind::Compact, SWITCH_TIMES | WAKING_TIMES, Value::Bytes(mut column)) => {
+                let mut times: Vec<u64> = std::iter::from_fn(|| varint(&mut column)).collect();
+                times.iter_mut().take(1).for_each(|first| *first += by);
+                to.packed(number, &times)
             }
-        }
+            _ => {
+                to.0.extend_from_slice(raw);
+                to
+            }
+        };
     }
     to
 }
 
-/// Returns a column of times with a later first time.
-fn later_column(mut column: &[u8], by: u64) -> Vec<u8> {
-    let mut to = Vec::with_capacity(column.len() + 2);
-    if let Some(first) = number(&mut column) {
-        varint(first + by, &mut to);
+/// A message that is being written.
+#[derive(Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    fn number(mut self, field: u32, value: u64) -> Message {
+        self.varint(u64::from(field) << 3);
+        self.varint(value);
+        self
     }
-    to.extend(column);
-    to
+
+    fn bytes(mut self, field: u32, value: &[u8]) -> Message {
+        self.varint(u64::from(field) << 3 | 2);
+        self.varint(value.len() as u64);
+        self.0.extend_from_slice(value);
+        self
+    }
+
+    fn packed(self, field: u32, values: &[u64]) -> Message {
+        let mut list = Message::default();
+        values.iter().for_each(|value| list.varint(*value));
+        self.bytes(field, &list.0)
+    }
+
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
 }
 
 struct Field<'a> {
-    number: u64,
+    number: u32,
     value: Value<'a>,
+    /// The whole field, with its number and type.
+    raw: &'a [u8],
 }
 
 enum Value<'a> {
     Varint(u64),
-    /// Four or eight bytes, and the wire type that says so.
-    Fixed(u64, &'a [u8]),
     Bytes(&'a [u8]),
+    /// Four or eight bytes.
+    Fixed,
 }
 
 impl<'a> Field<'a> {
     fn next(rest: &mut &'a [u8]) -> Option<Field<'a>> {
-        let tag = number(rest)?;
-        let mut take = |bytes: u64| {
-            let (value, behind) = rest.split_at_checked(usize::try_from(bytes).ok()?)?;
-            *rest = behind;
-            Some(value)
-        };
+        let whole = *rest;
+        let tag = varint(rest)?;
         let value = match tag & 7 {
-            1 => Value::Fixed(1, take(8)?),
-            5 => Value::Fixed(5, take(4)?),
-            0 => Value::Varint(number(rest)?),
+            0 => Value::Varint(varint(rest)?),
+            1 => take(rest, 8).map(|_| Value::Fixed)?,
             2 => {
-                let length = number(rest)?;
-                let (value, behind) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-                *rest = behind;
-                Value::Bytes(value)
+                let length = varint(rest)?;
+                Value::Bytes(take(rest, usize::try_from(length).ok()?)?)
             }
+            5 => take(rest, 4).map(|_| Value::Fixed)?,
             _ => return None,
         };
-        Some(Field { number: tag >> 3, value })
+        let raw = &whole[..whole.len() - rest.len()];
+        Some(Field { number: u32::try_from(tag >> 3).ok()?, value, raw })
     }
 }
 
-fn number(rest: &mut &[u8]) -> Option<u64> {
+fn take<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
+    let (taken, behind) = rest.split_at_checked(bytes)?;
+    *rest = behind;
+    Some(taken)
+}
+
+fn varint(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
-        let (byte, behind) = rest.split_first()?;
-        *rest = behind;
+        let byte = take(rest, 1)?[0];
         value |= u64::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
             return Some(value);
@@ -168,32 +192,22 @@ fn number(rest: &mut &[u8]) -> Option<u64> {
     None
 }
 
-fn varint(mut value: u64, to: &mut Vec<u8>) {
-    while value >= 0x80 {
-        to.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    to.push(value as u8);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn only_times_change() {
-        // A packet: a bundle of processor 1 with an event at 300 ns and compact switches at 5 and 5 + 3 ns; number 7 in field 4.
-        let packet = |event: &[u8], column: &[u8]| {
-            let event = [&[1 << 3], event, &[2 << 3, 9]].concat();
-            let compact = [&[1 << 3 | 2, column.len() as u8], column].concat();
-            let mut bundle = vec![1 << 3, 1, 2 << 3 | 2, event.len() as u8];
-            bundle.extend(event);
-            bundle.extend([4 << 3 | 2, compact.len() as u8]);
-            bundle.extend(compact);
-            [&[1 << 3 | 2, bundle.len() as u8], bundle.as_slice(), &[4 << 3, 7]].concat()
+        // A packet with a bundle of processor 1, and another field.
+        let packet = |event: u64, switch: u64| {
+            let compact = Message::default().packed(SWITCH_TIMES, &[switch, 3]).packed(2, &[1, 2]);
+            let bundle = Message::default()
+                .number(1, 1)
+                .bytes(EVENT, &Message::default().number(1, event).number(2, 9).0);
+            Message::default().bytes(BUNDLE, &bundle.bytes(COMPACT, &compact.0).0).number(10, 7)
         };
-        let before = packet(&[0xac, 2], &[5, 3]);
-        assert_eq!(later(&before, Kind::Packet, 0), before);
-        assert_eq!(later(&before, Kind::Packet, 200), packet(&[0xf4, 3], &[0xcd, 1, 3]));
+        let before = packet(300, 5).0;
+        assert_eq!(later(&before, Kind::Packet, 0).0, before);
+        assert_eq!(later(&before, Kind::Packet, 200).0, packet(500, 205).0);
     }
 }

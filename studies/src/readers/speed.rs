@@ -466,7 +466,7 @@ mod tests {
         if !has_perfetto {
             fonio_testing::skip_part(
                 Need::Shared,
-                format!("there is no Perfetto trace in {}", others.display()),
+                format!("{} contains no Perfetto trace", others.display()),
             );
         }
         for (format, repeat) in FORMATS {

@@ -186,6 +186,8 @@ impl Quota {
         let quota = Quota { place, device };
         mount(quota.device.as_str(), dir, "btrfs", MountFlags::empty(), None).ok()?;
         run(&["btrfs", "quota", "enable", dir])?;
+        // The kernel begins to count in the background. Until it has finished, its numbers are too large or too small.
+        run(&["btrfs", "quota", "rescan", "-w", dir])?;
         let mine = quota.path();
         let mine = mine.to_str().unwrap();
         run(&["btrfs", "subvolume", "create", mine])?;

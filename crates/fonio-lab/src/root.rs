@@ -153,25 +153,9 @@ fn state_of_recipe(archive: &Archive) -> Option<String> {
 impl Contents {
     fn of(archive: &Archive, packages: &[String]) -> Result<Contents, LabError> {
         let asked = sorted(packages);
-        let unknown = |package: &str| LabError::NoPackage {
-            package: package.to_owned(),
-            suite: archive.suite(),
-            architecture: archive.architecture(),
-        };
-        if let Some(name) = asked.iter().find(|name| !is_name(name)) {
-            return Err(unknown(name));
-        }
         let essential = essential(archive);
-        let mut names = vec![essential.as_str()];
-        names.extend(BASE);
-        names.extend(asked.iter().map(String::as_str));
-        let files = archive.resolve(&names).map_err(|error| {
-            let better = match &error {
-                LabError::ProgramFailed { complaint, .. } => not_located(complaint).map(unknown),
-                _ => None,
-            };
-            better.unwrap_or(error)
-        })?;
+        let others: Vec<&str> = [essential.as_str()].into_iter().chain(BASE.iter().copied()).collect();
+        let files = resolved(archive, &asked, &others)?;
         let any_version = any_version(archive, &asked);
         Ok(Contents { any_version, asked, files })
     }
@@ -180,6 +164,31 @@ impl Contents {
         let names: Vec<&str> = self.files.iter().map(|file| file.name.as_str()).chain([INSTALL]).collect();
         format!("{}{:016x}", self.any_version, hash(&names))
     }
+}
+
+/// Returns the files of the packages `asked`, of `others` (names and patterns), and of what they depend on. Fails with
+/// [`LabError::NoPackage`] if the archive has no package with a name in `asked`.
+pub(crate) fn resolved(
+    archive: &Archive,
+    asked: &[String],
+    others: &[&str],
+) -> Result<Vec<PackageFile>, LabError> {
+    let unknown = |package: &str| LabError::NoPackage {
+        package: package.to_owned(),
+        suite: archive.suite(),
+        architecture: archive.architecture(),
+    };
+    if let Some(name) = asked.iter().find(|name| !is_name(name)) {
+        return Err(unknown(name));
+    }
+    let names: Vec<&str> = others.iter().copied().chain(asked.iter().map(String::as_str)).collect();
+    archive.resolve(&names).map_err(|error| {
+        let better = match &error {
+            LabError::ProgramFailed { complaint, .. } => not_located(complaint).map(unknown),
+            _ => None,
+        };
+        better.unwrap_or(error)
+    })
 }
 
 /// Returns whether the text is a valid package name (Debian Policy, 5.6.1), not an apt option or pattern.
@@ -196,11 +205,11 @@ fn not_located(complaint: &str) -> Option<&str> {
 }
 
 /// Returns the apt search pattern for essential packages.
-fn essential(archive: &Archive) -> String {
+pub(crate) fn essential(archive: &Archive) -> String {
     format!("?narrow(?codename(^{}$),?essential)", archive.suite())
 }
 
-fn hash(texts: &[impl AsRef<str>]) -> u64 {
+pub(crate) fn hash(texts: &[impl AsRef<str>]) -> u64 {
     let bytes = texts.iter().flat_map(|text| text.as_ref().bytes().chain([0]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ExperimentError;
 use crate::setup::Background;
-use crate::task::{BackgroundResult, DONE, Task};
+use crate::task::{BackgroundResult, DONE, Task, TaskWork};
 use crate::test_bed::{Roles, TestBed};
 use crate::worker::Worker;
 
@@ -132,17 +132,19 @@ impl BackgroundWorker {
     ) -> Result<BackgroundWorker, ExperimentError> {
         let (socket, result) = (bed.scratch.join("beside-call"), bed.scratch.join("beside-result.json"));
         let task = Task {
-            workload: background.workload.clone(),
-            places: bed.background_places.clone(),
-            options: Options {
-                scale: background.scale,
-                pace: measured.pace,
-                // The concurrent workload must make different random choices and write different content than
-                // the measured workload.
-                seed: measured.seed ^ (1 << 63),
-                http: bed.http,
-                // A fix changes only the measured workload.
-                overrides: Overrides::default(),
+            work: TaskWork::Workload {
+                workload: Box::new(background.workload.clone()),
+                places: bed.background_places.clone(),
+                options: Options {
+                    scale: background.scale,
+                    pace: measured.pace,
+                    // The concurrent workload must make different random choices and write different content than
+                    // the measured workload.
+                    seed: measured.seed ^ (1 << 63),
+                    http: bed.http,
+                    // A fix changes only the measured workload.
+                    overrides: Overrides::default(),
+                },
             },
             socket: socket.clone(),
             result: result.clone(),

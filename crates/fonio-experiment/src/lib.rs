@@ -36,6 +36,7 @@ mod series;
 mod setup;
 mod task;
 mod test_bed;
+mod work;
 mod worker;
 
 pub use analysed::Analysed;
@@ -63,10 +64,13 @@ pub use recreate::{
 pub use report::document;
 pub use rounds::{Arm, Design, KNOWN_WITHIN, Measurement, PILOT_ROUNDS, Rounds, RunTimes, Timed};
 pub use run::{Run, RunOptions, run_once};
-pub use series::{RunFigures, Series, Variation, VariationResult, fastest, run_series, variations};
+pub use series::{
+    RunFigures, Series, StepFigures, Variation, VariationResult, fastest, run_series, variations,
+};
 pub use setup::{Background, Conditions, MdRaid0, Medium, Member, Setup, Storage};
 pub use task::{do_task, start_task};
 pub use test_bed::Roles;
+pub use work::{AppWork, Work};
 
 /// Serves the workloads' objects on `address` (port 0 lets the kernel choose), prints `listening ADDRESS` on standard
 /// output, and ends when standard input closes.

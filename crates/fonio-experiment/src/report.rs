@@ -314,7 +314,7 @@ fn section(series: &Series) -> Section {
         question: question.into(),
         answer: said,
         figures: figure(series).into_iter().collect(),
-        tables: std::iter::once(table(series)).chain(background(series)).collect(),
+        tables: std::iter::once(table(series)).chain(steps(series)).chain(background(series)).collect(),
         notes,
         hints: Vec::new(),
     }
@@ -398,6 +398,49 @@ fn table(series: &Series) -> Table {
         rows: series.variations.iter().zip(labels(series)).map(row).collect(),
         ..Table::default()
     }
+}
+
+/// Returns a table with the steps of an app; `None` for a workload.
+fn steps(series: &Series) -> Option<Table> {
+    let mut rows = Vec::new();
+    for (variation, label) in series.variations.iter().zip(labels(series)) {
+        for (at, step) in variation.runs.first()?.steps.iter().enumerate() {
+            let took: Vec<f64> =
+                variation.runs.iter().filter_map(|run| Some(run.steps.get(at)?.took_s)).collect();
+            let took_s = mean(&took)?;
+            let range = (
+                took.iter().copied().fold(f64::INFINITY, f64::min),
+                took.iter().copied().fold(0.0, f64::max),
+            );
+            rows.push(vec![
+                Cell::Name(label.to_owned()),
+                Cell::Name(step.name.clone()),
+                Cell::Range {
+                    low: range.0,
+                    point: Some(took_s),
+                    high: range.1,
+                    unit: Unit::S,
+                    change: false,
+                },
+                step.units.map_or(Cell::Unknown, |units| Cell::count(units, Unit::Count)),
+                step.unit.as_ref().map_or(Cell::Unknown, |unit| Cell::Name(unit.clone())),
+                Cell::known(step.units.map(|units| units as f64 / took_s), Unit::PerS),
+            ]);
+        }
+    }
+    (!rows.is_empty()).then(|| Table {
+        caption: "Steps".into(),
+        columns: vec![
+            Column::new("Setup"),
+            Column::new("Step"),
+            Column::noted("Time", "Mean, shortest and longest run."),
+            Column::noted("Units", "Units of work in each run."),
+            Column::new("Unit").or_drop(),
+            Column::noted("Rate", "Units divided by the mean time."),
+        ],
+        rows,
+        ..Table::default()
+    })
 }
 
 /// Returns a table with separate figures for the measured and the concurrent workload; `None` if the measured

@@ -7,25 +7,26 @@ use std::sync::atomic::AtomicBool;
 use fonio_core::{ByteCount, Mark, Nanos, RowSink, Timestamp};
 use fonio_emulator::ServeReport;
 use fonio_host::Confined;
-use fonio_record::{Progress, RecordOptions, StopReason, record_with};
+use fonio_record::{CommandSetting, Progress, RecordOptions, StopReason, record_with};
 use fonio_system::say;
-use fonio_workload::definition::Workload;
 use fonio_workload::{Options, Outcome};
 
 use crate::analysed::Analysed;
 use crate::background::{BackgroundFigures, BackgroundWorker, OwnFigures};
 use crate::error::ExperimentError;
+use crate::filling::write_back;
 use crate::rounds::check_stop;
 use crate::setup::{Background, Setup};
-use crate::task::{Task, TaskResult};
+use crate::task::{Task, TaskResult, TaskWork};
 use crate::test_bed::{Roles, TestBed};
+use crate::work::{DATA, DATA_SHOWN, Work};
 use crate::worker::Worker;
 
 /// The workload of a run and its options.
 #[derive(Clone, Debug)]
 pub struct RunOptions<'a> {
-    /// The workload to measure.
-    pub workload: &'a Workload,
+    /// What to measure.
+    pub work: Work<'a>,
     /// The share of the workload's full amount to run, above 0.
     pub scale: f64,
     /// A workload that runs concurrently, on the same storage and within the same limits.
@@ -67,18 +68,17 @@ pub struct Run {
 /// Runs the workload once and writes its recording to `out`. Fails with an [`ExperimentError`]. All changes
 /// to the machine are then undone; a recording that had started is kept.
 pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<Run, ExperimentError> {
-    let mut bed = TestBed::make(setup, options.workload, options.background, options.seed, options.roles)?;
+    let mut bed = TestBed::make(setup, options.work, options.background, options.seed, options.roles)?;
     let (result, socket) = (bed.scratch.join("result.json"), bed.scratch.join("call"));
+    let run_options = Options {
+        scale: options.scale,
+        pace: options.pace,
+        seed: options.seed,
+        http: bed.http,
+        overrides: setup.overrides.clone(),
+    };
     let task = Task {
-        workload: options.workload.clone(),
-        places: bed.places.clone(),
-        options: Options {
-            scale: options.scale,
-            pace: options.pace,
-            seed: options.seed,
-            http: bed.http,
-            overrides: setup.overrides.clone(),
-        },
+        work: TaskWork::of(options.work, &bed, run_options.clone())?,
         socket: socket.clone(),
         result: result.clone(),
         write_back: options.write_back,
@@ -87,21 +87,23 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
     bed.unpace()?;
     let mut other = match options.background {
         Some(background) => {
-            Some(BackgroundWorker::prepare(&mut bed, background, &task.options, options.roles, options.stop)?)
+            Some(BackgroundWorker::prepare(&mut bed, background, &run_options, options.roles, options.stop)?)
         }
         None => None,
     };
     let mut worker = Worker::prepare(&mut bed, "task", &task, options.roles, options.stop)?;
     // The limits apply only to the run, not to its preparation. The ledger removes the control groups.
     let confined = Confined::make(bed.ledger(), setup.limits)?;
-    [Some(worker.pid()), other.as_ref().map(BackgroundWorker::pid)]
-        .into_iter()
-        .flatten()
-        .try_for_each(|pid| confined.add(pid))?;
+    let background = other.as_ref().map(|other| vec![other.pid()]);
+    let pids = [Some(worker.pids()), background].into_iter().flatten().flatten();
+    pids.into_iter().try_for_each(|pid| confined.add(pid))?;
     if let Some(share) = setup.full {
         bed.fill(share, options.seed, options.stop)?;
     }
-    bed.forget_caches()?;
+    match options.work {
+        Work::App(work) if !work.is_cold() => write_back(&bed.places[DATA])?,
+        _ => bed.forget_caches()?,
+    }
     bed.pace()?;
     let cpu_before = server_cpu(&bed.reports()?);
     check_stop(options.stop)?;
@@ -148,12 +150,18 @@ fn record_task(
     let mut command = vec![options.roles.program.clone().into_os_string()];
     command.extend(options.roles.start_task.iter().map(Into::into));
     command.push(socket.into());
+    // The folder of the data has another path in every run.
+    let copies = match options.work {
+        Work::App(_) => vec![(bed.places[DATA].clone(), PathBuf::from(DATA_SHOWN))],
+        Work::Workload(_) => Vec::new(),
+    };
     let record_options = RecordOptions {
         select: bed.watched.to_vec(),
         command: Some(command),
         // The recorder's command only wakes the prepared process, so record the workload's command line
         // instead.
         told_command: Some(command_line(options)),
+        setting: CommandSetting { copies, ..CommandSetting::default() },
         overwrite: true,
         ..RecordOptions::new(out)
     };
@@ -191,7 +199,7 @@ fn record_task(
 }
 
 fn command_line(options: &RunOptions<'_>) -> Vec<String> {
-    let mut words = vec!["fonio".to_owned(), "run".to_owned(), options.workload.name.clone()];
+    let mut words = vec!["fonio".to_owned(), "run".to_owned(), options.work.name()];
     if options.scale != 1.0 {
         words.extend(["--scale".to_owned(), options.scale.to_string()]);
     }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use fonio_analysis::Analysis;
 use fonio_host::Loss;
-use fonio_system::private;
-use fonio_workload::{FilesOutcome, Mark};
+use fonio_system::{private, say};
+use fonio_workload::{FilesOutcome, Mark, Outcome, PhaseOutcome};
 use serde::{Deserialize, Serialize};
 
 use crate::analysed::Analysed;
@@ -17,6 +17,7 @@ use crate::proof::transactions::Joinable;
 use crate::rounds::{Arm, Design, Measurement, Rounds, RunTimes, Timed, run_times};
 use crate::run::{Run, RunOptions, run_once};
 use crate::setup::{Conditions, Setup};
+use crate::work::Work;
 
 /// A setup of a series, unchanged or with a fix.
 #[derive(Clone, Debug)]
@@ -155,6 +156,9 @@ pub struct RunFigures {
     pub phases_s: BTreeMap<String, f64>,
     /// Duration in seconds of each marked span, summed over the workload's rounds.
     pub spans_s: BTreeMap<String, f64>,
+    /// The steps of an app, in their order; empty for a workload.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepFigures>,
     /// The workload's files at the end of the run, by group.
     pub files: BTreeMap<String, FilesOutcome>,
     /// Size of each of the workload's databases at the end of the run, in bytes.
@@ -176,6 +180,38 @@ pub struct RunFigures {
     pub recording: PathBuf,
 }
 
+/// The figures of one step of an app.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepFigures {
+    /// The name of the step.
+    pub name: String,
+    /// The time that the step took, in seconds.
+    pub took_s: f64,
+    /// The units of work that the step did; `None` if the step has no units.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub units: Option<u64>,
+    /// What a unit of work is, in the singular.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+}
+
+impl StepFigures {
+    fn of(outcome: &Outcome) -> Vec<StepFigures> {
+        let step = |(at, phase): (usize, &PhaseOutcome)| {
+            // The key of a step ends with its number.
+            let end = format!("/{}", at + 1);
+            let done = outcome.steps.iter().find(|step| step.key.ends_with(&end));
+            StepFigures {
+                name: phase.name.clone(),
+                took_s: phase.wall_ns as f64 / 1e9,
+                units: done.map(|step| step.count),
+                unit: done.map(|step| step.kind.clone()),
+            }
+        };
+        outcome.phases.iter().enumerate().map(step).collect()
+    }
+}
+
 impl Timed for RunFigures {
     fn wall_s(&self) -> f64 {
         self.wall_s
@@ -183,7 +219,7 @@ impl Timed for RunFigures {
 }
 
 impl RunFigures {
-    fn of(run: &Run) -> RunFigures {
+    fn of(run: &Run, work: Work<'_>) -> RunFigures {
         let of_recording = RunFigures::of_recording(
             &run.analysed.analysis,
             run.outcome.wall_ns as f64 / 1e9,
@@ -194,6 +230,7 @@ impl RunFigures {
             server_cpu_s: run.server_cpu.as_secs_f64(),
             phases_s: seconds(run.marks.iter().filter(|mark| mark.thread.is_none())),
             spans_s: seconds(run.marks.iter().filter(|mark| mark.thread.is_some())),
+            steps: if matches!(work, Work::App(_)) { StepFigures::of(&run.outcome) } else { Vec::new() },
             files: run.outcome.files.clone(),
             database_bytes: run
                 .outcome
@@ -248,16 +285,25 @@ pub fn run_series(
 ) -> Result<(Series, Analysed), ExperimentError> {
     private::create_folders(out).map_err(ExperimentError::system("make", out))?;
     let design = Design { arms, rounds, seed: options.seed, stop: options.stop };
+    if matches!(options.work, Work::App(_)) {
+        // The first run reads the programs' own files from this machine's disk, the later ones from the page cache.
+        say!("Running {} once without measuring it …", options.work.name());
+        let unmeasured = out.join("unmeasured");
+        let run = run_once(&arms[0].setup.setup, options, &unmeasured);
+        let removed = std::fs::remove_dir_all(&unmeasured);
+        run?;
+        removed.map_err(ExperimentError::system("remove", &unmeasured))?;
+    }
     let mut first = None;
     let runs = design.run(begins, &mut |measurement| {
         let of_round = RunOptions { seed: measurement.seed, ..options.clone() };
         let run = run_once(&measurement.setup.setup, &of_round, &measurement.recording(out))?;
-        let figures = RunFigures::of(&run);
+        let figures = RunFigures::of(&run, options.work);
         first.get_or_insert(run.analysed);
         Ok(figures)
     })?;
     let series = Series {
-        workload: options.workload.name.clone(),
+        workload: options.work.name(),
         scale: options.scale,
         seed: options.seed,
         conditions: Conditions::of(&arms[0].setup.setup),

@@ -13,18 +13,19 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use fonio_workload::app::{App, AppPlaces, AppRunner};
 use fonio_workload::definition::Workload;
 use fonio_workload::{Mark, Observer, Options, Outcome, Places, Progress, Runner, WorkloadError};
 use serde::{Deserialize, Serialize};
 
 use crate::error::ExperimentError;
+use crate::test_bed::TestBed;
+use crate::work::{AppWork, DATA, Work};
 
 /// The task that a workload's process executes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Task {
-    pub(crate) workload: Workload,
-    pub(crate) places: BTreeMap<String, PathBuf>,
-    pub(crate) options: Options,
+    pub(crate) work: TaskWork,
     /// The socket on which the prepared process waits for the call to start.
     pub(crate) socket: PathBuf,
     /// The file to which the process writes the [`TaskResult`].
@@ -34,6 +35,38 @@ pub(crate) struct Task {
     /// Whether this is the concurrent workload, which runs until its caller closes the connection and then
     /// writes a [`BackgroundResult`].
     pub(crate) is_background: bool,
+}
+
+/// What the process of a task executes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum TaskWork {
+    Workload { workload: Box<Workload>, places: BTreeMap<String, PathBuf>, options: Options },
+    App { app: Box<App>, script: String, root: Option<PathBuf>, data: PathBuf, scratch: PathBuf, scale: f64 },
+}
+
+impl TaskWork {
+    pub(crate) fn of(work: Work<'_>, bed: &TestBed, options: Options) -> Result<TaskWork, ExperimentError> {
+        Ok(match work {
+            Work::Workload(workload) => TaskWork::Workload {
+                workload: Box::new(workload.clone()),
+                places: bed.places.clone(),
+                options,
+            },
+            Work::App(AppWork { app, script, root }) => {
+                let scratch = bed.scratch.join("app");
+                std::fs::create_dir(&scratch).map_err(ExperimentError::system("make", &scratch))?;
+                TaskWork::App {
+                    app: Box::new(app.clone()),
+                    script: script.clone(),
+                    root: root.clone(),
+                    data: bed.places[DATA].clone(),
+                    scratch,
+                    scale: options.scale,
+                }
+            }
+        })
+    }
 }
 
 /// The line that the process prints when it has prepared the workload.
@@ -64,34 +97,75 @@ pub fn do_task(file: &Path) -> Result<(), ExperimentError> {
     let text = std::fs::read(file).map_err(ExperimentError::system("read", file))?;
     let task: Task = serde_json::from_slice(&text)
         .map_err(|error| ExperimentError::system("understand", file)(error.into()))?;
-    let places = Places { root: None, named: task.places };
-    let mut runner = Runner::new(&task.workload, &places, task.options)?;
-    runner.prepare(&mut ())?;
-    let socket = &task.socket;
+    match &task.work {
+        TaskWork::Workload { workload, places, options } => {
+            let places = Places { root: None, named: places.clone() };
+            let mut runner = Runner::new(workload, &places, options.clone())?;
+            runner.prepare(&mut ())?;
+            let mut caller = called(&task.socket)?;
+            if task.is_background {
+                let mut listening = Listener { is_quiet: true, ..Listener::default() };
+                let written = run_background(&mut runner, &mut listening, &caller, &task.socket)
+                    .and_then(|result| write(&task.result, &result));
+                return answer(&mut caller, &task.socket, written);
+            }
+            let written = measure(&task, &mut |listening| {
+                let outcome = runner.run(listening)?;
+                if task.write_back {
+                    runner.write_back()?;
+                }
+                Ok(outcome)
+            });
+            answer(&mut caller, &task.socket, written)
+        }
+        TaskWork::App { app, script, root, data, scratch, scale } => {
+            let needed = [task.socket.parent().unwrap_or(Path::new("/"))];
+            let places = AppPlaces { data, root: root.as_deref(), scratch, needed: &needed };
+            let mut runner = AppRunner::enter((**app).clone(), Some(script), *scale, &places)?;
+            end_with_caller();
+            runner.prepare()?;
+            let mut caller = called(&task.socket)?;
+            let written = measure(&task, &mut |listening| {
+                let outcome = runner.run(listening)?;
+                if task.write_back {
+                    runner.write_back()?;
+                }
+                Ok(outcome)
+            });
+            answer(&mut caller, &task.socket, written)?;
+            Ok(runner.end()?)
+        }
+    }
+}
+
+/// Reports that the task is prepared, and waits for the call to start.
+fn called(socket: &Path) -> Result<UnixStream, ExperimentError> {
     let listener = UnixListener::bind(socket).map_err(ExperimentError::system("listen on", socket))?;
     let mut out = std::io::stdout();
     writeln!(out, "{PREPARED}")
         .and_then(|()| out.flush())
         .map_err(ExperimentError::system("write to", "standard output"))?;
-    let (mut caller, _) = listener.accept().map_err(ExperimentError::system("listen on", socket))?;
-    let mut listening = Listener { is_quiet: task.is_background, ..Listener::default() };
-    if task.is_background {
-        let written = run_background(&mut runner, &mut listening, &caller, socket)
-            .and_then(|result| write(&task.result, &result));
-        return answer(&mut caller, socket, written);
-    }
-    let mut ran = runner.run(&mut listening);
-    if task.write_back
-        && ran.is_ok()
-        && let Err(error) = runner.write_back()
-    {
-        ran = Err(error);
-    }
+    let (caller, _) = listener.accept().map_err(ExperimentError::system("listen on", socket))?;
+    Ok(caller)
+}
+
+/// Runs the measured part of a task and writes its result.
+fn measure(
+    task: &Task,
+    run: &mut dyn FnMut(&mut Listener) -> Result<Outcome, ExperimentError>,
+) -> Result<(), ExperimentError> {
+    let mut listening = Listener::default();
+    let ran = run(&mut listening);
     listening.end();
-    let written = ran
-        .map_err(ExperimentError::from)
-        .and_then(|outcome| write(&task.result, &TaskResult { marks: listening.marks, outcome }));
-    answer(&mut caller, socket, written)
+    write(&task.result, &TaskResult { marks: listening.marks, outcome: ran? })
+}
+
+/// Ends this process when its caller has ended, and with it all programs of its process namespace.
+fn end_with_caller() {
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        std::process::exit(1);
+    });
 }
 
 fn answer(

@@ -17,11 +17,11 @@ use fonio_host::{
 };
 use fonio_record::Selector;
 use fonio_system::{ProcessId, say};
-use fonio_workload::definition::Workload;
 
 use crate::error::ExperimentError;
 use crate::filling::{Space, fill};
 use crate::setup::{Background, MdRaid0, Medium, Setup, Storage};
+use crate::work::Work;
 
 /// Maximum size of a folder in memory. No workload writes this much, and only written data use memory.
 const MEMORY_PLACE: u64 = 1 << 30;
@@ -86,10 +86,10 @@ pub(crate) struct TestBed {
 }
 
 impl TestBed {
-    /// Creates the test bed of `setup` for `workload` and the concurrent workload.
+    /// Creates the test bed of `setup` for `work` and the concurrent workload.
     pub fn make(
         setup: &Setup,
-        workload: &Workload,
+        work: Work<'_>,
         background: Option<Background<'_>>,
         seed: u64,
         roles: &Roles,
@@ -97,14 +97,14 @@ impl TestBed {
         let mut bed = TestBed::bare()?;
         let base = bed.base(setup, seed, roles)?;
         let base = bed.borrow_settings(setup, base)?;
-        for place in workload.places.keys() {
+        for place in work.places() {
             let parent = match setup.moved.get(place) {
                 None => base.clone(),
                 Some(medium) => bed.medium(medium, setup, seed, roles)?,
             };
             let dir = parent.join(place);
             std::fs::create_dir(&dir).map_err(ExperimentError::system("make", &dir))?;
-            bed.places.insert(place.clone(), dir);
+            bed.places.insert(place.to_owned(), dir);
         }
         if let Some(background) = background {
             let top = base.join("beside.d");
@@ -115,7 +115,7 @@ impl TestBed {
                 bed.background_places.insert(place.clone(), dir);
             }
         }
-        if workload.needs_http() || background.is_some_and(|background| background.workload.needs_http()) {
+        if work.needs_http() || background.is_some_and(|background| background.workload.needs_http()) {
             bed.start_server(setup, roles)?;
         }
         Ok(bed)

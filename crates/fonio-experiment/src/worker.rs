@@ -1,6 +1,7 @@
 //! Starts and ends the process of a workload. The process ends at the latest when the test bed is dropped.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
@@ -8,7 +9,7 @@ use fonio_host::Entry;
 
 use crate::error::ExperimentError;
 use crate::rounds::check_stop;
-use crate::task::{PREPARED, Task};
+use crate::task::{PREPARED, Task, TaskWork};
 use crate::test_bed::{Roles, TestBed, enter_process};
 
 pub(crate) struct Worker {
@@ -27,14 +28,22 @@ impl Worker {
         let path = bed.scratch.join(format!("{name}.json"));
         let text = serde_json::to_vec(task).expect("a parsed workload can be written as JSON");
         std::fs::write(&path, text).map_err(ExperimentError::system("write", &path))?;
-        let program = &roles.program;
-        let mut command = Command::new(program);
+        let is_app = matches!(task.work, TaskWork::App { .. });
+        let mut command = if is_app { alone() } else { Command::new(&roles.program) };
+        if is_app {
+            command.arg(&roles.program);
+        }
         command.args(&roles.do_task).arg(&path).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(ExperimentError::system("start", program))?;
+        if is_app {
+            // The pipe closes when this process ends, however it ends.
+            command.stdin(Stdio::piped());
+        }
+        let program = Path::new(command.get_program()).to_owned();
+        let mut child = command.spawn().map_err(ExperimentError::system("start", &program))?;
         let entry = enter_process(bed.ledger(), &child)?;
         let mut line = String::new();
         let out = child.stdout.take().expect("its output is piped");
-        BufReader::new(out).read_line(&mut line).map_err(ExperimentError::system("read from", program))?;
+        BufReader::new(out).read_line(&mut line).map_err(ExperimentError::system("read from", &program))?;
         let mut worker = Worker { child, entry };
         check_stop(stop)?;
         if line.trim() == PREPARED { Ok(worker) } else { Err(worker.failure()) }
@@ -42,6 +51,25 @@ impl Worker {
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Returns the process and all that it started.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        let mut found = vec![self.pid()];
+        let mut at = 0;
+        while let Some(pid) = found.get(at) {
+            let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+            let children =
+                tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+            let children: Vec<u32> = children
+                .flat_map(|text| {
+                    text.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<_>>()
+                })
+                .collect();
+            found.extend(children);
+            at += 1;
+        }
+        found
     }
 
     /// Returns the error for a process that wrote no result, but printed the reason on standard error.
@@ -59,4 +87,14 @@ impl Worker {
             None => Ok(()),
         }
     }
+}
+
+/// Returns a command that starts another one in namespaces of its own: its mounts, processes and ports are not those of
+/// this machine, and end with it.
+fn alone() -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--pid", "--net", "--ipc", "--fork", "--kill-child", "--"]);
+    // A new network namespace has a loopback device that is down.
+    command.args(["sh", "-c", "ip link set lo up && exec \"$@\"", "sh"]);
+    command
 }

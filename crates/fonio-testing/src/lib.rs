@@ -79,6 +79,7 @@ needs! {
     Qemu "qemu" "The programs qemu-io and qemu-img are installed." Programs(&["qemu-io", "qemu-img"])
     Guests "guests" "QEMU for x86-64 is installed, and Debian's archive can be reached." Programs(&["qemu-system-x86_64"])
     Adb "adb" "The program adb is installed, and Debian's archive can be reached." Programs(&["adb"])
+    Debian "debian" "The program apt-get is installed, and Debian's archive can be reached." Programs(&["apt-get"])
     Node "node" "The program node is installed." Programs(&["node"])
     Npm "npm" "The program npm is installed, and its registry can be reached." Programs(&["npm"])
     Clang "clang" "The programs clang-14 and llvm-strip-14 are installed." Programs(&["clang-14", "llvm-strip-14"])

@@ -18,6 +18,56 @@ pub enum WorkloadError {
         /// The result of [`fonio_core::nearest`] among the shipped names.
         nearest: String,
     },
+    /// No shipped app has this name.
+    #[error(
+        "there is no app `{name}`{nearest}; `fonio run` lists them, or give the path of a folder with app.toml, such as \
+         app:./{name}"
+    )]
+    UnknownApp {
+        /// The requested name.
+        name: String,
+        /// The result of [`fonio_core::nearest`] among the shipped names.
+        nearest: String,
+    },
+    /// The app has no script with this name.
+    #[error("the app {app} has no script `{script}`; it has {known}")]
+    UnknownScript {
+        /// The app's name.
+        app: String,
+        /// The requested script.
+        script: String,
+        /// The names of the app's scripts.
+        known: String,
+    },
+    /// The text is not the definition of an app. The source error names the line, the key and the expectation.
+    #[error("{origin}: not an app")]
+    NotAnApp {
+        /// The file's path, or the shipped app's name.
+        origin: String,
+        /// The line, the key and the expected value.
+        #[source]
+        source: Box<toml::de::Error>,
+    },
+    /// The root directory of an app has no user with this name.
+    #[error(
+        "the app {app} runs as the user {user}, whom its root directory does not have; set `user` in its app.toml"
+    )]
+    NoUser {
+        /// The app's name.
+        app: String,
+        /// The name of the user.
+        user: String,
+    },
+    /// A service or a command of an app failed.
+    #[error("the app {app}: {part}: {problem}")]
+    AppFailed {
+        /// The app's name.
+        app: String,
+        /// The name of the service or step.
+        part: String,
+        /// What failed, with the end of the program's output.
+        problem: String,
+    },
     /// A workload definition or a trace could not be read.
     #[error("cannot read {}", path.display())]
     Unreadable {

@@ -29,6 +29,7 @@
 
 #![expect(clippy::result_large_err, reason = "an error ends a run, so a large error costs no speed")]
 
+pub mod app;
 mod clock;
 mod confined;
 mod content;

@@ -7,6 +7,7 @@ use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use fonio_core::ByteCount;
 use fonio_testing::markdown;
+use fonio_workload::app::App;
 use fonio_workload::definition::Workload;
 
 use super::fix::FixCommand;
@@ -61,7 +62,18 @@ fn unknown_name(parsed: &Cli) -> Option<String> {
     let no_name =
         |word: &&str| is_placeholder(word) || word.contains('/') || word.ends_with(".toml") || *word == ".";
     let workload = |name: &str| match Some(name).filter(|name| !no_name(name) && *name != "mobibench") {
-        Some(name) => Workload::load(name).err().map(|error| error.to_string()),
+        Some(name) => match name.strip_prefix("app:") {
+            Some(app) if no_name(&app) => None,
+            Some(app) => {
+                let (name, script) =
+                    app.split_once(':').map_or((app, None), |(name, script)| (name, Some(script)));
+                match App::load(name) {
+                    Ok(app) => app.script(script).err().map(|error| error.to_string()),
+                    Err(error) => Some(error.to_string()),
+                }
+            }
+            None => Workload::load(name).err().map(|error| error.to_string()),
+        },
         None => None,
     };
     let place = |name: &str| {

@@ -20,8 +20,9 @@ use super::Place;
 /// `fonio run`.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// The workload: a name from the list of workloads, or a TOML file (docs/workloads.md); with --in android, the TOML
-    /// file of a script (docs/phones.md). Default: print the list.
+    /// The workload: a name from the list of workloads, a TOML file (docs/workloads.md), or a real program (app:NAME,
+    /// app:NAME:SCRIPT, app:./FOLDER; docs/apps.md); with --in android, the TOML file of a script (docs/phones.md). Default:
+    /// print the list.
     pub workload: Option<String>,
     #[command(flatten)]
     pub setup: SetupArgs,

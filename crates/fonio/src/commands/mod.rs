@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub mod android;
+mod app;
 pub mod bench;
 pub mod bench_target;
 pub mod check;

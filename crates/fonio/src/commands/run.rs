@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use fonio_experiment::replay::Sequence;
 use fonio_experiment::{
     Analysed, Arm, Background, Candidate, CommandOptions, ExperimentError, KNOWN_WITHIN, Measured,
-    ProofOptions, ProofPlan, Rounds, RunOptions, Series, Setup, Variation, document, fastest,
+    ProofOptions, ProofPlan, Rounds, RunOptions, Series, Setup, Variation, Work, document, fastest,
     run_command_series, run_series, variations,
 };
 use fonio_recording::Recording;
@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use crate::cli::run::{Run, Runs, SetupArgs, WorkArgs};
 use crate::cli::{Colour, Place};
-use crate::commands::{android, kernel, lab, model};
+use crate::commands::{android, app, kernel, lab, model};
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::Estimate;
@@ -33,6 +33,10 @@ use crate::signals::begin;
 const MOBIBENCH: &str = "mobibench";
 
 pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
+    let is_app = arguments.workload.as_deref().is_some_and(|name| name.starts_with(app::PREFIX));
+    if is_app && arguments.setup.place.is_some() {
+        bail!("an app runs on this machine, not in a guest or on a phone: leave out --in");
+    }
     if let Some(Place::Phone(phone)) = &arguments.setup.place {
         return android::script::run(phone, arguments);
     }
@@ -64,16 +68,26 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
             }
             parsed.workload
         }
-        (None, Some(name)) => Workload::load(name)?,
+        (None, Some(name)) => match name.strip_prefix(app::PREFIX) {
+            Some(name) => {
+                let app = app::prepared(name, arguments)?;
+                return measure(Work::App(&app), &setup, &arguments.work, &tried(arguments), colour);
+            }
+            None => Workload::load(name)?,
+        },
     };
     if !arguments.arguments.is_empty() && arguments.workload.as_deref() != Some(MOBIBENCH) {
         bail!(
             "only the workload {MOBIBENCH} takes arguments after `--`; to run a command, use `fonio launch -- CMD`"
         );
     }
+    measure(Work::Workload(&workload), &setup, &arguments.work, &tried(arguments), colour)
+}
+
+/// Returns the fixes that the user named.
+fn tried(arguments: &Run) -> Tried<'_> {
     let candidates = arguments.fix.as_ref().map_or(&[][..], |fixes| &fixes.0);
-    let tried = Tried { candidates, refusal: Refusal::Error, best: None, verbose: false };
-    measure(&workload, &setup, &arguments.work, &tried, colour)
+    Tried { candidates, refusal: Refusal::Error, best: None, verbose: false }
 }
 
 /// Runs a series of commands and shows the series' results.
@@ -214,34 +228,42 @@ impl LeftOut {
     }
 }
 
-/// Measures a workload in each setup, once without a fix and once with each fix.
+/// Measures a workload or an app in each setup, once without a fix and once with each fix.
 pub(super) fn measure(
-    workload: &Workload,
+    work: Work<'_>,
     arguments: &SetupArgs,
-    work: &WorkArgs,
+    how: &WorkArgs,
     tried: &Tried<'_>,
     colour: Colour,
 ) -> Result<Exit> {
     let stop = begin()?;
-    let mut arms = tried.arms(&setups(arguments)?, Measured::Workload(workload))?;
+    let mut arms = tried.arms(
+        &setups(arguments)?,
+        match work {
+            Work::Workload(workload) => Measured::Workload(workload),
+            // A fix cannot change what an app does, only the storage below it.
+            Work::App(_) => Measured::Replay,
+        },
+    )?;
     let roles = roles()?;
-    let other = work.background.as_deref().map(Workload::load).transpose()?;
-    let background = other.as_ref().map(|workload| Background { workload, scale: work.background_scale });
+    let other = how.background.as_deref().map(Workload::load).transpose()?;
+    let background = other.as_ref().map(|workload| Background { workload, scale: how.background_scale });
     let options = RunOptions {
-        workload,
-        scale: work.scale,
+        work,
+        scale: how.scale,
         background,
-        pace: work.pace,
-        write_back: work.write_back,
+        pace: how.pace,
+        write_back: how.write_back,
         seed: arguments.seed,
         roles: &roles,
         stop: &stop,
     };
+    let name = work.name();
     let out = results_directory(arguments.out.as_deref(), RESULTS)?;
     let run = |arms: &[Arm<Variation>], rounds: Rounds, out: &Path| {
         let mut estimate = Estimate::new();
         run_series(arms, rounds, &options, out, &mut |measurement| {
-            estimate.announce(measurement, &format!("{} on {}", workload.name, measurement.name));
+            estimate.announce(measurement, &format!("{name} on {}", measurement.name));
         })
     };
     let runs = arguments.runs.unwrap_or_default();
@@ -307,22 +329,28 @@ fn publish(
 /// A workload in the list of workloads, as JSON output.
 #[derive(Serialize)]
 struct Listed {
-    name: &'static str,
+    name: String,
     title: String,
 }
 
 fn list_workloads(as_json: bool) -> Result<Exit> {
-    let named = |name| Ok(Listed { name, title: Workload::load(name)?.title });
+    let named = |name: &str| Ok(Listed { name: name.to_owned(), title: Workload::load(name)?.title });
     let mut workloads: Vec<Listed> =
         shipped().iter().map(|workload| named(workload.name)).collect::<Result<_>>()?;
     let title = "Mobibench, with its own options after `--`".to_owned();
-    workloads.push(Listed { name: MOBIBENCH, title });
+    workloads.push(Listed { name: MOBIBENCH.to_owned(), title });
+    let apps = app::listed()?;
     if as_json {
+        workloads.extend(apps.into_iter().map(|app| Listed { name: app.name, title: app.title }));
         return output::json(&workloads);
     }
     let mut out = output::screen();
     for Listed { name, title } in workloads {
         writeln!(out, "{name:<18} {title}")?;
+    }
+    writeln!(out, "\nReal programs, installed when they first run (docs/apps.md):")?;
+    for app in apps {
+        writeln!(out, "{:<18} {} ({})", app.name, app.title, app.detail)?;
     }
     writeln!(out, "\nNext: `fonio run NAME --on FOLDER`, or `--on PROFILE` (`fonio device list`) as root.")?;
     Ok(Exit::Fine)

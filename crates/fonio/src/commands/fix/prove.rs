@@ -6,7 +6,7 @@ use std::io::Write;
 use anyhow::{Result, ensure};
 use fonio_core::ByteCount;
 use fonio_experiment::{
-    Candidate, ExperimentError, PILOT_ROUNDS, ProofOptions, ProofPlan, changes_databases,
+    Candidate, ExperimentError, PILOT_ROUNDS, ProofOptions, ProofPlan, Work, changes_databases,
 };
 use fonio_host::Limits;
 use fonio_system::say;
@@ -39,7 +39,7 @@ pub fn run(arguments: &FixProve, colour: Colour) -> Result<Exit> {
             let workload = Workload::load(name)?;
             match arguments.setup.guest()? {
                 Some(kernel) => lab::run_setup(kernel, &arguments.setup),
-                None => measure(&workload, &arguments.setup, &arguments.work, &tried, colour),
+                None => measure(Work::Workload(&workload), &arguments.setup, &arguments.work, &tried, colour),
             }
         }
     }

@@ -1,0 +1,251 @@
+//! Tests `fonio run app:…` with programs of this machine, and with programs from Debian.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use fonio_testing::{Need, has, skip};
+
+use super::{answer, fonio, text};
+
+#[track_caller]
+fn can_run() -> bool {
+    has(&[Need::Root, Need::Fuse, Need::Loop, Need::Mkfs, Need::Namespace])
+}
+
+/// Writes the folder of an app with this definition after its name, title and text.
+fn folder(dir: &Path, rest: &str) -> PathBuf {
+    let folder = dir.join("own");
+    fs::create_dir_all(&folder).unwrap();
+    let text = format!("name = \"own\"\ntitle = \"A test\"\nabout = \"A test.\"\n{rest}");
+    fs::write(folder.join("app.toml"), text).unwrap();
+    folder
+}
+
+fn run(folder: &Path, script: &str, more: &[&str]) -> Output {
+    let out = folder.join("out");
+    let _ = fs::remove_dir_all(&out);
+    let app = format!("app:{}{script}", folder.display());
+    let mut words = vec!["run", &app, "--on", "sd_a1", "--size", "256MiB", "--runs", "1", "-o"];
+    words.push(out.to_str().unwrap());
+    words.extend(more);
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("fonio"));
+    command
+        .args(words)
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let pid = child.id();
+    let out = child.wait_with_output().unwrap();
+    assert!(!leaves_mounts(pid), "{}", text(&out.stderr));
+    out
+}
+
+fn leaves_mounts(pid: u32) -> bool {
+    fs::read_to_string("/proc/self/mounts").unwrap().contains(&format!("/run/fonio/{pid}-"))
+}
+
+/// A database of this machine's SQLite, and a service that answers over a socket.
+const OWN: &str = r#"
+unit = "row"
+[services.listener]
+run = ["python3", "$FILES/listen.py", "$RUN/socket"]
+ready = { socket = "$RUN/socket" }
+[scripts.session]
+title = "Rows, each in a transaction of its own"
+before = [{ start = "listener" }]
+steps = [
+  { name = "rows", units = 20, run = ["sh", "$FILES/rows.sh", "$DATA/own.db", "$UNITS"] },
+  { stop = "listener" },
+]
+[scripts.warm]
+title = "Start"
+steps = [{ start = "listener" }]
+"#;
+const LISTEN: &str = "import socket, sys, time
+server = socket.socket(socket.AF_UNIX)
+server.bind(sys.argv[1])
+server.listen()
+while True:
+    server.accept()
+";
+const ROWS: &str = "sqlite3 $1 'CREATE TABLE t(a)'
+for i in $(seq $2); do echo \"INSERT INTO t VALUES($i);\"; done | sqlite3 -bail $1
+";
+
+#[test]
+fn an_own_app_is_measured_step_by_step() {
+    if !can_run() || !has(&[Need::Sqlite3]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let folder = folder(dir.path(), OWN);
+    fs::write(folder.join("listen.py"), LISTEN).unwrap();
+    fs::write(folder.join("rows.sh"), ROWS).unwrap();
+    let series = answer(&run(&folder, "", &["--scale", "0.5", "--json"]));
+    assert_eq!(series["workload"], "app:own:session");
+    let found = &series["variations"][0]["runs"][0];
+    let steps: Vec<(&str, Option<u64>)> = found["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| (step["name"].as_str().unwrap(), step["units"].as_u64()))
+        .collect();
+    assert_eq!(steps, [("rows", Some(10)), ("stop listener", None)]);
+    // Each row needs at least a write of the journal, and one of the database.
+    assert!(found["requests"].as_u64().unwrap() >= 20, "{found}");
+    let recording = found["recording"].as_str().unwrap();
+    let report = fonio(&["report", recording, "--json"]);
+    let named = text(&report.stdout);
+    assert!(named.contains("/data/own.db"), "{named}");
+    let warm = run(&folder, ":warm", &[]);
+    let said = text(&warm.stdout);
+    assert!(warm.status.success(), "{}", text(&warm.stderr));
+    assert!(said.contains("start listener"), "{said}");
+}
+
+#[test]
+fn what_an_app_lacks_is_said() {
+    if !can_run() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let steps = |steps: &str| format!("[scripts.session]\ntitle = \"A test\"\nsteps = [{steps}]\n");
+    let service = |run: &str, ready: &str| {
+        let service = format!("[services.own]\nrun = {run}\nready = {ready}\nwithin_s = 1\n");
+        format!("{service}{}", steps("{ start = \"own\" }"))
+    };
+    for (definition, script, said) in [
+        (steps("{ run = [\"false\"] }"), "", "the app own: false: it failed (exit code 1)"),
+        (
+            steps("{ run = [\"sh\", \"-c\", \"echo lost; exit 7\"] }"),
+            "",
+            "exit code 7). Its last output:\nlost",
+        ),
+        (
+            steps("{ run = [\"/no/such/program\"] }"),
+            "",
+            "there is no program /no/such/program on this machine",
+        ),
+        (steps("{ run = [\"true\"] }"), ":other", "the app own has no script `other`; it has session"),
+        (steps("{ start = \"none\" }"), "", "steps[0] = none: the app has no such service"),
+        (steps("{ run = [\"true\"], stop = \"own\" }"), "", "exactly one of start, stop and run"),
+        (steps("{ run = [\"true\"], colour = 1 }"), "", "not an app"),
+        (
+            format!("user = \"nobody-here\"\n{}", steps("{ run = [\"true\"] }")),
+            "",
+            "runs as the user nobody-here",
+        ),
+        (service("[\"sleep\", \"100\"]", "{ port = 4 }"), "", "own: it was not ready within 1 s"),
+        (
+            service("[\"sh\", \"-c\", \"echo gone\"]", "{ port = 4 }"),
+            "",
+            "own: it ended too early (exit code 0)",
+        ),
+        (
+            steps("{ run = [\"sh\", \"-c\", \"head -c 1G /dev/zero >full\"] }"),
+            "",
+            "the device is full: use a larger one",
+        ),
+    ] {
+        let out = run(&folder(dir.path(), &definition), script, &[]);
+        let error = text(&out.stderr);
+        assert!(error.contains(said), "{said}:\n{error}");
+        assert_eq!(out.status.code(), Some(2), "{error}");
+    }
+    for (name, said) in [
+        ("app:redsi", "the nearest name is `redis`"),
+        ("app:./no/such/folder", "cannot read ./no/such/folder/app.toml"),
+    ] {
+        let error = text(&fonio(&["run", name, "--on", "sd_a1"]).stderr);
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
+fn a_killed_run_leaves_no_program() {
+    if !can_run() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    // A service that leaves its process group, as daemons do.
+    let marker = format!("31536{:04}", std::process::id() % 10_000);
+    let definition = format!(
+        "[services.own]\nrun = [\"setsid\", \"--wait\", \"sh\", \"-c\", \"touch $RUN/ready; sleep {marker}; true\"]\n\
+         ready = {{ file = \"$RUN/ready\" }}\n\
+         [scripts.session]\ntitle = \"A test\"\nbefore = [{{ start = \"own\" }}]\nsteps = [{{ run = [\"sleep\", \"{marker}\"] }}]\n"
+    );
+    let folder = folder(dir.path(), &definition);
+    let mut killed = Vec::new();
+    for signal in ["-KILL", "-INT"] {
+        let out = folder.join("out");
+        let _ = fs::remove_dir_all(&out);
+        let mut child = Command::new(assert_cmd::cargo::cargo_bin!("fonio"))
+            .args(["run", &format!("app:{}", folder.display()), "--on", "sd_a1", "--size", "256MiB", "-o"])
+            .arg(&out)
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(child.stderr.take().unwrap());
+        assert!(
+            said.lines().map_while(Result::ok).any(|line| line.starts_with("Running app:own:session once"))
+        );
+        wait_for(|| sleepers(&marker) == 2, "both programs run");
+        killed.push(child.id());
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        child.wait().unwrap();
+        wait_for(|| sleepers(&marker) == 0, "no program is left");
+    }
+    // The next start removes what the killed run left.
+    let definition = "[scripts.session]\ntitle = \"A test\"\nsteps = [{ run = [\"true\"] }]\n";
+    assert!(run(&self::folder(dir.path(), definition), "", &[]).status.success());
+    assert!(!killed.into_iter().any(leaves_mounts));
+}
+
+/// Counts the programs that sleep for this many seconds.
+fn sleepers(seconds: &str) -> usize {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    lines.filter(|line| text(line) == format!("sleep\0{seconds}\0")).count()
+}
+
+fn wait_for(mut condition: impl FnMut() -> bool, what: &str) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Real programs from Debian, for a few seconds each.
+#[test]
+fn three_apps_run() {
+    if !can_run() || !has(&[Need::Debian]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    for app in ["redis", "sqlite", "mosquitto"] {
+        let out = dir.path().join(app);
+        let mut words = vec!["run".to_owned(), format!("app:{app}"), "--on".to_owned(), "sd_a1".to_owned()];
+        words.extend(["--scale", "0.1", "--runs", "1", "--write-back", "--json", "-o"].map(str::to_owned));
+        words.push(out.display().to_string());
+        let ran = fonio(&words);
+        let error = text(&ran.stderr);
+        if error.contains("archive cannot be") {
+            skip(Need::Debian, error);
+            return;
+        }
+        let series = answer(&ran);
+        let found = &series["variations"][0]["runs"][0];
+        assert!(found["requests"].as_u64().unwrap() > 10, "{app}: {found}");
+        let report = super::json(&fonio(&["report", found["recording"].as_str().unwrap(), "--json"]));
+        let unnamed = report["analysis"]["files"]["unknown_share"].as_f64().unwrap();
+        assert!(unnamed < 0.02, "{app}: {unnamed}");
+    }
+}

@@ -4,6 +4,7 @@
 //! in the library of xtask.
 
 mod applications;
+mod apps;
 mod asked;
 mod attribution;
 mod casebook;
@@ -70,6 +71,13 @@ enum Study {
     ///
     /// Example: cargo studies casebook postgres redis
     Casebook(casebook::Arguments),
+    /// Run real programs on emulated devices, and check that they repeat and that their files are named.
+    ///
+    /// Installs each program from Debian the first time. Needs root and a network for the packages; each program takes
+    /// three minutes.
+    ///
+    /// Example: cargo studies apps redis sqlite --on sd_a1
+    Apps(apps::Arguments),
     /// Measure the share of bytes that recordings attribute to the right file, process and unit.
     ///
     /// Records writers whose files have known addresses on a loop device, and judges the recording. Needs
@@ -277,6 +285,7 @@ fn run(study: Study) -> anyhow::Result<()> {
         Study::Paper(arguments) => paper::run(&arguments),
         Study::Casebook(arguments) => casebook::run(&arguments),
         Study::Verdicts(arguments) => verdicts::run(&arguments),
+        Study::Apps(arguments) => apps::run(&arguments),
         Study::Attribution(arguments) => attribution::run(&arguments),
         Study::Sampled(arguments) => sampled::run(&arguments),
         Study::Receipt(arguments) => receipt::run(&arguments),

@@ -135,9 +135,15 @@ fn compared(rows: &[Row]) -> Vec<Change> {
     compare_rounds(&pairs)
 }
 
+/// An interval whose ends differ by a larger factor says nothing.
+const TOO_WIDE: f64 = 4.0;
+
 fn told(change: &Change) -> String {
     match (change.low, change.ratio, change.high) {
-        (Some(low), Some(ratio), Some(high)) => format!("{ratio:.2} ({low:.2} to {high:.2})"),
+        (Some(low), Some(ratio), Some(high)) if high <= TOO_WIDE * low => {
+            format!("{ratio:.2} ({low:.2} to {high:.2})")
+        }
+        (_, Some(ratio), _) => format!("{ratio:.2} (the interval is too wide)"),
         _ => "–".to_owned(),
     }
 }

@@ -408,20 +408,12 @@ fn steps(series: &Series) -> Option<Table> {
             let took: Vec<f64> =
                 variation.runs.iter().filter_map(|run| Some(run.steps.get(at)?.took_s)).collect();
             let took_s = mean(&took)?;
-            let range = (
-                took.iter().copied().fold(f64::INFINITY, f64::min),
-                took.iter().copied().fold(0.0, f64::max),
-            );
+            let (shortest, longest) =
+                took.iter().fold((took_s, took_s), |(low, high), s| (low.min(*s), high.max(*s)));
             rows.push(vec![
                 Cell::Name(label.to_owned()),
                 Cell::Name(step.name.clone()),
-                Cell::Range {
-                    low: range.0,
-                    point: Some(took_s),
-                    high: range.1,
-                    unit: Unit::S,
-                    change: false,
-                },
+                spread(took.len(), (shortest, took_s, longest)),
                 step.units.map_or(Cell::Unknown, |units| Cell::count(units, Unit::Count)),
                 step.unit.as_ref().map_or(Cell::Unknown, |unit| Cell::Name(unit.clone())),
                 Cell::known(step.units.map(|units| units as f64 / took_s), Unit::PerS),
@@ -507,10 +499,15 @@ fn ended_early(series: &Series) -> Option<String> {
 
 fn times(variation: &VariationResult) -> Cell {
     let RunTimes { wall_s, wall_s_min, wall_s_max, .. } = variation.times;
-    if variation.runs.len() < 2 {
-        return Cell::Number(wall_s, Unit::S);
+    spread(variation.runs.len(), (wall_s_min, wall_s, wall_s_max))
+}
+
+/// Returns a cell with the shortest, the mean and the longest time in seconds.
+fn spread(runs: usize, (low, mean, high): (f64, f64, f64)) -> Cell {
+    if runs < 2 {
+        return Cell::Number(mean, Unit::S);
     }
-    Cell::Range { low: wall_s_min, point: Some(wall_s), high: wall_s_max, unit: Unit::S, change: false }
+    Cell::Range { low, point: Some(mean), high, unit: Unit::S, change: false }
 }
 
 fn figure(series: &Series) -> Option<Chart> {

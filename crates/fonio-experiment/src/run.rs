@@ -1,5 +1,6 @@
 //! Performs one run: creates a test bed, records the workload on it, and collects the results.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -94,9 +95,8 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
     let mut worker = Worker::prepare(&mut bed, "task", &task, options.roles, options.stop)?;
     // The limits apply only to the run, not to its preparation. The ledger removes the control groups.
     let confined = Confined::make(bed.ledger(), setup.limits)?;
-    let background = other.as_ref().map(|other| vec![other.pid()]);
-    let pids = [Some(worker.pids()), background].into_iter().flatten().flatten();
-    pids.into_iter().try_for_each(|pid| confined.add(pid))?;
+    confine(&confined, &worker)?;
+    other.as_ref().map_or(Ok(()), |other| confined.add(other.pid()))?;
     if let Some(share) = setup.full {
         bed.fill(share, options.seed, options.stop)?;
     }
@@ -130,6 +130,22 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
     let server_cpu = Nanos(server_cpu(&devices) - cpu_before);
     let analysed = Analysed::of(out)?;
     Ok(Run { outcome, usable, recording: out.to_owned(), analysed, marks, devices, server_cpu, background })
+}
+
+/// Limits a process and all that it started. What it starts from now on is limited too.
+fn confine(confined: &Confined, worker: &Worker) -> Result<(), ExperimentError> {
+    let mut limited = BTreeSet::new();
+    // A process can start another one between the reading of the list and its own limit.
+    loop {
+        let new: Vec<u32> = worker.pids().into_iter().filter(|pid| !limited.contains(pid)).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        for pid in new {
+            confined.add(pid)?;
+            limited.insert(pid);
+        }
+    }
 }
 
 /// Returns the processor time that the serving processes have used, in nanoseconds.
@@ -199,7 +215,7 @@ fn record_task(
 }
 
 fn command_line(options: &RunOptions<'_>) -> Vec<String> {
-    let mut words = vec!["fonio".to_owned(), "run".to_owned(), options.work.name()];
+    let mut words = vec!["fonio".to_owned(), "run".to_owned(), options.work.given().to_owned()];
     if options.scale != 1.0 {
         words.extend(["--scale".to_owned(), options.scale.to_string()]);
     }

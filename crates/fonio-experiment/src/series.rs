@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use fonio_analysis::Analysis;
 use fonio_host::Loss;
 use fonio_system::{private, say};
-use fonio_workload::{FilesOutcome, Mark, Outcome, PhaseOutcome};
+use fonio_workload::{FilesOutcome, Mark, Outcome, PhaseOutcome, StepOutcome};
 use serde::{Deserialize, Serialize};
 
 use crate::analysed::Analysed;
@@ -197,18 +197,14 @@ pub struct StepFigures {
 
 impl StepFigures {
     fn of(outcome: &Outcome) -> Vec<StepFigures> {
-        let step = |(at, phase): (usize, &PhaseOutcome)| {
-            // The key of a step ends with its number.
-            let end = format!("/{}", at + 1);
-            let done = outcome.steps.iter().find(|step| step.key.ends_with(&end));
-            StepFigures {
-                name: phase.name.clone(),
-                took_s: phase.wall_ns as f64 / 1e9,
-                units: done.map(|step| step.count),
-                unit: done.map(|step| step.kind.clone()),
-            }
+        // Each step of an app is a phase of its own.
+        let step = |(phase, step): (&PhaseOutcome, &StepOutcome)| StepFigures {
+            name: phase.name.clone(),
+            took_s: phase.wall_ns as f64 / 1e9,
+            units: (step.count > 0).then_some(step.count),
+            unit: (step.count > 0).then(|| step.kind.clone()),
         };
-        outcome.phases.iter().enumerate().map(step).collect()
+        outcome.phases.iter().zip(&outcome.steps).map(step).collect()
     }
 }
 

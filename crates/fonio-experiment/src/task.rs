@@ -53,7 +53,7 @@ impl TaskWork {
                 places: bed.places.clone(),
                 options,
             },
-            Work::App(AppWork { app, script, root }) => {
+            Work::App(AppWork { app, script, root, .. }) => {
                 let scratch = bed.scratch.join("app");
                 std::fs::create_dir(&scratch).map_err(ExperimentError::system("make", &scratch))?;
                 TaskWork::App {

@@ -8,8 +8,8 @@ use fonio_workload::definition::Workload;
 /// The place of an app's data, by the name that a workload's places have.
 pub(crate) const DATA: &str = "data";
 
-/// The path of an app's data in recordings.
-pub(crate) const DATA_SHOWN: &str = "/data";
+/// The path of an app's data in recordings. No fix can be applied there, because the folder is gone after the run.
+pub(crate) const DATA_SHOWN: &str = "/run/fonio/data";
 
 /// What a run measures.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,8 @@ pub enum Work<'a> {
 pub struct AppWork {
     /// The app.
     pub app: App,
+    /// The app and the script as the user wrote them, such as `app:redis`.
+    pub given: String,
     /// The name of the script that runs.
     pub script: String,
     /// The root directory with the app's packages; `None` if the app uses the programs of this machine.
@@ -39,12 +41,20 @@ impl AppWork {
 }
 
 impl Work<'_> {
-    /// Returns the name in reports and on the command line.
+    /// Returns the name in reports.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
             Work::Workload(workload) => workload.name.clone(),
             Work::App(work) => format!("app:{}:{}", work.app.name, work.script),
+        }
+    }
+
+    /// Returns the name on the command line.
+    pub(crate) fn given(&self) -> &str {
+        match self {
+            Work::Workload(workload) => &workload.name,
+            Work::App(work) => &work.given,
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fonio_core::ByteCount;
 use fonio_system::{MountPoint, MountTable};
+use rustix::io::Errno;
 
 use crate::cpu_share::CpuShare;
 use crate::error::HostError;
@@ -116,11 +117,14 @@ impl Confined {
         self.dirs.iter().map(|(dir, _)| dir.as_path())
     }
 
-    /// Moves a running process with all its threads into the control groups.
+    /// Moves a running process with all its threads into the control groups. A process that has ended needs no limit.
     pub fn add(&self, pid: u32) -> Result<(), HostError> {
         self.dirs().try_for_each(|dir| {
             let path = dir.join("cgroup.procs");
-            fs::write(&path, pid.to_string()).map_err(HostError::system("write", path))
+            match fs::write(&path, pid.to_string()) {
+                Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(()),
+                written => written.map_err(HostError::system("write", path)),
+            }
         })
     }
 

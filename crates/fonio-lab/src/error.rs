@@ -43,9 +43,6 @@ pub enum LabError {
     /// The archive does not have the requested package.
     #[error("Debian {suite} has no package `{package}` for {architecture}")]
     NoPackage { package: String, suite: &'static str, architecture: Architecture },
-    /// Only root can install programs into a root directory of their own.
-    #[error("only root can install programs into a root directory of their own: run the command with sudo")]
-    RootForPrograms,
     /// A kernel has no module with this name.
     #[error("Linux {kernel} of Debian has no module {module}; `fonio lab list` shows other kernels")]
     NoModule { kernel: String, module: String },

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use crate::archive::{Archive, PackageFile};
 use crate::error::LabError;
 use crate::programs;
-use crate::root::{essential, hash, resolved};
+use crate::root::{Scratch, essential, hash, resolved};
 
 const INSTALL: &str = include_str!("program_root.sh");
 /// The file in a finished folder that lists its packages' files.
@@ -34,8 +34,8 @@ pub struct ProgramRoot {
 
 impl ProgramRoot {
     /// Returns the root with `packages` and what they depend on, and makes it if it does not exist. Reports long steps to
-    /// `announce`. An existing root is used without asking the archive for newer versions. Fails if this process is not
-    /// root, if a package does not exist, or if the archive cannot be reached.
+    /// `announce`. An existing root is used without asking the archive for newer versions. Fails if a package
+    /// does not exist, if the archive cannot be reached, or if this process may not make namespaces, as root may.
     pub fn of(
         archive: &Archive,
         packages: &[String],
@@ -46,9 +46,6 @@ impl ProgramRoot {
         let place = folder.join(name(archive, packages));
         if let Some(found) = ProgramRoot::existing(&place, packages)? {
             return Ok(found);
-        }
-        if !is_root() {
-            return Err(LabError::RootForPrograms);
         }
         let _lock = archive.lock()?;
         // Another process may have just made it.
@@ -107,27 +104,8 @@ fn build(
     base: Option<&Path>,
     announce: &dyn Fn(&str),
 ) -> Result<(), LabError> {
-    let building = place.with_extension("building");
-    if building.exists() {
-        // A killed process left it.
-        fs::remove_dir_all(&building).map_err(LabError::system("remove", &building))?;
-    }
-    fs::create_dir(&building).map_err(LabError::system("make", &building))?;
-    let made = build_in(archive, &building, packages, base, announce)
-        .and_then(|()| fs::rename(&building, place).map_err(LabError::system("make", place)));
-    if made.is_err() {
-        let _ = fs::remove_dir_all(&building);
-    }
-    made
-}
-
-fn build_in(
-    archive: &Archive,
-    building: &Path,
-    packages: &[String],
-    base: Option<&Path>,
-    announce: &dyn Fn(&str),
-) -> Result<(), LabError> {
+    let scratch = Scratch::make(place.with_extension("building"))?;
+    let building = &scratch.0;
     let essentials = essential(archive);
     let files = resolved(archive, packages, &[&essentials])?;
     let there = match base {
@@ -169,7 +147,8 @@ fn build_in(
     install.args(["--mount", "--pid", "--ipc", "--fork", "--kill-child", "--", "sh", "-c", INSTALL, "sh"]);
     programs::run(install.args([&root, &fetched]), "util-linux", Stdio::null())?;
     fs::remove_dir_all(&fetched).map_err(LabError::system("remove", &fetched))?;
-    write(building.join(LIST), lines(&files))
+    write(building.join(LIST), lines(&files))?;
+    fs::rename(building, place).map_err(LabError::system("make", place))
 }
 
 fn list(place: &Path) -> Result<Vec<String>, LabError> {
@@ -183,11 +162,6 @@ fn described(file: &str) -> String {
     let mut parts = file.split('_');
     let (name, version) = (parts.next().unwrap_or(file), parts.next().unwrap_or_default());
     format!("{name} {}", version.replace("%3a", ":"))
-}
-
-fn is_root() -> bool {
-    // The owner of a process's own folder is its effective user.
-    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
 /// Returns the bytes of a folder's files on the disk. Files that cannot be read count nothing.

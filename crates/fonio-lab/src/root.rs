@@ -222,13 +222,7 @@ impl Maker<'_> {
         wanted: &Contents,
         from: Option<(&Root, &Contents)>,
     ) -> Result<Root, LabError> {
-        let scratch = folder.join("building");
-        if scratch.exists() {
-            // The folder was left by a killed process.
-            fs::remove_dir_all(&scratch).map_err(LabError::system("remove", &scratch))?;
-        }
-        fs::create_dir(&scratch).map_err(LabError::system("make", &scratch))?;
-        let scratch = Scratch(scratch);
+        let scratch = Scratch::make(folder.join("building"))?;
         let missing: Vec<PackageFile> = match from {
             None => wanted.files.clone(),
             Some((_, base)) => {
@@ -393,7 +387,19 @@ impl Maker<'_> {
 /// Kernel modules for checksums, which ext4 requests by algorithm name.
 pub(crate) const CHECKSUMS: &[&str] = &["crc32c_generic", "crc32c_cryptoapi"];
 
-struct Scratch(PathBuf);
+/// A folder for building something, which is removed with this value.
+pub(crate) struct Scratch(pub(crate) PathBuf);
+
+impl Scratch {
+    /// Makes the folder. Fails if it cannot be made, or if what a killed process left there cannot be removed.
+    pub(crate) fn make(folder: PathBuf) -> Result<Scratch, LabError> {
+        if folder.exists() {
+            fs::remove_dir_all(&folder).map_err(LabError::system("remove", &folder))?;
+        }
+        fs::create_dir(&folder).map_err(LabError::system("make", &folder))?;
+        Ok(Scratch(folder))
+    }
+}
 
 impl Drop for Scratch {
     fn drop(&mut self) {

@@ -20,8 +20,7 @@ pub enum WorkloadError {
     },
     /// No shipped app has this name.
     #[error(
-        "there is no app `{name}`{nearest}; `fonio run` lists them, or give the path of a folder with app.toml, such as \
-         app:./{name}"
+        "no app is called `{name}`{nearest}; `fonio run` lists them, and app:./{name} is the folder {name} with an app.toml"
     )]
     UnknownApp {
         /// The requested name.

@@ -53,12 +53,14 @@ fn leaves_mounts(pid: u32) -> bool {
 /// A database of this machine's SQLite, and a service that answers over a socket.
 const OWN: &str = r#"
 unit = "row"
+# It fails if it runs twice.
+prepare = [{ run = ["mkdir", "made"] }]
 [services.listener]
 run = ["python3", "$FILES/listen.py", "$RUN/socket"]
 ready = { socket = "$RUN/socket" }
 [scripts.session]
 title = "Rows, each in a transaction of its own"
-before = [{ start = "listener" }]
+before = [{ start = "listener" }, { run = ["sh", "-c", "sleep 0 & true"] }]
 steps = [
   { name = "rows", units = 20, run = ["sh", "$FILES/rows.sh", "$DATA/own.db", "$UNITS"] },
   { stop = "listener" },
@@ -102,7 +104,10 @@ fn an_own_app_is_measured_step_by_step() {
     let recording = found["recording"].as_str().unwrap();
     let report = fonio(&["report", recording, "--json"]);
     let named = text(&report.stdout);
-    assert!(named.contains("/data/own.db"), "{named}");
+    assert!(named.contains("/run/fonio/data/own.db"), "{named}");
+    // A program that has ended, and whose parent has too, needs no limit.
+    let limited = run(&folder, "", &["--scale", "2", "--memory", "256MiB", "--cpu", "0.5"]);
+    assert!(limited.status.success(), "{}", text(&limited.stderr));
     let warm = run(&folder, ":warm", &[]);
     let said = text(&warm.stdout);
     assert!(warm.status.success(), "{}", text(&warm.stderr));
@@ -130,12 +135,13 @@ fn what_an_app_lacks_is_said() {
         (
             steps("{ run = [\"/no/such/program\"] }"),
             "",
-            "there is no program /no/such/program on this machine",
+            "this machine does not have the program /no/such/program",
         ),
         (steps("{ run = [\"true\"] }"), ":other", "the app own has no script `other`; it has session"),
         (steps("{ start = \"none\" }"), "", "steps[0] = none: the app has no such service"),
         (steps("{ run = [\"true\"], stop = \"own\" }"), "", "exactly one of start, stop and run"),
         (steps("{ run = [\"true\"], colour = 1 }"), "", "not an app"),
+        (steps("{ run = [\"true\"], units = 3 }"), "", "a command with units needs $UNITS"),
         (
             format!("user = \"nobody-here\"\n{}", steps("{ run = [\"true\"] }")),
             "",

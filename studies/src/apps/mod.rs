@@ -61,7 +61,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let (fonio, build) = process::fonio_of_study(arguments.fonio.as_deref())?;
     let names = names(&fonio)?;
     for name in &arguments.apps {
-        ensure!(names.contains(name), "there is no app {name}; there are {}", names.join(", "));
+        ensure!(names.contains(name), "no app is called {name}; the apps are {}", names.join(", "));
     }
     let chosen = names.iter().filter(|name| arguments.apps.is_empty() || arguments.apps.contains(name));
     let devices: Vec<(&'static str, f64)> = DEVICES
@@ -104,7 +104,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let unnamed = rows.iter().filter(|row| row.named < NAMED_LEAST).count();
     let invalid = rows.iter().filter(|row| !row.valid).count();
     println!(
-        "{} rows with {} runs each ({build} build). Rows with a difference between equal runs: {claimed}. Rows with less than \
+        "{} rows with {} runs each ({build}). Rows with a difference between equal runs: {claimed}. Rows with less than \
          {:.0} % of the data bytes named: {unnamed}. Rows with an invalid measurement: {invalid}.",
         rows.len(),
         arguments.runs,
@@ -119,7 +119,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 /// Returns the names of the shipped apps.
 fn names(fonio: &Path) -> Result<Vec<String>> {
     let listed = json(Command::new(fonio).args(["run", "--json"]))?;
-    let names = listed.as_array().context("the list of workloads is no list")?.iter();
+    let names = listed.as_array().context("fonio run --json printed no array")?.iter();
     let names = names.filter_map(|listed| listed["name"].as_str()?.strip_prefix("app:"));
     Ok(names.map(str::to_owned).collect())
 }

@@ -56,6 +56,8 @@ const ADVICE: &[Advice] = &[
         concerns: |path| {
             ["ib_logfile", "#innodb_redo", "binlog", "-bin."].iter().any(|part| path.contains(part))
         },
+        // InnoDB writes its log with O_DSYNC, if the file system allows it.
+        is_about_fsync: false,
         texts: &[
             (
                 LowerDurability,
@@ -64,7 +66,6 @@ const ADVICE: &[Advice] = &[
             ),
             (LargerTransactions, "MariaDB or MySQL: commit several changes in one transaction."),
         ],
-        ..ANY
     },
     Advice {
         programs: &["redis-server", "valkey-server"],
@@ -244,6 +245,18 @@ mod tests {
             ("python3", "/notes.db-journal", None),
         ] {
             assert_eq!(begin(program, file), expected, "{program} {file}");
+        }
+        // InnoDB waits in writes to its log, where PostgreSQL waits in fsync.
+        for (program, file, expected) in [
+            ("mariadbd", "/var/lib/mysql/ib_logfile0", true),
+            ("mariadbd", "/var/lib/mysql/shop/item.ibd", false),
+            ("postgres", "/var/lib/postgresql/15/main/pg_wal/00000001000000000000000A", false),
+        ] {
+            let mut facts = Facts::default();
+            facts.word("victim.program", program);
+            facts.word("victim.file", file);
+            facts.share("victim.fsync_share", "share", 0.1);
+            assert_eq!(!for_program(&facts).is_empty(), expected, "{program} {file}");
         }
         // Whatever the program, a file never gets the advice of another engine.
         let files = [

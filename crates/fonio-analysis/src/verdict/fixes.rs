@@ -89,6 +89,14 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     if advice.is_empty() && !is_database {
         facts.word("fix.sync_less", "Sync less often where losing the last seconds is acceptable.");
     }
+    if advice.is_empty() {
+        facts.word("fix.write_more", "Write more at once.");
+        facts.word(
+            "fix.leave_to_kernel",
+            "Leave the writing to the kernel where the last seconds may be lost: without O_SYNC, O_DIRECT or the mount \
+             option `sync`.",
+        );
+    }
     for (kind, text) in advice {
         facts.word(advice::word(*kind), text);
     }
@@ -130,11 +138,13 @@ fn node(device: &DeviceInfo) -> Option<String> {
 /// command can change this file later.
 fn is_on_test_bed(path: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    path.split('/').any(|part| {
-        let Some((owner, number)) = part.split_once(".mount") else { return false };
-        is_number(number)
-            && owner.split_once('-').is_some_and(|(process, step)| is_number(process) && is_number(step))
-    })
+    // The folder that stands for the data of a real program (`fonio run app:NAME`).
+    path.starts_with("/run/fonio/data/")
+        || path.split('/').any(|part| {
+            let Some((owner, number)) = part.split_once(".mount") else { return false };
+            is_number(number)
+                && owner.split_once('-').is_some_and(|(process, step)| is_number(process) && is_number(step))
+        })
 }
 
 fn command(fix: &str, of: &str) -> String {
@@ -449,6 +459,7 @@ mod tests {
         for (path, expected) in [
             ("/run/fonio/19981-1.mount4/database/webview.db-journal", true),
             ("/tmp/fonio-1000/7-0.mount0/a.db", true),
+            ("/run/fonio/data/app.db", true),
             ("/srv/a.mount/b-1.mount2/c-d.mount3/1-2.mounted/x.db", false),
             ("/data/notes.db", false),
         ] {
@@ -481,12 +492,20 @@ mod tests {
         };
         let limit = ("dirty_limit", "`fonio fix apply dirty-limit=32MiB`");
         let swap = ("swap", "`fonio fix apply swap-in-ram`");
+        // The general advice for writes, because no program is known.
+        let leave = (
+            "leave_to_kernel",
+            "Leave the writing to the kernel where the last seconds may be lost: without O_SYNC, O_DIRECT or the mount option \
+             `sync`.",
+        );
+        let more = ("write_more", "Write more at once.");
         assert_eq!(
             words(card, "/data/notes.db-journal"),
             told(&[
                 ("commit", "`fonio fix apply commit-30s /data`"),
                 ("database", "`fonio fix apply wal-full /data/notes.db`"),
                 limit,
+                leave,
                 ("read_ahead", "`fonio fix apply read-ahead=512KiB /dev/mmcblk0` (now 128 KiB)"),
                 ("read_scheduler", "`fonio fix apply bfq /dev/mmcblk0` (it has none now)"),
                 ("requests", "`fonio fix apply requests=16 /dev/mmcblk0`"),
@@ -494,6 +513,7 @@ mod tests {
                 swap,
                 ("sync_scheduler", "`fonio fix apply bfq /dev/mmcblk0` (it has none now)"),
                 ("transactions", "Commit several changes in one transaction."),
+                more,
                 ("writers_class", "`ionice -c idle`, after the change of the scheduler"),
             ])
         );
@@ -505,9 +525,11 @@ mod tests {
             told(&[
                 limit,
                 ("ionice", "`ionice -c idle`"),
+                leave,
                 ("requests", "`fonio fix apply requests=16 /dev/mmcblk0`"),
                 swap,
                 ("sync_less", "Sync less often where losing the last seconds is acceptable."),
+                more,
                 ("writers_class", "`ionice -c idle`"),
             ])
         );
@@ -519,6 +541,7 @@ mod tests {
             told(&[
                 limit,
                 ("ionice", "`ionice -c idle`, which the schedulers bfq and mq-deadline heed"),
+                leave,
                 ("read_ahead", "512 KiB or more in /sys/block/DEVICE/queue/read_ahead_kb"),
                 ("read_scheduler", "bfq or mq-deadline"),
                 ("requests", "a smaller /sys/block/DEVICE/queue/nr_requests"),
@@ -526,6 +549,7 @@ mod tests {
                 swap,
                 ("sync_less", "Sync less often where losing the last seconds is acceptable."),
                 ("sync_scheduler", "bfq"),
+                more,
                 ("writers_class", "`ionice -c idle`, which the schedulers bfq and mq-deadline heed"),
             ])
         );

@@ -295,6 +295,10 @@ impl App {
         if run.is_none() && (units.is_some() || times.is_some()) {
             return Err((step.told(), "units and times belong to run".to_owned()));
         }
+        let says_units = |words: &Vec<String>| words.iter().any(|word| word.contains("$UNITS"));
+        if units.is_some() && !run.as_ref().is_some_and(says_units) {
+            return Err((step.told(), "a command with units needs $UNITS, which --scale changes".to_owned()));
+        }
         if [units, times].into_iter().flatten().any(|number| *number == 0 || *number > 1_000_000_000) {
             return Err((step.told(), "units and times are 1 to 1000000000".to_owned()));
         }

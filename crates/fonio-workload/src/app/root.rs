@@ -15,7 +15,10 @@ use rustix::process::chroot;
 use crate::error::WorkloadError;
 
 /// Returns a closure that adds the failed operation and its path to an error.
-fn failed<E: Into<std::io::Error>>(operation: &'static str, path: &Path) -> impl FnOnce(E) -> WorkloadError {
+pub(super) fn failed<E: Into<std::io::Error>>(
+    operation: &'static str,
+    path: &Path,
+) -> impl FnOnce(E) -> WorkloadError {
     move |error| WorkloadError::File { operation, path: path.to_owned(), source: error.into() }
 }
 

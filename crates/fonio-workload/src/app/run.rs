@@ -6,21 +6,23 @@ use std::io::{Read, Seek, SeekFrom};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fonio_system::command::Failure;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal as Sent, kill_process, pidfd_open};
 
 use super::definition::{App, Ready, Script, Service, Signal, Step};
-use super::root::{self, User};
+use super::root::{self, User, failed};
 use crate::clock::monotonic_ns;
 use crate::error::WorkloadError;
 use crate::observer::{Mark, Observer};
 use crate::outcome::{Amounts, Outcome, PhaseOutcome, StepOutcome};
+use crate::scale::scaled;
 
 /// How often a service is asked whether it is ready.
 const POLL: Duration = Duration::from_millis(10);
@@ -147,15 +149,14 @@ impl AppRunner {
                 wall_ns,
                 amounts: Amounts::default(),
             });
-            if step.units.is_some() {
-                steps.push(StepOutcome {
-                    key: format!("{}/{}", self.script_name, at + 1),
-                    kind: self.app.unit.clone().unwrap_or_else(|| "unit".to_owned()),
-                    count: self.units(step) * self.times(step),
-                    total_ns: wall_ns,
-                    longest_ns: wall_ns,
-                });
-            }
+            let units = step.units.map_or(0, |_| self.units(step) * self.times(step));
+            steps.push(StepOutcome {
+                key: format!("{}/{}", self.script_name, at + 1),
+                kind: self.app.unit.clone().unwrap_or_else(|| "unit".to_owned()),
+                count: units,
+                total_ns: wall_ns,
+                longest_ns: wall_ns,
+            });
         }
         Ok(Outcome {
             workload: self.app.name.clone(),
@@ -175,7 +176,7 @@ impl AppRunner {
     /// Writes back the dirty pages of the file system with the data. Fails if syncfs(2) fails.
     pub fn write_back(&self) -> Result<(), WorkloadError> {
         let folder = File::open(&self.data).map_err(failed("open", &self.data))?;
-        rustix::fs::syncfs(folder).map_err(|error| failed("sync", &self.data)(error.into()))
+        rustix::fs::syncfs(folder).map_err(failed("sync", &self.data))
     }
 
     /// Stops the services that still run, the last one first. Fails if one does not end.
@@ -196,14 +197,17 @@ impl AppRunner {
         (0..self.times(step)).try_for_each(|_| self.command(step))
     }
 
-    /// Returns how many units of work a step does each time. If the step has no units, its repetitions are scaled.
+    /// Returns how many units of work a step does each time.
     fn units(&self, step: &Step) -> u64 {
         step.units.map_or(1, |units| scaled(units, self.scale))
     }
 
+    /// Returns how often a step runs. Repetitions are scaled if the step has no units. A step without both runs once.
     fn times(&self, step: &Step) -> u64 {
-        let times = step.times.unwrap_or(1);
-        if step.units.is_some() { times } else { scaled(times, self.scale) }
+        match (step.times, step.units) {
+            (Some(times), None) => scaled(times, self.scale),
+            (times, _) => times.unwrap_or(1),
+        }
     }
 
     fn start(&mut self, name: &str) -> Result<(), WorkloadError> {
@@ -282,7 +286,7 @@ impl AppRunner {
         loop {
             match poll(&mut watched, None) {
                 Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(failed("watch", &log)(error.into())),
+                Err(error) => return Err(failed("watch", &log)(error)),
                 Ok(_) => break,
             }
         }
@@ -330,9 +334,11 @@ impl AppRunner {
         command.spawn().map_err(|error| {
             let problem = match error.kind() {
                 std::io::ErrorKind::NotFound if self.has_root => {
-                    format!("there is no program {} in its packages", words[0])
+                    format!("its packages do not contain the program {}", words[0])
                 }
-                std::io::ErrorKind::NotFound => format!("there is no program {} on this machine", words[0]),
+                std::io::ErrorKind::NotFound => {
+                    format!("this machine does not have the program {}", words[0])
+                }
                 _ => format!("{} cannot be started: {error}", words[0]),
             };
             self.problem(name, problem, None)
@@ -388,14 +394,6 @@ impl Drop for AppRunner {
     }
 }
 
-fn failed(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> WorkloadError {
-    move |source| WorkloadError::File { operation, path: path.to_owned(), source }
-}
-
-fn scaled(amount: u64, scale: f64) -> u64 {
-    ((amount as f64 * scale).round() as u64).max(1)
-}
-
 fn sent(signal: Signal) -> Sent {
     match signal {
         Signal::Term => Sent::TERM,
@@ -410,13 +408,10 @@ fn ended_fd(child: &Child) -> std::io::Result<OwnedFd> {
     Ok(pidfd_open(pid, PidfdFlags::empty())?)
 }
 
+/// Returns how a program ended, in words.
 fn described(status: ExitStatus) -> String {
-    use std::os::unix::process::ExitStatusExt;
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exit code {code}"),
-        (None, Some(signal)) => format!("signal {signal}"),
-        _ => status.to_string(),
-    }
+    let failure = Failure::of(status.code(), status.signal());
+    failure.map_or_else(|| "exit code 0".to_owned(), |failure| failure.to_string())
 }
 
 /// Returns the end of a program's output.

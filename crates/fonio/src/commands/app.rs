@@ -12,8 +12,9 @@ use crate::cli::run::Run;
 /// The beginning of an app's name on the command line.
 pub(super) const PREFIX: &str = "app:";
 
-/// Returns the app `name`, which is NAME, NAME:SCRIPT, a folder, or FOLDER:SCRIPT. Installs its packages.
-pub(super) fn prepared(name: &str, arguments: &Run) -> Result<AppWork> {
+/// Returns the app `given`, which is `app:` and NAME, NAME:SCRIPT, a folder, or FOLDER:SCRIPT. Installs its packages.
+pub(super) fn prepared(given: &str, arguments: &Run) -> Result<AppWork> {
+    let name = given.strip_prefix(PREFIX).unwrap_or(given);
     ensure!(arguments.arguments.is_empty(), "an app takes no arguments after `--`; change its app.toml");
     ensure!(
         arguments.work.background.is_none(),
@@ -38,7 +39,7 @@ pub(super) fn prepared(name: &str, arguments: &Run) -> Result<AppWork> {
         say!("{} runs {}", app.name, root.versions.join(", "));
         Some(root.path)
     };
-    Ok(AppWork { app, script, root })
+    Ok(AppWork { app, given: given.to_owned(), script, root })
 }
 
 /// An app in the list of workloads.

@@ -68,13 +68,11 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
             }
             parsed.workload
         }
-        (None, Some(name)) => match name.strip_prefix(app::PREFIX) {
-            Some(name) => {
-                let app = app::prepared(name, arguments)?;
-                return measure(Work::App(&app), &setup, &arguments.work, &tried(arguments), colour);
-            }
-            None => Workload::load(name)?,
-        },
+        (None, Some(name)) if is_app => {
+            let app = app::prepared(name, arguments)?;
+            return measure(Work::App(&app), &setup, &arguments.work, &tried(arguments), colour);
+        }
+        (None, Some(name)) => Workload::load(name)?,
     };
     if !arguments.arguments.is_empty() && arguments.workload.as_deref() != Some(MOBIBENCH) {
         bail!(
